@@ -1,0 +1,66 @@
+"""One class per kind of misuse; each message names the operator, the values that clash, the line and the repair."""
+
+from __future__ import annotations
+
+__all__ = [
+    "CacheError",
+    "DTypeError",
+    "DataError",
+    "DerivativeError",
+    "GraphError",
+    "IndexRangeError",
+    "LoopError",
+    "NonFiniteLoss",
+    "PullbackError",
+    "ShapeError",
+    "TracingError",
+    "TreeError",
+]
+
+
+class PullbackError(Exception):
+    """The base of every error that Pullback raises by itself."""
+
+
+class ShapeError(PullbackError, ValueError):
+    """Shapes that do not fit: ``np.ones((2, 3)) @ np.ones((2, 3))`` inside a traced function."""
+
+
+class DTypeError(PullbackError, TypeError):
+    """A dtype that an operator does not take, such as ``np.sin`` of labels that were never cast to a float."""
+
+
+class TracingError(PullbackError, TypeError):
+    """A traced value used where Python needs a concrete one: ``if x > 0:``, ``int(x)``, ``while x < 1:``."""
+
+
+class DerivativeError(PullbackError, TypeError):
+    """A derivative that does not exist: the gradient of a vector, or with respect to integers."""
+
+
+class TreeError(PullbackError, TypeError):
+    """Arguments or results whose structure does not fit: another dict, another module, a leaf that is no array."""
+
+
+class IndexRangeError(PullbackError, IndexError):
+    """An index, token or label outside the axis that it selects from."""
+
+
+class NonFiniteLoss(PullbackError, ArithmeticError):
+    """The loss became NaN or infinite; training stopped and the model of the last good step was kept."""
+
+
+class DataError(PullbackError, ValueError):
+    """A file that is truncated, corrupt or of another format, or a data set that cannot be used as it is."""
+
+
+class CacheError(PullbackError, RuntimeError):
+    """A code cache that must not be trusted, such as a folder that other users may write to."""
+
+
+class GraphError(PullbackError, RuntimeError):
+    """A graph that breaks its own grammar; raised by the checker, never by valid user code."""
+
+
+class LoopError(PullbackError, RuntimeError):
+    """A loop program that breaks its own grammar; raised by the checker, never by valid user code."""
