@@ -1,0 +1,94 @@
+"""A graph: its inputs and its outputs; everything between is reached from the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from pullback.errors import GraphError
+from pullback.graph.node import Constant, Node, Operation, Variable, apply
+from pullback.graph.source import written_at
+
+__all__ = ["Graph", "check", "free_variables", "substitute", "topological"]
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Variables in, nodes out."""
+
+    inputs: tuple[Variable, ...]
+    outputs: tuple[Node, ...]
+
+    def nodes(self) -> list[Node]:
+        """Every node that the outputs need, inputs before users."""
+        return topological(self.outputs)
+
+
+def topological(roots: Iterable[Node]) -> list[Node]:
+    """Depth-first order from ``roots``: each node once, after all of its inputs."""
+    order: list[Node] = []
+    done: set[int] = set()
+    for root in roots:
+        stack: list[tuple[Node, bool]] = [(root, False)]
+        while stack:
+            node, expanded = stack.pop()
+            if id(node) in done:
+                continue
+            if expanded:
+                done.add(id(node))
+                order.append(node)
+                continue
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.inputs) if id(child) not in done)
+    return order
+
+
+def substitute(
+    outputs: Iterable[Node],
+    replacements: Mapping[Node, Node],
+    rebuild: Callable[[Operation, tuple[Node, ...]], Node] | None = None,
+) -> tuple[Node, ...]:
+    """``outputs`` with nodes replaced, operations on them built again and all else shared.
+
+    ``rebuild(operation, new_inputs)`` may give another node for an operation; by default it is applied anew.
+    """
+    outputs = tuple(outputs)
+    made: dict[int, Node] = {id(old): new for old, new in replacements.items()}
+    for node in topological(outputs):
+        if id(node) in made:
+            continue
+        if not isinstance(node, Operation):
+            made[id(node)] = node
+            continue
+        inputs = tuple(made[id(child)] for child in node.inputs)
+        if rebuild is not None:
+            with written_at(node.source):
+                made[id(node)] = rebuild(node, inputs)
+        elif all(new is old for new, old in zip(inputs, node.inputs)):
+            made[id(node)] = node
+        else:
+            with written_at(node.source):
+                made[id(node)] = apply(node.operator, inputs, node.attributes)
+    return tuple(made[id(node)] for node in outputs)
+
+
+def free_variables(roots: Iterable[Node]) -> list[Variable]:
+    """The variables that ``roots`` depend on, in topological order."""
+    return [node for node in topological(roots) if isinstance(node, Variable)]
+
+
+def check(graph: Graph) -> None:
+    """Raise ``GraphError`` unless the graph follows its grammar: known node kinds, true types, no free variable."""
+    known = {id(variable) for variable in graph.inputs}
+    if len(known) != len(graph.inputs):
+        raise GraphError("a graph lists the same input twice")
+    for node in graph.nodes():
+        if isinstance(node, Variable):
+            if id(node) not in known:
+                raise GraphError(f"{node!r} is used but is no input of the graph")
+        elif isinstance(node, Operation):
+            expected = node.operator.type_rule(*(child.type for child in node.inputs), **node.attributes)
+            if expected != node.type:
+                raise GraphError(f"{node.operator.name} is typed {node.type}, its rule says {expected}")
+        elif not isinstance(node, Constant):
+            raise GraphError(f"{type(node).__name__} is no kind of node")

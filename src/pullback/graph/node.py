@@ -1,0 +1,144 @@
+"""Nodes: constants, variables and operations. Immutable, typed, and equal operations are one node."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pullback.graph.protocol import ArrayProtocol
+from pullback.graph.source import Source, current_source
+from pullback.graph.type import Type
+
+if TYPE_CHECKING:
+    from pullback.graph.operator import Operator
+
+__all__ = ["SMALL_CONSTANT", "Constant", "Node", "Operation", "Variable", "apply", "constant"]
+
+SMALL_CONSTANT = 64
+"""Constants of up to this many elements belong to the graph and its key; larger ones are hidden inputs of a program."""
+
+
+class Node(ArrayProtocol):
+    """A value of a graph. To the code that is traced it behaves as a NumPy array of its type does."""
+
+    __slots__ = ("__weakref__", "type")
+    type: Type
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes that this one is computed from."""
+        return ()
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    @property
+    def size(self) -> int:
+        return self.type.size
+
+
+class Constant(Node):
+    """A value known while tracing."""
+
+    __slots__ = ("value",)
+    value: np.ndarray
+
+    def __init__(self, value: np.ndarray, weak: bool = False) -> None:
+        self.value = value
+        self.type = Type(value.dtype, value.shape, weak)
+
+    def __repr__(self) -> str:
+        if self.value.size == 1:
+            return f"Constant({self.value.reshape(-1)[0]!s}: {self.type})"
+        return f"Constant({self.type})"
+
+
+class Variable(Node):
+    """An input of a graph: an argument of the traced function, or a parameter."""
+
+    __slots__ = ("name",)
+    name: str
+
+    def __init__(self, type: Type, name: str = "") -> None:
+        self.type = type
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"Variable({self.name or '_'}: {self.type})"
+
+
+class Operation(Node):
+    """An operator applied to nodes. Made by ``apply`` only, which keeps equal operations one node."""
+
+    __slots__ = ("_inputs", "attributes", "operator", "source")
+    operator: Operator
+    attributes: Mapping[str, Any]
+    source: Source | None
+
+    def __init__(
+        self,
+        operator: Operator,
+        inputs: tuple[Node, ...],
+        attributes: Mapping[str, Any],
+        type: Type,
+        source: Source | None,
+    ) -> None:
+        self.operator = operator
+        self._inputs = inputs
+        self.attributes = attributes
+        self.type = type
+        self.source = source
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self._inputs
+
+    def __repr__(self) -> str:
+        return f"Operation({self.operator.name}: {self.type})"
+
+
+_interned: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
+_lock = threading.RLock()
+
+
+def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Operation:
+    """The node of ``operator`` on ``inputs``; the same node as before when an equal one is alive.
+
+    Raises ``ShapeError`` or ``DTypeError`` from the operator's type rule.
+    """
+    key = (operator, tuple(map(id, inputs)), tuple(sorted(attributes.items())))
+    with _lock:
+        known = _interned.get(key)
+        if known is None:
+            type = operator.type_rule(*(node.type for node in inputs), **attributes)
+            known = Operation(operator, inputs, MappingProxyType(dict(attributes)), type, current_source())
+            _interned[key] = known
+    return known  # type: ignore[return-value]
+
+
+def constant(value: Any, dtype: Any = None, weak: bool = False) -> Constant:
+    """A constant node holding a private, read-only copy of ``value``; small equal constants are one node."""
+    array = np.array(value, dtype=dtype, order="C")
+    array.flags.writeable = False
+    if array.size > SMALL_CONSTANT:
+        return Constant(array, weak)
+    key = (array.dtype, array.shape, array.tobytes(), weak)
+    with _lock:
+        known = _interned.get(key)
+        if known is None:
+            known = _interned[key] = Constant(array, weak)
+    return known  # type: ignore[return-value]

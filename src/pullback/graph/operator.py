@@ -1,0 +1,85 @@
+"""What an operator is: a name and its rules, all in one place, and the table of all operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pullback.graph.node import Node, Operation, apply
+from pullback.graph.type import Type
+
+__all__ = ["OPERATORS", "Case", "Operator", "Sample"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One input of a test case: values drawn from ``[low, high)``, in the dtype kind that the operator takes there.
+
+    ``kind`` is ``"float"``, ``"int"``, ``"bool"``, ``"any"`` (each of them in turn), or ``"index"`` (``int64``).
+    """
+
+    shape: tuple[int, ...]
+    low: float = -2.0
+    high: float = 2.0
+    kind: str = "float"
+
+
+@dataclass(frozen=True)
+class Case:
+    """An example of an operator that the table's tests draw values for and check in every way they know."""
+
+    inputs: tuple[Sample, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    differentiable: tuple[int, ...] | None = None
+    """Inputs that have a derivative at these samples; ``None`` means every input of a float dtype."""
+
+
+Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """An operator's name and rules.
+
+    ``type_rule(*types, **attributes) -> Type`` checks the inputs and gives the result's type.
+    ``reference(*arrays, **attributes) -> array`` computes it in NumPy; the interpreter is made of these.
+    ``pullback(node, cotangent) -> [cotangent | None, ...]`` gives the inputs' cotangents as graph nodes; ``None`` is
+    an absent cotangent (the input does not matter to first order, or is no float).
+    ``lower(node, operands, index) -> Expression`` gives the value at ``index`` in loop-program vocabulary, where each
+    operand is a function from its own index to its value.
+    ``linear`` tells that the result is linear in all float inputs taken together.
+    ``cost`` is roughly how many arithmetic instructions one element takes: what is cheap is computed again rather
+    than stored.
+    """
+
+    name: str
+    type_rule: Callable[..., Type]
+    reference: Callable[..., np.ndarray]
+    pullback: Callable[[Operation, Node], Sequence[Node | None]] | None
+    lower: Rule | None
+    cases: tuple[Case, ...]
+    cost: float = 1.0
+    linear: bool = False
+    elementwise: bool = False
+
+    def __post_init__(self) -> None:
+        if self.name in OPERATORS:
+            raise ValueError(f"two operators are named {self.name}")
+        OPERATORS[self.name] = self
+
+    def __call__(self, *inputs: Node, **attributes: Any) -> Operation:
+        """Apply the operator to nodes whose types it takes exactly; promotion and broadcasting happen above it."""
+        return apply(self, inputs, attributes)
+
+    def __lt__(self, other: Operator) -> bool:
+        return self.name < other.name
+
+    def __repr__(self) -> str:
+        return f"Operator({self.name})"
+
+
+OPERATORS: dict[str, Operator] = {}
+"""Every operator by name; the table that drives the operator tests."""

@@ -1,0 +1,53 @@
+"""Where an operation was written: the user's own line, not one of this library's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Source", "current_source", "written_at"]
+
+_LIBRARY = str(Path(__file__).resolve().parent.parent) + os.sep
+_NUMPY = os.sep + "numpy" + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file, a line and the function around it."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+_override: list[Source | None] = []
+
+
+def current_source() -> Source | None:
+    """The innermost frame outside this library, or the line that ``written_at`` has set."""
+    if _override:
+        return _override[-1]
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not (name.startswith(_LIBRARY) or _NUMPY in name):
+            return Source(name, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+@contextmanager
+def written_at(source: Source | None) -> Iterator[None]:
+    """Give operations made inside ``source`` as their line: a derivative belongs to the line of its primal."""
+    _override.append(source)
+    try:
+        yield
+    finally:
+        _override.pop()

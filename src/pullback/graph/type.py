@@ -1,0 +1,69 @@
+"""The type of a node: dtype and shape, both static."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.errors import DTypeError
+
+__all__ = ["DTYPES", "Type", "is_float"]
+
+DTYPES: tuple[np.dtype, ...] = tuple(
+    np.dtype(name)
+    for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+)
+
+
+def is_float(dtype: np.dtype) -> bool:
+    """Whether ``dtype`` has derivatives."""
+    return dtype.kind == "f"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A dtype and a shape.
+
+    ``weak`` marks a value that came from a Python scalar and from nothing else: it takes the dtype of what it meets,
+    as NumPy's promotion rules (NEP 50) say for the scalar itself.
+
+    >>> print(Type(np.dtype("float32"), (100, 64)))
+    float32[100, 64]
+    """
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    weak: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            names = ", ".join(str(known) for known in DTYPES)
+            raise DTypeError(f"dtype {self.dtype} has no place in a graph; cast the array to one of {names}")
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a contiguous array of this type."""
+        return self.size * self.dtype.itemsize
+
+    def with_shape(self, shape: tuple[int, ...]) -> Type:
+        """The same dtype in another shape."""
+        return Type(self.dtype, shape, self.weak)
+
+    def with_dtype(self, dtype: np.dtype) -> Type:
+        """The same shape in another dtype."""
+        return Type(np.dtype(dtype), self.shape, self.weak)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"

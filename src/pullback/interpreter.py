@@ -1,0 +1,37 @@
+"""The graph, operator by operator, in NumPy: the reference for every compiled program, and what to read first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from pullback.graph import Constant, Graph, Node, Operation
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    graph: Graph, arguments: Sequence[np.ndarray], watch: Callable[[Node, np.ndarray], None] | None = None
+) -> list[np.ndarray]:
+    """The outputs of ``graph`` for ``arguments``; ``watch(node, value)`` sees every value as it is made.
+
+    Each value is dropped after its last use, so memory follows lifetimes as in a compiled program.
+    """
+    values: dict[int, np.ndarray] = {id(v): np.asarray(a, v.dtype) for v, a in zip(graph.inputs, arguments)}
+    order = graph.nodes()
+    last_use = {id(child): position for position, node in enumerate(order) for child in node.inputs}
+    keep = {id(node) for node in graph.outputs}
+    with np.errstate(all="ignore"):
+        for position, node in enumerate(order):
+            if isinstance(node, Constant):
+                values[id(node)] = node.value
+            elif isinstance(node, Operation):
+                inputs = [values[id(child)] for child in node.inputs]
+                values[id(node)] = np.asarray(node.operator.reference(*inputs, **node.attributes), node.dtype)
+                for child in node.inputs:
+                    if last_use[id(child)] == position and id(child) not in keep:
+                        values.pop(id(child), None)
+            if watch is not None:
+                watch(node, values[id(node)])
+    return [values[id(node)] for node in graph.outputs]

@@ -1,0 +1,296 @@
+"""Expressions of a loop program: the value at one index, as data.
+
+Equal expressions are one object, so a value that two stores need is computed once and a pass can key its memory on
+identity.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pullback.loops.index import Affine, Axis
+
+__all__ = [
+    "Apply",
+    "Buffer",
+    "Expression",
+    "Index",
+    "Literal",
+    "Load",
+    "Operand",
+    "Position",
+    "Reduce",
+    "as_expression",
+    "load_at",
+    "row_major",
+    "walk",
+]
+
+
+class Buffer:
+    """A contiguous, row-major piece of memory: an argument, a result, a constant or a part of the arena."""
+
+    __slots__ = ("dtype", "name", "shape")
+
+    def __init__(self, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype}{list(self.shape)}"
+
+
+_interned: weakref.WeakValueDictionary[Any, Expression] = weakref.WeakValueDictionary()
+_E = TypeVar("_E", bound="Expression")
+
+
+class Expression:
+    """A value of ``dtype`` that depends on some axes."""
+
+    __slots__ = ("__weakref__", "_axes", "dtype")
+    dtype: np.dtype
+
+    @property
+    def operands(self) -> tuple[Expression, ...]:
+        """The expressions that this one is made of."""
+        return ()
+
+    def own_axes(self) -> tuple[Axis, ...]:
+        """Axes that the expression names itself, beside those of its operands."""
+        return ()
+
+    def bound_axes(self) -> tuple[Axis, ...]:
+        """Axes that the expression closes over: a reduction's."""
+        return ()
+
+    @property
+    def axes(self) -> frozenset[Axis]:
+        """Every axis that the value depends on."""
+        try:
+            return self._axes
+        except AttributeError:
+            found = set(self.own_axes())
+            for operand in self.operands:
+                found |= operand.axes
+            self._axes: frozenset[Axis] = frozenset(found.difference(self.bound_axes()))
+            return self._axes
+
+
+def _intern(key: Any, make: Callable[[], _E]) -> _E:
+    known = _interned.get(key)
+    if known is None:
+        known = make()
+        _interned[key] = known
+    return known  # type: ignore[return-value]
+
+
+class Literal(Expression):
+    """A constant."""
+
+    __slots__ = ("value",)
+    value: Any
+
+    def __new__(cls, value: Any, dtype: np.dtype) -> Literal:
+        scalar = np.asarray(value, dtype)
+
+        def make() -> Literal:
+            self = object.__new__(cls)
+            self.value, self.dtype = scalar[()], dtype
+            return self
+
+        return _intern((cls, scalar.tobytes(), dtype), make)
+
+    def __repr__(self) -> str:
+        return str(self.value)
+
+
+class Load(Expression):
+    """``buffer[offset + sum(stride * dynamic)]``, in elements.
+
+    ``dynamic`` are ``(integer expression, stride)`` pairs: gathered indices. Where ``guard`` is given and false nothing
+    is read and the value is zero.
+    """
+
+    __slots__ = ("buffer", "dynamic", "guard", "offset")
+    buffer: Buffer
+    offset: Affine
+    dynamic: tuple[tuple[Expression, int], ...]
+    guard: Expression | None
+
+    def __new__(
+        cls,
+        buffer: Buffer,
+        offset: Affine,
+        dynamic: tuple[tuple[Expression, int], ...] = (),
+        guard: Expression | None = None,
+    ) -> Load:
+        def make() -> Load:
+            self = object.__new__(cls)
+            self.buffer, self.offset, self.dynamic, self.guard = buffer, offset, dynamic, guard
+            self.dtype = buffer.dtype
+            return self
+
+        key = (cls, id(buffer), offset, tuple((id(e), s) for e, s in dynamic), id(guard))
+        return _intern(key, make)
+
+    @property
+    def operands(self) -> tuple[Expression, ...]:
+        parts = tuple(expression for expression, _ in self.dynamic)
+        return parts if self.guard is None else (*parts, self.guard)
+
+    def own_axes(self) -> tuple[Axis, ...]:
+        return self.offset.axes
+
+    def __repr__(self) -> str:
+        parts = [str(self.offset)] + [f"{stride}*({expression!r})" for expression, stride in self.dynamic]
+        guard = "" if self.guard is None else f" if {self.guard!r}"
+        return f"{self.buffer.name}[{' + '.join(parts)}{guard}]"
+
+
+class Position(Expression):
+    """The value of an affine index itself, as ``int64``."""
+
+    __slots__ = ("index",)
+    index: Affine
+
+    def __new__(cls, index: Affine) -> Position:
+        def make() -> Position:
+            self = object.__new__(cls)
+            self.index, self.dtype = index, np.dtype(np.int64)
+            return self
+
+        return _intern((cls, index), make)
+
+    def own_axes(self) -> tuple[Axis, ...]:
+        return self.index.axes
+
+    def __repr__(self) -> str:
+        return f"({self.index})"
+
+
+class Apply(Expression):
+    """A scalar function of the vocabulary (``"add"``, ``"tanh"``, ``"where"``, ``"cast"``, …) on its operands."""
+
+    __slots__ = ("_operands", "attributes", "function")
+    function: str
+    attributes: tuple[tuple[str, Any], ...]
+
+    def __new__(
+        cls,
+        function: str,
+        operands: Sequence[Expression],
+        dtype: np.dtype,
+        attributes: tuple[tuple[str, Any], ...] = (),
+    ) -> Apply:
+        operands = tuple(operands)
+
+        def make() -> Apply:
+            self = object.__new__(cls)
+            self.function, self._operands, self.dtype, self.attributes = function, operands, dtype, attributes
+            return self
+
+        return _intern((cls, function, tuple(map(id, operands)), dtype, attributes), make)
+
+    @property
+    def operands(self) -> tuple[Expression, ...]:
+        return self._operands
+
+    def __repr__(self) -> str:
+        extra = "".join(f", {key}={value}" for key, value in self.attributes)
+        return f"{self.function}({', '.join(map(repr, self._operands))}{extra})"
+
+
+class Reduce(Expression):
+    """``kind`` over ``axes`` of ``body``: ``"add"``, ``"multiply"``, ``"maximum"``, ``"minimum"``, ``"argmax"``, ``"argmin"``.
+
+    The arguments of the extremes count the turns of ``axes`` in row-major order, first winner first.
+    """
+
+    __slots__ = ("body", "kind", "over")
+    kind: str
+    over: tuple[Axis, ...]
+    body: Expression
+
+    def __new__(cls, kind: str, over: tuple[Axis, ...], body: Expression, dtype: np.dtype | None = None) -> Reduce:
+        dtype = dtype or body.dtype
+
+        def make() -> Reduce:
+            self = object.__new__(cls)
+            self.kind, self.over, self.body, self.dtype = kind, over, body, dtype
+            return self
+
+        return _intern((cls, kind, over, id(body), dtype), make)
+
+    @property
+    def operands(self) -> tuple[Expression, ...]:
+        return (self.body,)
+
+    def bound_axes(self) -> tuple[Axis, ...]:
+        return self.over
+
+    def __repr__(self) -> str:
+        return f"{self.kind}[{', '.join(map(repr, self.over))}]({self.body!r})"
+
+
+Index = Affine | Expression
+"""An index along one axis of an operand: affine in the loops' axes, or computed (gathered)."""
+
+Operand = Callable[[Sequence[Index]], Expression]
+"""An operand of a lowering: from an index to the value there."""
+
+
+def as_expression(index: Index) -> Expression:
+    """The index as a value of ``int64``."""
+    return Position(index) if isinstance(index, Affine) else index
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of a contiguous row-major array.
+
+    >>> row_major((2, 3, 4))
+    (12, 4, 1)
+    """
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+def load_at(buffer: Buffer, index: Sequence[Index], guard: Expression | None = None) -> Load:
+    """The element of ``buffer`` at a full index."""
+    strides = row_major(buffer.shape)
+    affine = Affine.total(i * stride for i, stride in zip(index, strides) if isinstance(i, Affine))
+    dynamic = tuple((i, stride) for i, stride in zip(index, strides) if isinstance(i, Expression))
+    return Load(buffer, affine, dynamic, guard)
+
+
+def walk(*roots: Expression) -> Iterator[Expression]:
+    """Every expression under ``roots`` once, operands before users."""
+    seen: set[int] = set()
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        expression, expanded = stack.pop()
+        if id(expression) in seen:
+            continue
+        if expanded:
+            seen.add(id(expression))
+            yield expression
+            continue
+        stack.append((expression, True))
+        stack.extend((operand, False) for operand in reversed(expression.operands))

@@ -1,0 +1,116 @@
+"""Axes and affine indices: where in a buffer a loop reads and writes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Affine", "Axis"]
+
+_serial = itertools.count()
+
+
+class Axis:
+    """A loop of ``extent`` turns. Two axes are the same only if they are the same object."""
+
+    __slots__ = ("extent", "name", "serial")
+
+    def __init__(self, name: str, extent: int) -> None:
+        self.name = name
+        self.extent = extent
+        self.serial = next(_serial)
+
+    def __repr__(self) -> str:
+        return f"{self.name}<{self.extent}"
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``constant + sum(coefficient * axis)``, with integer coefficients, none of them zero.
+
+    >>> i, j = Axis("i", 3), Axis("j", 4)
+    >>> print(Affine.of(i) * 4 + Affine.of(j) + 1)
+    4*i + j + 1
+    """
+
+    terms: tuple[tuple[Axis, int], ...] = ()
+    constant: int = 0
+
+    @staticmethod
+    def of(axis: Axis) -> Affine:
+        """The index that is the axis itself; an axis of one turn is always at 0."""
+        return Affine(((axis, 1),)) if axis.extent != 1 else Affine()
+
+    @staticmethod
+    def total(indices: Iterable[Affine]) -> Affine:
+        """The sum of several indices."""
+        coefficients: dict[Axis, int] = {}
+        constant = 0
+        for index in indices:
+            constant += index.constant
+            for axis, coefficient in index.terms:
+                coefficients[axis] = coefficients.get(axis, 0) + coefficient
+        terms = sorted(((a, c) for a, c in coefficients.items() if c), key=lambda term: term[0].serial)
+        return Affine(tuple(terms), constant)
+
+    def __add__(self, other: Affine | int) -> Affine:
+        if isinstance(other, int):
+            return Affine(self.terms, self.constant + other)
+        return Affine.total((self, other))
+
+    def __mul__(self, factor: int) -> Affine:
+        if factor == 0:
+            return Affine()
+        return Affine(tuple((axis, c * factor) for axis, c in self.terms), self.constant * factor)
+
+    def coefficient(self, axis: Axis) -> int:
+        """What one step of ``axis`` adds."""
+        for known, coefficient in self.terms:
+            if known is axis:
+                return coefficient
+        return 0
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes that the index depends on."""
+        return tuple(axis for axis, _ in self.terms)
+
+    def without(self, axes: Iterable[Axis]) -> Affine:
+        """The index with ``axes`` held at 0."""
+        dropped = set(axes)
+        return Affine(tuple((axis, c) for axis, c in self.terms if axis not in dropped), self.constant)
+
+    def replace(self, new: Mapping[Axis, Affine]) -> Affine:
+        """The index with axes replaced by other indices."""
+        parts = [new[axis] * c if axis in new else Affine(((axis, c),)) for axis, c in self.terms]
+        return Affine.total([*parts, Affine((), self.constant)])
+
+    def bounds(self) -> tuple[int, int]:
+        """The smallest and the largest value over all turns of all axes."""
+        reach = [(axis.extent - 1) * c for axis, c in self.terms]
+        return (
+            self.constant + sum(r for r in reach if r < 0),
+            self.constant + sum(r for r in reach if r > 0),
+        )
+
+    def divide(self, divisor: int) -> tuple[Affine, Affine] | None:
+        """Quotient and remainder by ``divisor`` when both are affine, else ``None``.
+
+        Terms whose coefficient is a multiple go to the quotient; the rest must stay within ``[0, divisor)``.
+        """
+        if divisor == 1:
+            return self, Affine()
+        whole = tuple((axis, c // divisor) for axis, c in self.terms if c % divisor == 0)
+        rest = tuple((axis, c) for axis, c in self.terms if c % divisor)
+        quotient, remainder = divmod(self.constant, divisor)
+        low, high = Affine(rest, remainder).bounds()
+        if low < 0 or high >= divisor:
+            return None
+        return Affine(whole, quotient), Affine(rest, remainder)
+
+    def __str__(self) -> str:
+        parts = [axis.name if c == 1 else f"{c}*{axis.name}" for axis, c in self.terms]
+        if self.constant or not parts:
+            parts.append(str(self.constant))
+        return " + ".join(parts)

@@ -1,0 +1,49 @@
+"""Reverse mode on graphs: the cotangents of the inputs as nodes of the same graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pullback.errors import DerivativeError
+from pullback.graph import Node, Operation, is_float, topological, written_at
+
+__all__ = ["cotangents"]
+
+
+def cotangents(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[Node]) -> list[Node | None]:
+    r"""The cotangent of each input, given the cotangents ``seeds`` of the outputs.
+
+    .. math:: \bar x = \sum_k \bar y_k \, \partial y_k / \partial x
+
+    ``None`` where an input does not matter: a missing cotangent is absent, not an array of zeros. Contributions to a
+    shared node are added in the order of its users, last first, so the same graph always gives the same sums.
+
+    Source: Griewank & Walther, *Evaluating Derivatives*, 2nd ed., SIAM 2008, chapter 3.
+    """
+    order = topological(outputs)
+    wanted = {id(node) for node in inputs}
+    active: set[int] = set()
+    for node in order:
+        if id(node) in wanted or any(id(child) in active for child in node.inputs):
+            active.add(id(node))
+    bars: dict[int, Node] = {}
+
+    def accumulate(node: Node, bar: Node) -> None:
+        bars[id(node)] = bars[id(node)] + bar if id(node) in bars else bar
+
+    for output, seed in zip(outputs, seeds):
+        accumulate(output, seed)
+    for node in reversed(order):
+        if id(node) not in active or id(node) not in bars or id(node) in wanted or not isinstance(node, Operation):
+            continue
+        if node.operator.pullback is None:
+            continue
+        with written_at(node.source):
+            parts = node.operator.pullback(node, bars[id(node)])
+            for child, part in zip(node.inputs, parts):
+                if part is None or id(child) not in active or not is_float(child.dtype):
+                    continue
+                if part.type.shape != child.shape:
+                    raise DerivativeError(f"{node.operator.name}: cotangent {part.type} of an input {child.type}")
+                accumulate(child, part)
+    return [bars.get(id(node)) for node in inputs]
