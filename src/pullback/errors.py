@@ -7,10 +7,13 @@ __all__ = [
     "DTypeError",
     "DataError",
     "DerivativeError",
+    "DownloadError",
     "GraphError",
     "IndexRangeError",
     "LoopError",
+    "MissingExtra",
     "NonFiniteLoss",
+    "OutputError",
     "PullbackError",
     "ShapeError",
     "TracingError",
@@ -52,6 +55,18 @@ class NonFiniteLoss(PullbackError, ArithmeticError):
 
 class DataError(PullbackError, ValueError):
     """A file that is truncated, corrupt or of another format, or a data set that cannot be used as it is."""
+
+
+class DownloadError(DataError):
+    """A data set that none of its public homes delivered: no network, a server that fails, a wrong checksum."""
+
+
+class OutputError(PullbackError, OSError):
+    """A file that could not be written: a folder that is missing or read-only, a full disk."""
+
+
+class MissingExtra(PullbackError, ImportError):
+    """An optional package that this call needs and that is not installed."""
 
 
 class CacheError(PullbackError, RuntimeError):
