@@ -14,6 +14,7 @@ __all__ = [
     "MissingExtra",
     "NonFiniteLoss",
     "OutputError",
+    "ProcessorError",
     "PullbackError",
     "ShapeError",
     "TracingError",
@@ -67,6 +68,10 @@ class OutputError(PullbackError, OSError):
 
 class MissingExtra(PullbackError, ImportError):
     """An optional package that this call needs and that is not installed."""
+
+
+class ProcessorError(PullbackError, ValueError):
+    """Processor features asked for that this processor does not have."""
 
 
 class CacheError(PullbackError, RuntimeError):
