@@ -1,0 +1,387 @@
+"""Elementwise functions: NumPy's ufuncs, with promotion and broadcasting made explicit.
+
+Each function computes at once, by NumPy itself, when no argument is traced. Traced arguments become operations.
+Functions that NumPy evaluates in ``float16`` for 8-bit integers and booleans give ``float32`` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pullback.errors import DTypeError, TracingError
+from pullback.graph import OPERATORS, Node
+from pullback.graph.protocol import vocabulary
+from pullback.numpy.promotion import (
+    any_traced,
+    as_array_node,
+    broadcast_to_shape,
+    broadcast_together,
+    cast,
+    float_dtype,
+    operands,
+    promote,
+    where_written,
+)
+
+UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
+"""What answers each of NumPy's ufuncs on traced values."""
+
+
+def no_bool(name: str, repair: str) -> Callable[[np.dtype], np.dtype]:
+    """The dtype rule of a function that NumPy refuses for booleans."""
+
+    def rule(dtype: np.dtype) -> np.dtype:
+        if dtype.kind == "b":
+            raise DTypeError(f"{name} takes no bool; {repair}{where_written()}")
+        return dtype
+
+    return rule
+
+
+def bool_to_int8(dtype: np.dtype) -> np.dtype:
+    """Booleans computed with as 8-bit integers."""
+    return np.dtype(np.int8) if dtype.kind == "b" else dtype
+
+
+def true_divide_dtype(dtype: np.dtype) -> np.dtype:
+    """Integers and booleans divided as ``float64``."""
+    return dtype if dtype.kind == "f" else np.dtype(np.float64)
+
+
+def _define(name: str, function: Callable[..., Any], ufunc: np.ufunc, text: str) -> Callable[..., Any]:
+    """Name a function, document it and enter it in both tables."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    vocabulary[name] = function
+    UFUNCS[ufunc] = function
+    return function
+
+
+def _binary(
+    ufunc: np.ufunc,
+    text: str,
+    dtype: Callable[[np.dtype], np.dtype] | None = None,
+    of_bools: str | None = None,
+    name: str | None = None,
+) -> Callable[[Any, Any], Any]:
+    """A function of two arrays; ``of_bools`` names the operator that answers when both are boolean."""
+    name = name or ufunc.__name__
+
+    def function(x: Any, y: Any, /) -> Any:
+        if not isinstance(x, Node) and not isinstance(y, Node):
+            return ufunc(x, y)
+        if of_bools is None:
+            nodes = operands(name, (x, y), dtype)
+        else:
+            nodes = operands(name, (x, y), None)
+            if nodes[0].dtype.kind == "b":
+                return OPERATORS[of_bools](*nodes)
+            if dtype is not None:
+                nodes = tuple(cast(node, dtype(node.dtype)) for node in nodes)
+        return OPERATORS[name](*nodes)
+
+    return _define(name, function, ufunc, text)
+
+
+def _unary(
+    ufunc: np.ufunc,
+    text: str,
+    dtype: Callable[[np.dtype], np.dtype] | None = None,
+    of_bools: str | None = None,
+    name: str | None = None,
+) -> Callable[[Any], Any]:
+    """A function of one array; ``of_bools`` names the operator for booleans, where it is another one."""
+    name = name or ufunc.__name__
+
+    def function(x: Any, /) -> Any:
+        if not isinstance(x, Node):
+            return ufunc(x)
+        if of_bools is not None and x.dtype.kind == "b":
+            return OPERATORS[of_bools](x)
+        return OPERATORS[name](x if dtype is None else cast(x, dtype(x.dtype)))
+
+    return _define(name, function, ufunc, text)
+
+
+def _float(ufunc: np.ufunc, text: str) -> Callable[[Any], Any]:
+    """A function of one array that always gives floats."""
+    name = ufunc.__name__
+
+    def function(x: Any, /) -> Any:
+        if isinstance(x, Node):
+            return OPERATORS[name](cast(x, float_dtype(x.dtype)))
+        x = np.asarray(x)
+        return ufunc(x, dtype=np.float32) if x.dtype.kind in "biu" and x.dtype.itemsize == 1 else ufunc(x)
+
+    return _define(name, function, ufunc, text)
+
+
+def _rounding(ufunc: np.ufunc, text: str) -> Callable[[Any], Any]:
+    """A function of one array that leaves integers as they are."""
+    name = ufunc.__name__
+
+    def function(x: Any, /) -> Any:
+        if not isinstance(x, Node):
+            array = np.asarray(x)
+            return ufunc(x) if array.dtype.kind == "f" else array[()].copy()
+        return OPERATORS[name](x) if x.dtype.kind == "f" else x
+
+    return _define(name, function, ufunc, text)
+
+
+def _predicate(ufunc: np.ufunc, of_integers: bool, text: str) -> Callable[[Any], Any]:
+    """A question about floats whose answer for integers is always ``of_integers``."""
+    name = ufunc.__name__
+
+    def function(x: Any, /) -> Any:
+        if not isinstance(x, Node):
+            return ufunc(x)
+        if x.dtype.kind == "f":
+            return OPERATORS[name](x)
+        return broadcast_to_shape(as_array_node(np.bool_(of_integers)), x.shape)
+
+    return _define(name, function, ufunc, text)
+
+
+def as_bool(x: Node) -> Node:
+    """The truth of each element."""
+    if x.dtype.kind == "b":
+        return x
+    return OPERATORS["not_equal"](*operands("not_equal", (x, 0)))
+
+
+def _logical(ufunc: np.ufunc, text: str) -> Callable[..., Any]:
+    """A function of the truth of its arguments."""
+    name = ufunc.__name__
+
+    def function(*arrays: Any) -> Any:
+        if not any_traced(*arrays):
+            return ufunc(*arrays)
+        nodes = tuple([as_bool(as_array_node(array)) for array in arrays])
+        return OPERATORS[name](*operands(name, nodes))
+
+    return _define(name, function, ufunc, text)
+
+
+add = _binary(np.add, "``x + y``; of booleans, ``x or y``.", of_bools="logical_or")
+subtract = _binary(
+    np.subtract, "``x - y``.", no_bool("subtract", "use np.logical_xor, or cast with .astype(np.int8)")
+)
+multiply = _binary(np.multiply, "``x * y``; of booleans, ``x and y``.", of_bools="logical_and")
+divide = true_divide = _binary(np.divide, "``x / y``, in floats.", true_divide_dtype, name="divide")
+floor_divide = _binary(np.floor_divide, "The largest integer not above ``x / y``.", bool_to_int8)
+remainder = mod = _binary(
+    np.remainder, "``x - floor(x / y) * y``, with the sign of ``y``.", bool_to_int8, name="remainder"
+)
+minimum = _binary(np.minimum, "The smaller of each pair; NaN where either is.", of_bools="logical_and")
+maximum = _binary(np.maximum, "The larger of each pair; NaN where either is.", of_bools="logical_or")
+arctan2 = _binary(np.arctan2, "The angle of the point ``(y, x)``, in radians from -pi to pi.", float_dtype)
+
+equal = _binary(np.equal, "``x == y``, elementwise.")
+not_equal = _binary(np.not_equal, "``x != y``, elementwise.")
+less = _binary(np.less, "``x < y``, elementwise.")
+less_equal = _binary(np.less_equal, "``x <= y``, elementwise.")
+greater = _binary(np.greater, "``x > y``, elementwise.")
+greater_equal = _binary(np.greater_equal, "``x >= y``, elementwise.")
+
+logical_and = _logical(np.logical_and, "Whether both are true.")
+logical_or = _logical(np.logical_or, "Whether one is true.")
+logical_xor = _logical(np.logical_xor, "Whether exactly one is true.")
+logical_not = _logical(np.logical_not, "Whether it is false.")
+
+bitwise_and = _binary(np.bitwise_and, "``x & y`` of integers or booleans.", of_bools="logical_and")
+bitwise_or = _binary(np.bitwise_or, "``x | y`` of integers or booleans.", of_bools="logical_or")
+bitwise_xor = _binary(np.bitwise_xor, "``x ^ y`` of integers or booleans.", of_bools="logical_xor")
+left_shift = _binary(np.left_shift, "``x`` with its bits moved left by ``y`` places.", bool_to_int8)
+right_shift = _binary(np.right_shift, "``x`` with its bits moved right by ``y`` places.", bool_to_int8)
+invert = bitwise_not = _unary(
+    np.invert, "Every bit flipped; of booleans, ``not x``.", of_bools="logical_not", name="invert"
+)
+
+negative = _unary(np.negative, "``-x``.", no_bool("negative", "use np.logical_not"))
+sign = _unary(np.sign, "-1, 0 or 1.", no_bool("sign", "cast it first, for instance with .astype(np.int8)"))
+sqrt = _float(np.sqrt, "The square root of each element; its derivative is ``0.5 / sqrt(x)``.")
+exp = _float(np.exp, "e to the power of each element.")
+expm1 = _float(np.expm1, "``exp(x) - 1``, exact near zero.")
+exp2 = _float(np.exp2, "2 to the power of each element.")
+log = _float(np.log, "The natural logarithm.")
+log1p = _float(np.log1p, "``log(1 + x)``, exact near zero.")
+log2 = _float(np.log2, "The logarithm to base 2.")
+log10 = _float(np.log10, "The logarithm to base 10.")
+sin = _float(np.sin, "The sine of angles in radians.")
+cos = _float(np.cos, "The cosine of angles in radians.")
+tan = _float(np.tan, "The tangent of angles in radians.")
+arcsin = _float(np.arcsin, "The angle from -pi/2 to pi/2 whose sine is ``x``.")
+arccos = _float(np.arccos, "The angle from 0 to pi whose cosine is ``x``.")
+arctan = _float(np.arctan, "The angle from -pi/2 to pi/2 whose tangent is ``x``.")
+sinh = _float(np.sinh, "The hyperbolic sine.")
+cosh = _float(np.cosh, "The hyperbolic cosine.")
+tanh = _float(np.tanh, "The hyperbolic tangent.")
+arcsinh = _float(np.arcsinh, "The inverse of ``sinh``.")
+arccosh = _float(np.arccosh, "The inverse of ``cosh``, for ``x`` of at least 1.")
+arctanh = _float(np.arctanh, "The inverse of ``tanh``, for ``x`` between -1 and 1.")
+
+floor = _rounding(
+    np.floor, "The largest integer not above ``x``, in the dtype of ``x``; its derivative is zero."
+)
+ceil = _rounding(
+    np.ceil, "The smallest integer not below ``x``, in the dtype of ``x``; its derivative is zero."
+)
+trunc = _rounding(np.trunc, "``x`` with its fraction removed; its derivative is zero.")
+rint = _float(np.rint, "The nearest integer, ties to even, as a float; its derivative is zero.")
+
+isnan = _predicate(np.isnan, False, "Whether each element is NaN.")
+isinf = _predicate(np.isinf, False, "Whether each element is infinite.")
+isfinite = _predicate(np.isfinite, True, "Whether each element is neither infinite nor NaN.")
+
+
+def absolute(x: Any, /) -> Any:
+    """``|x|``; its derivative is ``sign(x)``, zero at zero."""
+    if not isinstance(x, Node):
+        return np.absolute(x)
+    return x if x.dtype.kind in "bu" else OPERATORS["absolute"](x)
+
+
+def positive(x: Any, /) -> Any:
+    """``x`` itself."""
+    return x if isinstance(x, Node) else np.positive(x)
+
+
+def square(x: Any, /) -> Any:
+    """``x * x``."""
+    if not isinstance(x, Node):
+        return np.square(x)
+    x = cast(x, bool_to_int8(x.dtype))
+    return OPERATORS["multiply"](x, x)
+
+
+def reciprocal(x: Any, /) -> Any:
+    """``1 / x``, in the dtype of ``x``: of integers the integer quotient, as NumPy has it."""
+    if not isinstance(x, Node):
+        return np.reciprocal(x)
+    return (
+        divide(1, x)
+        if x.dtype.kind == "f"
+        else floor_divide(1, x)
+        if x.dtype.kind == "u"
+        else trunc_divide(1, x)
+    )
+
+
+def trunc_divide(x: Any, y: Any) -> Any:
+    """The integer quotient rounded towards zero."""
+    return multiply(multiply(sign(x), sign(y)), floor_divide(absolute(x), absolute(y)))
+
+
+def power(x: Any, y: Any, /) -> Any:
+    r"""``x`` to the power ``y``.
+
+    A small exponent that is a Python number becomes products or a root: ``x ** 2`` is ``x * x``. The derivative with
+    respect to ``x`` is :math:`y x^{y-1}`, with respect to ``y`` it is :math:`x^y \log x`.
+
+    Raises ``DTypeError`` for an integer to the power of a negative integer, as NumPy does.
+
+    >>> import numpy as np
+    >>> print(power(np.array([1.0, 2.0, 3.0]), 2))
+    [1. 4. 9.]
+    """
+    if not isinstance(x, Node) and not isinstance(y, Node):
+        return np.power(x, y)
+    if isinstance(x, Node) and isinstance(y, (int, float)) and not isinstance(y, bool):
+        known = _known_power(x, y)
+        if known is not None:
+            return known
+    nodes = promote((x, y), bool_to_int8)
+    if isinstance(y, int) and y < 0 and nodes[0].dtype.kind in "iu":
+        raise DTypeError(
+            f"power: integers to the negative power {y}; cast the base with .astype(float){where_written()}"
+        )
+    return OPERATORS["power"](*operands("power", nodes))
+
+
+def _known_power(x: Node, y: float) -> Node | None:
+    """``x ** y`` for exponents that need no logarithm."""
+    if x.dtype.kind == "b" or (isinstance(y, float) and x.dtype.kind != "f"):
+        return None
+    if y == 1:
+        return x
+    if y in (2, 3, 4):
+        squared = multiply(x, x)
+        return squared if y == 2 else multiply(squared, x if y == 3 else squared)  # type: ignore[no-any-return]
+    if x.dtype.kind == "f" and y in (0.5, -1):
+        return sqrt(x) if y == 0.5 else divide(1, x)  # type: ignore[no-any-return]
+    return None
+
+
+def float_power(x: Any, y: Any, /) -> Any:
+    """``x`` to the power ``y``, in ``float64``."""
+    if not any_traced(x, y):
+        return np.float_power(x, y)
+    x, y = (cast(as_array_node(value), np.float64) for value in (x, y))
+    return power(x, y)
+
+
+def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+    """``x`` where ``condition`` holds, ``y`` elsewhere; the branch not taken passes no gradient, not even a NaN.
+
+    >>> import numpy as np
+    >>> print(where(np.array([True, False]), 1.0, 2.0))
+    [1. 2.]
+    """
+    if x is None or y is None:
+        if not any_traced(condition):
+            return np.where(condition)
+        raise TracingError(
+            "np.where(condition) would give arrays whose shapes depend on values, which a traced function cannot "
+            f"have; use the three-argument np.where(condition, x, y){where_written()}"
+        )
+    if not any_traced(condition, x, y):
+        return np.where(condition, x, y)
+    mask = as_bool(as_array_node(condition))
+    x, y = promote((x, y))
+    return OPERATORS["where"](*broadcast_together("where", (mask, x, y)))
+
+
+def astype(x: Any, dtype: Any, /) -> Any:
+    """``x`` in another dtype; gradients pass between floats and stop at integers and booleans."""
+    dtype = np.dtype(dtype)
+    if not isinstance(x, Node):
+        return np.asarray(x).astype(dtype)
+    return x if x.dtype == dtype and not x.type.weak else OPERATORS["cast"](x, dtype=dtype)
+
+
+def stop_gradient(x: Any) -> Any:
+    """``x`` as a constant: derivatives do not pass.
+
+    >>> stop_gradient(3.0)
+    3.0
+    """
+    return OPERATORS["stop_gradient"](x) if isinstance(x, Node) else x
+
+
+abs = absolute
+vocabulary.update(
+    absolute=absolute,
+    positive=positive,
+    square=square,
+    reciprocal=reciprocal,
+    power=power,
+    float_power=float_power,
+    where=where,
+    astype=astype,
+)
+UFUNCS.update(
+    {
+        np.absolute: absolute,
+        np.fabs: absolute,
+        np.positive: positive,
+        np.conjugate: positive,
+        np.square: square,
+        np.reciprocal: reciprocal,
+        np.power: power,
+        np.float_power: float_power,
+    }
+)

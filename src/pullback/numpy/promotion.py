@@ -1,0 +1,199 @@
+"""Promotion and broadcasting, made explicit: from whatever the user wrote to operands of one dtype and one shape.
+
+Operators are strict. What NumPy does silently before it computes, dtype promotion by the rules of NEP 50 and implicit
+broadcasting, becomes ``cast`` and ``broadcast`` operations here.
+
+Source: NumPy Enhancement Proposal 50, *Promotion rules for Python scalars*, 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from pullback.errors import DTypeError, ShapeError, TracingError
+from pullback.graph import OPERATORS, Node, Type, constant, current_source
+
+__all__ = [
+    "Scalar",
+    "any_traced",
+    "as_array_node",
+    "as_node",
+    "broadcast_shapes",
+    "broadcast_to_shape",
+    "broadcast_together",
+    "cast",
+    "float_dtype",
+    "is_node",
+    "operands",
+    "promote",
+    "result_dtype",
+    "where_written",
+]
+
+Scalar = (bool, int, float)
+"""Python's own numbers: they take the dtype of what they meet."""
+
+_KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2}
+_DEFAULT = (np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.float64))
+_WEAK_TYPES = {
+    bool: Type(_DEFAULT[0], (), True),
+    int: Type(_DEFAULT[1], (), True),
+    float: Type(_DEFAULT[2], (), True),
+}
+
+
+def is_node(value: Any) -> TypeGuard[Node]:
+    """Whether ``value`` is traced."""
+    return isinstance(value, Node)
+
+
+def any_traced(*values: Any) -> bool:
+    """Whether a traced value is among ``values`` or inside the lists, tuples and slices among them."""
+    for value in values:
+        if isinstance(value, Node):
+            return True
+        if isinstance(value, (list, tuple)) and any_traced(*value):
+            return True
+        if isinstance(value, slice) and any_traced(value.start, value.stop, value.step):
+            return True
+    return False
+
+
+def where_written() -> str:
+    """The user's line, as the end of an error message."""
+    source = current_source()
+    return "" if source is None else f" (at {source})"
+
+
+def type_of(value: Any) -> Type:
+    """The type of a node, an array or a number; weak for Python's own numbers."""
+    if isinstance(value, Node):
+        return value.type
+    weak = _WEAK_TYPES.get(type(value))
+    if weak is not None:
+        return weak
+    if isinstance(value, (np.ndarray, np.generic)):
+        return Type(value.dtype.newbyteorder("="), value.shape)
+    array = np.asarray(value)
+    return Type(array.dtype.newbyteorder("="), array.shape)
+
+
+def result_dtype(*types: Type) -> np.dtype:
+    """The dtype that NumPy's rules give operands of these types.
+
+    >>> float32, weak = Type(np.dtype("float32"), (3,)), Type(np.dtype("float64"), (), weak=True)
+    >>> result_dtype(float32, weak)
+    dtype('float32')
+    >>> result_dtype(Type(np.dtype("int8"), (3,)), weak)
+    dtype('float64')
+    """
+    strong = [t.dtype for t in types if not t.weak]
+    rank = max((_KIND_RANK[t.dtype.kind] for t in types if t.weak), default=0)
+    if not strong:
+        return _DEFAULT[rank]
+    dtype = strong[0]
+    for other in strong[1:]:
+        dtype = np.promote_types(dtype, other)
+    return dtype if rank <= _KIND_RANK[dtype.kind] else _DEFAULT[rank]
+
+
+def float_dtype(dtype: np.dtype) -> np.dtype:
+    """The float dtype that a function such as ``sin`` computes in: NumPy's, with ``float32`` in place of ``float16``.
+
+    >>> float_dtype(np.dtype("int16")), float_dtype(np.dtype("int32"))
+    (dtype('float32'), dtype('float64'))
+    """
+    if dtype.kind == "f":
+        return dtype
+    return np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
+
+
+def cast(x: Node, dtype: Any) -> Node:
+    """``x`` in ``dtype``; the node itself where nothing changes."""
+    return x if x.dtype == dtype else OPERATORS["cast"](x, dtype=np.dtype(dtype))
+
+
+def as_array_node(value: Any) -> Node:
+    """The node of ``value`` in its own dtype; Python's numbers become weak constants."""
+    if isinstance(value, Node):
+        return value
+    try:
+        type = type_of(value)
+        return constant(value, type.dtype, type.weak)
+    except TracingError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        name = value.__class__.__name__
+        raise DTypeError(
+            f"a traced function met a {name} that is no array: {error}{where_written()}"
+        ) from None
+
+
+def as_node(value: Any, dtype: np.dtype) -> Node:
+    """The node of ``value`` in ``dtype``; a Python integer that does not fit is refused as NumPy refuses it."""
+    if isinstance(value, Node):
+        return cast(value, dtype)
+    if isinstance(value, int) and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if not limits.min <= value <= limits.max:
+            raise DTypeError(
+                f"the integer {value} is outside {dtype} [{limits.min}, {limits.max}]; "
+                f"cast the array to a wider dtype first, for instance .astype(np.int64){where_written()}"
+            )
+    return constant(value, dtype)
+
+
+def promote(values: tuple[Any, ...], dtype: Callable[[np.dtype], np.dtype] | None = None) -> tuple[Node, ...]:
+    """``values`` as nodes of one dtype: NumPy's result type, or what ``dtype`` makes of it."""
+    types = tuple([type_of(value) for value in values])
+    common = result_dtype(*types)
+    if dtype is not None:
+        common = dtype(common)
+    if all(t.weak for t in types):
+        return tuple([_weak(value, common) for value in values])
+    return tuple([as_node(value, common) for value in values])
+
+
+def _weak(value: Any, dtype: np.dtype) -> Node:
+    if not isinstance(value, Node):
+        return constant(value, dtype, weak=True)
+    return value if value.dtype == dtype else OPERATORS["cast"](value, dtype=dtype)
+
+
+def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that all ``shapes`` broadcast to; raises ``ShapeError`` naming them when there is none."""
+    first = shapes[0]
+    if all(shape == first for shape in shapes):
+        return first
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        listed = " and ".join(map(str, shapes))
+        raise ShapeError(
+            f"{name}: shapes {listed} do not broadcast; aligned at their last axes, extents must be equal or 1: "
+            f"reshape one, or give it an axis with x[:, None]{where_written()}"
+        ) from None
+
+
+def broadcast_to_shape(x: Node, shape: tuple[int, ...]) -> Node:
+    """``x`` repeated to ``shape``, which it is known to broadcast to."""
+    if x.type.shape == shape:
+        return x
+    offset = len(shape) - len(x.type.shape)
+    return OPERATORS["broadcast"](x, shape=shape, axes=tuple(range(offset, len(shape))))
+
+
+def broadcast_together(name: str, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """``nodes`` broadcast to the shape they have in common."""
+    shape = broadcast_shapes(name, *[node.type.shape for node in nodes])
+    return tuple([broadcast_to_shape(node, shape) for node in nodes])
+
+
+def operands(
+    name: str, values: tuple[Any, ...], dtype: Callable[[np.dtype], np.dtype] | None = None
+) -> tuple[Node, ...]:
+    """``values`` as a strict elementwise operator wants them: nodes of one dtype and one shape."""
+    return broadcast_together(name, promote(values, dtype))
