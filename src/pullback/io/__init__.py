@@ -1,1 +1,16 @@
-""""""
+"""Files: atomic writing, tensors (safetensors), training history (JSON) and its curves."""
+
+from pullback.io.atomic import atomic_write
+from pullback.io.history import read_history, write_history
+from pullback.io.plots import plot_history
+from pullback.io.tensors import load_metadata, load_tensors, save_tensors
+
+__all__ = [
+    "atomic_write",
+    "load_metadata",
+    "load_tensors",
+    "plot_history",
+    "read_history",
+    "save_tensors",
+    "write_history",
+]

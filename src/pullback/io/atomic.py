@@ -1,0 +1,99 @@
+"""Writing a file so that a reader sees the old content or the new one, never a part of either."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from pullback.errors import OutputError
+
+__all__ = ["atomic_write"]
+
+# What a write to a good file object can still fail with. Other errors of the caller's own block are left
+# alone: they may come from a file that it reads.
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open ``path`` for writing bytes; the file appears, complete, when the block ends without an error.
+
+    The bytes go to a hidden temporary file in the same folder, which is flushed to the disk and then
+    renamed. When the block raises (Ctrl-C included) the temporary file is removed and a file of that name
+    stays as it was. A symbolic link is followed: the file that it names is replaced, not the link.
+
+    Raises ``OutputError`` when the folder is missing or read-only, when ``path`` is a folder or a device, and
+    when the disk is full.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "note.txt")
+    ...     with atomic_write(path) as file:
+    ...         written = file.write(b"whole")
+    ...         before = path.exists()
+    ...     before, path.read_bytes()
+    (False, b'whole')
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        raise OutputError(
+            f"[atomic_write] {target} is a folder or a device, not a file. Choose another name."
+        )
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        try:
+            file: BinaryIO = open(temporary, "xb")  # noqa: SIM115  (its `with` follows, errors apart)
+        except OSError as error:
+            raise _unwritable(target, error) from error
+        with file:
+            try:
+                yield file
+            except OSError as error:
+                if error.errno in _FULL:
+                    raise _unwritable(target, error) from error
+                raise
+            try:
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError as error:
+                raise _unwritable(target, error) from error
+        try:
+            os.replace(temporary, target)
+        except OSError as error:
+            raise _unwritable(target, error) from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(target.parent)
+
+
+def _unwritable(target: Path, error: OSError) -> OutputError:
+    """The error that says which file could not be written, why, and what to do."""
+    if isinstance(error, FileNotFoundError):
+        repair = f"Create the folder {target.parent} first."
+    elif isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        repair = "Choose a folder that you may write to."
+    elif error.errno in _FULL:
+        repair = "Free some space there or choose another folder; a file of that name is as it was."
+    else:
+        repair = "Choose another file name or folder."
+    return OutputError(f"[atomic_write] cannot write {target}: {error.strerror or error}. {repair}")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name itself survive a power cut, on the file systems that can promise it."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        return
+    finally:
+        os.close(handle)
