@@ -1,7 +1,10 @@
 """Elementwise operators: one value in each place of equally shaped inputs.
 
 Operands have equal shapes and dtypes; promotion and broadcasting are operations of their own, made by the NumPy
-namespace. Partial derivatives are given once, as functions of the operation and its inputs, and give both modes.
+namespace. The Jacobian of an elementwise operator is diagonal, so one rule per input says all about its derivative.
+
+Families refer to operators of other families by their name in ``OPERATORS``: derivative rules need each other both
+ways (``sum`` and ``broadcast``), imports may not.
 """
 
 from __future__ import annotations
@@ -12,12 +15,27 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import Case, Constant, Node, Operation, Operator, Sample, Type
+from pullback.graph import OPERATORS, Case, Constant, Node, Operation, Operator, Sample, Type, constant
 from pullback.loops import Apply, Expression, Index, Operand
 
-__all__ = ["elementwise", "is_zero", "scaled"]
+__all__ = [
+    "constant_value",
+    "elementwise",
+    "filled",
+    "inside_masks",
+    "is_constant",
+    "is_zero",
+    "lower_elementwise",
+    "summed",
+    "where",
+    "zeros_like",
+]
 
-Partial = Callable[..., Node | None]
+Rule = Callable[..., Node | None]
+"""``rule(g, node, *inputs)``: the contribution of the cotangent ``g`` of ``node`` to one input, or ``None`` for none."""
+
+SHAPE = (3, 2)
+"""Shape of the samples; the table's tests vary it."""
 
 
 def elementwise_type(name: str, kinds: str, result: np.dtype | None) -> Callable[..., Type]:
@@ -27,22 +45,57 @@ def elementwise_type(name: str, kinds: str, result: np.dtype | None) -> Callable
         first = types[0]
         for other in types[1:]:
             if other.shape != first.shape:
-                raise ShapeError(f"{name}: shapes {first.shape} and {other.shape} differ; broadcast one to the other")
+                raise ShapeError(
+                    f"{name}: shapes {first.shape} and {other.shape} differ; broadcast one to the other"
+                )
             if other.dtype != first.dtype:
-                raise DTypeError(f"{name}: dtypes {first.dtype} and {other.dtype} differ; cast one with .astype")
+                raise DTypeError(
+                    f"{name}: dtypes {first.dtype} and {other.dtype} differ; cast one with .astype"
+                )
         if first.dtype.kind not in kinds:
-            raise DTypeError(f"{name} takes no {first.dtype}; cast it, for instance with .astype(np.float32)")
+            repair = "np.float32" if "f" in kinds else "np.int64" if "i" in kinds else "bool"
+            raise DTypeError(f"{name} takes no {first.dtype}; cast it, for instance with .astype({repair})")
         weak = all(t.weak for t in types)
         return Type(result or first.dtype, first.shape, weak and result is None)
 
     return rule
 
 
-def is_zero(node: Node) -> bool:
-    """Whether ``node`` is a constant full of zeros, possibly broadcast."""
+def filled(value: float, dtype: np.dtype, shape: tuple[int, ...]) -> Node:
+    """``value`` in every place of ``shape``: one element that is read everywhere."""
+    scalar = constant(value, dtype)
+    return OPERATORS["broadcast"](scalar, shape=shape, axes=()) if shape else scalar
+
+
+def zeros_like(node: Node) -> Node:
+    """Zeros of the dtype and shape of ``node``."""
+    return filled(0, node.dtype, node.shape)
+
+
+def _unbroadcast(node: Node) -> Node:
     while isinstance(node, Operation) and node.operator.name == "broadcast":
         node = node.inputs[0]
+    return node
+
+
+def is_constant(node: Node) -> bool:
+    """Whether ``node`` is a constant, possibly broadcast."""
+    return isinstance(_unbroadcast(node), Constant)
+
+
+def is_zero(node: Node) -> bool:
+    """Whether ``node`` is a constant full of zeros, possibly broadcast."""
+    node = _unbroadcast(node)
     return isinstance(node, Constant) and not node.value.any()
+
+
+def constant_value(node: Node) -> float | None:
+    """The number that ``node`` has in every place, if that is known while tracing."""
+    node = _unbroadcast(node)
+    if not isinstance(node, Constant) or node.value.size == 0:
+        return None
+    first = node.value.flat[0]
+    return float(first) if bool((node.value == first).all()) else None
 
 
 def lower_elementwise(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
@@ -51,58 +104,114 @@ def lower_elementwise(node: Operation, operands: Sequence[Operand], index: Seque
     return Apply(node.operator.name, [operand(index) for operand in operands], node.dtype, attributes)
 
 
-def scaled(cotangent: Node, slope: Node) -> Node:
-    """``cotangent * slope``, with a mask kept outermost.
+def inside_masks(cotangent: Node, rule: Callable[[Node], Node | None]) -> Node | None:
+    """``rule(cotangent)``, with masks kept outermost.
 
-    The cotangent of a branch not taken is ``where(mask, g, 0)``. Multiplying it by an infinite slope would give NaN
-    where the mask is false, so the product is made inside the mask: ``where(mask, g * slope, 0)``.
+    The cotangent of a branch not taken is ``where(mask, g, 0)``. Multiplied by an infinite slope it would be NaN where
+    the mask is false, so the product is made inside the mask: ``where(mask, rule(g), 0)``. A mask under a broadcast
+    (the branch was a reduction) is broadcast itself and comes out as well.
     """
-    if isinstance(cotangent, Operation) and cotangent.operator.name == "where":
-        mask, taken, other = cotangent.inputs
-        if is_zero(other):
-            return where(mask, scaled(taken, slope), other)
-    return cotangent * slope
+    layers = []
+    inner = cotangent
+    while isinstance(inner, Operation) and inner.operator.name == "broadcast":
+        layers.append(inner.attributes)
+        inner = inner.inputs[0]
+    if not isinstance(inner, Operation) or inner.operator.name != "where" or not is_zero(inner.inputs[2]):
+        return rule(cotangent)
+    mask, taken, _ = inner.inputs
+    for attributes in reversed(layers):
+        mask = OPERATORS["broadcast"](mask, **attributes)
+        taken = OPERATORS["broadcast"](taken, **attributes)
+    product = inside_masks(taken, rule)
+    return None if product is None else where(mask, product, zeros_like(product))
+
+
+def summed(first: Node, second: Node) -> Node:
+    """``first + second``; two terms under one mask are added inside it, so that it stays outermost."""
+    if (
+        isinstance(first, Operation)
+        and isinstance(second, Operation)
+        and first.operator.name == second.operator.name == "where"
+        and first.inputs[0] is second.inputs[0]
+        and is_zero(first.inputs[2])
+        and is_zero(second.inputs[2])
+    ):
+        return where(first.inputs[0], summed(first.inputs[1], second.inputs[1]), first.inputs[2])
+    return first + second
 
 
 def elementwise(
     name: str,
     reference: Callable[..., Any],
-    partials: Sequence[Partial | None],
-    samples: Sequence[Sample],
+    rules: Sequence[Rule] | None,
+    domains: Sequence[tuple[float, float]] = ((-2.0, 2.0),),
+    *,
     kinds: str = "f",
     result: Any = None,
+    cases: Sequence[Case] = (),
     cost: float = 1.0,
     linear: bool = False,
 ) -> Operator:
     """Define an elementwise operator.
 
-    ``partials[k](node, *inputs)`` is the derivative with respect to input ``k``; ``None`` where there is none.
+    ``rules[k](g, node, *inputs)`` is ``g`` times the derivative with respect to input ``k``; without ``rules`` there is
+    none. ``domains`` are the intervals that samples are drawn from, one for each input; ``kinds`` the letters of
+    ``numpy.dtype.kind`` that it takes; ``result`` the result's dtype when it is not that of the inputs; ``cases`` are
+    further cases for the table's tests.
     """
 
     def pullback(node: Operation, cotangent: Node) -> list[Node | None]:
-        slopes = [None if partial is None else partial(node, *node.inputs) for partial in partials]
-        return [None if slope is None else scaled(cotangent, slope) for slope in slopes]
+        return [
+            None
+            if is_constant(x)
+            else inside_masks(cotangent, lambda g, rule=rule: rule(g, node, *node.inputs))
+            for rule, x in zip(rules or (), node.inputs)
+        ]
 
     dtype = None if result is None else np.dtype(result)
+    kind = {"f": "float", "b": "bool", "iu": "int"}.get(kinds, "any")
+    samples = tuple(Sample(SHAPE, low, high, kind) for low, high in domains)
     return Operator(
         name,
         elementwise_type(name, kinds, dtype),
         reference,
-        pullback if partials else None,
+        pullback if rules else None,
         lower_elementwise,
-        (Case(tuple(samples)),),
+        (Case(samples), *cases),
         cost=cost,
         linear=linear,
         elementwise=True,
     )
 
 
+def _where_type(mask: Type, x: Type, y: Type) -> Type:
+    if mask.dtype != np.bool_:
+        raise DTypeError(f"where: the mask is {mask}; compare it with something, as in np.where(x > 0, x, y)")
+    if not mask.shape == x.shape == y.shape:
+        raise ShapeError(f"where: shapes {mask.shape}, {x.shape} and {y.shape} differ; broadcast them to one")
+    if x.dtype != y.dtype:
+        raise DTypeError(f"where: dtypes {x.dtype} and {y.dtype} differ; cast one with .astype")
+    return Type(x.dtype, x.shape, x.weak and y.weak)
+
+
+def _where_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
+    mask, x, y = node.inputs
+    zero = zeros_like(cotangent)
+    return [
+        None,
+        None if is_constant(x) else where(mask, cotangent, zero),
+        None if is_constant(y) else where(OPERATORS["logical_not"](mask), cotangent, zero),
+    ]
+
+
 where = Operator(
     "where",
-    lambda mask, x, y: _where_type(mask, x, y),
+    _where_type,
     np.where,
-    lambda node, g: [None, where(node.inputs[0], g, zeros_like(g)), where(node.inputs[0], zeros_like(g), g)],
+    _where_pullback,
     lower_elementwise,
-    (Case((Sample((3, 2), kind="bool"), Sample((3, 2), kind="any"), Sample((3, 2), kind="any"))),),
+    (Case((Sample(SHAPE, kind="bool"), Sample(SHAPE, kind="any"), Sample(SHAPE, kind="any"))),),
+    linear=True,
     elementwise=True,
 )
+"""``x`` where ``mask`` is true, else ``y``. Cotangents stay under the mask, see ``inside_masks``."""

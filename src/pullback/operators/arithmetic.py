@@ -1,0 +1,247 @@
+"""Arithmetic: sums, products, quotients, powers, extremes, roundings, casts.
+
+Integers wrap around as NumPy's do, and an integer divided by zero gives 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
+from pullback.loops import Apply, Expression, Index, Operand
+from pullback.operators.elementwise import (
+    SHAPE,
+    constant_value,
+    elementwise,
+    filled,
+    inside_masks,
+    where,
+    zeros_like,
+)
+
+__all__ = [
+    "absolute",
+    "add",
+    "cast",
+    "ceil",
+    "divide",
+    "floor",
+    "floor_divide",
+    "maximum",
+    "minimum",
+    "multiply",
+    "negative",
+    "power",
+    "remainder",
+    "rint",
+    "sign",
+    "sqrt",
+    "stop_gradient",
+    "subtract",
+    "trunc",
+]
+
+ANY = (-2.0, 2.0)
+AWAY_FROM_ZERO = (0.5, 2.0)
+BETWEEN_INTEGERS = (0.1, 0.9)
+
+add = elementwise(
+    "add", np.add, [lambda g, z, x, y: g, lambda g, z, x, y: g], [ANY, ANY], kinds="iuf", linear=True
+)
+"""``x + y``."""
+
+subtract = elementwise(
+    "subtract",
+    np.subtract,
+    [lambda g, z, x, y: g, lambda g, z, x, y: -g],
+    [ANY, ANY],
+    kinds="iuf",
+    linear=True,
+)
+"""``x - y``."""
+
+multiply = elementwise(
+    "multiply", np.multiply, [lambda g, z, x, y: g * y, lambda g, z, x, y: g * x], [ANY, ANY], kinds="iuf"
+)
+"""``x * y``."""
+
+divide = elementwise(
+    "divide",
+    np.divide,
+    [lambda g, z, x, y: g / y, lambda g, z, x, y: -g * (z / y)],
+    [ANY, AWAY_FROM_ZERO],
+    cost=3.0,
+)
+"""``x / y``."""
+
+negative = elementwise("negative", np.negative, [lambda g, z, x: -g], kinds="iuf", linear=True)
+"""``-x``."""
+
+sign = elementwise("sign", np.sign, None, [AWAY_FROM_ZERO], kinds="iuf")
+"""-1, 0 or 1 as ``x`` is negative, zero or positive; NaN of NaN. Its derivative is zero."""
+
+absolute = elementwise(
+    "absolute",
+    np.absolute,
+    [lambda g, z, x: g * sign(x)],
+    cases=[Case((Sample(SHAPE, kind="int"),))],
+    kinds="iuf",
+)
+"""``|x|``, with derivative 0 at 0."""
+
+floor = elementwise("floor", np.floor, None, [BETWEEN_INTEGERS])
+"""The largest integer that is not above ``x``. Its derivative is zero, as are those of the other roundings."""
+
+ceil = elementwise("ceil", np.ceil, None, [BETWEEN_INTEGERS])
+"""The smallest integer that is not below ``x``."""
+
+trunc = elementwise("trunc", np.trunc, None, [BETWEEN_INTEGERS])
+"""``x`` without its fraction."""
+
+rint = elementwise("rint", np.rint, None, [(0.6, 1.4)])
+"""The nearest integer, of two equally near ones the even one."""
+
+floor_divide = elementwise(
+    "floor_divide", np.floor_divide, None, [(1.1, 1.9), (1.0, 1.1)], kinds="iuf", cost=5.0
+)
+"""``floor(x / y)``; 0 where integers are divided by zero."""
+
+remainder = elementwise(
+    "remainder",
+    np.remainder,
+    [lambda g, z, x, y: g, lambda g, z, x, y: -g * floor_divide(x, y)],
+    [(2.2, 2.8), (1.0, 1.1)],
+    kinds="iuf",
+    cost=6.0,
+    cases=[
+        Case((Sample(SHAPE, -2.8, -2.2), Sample(SHAPE, 1.0, 1.1))),
+        Case((Sample(SHAPE, -9, 9, "int"),) * 2),
+    ],
+)
+"""``x - floor(x / y) * y``, with the sign of ``y``; 0 where integers are divided by zero."""
+
+
+def _extreme(g: Node, x: Node, y: Node, wins: Operator) -> Node:
+    # Both forms of a where keep the mask outermost, so that the loser's cotangent is 0 whatever lies under it.
+    shared = where(OPERATORS["equal"](x, y), 0.5 * g, g)
+    return where(wins(x, y), shared, zeros_like(g))
+
+
+maximum = elementwise(
+    "maximum",
+    np.maximum,
+    [
+        lambda g, z, x, y: _extreme(g, x, y, OPERATORS["greater_equal"]),
+        lambda g, z, x, y: _extreme(g, y, x, OPERATORS["greater_equal"]),
+    ],
+    [ANY, ANY],
+    kinds="iuf",
+)
+"""The larger of ``x`` and ``y``, NaN if one is NaN. At a tie each has half of the cotangent, as in JAX."""
+
+minimum = elementwise(
+    "minimum",
+    np.minimum,
+    [
+        lambda g, z, x, y: _extreme(g, x, y, OPERATORS["less_equal"]),
+        lambda g, z, x, y: _extreme(g, y, x, OPERATORS["less_equal"]),
+    ],
+    [ANY, ANY],
+    kinds="iuf",
+)
+"""The smaller of ``x`` and ``y``, NaN if one is NaN. At a tie each has half of the cotangent, as in JAX."""
+
+sqrt = elementwise("sqrt", np.sqrt, [lambda g, y, x: g / (y + y)], [(0.3, 3.0)], cost=4.0)
+"""The square root; NaN of negative numbers."""
+
+
+def _power_by_base(g: Node, z: Node, x: Node, y: Node) -> Node | None:
+    exponent = constant_value(y)
+    if exponent is None:
+        # Where y is 0 the power is 1 whatever x is; the formula would be 0 * inf at x = 0.
+        return where(OPERATORS["equal"](y, zeros_like(y)), zeros_like(g), g * (y * power(x, y - 1)))
+    if exponent == 0:
+        return None
+    return g if exponent == 1 else g * (exponent * x ** (exponent - 1))
+
+
+def _power_by_exponent(g: Node, z: Node, x: Node, y: Node) -> Node:
+    # The logarithm has a meaning for positive bases only; elsewhere the power is a function of whole exponents.
+    positive = OPERATORS["greater"](x, zeros_like(x))
+    safe = where(positive, x, filled(1, x.dtype, x.shape))
+    return where(positive, g * (z * OPERATORS["log"](safe)), zeros_like(g))
+
+
+power = elementwise(
+    "power",
+    np.power,
+    [_power_by_base, _power_by_exponent],
+    [(0.3, 2.5), (0.2, 2.8)],
+    kinds="iuf",
+    cost=20.0,
+    cases=[Case((Sample(SHAPE, 0.3, 2.5), Sample(SHAPE, -2.0, 2.0)))],
+)
+"""``x ** y``. The derivative by ``y`` is 0 where ``x <= 0``; integers take no negative exponents."""
+
+
+def _cast_type(x: Type, dtype: np.dtype) -> Type:
+    return Type(np.dtype(dtype), x.shape)
+
+
+def _cast_reference(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return np.asarray(x).astype(dtype)
+
+
+def _cast_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
+    source = node.inputs[0].dtype
+    if not source.kind == node.dtype.kind == "f":
+        return [None]
+    return [inside_masks(cotangent, lambda g: cast(g, dtype=source))]
+
+
+def _cast_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+    return Apply("cast", [operands[0](index)], node.dtype)
+
+
+cast = Operator(
+    "cast",
+    _cast_type,
+    _cast_reference,
+    _cast_pullback,
+    _cast_lower,
+    tuple(
+        Case((Sample(SHAPE, 0.1, 3.9, kind="any"),), {"dtype": np.dtype(name)})
+        for name in ("float32", "float64", "int32", "int64", "uint8", "bool")
+    ),
+    linear=True,
+    elementwise=True,
+)
+"""``x`` in another dtype. Floats lose their fraction on the way to integers; derivatives pass between floats only."""
+
+
+def _same_type(x: Type) -> Type:
+    return x
+
+
+def _identity(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def _lower_identity(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Any:
+    return operands[0](index)
+
+
+stop_gradient = Operator(
+    "stop_gradient",
+    _same_type,
+    _identity,
+    None,
+    _lower_identity,
+    (Case((Sample(SHAPE, kind="any"),), differentiable=()),),
+    cost=0.0,
+    elementwise=True,
+)
+"""``x`` itself, taken for a constant by every derivative."""

@@ -1,0 +1,248 @@
+"""Reductions over axes: sums, products, extremes and where they are.
+
+``axes`` are sorted and not negative, and vanish from the result; over no axis at all each element is its own result.
+Operators keep the dtype: that the sum of ``int32`` is an ``int64`` is arranged by the NumPy namespace, with a cast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pullback.errors import DTypeError, ShapeError
+from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
+from pullback.loops import Affine, Axis, Expression, Index, Literal, Operand, Reduce
+from pullback.operators.elementwise import where, zeros_like
+
+__all__ = ["argmax", "argmin", "max", "min", "prod", "sum"]
+
+Axes = tuple[int, ...]
+
+
+def _kept(rank: int, axes: Axes) -> Axes:
+    return tuple(axis for axis in range(rank) if axis not in axes)
+
+
+def _reduction_type(
+    name: str, kinds: str, neutral: bool, result: np.dtype | None = None
+) -> Callable[..., Type]:
+    """The type rule; reductions without a ``neutral`` element refuse to reduce nothing."""
+
+    def rule(x: Type, axes: Axes) -> Type:
+        if x.dtype.kind not in kinds:
+            raise DTypeError(f"{name} takes no {x.dtype}; cast it, for instance with .astype(np.int64)")
+        if list(axes) != sorted(set(axes)) or not all(0 <= axis < x.rank for axis in axes):
+            raise ShapeError(
+                f"{name}: axes {axes} of an array of shape {x.shape}; name each of its axes once"
+            )
+        shape = tuple(x.shape[axis] for axis in _kept(x.rank, axes))
+        if not neutral and any(x.shape[axis] == 0 for axis in axes):
+            raise ShapeError(
+                f"{name} over axes {axes} of shape {x.shape}: no element, so there is none to choose; "
+                "check for an empty array first, or concatenate a value that stands for nothing"
+            )
+        return Type(result or x.dtype, shape)
+
+    return rule
+
+
+def _lower_reduction(kind: str, neutral: float | None) -> Callable[..., Expression]:
+    """The loop form: ``kind`` over a new axis for each axis that vanishes."""
+
+    def lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+        shape, axes = node.inputs[0].shape, node.attributes["axes"]
+        over = {axis: Axis(f"r{axis}", shape[axis]) for axis in axes}
+        if neutral is not None and any(axis.extent == 0 for axis in over.values()):
+            return Literal(neutral, node.dtype)
+        turns = tuple(axis for axis in over.values() if axis.extent != 1)
+        if not turns and kind in ("argmax", "argmin"):
+            return Literal(0, node.dtype)
+        kept = iter(index)
+        full = [Affine.of(over[axis]) if axis in over else next(kept) for axis in range(len(shape))]
+        body = operands[0](full)
+        return Reduce(kind, turns, body, node.dtype) if turns else body
+
+    return lower
+
+
+def _cases(kind: str, neutral: bool) -> tuple[Case, ...]:
+    """Every rank up to three, axes in front, behind and around, of one element and of none."""
+    examples: list[tuple[tuple[int, ...], Axes]] = [
+        ((3, 4), (0,)),
+        ((3, 4), (1,)),
+        ((2, 3, 4), (0, 2)),
+        ((2, 3), (0, 1)),
+        ((5,), (0,)),
+        ((2, 3), ()),
+        ((), ()),
+        ((2, 1, 3), (1,)),
+        ((1, 1), (0, 1)),
+        ((0, 3), (1,)),
+    ]
+    if neutral:
+        examples += [((0, 3), (0,)), ((2, 0), (0, 1)), ((0,), (0,))]
+    return tuple(Case((Sample(shape, kind=kind),), {"axes": axes}) for shape, axes in examples)
+
+
+def _spread(node: Node, shape: tuple[int, ...], axes: Axes) -> Node:
+    """The value of each reduced group at every member of it."""
+    if not axes:
+        return node
+    return OPERATORS["broadcast"](node, shape=shape, axes=_kept(len(shape), axes))
+
+
+def _sum_reference(x: np.ndarray, axes: Axes) -> np.ndarray:
+    return np.sum(x, axis=axes, dtype=x.dtype)
+
+
+def _sum_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
+    return [_spread(cotangent, node.inputs[0].shape, node.attributes["axes"])]
+
+
+sum = Operator(
+    "sum",
+    _reduction_type("sum", "iuf", neutral=True),
+    _sum_reference,
+    _sum_pullback,
+    _lower_reduction("add", 0),
+    _cases("any", neutral=True),
+    linear=True,
+)
+"""The sum over ``axes``; 0 of nothing."""
+
+
+def _prod_reference(x: np.ndarray, axes: Axes) -> np.ndarray:
+    return np.prod(x, axis=axes, dtype=x.dtype)
+
+
+def _part(x: Node, start: int, stop: int) -> Node:
+    """``x[..., start:stop]``."""
+    starts = (0,) * (x.ndim - 1) + (start,)
+    return OPERATORS["slice"](x, starts=starts, stops=(*x.shape[:-1], stop), steps=(1,) * x.ndim)
+
+
+def _joined(parts: Sequence[Node]) -> Node:
+    """Parts side by side along the last axis."""
+    return OPERATORS["concatenate"](*parts, axis=parts[0].ndim - 1) if len(parts) > 1 else parts[0]
+
+
+def _times_others(bar: Node, x: Node) -> Node:
+    """The cotangent of ``x`` when ``bar`` is that of its product over the last axis, which both keep.
+
+    The product is taken as a tree: halves are multiplied with each other until one element is left, and on the way back
+    each half's cotangent is multiplied by the other half. There is no quotient by ``x``, so zeros do no harm, and the
+    derivatives of this derivative are right at zeros too.
+    """
+    levels = []
+    while x.shape[-1] > 1:
+        half, odd = divmod(x.shape[-1], 2)
+        low, high = _part(x, 0, half), _part(x, half, 2 * half)
+        levels.append((low, high))
+        x = _joined([low * high] + [_part(x, 2 * half, 2 * half + 1)] * odd)
+    for low, high in reversed(levels):
+        half, extent = low.shape[-1], bar.shape[-1]
+        paired = _part(bar, 0, half) if extent > half else bar
+        bar = _joined([paired * high, paired * low] + [_part(bar, half, extent)] * (extent - half))
+    return bar
+
+
+def _prod_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
+    (x,), axes = node.inputs, node.attributes["axes"]
+    if x.size == 0 or not axes:
+        return [zeros_like(x) if axes else cotangent]
+    transpose, reshape = OPERATORS["transpose"], OPERATORS["reshape"]
+    order = (*_kept(x.ndim, axes), *axes)
+    count = math.prod(x.shape[axis] for axis in axes)
+    last = transpose(x, axes=order)
+    bar = _times_others(
+        reshape(cotangent, shape=(*cotangent.shape, 1)), reshape(last, shape=(*cotangent.shape, count))
+    )
+    back = tuple(order.index(axis) for axis in range(x.ndim))
+    return [transpose(reshape(bar, shape=last.shape), axes=back)]
+
+
+prod = Operator(
+    "prod",
+    _reduction_type("prod", "iuf", neutral=True),
+    _prod_reference,
+    _prod_pullback,
+    _lower_reduction("multiply", 1),
+    _cases("any", neutral=True),
+)
+"""The product over ``axes``; 1 of nothing."""
+
+
+def _extreme_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
+    """Equal winners share the cotangent equally, as in JAX."""
+    (x,), axes = node.inputs, node.attributes["axes"]
+    if not axes:
+        return [cotangent]
+    wins = OPERATORS["equal"](x, _spread(node, x.shape, axes))
+    winners = sum(OPERATORS["cast"](wins, dtype=x.dtype), axes=axes)
+    share = OPERATORS["divide"](cotangent, winners)
+    return [where(wins, _spread(share, x.shape, axes), zeros_like(x))]
+
+
+def _max_reference(x: np.ndarray, axes: Axes) -> np.ndarray:
+    return np.max(x, axis=axes)
+
+
+def _min_reference(x: np.ndarray, axes: Axes) -> np.ndarray:
+    return np.min(x, axis=axes)
+
+
+max = Operator(
+    "max",
+    _reduction_type("max", "biuf", neutral=False),
+    _max_reference,
+    _extreme_pullback,
+    _lower_reduction("maximum", None),
+    _cases("any", neutral=False),
+)
+"""The largest element over ``axes``, NaN if one is NaN. Equal winners share the cotangent equally."""
+
+min = Operator(
+    "min",
+    _reduction_type("min", "biuf", neutral=False),
+    _min_reference,
+    _extreme_pullback,
+    _lower_reduction("minimum", None),
+    _cases("any", neutral=False),
+)
+"""The smallest element over ``axes``, NaN if one is NaN. Equal winners share the cotangent equally."""
+
+
+def _arg_reference(choose: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    def reference(x: np.ndarray, axes: Axes) -> np.ndarray:
+        x = np.asarray(x)
+        kept = _kept(x.ndim, axes)
+        shape = tuple(x.shape[axis] for axis in kept)
+        count = math.prod(x.shape[axis] for axis in axes)
+        flat = x.transpose((*kept, *axes)).reshape((*shape, count))
+        return np.asarray(choose(flat, axis=-1), np.int64)
+
+    return reference
+
+
+argmax = Operator(
+    "argmax",
+    _reduction_type("argmax", "biuf", neutral=False, result=np.dtype(np.int64)),
+    _arg_reference(np.argmax),
+    None,
+    _lower_reduction("argmax", None),
+    _cases("any", neutral=False),
+)
+"""Where the largest element is: its position in row-major order of ``axes``, the first of equals, the first NaN."""
+
+argmin = Operator(
+    "argmin",
+    _reduction_type("argmin", "biuf", neutral=False, result=np.dtype(np.int64)),
+    _arg_reference(np.argmin),
+    None,
+    _lower_reduction("argmin", None),
+    _cases("any", neutral=False),
+)
+"""Where the smallest element is: its position in row-major order of ``axes``, the first of equals, the first NaN."""
