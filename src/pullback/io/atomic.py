@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,7 +43,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise OutputError(
             f"[atomic_write] {target} is a folder or a device, not a file. Choose another name."
         )
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f".{target.name}.{os.urandom(8).hex()}.tmp")
     try:
         try:
             file: BinaryIO = open(temporary, "xb")  # noqa: SIM115  (its `with` follows, errors apart)
@@ -67,7 +66,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         except OSError as error:
             raise _unwritable(target, error) from error
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # it may never have come to be; the first error is the one to report
+            temporary.unlink()
         raise
     _sync_folder(target.parent)
 
