@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pullback.errors import DTypeError, ShapeError
 from pullback.graph.protocol import ArrayProtocol
 from pullback.graph.source import Source, current_source
 from pullback.graph.type import Type
@@ -118,14 +119,20 @@ _lock = threading.RLock()
 def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Operation:
     """The node of ``operator`` on ``inputs``; the same node as before when an equal one is alive.
 
-    Raises ``ShapeError`` or ``DTypeError`` from the operator's type rule.
+    Raises ``ShapeError`` or ``DTypeError`` from the operator's type rule, with the user's line at its end.
     """
     key = (operator, tuple(map(id, inputs)), tuple(sorted(attributes.items())))
     with _lock:
         known = _interned.get(key)
         if known is None:
-            type = operator.type_rule(*(node.type for node in inputs), **attributes)
-            known = Operation(operator, inputs, MappingProxyType(dict(attributes)), type, current_source())
+            source = current_source()
+            try:
+                type = operator.type_rule(*(node.type for node in inputs), **attributes)
+            except (ShapeError, DTypeError) as error:
+                if source is not None:
+                    error.args = (f"{error}\n  at {source}",)
+                raise
+            known = Operation(operator, inputs, MappingProxyType(dict(attributes)), type, source)
             _interned[key] = known
     return known  # type: ignore[return-value]
 

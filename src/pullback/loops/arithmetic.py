@@ -1,0 +1,122 @@
+"""Arithmetic on indices, affine as long as possible and an ``int64`` expression where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from pullback.loops.expression import Apply, Expression, Index, Literal, Position, as_expression
+from pullback.loops.index import Affine
+
+__all__ = ["both", "bounds", "divided", "plus", "times", "total", "within"]
+
+_INT = np.dtype(np.int64)
+_BOOL = np.dtype(np.bool_)
+
+
+def _integer(value: int) -> Literal:
+    return Literal(value, _INT)
+
+
+def plus(index: Index, offset: int) -> Index:
+    """``index + offset``."""
+    if isinstance(index, Affine):
+        return index + offset
+    return Apply("add", (index, _integer(offset)), _INT) if offset else index
+
+
+def times(index: Index, factor: int) -> Index:
+    """``index * factor``."""
+    if isinstance(index, Affine):
+        return index * factor
+    if factor == 0:
+        return Affine()
+    return Apply("multiply", (index, _integer(factor)), _INT) if factor != 1 else index
+
+
+def total(indices: Iterable[Index]) -> Index:
+    """The sum of ``indices``; affine parts are added first."""
+    indices = tuple(indices)
+    affine = Affine.total(index for index in indices if isinstance(index, Affine))
+    computed = [index for index in indices if isinstance(index, Expression)]
+    if not computed:
+        return affine
+    value = computed[0]
+    for index in computed[1:]:
+        value = Apply("add", (value, index), _INT)
+    return value if affine == Affine() else Apply("add", (Position(affine), value), _INT)
+
+
+def divided(index: Index, divisor: int) -> tuple[Index, Index]:
+    """Quotient and remainder of ``index`` by a positive ``divisor``, rounded down.
+
+    >>> from pullback.loops import Axis
+    >>> i, j = Affine.of(Axis("i", 3)), Affine.of(Axis("j", 4))
+    >>> quotient, remainder = divided(i * 4 + j, 4)
+    >>> print(quotient, "and", remainder)
+    i and j
+    >>> divided(j, 3)
+    (floor_divide((j), 3), remainder((j), 3))
+    """
+    if divisor == 1:
+        return index, Affine()
+    if isinstance(index, Affine):
+        exact = index.divide(divisor)
+        if exact is not None:
+            return exact
+    operands = (as_expression(index), _integer(divisor))
+    return Apply("floor_divide", operands, _INT), Apply("remainder", operands, _INT)
+
+
+def bounds(index: Index) -> tuple[int, int] | None:
+    """The least and the greatest value that ``index`` can have, or ``None`` where nothing is known."""
+    if isinstance(index, Affine):
+        return index.bounds()
+    if isinstance(index, Position):
+        return index.index.bounds()
+    if isinstance(index, Literal):
+        return int(index.value), int(index.value)
+    if not isinstance(index, Apply):
+        return None
+    if index.function == "check_index":
+        return 0, dict(index.attributes)["extent"] - 1
+    if index.function not in ("add", "multiply", "floor_divide", "remainder"):
+        return None
+    known, factor = (bounds(operand) for operand in index.operands)
+    if factor is None or (index.function != "add" and factor[0] != factor[1]):
+        return None
+    if index.function == "remainder":
+        return 0, factor[0] - 1
+    if known is None:
+        return None
+    if index.function == "add":
+        return known[0] + factor[0], known[1] + factor[1]
+    if index.function == "floor_divide":
+        return known[0] // factor[0], known[1] // factor[0]
+    low, high = sorted((known[0] * factor[0], known[1] * factor[0]))
+    return low, high
+
+
+def within(index: Index, low: int, high: int) -> Expression | bool:
+    """Whether ``low <= index < high``: known where the loops' extents tell, else a ``bool`` expression."""
+    known = bounds(index)
+    if known is not None and (known[0] >= high or known[1] < low):
+        return False
+    value = as_expression(index)
+    condition: Expression | bool = True
+    if known is None or known[0] < low:
+        condition = Apply("greater_equal", (value, _integer(low)), _BOOL)
+    if known is None or known[1] >= high:
+        below = Apply("less", (value, _integer(high)), _BOOL)
+        condition = below if condition is True else both(condition, below)
+    return condition
+
+
+def both(first: Expression | bool, second: Expression | bool) -> Expression | bool:
+    """``first and second``."""
+    if isinstance(first, bool):
+        return second if first else False
+    if isinstance(second, bool):
+        return first if second else False
+    return Apply("logical_and", (first, second), _BOOL)

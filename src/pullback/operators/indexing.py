@@ -1,0 +1,196 @@
+"""Indexing with integer arrays: ranges checked, elements gathered, updates scattered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pullback.errors import DTypeError, IndexRangeError, ShapeError
+from pullback.graph import Case, Node, Operation, Operator, Sample, Type
+from pullback.loops import Apply, Expression, Index, Operand
+from pullback.operators.elementwise import zeros_like
+from pullback.operators.shapes import rising_axes
+
+__all__ = ["check_index", "gather", "scatter_add"]
+
+_INT = np.dtype(np.int64)
+
+
+# -- check_index
+
+
+def _check_index_type(index: Type, extent: int, what: str, wrap: bool = True) -> Type:
+    if index.dtype.kind not in "iu":
+        raise DTypeError(
+            f"{what}: {index.dtype} indices; index with integers, for instance with .astype(np.int64)"
+        )
+    return Type(_INT, index.shape, index.weak)
+
+
+def _check_index_reference(index: np.ndarray, extent: int, what: str, wrap: bool = True) -> np.ndarray:
+    index = index.astype(_INT)
+    low = -extent if wrap else 0
+    outside = (index < low) | (index >= extent)
+    if outside.any():
+        place = tuple(np.argwhere(outside)[0].tolist())
+        raise IndexRangeError(range_message(what, int(index[place]), low, extent, place))
+    return np.where(index < 0, index + extent, index)
+
+
+def range_message(what: str, value: int, low: int, extent: int, place: tuple[int, ...] | None = None) -> str:
+    """What an ``IndexRangeError`` says: the value, where it stands, and what is allowed."""
+    position = f" at position {place}" if place else ""
+    if extent == 0:
+        return (
+            f"{what}: {value}{position} is outside an axis of no elements; select from an axis that has some"
+        )
+    return f"{what}: {value}{position} is outside {low} to {extent - 1}; correct the index or widen the axis"
+
+
+def _check_index_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+    value = operands[0](index)
+    if value.dtype != _INT:
+        value = Apply("cast", (value,), _INT, (("dtype", _INT),))
+    attributes: dict[str, Any] = {"wrap": True, **node.attributes}
+    return Apply("check_index", (value,), _INT, tuple(sorted(attributes.items())))
+
+
+check_index = Operator(
+    "check_index",
+    _check_index_type,
+    _check_index_reference,
+    None,
+    _check_index_lower,
+    (
+        Case((Sample((5,), -4, 4, "index"),), {"extent": 4, "what": "index"}),
+        Case((Sample((2, 3), 0, 6, "index"),), {"extent": 6, "what": "label", "wrap": False}),
+        Case((Sample((), -1, 1, "index"),), {"extent": 1, "what": "index"}),
+        Case((Sample((0,), 0, 1, "index"),), {"extent": 3, "what": "index"}),
+    ),
+)
+
+
+# -- gather
+
+
+def _check_axes(name: str, x: Type, indices: Sequence[Type], axes: tuple[int, ...]) -> None:
+    if not indices or len(indices) != len(axes):
+        raise ShapeError(
+            f"{name}: {len(indices)} indices for axes {axes} of {x}; give one index for each axis"
+        )
+    if not rising_axes(axes, x.rank):
+        raise ShapeError(f"{name}: axes {axes} of shape {x.shape}; name axes below {x.rank} in rising order")
+    for index in indices:
+        if index.shape != indices[0].shape:
+            raise ShapeError(
+                f"{name}: indices of shapes {indices[0].shape} and {index.shape} differ; "
+                "broadcast one to the other"
+            )
+        if index.dtype != _INT:
+            raise DTypeError(f"{name}: {index.dtype} indices; cast them with .astype(np.int64)")
+
+
+def _gathered_shape(x: Type, index: Type, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The index's axes, then those of ``x`` that nothing was selected from."""
+    return (*index.shape, *(extent for axis, extent in enumerate(x.shape) if axis not in axes))
+
+
+def _gather_type(x: Type, *indices: Type, axes: tuple[int, ...]) -> Type:
+    _check_axes("gather", x, indices, axes)
+    return Type(x.dtype, _gathered_shape(x, indices[0], axes))
+
+
+def _gather_reference(x: np.ndarray, *indices: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    return np.asarray(np.moveaxis(x, axes, range(len(axes)))[indices])
+
+
+def _gather_pullback(node: Operation, g: Node) -> list[Node | None]:
+    x, *indices = node.inputs
+    return [scatter_add(zeros_like(x), g, *indices, axes=node.attributes["axes"]), *(None for _ in indices)]
+
+
+def _gather_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+    x, *indices = node.inputs
+    axes = node.attributes["axes"]
+    rank = indices[0].ndim
+    selected = dict(zip(axes, (operand(index[:rank]) for operand in operands[1:])))
+    others = iter(index[rank:])
+    return operands[0]([selected[axis] if axis in selected else next(others) for axis in range(x.ndim)])
+
+
+def _index(*shape: int, below: int) -> Sample:
+    return Sample(shape, 0, below, "index")
+
+
+gather = Operator(
+    "gather",
+    _gather_type,
+    _gather_reference,
+    _gather_pullback,
+    _gather_lower,
+    (
+        Case((Sample((5,), kind="any"), _index(3, below=5)), {"axes": (0,)}),
+        Case((Sample((4, 3), kind="any"), _index(2, 3, below=4)), {"axes": (0,)}),
+        Case((Sample((2, 4, 3)), _index(5, below=4)), {"axes": (1,)}),
+        Case((Sample((3, 4)), _index(6, below=3), _index(6, below=4)), {"axes": (0, 1)}),
+        Case((Sample((3, 2, 4)), _index(2, 1, below=3), _index(2, 1, below=4)), {"axes": (0, 2)}),
+        Case((Sample((3, 2)), _index(below=3)), {"axes": (0,)}),
+        Case((Sample((1, 2)), _index(3, below=1)), {"axes": (0,)}),
+        Case((Sample((3, 2)), _index(0, below=3)), {"axes": (0,)}),
+    ),
+    linear=True,
+)
+
+
+# -- scatter_add
+
+
+def _scatter_add_type(x: Type, updates: Type, *indices: Type, axes: tuple[int, ...]) -> Type:
+    _check_axes("scatter_add", x, indices, axes)
+    expected = _gathered_shape(x, indices[0], axes)
+    if updates.shape != expected:
+        raise ShapeError(
+            f"scatter_add: updates of shape {updates.shape} for axes {axes} of shape {x.shape} at indices of "
+            f"shape {indices[0].shape}; broadcast the updates to {expected}"
+        )
+    if updates.dtype != x.dtype:
+        raise DTypeError(f"scatter_add: dtypes {x.dtype} and {updates.dtype} differ; cast one with .astype")
+    if x.dtype.kind == "b":
+        raise DTypeError("scatter_add takes no bool; cast the array, for instance with .astype(np.int64)")
+    return Type(x.dtype, x.shape)
+
+
+def _scatter_add_reference(
+    x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: tuple[int, ...]
+) -> np.ndarray:
+    result = np.array(x)
+    np.add.at(np.moveaxis(result, axes, range(len(axes))), indices, updates)
+    return result
+
+
+def _scatter_add_pullback(node: Operation, g: Node) -> list[Node | None]:
+    _, _, *indices = node.inputs
+    return [g, gather(g, *indices, axes=node.attributes["axes"]), *(None for _ in indices)]
+
+
+scatter_add = Operator(
+    "scatter_add",
+    _scatter_add_type,
+    _scatter_add_reference,
+    _scatter_add_pullback,
+    # Its result is no function of one index: the compiler runs over the updates instead.
+    None,
+    (
+        Case((Sample((4,)), Sample((6,)), _index(6, below=4)), {"axes": (0,)}),
+        Case((Sample((4, 3)), Sample((2, 3, 3)), _index(2, 3, below=4)), {"axes": (0,)}),
+        Case((Sample((2, 4, 3)), Sample((5, 2, 3)), _index(5, below=4)), {"axes": (1,)}),
+        Case((Sample((3, 4)), Sample((6,)), _index(6, below=3), _index(6, below=4)), {"axes": (0, 1)}),
+        Case((Sample((3, 2)), Sample((2,)), _index(below=3)), {"axes": (0,)}),
+        Case((Sample((1, 2)), Sample((3, 2)), _index(3, below=1)), {"axes": (0,)}),
+        Case((Sample((3, 2)), Sample((0, 2)), _index(0, below=3)), {"axes": (0,)}),
+        Case((Sample((3,), kind="int"), Sample((4,), kind="int"), _index(4, below=3)), {"axes": (0,)}),
+    ),
+    linear=True,
+)
