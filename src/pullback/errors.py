@@ -7,6 +7,7 @@ __all__ = [
     "DTypeError",
     "DataError",
     "DerivativeError",
+    "DonationError",
     "DownloadError",
     "GraphError",
     "IndexRangeError",
@@ -72,6 +73,10 @@ class MissingExtra(PullbackError, ImportError):
 
 class ProcessorError(PullbackError, ValueError):
     """Processor features asked for that this processor does not have."""
+
+
+class DonationError(PullbackError, ValueError):
+    """A donated argument that cannot be updated in place: read-only, not contiguous, or shared with another."""
 
 
 class CacheError(PullbackError, RuntimeError):
