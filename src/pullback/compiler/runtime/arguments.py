@@ -1,0 +1,129 @@
+"""Arguments that the compiled entry did not take as they are: converted if that is harmless, else refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pullback.compiler.runtime.specs import ArgumentSpec, ResultSpec
+from pullback.errors import DonationError, DTypeError, ShapeError
+
+__all__ = ["check_overlap", "conform", "run_address"]
+
+
+def conform(specs: Sequence[ArgumentSpec], values: Sequence[Any]) -> list[NDArray[Any]]:
+    """Arrays just as the specifications ask: native, C-contiguous, aligned, of class ``ndarray`` itself.
+
+    Python scalars take the dtype asked for, if it can hold them. Raises ``ShapeError``, ``DTypeError`` and
+    ``DonationError``.
+    """
+    if len(values) != len(specs):
+        raise ShapeError(f"the program has {len(specs)} arguments, {len(values)} were given")
+    return [_conform_one(index, spec, value) for index, (spec, value) in enumerate(zip(specs, values))]
+
+
+def _conform_one(index: int, spec: ArgumentSpec, value: Any) -> NDArray[Any]:
+    if spec.donated_to is not None:
+        _check_donated(index, value)
+    if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
+        array = _from_scalar(index, spec, value)
+    else:
+        array = np.asarray(value)
+    if array.dtype.newbyteorder("=") != spec.dtype:
+        raise DTypeError(
+            f"argument {index} of the compiled program is {array.dtype}, it was compiled for {spec.dtype}: "
+            f"pass x.astype({spec.dtype.name!r})"
+        )
+    if array.shape != spec.shape:
+        raise ShapeError(
+            f"argument {index} of the compiled program has shape {array.shape}, it was compiled for {spec.shape}"
+        )
+    if array.dtype.type is not spec.dtype.type:  # long and long long are equal, yet two types
+        array = array.view(spec.dtype)
+    return np.require(array, spec.dtype, ["C", "A"])
+
+
+def _from_scalar(index: int, spec: ArgumentSpec, value: float) -> NDArray[Any]:
+    kind = {bool: "biuf", int: "iuf", float: "f"}[type(value)]
+    if spec.dtype.kind not in kind:
+        raise DTypeError(
+            f"argument {index} of the compiled program is {value!r}, it was compiled for {spec.dtype}"
+        )
+    if spec.dtype.kind in "iu" and not np.iinfo(spec.dtype).min <= value <= np.iinfo(spec.dtype).max:
+        raise DTypeError(
+            f"argument {index} of the compiled program is {value!r}, {spec.dtype} cannot hold it"
+        )
+    return np.array(value, spec.dtype)
+
+
+def _check_donated(index: int, value: Any) -> None:
+    if type(value) is not np.ndarray:
+        raise DonationError(
+            f"argument {index} is donated and is a {type(value).__name__}: pass a NumPy array"
+        )
+    flags = value.flags
+    if not (flags.writeable and flags.c_contiguous and flags.aligned and value.dtype.isnative):
+        wrong = (
+            "read-only"
+            if not flags.writeable
+            else "not C-contiguous"
+            if not flags.c_contiguous
+            else "not native"
+        )
+        raise DonationError(
+            f"argument {index} is donated and {wrong}, it cannot be updated in place: pass x.copy()"
+        )
+
+
+def check_overlap(
+    specs: Sequence[ArgumentSpec], arrays: Sequence[NDArray[Any]], written: Sequence[NDArray[Any]] = ()
+) -> None:
+    """Raise ``DonationError`` if memory that is written, donated or a result, overlaps other memory of the call."""
+    spans = [
+        (array.ctypes.data, array.nbytes, spec.donated_to is not None, f"argument {index}")
+        for index, (spec, array) in enumerate(zip(specs, arrays))
+    ]
+    spans += [(array.ctypes.data, array.nbytes, True, f"result array {i}") for i, array in enumerate(written)]
+    spans = sorted(span for span in spans if span[1])
+    reach: dict[
+        bool, tuple[int, str]
+    ] = {}  # by whether it is written: how far memory seen so far extends, and whose
+    for start, size, is_written, name in spans:
+        for other_written, (end, other) in reach.items():
+            if start < end and (is_written or other_written):
+                raise DonationError(
+                    f"{other} and {name} share memory and one is written in place: pass a copy"
+                )
+        if start + size > reach.get(is_written, (0, ""))[0]:
+            reach[is_written] = (start + size, name)
+
+
+def run_address(
+    what: str,
+    index: int,
+    spec: ArgumentSpec | ResultSpec,
+    array: NDArray[Any] | None,
+    steps: int,
+    stride: int,
+    written: bool,
+) -> int:
+    """The address of an array that serves ``steps`` steps, ``stride`` bytes apart, once it is known to hold them."""
+    if type(array) is not np.ndarray or array.dtype != spec.dtype:
+        found = getattr(array, "dtype", type(array).__name__)
+        raise DTypeError(
+            f"{what} {index} of the compiled program is {found}, it was compiled for {spec.dtype}"
+        )
+    flags = array.flags
+    if not (flags.c_contiguous and flags.aligned and (flags.writeable or not written)):
+        raise DonationError(f"{what} {index} is not contiguous, not aligned or read-only: pass x.copy()")
+    size = spec.dtype.itemsize * int(np.prod(spec.shape, dtype=np.int64))
+    needed = size + stride * max(steps - 1, 0)
+    if stride < 0 or stride % spec.dtype.itemsize or array.nbytes < needed:
+        raise ShapeError(
+            f"{what} {index} has {array.nbytes} bytes, {steps} steps of {spec.dtype}{spec.shape} that are {stride} "
+            f"bytes apart need {needed}"
+        )
+    return int(array.ctypes.data)

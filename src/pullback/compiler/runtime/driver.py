@@ -1,0 +1,681 @@
+"""The driver that runs a program's schedule on one thread or on several, as LLVM IR text.
+
+All threads walk the same schedule. At a phase each claims chunks by compare-and-swap on the phase's word until none
+is left, adds what it finished to the same word, and waits until all chunks are done. The word carries the number of
+the visit and only ever grows: nothing is reset between steps, a thread that comes late finds everything claimed and
+catches up, and a thread that the system has suspended between two chunks is waited for by nobody. The first thread
+takes chunks from the front and the second from the back, so that from phase to phase each finds the part of the
+arrays that is already in its own cache.
+
+Visits are numbered ``epoch * trips + iteration``; an epoch is a step that was ever run side by side. A run on the
+caller alone uses none of this.
+
+``pullback_run`` is the caller's side. Between steps it looks at the watched result, and every 50 ms it takes the
+interpreter lock and lets Python handle its signals, so that Ctrl-C stops a long run between two steps.
+"""
+
+from __future__ import annotations
+
+import sys
+from string import Template
+
+from pullback.compiler.runtime import layout
+
+__all__ = ["driver_text"]
+
+_FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
+_PAUSE = {"x86_64": "llvm.x86.sse2.pause()", "aarch64": "llvm.aarch64.hint(i32 1)"}
+
+_WALK = """
+define internal i1 @$NAME(ptr %context, i64 %epoch, i64 %step, i64 %thread) nounwind {
+entry:
+  %table_at = getelementptr i8, ptr %context, i64 $CONTEXT_TABLE
+  %table = load ptr, ptr %table_at, align 8
+  %entries_at = getelementptr i8, ptr %context, i64 $CONTEXT_ENTRIES
+  %entries = load i64, ptr %entries_at, align 8
+  %scratch_at = getelementptr i8, ptr %context, i64 $CONTEXT_SCRATCH
+  %scratch_base = load ptr, ptr %scratch_at, align 8
+  %scratch_stride_at = getelementptr i8, ptr %context, i64 $CONTEXT_SCRATCH_STRIDE
+  %scratch_stride = load i64, ptr %scratch_stride_at, align 8
+  %scratch_offset = mul i64 %scratch_stride, %thread
+  %scratch = getelementptr i8, ptr %scratch_base, i64 %scratch_offset
+  %code_at = getelementptr i8, ptr %context, i64 $CONTEXT_FAILURE_CODE
+  %odd = and i64 %thread, 1
+  %from_back = icmp ne i64 %odd, 0
+  br label %next
+next:
+  %index = phi i64 [0, %entry], [%index_1, %phase_over], [%index_1, %begin], [%index_end, %end]
+  %visit = phi i64 [%epoch, %entry], [%visit, %phase_over], [%visit_begin, %begin], [%visit_end, %end]
+  %base = phi i64 [%epoch, %entry], [%base, %phase_over], [%base_begin, %begin], [%base_end, %end]
+  %more = icmp ult i64 %index, %entries
+  br i1 %more, label %look, label %finished
+look:
+  %offset = mul i64 %index, $ENTRY_BYTES
+  %at = getelementptr i8, ptr %table, i64 %offset
+  %index_1 = add i64 %index, 1
+  %kind = load i64, ptr %at, align 8
+  %count_at = getelementptr i8, ptr %at, i64 $ENTRY_COUNT
+  %count = load i64, ptr %count_at, align 8
+  switch i64 %kind, label %phase [i64 $REPEAT_BEGIN, label %begin i64 $REPEAT_END, label %end]
+begin:
+  %visit_begin = mul i64 %visit, %count
+  %base_begin = mul i64 %base, %count
+  br label %next
+end:
+  %target_at = getelementptr i8, ptr %at, i64 $ENTRY_TARGET
+  %target = load i64, ptr %target_at, align 8
+  %turn = add i64 %visit, 1
+  %rest = urem i64 %turn, %count
+  %over = icmp eq i64 %rest, 0
+  %visit_outer = udiv i64 %visit, %count
+  %base_outer = udiv i64 %base, %count
+  %visit_end = select i1 %over, i64 %visit_outer, i64 %turn
+  %base_end = select i1 %over, i64 %base_outer, i64 %base
+  %index_end = select i1 %over, i64 %index_1, i64 %target
+  br label %next
+phase:
+  %function_at = getelementptr i8, ptr %at, i64 $ENTRY_FUNCTION
+  %function = load ptr, ptr %function_at, align 8
+  %iteration = sub i64 %visit, %base
+$PHASE
+phase_over:
+  %code = load atomic i64, ptr %code_at acquire, align 8
+  %failed = icmp ne i64 %code, 0
+  br i1 %failed, label %stop, label %next
+finished:
+  ret i1 false
+stop:
+  ret i1 true
+}
+"""
+
+_PHASE_ALONE = """\
+  br label %chunks
+chunks:
+  %chunk = phi i64 [0, %phase], [%chunk_1, %chunks]
+  call void %function(ptr %context, i64 %step, i64 %iteration, i64 %chunk, ptr %scratch)
+  %chunk_1 = add i64 %chunk, 1
+  %again = icmp ult i64 %chunk_1, %count
+  br i1 %again, label %chunks, label %phase_over"""
+
+_PHASE_SHARED = """\
+  %word_at = getelementptr i8, ptr %at, i64 $ENTRY_WORD
+  %fresh = shl i64 %visit, $VISIT_SHIFT
+  %seen_first = load atomic i64, ptr %word_at acquire, align 8
+  br label %claim
+claim:
+  %seen = phi i64 [%seen_first, %phase], [%seen_again, %lost], [%seen_next, %run]
+  %finished_here = phi i64 [0, %phase], [%finished_here, %lost], [%finished_more, %run]
+  %seen_visit = lshr i64 %seen, $VISIT_SHIFT
+  %newer = icmp ugt i64 %seen_visit, %visit
+  br i1 %newer, label %claimed, label %not_newer
+not_newer:
+  %older = icmp ult i64 %seen_visit, %visit
+  %state = select i1 %older, i64 %fresh, i64 %seen
+  %front = and i64 %state, $COUNT_MASK
+  %back_shifted = lshr i64 %state, $COUNT_BITS
+  %back = and i64 %back_shifted, $COUNT_MASK
+  %taken = add i64 %front, %back
+  %left = icmp ult i64 %taken, %count
+  br i1 %left, label %try, label %claimed
+try:
+  %one = select i1 %from_back, i64 $ONE_BACK, i64 1
+  %wanted = add i64 %state, %one
+  %exchange = cmpxchg ptr %word_at, i64 %seen, i64 %wanted acq_rel acquire, align 8
+  %won = extractvalue {i64, i1} %exchange, 1
+  br i1 %won, label %run, label %lost
+lost:
+  %seen_again = extractvalue {i64, i1} %exchange, 0
+  br label %claim
+run:
+  %last = sub i64 %count, 1
+  %mirrored = sub i64 %last, %back
+  %chunk = select i1 %from_back, i64 %mirrored, i64 %front
+  call void %function(ptr %context, i64 %step, i64 %iteration, i64 %chunk, ptr %scratch)
+  %finished_more = add i64 %finished_here, 1
+  %seen_next = load atomic i64, ptr %word_at acquire, align 8
+  br label %claim
+claimed:
+  %any = icmp ne i64 %finished_here, 0
+  br i1 %any, label %report, label %wait
+report:
+  %amount = shl i64 %finished_here, $DONE_SHIFT
+  %before = atomicrmw add ptr %word_at, i64 %amount acq_rel, align 8
+  br label %wait
+wait:
+  %turns = phi i64 [0, %claimed], [0, %report], [%turns_1, %linger]
+  %word = load atomic i64, ptr %word_at acquire, align 8
+  %word_visit = lshr i64 %word, $VISIT_SHIFT
+  %passed = icmp ugt i64 %word_visit, %visit
+  %done_shifted = lshr i64 %word, $DONE_SHIFT
+  %done = and i64 %done_shifted, $COUNT_MASK
+  %complete = icmp uge i64 %done, %count
+  %go = or i1 %passed, %complete
+  br i1 %go, label %phase_over, label %linger
+linger:
+  %turns_1 = add i64 %turns, 1
+  call void @relax(i64 %turns_1)
+  br label %wait"""
+
+_WORKER = """
+define internal i1 @wait_generation(ptr %pool, i64 %old) nounwind {
+entry:
+  %sleepers = getelementptr i8, ptr %pool, i64 $POOL_SLEEPERS
+  br label %look
+look:
+  %turns = phi i64 [0, %entry], [%turns_1, %linger], [%turns, %sleep]
+  %now = load atomic i64, ptr %pool acquire, align 8
+  %changed = icmp ne i64 %now, %old
+  br i1 %changed, label %out, label %still
+still:
+  %patient = icmp ult i64 %turns, $SPINS
+  br i1 %patient, label %linger, label %sleep
+linger:
+  %turns_1 = add i64 %turns, 1
+  call void @relax(i64 %turns_1)
+  br label %look
+sleep:
+  %more = atomicrmw add ptr %sleepers, i32 1 seq_cst
+  %low = trunc i64 %old to i32
+  call void @sleep_while(ptr %pool, i32 %low)
+  %less = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  br label %look
+out:
+  %stop_at = getelementptr i8, ptr %pool, i64 $POOL_STOP
+  %stop = load atomic i64, ptr %stop_at acquire, align 8
+  %go = icmp eq i64 %stop, 0
+  ret i1 %go
+}
+
+define internal void @worker_steps(ptr %context, i64 %first, i64 %last, i64 %thread) nounwind {
+entry:
+  %epoch_at = getelementptr i8, ptr %context, i64 $CONTEXT_EPOCH
+  br label %begin
+begin:
+  %reached = load atomic i64, ptr %epoch_at acquire, align 8
+  %late = icmp ugt i64 %reached, %first
+  %start = select i1 %late, i64 %reached, i64 %first
+  br label %look
+look:
+  %epoch = phi i64 [%start, %begin], [%now, %wait]
+  %more = icmp ult i64 %epoch, %last
+  br i1 %more, label %run, label %out
+run:
+  %step = sub i64 %epoch, %first
+  %failed = call i1 @step_shared(ptr %context, i64 %epoch, i64 %step, i64 %thread)
+  br i1 %failed, label %out, label %wait_first
+wait_first:
+  br label %wait
+wait:
+  %turns = phi i64 [0, %wait_first], [%turns_1, %linger]
+  %now = load atomic i64, ptr %epoch_at acquire, align 8
+  %go = icmp ugt i64 %now, %epoch
+  br i1 %go, label %look, label %linger
+linger:
+  %turns_1 = add i64 %turns, 1
+  call void @relax(i64 %turns_1)
+  br label %wait
+out:
+  ret void
+}
+
+define void @pullback_worker(ptr %pool, i64 %thread) nounwind {
+entry:
+  %context_at = getelementptr i8, ptr %pool, i64 $POOL_CONTEXT
+  %first_at = getelementptr i8, ptr %pool, i64 $POOL_FIRST
+  %last_at = getelementptr i8, ptr %pool, i64 $POOL_LAST
+  %limit_at = getelementptr i8, ptr %pool, i64 $POOL_LIMIT
+  %mine = mul i64 %thread, $IN_USE_BYTES
+  %mine_offset = add i64 %mine, $POOL_IN_USE
+  %in_use = getelementptr i8, ptr %pool, i64 %mine_offset
+  br label %top
+top:
+  %old = phi i64 [0, %entry], [%generation, %open], [%generation, %closed], [%generation, %leave]
+  %go = call i1 @wait_generation(ptr %pool, i64 %old)
+  br i1 %go, label %look, label %out
+look:
+  %generation = load atomic i64, ptr %pool acquire, align 8
+  %odd = and i64 %generation, 1
+  %is_open = icmp ne i64 %odd, 0
+  br i1 %is_open, label %open, label %closed
+closed:
+  br label %top
+open:
+  %context = load atomic ptr, ptr %context_at acquire, align 8
+  %first = load atomic i64, ptr %first_at acquire, align 8
+  %last = load atomic i64, ptr %last_at acquire, align 8
+  %limit = load atomic i64, ptr %limit_at acquire, align 8
+  %invited = icmp ult i64 %thread, %limit
+  br i1 %invited, label %enter, label %top
+enter:
+  ; announce first, then look whether the run is still open: a closing caller sees the one or we see the other
+  store atomic ptr %context, ptr %in_use seq_cst, align 8
+  %generation_now = load atomic i64, ptr %pool seq_cst, align 8
+  %still = icmp eq i64 %generation_now, %generation
+  br i1 %still, label %take_part, label %leave
+take_part:
+  call void @worker_steps(ptr %context, i64 %first, i64 %last, i64 %thread)
+  br label %leave
+leave:
+  store atomic ptr null, ptr %in_use release, align 8
+  br label %top
+out:
+  ret void
+}
+
+define void @pullback_quiesce(ptr %pool, ptr %context) nounwind {
+entry:
+  %started_at = getelementptr i8, ptr %pool, i64 $POOL_STARTED
+  %started = load atomic i64, ptr %started_at acquire, align 8
+  br label %next
+next:
+  %worker = phi i64 [1, %entry], [%worker_1, %free]
+  %more = icmp ule i64 %worker, %started
+  br i1 %more, label %look_first, label %out
+look_first:
+  %offset = mul i64 %worker, $IN_USE_BYTES
+  %offset_all = add i64 %offset, $POOL_IN_USE
+  %in_use = getelementptr i8, ptr %pool, i64 %offset_all
+  br label %look
+look:
+  %turns = phi i64 [0, %look_first], [%turns_1, %linger]
+  %there = load atomic ptr, ptr %in_use seq_cst, align 8
+  %inside = icmp eq ptr %there, %context
+  br i1 %inside, label %linger, label %free
+linger:
+  %turns_1 = add i64 %turns, 1
+  call void @relax(i64 %turns_1)
+  br label %look
+free:
+  %worker_1 = add i64 %worker, 1
+  br label %next
+out:
+  ret void
+}
+"""
+
+_CALLER = """
+define i32 @pullback_take(ptr %word) nounwind {
+  %exchange = cmpxchg ptr %word, i32 0, i32 1 acq_rel monotonic, align 4
+  %old = extractvalue {i32, i1} %exchange, 0
+  ret i32 %old
+}
+
+define void @pullback_give(ptr %word) nounwind {
+  store atomic i32 0, ptr %word release, align 4
+  ret void
+}
+
+; After a step: count it, look at the watched result, and let Python see its signals every $SIGNAL_MILLISECONDS ms.
+define internal i64 @after_step(ptr %context, i64 %step, i64 %steps, i64 %flags, ptr %clock, ptr %thread_state) nounwind {
+entry:
+  %step_1 = add i64 %step, 1
+  %done_at = getelementptr i8, ptr %context, i64 $CONTEXT_STEPS_DONE
+  store i64 %step_1, ptr %done_at, align 8
+  %kind_at = getelementptr i8, ptr %context, i64 $CONTEXT_WATCH_KIND
+  %kind = load i64, ptr %kind_at, align 8
+  %watching = icmp ne i64 %kind, 0
+  br i1 %watching, label %watch, label %signals
+watch:
+  %slot_at = getelementptr i8, ptr %context, i64 $CONTEXT_WATCH_SLOT
+  %slot_offset = load i64, ptr %slot_at, align 8
+  %slot = getelementptr i8, ptr %context, i64 %slot_offset
+  %base = load ptr, ptr %slot, align 8
+  %stride_at = getelementptr i8, ptr %slot, i64 8
+  %stride = load i64, ptr %stride_at, align 8
+  %offset = mul i64 %stride, %step
+  %value_at = getelementptr i8, ptr %base, i64 %offset
+  %single = icmp eq i64 %kind, 1
+  br i1 %single, label %watch_float, label %watch_double
+watch_float:
+  %value_float = load float, ptr %value_at, align 4
+  %zero_float = fsub float %value_float, %value_float
+  %finite_float = fcmp oeq float %zero_float, 0.0
+  br i1 %finite_float, label %signals, label %not_finite
+watch_double:
+  %value_double = load double, ptr %value_at, align 8
+  %zero_double = fsub double %value_double, %value_double
+  %finite_double = fcmp oeq double %zero_double, 0.0
+  br i1 %finite_double, label %signals, label %not_finite
+not_finite:
+  ret i64 $STATUS_NOT_FINITE
+signals:
+  %released = and i64 %flags, $RELEASE_LOCK
+  %is_released = icmp ne i64 %released, 0
+  %more = icmp ult i64 %step_1, %steps
+  %may = and i1 %is_released, %more
+  br i1 %may, label %time, label %go_on
+time:
+  %now = call i64 @milliseconds()
+  %then = load i64, ptr %clock, align 8
+  %elapsed = sub i64 %now, %then
+  %due = icmp sge i64 %elapsed, $SIGNAL_MILLISECONDS
+  br i1 %due, label %ask, label %go_on
+ask:
+  store i64 %now, ptr %clock, align 8
+  %state = load ptr, ptr %thread_state, align 8
+  call void @PyEval_RestoreThread(ptr %state)
+  %raised = call i32 @PyErr_CheckSignals()
+  %state_now = call ptr @PyEval_SaveThread()
+  store ptr %state_now, ptr %thread_state, align 8
+  %interrupted = icmp ne i32 %raised, 0
+  br i1 %interrupted, label %interrupt, label %go_on
+interrupt:
+  ret i64 $STATUS_INTERRUPTED
+go_on:
+  ret i64 $STATUS_DONE
+}
+
+define internal i64 @run_alone(ptr %context, i64 %steps, i64 %flags, ptr %clock, ptr %thread_state) nounwind {
+entry:
+  br label %next
+next:
+  %step = phi i64 [0, %entry], [%step_1, %after]
+  %more = icmp ult i64 %step, %steps
+  br i1 %more, label %run, label %out
+run:
+  %failed = call i1 @step_alone(ptr %context, i64 0, i64 %step, i64 0)
+  br i1 %failed, label %failure, label %after
+after:
+  %step_1 = add i64 %step, 1
+  %status = call i64 @after_step(ptr %context, i64 %step, i64 %steps, i64 %flags, ptr %clock, ptr %thread_state)
+  %fine = icmp eq i64 %status, $STATUS_DONE
+  br i1 %fine, label %next, label %leave
+leave:
+  ret i64 %status
+failure:
+  ret i64 $STATUS_FAILED
+out:
+  ret i64 $STATUS_DONE
+}
+
+; Start the visits of a schedule again; the pool is ours and closed, so nobody enters while we clear.
+define internal void @restart_epochs(ptr %pool, ptr %context) nounwind noinline cold {
+entry:
+  call void @pullback_quiesce(ptr %pool, ptr %context)
+  %table_at = getelementptr i8, ptr %context, i64 $CONTEXT_TABLE
+  %table = load ptr, ptr %table_at, align 8
+  %entries_at = getelementptr i8, ptr %context, i64 $CONTEXT_ENTRIES
+  %entries = load i64, ptr %entries_at, align 8
+  br label %next
+next:
+  %index = phi i64 [0, %entry], [%index_1, %clear]
+  %more = icmp ult i64 %index, %entries
+  br i1 %more, label %clear, label %out
+clear:
+  %offset = mul i64 %index, $ENTRY_BYTES
+  %offset_word = add i64 %offset, $ENTRY_WORD
+  %word_at = getelementptr i8, ptr %table, i64 %offset_word
+  store atomic i64 0, ptr %word_at release, align 8
+  %index_1 = add i64 %index, 1
+  br label %next
+out:
+  %epoch_at = getelementptr i8, ptr %context, i64 $CONTEXT_EPOCH
+  store atomic i64 1, ptr %epoch_at release, align 8
+  ret void
+}
+
+define internal i64 @run_shared(ptr %pool, ptr %context, i64 %steps, i64 %limit, i64 %flags, ptr %clock, ptr %thread_state) nounwind {
+entry:
+  %epoch_at = getelementptr i8, ptr %context, i64 $CONTEXT_EPOCH
+  %first = load atomic i64, ptr %epoch_at acquire, align 8
+  %last = add i64 %first, %steps
+  %context_at = getelementptr i8, ptr %pool, i64 $POOL_CONTEXT
+  %first_at = getelementptr i8, ptr %pool, i64 $POOL_FIRST
+  %last_at = getelementptr i8, ptr %pool, i64 $POOL_LAST
+  %limit_at = getelementptr i8, ptr %pool, i64 $POOL_LIMIT
+  store atomic ptr %context, ptr %context_at release, align 8
+  store atomic i64 %first, ptr %first_at release, align 8
+  store atomic i64 %last, ptr %last_at release, align 8
+  store atomic i64 %limit, ptr %limit_at release, align 8
+  %generation = load atomic i64, ptr %pool monotonic, align 8
+  %open = add i64 %generation, 1
+  store atomic i64 %open, ptr %pool seq_cst, align 8
+  call void @pullback_wake(ptr %pool)
+  br label %next
+next:
+  %epoch = phi i64 [%first, %entry], [%epoch_1, %advance]
+  %step = sub i64 %epoch, %first
+  %failed = call i1 @step_shared(ptr %context, i64 %epoch, i64 %step, i64 0)
+  br i1 %failed, label %close, label %after
+after:
+  %status_step = call i64 @after_step(ptr %context, i64 %step, i64 %steps, i64 %flags, ptr %clock, ptr %thread_state)
+  %fine = icmp eq i64 %status_step, $STATUS_DONE
+  br i1 %fine, label %advance, label %close
+advance:
+  %epoch_1 = add i64 %epoch, 1
+  store atomic i64 %epoch_1, ptr %epoch_at release, align 8
+  %more = icmp ult i64 %epoch_1, %last
+  br i1 %more, label %next, label %close
+close:
+  %status = phi i64 [$STATUS_FAILED, %next], [%status_step, %after], [$STATUS_DONE, %advance]
+  store atomic i64 %last, ptr %epoch_at release, align 8
+  %closed = add i64 %generation, 2
+  store atomic i64 %closed, ptr %pool seq_cst, align 8
+  %quiet = icmp ne i64 %status, $STATUS_FAILED
+  br i1 %quiet, label %out, label %empty
+empty:
+  ; phases after the failure were never claimed: nobody may still be walking towards them when the failure is cleared
+  call void @pullback_quiesce(ptr %pool, ptr %context)
+  br label %out
+out:
+  ret i64 %status
+}
+
+define i64 @pullback_run(ptr %context, ptr %pool, i64 %steps, i64 %flags) nounwind {
+entry:
+  %clock = alloca i64, align 8
+  %thread_state = alloca ptr, align 8
+  %code_at = getelementptr i8, ptr %context, i64 $CONTEXT_FAILURE_CODE
+  store atomic i64 0, ptr %code_at monotonic, align 8
+  %done_at = getelementptr i8, ptr %context, i64 $CONTEXT_STEPS_DONE
+  store i64 0, ptr %done_at, align 8
+  %none = icmp eq i64 %steps, 0
+  br i1 %none, label %nothing, label %something
+nothing:
+  ret i64 $STATUS_DONE
+something:
+  %releasing = and i64 %flags, $RELEASE_LOCK
+  %releases = icmp ne i64 %releasing, 0
+  br i1 %releases, label %release, label %choose
+release:
+  %now = call i64 @milliseconds()
+  store i64 %now, ptr %clock, align 8
+  %state = call ptr @PyEval_SaveThread()
+  store ptr %state, ptr %thread_state, align 8
+  br label %choose
+choose:
+  %pooled = and i64 %flags, $USE_POOL
+  %may_share = icmp ne i64 %pooled, 0
+  br i1 %may_share, label %count, label %alone
+count:
+  %started_at = getelementptr i8, ptr %pool, i64 $POOL_STARTED
+  %started = load atomic i64, ptr %started_at acquire, align 8
+  %alive = add i64 %started, 1
+  %wanted_at = getelementptr i8, ptr %pool, i64 $POOL_WANTED
+  %wanted = load atomic i64, ptr %wanted_at acquire, align 8
+  %width_at = getelementptr i8, ptr %context, i64 $CONTEXT_WIDTH
+  %width = load i64, ptr %width_at, align 8
+  %two = call i64 @llvm.umin.i64(i64 %alive, i64 %wanted)
+  %limit = call i64 @llvm.umin.i64(i64 %two, i64 %width)
+  %several = icmp ugt i64 %limit, 1
+  br i1 %several, label %take, label %alone
+take:
+  %busy_at = getelementptr i8, ptr %pool, i64 $POOL_BUSY
+  %busy = call i32 @pullback_take(ptr %busy_at)
+  %free = icmp eq i32 %busy, 0
+  br i1 %free, label %fits, label %alone
+fits:
+  %epoch_at = getelementptr i8, ptr %context, i64 $CONTEXT_EPOCH
+  %epoch = load atomic i64, ptr %epoch_at monotonic, align 8
+  %end = add i64 %epoch, %steps
+  %room_at = getelementptr i8, ptr %context, i64 $CONTEXT_EPOCH_LIMIT
+  %room = load i64, ptr %room_at, align 8
+  %crowded = icmp uge i64 %end, %room
+  br i1 %crowded, label %restart, label %share
+restart:
+  call void @restart_epochs(ptr %pool, ptr %context)
+  %end_again = add i64 %steps, 1
+  %still_crowded = icmp uge i64 %end_again, %room
+  br i1 %still_crowded, label %give_up, label %share
+give_up:
+  call void @pullback_give(ptr %busy_at)
+  br label %alone
+share:
+  %status_shared = call i64 @run_shared(ptr %pool, ptr %context, i64 %steps, i64 %limit, i64 %flags, ptr %clock, ptr %thread_state)
+  call void @pullback_give(ptr %busy_at)
+  br label %back
+alone:
+  %status_alone = call i64 @run_alone(ptr %context, i64 %steps, i64 %flags, ptr %clock, ptr %thread_state)
+  br label %back
+back:
+  %status = phi i64 [%status_shared, %share], [%status_alone, %alone]
+  br i1 %releases, label %acquire, label %out
+acquire:
+  %state_back = load ptr, ptr %thread_state, align 8
+  call void @PyEval_RestoreThread(ptr %state_back)
+  br label %out
+out:
+  ret i64 %status
+}
+
+declare i64 @llvm.umin.i64(i64, i64)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare i32 @PyErr_CheckSignals()
+"""
+
+_RELAX = """
+; One turn of waiting: a pause at first, then the rest of the time slice to whoever needs the core.
+define internal void @relax(i64 %turns) nounwind {
+entry:
+  %early = icmp ult i64 %turns, $PAUSES
+  br i1 %early, label %short, label %long
+short:
+  $PAUSE
+  ret void
+long:
+  $YIELD
+  ret void
+}
+"""
+
+_POSIX = """
+declare i32 @sched_yield()
+declare i32 @clock_gettime(i32, ptr)
+define internal i64 @milliseconds() nounwind {
+  %time = alloca [2 x i64], align 8
+  %result = call i32 @clock_gettime(i32 $MONOTONIC, ptr %time)
+  %seconds = load i64, ptr %time, align 8
+  %nano_at = getelementptr i8, ptr %time, i64 8
+  %nano = load i64, ptr %nano_at, align 8
+  %thousands = mul i64 %seconds, 1000
+  %part = sdiv i64 %nano, 1000000
+  %sum = add i64 %thousands, %part
+  ret i64 %sum
+}
+"""
+
+_FUTEX = """
+declare i64 @syscall(i64, ...)
+define internal void @sleep_while(ptr %word, i32 %old) nounwind {
+  %result = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %word, i32 128, i32 %old, ptr null, ptr null, i32 0)
+  ret void
+}
+define void @pullback_wake(ptr %pool) nounwind {
+entry:
+  %sleepers_at = getelementptr i8, ptr %pool, i64 $POOL_SLEEPERS
+  %sleepers = load atomic i32, ptr %sleepers_at seq_cst, align 4
+  %any = icmp ne i32 %sleepers, 0
+  br i1 %any, label %call, label %out
+call:
+  %result = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %pool, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  br label %out
+out:
+  ret void
+}
+"""
+
+# Without a futex workers poll; 200 microseconds are short beside the programs that use workers.
+_POLL = """
+declare i32 @usleep(i32)
+define internal void @sleep_while(ptr %word, i32 %old) nounwind {
+  %result = call i32 @usleep(i32 200)
+  ret void
+}
+define void @pullback_wake(ptr %pool) nounwind {
+  ret void
+}
+"""
+
+_WINDOWS = """
+declare i32 @SwitchToThread()
+declare i64 @GetTickCount64()
+declare void @Sleep(i32)
+define internal i64 @milliseconds() nounwind {
+  %now = call i64 @GetTickCount64()
+  ret i64 %now
+}
+define internal void @sleep_while(ptr %word, i32 %old) nounwind {
+  call void @Sleep(i32 1)
+  ret void
+}
+define void @pullback_wake(ptr %pool) nounwind {
+  ret void
+}
+"""
+
+
+def names() -> dict[str, str]:
+    """What the texts call the layout's offsets and numbers."""
+    values: dict[str, object] = {
+        "ENTRY_BYTES": layout.ENTRY_BYTES,
+        "IN_USE_BYTES": layout.IN_USE_BYTES,
+        "COUNT_BITS": layout.COUNT_BITS,
+        "COUNT_MASK": layout.MAX_CHUNKS,
+        "ONE_BACK": 1 << layout.COUNT_BITS,
+        "DONE_SHIFT": 2 * layout.COUNT_BITS,
+        "VISIT_SHIFT": layout.VISIT_SHIFT,
+        "REPEAT_BEGIN": layout.REPEAT_BEGIN,
+        "REPEAT_END": layout.REPEAT_END,
+        "STATUS_DONE": layout.STATUS_DONE,
+        "STATUS_FAILED": layout.STATUS_FAILED,
+        "STATUS_NOT_FINITE": layout.STATUS_NOT_FINITE,
+        "STATUS_INTERRUPTED": layout.STATUS_INTERRUPTED,
+        "USE_POOL": layout.USE_POOL,
+        "RELEASE_LOCK": layout.RELEASE_LOCK,
+        "SIGNAL_MILLISECONDS": 50,
+        "PAUSES": 1000,
+        "SPINS": 2000,
+    }
+    for prefix, offsets in (("CONTEXT", layout.CONTEXT), ("ENTRY", layout.ENTRY), ("POOL", layout.POOL)):
+        values.update({f"{prefix}_{name}": offset for name, offset in offsets.items()})
+    return {name: str(value) for name, value in values.items()}
+
+
+def driver_text(architecture: str, system: str = sys.platform) -> str:
+    """The driver for an architecture (``x86_64``, ``aarch64``, …) and a system (as ``sys.platform`` names it)."""
+    values = names()
+    pause = _PAUSE.get(architecture)
+    values["PAUSE"] = f"call void @{pause}" if pause else ""
+    values["YIELD"] = f"%result = call i32 @{'SwitchToThread' if system == 'win32' else 'sched_yield'}()"
+    values["MONOTONIC"] = "6" if system == "darwin" else "1"
+    values["FUTEX"] = str(_FUTEX_NUMBER.get(architecture, 0))
+    if system == "win32":
+        platform_text = _WINDOWS
+    elif system.startswith("linux") and architecture in _FUTEX_NUMBER:
+        platform_text = _POSIX + _FUTEX
+    else:
+        platform_text = _POSIX + _POLL
+    parts = [
+        Template(_WALK).substitute(values, NAME=name, PHASE=Template(phase).substitute(values))
+        for name, phase in (("step_alone", _PHASE_ALONE), ("step_shared", _PHASE_SHARED))
+    ]
+    parts += [Template(text).substitute(values) for text in (_WORKER, _CALLER, _RELAX, platform_text)]
+    if pause:
+        parts.append("declare void @llvm.x86.sse2.pause()" if architecture == "x86_64" else _declare_hint())
+    return "\n".join(parts)
+
+
+def _declare_hint() -> str:
+    return "declare void @llvm.aarch64.hint(i32)"

@@ -1,0 +1,192 @@
+"""Where things lie in a program's memory, and the instructions with which phase functions find them.
+
+Every structure that both Python and machine code touch is described here once, as byte offsets.
+
+>>> module = Module()
+>>> slots = Slots(arguments=1, results=1)
+>>> f = phase_function(module, "copy_one")
+>>> x = emit_pointer(f, slots.argument(0), f["step"])
+>>> y = emit_pointer(f, slots.result(0), f["step"])
+>>> f.do(f"store double {f.value(f'load double, ptr {x}, align 8')}, ptr {y}, align 8")
+>>> print(module.text().splitlines()[0])
+define void @copy_one(ptr %context, i64 %step, i64 %iteration, i64 %chunk, ptr %scratch) nounwind {
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pullback.compiler.codegen.function import Function, Module
+
+__all__ = ["MAX_CHUNKS", "Slots", "emit_failure", "emit_pointer", "phase_function"]
+
+# The word of a phase: visit (34 bits) | chunks done (10) | taken from the back (10) | taken from the front (10).
+# One word holds all, so one compare-and-swap claims a chunk and the word only ever grows.
+COUNT_BITS = 10
+VISIT_SHIFT = 3 * COUNT_BITS
+MAX_CHUNKS = (1 << COUNT_BITS) - 1
+MAX_VISITS = 1 << (64 - VISIT_SHIFT)
+
+CONTEXT = {
+    "BUSY": 0,  # i32: a call is using this context
+    "TABLE": 8,  # ptr to the schedule's entries
+    "ENTRIES": 16,  # i64: how many
+    "SCRATCH": 24,  # ptr to the first thread's scratch area
+    "SCRATCH_STRIDE": 32,  # i64: bytes from one thread's area to the next
+    "WIDTH": 40,  # i64: threads that have a scratch area
+    "WATCH_KIND": 48,  # i64: 0 nothing, 1 float32, 2 float64
+    "WATCH_SLOT": 56,  # i64: byte offset in the context of the slot of the watched result
+    "EPOCH_LIMIT": 64,  # i64: visits would overflow at this epoch
+    "STEPS_DONE": 72,  # i64: steps finished by the latest run
+    "EPOCH": 128,  # i64: steps ever begun side by side; alone on its cache line, threads wait on it
+    "FAILURE_LOCK": 192,  # i32
+    "FAILURE_CODE": 200,  # i64: 0 while all is well
+    "FAILURE_POSITION": 208,  # i64
+    "FAILURE_VALUE": 216,  # i64
+}
+SLOTS_OFFSET = 256
+SLOT_BYTES = 16  # base address, bytes per step
+
+# An entry of the schedule; one cache line, since whoever reads what to do next also claims it.
+ENTRY = {
+    "KIND": 0,  # i64: PHASE, REPEAT_BEGIN or REPEAT_END
+    "FUNCTION": 8,  # ptr
+    "COUNT": 16,  # i64: chunks of a phase, trips of a loop
+    "TARGET": 24,  # i64: the first entry of the loop's body
+    "WORD": 32,  # i64, atomic
+}
+ENTRY_BYTES = 64
+PHASE, REPEAT_BEGIN, REPEAT_END = 0, 1, 2
+
+# The worker pool's control block.
+POOL = {
+    "GENERATION": 0,  # i64: odd while a run is open to workers
+    "STOP": 8,  # i64
+    "SLEEPERS": 64,  # i32
+    "BUSY": 128,  # i32: a caller is using the pool
+    "STARTED": 192,  # i64: workers alive
+    "WANTED": 200,  # i64: threads that a run should have, the caller included
+    "CONTEXT": 256,  # the open run: ptr, first epoch, last epoch, threads
+    "FIRST": 264,
+    "LAST": 272,
+    "LIMIT": 280,
+    "IN_USE": 320,  # per worker, 64 bytes apart: the context that it is in
+}
+IN_USE_BYTES = 64
+MAX_THREADS = 1024
+POOL_BYTES = POOL["IN_USE"] + IN_USE_BYTES * MAX_THREADS
+
+STATUS_DONE, STATUS_FAILED, STATUS_NOT_FINITE, STATUS_INTERRUPTED = 0, 1, 2, 3
+USE_POOL, RELEASE_LOCK = 1, 2
+
+_PARAMETERS = [
+    ("ptr", "context"),
+    ("i64", "step"),
+    ("i64", "iteration"),
+    ("i64", "chunk"),
+    ("ptr", "scratch"),
+]
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Numbers of the slots of a program's pointer table: arena, arguments, results, constants, in this order.
+
+    >>> slots = Slots(arguments=2, results=3, constants=1)
+    >>> slots.arena, slots.argument(1), slots.result(0), slots.constant(0), slots.count
+    (0, 2, 3, 6, 7)
+    """
+
+    arguments: int
+    results: int
+    constants: int = 0
+
+    @property
+    def arena(self) -> int:
+        return 0
+
+    @property
+    def count(self) -> int:
+        return 1 + self.arguments + self.results + self.constants
+
+    def argument(self, index: int) -> int:
+        return 1 + _checked("argument", index, self.arguments)
+
+    def result(self, index: int) -> int:
+        return 1 + self.arguments + _checked("result", index, self.results)
+
+    def constant(self, index: int) -> int:
+        return 1 + self.arguments + self.results + _checked("constant", index, self.constants)
+
+
+def _checked(what: str, index: int, count: int) -> int:
+    if not 0 <= index < count:
+        raise IndexError(f"{what} {index} of a program that has {count}")
+    return index
+
+
+def slot_offset(slot: int) -> int:
+    """The byte offset of a slot in the context."""
+    return SLOTS_OFFSET + SLOT_BYTES * slot
+
+
+def phase_function(module: Module, name: str) -> Function:
+    """Open the function of a phase in ``module``; its parameters are read as ``f["context"]``, ``f["chunk"]``, …"""
+    return module.function(name, _PARAMETERS)
+
+
+def emit_pointer(function: Function, slot: int, step: str | None = None) -> str:
+    """The address that a slot holds; with ``step`` (an i64 value), advanced by the slot's stride per step."""
+    entry = function.value(f"getelementptr i8, ptr {function['context']}, i64 {slot_offset(slot)}")
+    base = function.value(f"load ptr, ptr {entry}, align 8")
+    if step is None:
+        return base
+    stride_address = function.value(f"getelementptr i8, ptr {entry}, i64 8")
+    stride = function.value(f"load i64, ptr {stride_address}, align 8")
+    offset = function.value(f"mul i64 {step}, {stride}")
+    return function.value(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+
+def emit_failure(function: Function, code: int, position: str, value: str) -> None:
+    """Record that something is wrong with the values; the phase is finished and the program then stops.
+
+    ``code`` ≥ 1 says what; ``position`` and ``value`` are i64 values. Among the failures of a phase the lowest
+    position (then the lowest code) is kept, whatever the order in which threads found them.
+    """
+    if code < 1:
+        raise ValueError(f"failure code {code}: codes start at 1, 0 means that all is well")
+    if "pullback_failure" not in function.module.functions:
+        _define_failure(function.module)
+    context = ("ptr", function["context"])
+    function.call("void", "pullback_failure", context, ("i64", str(code)), ("i64", position), ("i64", value))
+
+
+def _define_failure(module: Module) -> None:
+    parameters = [("ptr", "context"), ("i64", "code"), ("i64", "position"), ("i64", "value")]
+    f = module.function(
+        "pullback_failure", parameters, linkage="internal", attributes="nounwind noinline cold"
+    )
+    lock, code, position, value = (
+        f.value(f"getelementptr i8, ptr {f['context']}, i64 {CONTEXT[name]}")
+        for name in ("FAILURE_LOCK", "FAILURE_CODE", "FAILURE_POSITION", "FAILURE_VALUE")
+    )
+    f.branch("try")
+    f.label("try")
+    exchange = f.value(f"cmpxchg ptr {lock}, i32 0, i32 1 acquire monotonic")
+    locked = f.value(f"extractvalue {{i32, i1}} {exchange}, 1")
+    f.do(f"br i1 {locked}, label %locked, label %try")
+    f.label("locked")
+    old_code = f.value(f"load i64, ptr {code}, align 8")
+    old_position = f.value(f"load i64, ptr {position}, align 8")
+    none = f.value(f"icmp eq i64 {old_code}, 0")
+    earlier = f.value(f"icmp slt i64 {f['position']}, {old_position}")
+    same = f.value(f"icmp eq i64 {f['position']}, {old_position}")
+    lower = f.value(f"icmp slt i64 {f['code']}, {old_code}")
+    lower_there = f.value(f"and i1 {same}, {lower}")
+    better = f.value(f"or i1 {earlier}, {lower_there}")
+    keep = f.value(f"or i1 {none}, {better}")
+    with f.when(keep):
+        f.do(f"store i64 {f['position']}, ptr {position}, align 8")
+        f.do(f"store i64 {f['value']}, ptr {value}, align 8")
+        f.do(f"store atomic i64 {f['code']}, ptr {code} release, align 8")
+    f.do(f"store atomic i32 0, ptr {lock} release, align 4")

@@ -1,0 +1,57 @@
+"""The machine code that all programs of a process share: driver, entry and worker pool, loaded once."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+from pullback.compiler.runtime import driver, entry
+from pullback.compiler.runtime.cache import default_cache
+from pullback.compiler.runtime.engine import add_symbols, load
+from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.runtime.threads import Pool
+
+__all__ = ["Machine", "machine"]
+
+
+class Machine:
+    """Driver and entry in memory for the rest of the process, with the functions that Python calls directly."""
+
+    def __init__(self) -> None:
+        processor = Processor.host()
+        python = ctypes.pythonapi
+        add_symbols(
+            {
+                name: ctypes.cast(getattr(python, name), ctypes.c_void_p).value or 0
+                for name in entry.PYTHON_FUNCTIONS
+            }
+        )
+        text = driver.driver_text(processor.architecture) + entry.entry_text()
+        code = load(text, processor, cache=default_cache())
+        code.make_immortal()
+        self.code = code
+        self.pool = Pool(code)
+        self.entry_address = code.address("pullback_entry")
+        pointer, integer = ctypes.c_void_p, ctypes.c_int64
+        # The first keeps the interpreter lock, which the driver gives up by itself, and raises what Python has set.
+        self.run = ctypes.PYFUNCTYPE(integer, pointer, pointer, integer, integer)(
+            code.address("pullback_run")
+        )
+        self.take = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(code.address("pullback_take"))
+        self.give = ctypes.PYFUNCTYPE(None, pointer)(code.address("pullback_give"))
+        self.quiesce = ctypes.CFUNCTYPE(None, pointer, pointer)(code.address("pullback_quiesce"))
+        self.reads_arrays = entry.array_layout_holds()
+
+
+_machine: Machine | None = None
+_lock = threading.Lock()
+
+
+def machine() -> Machine:
+    """The one machine of this process, made on first use."""
+    global _machine
+    if _machine is None:
+        with _lock:
+            if _machine is None:
+                _machine = Machine()
+    return _machine

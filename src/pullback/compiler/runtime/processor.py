@@ -1,0 +1,147 @@
+"""What the processor is: the name and features that LLVM compiles for, its vectors, registers, caches and cores."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pullback.errors import ProcessorError
+
+__all__ = ["Processor", "usable_cores"]
+
+# One name or several that must all be there before vectors of this many bytes are worth their code.
+_VECTOR_FEATURES = {64: ("avx512f", "avx512vl", "avx512bw", "avx512dq", "fma"), 32: ("avx2", "fma")}
+_DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A description that code generation reads instead of asking the machine.
+
+    ``vector_bytes`` is 64 (AVX-512), 32 (AVX2 with FMA) or 16 (all others, NEON included); caches are in bytes, as
+    one core sees them; ``cores`` are those that this process may use.
+
+    >>> narrow = Processor("generic", "+sse2", "x86_64", vector_bytes=16, vector_registers=16)
+    >>> narrow.lanes(4), narrow.lanes(8)
+    (4, 2)
+    """
+
+    name: str
+    features: str
+    architecture: str
+    vector_bytes: int
+    vector_registers: int
+    l1_bytes: int = _DEFAULT_CACHES[1]
+    l2_bytes: int = _DEFAULT_CACHES[2]
+    l3_bytes: int = _DEFAULT_CACHES[3]
+    cores: int = 1
+
+    @staticmethod
+    def host() -> Processor:
+        """The processor that this process runs on, read once."""
+        return _host()
+
+    def lanes(self, itemsize: int) -> int:
+        """How many elements of ``itemsize`` bytes one vector register holds."""
+        return self.vector_bytes // itemsize
+
+    def limited(self, vector_bytes: int) -> Processor:
+        """The same processor with vectors of at most ``vector_bytes`` (16, 32 or 64).
+
+        Raises ``ProcessorError`` if the processor has no vectors of that size.
+
+        >>> Processor("znver5", "+avx2,+fma", "x86_64", 32, 16).limited(64)
+        Traceback (most recent call last):
+        pullback.errors.ProcessorError: processor znver5 has vectors of 32 bytes, not of 64: ask for 16 or 32
+        """
+        if vector_bytes not in (16, 32, 64) or vector_bytes > self.vector_bytes:
+            sizes = " or ".join(str(size) for size in (16, 32, 64) if size <= self.vector_bytes)
+            raise ProcessorError(
+                f"processor {self.name} has vectors of {self.vector_bytes} bytes, "
+                f"not of {vector_bytes}: ask for {sizes}"
+            )
+        flags = _parse_features(self.features)
+        if vector_bytes < 64:
+            flags.update({flag: False for flag in flags if flag.startswith(("avx512", "avx10"))})
+        if vector_bytes < 32:
+            wide = ("avx", "fma", "f16c", "xop", "vaes", "vpclmulqdq")
+            flags.update({flag: False for flag in flags if flag.startswith(wide)})
+        registers = _vector_registers(self.architecture, vector_bytes)
+        return replace(
+            self, features=_join_features(flags), vector_bytes=vector_bytes, vector_registers=registers
+        )
+
+    @property
+    def key(self) -> str:
+        """What object code depends on, for the code cache."""
+        return f"{self.architecture}:{self.name}:{self.features}"
+
+
+def usable_cores() -> int:
+    """The cores that this process may use (its affinity mask where the system has one)."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+@functools.lru_cache(maxsize=1)
+def _host() -> Processor:
+    import llvmlite.binding as llvm
+
+    flags = dict(llvm.get_host_cpu_features())
+    architecture = platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
+    vector_bytes = _vector_bytes(flags)
+    if vector_bytes == 64:
+        flags["prefer-256-bit"] = False  # some server processors are tuned to leave half of their width idle
+    caches = _cache_sizes(Path("/sys/devices/system/cpu/cpu0/cache"))
+    return Processor(
+        name=llvm.get_host_cpu_name(),
+        features=_join_features(flags),
+        architecture=architecture,
+        vector_bytes=vector_bytes,
+        vector_registers=_vector_registers(architecture, vector_bytes),
+        l1_bytes=caches[1],
+        l2_bytes=caches[2],
+        l3_bytes=caches[3],
+        cores=usable_cores(),
+    )
+
+
+def _vector_bytes(flags: Mapping[str, bool]) -> int:
+    for size, needed in _VECTOR_FEATURES.items():
+        if all(flags.get(feature, False) for feature in needed):
+            return size
+    return 16
+
+
+def _vector_registers(architecture: str, vector_bytes: int) -> int:
+    return 32 if vector_bytes == 64 or architecture == "aarch64" else 16
+
+
+def _parse_features(text: str) -> dict[str, bool]:
+    return {flag[1:]: flag[0] == "+" for flag in text.split(",") if flag}
+
+
+def _join_features(flags: Mapping[str, bool]) -> str:
+    return ",".join(f"{'+' if flags[flag] else '-'}{flag}" for flag in sorted(flags))
+
+
+def _cache_sizes(folder: Path) -> dict[int, int]:
+    """Data cache sizes by level from Linux's description; what it does not say keeps a modest default."""
+    sizes = dict(_DEFAULT_CACHES)
+    for index in range(8):
+        entry = folder / f"index{index}"
+        try:
+            level = int((entry / "level").read_text())
+            kind = (entry / "type").read_text().strip()
+            text = (entry / "size").read_text().strip()
+            if kind != "Instruction" and level in sizes:
+                unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
+                sizes[level] = int(text.rstrip("KMG")) * unit
+        except (OSError, ValueError):
+            continue
+    return sizes

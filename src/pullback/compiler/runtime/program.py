@@ -1,0 +1,406 @@
+"""A compiled program: machine code, its schedule, its memory, and the ways to call it.
+
+>>> from pullback.compiler.codegen.function import Module
+>>> from pullback.compiler.runtime.engine import load
+>>> from pullback.compiler.runtime.layout import Slots, emit_pointer, phase_function
+>>> from pullback.compiler.runtime.processor import Processor
+>>> module, slots = Module(), Slots(arguments=1, results=1)
+>>> f = phase_function(module, "double_one")
+>>> x, y = (emit_pointer(f, slot, f["step"]) for slot in (slots.argument(0), slots.result(0)))
+>>> value = f.value(f"load double, ptr {x}, align 8")
+>>> f.do(f"store double {f.value(f'fadd double {value}, {value}')}, ptr {y}, align 8")
+>>> program = Program(
+...     load(module.text(), Processor.host()),
+...     arguments=[ArgumentSpec(np.dtype("float64"), ())],
+...     results=[ResultSpec(np.dtype("float64"), ())],
+...     phases=[Phase("double_one")],
+... )
+>>> program(np.array(21.0))
+(array(42.),)
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pullback.compiler.runtime import entry, layout
+from pullback.compiler.runtime.arguments import check_overlap, conform, run_address
+from pullback.compiler.runtime.engine import Loaded
+from pullback.compiler.runtime.machine import machine
+from pullback.compiler.runtime.memory import Memory
+from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, Repeat, ResultSpec
+from pullback.compiler.runtime.threads import get_num_threads
+from pullback.errors import IndexRangeError, ShapeError
+
+__all__ = ["ArgumentSpec", "Failure", "Phase", "Program", "Repeat", "ResultSpec"]
+
+# Below the first a second thread costs more than it brings; below the second giving up the interpreter lock does.
+_SHARE_NANOSECONDS = 5_000.0
+_RELEASE_NANOSECONDS = 50_000.0
+_HUGE_PAGE = 2 << 20
+
+
+class Program:
+    """Loaded machine code that is called with NumPy arrays.
+
+    ``phases`` is the schedule (see the package's description of phase functions); ``arena_bytes`` and
+    ``scratch_bytes`` the memory that phase functions use; ``constants`` arrays that they read; ``cost`` the estimated
+    nanoseconds of one step on one thread; ``watch_result`` the index of a float32 or float64 result that ends a run of
+    several steps as soon as it is not finite; ``explain`` makes the exception for a failure that the code recorded.
+
+    Two threads may call one program at once: each then works in memory of its own.
+    """
+
+    def __init__(
+        self,
+        code: Loaded,
+        arguments: Sequence[ArgumentSpec],
+        results: Sequence[ResultSpec],
+        phases: Sequence[Phase | Repeat],
+        arena_bytes: int = 0,
+        scratch_bytes: int = 0,
+        constants: Sequence[NDArray[Any]] = (),
+        cost: float = math.inf,
+        watch_result: int | None = None,
+        explain: Callable[[Failure], Exception] | None = None,
+    ) -> None:
+        self.code = code
+        self.arguments = tuple(arguments)
+        self.results = tuple(results)
+        self.phases = tuple(phases)
+        self.arena_bytes = arena_bytes
+        self.scratch_bytes = scratch_bytes
+        self.constants = tuple(np.ascontiguousarray(constant) for constant in constants)
+        self.cost = float(cost)
+        self.watch_result = watch_result
+        self.explain = explain or _explain
+        self.steps_done = 0
+        self.taken_over: dict[int, int] = {}
+        for index, argument in enumerate(self.arguments):
+            if argument.donated_to is not None:
+                self.taken_over[argument.donated_to] = index
+        self._check()
+        self._lock = threading.Lock()
+        self._instances = [_Instance(self)]
+        #: The compiled function: a tuple of arrays, or ``NotImplemented`` where ``program(...)`` has to help.
+        self.entry: Callable[..., Any] = self._instances[0].function
+
+    def _check(self) -> None:
+        for target, index in self.taken_over.items():
+            argument = self.arguments[index]
+            if not 0 <= target < len(self.results):
+                raise ValueError(f"argument {index} is donated to result {target} of {len(self.results)}")
+            result = self.results[target]
+            if (argument.dtype, argument.shape) != (result.dtype, result.shape):
+                raise ValueError(f"argument {index} {argument} cannot become result {target} {result}")
+        donated = sum(argument.donated_to is not None for argument in self.arguments)
+        if donated != len(self.taken_over):
+            raise ValueError("two arguments are donated to one result")
+        if self.watch_result is not None and self.results[self.watch_result].dtype.str[1:] not in (
+            "f4",
+            "f8",
+        ):
+            raise ValueError(f"watched result {self.watch_result} is not float32 or float64")
+
+    def __call__(self, *arrays: Any) -> tuple[NDArray[Any], ...]:
+        """Run one step and return a tuple of arrays; donated arguments come back as the results that they became.
+
+        Takes what has the right dtype and shape, copying where memory order, byte order or class are not NumPy's
+        own; a donated argument is taken as it is. Raises ``ShapeError``, ``DTypeError`` or ``DonationError`` for
+        what does not fit, and what ``explain`` makes of a failure inside.
+        """
+        outcome = self.entry(*arrays)
+        return outcome if outcome is not NotImplemented else self._call_helped(arrays)
+
+    def _call_helped(self, arrays: Sequence[Any]) -> tuple[NDArray[Any], ...]:
+        prepared = conform(self.arguments, arrays)
+        machine().pool.start()
+        if not machine().reads_arrays:
+            return self._call_plain(prepared)
+        for instance in self._all_instances():
+            outcome = instance.function(*prepared)
+            if outcome is not NotImplemented:
+                return outcome  # type: ignore[no-any-return]
+        check_overlap(self.arguments, prepared)
+        return self._new_instance().function(*prepared)  # type: ignore[no-any-return]
+
+    def _call_plain(self, arrays: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
+        results = [
+            arrays[self.taken_over[index]] if index in self.taken_over else np.empty(spec.shape, spec.dtype)
+            for index, spec in enumerate(self.results)
+        ]
+        fresh = [None if index in self.taken_over else result for index, result in enumerate(results)]
+        self.run_steps(arrays, 1, [0] * len(arrays), fresh, [0] * len(results))
+        return tuple(results)
+
+    def run_steps(
+        self,
+        arrays: Sequence[NDArray[Any]],
+        steps: int,
+        argument_strides: Sequence[int],
+        results: Sequence[NDArray[Any] | None],
+        result_strides: Sequence[int],
+    ) -> int:
+        """Run many steps in one call and return how many were done.
+
+        In step ``s`` argument ``i`` is what lies ``s * argument_strides[i]`` bytes after the start of ``arrays[i]``,
+        and so for the results; a stride of 0 gives every step the same memory. Donated arguments carry their values
+        from step to step and have the stride 0; their results are None. Arrays are C-contiguous and hold all steps.
+
+        A run ends early after a step whose watched result is not finite (that step counts as done), with an
+        exception if the code recorded a failure or a signal handler raised, such as ``KeyboardInterrupt``: then
+        between two steps, ``steps_done`` says after how many.
+        """
+        if steps < 0:
+            raise ValueError(f"run_steps of {steps} steps")
+        addresses = [
+            run_address("argument", index, spec, array, steps, stride, spec.donated_to is not None)
+            for index, (spec, array, stride) in enumerate(
+                zip(self.arguments, _as_many("argument", arrays, self.arguments), argument_strides)
+            )
+        ]
+        outputs = _as_many("result", results, self.results)
+        for index, (spec, array, stride) in enumerate(zip(self.results, outputs, result_strides)):
+            if index in self.taken_over:
+                addresses.append(addresses[self.taken_over[index]])
+            else:
+                addresses.append(run_address("result", index, spec, array, steps, stride, True))
+        written = [array for array in outputs if array is not None]
+        check_overlap(self.arguments, arrays, written)
+        if self.cost * steps >= _SHARE_NANOSECONDS:
+            machine().pool.start()
+        instance = self._taken_instance()
+        try:
+            instance.point(addresses, [*argument_strides, *result_strides])
+            return instance.run(steps)
+        finally:
+            self.steps_done = instance.steps_done()
+            instance.give()
+
+    def _all_instances(self) -> list[_Instance]:
+        with self._lock:
+            return list(self._instances)
+
+    def _new_instance(self, taken: bool = False) -> _Instance:
+        instance = _Instance(self)
+        if taken:
+            instance.take()
+        with self._lock:
+            self._instances.append(instance)
+        return instance
+
+    def _taken_instance(self) -> _Instance:
+        for instance in self._all_instances():
+            if instance.take():
+                return instance
+        return self._new_instance(taken=True)
+
+
+def _as_many(what: str, arrays: Sequence[Any], specs: Sequence[Any]) -> Sequence[Any]:
+    if len(arrays) != len(specs):
+        raise ShapeError(f"the program has {len(specs)} {what}s, {len(arrays)} were given")
+    return arrays
+
+
+def _explain(failure: Failure) -> Exception:
+    return IndexRangeError(
+        f"compiled program: failure {failure.code} at position {failure.position}, value {failure.value}"
+    )
+
+
+class _FailureReader:
+    """What the compiled entry calls to raise the exception of a recorded failure."""
+
+    def __init__(self, memory: Memory, context: int, explain: Callable[[Failure], Exception]) -> None:
+        self.memory, self.context, self.explain = memory, context, explain
+
+    def failure(self) -> Failure:
+        words = [
+            self.memory.word(self.context + layout.CONTEXT[name])
+            for name in ("FAILURE_CODE", "FAILURE_POSITION", "FAILURE_VALUE", "STEPS_DONE")
+        ]
+        return Failure(*words)
+
+    def __call__(self) -> None:
+        raise self.explain(self.failure())
+
+
+class _Instance:
+    """One set of memory in which a program runs: context, schedule with its words, descriptor, arena, scratch."""
+
+    def __init__(self, program: Program) -> None:
+        shared = machine()
+        self._quiesce, self._pool = shared.quiesce, shared.pool.address
+        self._program_code = program.code  # the code must not be unloaded while this memory can run it
+        self._kept = [spec.dtype for spec in (*program.arguments, *program.results)]
+        self._constants = program.constants
+        self._machine = shared
+        self._slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
+        self._cost = program.cost
+        width = max(get_num_threads(), program.code.processor.cores)
+        scratch_stride = (
+            -(-program.scratch_bytes // 128) * 128 + 128
+        )  # threads never share a pair of cache lines
+        alignment = _HUGE_PAGE if program.arena_bytes >= 2 * _HUGE_PAGE else 64
+        self._arena = Memory(program.arena_bytes, alignment)
+        self._scratch = Memory(scratch_stride * width, 128)
+        self._memory = Memory(_memory_bytes(program), 128)
+        context = self._memory.reserve(layout.slot_offset(self._slots.count), 128)
+        self.context = context
+        self._write_context(program, context, width, scratch_stride)
+        self.reader = _FailureReader(self._memory, context, program.explain)
+        descriptor = self._write_descriptor(program)
+        self.function = entry.make_function(shared.entry_address, descriptor, self)
+
+    def __del__(self) -> None:
+        if hasattr(self, "context"):
+            self._quiesce(self._pool, self.context)
+
+    def _write_context(self, program: Program, context: int, width: int, scratch_stride: int) -> None:
+        entries, trips = _flatten(program.phases)
+        table = self._memory.reserve(layout.ENTRY_BYTES * len(entries), 128)
+        addresses = {name: program.code.address(name) for _, name, _, _ in entries if name}
+        for index, (kind, name, count, target) in enumerate(entries):
+            values = {"KIND": kind, "FUNCTION": addresses.get(name, 0), "COUNT": count, "TARGET": target}
+            self._memory.write(table + layout.ENTRY_BYTES * index, layout.ENTRY, values)
+        watched = program.watch_result
+        values = {
+            "TABLE": table,
+            "ENTRIES": len(entries),
+            "SCRATCH": self._scratch.address,
+            "SCRATCH_STRIDE": scratch_stride,
+            "WIDTH": width,
+            "WATCH_KIND": 0 if watched is None else program.results[watched].dtype.itemsize // 4,
+            "WATCH_SLOT": 0 if watched is None else layout.slot_offset(self._slots.result(watched)),
+            "EPOCH_LIMIT": layout.MAX_VISITS // trips - 1,
+            "EPOCH": 1,
+        }
+        self._memory.write(context, layout.CONTEXT, values)
+        self._point_slot(self._slots.arena, self._arena.address, 0)
+        for index, constant in enumerate(program.constants):
+            self._point_slot(self._slots.constant(index), constant.ctypes.data, 0)
+
+    def _write_descriptor(self, program: Program) -> int:
+        memory, shared = self._memory, self._machine
+        specs = memory.reserve(entry.ARGUMENT_BYTES * len(program.arguments))
+        result_specs = memory.reserve(entry.RESULT_BYTES * len(program.results))
+        for index, argument in enumerate(program.arguments):
+            donated = argument.donated_to is not None
+            flags = entry.C_CONTIGUOUS | entry.ALIGNED | (entry.WRITEABLE if donated else 0)
+            values = {
+                "DTYPE": id(argument.dtype),
+                "RANK": len(argument.shape),
+                "SHAPE": memory.put(argument.shape),
+                "FLAGS": flags,
+                "BYTES": argument.dtype.itemsize * math.prod(argument.shape),
+                "SCALAR": 0 if donated or argument.shape else entry.SCALAR_KINDS.get(argument.dtype.name, 0),
+                "STORAGE": memory.put((0,)),
+                "DONATED": int(donated),
+            }
+            memory.write(specs + entry.ARGUMENT_BYTES * index, entry.ARGUMENT, values)
+        for index, result in enumerate(program.results):
+            values = {
+                "DTYPE": id(result.dtype),
+                "RANK": len(result.shape),
+                "SHAPE": memory.put(result.shape),
+                "ALIAS": program.taken_over.get(index, -1),
+            }
+            memory.write(result_specs + entry.RESULT_BYTES * index, entry.RESULT, values)
+        descriptor = memory.reserve(entry.DESCRIPTOR_BYTES)
+        values = {
+            "CONTEXT": self.context,
+            "POOL": self._pool,
+            "ARGUMENTS": len(program.arguments) if shared.reads_arrays else -1,
+            "RESULTS": len(program.results),
+            "FLAGS": self._flags(1),
+            "ARRAY_TYPE": id(np.ndarray),
+            "NOT_IMPLEMENTED": id(NotImplemented),
+            "NEW_ARRAY": entry.new_array_address(),
+            "FAILED": id(self.reader),
+            "FLOAT_TYPE": id(float),
+            "INT_TYPE": id(int),
+            "BOOL_TYPE": id(bool),
+            "TRUE": id(True),
+            "DONATED": len(program.taken_over),
+            "SPECS": specs,
+            "RESULT_SPECS": result_specs,
+        }
+        memory.write(descriptor, entry.DESCRIPTOR, values)
+        return descriptor
+
+    def _flags(self, steps: int) -> int:
+        cost = self._cost * steps
+        share = layout.USE_POOL if cost >= _SHARE_NANOSECONDS else 0
+        release = layout.RELEASE_LOCK if cost >= _RELEASE_NANOSECONDS else 0
+        return share | release
+
+    def _point_slot(self, slot: int, address: int, stride: int) -> None:
+        at = self.context + layout.slot_offset(slot)
+        self._memory.set_word(at, address)
+        self._memory.set_word(at + 8, stride)
+
+    def take(self) -> bool:
+        """Make this memory the caller's own; false if another call is in it."""
+        return self._machine.take(self.context) == 0
+
+    def give(self) -> None:
+        self._machine.give(self.context)
+
+    def point(self, addresses: Sequence[int], strides: Sequence[int]) -> None:
+        """Fill the slots of arguments and results."""
+        for slot, (address, stride) in enumerate(zip(addresses, strides), start=1):
+            self._point_slot(slot, address, stride)
+
+    def run(self, steps: int) -> int:
+        """Run the driver and return the steps done; raises what a failure or a signal handler says."""
+        status = self._machine.run(self.context, self._pool, steps, self._flags(steps))
+        if status == layout.STATUS_FAILED:
+            self.reader()
+        return self.steps_done()
+
+    def steps_done(self) -> int:
+        return self._memory.word(self.context + layout.CONTEXT["STEPS_DONE"])
+
+
+_Row = tuple[int, str, int, int]
+
+
+def _flatten(phases: Sequence[Phase | Repeat]) -> tuple[list[_Row], int]:
+    """The schedule as rows (kind, function, count, target) and the most visits that a row has in one step."""
+    rows: list[_Row] = []
+    visits = 1
+
+    def add(items: Sequence[Phase | Repeat], trips: int) -> None:
+        nonlocal visits
+        visits = max(visits, trips)
+        for item in items:
+            if isinstance(item, Phase):
+                rows.append((layout.PHASE, item.function, item.chunks, 0))
+            elif item.trips > 0 and item.phases:
+                rows.append((layout.REPEAT_BEGIN, "", item.trips, 0))
+                start = len(rows)
+                add(item.phases, trips * item.trips)
+                rows.append((layout.REPEAT_END, "", item.trips, start))
+
+    add(phases, 1)
+    if visits * 4 > layout.MAX_VISITS:
+        raise ValueError(
+            f"a phase is repeated {visits} times in one step, at most {layout.MAX_VISITS // 4} can be"
+        )
+    return rows, visits
+
+
+def _memory_bytes(program: Program) -> int:
+    """Room for context, schedule, descriptor and specifications, with some for alignment."""
+    slots = 1 + len(program.arguments) + len(program.results) + len(program.constants)
+    ranks = sum(len(spec.shape) + 10 for spec in (*program.arguments, *program.results))
+    rows = len(_flatten(program.phases)[0])
+    specs = entry.ARGUMENT_BYTES * len(program.arguments) + entry.RESULT_BYTES * len(program.results)
+    return 1024 + layout.slot_offset(slots) + layout.ENTRY_BYTES * rows + specs + 8 * ranks

@@ -1,0 +1,66 @@
+"""What describes a program to the runtime: its arguments, results and schedule, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.compiler.runtime.layout import MAX_CHUNKS
+
+__all__ = ["ArgumentSpec", "Failure", "Phase", "Repeat", "ResultSpec"]
+
+
+@dataclass(frozen=True)
+class ArgumentSpec:
+    """An argument; ``donated_to`` is the result that takes over its memory, if one does."""
+
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, ...]
+    donated_to: int | None = None
+
+
+@dataclass(frozen=True)
+class ResultSpec:
+    """A result; it is a new array unless an argument is donated to it."""
+
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Calls of one function for the chunks ``0 … chunks-1``, in any order and at the same time.
+
+    >>> Phase("forward", 2000)
+    Traceback (most recent call last):
+    ValueError: phase 'forward' has 2000 chunks: give it 1 to 1023 and let each do more
+    """
+
+    function: str
+    chunks: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.chunks <= MAX_CHUNKS:
+            raise ValueError(
+                f"phase {self.function!r} has {self.chunks} chunks: give it 1 to {MAX_CHUNKS} and let each do more"
+            )
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """``phases`` run ``trips`` times in order; their functions see the turn as ``iteration``."""
+
+    trips: int
+    phases: Sequence[Phase | Repeat]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What compiled code found wrong: the compiler's number for it, where, with which value, after which steps."""
+
+    code: int
+    position: int
+    value: int
+    step: int = 0
