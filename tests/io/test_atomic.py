@@ -114,18 +114,29 @@ def test_a_folder_or_a_device_is_not_replaced(tmp_path):
     assert not Path(os.devnull).is_file()
 
 
-def test_full_disk_while_writing(tmp_path):
+@pytest.fixture
+def full_after_1000_bytes():
     resource = pytest.importorskip("resource")
-    (tmp_path / "a").write_bytes(b"old")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    try:
-        with pytest.raises(OutputError, match="Free some space"), atomic_write(tmp_path / "a") as file:
-            file.write(bytes(100_000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("size", [2000, 100_000])  # noticed at the end, and while writing
+def test_full_disk(tmp_path, full_after_1000_bytes, size):
+    (tmp_path / "a").write_bytes(b"old")
+    with pytest.raises(OutputError, match="Free some space"), atomic_write(tmp_path / "a") as file:
+        file.write(bytes(size))
     assert names(tmp_path) == ["a"]
     assert (tmp_path / "a").read_bytes() == b"old"
+
+
+def test_full_disk_does_not_hide_another_error(tmp_path, full_after_1000_bytes):
+    with pytest.raises(KeyboardInterrupt), atomic_write(tmp_path / "a") as file:
+        file.write(bytes(2000))
+        raise KeyboardInterrupt
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])

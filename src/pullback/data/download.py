@@ -6,7 +6,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -105,9 +105,7 @@ def _transfer(url: str, part: Path, start: int, limit: int) -> None:
         response = urlopen(Request(url, headers=headers), timeout=_PATIENCE)
     except HTTPError as error:
         error.close()
-        if (
-            error.code == 416 and start
-        ):  # nothing left to send: the part is whole, or the start of another file
+        if error.code == 416 and start:  # nothing left to send: the part is whole, or of another file
             return
         raise
     with response:
@@ -117,9 +115,12 @@ def _transfer(url: str, part: Path, start: int, limit: int) -> None:
             found = response.headers.get("Content-Range")
             raise ConnectionError(f"asked for the bytes from {start} on, was sent {found}")
         with _writing(part):
-            file = open(part, "ab" if start else "wb")  # noqa: SIM115  (its `with` follows, errors apart)
-        with file:
+            file = open(part, "ab" if start else "wb")  # noqa: SIM115  (closed below, whatever happens)
+        try:
             _copy(response, file, part, start, limit)
+        finally:
+            with suppress(OSError):  # closing tries once more to write what could not be written
+                file.close()
 
 
 def _copy(response: HTTPResponse, file: BinaryIO, part: Path, start: int, limit: int) -> None:

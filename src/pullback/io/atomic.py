@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -45,26 +45,19 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         )
     temporary = target.with_name(f".{target.name}.{os.urandom(8).hex()}.tmp")
     try:
+        with _explained(target):
+            file: BinaryIO = open(temporary, "xb")  # noqa: SIM115  (closed below, whatever happens)
         try:
-            file: BinaryIO = open(temporary, "xb")  # noqa: SIM115  (its `with` follows, errors apart)
-        except OSError as error:
-            raise _unwritable(target, error) from error
-        with file:
-            try:
+            with _explained(target, _FULL):
                 yield file
-            except OSError as error:
-                if error.errno in _FULL:
-                    raise _unwritable(target, error) from error
-                raise
-            try:
+            with _explained(target):
                 file.flush()
                 os.fsync(file.fileno())
-            except OSError as error:
-                raise _unwritable(target, error) from error
-        try:
+        finally:
+            with suppress(OSError):  # closing tries once more to write what could not be written
+                file.close()
+        with _explained(target):
             os.replace(temporary, target)
-        except OSError as error:
-            raise _unwritable(target, error) from error
     except BaseException:
         with suppress(OSError):  # it may never have come to be; the first error is the one to report
             temporary.unlink()
@@ -72,17 +65,24 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     _sync_folder(target.parent)
 
 
-def _unwritable(target: Path, error: OSError) -> OutputError:
-    """The error that says which file could not be written, why, and what to do."""
-    if isinstance(error, FileNotFoundError):
-        repair = f"Create the folder {target.parent} first."
-    elif isinstance(error, PermissionError) or error.errno == errno.EROFS:
-        repair = "Choose a folder that you may write to."
-    elif error.errno in _FULL:
-        repair = "Free some space there or choose another folder; a file of that name is as it was."
-    else:
-        repair = "Choose another file name or folder."
-    return OutputError(f"[atomic_write] cannot write {target}: {error.strerror or error}. {repair}")
+@contextmanager
+def _explained(target: Path, kinds: Container[int | None] | None = None) -> Iterator[None]:
+    """Turn errors of the system (of ``kinds``, if given) into one that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if kinds is not None and error.errno not in kinds:
+            raise
+        if isinstance(error, FileNotFoundError):
+            repair = f"Create the folder {target.parent} first."
+        elif isinstance(error, PermissionError) or error.errno == errno.EROFS:
+            repair = "Choose a folder that you may write to."
+        elif error.errno in _FULL:
+            repair = "Free some space there or choose another folder; a file of that name is as it was."
+        else:
+            repair = "Choose another file name or folder."
+        reason = error.strerror or error
+        raise OutputError(f"[atomic_write] cannot write {target}: {reason}. {repair}") from error
 
 
 def _sync_folder(folder: Path) -> None:
