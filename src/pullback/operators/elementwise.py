@@ -1,10 +1,11 @@
 """Elementwise operators: one value in each place of equally shaped inputs.
 
-Operands have equal shapes and dtypes; promotion and broadcasting are operations of their own, made by the NumPy
-namespace. The Jacobian of an elementwise operator is diagonal, so one rule per input says all about its derivative.
+Operands have equal shapes and dtypes; promotion and broadcasting are operations of their own, made by the
+NumPy namespace. The Jacobian of an elementwise operator is diagonal, so one rule per input says all about its
+derivative.
 
-Families refer to operators of other families by their name in ``OPERATORS``: derivative rules need each other both
-ways (``sum`` and ``broadcast``), imports may not.
+Families refer to operators of other families by their name in ``OPERATORS``: derivative rules need each other
+both ways (``sum`` and ``broadcast``), imports may not.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 Rule = Callable[..., Node | None]
-"""``rule(g, node, *inputs)``: the contribution of the cotangent ``g`` of ``node`` to one input, or ``None`` for none."""
+"""``rule(g, node, *inputs)``: what the cotangent ``g`` of ``node`` gives one input, or ``None``."""
 
 SHAPE = (3, 2)
 """Shape of the samples; the table's tests vary it."""
@@ -107,9 +108,9 @@ def lower_elementwise(node: Operation, operands: Sequence[Operand], index: Seque
 def inside_masks(cotangent: Node, rule: Callable[[Node], Node | None]) -> Node | None:
     """``rule(cotangent)``, with masks kept outermost.
 
-    The cotangent of a branch not taken is ``where(mask, g, 0)``. Multiplied by an infinite slope it would be NaN where
-    the mask is false, so the product is made inside the mask: ``where(mask, rule(g), 0)``. A mask under a broadcast
-    (the branch was a reduction) is broadcast itself and comes out as well.
+    The cotangent of a branch not taken is ``where(mask, g, 0)``. Multiplied by an infinite slope it would be
+    NaN where the mask is false, so the product is made inside the mask: ``where(mask, rule(g), 0)``. A mask
+    under a broadcast (the branch was a reduction) is broadcast itself and comes out as well.
     """
     layers = []
     inner = cotangent
@@ -154,17 +155,18 @@ def elementwise(
 ) -> Operator:
     """Define an elementwise operator.
 
-    ``rules[k](g, node, *inputs)`` is ``g`` times the derivative with respect to input ``k``; without ``rules`` there is
-    none. ``domains`` are the intervals that samples are drawn from, one for each input; ``kinds`` the letters of
-    ``numpy.dtype.kind`` that it takes; ``result`` the result's dtype when it is not that of the inputs; ``cases`` are
-    further cases for the table's tests.
+    ``rules[k](g, node, *inputs)`` is ``g`` times the derivative with respect to input ``k``; without
+    ``rules`` there is none. ``domains`` are the intervals that samples are drawn from, one for each input;
+    ``kinds`` the letters of ``numpy.dtype.kind`` that it takes; ``result`` the result's dtype if it is not
+    that of the inputs; ``cases`` are further cases for the table's tests.
     """
+
+    def contribution(rule: Rule, node: Operation, cotangent: Node) -> Node | None:
+        return inside_masks(cotangent, lambda g: rule(g, node, *node.inputs))
 
     def pullback(node: Operation, cotangent: Node) -> list[Node | None]:
         return [
-            None
-            if is_constant(x)
-            else inside_masks(cotangent, lambda g, rule=rule: rule(g, node, *node.inputs))
+            None if is_constant(x) else contribution(rule, node, cotangent)
             for rule, x in zip(rules or (), node.inputs)
         ]
 

@@ -1,7 +1,7 @@
 """Reductions over axes: sums, products, extremes and where they are.
 
-``axes`` are sorted and not negative, and vanish from the result; over no axis at all each element is its own result.
-Operators keep the dtype: that the sum of ``int32`` is an ``int64`` is arranged by the NumPy namespace, with a cast.
+``axes`` are sorted and not negative, and vanish from the result; over no axis at all each element is its own
+result. Operators keep the dtype: the NumPy namespace casts first, so that a sum of ``int32`` is an ``int64``.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _spread(node: Node, shape: tuple[int, ...], axes: Axes) -> Node:
     return OPERATORS["broadcast"](node, shape=shape, axes=_kept(len(shape), axes))
 
 
-def _sum_reference(x: np.ndarray, axes: Axes) -> np.ndarray:
+def _sum_reference(x: np.ndarray, axes: Axes) -> Any:
     return np.sum(x, axis=axes, dtype=x.dtype)
 
 
@@ -114,7 +114,7 @@ sum = Operator(
 """The sum over ``axes``; 0 of nothing."""
 
 
-def _prod_reference(x: np.ndarray, axes: Axes) -> np.ndarray:
+def _prod_reference(x: np.ndarray, axes: Axes) -> Any:
     return np.prod(x, axis=axes, dtype=x.dtype)
 
 
@@ -132,20 +132,22 @@ def _joined(parts: Sequence[Node]) -> Node:
 def _times_others(bar: Node, x: Node) -> Node:
     """The cotangent of ``x`` when ``bar`` is that of its product over the last axis, which both keep.
 
-    The product is taken as a tree: halves are multiplied with each other until one element is left, and on the way back
-    each half's cotangent is multiplied by the other half. There is no quotient by ``x``, so zeros do no harm, and the
-    derivatives of this derivative are right at zeros too.
+    The product is taken as a tree: halves are multiplied with each other until one element is left, and on
+    the way back each half's cotangent is multiplied by the other half. There is no quotient by ``x``, so
+    zeros do no harm, and the derivatives of this derivative are right at zeros too.
     """
     levels = []
     while x.shape[-1] > 1:
         half, odd = divmod(x.shape[-1], 2)
         low, high = _part(x, 0, half), _part(x, half, 2 * half)
         levels.append((low, high))
-        x = _joined([low * high] + [_part(x, 2 * half, 2 * half + 1)] * odd)
+        rest = [_part(x, 2 * half, 2 * half + 1)] if odd else []
+        x = _joined([low * high, *rest])
     for low, high in reversed(levels):
         half, extent = low.shape[-1], bar.shape[-1]
-        paired = _part(bar, 0, half) if extent > half else bar
-        bar = _joined([paired * high, paired * low] + [_part(bar, half, extent)] * (extent - half))
+        rest = [_part(bar, half, extent)] if extent > half else []
+        bar = _part(bar, 0, half) if extent > half else bar
+        bar = _joined([bar * high, bar * low, *rest])
     return bar
 
 
@@ -186,11 +188,11 @@ def _extreme_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
     return [where(wins, _spread(share, x.shape, axes), zeros_like(x))]
 
 
-def _max_reference(x: np.ndarray, axes: Axes) -> np.ndarray:
+def _max_reference(x: np.ndarray, axes: Axes) -> Any:
     return np.max(x, axis=axes)
 
 
-def _min_reference(x: np.ndarray, axes: Axes) -> np.ndarray:
+def _min_reference(x: np.ndarray, axes: Axes) -> Any:
     return np.min(x, axis=axes)
 
 
@@ -235,7 +237,7 @@ argmax = Operator(
     _lower_reduction("argmax", None),
     _cases("any", neutral=False),
 )
-"""Where the largest element is: its position in row-major order of ``axes``, the first of equals, the first NaN."""
+"""Where the largest element is in row-major order of ``axes``: the first NaN, or the first of equals."""
 
 argmin = Operator(
     "argmin",
@@ -245,4 +247,4 @@ argmin = Operator(
     _lower_reduction("argmin", None),
     _cases("any", neutral=False),
 )
-"""Where the smallest element is: its position in row-major order of ``axes``, the first of equals, the first NaN."""
+"""Where the smallest element is in row-major order of ``axes``: the first NaN, or the first of equals."""

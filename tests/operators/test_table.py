@@ -1,0 +1,150 @@
+"""Every operator of the table, checked in every way that follows from its cases."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import inspect
+import itertools
+import pkgutil
+
+import numpy as np
+import pytest
+
+from pullback import operators
+from pullback.errors import DerivativeError
+from pullback.graph import OPERATORS, Graph, check, constant, is_float
+from pullback.interpreter import evaluate
+from pullback.testing import OperatorCase, check_grads, operator_cases
+from pullback.transforms.reverse import cotangents
+
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+every_operator = pytest.mark.parametrize("name", list(OPERATORS))
+
+
+@functools.cache
+def described() -> set[str]:
+    """Names bound, in a module of operators, by an assignment that a docstring follows."""
+    names = set()
+    for module in pkgutil.iter_modules(operators.__path__):
+        body = ast.parse(inspect.getsource(importlib.import_module(f"pullback.operators.{module.name}"))).body
+        for statement, following in itertools.pairwise(body):
+            if not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)):
+                continue
+            if isinstance(statement, ast.Assign):
+                names.update(target.id for target in statement.targets if isinstance(target, ast.Name))
+            elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                names.add(statement.target.id)
+    return names
+
+
+def gradient(case: OperatorCase) -> Graph:
+    """The cotangents of the case's differentiable inputs for random cotangents of its output."""
+    graph = case.graph()
+    seed = constant(np.random.default_rng(0).uniform(-1, 1, graph.outputs[0].shape), graph.outputs[0].dtype)
+    bars = cotangents(graph.outputs, [seed], [graph.inputs[k] for k in case.differentiable])
+    return Graph(graph.inputs, tuple(bar for bar in bars if bar is not None))
+
+
+def is_smooth(case: OperatorCase) -> bool:
+    """Whether the case is one of floats, in and out."""
+    return bool(case.differentiable) and is_float(case.graph().outputs[0].dtype)
+
+
+@every_operator
+def test_has_a_case_and_a_description(name: str) -> None:
+    assert list(operator_cases(name)), "no case is of a dtype that the operator takes"
+    assert name in described(), "say what it computes in a docstring under the operator"
+
+
+@every_operator
+def test_reference_follows_type_rule(name: str) -> None:
+    for case in operator_cases(name):
+        graph = case.graph()
+        check(graph)
+        with np.errstate(all="ignore"):
+            value = np.asarray(case.operator.reference(*case.arguments(), **case.attributes))
+        assert value.dtype == graph.outputs[0].dtype, case
+        assert value.shape == graph.outputs[0].shape, case
+
+
+@every_operator
+def test_reference_leaves_its_inputs_alone(name: str) -> None:
+    for case in operator_cases(name, vary_shapes=False):
+        arguments = case.arguments()
+        for argument in arguments:
+            argument.flags.writeable = False
+        evaluate(case.graph(), arguments)
+
+
+@every_operator
+def test_derivatives_agree_with_finite_differences(name: str) -> None:
+    for case in operator_cases(name, dtypes=[FLOAT64]):
+        if is_smooth(case) and case.graph().outputs[0].dtype == FLOAT64:
+            try:
+                check_grads(case.apply, case.arguments(), active=case.differentiable)
+            except AssertionError as error:
+                raise AssertionError(f"{case}: {error}") from error
+
+
+@every_operator
+def test_float32_gradients_are_those_of_float64(name: str) -> None:
+    for case in operator_cases(name, dtypes=[FLOAT32]):
+        if not is_smooth(case) or FLOAT32 not in case.dtypes:
+            continue
+        single = case.arguments()
+        double = [x.astype(np.float64) if x.dtype == FLOAT32 else x for x in single]
+        rough = evaluate(gradient(case), single)
+        exact = evaluate(gradient(case.in_dtype(FLOAT32, FLOAT64)), double)
+        for r, e in zip(rough, exact, strict=True):
+            assert r.dtype == FLOAT32, case
+            np.testing.assert_allclose(r, e, rtol=2e-5, atol=2e-5, err_msg=str(case))
+
+
+@every_operator
+def test_gradient_graphs_are_well_typed(name: str) -> None:
+    for case in operator_cases(name):
+        if is_smooth(case):
+            graph = gradient(case)
+            check(graph)
+            kept = [case.types[k] for k in case.differentiable]
+            assert all(
+                any(bar.type.shape == t.shape and bar.dtype == t.dtype for t in kept) for bar in graph.outputs
+            )
+
+
+@every_operator
+def test_linear_operators_are_linear(name: str) -> None:
+    if not OPERATORS[name].linear:
+        return
+    for case in operator_cases(name, dtypes=[FLOAT64]):
+        if not is_smooth(case):
+            continue
+        arguments = case.arguments()
+        floats = [k for k, dtype in enumerate(case.dtypes) if is_float(dtype)]
+        moved = [x * 3.0 if k in floats else x for k, x in enumerate(arguments)]
+        (once,), (thrice,) = evaluate(case.graph(), arguments), evaluate(case.graph(), moved)
+        np.testing.assert_allclose(thrice, 3.0 * once, rtol=1e-6, err_msg=str(case))
+
+
+def test_a_wrong_derivative_is_found() -> None:
+    from pullback.graph import Case, Operator, Sample
+    from pullback.operators.elementwise import elementwise
+
+    wrong = elementwise("wrong_sine", np.sin, [lambda g, y, x: g * y])
+    try:
+        with pytest.raises(AssertionError, match="finite differences"):
+            check_grads(wrong, [np.array([0.3, 0.9])], order=1)
+        with pytest.raises(AssertionError, match="forward"):
+            check_grads(wrong, [np.array([0.3, 0.9])], order=1, modes=["forward"])
+    finally:
+        del OPERATORS["wrong_sine"]
+    assert isinstance(wrong, Operator)
+    assert wrong.cases == (Case((Sample((3, 2)),)),)
+
+
+def test_check_grads_refuses_arguments_that_cannot_vary() -> None:
+    with pytest.raises(DerivativeError, match="float64"):
+        check_grads(lambda x: x, [np.zeros(3, np.int32)])
