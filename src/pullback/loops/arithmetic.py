@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from pullback.loops.expression import Apply, Expression, Index, Literal, Position, as_expression
+from pullback.loops.expression import Apply, Expression, Index, Literal, Position, as_expression, linear
 from pullback.loops.index import Affine
 
 __all__ = ["both", "bounds", "divided", "plus", "times", "total", "within"]
@@ -36,16 +36,14 @@ def times(index: Index, factor: int) -> Index:
 
 
 def total(indices: Iterable[Index]) -> Index:
-    """The sum of ``indices``; affine parts are added first."""
-    indices = tuple(indices)
-    affine = Affine.total(index for index in indices if isinstance(index, Affine))
-    computed = [index for index in indices if isinstance(index, Expression)]
-    if not computed:
+    """The sum of ``indices``, its affine parts added first."""
+    affine, terms = linear((index, 1) for index in indices)
+    if not terms:
         return affine
-    value = computed[0]
-    for index in computed[1:]:
-        value = Apply("add", (value, index), _INT)
-    return value if affine == Affine() else Apply("add", (Position(affine), value), _INT)
+    value, *others = [as_expression(times(index, stride)) for index, stride in terms]
+    for other in others:
+        value = Apply("add", (value, other), _INT)
+    return value if affine == Affine() else Apply("add", (value, Position(affine)), _INT)
 
 
 def divided(index: Index, divisor: int) -> tuple[Index, Index]:

@@ -7,7 +7,7 @@ identity.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ __all__ = [
     "Apply",
     "Buffer",
     "Expression",
+    "Hole",
     "Index",
     "Literal",
     "Load",
@@ -25,6 +26,7 @@ __all__ = [
     "Position",
     "Reduce",
     "as_expression",
+    "linear",
     "load_at",
     "row_major",
     "walk",
@@ -189,6 +191,7 @@ class Apply(Expression):
     __slots__ = ("_operands", "attributes", "function")
     function: str
     attributes: tuple[tuple[str, Any], ...]
+    _operands: tuple[Expression, ...]
 
     def __new__(
         cls,
@@ -226,7 +229,9 @@ class Reduce(Expression):
     over: tuple[Axis, ...]
     body: Expression
 
-    def __new__(cls, kind: str, over: tuple[Axis, ...], body: Expression, dtype: np.dtype | None = None) -> Reduce:
+    def __new__(
+        cls, kind: str, over: tuple[Axis, ...], body: Expression, dtype: np.dtype | None = None
+    ) -> Reduce:
         dtype = dtype or body.dtype
 
         def make() -> Reduce:
@@ -245,6 +250,21 @@ class Reduce(Expression):
 
     def __repr__(self) -> str:
         return f"{self.kind}[{', '.join(map(repr, self.over))}]({self.body!r})"
+
+
+class Hole(Expression):
+    """A value that code around the expression provides, such as the accumulator of a product in its epilogue."""
+
+    __slots__ = ("_own", "name")
+
+    def __init__(self, name: str, axes: tuple[Axis, ...], dtype: np.dtype) -> None:
+        self.name, self._own, self.dtype = name, axes, dtype
+
+    def own_axes(self) -> tuple[Axis, ...]:
+        return self._own
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
 
 
 Index = Affine | Expression
@@ -272,11 +292,49 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def linear(parts: Iterable[tuple[Index, int]]) -> tuple[Affine, tuple[tuple[Expression, int], ...]]:
+    """``sum(stride * index)`` as its affine part and its computed terms, each with a stride.
+
+    A quotient and a remainder by the same divisor are put together again where the strides fit, so that a
+    reshape of an array in memory reads it with plain strides.
+    """
+    affine: list[Affine] = []
+    terms: dict[Expression, int] = {}
+    work = list(parts)
+    while work:
+        index, stride = work.pop()
+        if isinstance(index, Affine):
+            affine.append(index * stride)
+        elif isinstance(index, Position):
+            affine.append(index.index * stride)
+        elif isinstance(index, Literal):
+            affine.append(Affine((), int(index.value) * stride))
+        elif isinstance(index, Apply) and index.function == "add":
+            work.extend((operand, stride) for operand in index.operands)
+        elif isinstance(index, Apply) and index.function == "multiply" and isinstance(index.operands[1], Literal):
+            work.append((index.operands[0], stride * int(index.operands[1].value)))
+        else:
+            terms[index] = terms.get(index, 0) + stride
+        if not work:
+            work = _rejoined(terms)
+    return Affine.total(affine), tuple((index, stride) for index, stride in terms.items() if stride)
+
+
+def _rejoined(terms: dict[Expression, int]) -> list[tuple[Index, int]]:
+    """Take pairs ``(i // d) * (d * stride) + (i % d) * stride`` out of ``terms``, and give each ``i * stride``."""
+    joined: list[tuple[Index, int]] = []
+    for term, stride in list(terms.items()):
+        if isinstance(term, Apply) and term.function == "remainder" and isinstance(term.operands[1], Literal):
+            quotient = Apply("floor_divide", term.operands, term.dtype)
+            if terms.get(quotient) == stride * int(term.operands[1].value):
+                del terms[term], terms[quotient]
+                joined.append((term.operands[0], stride))
+    return joined
+
+
 def load_at(buffer: Buffer, index: Sequence[Index], guard: Expression | None = None) -> Load:
     """The element of ``buffer`` at a full index."""
-    strides = row_major(buffer.shape)
-    affine = Affine.total(i * stride for i, stride in zip(index, strides) if isinstance(i, Affine))
-    dynamic = tuple((i, stride) for i, stride in zip(index, strides) if isinstance(i, Expression))
+    affine, dynamic = linear(zip(index, row_major(buffer.shape)))
     return Load(buffer, affine, dynamic, guard)
 
 
