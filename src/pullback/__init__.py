@@ -1,3 +1,5 @@
 """Automatic differentiation of NumPy code, compiled whole: one machine-code program per training step."""
 
-import pullback.numpy
+from pullback import numpy
+
+__all__ = ["numpy"]

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 __all__ = ["Source", "current_source", "written_at"]
 
 _LIBRARY = str(Path(__file__).resolve().parent.parent) + os.sep
-_NUMPY = os.sep + "numpy" + os.sep
+_NUMPY = str(Path(np.__file__).resolve().parent) + os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ def current_source() -> Source | None:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not (name.startswith(_LIBRARY) or _NUMPY in name):
+        if not (name.startswith(_LIBRARY) or name.startswith(_NUMPY)):
             return Source(name, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
     return None

@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+import pullback.operators  # noqa: F401  (importing it fills the table of operators)
 from pullback.errors import DTypeError, ShapeError, TracingError
 from pullback.graph import OPERATORS, Node, Type, constant, current_source
 

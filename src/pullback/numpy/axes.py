@@ -1,0 +1,37 @@
+"""Axes as users write them, made sorted and non-negative."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from pullback.errors import ShapeError
+from pullback.numpy.promotion import where_written
+
+__all__ = ["Axes", "normal_axes", "normal_axis"]
+
+Axes = int | Sequence[int] | None
+
+
+def normal_axis(name: str, axis: Any, rank: int) -> int:
+    """``axis`` counted from the front; raises ``ShapeError`` when there is no such axis."""
+    number = operator.index(axis)
+    if not -rank <= number < rank:
+        raise ShapeError(
+            f"{name}: axis {number} of an array of {rank} axes; use one from {-rank} to {rank - 1}{where_written()}"
+            if rank
+            else f"{name}: axis {number} of a scalar, which has none{where_written()}"
+        )
+    return number % rank
+
+
+def normal_axes(name: str, axis: Axes, rank: int) -> tuple[int, ...]:
+    """The axes meant, in the order given; every axis for ``None``."""
+    if axis is None:
+        return tuple(range(rank))
+    axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
+    normal = tuple([normal_axis(name, one, rank) for one in axes])
+    if len(set(normal)) != len(normal):
+        raise ShapeError(f"{name}: axis {axes} names an axis twice{where_written()}")
+    return normal

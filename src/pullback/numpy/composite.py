@@ -1,0 +1,164 @@
+"""Functions made of others: they need no derivative rule of their own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from pullback.graph import OPERATORS, Node
+from pullback.graph.protocol import vocabulary
+from pullback.numpy import elementwise as e
+from pullback.numpy.dispatch import enter, implements
+from pullback.numpy.elementwise import UFUNCS
+from pullback.numpy.promotion import any_traced, as_array_node, float_dtype, operands
+
+__all__ = [
+    "cbrt",
+    "clip",
+    "deg2rad",
+    "erf",
+    "fmax",
+    "fmin",
+    "hypot",
+    "logaddexp",
+    "logaddexp2",
+    "nan_to_num",
+    "rad2deg",
+    "round",
+]
+
+
+def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    """``a`` kept between ``a_min`` and ``a_max``; the derivative is one inside and zero outside.
+
+    >>> import numpy as np
+    >>> print(clip(np.array([-1.0, 0.5, 2.0]), 0.0, 1.0))
+    [0.  0.5 1. ]
+    """
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    if low is not None:
+        a = e.maximum(a, low)
+    return a if high is None else e.minimum(a, high)
+
+
+enter(clip, np.clip)
+vocabulary["clip"] = clip
+
+
+@implements(np.round, np.around)
+def round(a: Any, decimals: int = 0) -> Any:
+    """The nearest number with so many decimals, ties to even; its derivative is zero."""
+    x = as_array_node(a)
+    if x.dtype.kind == "b":
+        return e.rint(x)
+    if x.dtype.kind != "f":
+        return x if decimals >= 0 else e.astype(round(e.astype(x, np.float64), decimals), x.dtype)
+    scale = 10.0 ** abs(decimals)
+    if decimals == 0:
+        return e.rint(x)
+    return e.rint(x * scale) / scale if decimals > 0 else e.rint(x / scale) * scale
+
+
+@implements(np.nan_to_num)
+def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    """NaN replaced by ``nan``, infinities by the largest and the smallest number of the dtype."""
+    node = as_array_node(x)
+    if node.dtype.kind != "f":
+        return node
+    limits = np.finfo(node.dtype)
+    high = float(limits.max) if posinf is None else posinf
+    low = float(limits.min) if neginf is None else neginf
+    finite = e.where(e.isnan(node), nan, node)
+    finite = e.where(e.equal(node, math.inf), high, finite)
+    return e.where(e.equal(node, -math.inf), low, finite)
+
+
+def hypot(x: Any, y: Any, /) -> Any:
+    r"""The length :math:`\sqrt{x^2 + y^2}` without overflow; its derivative is zero at the origin.
+
+    >>> hypot(3.0, 4.0)
+    5.0
+    """
+    if not any_traced(x, y):
+        return np.hypot(x, y)
+    x, y = operands("hypot", (x, y), float_dtype)
+    longest = e.stop_gradient(e.maximum(e.absolute(x), e.absolute(y)))
+    zero = e.equal(longest, 0)
+    scale = e.where(zero | e.isinf(longest), 1.0, longest)
+    squares = e.square(x / scale) + e.square(y / scale)
+    return e.where(zero, 0.0, e.sqrt(e.where(zero, 1.0, squares)) * scale)
+
+
+def logaddexp(x: Any, y: Any, /) -> Any:
+    r""":math:`\log(e^x + e^y)` without overflow."""
+    if not any_traced(x, y):
+        return np.logaddexp(x, y)
+    x, y = operands("logaddexp", (x, y), float_dtype)
+    same = e.equal(x, y)
+    distance = e.where(same, 0.0, e.absolute(x - e.where(same, 0.0, y)))
+    return e.where(same, x + math.log(2), e.maximum(x, y) + e.log1p(e.exp(-distance)))
+
+
+def logaddexp2(x: Any, y: Any, /) -> Any:
+    r""":math:`\log_2(2^x + 2^y)` without overflow."""
+    if not any_traced(x, y):
+        return np.logaddexp2(x, y)
+    return logaddexp(e.multiply(x, math.log(2)), e.multiply(y, math.log(2))) / math.log(2)
+
+
+def cbrt(x: Any, /) -> Any:
+    """The cube root, of negative numbers too."""
+    if not isinstance(x, Node):
+        return np.cbrt(x)
+    x = e.astype(x, float_dtype(x.dtype))
+    return e.sign(x) * e.power(e.absolute(x), 1 / 3)
+
+
+def fmax(x: Any, y: Any, /) -> Any:
+    """The larger of each pair; where one is NaN, the other."""
+    return e.where(e.isnan(x), y, e.where(e.isnan(y), x, e.maximum(x, y)))
+
+
+def fmin(x: Any, y: Any, /) -> Any:
+    """The smaller of each pair; where one is NaN, the other."""
+    return e.where(e.isnan(x), y, e.where(e.isnan(y), x, e.minimum(x, y)))
+
+
+def deg2rad(x: Any, /) -> Any:
+    """Degrees as radians: ``x * pi / 180``."""
+    return e.multiply(x, math.pi / 180)
+
+
+def rad2deg(x: Any, /) -> Any:
+    """Radians as degrees: ``x * 180 / pi``."""
+    return e.multiply(x, 180 / math.pi)
+
+
+def erf(x: Any, /) -> Any:
+    r"""The error function :math:`\tfrac{2}{\sqrt\pi} \int_0^x e^{-t^2} dt`.
+
+    >>> round(float(erf(1.0)), 6)
+    0.842701
+    """
+    if isinstance(x, Node):
+        return OPERATORS["erf"](e.astype(x, float_dtype(x.dtype)))
+    x = np.asarray(x)
+    return OPERATORS["erf"].reference(x.astype(float_dtype(x.dtype)))[()]
+
+
+UFUNCS.update(
+    {
+        np.cbrt: cbrt,
+        np.fmax: fmax,
+        np.fmin: fmin,
+        np.hypot: hypot,
+        np.logaddexp: logaddexp,
+        np.logaddexp2: logaddexp2,
+        np.deg2rad: deg2rad,
+        np.radians: deg2rad,
+        np.rad2deg: rad2deg,
+        np.degrees: rad2deg,
+    }
+)

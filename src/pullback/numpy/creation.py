@@ -1,0 +1,64 @@
+"""New arrays: concrete ones as NumPy makes them, and those shaped or filled by traced values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pullback.graph import Node
+from pullback.graph.protocol import vocabulary
+from pullback.numpy import elementwise as e
+from pullback.numpy.dispatch import implements
+from pullback.numpy.promotion import any_traced, as_array_node, broadcast_to_shape
+from pullback.numpy.shapes import extents, stack
+
+__all__ = ["array", "asarray", "full", "full_like", "ones_like", "zeros_like"]
+
+
+@implements(np.full_like)
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """``fill_value`` in the shape and dtype of ``a``."""
+    x = as_array_node(a)
+    filled = e.astype(as_array_node(fill_value), x.dtype if dtype is None else dtype)
+    return broadcast_to_shape(filled, x.shape if shape is None else extents("full_like", shape))
+
+
+@implements(np.zeros_like)
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """Zeros in the shape and dtype of ``a``."""
+    return full_like(as_array_node(a), 0, dtype, shape)
+
+
+@implements(np.ones_like)
+def ones_like(a: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """Ones in the shape and dtype of ``a``."""
+    return full_like(as_array_node(a), 1, dtype, shape)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """``fill_value`` everywhere; unlike NumPy's own, it may be traced.
+
+    >>> print(full((2,), 1.5))
+    [1.5 1.5]
+    """
+    if not any_traced(fill_value):
+        return np.full(shape, fill_value, dtype)
+    node = as_array_node(fill_value)
+    return broadcast_to_shape(node if dtype is None else e.astype(node, dtype), extents("full", shape))
+
+
+def array(value: Any, dtype: Any = None) -> Any:
+    """An array from nested lists, of which any element may be traced.
+
+    >>> print(array([[1, 2], [3, 4]]).shape)
+    (2, 2)
+    """
+    if not any_traced(value):
+        return np.array(value, dtype)
+    node = value if isinstance(value, Node) else stack([array(each) for each in value])
+    return node if dtype is None else e.astype(node, dtype)
+
+
+asarray = array
+vocabulary.update(full=full, array=array)

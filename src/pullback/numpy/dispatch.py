@@ -1,0 +1,178 @@
+"""The doors by which NumPy's own functions reach traced values: ``__array_ufunc__`` and ``__array_function__``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import numpy as np
+
+from pullback.errors import TracingError
+from pullback.graph import Node
+from pullback.graph.protocol import vocabulary
+from pullback.numpy.elementwise import UFUNCS
+from pullback.numpy.promotion import any_traced, where_written
+
+__all__ = ["FUNCTIONS", "implements", "refuse"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FUNCTIONS: dict[Callable[..., Any], tuple[Callable[..., Any], inspect.Signature]] = {}
+"""What answers each of NumPy's functions on traced values, and the arguments that it takes."""
+
+REDUCTIONS: dict[np.ufunc, str] = {
+    np.add: "sum",
+    np.multiply: "prod",
+    np.maximum: "max",
+    np.minimum: "min",
+    np.logical_and: "all",
+    np.logical_or: "any",
+}
+"""The function that is each ufunc's ``reduce``."""
+
+
+def implements(*references: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function answer for NumPy's ``references`` on traced values; concrete ones go to NumPy's first."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def dispatched(*arguments: P.args, **keywords: P.kwargs) -> R:
+            if any_traced(*arguments, *keywords.values()):
+                return function(*arguments, **keywords)
+            return references[0](*arguments, **keywords)  # type: ignore[no-any-return]
+
+        enter(function, *references)
+        vocabulary[function.__name__] = dispatched
+        return dispatched
+
+    return decorate
+
+
+def enter(function: Callable[..., Any], *references: Callable[..., Any]) -> None:
+    """Write ``function`` into the table as the answer for ``references``."""
+    known = (function, inspect.signature(function))
+    for reference in references:
+        if isinstance(reference, np.ufunc):
+            UFUNCS[reference] = function
+        else:
+            FUNCTIONS[reference] = known
+
+
+def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+    """Answer ``np.sin(x)``, ``np.add.reduce(x)``, ``np.multiply.outer(x, y)`` for traced arguments."""
+    name = ufunc.__name__
+    if keywords.pop("out", None) is not None:
+        raise TracingError(
+            f"np.{name} with out= writes into an array, and traced values cannot be written into; "
+            f"take the result instead: y = np.{name}(...){where_written()}"
+        )
+    if method == "reduce" and ufunc in REDUCTIONS:
+        keywords.setdefault("axis", 0)
+        return array_function(getattr(np, REDUCTIONS[ufunc]), (), inputs, keywords)
+    if method == "outer" and len(inputs) == 2:
+        left, right = inputs
+        extended = (...,) + (None,) * np.ndim(right)
+        left = left[extended] if isinstance(left, Node) else np.asarray(left)[extended]
+        return array_ufunc(ufunc, "__call__", left, right, **keywords)
+    function = UFUNCS.get(ufunc)
+    if function is None or method != "__call__":
+        called = name if method == "__call__" else f"{name}.{method}"
+        raise TracingError(
+            f"np.{called} has no derivative rules here, so it cannot take a traced value; write it with the "
+            f"functions of pullback.numpy, or apply it to concrete arrays outside{where_written()}"
+        )
+    dtype = keywords.pop("dtype", None)
+    if keywords:
+        raise TracingError(_no_keywords(name, keywords))
+    if dtype is not None:
+        inputs = tuple(vocabulary["astype"](value, dtype) for value in inputs)
+    return function(*inputs)
+
+
+def array_function(function: Callable[..., Any], types: Any, arguments: Any, keywords: Any) -> Any:
+    """Answer ``np.sum(x)``, ``np.concatenate([x, y])``, ``np.linalg.norm(x)`` for traced arguments."""
+    name = getattr(function, "__name__", str(function))
+    known = FUNCTIONS.get(function)
+    if known is None:
+        raise TracingError(
+            f"np.{name} cannot take a traced value; write it with the functions of pullback.numpy, or apply it "
+            f"to concrete arrays outside the traced function{where_written()}"
+        )
+    implementation, signature = known
+    unknown = [key for key in keywords if key not in signature.parameters]
+    if any(keywords[key] is not None for key in unknown):
+        raise TracingError(_no_keywords(name, unknown))
+    taken = {key: value for key, value in keywords.items() if key not in unknown}
+    try:
+        signature.bind(*arguments, **taken)
+    except TypeError as error:
+        raise TracingError(f"np.{name} on a traced value: {error}{where_written()}") from None
+    return implementation(*arguments, **taken)
+
+
+def _no_keywords(name: str, keywords: Iterable[str]) -> str:
+    names = ", ".join(f"{key}=" for key in keywords)
+    return f"np.{name} on a traced value takes no {names} argument; leave it out{where_written()}"
+
+
+def _size(a: Any, axis: int | None = None) -> int:
+    return int(a.size) if axis is None else int(a.shape[axis])
+
+
+enter(lambda a: a.shape, np.shape)
+enter(lambda a: a.ndim, np.ndim)
+enter(_size, np.size)
+enter(lambda x: False, np.iscomplexobj)
+enter(lambda x: True, np.isrealobj)
+enter(lambda x: x, np.real)
+
+_REFUSALS = {
+    "bool": (
+        "Python needs one truth value (if, while, and, or, not, assert, in)",
+        "choose with np.where(condition, x, y), combine with & | ~, or make what decides a concrete Python value",
+    ),
+    "int": (
+        "int() needs one number",
+        "cast with .astype(np.int64), or pass the number as a concrete Python int",
+    ),
+    "float": (
+        "float() needs one number; functions of the math module call it too",
+        "cast with .astype(np.float64), and use NumPy's functions instead of math's",
+    ),
+    "complex": ("complex() needs one number", "keep to real arrays; complex ones are not traced"),
+    "index": (
+        "Python needs one integer (range, list indices, repetition, shapes)",
+        "index arrays with it (x[i] takes traced integers), or pass it as a concrete Python int",
+    ),
+    "array": (
+        "a NumPy array needs its numbers",
+        "use NumPy's functions on it as it is, np.stack for lists of traced values, "
+        "or return it and convert the result",
+    ),
+    "setitem": (
+        "assigning into it would change a value in place, and traced values never change",
+        "use y = x.at[index].set(value) or x.at[index].add(value), or np.where(mask, value, x)",
+    ),
+    "item": ("item() needs its numbers", "return it and convert the result"),
+    "tolist": ("tolist() needs its numbers", "return it and convert the result"),
+    "len": ("it has no axes, so no length", "use x.shape or x.ndim, or x.reshape(-1)"),
+    "iterate": ("it has no axes to iterate over", "use it as it is, or x.reshape(-1)"),
+    "in place": (
+        "this method changes it in place, and traced values never change",
+        "take a new value instead",
+    ),
+}
+
+
+def refuse(node: Node, attempt: str) -> NoReturn:
+    """Raise the error of a traced value used where Python needs a concrete one."""
+    reason, repair = _REFUSALS[attempt]
+    raise TracingError(
+        f"a traced value {node.type} stands for every value it may take: {reason}; {repair}{where_written()}"
+    )
+
+
+vocabulary.update(array_ufunc=array_ufunc, array_function=array_function, refuse=refuse)

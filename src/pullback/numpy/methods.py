@@ -1,0 +1,95 @@
+"""Methods and attributes of an array on traced values: ``x.sum(axis=0)``, ``x.T``, ``x.at[i].add(v)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pullback.graph import Node
+from pullback.graph.protocol import vocabulary
+from pullback.numpy import composite, elementwise, indexing, products, reductions, shapes
+from pullback.numpy.dispatch import refuse
+from pullback.numpy.updates import At
+
+__all__ = ["METHODS", "PROPERTIES", "attribute"]
+
+
+def _reshape(x: Node, *shape: Any, order: str = "C") -> Any:
+    return shapes.reshape(x, shape[0] if len(shape) == 1 else shape, order)
+
+
+def _transpose(x: Node, *axes: Any) -> Any:
+    if len(axes) == 1 and (axes[0] is None or not isinstance(axes[0], int)):
+        return shapes.transpose(x, axes[0])
+    return shapes.transpose(x, axes or None)
+
+
+def _astype(x: Node, dtype: Any, copy: bool = True) -> Any:
+    return elementwise.astype(x, dtype)
+
+
+def _itself(x: Node) -> Node:
+    return x
+
+
+def _zeros(x: Node) -> Any:
+    return vocabulary["zeros_like"](x)
+
+
+PROPERTIES: dict[str, Callable[[Node], Any]] = {
+    "T": shapes.transpose,
+    "mT": lambda x: shapes.swapaxes(x, -1, -2),
+    "at": At,
+    "real": _itself,
+    "imag": _zeros,
+    "nbytes": lambda x: x.type.nbytes,
+    "itemsize": lambda x: x.dtype.itemsize,
+}
+METHODS: dict[str, Callable[..., Any]] = {
+    "all": reductions.all,
+    "any": reductions.any,
+    "argmax": reductions.argmax,
+    "argmin": reductions.argmin,
+    "astype": _astype,
+    "clip": composite.clip,
+    "conj": _itself,
+    "conjugate": _itself,
+    "copy": _itself,
+    "diagonal": products.diagonal,
+    "dot": products.dot,
+    "flatten": shapes.ravel,
+    "max": reductions.max,
+    "mean": reductions.mean,
+    "min": reductions.min,
+    "prod": reductions.prod,
+    "ravel": shapes.ravel,
+    "repeat": shapes.repeat,
+    "reshape": _reshape,
+    "round": composite.round,
+    "squeeze": shapes.squeeze,
+    "std": reductions.std,
+    "sum": reductions.sum,
+    "swapaxes": shapes.swapaxes,
+    "take": indexing.take,
+    "trace": products.trace,
+    "transpose": _transpose,
+    "var": reductions.var,
+}
+_REFUSED = {"item": "item", "tolist": "tolist", "tobytes": "tolist"} | dict.fromkeys(
+    ("fill", "sort", "partition", "put", "itemset", "resize", "setfield"), "in place"
+)
+
+
+def attribute(x: Node, name: str) -> Any:
+    """``x.name`` for the attributes and methods that a traced value shares with an array."""
+    if name in METHODS:
+        return partial(METHODS[name], x)
+    if name in PROPERTIES:
+        return PROPERTIES[name](x)
+    if name in _REFUSED:
+        return lambda *arguments, **keywords: refuse(x, _REFUSED[name])
+    raise AttributeError(
+        f"a traced value {x.type} has no attribute {name!r}; its methods are those of an array that compute: "
+        f"{', '.join(sorted(METHODS))}"
+    )

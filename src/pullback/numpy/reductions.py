@@ -1,0 +1,298 @@
+"""Reductions over any axes, with NumPy's result dtypes: sums of small integers are 64 bits wide."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+import numpy as np
+
+from pullback.errors import DTypeError, ShapeError
+from pullback.graph import OPERATORS, Node
+from pullback.numpy import elementwise as e
+from pullback.numpy.axes import Axes, normal_axes, normal_axis
+from pullback.numpy.dispatch import implements
+from pullback.numpy.promotion import (
+    as_array_node,
+    broadcast_to_shape,
+    cast,
+    float_dtype,
+    where_written,
+)
+
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "average",
+    "count_nonzero",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "ptp",
+    "std",
+    "sum",
+    "var",
+]
+
+
+def _reduce(name: str, x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
+    """Apply the reduction ``name`` and put back the reduced axes as extents of one when ``keepdims``."""
+    axes = tuple(sorted(axes))
+    result: Node = OPERATORS[name](x, axes=axes) if axes else x
+    if not keepdims or not axes:
+        return result
+    kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(x.shape))
+    return OPERATORS["reshape"](result, shape=kept)
+
+
+def _accumulator(dtype: np.dtype) -> np.dtype:
+    """The dtype in which NumPy adds and multiplies."""
+    if dtype.kind == "b" or (dtype.kind == "i" and dtype.itemsize < 8):
+        return np.dtype(np.int64)
+    return np.dtype(np.uint64) if dtype.kind == "u" else dtype
+
+
+def _masked(x: Node, where: Any, other: Any) -> Node:
+    """``x`` with ``other`` in the places that ``where`` leaves out."""
+    return x if where is None or where is True else e.where(where, x, np.asarray(other, x.dtype))  # type: ignore[no-any-return]
+
+
+def _non_empty(name: str, x: Node, axes: tuple[int, ...]) -> None:
+    if 0 in [x.shape[axis] for axis in axes] and 0 not in [n for k, n in enumerate(x.shape) if k not in axes]:
+        raise ShapeError(
+            f"{name} over axes {axes} of shape {x.shape}: there is no element to take; give initial=, or leave the "
+            f"empty axis out{where_written()}"
+        )
+
+
+@implements(np.sum)
+def sum(
+    a: Any,
+    axis: Axes = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    r"""The sum over ``axis``: :math:`\sum_k a_k`; booleans and small integers are added as 64-bit integers.
+
+    >>> import numpy as np
+    >>> print(sum(np.arange(6.0).reshape(2, 3), axis=1))
+    [ 3. 12.]
+    """
+    x = as_array_node(a)
+    x = _masked(cast(x, _accumulator(x.dtype) if dtype is None else dtype), where, 0)
+    result = _reduce("sum", x, normal_axes("sum", axis, x.ndim), keepdims)
+    return result if initial is None else result + initial
+
+
+@implements(np.prod)
+def prod(
+    a: Any,
+    axis: Axes = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    r"""The product over ``axis``: :math:`\prod_k a_k`."""
+    x = as_array_node(a)
+    x = _masked(cast(x, _accumulator(x.dtype) if dtype is None else dtype), where, 1)
+    result = _reduce("prod", x, normal_axes("prod", axis, x.ndim), keepdims)
+    return result if initial is None else result * initial
+
+
+@implements(np.mean)
+def mean(a: Any, axis: Axes = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
+    r"""The mean over ``axis``: :math:`\tfrac1n \sum_k a_k`; of integers in ``float64``.
+
+    >>> import numpy as np
+    >>> print(mean(np.arange(6.0).reshape(2, 3), axis=0))
+    [1.5 2.5 3.5]
+    """
+    x = as_array_node(a)
+    x = cast(x, e.true_divide_dtype(x.dtype) if dtype is None else dtype)
+    axes = normal_axes("mean", axis, x.ndim)
+    total = _reduce("sum", _masked(x, where, 0), axes, keepdims)
+    return total / _count(x, axes, keepdims, where)
+
+
+def _count(x: Node, axes: tuple[int, ...], keepdims: bool, where: Any) -> Any:
+    """How many elements go into each result."""
+    if where is None or where is True:
+        return math.prod([x.shape[axis] for axis in axes])
+    mask = broadcast_to_shape(e.as_bool(as_array_node(where)), x.shape)
+    return _reduce("sum", cast(mask, x.dtype), axes, keepdims)
+
+
+def _extremum(name: str, a: Any, axis: Axes, *, keepdims: bool, initial: Any, where: Any = None) -> Node:
+    x = as_array_node(a)
+    axes = normal_axes(name, axis, x.ndim)
+    if initial is None:
+        _non_empty(name, x, axes)
+        if where is not None and where is not True:
+            raise DTypeError(
+                f"{name} with where= needs initial=, the value where nothing is left{where_written()}"
+            )
+    elif 0 in [x.shape[axis] for axis in axes]:
+        kept = tuple([1 if k in axes else n for k, n in enumerate(x.shape)])
+        shape = kept if keepdims else tuple([n for k, n in enumerate(x.shape) if k not in axes])
+        return broadcast_to_shape(as_array_node(np.asarray(initial, x.dtype)), shape)
+    if initial is not None:
+        x = _masked(x, where, initial)
+    if x.dtype.kind == "b":
+        return cast(_reduce(name, cast(x, np.uint8), axes, keepdims), np.bool_)
+    result = _reduce(name, x, axes, keepdims)
+    if initial is None:
+        return result
+    return (e.maximum if name == "max" else e.minimum)(result, initial)  # type: ignore[no-any-return]
+
+
+@implements(np.max, np.amax)
+def max(a: Any, axis: Axes = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+    """The largest element over ``axis``, NaN where there is one. Raises ``ShapeError`` for an empty axis.
+
+    >>> import numpy as np
+    >>> print(max(np.array([[1, 5], [7, 2]]), axis=0))
+    [7 5]
+    """
+    return _extremum("max", a, axis, keepdims=keepdims, initial=initial, where=where)
+
+
+@implements(np.min, np.amin)
+def min(a: Any, axis: Axes = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+    """The smallest element over ``axis``, NaN where there is one. Raises ``ShapeError`` for an empty axis."""
+    return _extremum("min", a, axis, keepdims=keepdims, initial=initial, where=where)
+
+
+@implements(np.ptp)
+def ptp(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
+    """The largest minus the smallest element over ``axis``."""
+    return e.subtract(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
+
+
+def _position(name: str, a: Any, axis: int | None, keepdims: bool) -> Node:
+    x = as_array_node(a)
+    axes = tuple(range(x.ndim)) if axis is None else (normal_axis(name, axis, x.ndim),)
+    _non_empty(name, x, axes)
+    if not axes:
+        return as_array_node(np.int64(0))
+    return _reduce(name, cast(x, np.uint8) if x.dtype.kind == "b" else x, axes, keepdims)
+
+
+@implements(np.argmax)
+def argmax(a: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+    """Where the largest element over ``axis`` is, the first of equals, as ``int64``; of the flat array for ``None``.
+
+    >>> import numpy as np
+    >>> print(argmax(np.array([[1, 5], [7, 2]]), axis=1))
+    [1 0]
+    """
+    return _position("argmax", a, axis, keepdims)
+
+
+@implements(np.argmin)
+def argmin(a: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+    """Where the smallest element over ``axis`` is, the first of equals, as ``int64``."""
+    return _position("argmin", a, axis, keepdims)
+
+
+@implements(np.all)
+def all(a: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None) -> Any:
+    """Whether every element over ``axis`` is true; true of none."""
+    x = _masked(e.as_bool(as_array_node(a)), where, True)
+    return _truth("min", x, normal_axes("all", axis, x.ndim), keepdims, True)
+
+
+@implements(np.any)
+def any(a: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None) -> Any:
+    """Whether some element over ``axis`` is true; false of none."""
+    x = _masked(e.as_bool(as_array_node(a)), where, False)
+    return _truth("max", x, normal_axes("any", axis, x.ndim), keepdims, False)
+
+
+def _truth(name: str, x: Node, axes: tuple[int, ...], keepdims: bool, of_none: bool) -> Node:
+    return _extremum(name, x, axes, keepdims=keepdims, initial=of_none) if x.ndim else x
+
+
+@implements(np.count_nonzero)
+def count_nonzero(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
+    """How many elements over ``axis`` are not zero."""
+    return sum(e.as_bool(as_array_node(a)), axis, keepdims=keepdims)
+
+
+@implements(np.var)
+def var(a: Any, axis: Axes = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+    r"""The variance over ``axis``: :math:`\tfrac1{n - d} \sum_k (a_k - \bar a)^2`, with ``ddof`` for :math:`d`."""
+    x = as_array_node(a)
+    x = cast(x, e.true_divide_dtype(x.dtype) if dtype is None else dtype)
+    axes = normal_axes("var", axis, x.ndim)
+    count = math.prod([x.shape[axis] for axis in axes])
+    deviation = x - _reduce("sum", x, axes, True) / count if axes else x - x
+    return _reduce("sum", deviation * deviation, axes, keepdims) / builtins.max(count - ddof, 0)
+
+
+@implements(np.std)
+def std(a: Any, axis: Axes = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+    """The square root of the variance over ``axis``; its derivative is zero where the variance is."""
+    return safe_sqrt(var(a, axis, dtype, ddof=ddof, keepdims=keepdims))
+
+
+def safe_sqrt(x: Any) -> Any:
+    """The square root with derivative zero at zero, for the lengths of vectors that may vanish."""
+    zero = e.equal(x, 0)
+    return e.where(zero, 0.0, e.sqrt(e.where(zero, 1.0, x)))
+
+
+@implements(np.average)
+def average(a: Any, axis: Axes = None, weights: Any = None, *, keepdims: bool = False) -> Any:
+    r"""The weighted mean over ``axis``: :math:`\sum_k w_k a_k / \sum_k w_k`."""
+    if weights is None:
+        return mean(a, axis, keepdims=keepdims)
+    x, w = as_array_node(a), as_array_node(weights)
+    if w.shape != x.shape:
+        axes = normal_axes("average", axis, x.ndim)
+        if w.ndim != 1 or len(axes) != 1 or w.shape[0] != x.shape[axes[0]]:
+            raise ShapeError(
+                f"average: weights of shape {w.shape} for values of shape {x.shape}; give weights of the same shape, "
+                f"or one for each element of a single axis{where_written()}"
+            )
+        w = OPERATORS["broadcast"](w, shape=x.shape, axes=axes)
+    total = sum(x * w, axis, keepdims=keepdims)
+    return e.divide(total, sum(w, axis, keepdims=keepdims))
+
+
+def logsumexp(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
+    r"""The logarithm of a sum of exponentials over ``axis``, without overflow:
+    :math:`\log \sum_k e^{a_k} = m + \log \sum_k e^{a_k - m}` with :math:`m = \max_k a_k`.
+
+    >>> import numpy as np
+    >>> print(round(float(logsumexp(np.array([1000.0, 1000.0]))), 4))
+    1000.6931
+    """
+    x = as_float(a)
+    axes = normal_axes("logsumexp", axis, x.ndim)
+    top = finite_max(x, axes)
+    total = e.log(sum(e.exp(x - top), axes, keepdims=True)) + top
+    if keepdims or not axes:
+        return total
+    return total.reshape([n for k, n in enumerate(x.shape) if k not in axes])
+
+
+def as_float(a: Any) -> Any:
+    """``a`` as a node or array of floats."""
+    x = a if isinstance(a, Node) else np.asarray(a)
+    return e.astype(x, float_dtype(x.dtype))
+
+
+def finite_max(x: Any, axes: tuple[int, ...]) -> Any:
+    """The maximum over ``axes`` (kept), zero where it is infinite, as a constant: what exponentials are shifted by."""
+    top = e.stop_gradient(max(x, axes, keepdims=True, initial=-np.inf))
+    return e.where(e.isfinite(top), top, 0.0)
