@@ -6,6 +6,9 @@ import pytest
 from pullback.errors import DataError, MissingExtra, OutputError
 from pullback.io import plot_history
 
+# Older releases of matplotlib meet deprecations of their own dependencies while they are imported.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:matplotlib")
+
 HISTORY = {
     "loss": [1.5, 0.7, 0.5],
     "validation_loss": [0.9, float("nan"), float("inf")],
@@ -42,7 +45,7 @@ def test_what_is_drawn(tmp_path):
 
 def test_one_panel_when_there_is_no_accuracy(tmp_path):
     pytest.importorskip("matplotlib")
-    plot_history({"loss": [1.0]}, tmp_path / "curves.svg")
+    plot_history({"loss": [1.0], "accuracy": [None]}, tmp_path / "curves.svg")
     labels = svg_labels(tmp_path / "curves.svg")
     assert labels.count("epoch") == 1
     assert "accuracy" not in labels
@@ -65,7 +68,7 @@ assert settings() == before
     assert (result.returncode, result.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("history", [{}, {"loss": []}, {"seconds": [1.0]}, {"loss": 0.5}])
+@pytest.mark.parametrize("history", [{}, {"loss": []}, {"loss": [None]}, {"seconds": [1.0]}, {"loss": 0.5}])
 def test_nothing_to_draw(tmp_path, history):
     with pytest.raises(DataError, match="nothing to draw"):
         plot_history(history, tmp_path / "a.png")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,11 +65,12 @@ def plot_history(history: Mapping[str, Any], path: str | os.PathLike[str]) -> No
 
 
 def _curves(history: Mapping[str, Any], title: str) -> dict[str, list[float]]:
-    """The entries called ``title`` or ``…_title`` that hold at least one number per epoch."""
-    return {
-        name: [float(value) for value in values]
-        for name, values in history.items()
-        if (name == title or name.endswith(f"_{title}"))
-        and not isinstance(values, str | int | float)
-        and len(values)
-    }
+    """The entries called ``title`` or ``…_title`` that have a number for some epoch; ``None`` is a gap."""
+    curves = {}
+    for name, values in history.items():
+        if (name != title and not name.endswith(f"_{title}")) or isinstance(values, str | int | float):
+            continue
+        numbers = [math.nan if value is None else float(value) for value in values]
+        if not all(math.isnan(number) for number in numbers):
+            curves[name] = numbers
+    return curves
