@@ -13,7 +13,7 @@ from pullback.loops import Apply, Expression, Index, Operand
 from pullback.operators.elementwise import zeros_like
 from pullback.operators.shapes import rising_axes
 
-__all__ = ["check_index", "gather", "scatter_add"]
+__all__ = ["check_index", "gather", "range_message", "scatter_add"]
 
 _INT = np.dtype(np.int64)
 
@@ -52,7 +52,7 @@ def range_message(what: str, value: int, low: int, extent: int, place: tuple[int
 def _check_index_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
     value = operands[0](index)
     if value.dtype != _INT:
-        value = Apply("cast", (value,), _INT, (("dtype", _INT),))
+        value = Apply("cast", (value,), _INT)
     attributes: dict[str, Any] = {"wrap": True, **node.attributes}
     return Apply("check_index", (value,), _INT, tuple(sorted(attributes.items())))
 
@@ -70,6 +70,11 @@ check_index = Operator(
         Case((Sample((0,), 0, 1, "index"),), {"extent": 3, "what": "index"}),
     ),
 )
+"""``y = i`` where ``i >= 0``, else ``i + extent``: ``int64`` positions along an axis of ``extent`` elements.
+
+Any integer dtype. Raises ``IndexRangeError`` when the graph is computed and an index is outside ``[-extent,
+extent)``, or with ``wrap=False`` outside ``[0, extent)``; ``what`` names it in the message.
+"""
 
 
 # -- gather
@@ -142,6 +147,12 @@ gather = Operator(
     ),
     linear=True,
 )
+"""``y[p, r] = x[indices[p], r]``: elements of ``x`` along ``axes``, one ``int64`` index for each.
+
+The result has the indices' axes first (``p``), then the axes of ``x`` that nothing was selected from, in
+order (``r``). Any dtype. Indices are in range (``check_index`` sees to it). Raises ``ShapeError`` where
+indices differ in shape or are not as many as ``axes``.
+"""
 
 
 # -- scatter_add
@@ -194,3 +205,9 @@ scatter_add = Operator(
     ),
     linear=True,
 )
+"""``y = x``, then ``y[indices[p], r] += updates[p, r]`` for each position ``p``: the transpose of ``gather``.
+
+Positions are visited in row-major order, so an index that occurs again always gives the same sum. Integers
+and floats. Raises ``ShapeError`` unless ``updates`` has the shape that ``gather`` would give,
+``DTypeError`` where dtypes differ.
+"""

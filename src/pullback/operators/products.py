@@ -134,3 +134,11 @@ contract = Operator(
     ),
     cost=float("inf"),
 )
+"""``y[out] = sum(a[a_labels] * b[b_labels])`` over the labels that both inputs have and ``y`` has not.
+
+Each axis has a label (an integer). A label of both inputs and of the result is a batch axis; one of a
+single input must be in the result, for a sum over it is no product: ``sum`` it first. Integers, which wrap
+around, and floats. Raises ``ShapeError`` where a shared label has two extents or the labels do not fit,
+``DTypeError`` where dtypes differ. The product of matrices is ``a_labels=(0, 1), b_labels=(1, 2),
+out_labels=(0, 2)``.
+"""

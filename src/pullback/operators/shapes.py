@@ -108,6 +108,11 @@ broadcast = Operator(
     cost=0.0,
     linear=True,
 )
+"""``y[..., i[0], ..., i[1], ...] = x[i]``: axis ``k`` of ``x`` becomes axis ``axes[k]`` of ``shape``.
+
+``axes`` rise; the other axes are new. An extent of 1 is repeated to the extent that it meets. Any dtype.
+Raises ``ShapeError`` where another extent meets a different one.
+"""
 
 
 # -- reshape
@@ -180,6 +185,11 @@ reshape = Operator(
     cost=0.0,
     linear=True,
 )
+"""The elements in row-major order, in ``shape``, which holds as many. Any dtype.
+
+Raises ``ShapeError`` where the sizes differ. In the loop form only axes that really merge or split are
+computed with; an array in memory is read with plain strides.
+"""
 
 
 # -- transpose
@@ -220,6 +230,10 @@ transpose = Operator(
     cost=0.0,
     linear=True,
 )
+"""``y[i[axes[0]], i[axes[1]], ...] = x[i]``: axis ``k`` of the result is axis ``axes[k]`` of ``x``.
+
+Any dtype. Raises ``ShapeError`` unless ``axes`` names each axis once.
+"""
 
 
 # -- slice
@@ -289,6 +303,11 @@ slice = Operator(
     cost=0.0,
     linear=True,
 )
+"""``y[i] = x[starts + steps * i]`` up to ``stops``, which are left out. Any dtype.
+
+Raises ``ShapeError`` unless ``0 <= start <= stop <= extent`` and ``step >= 1`` along each axis: counting
+from the end, and backwards, is arranged above.
+"""
 
 
 # -- reverse
@@ -328,6 +347,10 @@ reverse = Operator(
     cost=0.0,
     linear=True,
 )
+"""``y[i] = x[extent - 1 - i]`` along ``axes``. Any dtype.
+
+Raises ``ShapeError`` unless ``axes`` are axes of ``x`` in rising order.
+"""
 
 
 # -- pad
@@ -383,6 +406,10 @@ pad = Operator(
     ),
     linear=True,
 )
+"""``x`` with ``low`` zeros before and ``high`` zeros after its elements along each axis. Any dtype.
+
+Raises ``ShapeError`` for negative widths.
+"""
 
 
 # -- concatenate
@@ -461,6 +488,10 @@ concatenate = Operator(
     ),
     linear=True,
 )
+"""Arrays one after another along ``axis``. Any dtype, the same in all.
+
+Raises ``ShapeError`` where another extent differs, ``DTypeError`` where a dtype does.
+"""
 
 
 # -- iota
@@ -485,7 +516,7 @@ def _iota_lower(node: Operation, operands: Sequence[Operand], index: Sequence[In
     position = as_expression(index[node.attributes["axis"]])
     if position.dtype == node.dtype:
         return position
-    return Apply("cast", (position,), node.dtype, (("dtype", node.dtype),))
+    return Apply("cast", (position,), node.dtype)
 
 
 iota = Operator(
@@ -506,3 +537,7 @@ iota = Operator(
     ),
     cost=0.0,
 )
+"""``y[i] = i[axis]`` in ``shape``: counts from 0 along one axis. Integers and floats.
+
+Raises ``ShapeError`` where ``shape`` has no such axis, ``DTypeError`` for ``bool``.
+"""
