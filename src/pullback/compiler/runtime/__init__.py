@@ -1,46 +1,52 @@
-"""What makes machine code run: processor, engine, code cache, worker threads, programs and their entry from Python.
+"""What makes machine code run: processor, engine, code cache, worker threads, programs, Python entry.
 
 **What a compiler hands over.** LLVM IR text of a module that defines *phase functions*, all of one signature,
 
     void NAME(ptr context, i64 step, i64 iteration, i64 chunk, ptr scratch)
 
-and the schedule that runs them: a list of ``Phase(NAME, chunks)``, some of them inside ``Repeat(trips, [...])``.
-One step of a program runs its phases in order. The chunks ``0 … chunks-1`` of a phase run in any order, on any
-thread, at the same time; the next phase starts when all of them are done. ``step`` is 0 for a plain call and counts
-the steps of ``Program.run_steps``; ``iteration`` counts the turns of the enclosing ``Repeat`` (0 outside; for nested
-ones ``outer * inner_trips + inner``); ``scratch`` is 64-byte aligned memory of ``scratch_bytes`` that belongs to the
-chunk while it runs and holds garbage when it starts. What a chunk computes must depend on nothing else, so results
-are the same bits for any number of threads: choose the number of chunks from the shapes, never from the threads
-(1 to 1023; a phase of one chunk is run by whoever comes first).
+and the schedule that runs them: a list of ``Phase(NAME, chunks)``, some of them inside
+``Repeat(trips, [...])``. One step of a program runs its phases in order. The chunks ``0 …
+chunks-1`` of a phase run in any order, on any thread, at the same time; the next phase starts when
+all of them are done. ``step`` is 0 for a plain call and counts the steps of ``Program.run_steps``;
+``iteration`` counts the turns of the enclosing ``Repeat`` (0 outside; for nested ones ``outer *
+inner_trips + inner``); ``scratch`` is 64-byte aligned memory of ``scratch_bytes`` that belongs to
+the chunk while it runs and holds garbage when it starts. What a chunk computes must depend on
+nothing else, so results are the same bits for any number of threads: choose the number of chunks
+from the shapes, never from the threads (1 to 1023; a phase of one chunk is run by whoever comes
+first).
 
-**Where the memory is.** ``context`` holds a table of slots, ``[arena, arguments…, results…, constants…]``; each has
-a base address and a stride in bytes per step. ``Slots`` numbers them and ``emit_pointer`` writes the address:
+**Where the memory is.** ``context`` holds a table of slots, ``[arena, arguments…, results…,
+constants…]``; each has a base address and a stride in bytes per step. ``Slots`` numbers them and
+``emit_pointer`` writes the address:
 
     slots = Slots(arguments=2, results=1, constants=0)
-    f = phase_function(module, "scale")                            # f["context"], f["step"], f["iteration"], …
-    x = emit_pointer(f, slots.argument(0), f["step"])              # base + step * stride
+    f = phase_function(module, "scale")                    # f["context"], f["step"], f["iteration"], …
+    x = emit_pointer(f, slots.argument(0), f["step"])      # base + step * stride
     loss = emit_pointer(f, slots.result(0), f["step"])
-    temporary = emit_pointer(f, slots.arena)                       # the arena and constants have no stride
+    temporary = emit_pointer(f, slots.arena)               # the arena and constants have no stride
 
-A result that takes over a donated argument's memory has that same address in its own slot. The arena is 64-byte
-aligned (2 MiB when large), zero when the program is made, and keeps its contents from call to call. Addresses of
-arguments and results are aligned to their elements only.
+A result that takes over a donated argument's memory has that same address in its own slot. The
+arena is 64-byte aligned (2 MiB when large), zero when the program is made, and keeps its contents
+from call to call. Addresses of arguments and results are aligned to their elements only.
 
-**Errors.** ``emit_failure(f, code, position, value)`` records a failure (``code`` ≥ 1 is the compiler's own number,
-``position`` and ``value`` are i64 values); the chunk goes on or returns. The phase is completed, no later phase
-starts, and the call raises what ``Program``'s ``explain(Failure)`` returns. Of several failures in one phase the one
-of the lowest position is kept (then the lowest code), so the report does not depend on threads. A check placed in a
-phase before the updates leaves donated arguments as they were.
+**Errors.** ``emit_failure(f, code, position, value)`` records a failure (``code`` ≥ 1 is the
+compiler's own number, ``position`` and ``value`` are i64 values); the chunk goes on or returns. The
+phase is completed, no later phase starts, and the call raises what ``Program``'s
+``explain(Failure)`` returns. Of several failures in one phase the one of the lowest position is
+kept (then the lowest code), so the report does not depend on threads. A check placed in a phase
+before the updates leaves donated arguments as they were.
 
 **Making and calling a program.**
 
-    code = load(text, Processor.host(), key=..., cache=Cache())     # from the cache or compiled; Loaded
+    code = load(text, Processor.host(), key=..., cache=default_cache())  # from the cache, or compiled
     program = Program(code, arguments=[ArgumentSpec(np.dtype("float32"), (3,), donated_to=None)],
                       results=[ResultSpec(np.dtype("float32"), (3,))], phases=[Phase("scale", 1)],
-                      arena_bytes=0, scratch_bytes=0, constants=[], cost=100.0, watch_result=None, explain=None)
+                      arena_bytes=0, scratch_bytes=0, constants=[], cost=100.0, watch_result=None,
+                      explain=None)
     program(x)                      # a tuple of NumPy arrays; converts what it can, otherwise a clear error
-    program.entry(x)                # the compiled function: a tuple, or NotImplemented if it needs program(...)
+    program.entry(x)                # the compiled function: a tuple, or NotImplemented: use program(...)
     program.run_steps(arrays, steps, argument_strides, results, result_strides)     # steps done
 
-``cost`` is the estimated time of one step on one thread in nanoseconds: cheap programs run on the caller alone.
+``cost`` is the estimated time of one step on one thread in nanoseconds: cheap programs run on the
+caller alone.
 """

@@ -39,7 +39,8 @@ def _conform_one(index: int, spec: ArgumentSpec, value: Any) -> NDArray[Any]:
         )
     if array.shape != spec.shape:
         raise ShapeError(
-            f"argument {index} of the compiled program has shape {array.shape}, it was compiled for {spec.shape}"
+            f"argument {index} of the compiled program has shape {array.shape}, "
+            f"it was compiled for {spec.shape}"
         )
     if array.dtype.type is not spec.dtype.type:  # long and long long are equal, yet two types
         array = array.view(spec.dtype)
@@ -52,7 +53,8 @@ def _from_scalar(index: int, spec: ArgumentSpec, value: float) -> NDArray[Any]:
         raise DTypeError(
             f"argument {index} of the compiled program is {value!r}, it was compiled for {spec.dtype}"
         )
-    if spec.dtype.kind in "iu" and not np.iinfo(spec.dtype).min <= value <= np.iinfo(spec.dtype).max:
+    limits: Any = np.iinfo(spec.dtype.str) if spec.dtype.kind in "iu" else None
+    if limits is not None and not limits.min <= value <= limits.max:
         raise DTypeError(
             f"argument {index} of the compiled program is {value!r}, {spec.dtype} cannot hold it"
         )
@@ -81,7 +83,7 @@ def _check_donated(index: int, value: Any) -> None:
 def check_overlap(
     specs: Sequence[ArgumentSpec], arrays: Sequence[NDArray[Any]], written: Sequence[NDArray[Any]] = ()
 ) -> None:
-    """Raise ``DonationError`` if memory that is written, donated or a result, overlaps other memory of the call."""
+    """Raise ``DonationError`` if memory that is written, donated or a result, overlaps other memory."""
     spans = [
         (array.ctypes.data, array.nbytes, spec.donated_to is not None, f"argument {index}")
         for index, (spec, array) in enumerate(zip(specs, arrays))
@@ -102,28 +104,26 @@ def check_overlap(
 
 
 def run_address(
-    what: str,
-    index: int,
+    name: str,
     spec: ArgumentSpec | ResultSpec,
     array: NDArray[Any] | None,
+    *,
     steps: int,
     stride: int,
     written: bool,
 ) -> int:
-    """The address of an array that serves ``steps`` steps, ``stride`` bytes apart, once it is known to hold them."""
+    """The address of an array, once it is known to hold ``steps`` steps that are ``stride`` bytes apart."""
     if type(array) is not np.ndarray or array.dtype != spec.dtype:
         found = getattr(array, "dtype", type(array).__name__)
-        raise DTypeError(
-            f"{what} {index} of the compiled program is {found}, it was compiled for {spec.dtype}"
-        )
+        raise DTypeError(f"{name} of the compiled program is {found}, it was compiled for {spec.dtype}")
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned and (flags.writeable or not written)):
-        raise DonationError(f"{what} {index} is not contiguous, not aligned or read-only: pass x.copy()")
+        raise DonationError(f"{name} is not contiguous, not aligned or read-only: pass x.copy()")
     size = spec.dtype.itemsize * int(np.prod(spec.shape, dtype=np.int64))
     needed = size + stride * max(steps - 1, 0)
     if stride < 0 or stride % spec.dtype.itemsize or array.nbytes < needed:
         raise ShapeError(
-            f"{what} {index} has {array.nbytes} bytes, {steps} steps of {spec.dtype}{spec.shape} that are {stride} "
-            f"bytes apart need {needed}"
+            f"{name} has {array.nbytes} bytes, "
+            f"{steps} steps of {spec.dtype}{spec.shape} that are {stride} bytes apart need {needed}"
         )
     return int(array.ctypes.data)

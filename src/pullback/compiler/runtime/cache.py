@@ -1,9 +1,10 @@
 """The code cache on disk: object code and what must be known about it, private to its user.
 
-An entry is one file, ``<SHA-256 of the key>.code``: a mark, a SHA-256 over everything after it, the key's own hash,
-the length of the metadata, the metadata as JSON, the object code. It is written beside its place and renamed, so
-other processes see all of it or nothing. An entry that is damaged, truncated or unreadable is as good as none, and a
-folder that cannot be written is a cache that keeps nothing. A folder that others may write to is refused.
+An entry is one file, ``<SHA-256 of the key>.code``: a mark, a SHA-256 over everything after it, the
+key's own hash, the length of the metadata, the metadata as JSON, the object code. It is written
+beside its place and renamed, so other processes see all of it or nothing. An entry that is damaged,
+truncated or unreadable is as good as none, and a folder that cannot be written is a cache that
+keeps nothing. A folder that others may write to is refused.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class Entry:
 class Cache:
     """Entries in ``folder``, at most ``limit_bytes`` of them; those unused for longest go first.
 
-    The folder is made on first use, for its user alone. ``load`` and ``store`` raise ``CacheError`` if it belongs to
-    another user or if others may write to it, because what it holds is run as machine code.
+    The folder is made on first use, for its user alone. ``load`` and ``store`` raise ``CacheError``
+    if it belongs to another user or if others may write to it, because what it holds is run as
+    machine code.
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     cache = Cache(Path(folder) / "code")
@@ -113,9 +115,10 @@ class Cache:
                     f"code cache {self.folder} belongs to user {state.st_uid}, not to you: "
                     "set PULLBACK_CACHE to a folder of your own, or to 'off'"
                 )
-            if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            mode = stat.S_IMODE(state.st_mode)
+            if mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise CacheError(
-                    f"code cache {self.folder} may be written by others (mode {state.st_mode & 0o777:o}), and it "
+                    f"code cache {self.folder} may be written by others (mode {mode:o}), and it "
                     f"holds machine code: chmod 700 it, or set PULLBACK_CACHE to another folder or to 'off'"
                 )
         return True

@@ -1,17 +1,19 @@
 """The driver that runs a program's schedule on one thread or on several, as LLVM IR text.
 
-All threads walk the same schedule. At a phase each claims chunks by compare-and-swap on the phase's word until none
-is left, adds what it finished to the same word, and waits until all chunks are done. The word carries the number of
-the visit and only ever grows: nothing is reset between steps, a thread that comes late finds everything claimed and
-catches up, and a thread that the system has suspended between two chunks is waited for by nobody. The first thread
-takes chunks from the front and the second from the back, so that from phase to phase each finds the part of the
-arrays that is already in its own cache.
+All threads walk the same schedule. At a phase each claims chunks by compare-and-swap on the phase's
+word until none is left, adds what it finished to the same word, and waits until all chunks are
+done. The word carries the number of the visit and only ever grows: nothing is reset between steps,
+a thread that comes late finds everything claimed and catches up, and a thread that the system has
+suspended between two chunks is waited for by nobody. The first thread takes chunks from the front
+and the second from the back, so that from phase to phase each finds the part of the arrays that is
+already in its own cache.
 
-Visits are numbered ``epoch * trips + iteration``; an epoch is a step that was ever run side by side. A run on the
-caller alone uses none of this.
+Visits are numbered ``epoch * trips + iteration``; an epoch is a step that was ever run side by
+side. A run on the caller alone uses none of this.
 
-``pullback_run`` is the caller's side. Between steps it looks at the watched result, and every 50 ms it takes the
-interpreter lock and lets Python handle its signals, so that Ctrl-C stops a long run between two steps.
+``pullback_run`` is the caller's side. Between steps it looks at the watched result, and every 50 ms
+it takes the interpreter lock and lets Python handle its signals, so that Ctrl-C stops a long run
+between two steps.
 """
 
 from __future__ import annotations
@@ -306,8 +308,9 @@ define void @pullback_give(ptr %word) nounwind {
   ret void
 }
 
-; After a step: count it, look at the watched result, and let Python see its signals every $SIGNAL_MILLISECONDS ms.
-define internal i64 @after_step(ptr %context, i64 %step, i64 %steps, i64 %flags, ptr %clock, ptr %thread_state) nounwind {
+; After a step: count it, look at the watched result, and now and then let Python see its signals.
+define internal i64 @after_step(ptr %context, i64 %step, i64 %steps, i64 %flags, ptr %caller)
+    nounwind {
 entry:
   %step_1 = add i64 %step, 1
   %done_at = getelementptr i8, ptr %context, i64 $CONTEXT_STEPS_DONE
@@ -347,12 +350,13 @@ signals:
   br i1 %may, label %time, label %go_on
 time:
   %now = call i64 @milliseconds()
-  %then = load i64, ptr %clock, align 8
+  %then = load i64, ptr %caller, align 8
   %elapsed = sub i64 %now, %then
   %due = icmp sge i64 %elapsed, $SIGNAL_MILLISECONDS
   br i1 %due, label %ask, label %go_on
 ask:
-  store i64 %now, ptr %clock, align 8
+  %thread_state = getelementptr i8, ptr %caller, i64 8
+  store i64 %now, ptr %caller, align 8
   %state = load ptr, ptr %thread_state, align 8
   call void @PyEval_RestoreThread(ptr %state)
   %raised = call i32 @PyErr_CheckSignals()
@@ -366,7 +370,7 @@ go_on:
   ret i64 $STATUS_DONE
 }
 
-define internal i64 @run_alone(ptr %context, i64 %steps, i64 %flags, ptr %clock, ptr %thread_state) nounwind {
+define internal i64 @run_alone(ptr %context, i64 %steps, i64 %flags, ptr %caller) nounwind {
 entry:
   br label %next
 next:
@@ -378,7 +382,7 @@ run:
   br i1 %failed, label %failure, label %after
 after:
   %step_1 = add i64 %step, 1
-  %status = call i64 @after_step(ptr %context, i64 %step, i64 %steps, i64 %flags, ptr %clock, ptr %thread_state)
+  %status = call i64 @after_step(ptr %context, i64 %step, i64 %steps, i64 %flags, ptr %caller)
   %fine = icmp eq i64 %status, $STATUS_DONE
   br i1 %fine, label %next, label %leave
 leave:
@@ -415,7 +419,8 @@ out:
   ret void
 }
 
-define internal i64 @run_shared(ptr %pool, ptr %context, i64 %steps, i64 %limit, i64 %flags, ptr %clock, ptr %thread_state) nounwind {
+define internal i64 @run_shared(ptr %pool, ptr %context, i64 %steps, i64 %limit, i64 %flags, ptr %caller)
+    nounwind {
 entry:
   %epoch_at = getelementptr i8, ptr %context, i64 $CONTEXT_EPOCH
   %first = load atomic i64, ptr %epoch_at acquire, align 8
@@ -439,7 +444,7 @@ next:
   %failed = call i1 @step_shared(ptr %context, i64 %epoch, i64 %step, i64 0)
   br i1 %failed, label %close, label %after
 after:
-  %status_step = call i64 @after_step(ptr %context, i64 %step, i64 %steps, i64 %flags, ptr %clock, ptr %thread_state)
+  %status_step = call i64 @after_step(ptr %context, i64 %step, i64 %steps, i64 %flags, ptr %caller)
   %fine = icmp eq i64 %status_step, $STATUS_DONE
   br i1 %fine, label %advance, label %close
 advance:
@@ -455,7 +460,7 @@ close:
   %quiet = icmp ne i64 %status, $STATUS_FAILED
   br i1 %quiet, label %out, label %empty
 empty:
-  ; phases after the failure were never claimed: nobody may still be walking towards them when the failure is cleared
+  ; phases after the failure were never claimed: nobody may walk towards them once the failure is cleared
   call void @pullback_quiesce(ptr %pool, ptr %context)
   br label %out
 out:
@@ -464,8 +469,8 @@ out:
 
 define i64 @pullback_run(ptr %context, ptr %pool, i64 %steps, i64 %flags) nounwind {
 entry:
-  %clock = alloca i64, align 8
-  %thread_state = alloca ptr, align 8
+  %caller = alloca [2 x i64], align 8 ; when signals were last looked for, and the released thread state
+  %thread_state = getelementptr i8, ptr %caller, i64 8
   %code_at = getelementptr i8, ptr %context, i64 $CONTEXT_FAILURE_CODE
   store atomic i64 0, ptr %code_at monotonic, align 8
   %done_at = getelementptr i8, ptr %context, i64 $CONTEXT_STEPS_DONE
@@ -480,7 +485,7 @@ something:
   br i1 %releases, label %release, label %choose
 release:
   %now = call i64 @milliseconds()
-  store i64 %now, ptr %clock, align 8
+  store i64 %now, ptr %caller, align 8
   %state = call ptr @PyEval_SaveThread()
   store ptr %state, ptr %thread_state, align 8
   br label %choose
@@ -522,11 +527,12 @@ give_up:
   call void @pullback_give(ptr %busy_at)
   br label %alone
 share:
-  %status_shared = call i64 @run_shared(ptr %pool, ptr %context, i64 %steps, i64 %limit, i64 %flags, ptr %clock, ptr %thread_state)
+  %status_shared = call i64 @run_shared(
+      ptr %pool, ptr %context, i64 %steps, i64 %limit, i64 %flags, ptr %caller)
   call void @pullback_give(ptr %busy_at)
   br label %back
 alone:
-  %status_alone = call i64 @run_alone(ptr %context, i64 %steps, i64 %flags, ptr %clock, ptr %thread_state)
+  %status_alone = call i64 @run_alone(ptr %context, i64 %steps, i64 %flags, ptr %caller)
   br label %back
 back:
   %status = phi i64 [%status_shared, %share], [%status_alone, %alone]
@@ -589,7 +595,8 @@ entry:
   %any = icmp ne i32 %sleepers, 0
   br i1 %any, label %call, label %out
 call:
-  %result = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %pool, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  %result = call i64 (i64, ...) @syscall(
+      i64 $FUTEX, ptr %pool, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
   br label %out
 out:
   ret void
@@ -654,7 +661,7 @@ def names() -> dict[str, str]:
 
 
 def driver_text(architecture: str, system: str = sys.platform) -> str:
-    """The driver for an architecture (``x86_64``, ``aarch64``, …) and a system (as ``sys.platform`` names it)."""
+    """The driver for an architecture (``x86_64``, ``aarch64``, …) and a system (``sys.platform``)."""
     values = names()
     pause = _PAUSE.get(architecture)
     values["PAUSE"] = f"call void @{pause}" if pause else ""

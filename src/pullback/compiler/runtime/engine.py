@@ -1,7 +1,8 @@
 """From LLVM IR text to loaded machine code.
 
-The road always leads through object code: text is compiled to the bytes of an object file, and bytes are loaded.
-Bytes that come from the cache are loaded the same way, without LLVM's code generator.
+The road always leads through object code: text is compiled to the bytes of an object file, and
+bytes are loaded. Bytes that come from the cache are loaded the same way, without LLVM's code
+generator.
 
 >>> text = "define i64 @twice(i64 %x) {\\n  %y = add i64 %x, %x\\n  ret i64 %y\\n}"
 >>> code = Loaded(compile_object(text, Processor.host()), Processor.host())
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Loaded", "add_symbols", "assembly", "compile_object", "llvm_version", "load"]
 
-# Level 0 loses half of a product's speed and level 3 gains nothing over 2; no optimisation passes are run, because
-# the text already says which vectors, unrolling and order are wanted.
+# Level 0 loses half of a product's speed and level 3 gains nothing over 2; no optimisation passes
+# are run, because the text already says which vectors, unrolling and order are wanted.
 _CODE_GENERATION_LEVEL = 2
 
 
@@ -69,7 +70,7 @@ def _parse(text: str) -> Any:
 
 
 def compile_object(text: str, processor: Processor) -> bytes:
-    """The object file of a module; ``RuntimeError`` with LLVM's own message if the text is no valid module."""
+    """The object file of a module; ``RuntimeError`` with LLVM's message if the text is no valid module."""
     machine = _target_machine(processor)
     data: bytes = machine.emit_object(_parse(text))
     return data
@@ -90,7 +91,8 @@ def add_symbols(addresses: dict[str, int]) -> None:
 class Loaded:
     """Machine code in memory; it is unloaded when this object is freed.
 
-    ``object_bytes`` is what was loaded, ``seconds`` how long compiling (nothing if ``cached``) and loading took.
+    ``object_bytes`` is what was loaded, ``seconds`` how long compiling (nothing if ``cached``) and
+    loading took.
     """
 
     def __init__(

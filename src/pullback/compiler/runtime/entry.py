@@ -1,13 +1,14 @@
 """The compiled Python entry: one machine-code function behind every program's ``entry``.
 
-It is a ``PyCFunction`` bound to a tuple ``(address of a descriptor, owner of the memory)``. For each argument it
-compares type, dtype, shape, order, alignment and, where the argument is donated, writability; it refuses donated
-memory that overlaps another argument; it makes the results, fills the context's slots and runs the driver. Nothing
-but the results is allocated. Whatever it does not take (other array classes, other byte orders, a program that is
-busy in another thread, workers not yet started) it answers with ``NotImplemented``, and Python takes over.
+It is a ``PyCFunction`` bound to a tuple ``(address of a descriptor, owner of the memory)``. For
+each argument it compares type, dtype, shape, order, alignment and, where the argument is donated,
+writability; it refuses donated memory that overlaps another argument; it makes the results, fills
+the context's slots and runs the driver. Nothing but the results is allocated. Whatever it does not
+take (other array classes, other byte orders, a program that is busy in another thread, workers not
+yet started) it answers with ``NotImplemented``, and Python takes over.
 
-Arrays are read through the fields that NumPy's own header inlines into every extension module, after a check that
-they lie where the header says (``array_layout_holds``).
+Arrays are read through the fields that NumPy's own header inlines into every extension module,
+after a check that they lie where the header says (``array_layout_holds``).
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ _FIELDS = {
 _DTYPE = {"SCALAR_TYPE": _HEAD, "ORDER": _HEAD + 10}
 _METH_FASTCALL = 0x80
 
-# How the arguments are read: one loop that leaves every address in its specification, then the check of overlaps.
+# How the arguments are read: one loop that leaves every address in its specification, then the
+# check of overlaps.
 _READ = """
 define internal i1 @read_argument(ptr %descriptor, ptr %spec, ptr %object) nounwind {
 entry:
@@ -135,7 +137,8 @@ scalar:
   $LOAD(kind, i64, %spec, $ARGUMENT_SCALAR)
   $LOAD(storage, ptr, %spec, $ARGUMENT_STORAGE)
   store ptr %storage, ptr %current_at, align 8
-  switch i64 %kind, label %bad [i64 1, label %float i64 2, label %float i64 3, label %int i64 4, label %int i64 5, label %bool]
+  switch i64 %kind, label %bad
+      [i64 1, label %float i64 2, label %float i64 3, label %int i64 4, label %int i64 5, label %bool]
 float:
   $LOAD(float_type, ptr, %descriptor, $DESCRIPTOR_FLOAT_TYPE)
   %is_float = icmp eq ptr %type, %float_type
@@ -183,7 +186,7 @@ bad:
   ret i1 false
 }
 
-; Does donated memory overlap another argument? Only pairs with an address that changed since the last call are asked.
+; Does donated memory overlap another argument? Only pairs with an address that changed are asked.
 define internal i1 @overlaps(ptr %specs, i64 %count) nounwind {
 entry:
   br label %first
@@ -280,7 +283,8 @@ fresh:
   $LOAD(shape, ptr, %spec, $RESULT_SHAPE)
   %rank_int = trunc i64 %rank to i32
   call void @Py_IncRef(ptr %dtype)
-  %array = call ptr %new_array(ptr %array_type, ptr %dtype, i32 %rank_int, ptr %shape, ptr null, ptr null, i32 0, ptr null)
+  %array = call ptr %new_array(
+      ptr %array_type, ptr %dtype, i32 %rank_int, ptr %shape, ptr null, ptr null, i32 0, ptr null)
   %none = icmp eq ptr %array, null
   br i1 %none, label %release, label %fresh_address
 fresh_address:
@@ -494,7 +498,7 @@ def new_array_address() -> int:
 
 
 class _MethodDefinition(ctypes.Structure):
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         ("name", ctypes.c_char_p),
         ("function", ctypes.c_void_p),
         ("flags", ctypes.c_int),

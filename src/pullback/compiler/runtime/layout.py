@@ -20,8 +20,9 @@ from pullback.compiler.codegen.function import Function, Module
 
 __all__ = ["MAX_CHUNKS", "Slots", "emit_failure", "emit_pointer", "phase_function"]
 
-# The word of a phase: visit (34 bits) | chunks done (10) | taken from the back (10) | taken from the front (10).
-# One word holds all, so one compare-and-swap claims a chunk and the word only ever grows.
+# The word of a phase: visit (34 bits) | chunks done (10) | taken from the back (10) | taken from
+# the front (10). One word holds all, so one compare-and-swap claims a chunk and the word only ever
+# grows.
 COUNT_BITS = 10
 VISIT_SHIFT = 3 * COUNT_BITS
 MAX_CHUNKS = (1 << COUNT_BITS) - 1
@@ -131,7 +132,7 @@ def slot_offset(slot: int) -> int:
 
 
 def phase_function(module: Module, name: str) -> Function:
-    """Open the function of a phase in ``module``; its parameters are read as ``f["context"]``, ``f["chunk"]``, …"""
+    """Open the function of a phase; its parameters are ``f["context"]``, ``f["step"]``, ``f["chunk"]``, …"""
     return module.function(name, _PARAMETERS)
 
 
@@ -150,8 +151,9 @@ def emit_pointer(function: Function, slot: int, step: str | None = None) -> str:
 def emit_failure(function: Function, code: int, position: str, value: str) -> None:
     """Record that something is wrong with the values; the phase is finished and the program then stops.
 
-    ``code`` ≥ 1 says what; ``position`` and ``value`` are i64 values. Among the failures of a phase the lowest
-    position (then the lowest code) is kept, whatever the order in which threads found them.
+    ``code`` ≥ 1 says what; ``position`` and ``value`` are i64 values. Among the failures of a phase
+    the lowest position (then the lowest code) is kept, whatever the order in which threads found
+    them.
     """
     if code < 1:
         raise ValueError(f"failure code {code}: codes start at 1, 0 means that all is well")

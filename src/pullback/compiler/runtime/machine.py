@@ -15,7 +15,7 @@ __all__ = ["Machine", "machine"]
 
 
 class Machine:
-    """Driver and entry in memory for the rest of the process, with the functions that Python calls directly."""
+    """Driver and entry in memory for the rest of the process, with the functions that Python calls."""
 
     def __init__(self) -> None:
         processor = Processor.host()
@@ -33,7 +33,7 @@ class Machine:
         self.pool = Pool(code)
         self.entry_address = code.address("pullback_entry")
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
-        # The first keeps the interpreter lock, which the driver gives up by itself, and raises what Python has set.
+        # PYFUNCTYPE keeps the interpreter lock, which the driver gives up by itself.
         self.run = ctypes.PYFUNCTYPE(integer, pointer, pointer, integer, integer)(
             code.address("pullback_run")
         )

@@ -12,8 +12,8 @@ __all__ = ["Memory"]
 class Memory:
     """``size`` bytes of zeros at an ``address`` of the given alignment.
 
-    The system gives pages when they are first touched; large blocks ask for huge ones. A forked child has its own
-    copy, which the default of ``mmap`` (shared memory) would not give.
+    The system gives pages when they are first touched; large blocks ask for huge ones. A forked
+    child has its own copy, which the default of ``mmap`` (shared memory) would not give.
     """
 
     def __init__(self, size: int, alignment: int = 64) -> None:

@@ -1,4 +1,4 @@
-"""What the processor is: the name and features that LLVM compiles for, its vectors, registers, caches and cores."""
+"""What the processor is: name and features that LLVM compiles for, vectors, registers, caches and cores."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 class Processor:
     """A description that code generation reads instead of asking the machine.
 
-    ``vector_bytes`` is 64 (AVX-512), 32 (AVX2 with FMA) or 16 (all others, NEON included); caches are in bytes, as
-    one core sees them; ``cores`` are those that this process may use.
+    ``vector_bytes`` is 64 (AVX-512), 32 (AVX2 with FMA) or 16 (all others, NEON included); caches
+    are in bytes, as one core sees them; ``cores`` are those that this process may use.
 
     >>> narrow = Processor("generic", "+sse2", "x86_64", vector_bytes=16, vector_registers=16)
     >>> narrow.lanes(4), narrow.lanes(8)

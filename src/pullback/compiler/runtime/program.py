@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,8 @@ from pullback.errors import IndexRangeError, ShapeError
 
 __all__ = ["ArgumentSpec", "Failure", "Phase", "Program", "Repeat", "ResultSpec"]
 
-# Below the first a second thread costs more than it brings; below the second giving up the interpreter lock does.
+# Below the first a second thread costs more than it brings; below the second giving up the
+# interpreter lock does.
 _SHARE_NANOSECONDS = 5_000.0
 _RELEASE_NANOSECONDS = 50_000.0
 _HUGE_PAGE = 2 << 20
@@ -50,10 +50,11 @@ _HUGE_PAGE = 2 << 20
 class Program:
     """Loaded machine code that is called with NumPy arrays.
 
-    ``phases`` is the schedule (see the package's description of phase functions); ``arena_bytes`` and
-    ``scratch_bytes`` the memory that phase functions use; ``constants`` arrays that they read; ``cost`` the estimated
-    nanoseconds of one step on one thread; ``watch_result`` the index of a float32 or float64 result that ends a run of
-    several steps as soon as it is not finite; ``explain`` makes the exception for a failure that the code recorded.
+    ``phases`` is the schedule (see the package's description of phase functions); ``arena_bytes``
+    and ``scratch_bytes`` the memory that phase functions use; ``constants`` arrays that they read;
+    ``cost`` the estimated nanoseconds of one step on one thread; ``watch_result`` the index of a
+    float32 or float64 result that ends a run of several steps as soon as it is not finite;
+    ``explain`` makes the exception for a failure that the code recorded.
 
     Two threads may call one program at once: each then works in memory of its own.
     """
@@ -61,6 +62,7 @@ class Program:
     def __init__(
         self,
         code: Loaded,
+        *,
         arguments: Sequence[ArgumentSpec],
         results: Sequence[ResultSpec],
         phases: Sequence[Phase | Repeat],
@@ -110,11 +112,12 @@ class Program:
             raise ValueError(f"watched result {self.watch_result} is not float32 or float64")
 
     def __call__(self, *arrays: Any) -> tuple[NDArray[Any], ...]:
-        """Run one step and return a tuple of arrays; donated arguments come back as the results that they became.
+        """Run one step and return its results; donated arguments come back as the results that they became.
 
-        Takes what has the right dtype and shape, copying where memory order, byte order or class are not NumPy's
-        own; a donated argument is taken as it is. Raises ``ShapeError``, ``DTypeError`` or ``DonationError`` for
-        what does not fit, and what ``explain`` makes of a failure inside.
+        Takes what has the right dtype and shape, copying where memory order, byte order or class
+        are not NumPy's own; a donated argument is taken as it is. Raises ``ShapeError``,
+        ``DTypeError`` or ``DonationError`` for what does not fit, and what ``explain`` makes of a
+        failure inside.
         """
         outcome = self.entry(*arrays)
         return outcome if outcome is not NotImplemented else self._call_helped(arrays)
@@ -150,18 +153,26 @@ class Program:
     ) -> int:
         """Run many steps in one call and return how many were done.
 
-        In step ``s`` argument ``i`` is what lies ``s * argument_strides[i]`` bytes after the start of ``arrays[i]``,
-        and so for the results; a stride of 0 gives every step the same memory. Donated arguments carry their values
-        from step to step and have the stride 0; their results are None. Arrays are C-contiguous and hold all steps.
+        In step ``s`` argument ``i`` is what lies ``s * argument_strides[i]`` bytes after the start
+        of ``arrays[i]``, and so for the results; a stride of 0 gives every step the same memory.
+        Donated arguments carry their values from step to step and have the stride 0; their results
+        are None. Arrays are C-contiguous and hold all steps.
 
-        A run ends early after a step whose watched result is not finite (that step counts as done), with an
-        exception if the code recorded a failure or a signal handler raised, such as ``KeyboardInterrupt``: then
-        between two steps, ``steps_done`` says after how many.
+        A run ends early after a step whose watched result is not finite (that step counts as done),
+        with an exception if the code recorded a failure or a signal handler raised, such as
+        ``KeyboardInterrupt``: then between two steps, ``steps_done`` says after how many.
         """
         if steps < 0:
             raise ValueError(f"run_steps of {steps} steps")
         addresses = [
-            run_address("argument", index, spec, array, steps, stride, spec.donated_to is not None)
+            run_address(
+                f"argument {index}",
+                spec,
+                array,
+                steps=steps,
+                stride=stride,
+                written=spec.donated_to is not None,
+            )
             for index, (spec, array, stride) in enumerate(
                 zip(self.arguments, _as_many("argument", arrays, self.arguments), argument_strides)
             )
@@ -171,7 +182,9 @@ class Program:
             if index in self.taken_over:
                 addresses.append(addresses[self.taken_over[index]])
             else:
-                addresses.append(run_address("result", index, spec, array, steps, stride, True))
+                addresses.append(
+                    run_address(f"result {index}", spec, array, steps=steps, stride=stride, written=True)
+                )
         written = [array for array in outputs if array is not None]
         check_overlap(self.arguments, arrays, written)
         if self.cost * steps >= _SHARE_NANOSECONDS:
@@ -233,13 +246,14 @@ class _FailureReader:
 
 
 class _Instance:
-    """One set of memory in which a program runs: context, schedule with its words, descriptor, arena, scratch."""
+    """One set of memory in which a program runs: context, schedule, descriptor, arena, scratch."""
 
     def __init__(self, program: Program) -> None:
         shared = machine()
         self._quiesce, self._pool = shared.quiesce, shared.pool.address
         self._program_code = program.code  # the code must not be unloaded while this memory can run it
-        self._kept = [spec.dtype for spec in (*program.arguments, *program.results)]
+        dtypes = [spec.dtype for spec in program.arguments], [spec.dtype for spec in program.results]
+        self._dtypes = dtypes  # the descriptor has their addresses
         self._constants = program.constants
         self._machine = shared
         self._slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
@@ -348,7 +362,7 @@ class _Instance:
 
     def take(self) -> bool:
         """Make this memory the caller's own; false if another call is in it."""
-        return self._machine.take(self.context) == 0
+        return bool(self._machine.take(self.context) == 0)
 
     def give(self) -> None:
         self._machine.give(self.context)
@@ -400,7 +414,8 @@ def _flatten(phases: Sequence[Phase | Repeat]) -> tuple[list[_Row], int]:
 def _memory_bytes(program: Program) -> int:
     """Room for context, schedule, descriptor and specifications, with some for alignment."""
     slots = 1 + len(program.arguments) + len(program.results) + len(program.constants)
-    ranks = sum(len(spec.shape) + 10 for spec in (*program.arguments, *program.results))
+    shapes = [spec.shape for spec in program.arguments] + [spec.shape for spec in program.results]
+    ranks = sum(len(shape) + 10 for shape in shapes)
     rows = len(_flatten(program.phases)[0])
     specs = entry.ARGUMENT_BYTES * len(program.arguments) + entry.RESULT_BYTES * len(program.results)
     return 1024 + layout.slot_offset(slots) + layout.ENTRY_BYTES * rows + specs + 8 * ranks

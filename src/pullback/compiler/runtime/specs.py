@@ -44,7 +44,8 @@ class Phase:
     def __post_init__(self) -> None:
         if not 1 <= self.chunks <= MAX_CHUNKS:
             raise ValueError(
-                f"phase {self.function!r} has {self.chunks} chunks: give it 1 to {MAX_CHUNKS} and let each do more"
+                f"phase {self.function!r} has {self.chunks} chunks: "
+                f"give it 1 to {MAX_CHUNKS} and let each do more"
             )
 
 
@@ -58,7 +59,7 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Failure:
-    """What compiled code found wrong: the compiler's number for it, where, with which value, after which steps."""
+    """What compiled code found wrong: the compiler's number for it, where, which value, in which step."""
 
     code: int
     position: int

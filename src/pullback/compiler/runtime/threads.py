@@ -1,8 +1,9 @@
 """The worker pool: Python threads parked in compiled code, and the machine code that all programs share.
 
-Workers sleep on a futex (on Linux; elsewhere they poll, and on Windows every program runs on its caller) and wake
-when a caller opens a run. The pool serves one program at a time: whoever finds it busy runs alone, with the same
-bits as the result. How many threads there are never shows in a result.
+Workers sleep on a futex (on Linux; elsewhere they poll, and on Windows every program runs on its
+caller) and wake when a caller opens a run. The pool serves one program at a time: whoever finds it
+busy runs alone, with the same bits as the result. How many threads there are never shows in a
+result.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def set_num_threads(count: int) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads a program may use; at first the cores that this process may use or ``PULLBACK_NUM_THREADS``."""
+    """How many threads a program may use; at first ``PULLBACK_NUM_THREADS`` or all cores of this process."""
     return _wanted if _wanted is not None else _default_threads()
 
 
@@ -83,7 +84,7 @@ class Pool:
         return ctypes.c_int64.from_address(self.address + layout.POOL[name])
 
     def want(self, count: int) -> None:
-        """Let runs have up to ``count`` threads; missing workers start before the next run that can use them."""
+        """Let runs have up to ``count`` threads; missing workers start before the next run."""
         self._word("WANTED").value = count if sys.platform != "win32" else 1
 
     def start(self) -> None:
