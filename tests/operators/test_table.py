@@ -81,12 +81,15 @@ def test_reference_leaves_its_inputs_alone(name: str) -> None:
 
 @every_operator
 def test_derivatives_agree_with_finite_differences(name: str) -> None:
-    for case in operator_cases(name, dtypes=[FLOAT64]):
-        if is_smooth(case) and case.graph().outputs[0].dtype == FLOAT64:
-            try:
-                check_grads(case.apply, case.arguments(), active=case.differentiable)
-            except AssertionError as error:
-                raise AssertionError(f"{case}: {error}") from error
+    cases = [case for case in operator_cases(name, dtypes=[FLOAT64]) if is_smooth(case)]
+    cases = [case for case in cases if case.graph().outputs[0].dtype == FLOAT64]
+    takes_floats = any(is_float(dtype) for case in operator_cases(name) for dtype in case.dtypes)
+    assert cases or not takes_floats or OPERATORS[name].pullback is None, "no case has a derivative to check"
+    for case in cases:
+        try:
+            check_grads(case.apply, case.arguments(), active=case.differentiable)
+        except AssertionError as error:
+            raise AssertionError(f"{case}: {error}") from error
 
 
 @every_operator

@@ -1,5 +1,23 @@
-"""The vocabulary of operators, one family a file; importing this package fills the table ``graph.OPERATORS``."""
+"""The vocabulary of operators, one family a file; importing it fills the table ``graph.OPERATORS``."""
 
-from pullback.operators import arithmetic, elementwise, logic, reductions, transcendental
+from pullback.operators import (
+    arithmetic,
+    elementwise,
+    indexing,
+    logic,
+    products,
+    reductions,
+    shapes,
+    transcendental,
+)
 
-__all__ = ["arithmetic", "elementwise", "logic", "reductions", "transcendental"]
+__all__ = [
+    "arithmetic",
+    "elementwise",
+    "indexing",
+    "logic",
+    "products",
+    "reductions",
+    "shapes",
+    "transcendental",
+]

@@ -93,7 +93,7 @@ absolute = elementwise(
 """``|x|``, with derivative 0 at 0."""
 
 floor = elementwise("floor", np.floor, None, [BETWEEN_INTEGERS])
-"""The largest integer that is not above ``x``. Its derivative is zero, as are those of the other roundings."""
+"""The largest integer that is not above ``x``. Its derivative is zero, as with every rounding."""
 
 ceil = elementwise("ceil", np.ceil, None, [BETWEEN_INTEGERS])
 """The smallest integer that is not below ``x``."""
@@ -125,7 +125,7 @@ remainder = elementwise(
 
 
 def _extreme(g: Node, x: Node, y: Node, wins: Operator) -> Node:
-    # Both forms of a where keep the mask outermost, so that the loser's cotangent is 0 whatever lies under it.
+    # The mask is outermost, so that the loser's cotangent is 0 whatever slopes lie under it.
     shared = where(OPERATORS["equal"](x, y), 0.5 * g, g)
     return where(wins(x, y), shared, zeros_like(g))
 
@@ -169,7 +169,7 @@ def _power_by_base(g: Node, z: Node, x: Node, y: Node) -> Node | None:
 
 
 def _power_by_exponent(g: Node, z: Node, x: Node, y: Node) -> Node:
-    # The logarithm has a meaning for positive bases only; elsewhere the power is a function of whole exponents.
+    # Only powers of positive bases are a smooth function of the exponent.
     positive = OPERATORS["greater"](x, zeros_like(x))
     safe = where(positive, x, filled(1, x.dtype, x.shape))
     return where(positive, g * (z * OPERATORS["log"](safe)), zeros_like(g))
@@ -219,7 +219,7 @@ cast = Operator(
     linear=True,
     elementwise=True,
 )
-"""``x`` in another dtype. Floats lose their fraction on the way to integers; derivatives pass between floats only."""
+"""``x`` in another dtype. On the way to integers floats lose their fraction; only floats have derivatives."""
 
 
 def _same_type(x: Type) -> Type:

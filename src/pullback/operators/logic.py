@@ -1,4 +1,4 @@
-"""Comparisons, logic, bits and questions: operators whose results have no derivative, and ``where``, which has one."""
+"""Comparisons, logic, bits and questions, none of which has a derivative, and ``where``, which has one."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
 """Exponentials, logarithms, trigonometric and hyperbolic functions, and the activations made of them.
 
-Derivatives are written with the result wherever it serves: a backward pass then needs one array instead of two.
+Derivatives are written with the result wherever it serves: a backward pass then keeps one array, not two.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
+from pullback.graph import Operator
 from pullback.operators.arithmetic import sqrt
 from pullback.operators.elementwise import elementwise, where, zeros_like
 
@@ -66,7 +68,7 @@ log10 = elementwise("log10", np.log10, [lambda g, y, x: g / (math.log(10) * x)],
 sin = elementwise("sin", np.sin, [lambda g, y, x: g * cos(x)], cost=12.0)
 """The sine of an angle in radians."""
 
-cos = elementwise("cos", np.cos, [lambda g, y, x: -g * sin(x)], cost=12.0)
+cos: Operator = elementwise("cos", np.cos, [lambda g, y, x: -g * sin(x)], cost=12.0)
 """The cosine of an angle in radians."""
 
 tan = elementwise("tan", np.tan, [lambda g, y, x: g * (1 + y * y)], [(-1.2, 1.2)], cost=20.0)
@@ -97,7 +99,7 @@ arctan2 = elementwise(
 sinh = elementwise("sinh", np.sinh, [lambda g, y, x: g * cosh(x)], cost=15.0)
 """``(e ** x - e ** -x) / 2``."""
 
-cosh = elementwise("cosh", np.cosh, [lambda g, y, x: g * sinh(x)], cost=15.0)
+cosh: Operator = elementwise("cosh", np.cosh, [lambda g, y, x: g * sinh(x)], cost=15.0)
 """``(e ** x + e ** -x) / 2``."""
 
 tanh = elementwise("tanh", np.tanh, [lambda g, y, x: g * (1 - y * y)], cost=12.0)
@@ -119,7 +121,7 @@ arctanh = elementwise(
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
-def _erf_reference(x: np.ndarray) -> np.ndarray:
+def _erf_reference(x: np.ndarray) -> Any:
     x = np.asarray(x)
     return np.asarray(_erf(x)).astype(x.dtype)
 
@@ -130,7 +132,7 @@ erf = elementwise(
 """The error function, ``2 / sqrt(pi)`` times the integral of ``exp(-t * t)`` from 0 to ``x``."""
 
 
-def _sigmoid_reference(x: np.ndarray) -> np.ndarray:
+def _sigmoid_reference(x: np.ndarray) -> Any:
     # The exponential of a number that is not positive cannot overflow.
     x = np.asarray(x)
     one = x.dtype.type(1)
@@ -142,7 +144,7 @@ sigmoid = elementwise("sigmoid", _sigmoid_reference, [lambda g, y, x: g * (y * (
 """``1 / (1 + e ** -x)``, without overflow at either end."""
 
 
-def _softplus_reference(x: np.ndarray) -> np.ndarray:
+def _softplus_reference(x: np.ndarray) -> Any:
     x = np.asarray(x)
     return np.maximum(x, x.dtype.type(0)) + np.log1p(np.exp(-np.abs(x)))
 
@@ -151,7 +153,7 @@ softplus = elementwise("softplus", _softplus_reference, [lambda g, y, x: g * sig
 """``log(1 + e ** x)``, without overflow."""
 
 
-def _relu_reference(x: np.ndarray) -> np.ndarray:
+def _relu_reference(x: np.ndarray) -> Any:
     x = np.asarray(x)
     return np.maximum(x, x.dtype.type(0))
 

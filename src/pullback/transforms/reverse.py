@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pullback.errors import DerivativeError
 from pullback.graph import Node, Operation, is_float, topological, written_at
+from pullback.operators.elementwise import summed
 
 __all__ = ["cotangents"]
 
@@ -15,8 +16,9 @@ def cotangents(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[
 
     .. math:: \bar x = \sum_k \bar y_k \, \partial y_k / \partial x
 
-    ``None`` where an input does not matter: a missing cotangent is absent, not an array of zeros. Contributions to a
-    shared node are added in the order of its users, last first, so the same graph always gives the same sums.
+    ``None`` where an input does not matter: a missing cotangent is absent, not an array of zeros.
+    Contributions to a shared node are added in the order of its users, last first, so the same graph always
+    gives the same sums.
 
     Source: Griewank & Walther, *Evaluating Derivatives*, 2nd ed., SIAM 2008, chapter 3.
     """
@@ -29,12 +31,17 @@ def cotangents(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[
     bars: dict[int, Node] = {}
 
     def accumulate(node: Node, bar: Node) -> None:
-        bars[id(node)] = bars[id(node)] + bar if id(node) in bars else bar
+        bars[id(node)] = summed(bars[id(node)], bar) if id(node) in bars else bar
 
     for output, seed in zip(outputs, seeds):
         accumulate(output, seed)
     for node in reversed(order):
-        if id(node) not in active or id(node) not in bars or id(node) in wanted or not isinstance(node, Operation):
+        if (
+            id(node) not in active
+            or id(node) not in bars
+            or id(node) in wanted
+            or not isinstance(node, Operation)
+        ):
             continue
         if node.operator.pullback is None:
             continue
@@ -44,6 +51,8 @@ def cotangents(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[
                 if part is None or id(child) not in active or not is_float(child.dtype):
                     continue
                 if part.type.shape != child.shape:
-                    raise DerivativeError(f"{node.operator.name}: cotangent {part.type} of an input {child.type}")
+                    raise DerivativeError(
+                        f"{node.operator.name}: cotangent {part.type} of an input {child.type}"
+                    )
                 accumulate(child, part)
     return [bars.get(id(node)) for node in inputs]
