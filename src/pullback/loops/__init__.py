@@ -4,6 +4,7 @@ from pullback.loops.expression import (
     Apply,
     Buffer,
     Expression,
+    Hole,
     Index,
     Literal,
     Load,
@@ -16,6 +17,7 @@ from pullback.loops.expression import (
     walk,
 )
 from pullback.loops.index import Affine, Axis
+from pullback.loops.kernel import Kernel, Store, rewrite
 
 __all__ = [
     "Affine",
@@ -23,14 +25,18 @@ __all__ = [
     "Axis",
     "Buffer",
     "Expression",
+    "Hole",
     "Index",
+    "Kernel",
     "Literal",
     "Load",
     "Operand",
     "Position",
     "Reduce",
+    "Store",
     "as_expression",
     "load_at",
+    "rewrite",
     "row_major",
     "walk",
 ]

@@ -106,6 +106,7 @@ class Function:
         self._result = result
         self._parameters = {label.split()[-1]: f"%{label.split()[-1]}" for _, label in parameters}
         self._lines: list[str] = []
+        self._reserved: list[str] = []
         self._count = 0
         self._block = "entry"
         self._returned = False
@@ -138,6 +139,12 @@ class Function:
             self.do(text)
             return ""
         return self.value(text)
+
+    def reserve(self, kind: str, align: int = 64) -> str:
+        """Memory on the stack for one ``kind``, made once at the start of the function."""
+        name = f"%{self.fresh('s')}"
+        self._reserved.append(f"  {name} = alloca {kind}, align {align}")
+        return name
 
     @property
     def block(self) -> str:
@@ -210,4 +217,4 @@ class Function:
     def text(self) -> str:
         """The function as LLVM assembly; a ``void`` function returns at its end by itself."""
         tail = [] if self._returned else ["  ret void"]
-        return "\n".join([f"{self._head} {{", "entry:", *self._lines, *tail, "}"])
+        return "\n".join([f"{self._head} {{", "entry:", *self._reserved, *self._lines, *tail, "}"])

@@ -1,0 +1,87 @@
+"""The whole way from a graph to LLVM IR, and everything that can be shown of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.compiler.codegen.program import Emitted, emit_program
+from pullback.compiler.donate import arrange
+from pullback.compiler.fuse import fuse
+from pullback.compiler.lower import lower
+from pullback.compiler.memory import MemoryPlan, plan_memory
+from pullback.compiler.pack import pack
+from pullback.compiler.runtime.layout import Slots
+from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.schedule import Phase, make_schedule
+from pullback.compiler.tidy import tidy
+from pullback.graph import Graph
+from pullback.loops import Buffer, Kernel, Load
+
+__all__ = ["Built", "build"]
+
+CYCLES_PER_NANOSECOND = 3.5
+
+
+@dataclass(frozen=True)
+class Built:
+    """A program before it is machine code."""
+
+    emitted: Emitted
+    schedule: tuple[Phase, ...]
+    plan: MemoryPlan
+    constants: tuple[np.ndarray, ...]
+    donated: Mapping[int, int]
+    """The argument that each result took over, by the result's number."""
+    nanoseconds: float
+
+
+def build(graph: Graph, donated: Mapping[int, int], processor: Processor) -> Built:
+    """Lower, fuse, schedule, plan and emit ``graph``; ``donated`` offers arguments to results, by number."""
+    lowered = lower(graph)
+    kernels = [tidy(kernel) for kernel in fuse(lowered.kernels, lowered.outputs)]
+    kernels = pack(kernels)
+    taken_over = {lowered.outputs[result]: lowered.arguments[argument] for result, argument in donated.items()}
+    ordered, before = arrange(kernels, taken_over)
+
+    def lanes(kernel: Kernel) -> int:
+        return lanes_of(kernel, processor)
+
+    schedule = make_schedule(ordered, before, lanes, processor.vector_registers)
+    slots = Slots(len(lowered.arguments), len(lowered.outputs), len(lowered.constants))
+    addressed: dict[Buffer, int] = {}
+    for position, buffer in enumerate(lowered.arguments):
+        addressed[buffer] = slots.argument(position)
+    for position, buffer in enumerate(lowered.outputs):
+        addressed[buffer] = slots.result(position)
+    for position, buffer in enumerate(lowered.constants):
+        addressed[buffer] = slots.constant(position)
+    plan = plan_memory(schedule, addressed)
+    emitted = emit_program(schedule, slots, addressed, plan, lanes)
+    cycles = sum(group.cycles for phase in schedule for group in phase.groups)
+    constants = tuple(lowered.constants.values())
+    return Built(emitted, tuple(schedule), plan, constants, donated, cycles / CYCLES_PER_NANOSECOND)
+
+
+def lanes_of(kernel: Kernel, processor: Processor) -> int:
+    """Lanes of a kernel's vectors: a register of its widest float, or of 32-bit elements where it has none."""
+    sizes = [e.dtype.itemsize for e in kernel.expressions() if e.dtype.kind == "f"]
+    if not sizes:
+        sizes = [e.dtype.itemsize for e in kernel.expressions() if isinstance(e, Load)]
+    return processor.lanes(max([4, *sizes]))
+
+
+def show_schedule(phases: Sequence[Phase]) -> str:
+    """The loop program as text: phases, groups and kernels."""
+    lines = []
+    for position, phase in enumerate(phases):
+        lines.append(f"phase {position}")
+        for group in phase.groups:
+            lines.append(f"  {group.chunks} chunks of {group.share} rows of {group.rows}, {group.cycles:,.0f} cycles")
+            for job in group.jobs:
+                kind = "map" if job.product is None else f"product {job.tile}"
+                lines.append(f"    {kind}")
+                lines += [f"      {line}" for line in str(job.kernel).splitlines()]
+    return "\n".join(lines)

@@ -1,0 +1,66 @@
+"""Checks that a program makes while it runs: an index outside its axis is recorded, then replaced by 0 to go on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pullback.compiler.codegen.types import literal, vector_of
+from pullback.compiler.codegen.values import Values
+from pullback.compiler.runtime.layout import emit_failure
+from pullback.loops import Apply, Load, walk
+
+__all__ = ["emit_check"]
+
+_INT64 = np.dtype(np.int64)
+
+
+def emit_check(values: Values, expression: Apply) -> list[str]:
+    """The index, counted from the start of its axis, with its violation recorded."""
+    attributes = dict(expression.attributes)
+    extent, wrap = attributes["extent"], attributes["wrap"]
+    code = values.check_code(expression)
+    operand = expression.operands[0]
+    loads = [e for e in walk(operand) if isinstance(e, Load)]
+    place = values.offset(loads[0].offset) if loads else "0"
+    if not values.is_vector(expression):
+        index = values.convert_index(operand)[0]
+        return [_checked(values, index, extent, wrap, code, place)]
+    assert values.group is not None
+    rows = values.convert_index(operand)
+    return [_checked_lanes(values, row, k, extent, wrap, code, place) for k, row in enumerate(rows)]
+
+
+def _outside(values: Values, index: str, extent: int, wrap: bool, lanes: int) -> tuple[str, str]:
+    """Whether the index is out of range, and the index counted from the start."""
+    kind, f = vector_of("i64", lanes), values.f
+    if wrap:
+        negative = f.value(f"icmp slt {kind} {index}, {literal(_INT64, 0, lanes)}")
+        wrapped = f.value(f"add {kind} {index}, {literal(_INT64, extent, lanes)}")
+        index = f.value(f"select {vector_of('i1', lanes)} {negative}, {kind} {wrapped}, {kind} {index}")
+    return f.value(f"icmp uge {kind} {index}, {literal(_INT64, extent, lanes)}"), index
+
+
+def _checked(values: Values, index: str, extent: int, wrap: bool, code: int, place: str) -> str:
+    outside, counted = _outside(values, index, extent, wrap, 1)
+    with values.f.when(outside):
+        emit_failure(values.f, code, place, index)
+    return values.f.value(f"select i1 {outside}, i64 0, i64 {counted}")
+
+
+def _checked_lanes(values: Values, index: str, vector: int, extent: int, wrap: bool, code: int, place: str) -> str:
+    assert values.group is not None
+    f, lanes = values.f, values.group.lanes
+    kind, mask_kind = vector_of("i64", lanes), vector_of("i1", lanes)
+    outside, counted = _outside(values, index, extent, wrap, lanes)
+    exists = values.mask(vector)
+    if exists is not None:
+        outside = f.value(f"and {mask_kind} {outside}, {exists}")
+    bits = f.value(f"bitcast {mask_kind} {outside} to i{lanes}") if lanes > 1 else outside
+    any_outside = f.value(f"icmp ne i{lanes} {bits}, 0")
+    with f.when(any_outside):
+        wide = f.value(f"zext i{lanes} {bits} to i64")
+        lane = f.call("i64", "llvm.cttz.i64", ("i64", wide), ("i1", "true"))
+        value = f.value(f"extractelement {kind} {index}, i64 {lane}")
+        ahead = f.value(f"add i64 {lane}, {vector * lanes}")
+        emit_failure(f, code, f.value(f"add i64 {place}, {ahead}"), value)
+    return f.value(f"select {mask_kind} {outside}, {kind} zeroinitializer, {kind} {counted}")

@@ -1,0 +1,126 @@
+"""From a schedule to a module: a function for each kind of kernel, and one for each phase that calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pullback.compiler.codegen.function import Function, Module
+from pullback.compiler.codegen.maps import emit_map
+from pullback.compiler.codegen.products import emit_product
+from pullback.compiler.codegen.values import Values
+from pullback.compiler.memory import MemoryPlan
+from pullback.compiler.runtime.specs import Phase as RuntimePhase
+from pullback.compiler.runtime.layout import Slots, emit_pointer, phase_function
+from pullback.compiler.schedule import Group, Job, Phase, buffers_of
+from pullback.loops import Apply, Buffer, Kernel
+
+__all__ = ["Emitted", "emit_program"]
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """LLVM IR and what the runtime must know to run it."""
+
+    text: str
+    phases: tuple[RuntimePhase, ...]
+    checks: tuple[str, ...]
+    """What each failure code (from 1) means: a template for the message."""
+
+
+class _Emitter:
+    def __init__(
+        self, slots: Slots, addressed: Mapping[Buffer, int], plan: MemoryPlan, lanes: Callable[[Kernel], int]
+    ) -> None:
+        self.module = Module()
+        self.slots = slots
+        self.addressed = addressed
+        self.offsets = {p.buffer: p.offset for p in plan.placed}
+        self.lanes = lanes
+        self.kernels: dict[str, str] = {}
+        self.checks: list[str] = []
+
+    def check_code(self, expression: Apply) -> int:
+        """The failure code of a check; equal checks share one."""
+        text = describe_check(expression)
+        if text not in self.checks:
+            self.checks.append(text)
+        return self.checks.index(text) + 1
+
+    def kernel(self, job: Job, shares: Sequence[int]) -> str:
+        """The function of a job's kernel; kernels that differ only in their buffers share one."""
+        kernel = job.kernel
+        buffers = buffers_of(kernel)
+        name = f"kernel{len(self.kernels)}"
+        pointers = [("ptr", f"p{k}") for k in range(len(buffers))]
+        parameters = [("ptr", "context"), *pointers, ("i64", "low"), ("i64", "high")]
+        f = self.module.function(name, parameters, linkage="internal", attributes="nounwind noinline")
+        places = {buffer: f[f"p{k}"] for k, buffer in enumerate(buffers)}
+        values = Values(f, places, self.lanes(kernel), self.check_code)
+        if job.product is not None:
+            assert job.tile is not None
+            emit_product(values, job.product, job.tile, f["low"], f["high"], shares)
+        else:
+            emit_map(values, kernel, f["low"], f["high"])
+        text = f.text().replace(f"@{name}(", "@(", 1)
+        if text in self.kernels:
+            del self.module.functions[name]
+            return self.kernels[text]
+        self.kernels[text] = name
+        return name
+
+    def phase(self, position: int, phase: Phase) -> RuntimePhase:
+        """The function of a phase: which chunk is which rows of which group."""
+        name = f"phase{position}"
+        calls = [(group, [(job, self.kernel(job, _shares(group, job))) for job in group.jobs]) for group in phase.groups]
+        f = phase_function(self.module, name)
+        first = 0
+        for group, jobs in calls:
+            relative = f.value(f"sub i64 {f['chunk']}, {first}") if first else f["chunk"]
+            with f.when(f.value(f"icmp ult i64 {relative}, {group.chunks}")):
+                low = f.value(f"mul i64 {relative}, {group.share}")
+                end = f.value(f"add i64 {low}, {group.share}")
+                high = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(group.rows)))
+                for job, function in jobs:
+                    self._call(f, function, job, (low, high) if job.rows == group.rows > 1 else None)
+            first += group.chunks
+        return RuntimePhase(name, first)
+
+    def _call(self, f: Function, function: str, job: Job, rows: tuple[str, str] | None) -> None:
+        kernel = job.kernel
+        low, high = rows or ("0", str(kernel.axes[0].extent if kernel.axes else 1))
+        pointers = [("ptr", self._pointer(f, buffer)) for buffer in buffers_of(kernel)]
+        f.call("void", function, ("ptr", f["context"]), *pointers, ("i64", low), ("i64", high))
+
+    def _pointer(self, f: Function, buffer: Buffer) -> str:
+        if buffer in self.addressed:
+            return emit_pointer(f, self.addressed[buffer], f["step"])
+        base = emit_pointer(f, self.slots.arena)
+        return f.value(f"getelementptr i8, ptr {base}, i64 {self.offsets[buffer]}")
+
+
+def _shares(group: Group, job: Job) -> list[int]:
+    """How many rows a call of the job's kernel may be given."""
+    if job.rows == group.rows > 1:
+        return group.shares()
+    return [job.kernel.axes[0].extent] if job.kernel.axes else [1]
+
+
+def emit_program(
+    phases: Sequence[Phase],
+    slots: Slots,
+    addressed: Mapping[Buffer, int],
+    plan: MemoryPlan,
+    lanes: Callable[[Kernel], int],
+) -> Emitted:
+    """The module of a schedule; ``addressed`` gives the slot of every buffer outside the arena."""
+    emitter = _Emitter(slots, addressed, plan, lanes)
+    runtime = tuple(emitter.phase(position, phase) for position, phase in enumerate(phases))
+    return Emitted(emitter.module.text(), runtime, tuple(emitter.checks))
+
+
+def describe_check(expression: Apply) -> str:
+    """What an index check says when it fails, but for the value."""
+    attributes = dict(expression.attributes)
+    low = -attributes["extent"] if attributes["wrap"] else 0
+    return f"{attributes['what']}\t{low}\t{attributes['extent']}"

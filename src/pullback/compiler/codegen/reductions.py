@@ -1,0 +1,222 @@
+"""Reductions: loops that carry accumulators, and the sum across the lanes of a vector.
+
+Three ways, chosen by where the lanes are. A reduction that differs between lanes keeps one accumulator a lane. One over
+the lane axis itself, when the group spans it, adds across lanes at once. Any other takes its own last axis for lanes if
+memory lies that way, with several accumulators to hide the latency, and adds them up in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pullback.compiler.codegen.integers import integer_function
+from pullback.compiler.codegen.types import literal, scalar_type, vector_of
+from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
+from pullback.loops import Affine, Axis, Load, Reduce, walk
+
+__all__ = ["emit_reduction", "horizontal", "neutral"]
+
+ACCUMULATORS = 4
+"""Vectors summed side by side: an addition takes about four cycles and two start in each."""
+
+
+def neutral(kind: str, dtype: np.dtype) -> float | int:
+    """The value that changes nothing."""
+    if kind in ("add", "multiply"):
+        return 0 if kind == "add" else 1
+    lowest = kind in ("maximum", "argmax")
+    if dtype.kind == "f":
+        return float("-inf") if lowest else float("inf")
+    if dtype.kind == "b":
+        return 0 if lowest else 1
+    information = np.iinfo(dtype)
+    return int(information.min if lowest else information.max)
+
+
+def combine(values: Values, kind: str, x: str, y: str, dtype: np.dtype, count: int) -> str:
+    """``x`` and ``y`` reduced to one."""
+    if dtype.kind == "f":
+        return ELEMENTWISE[kind](Lanes(values.f, scalar_type(dtype), count), x, y)
+    return integer_function(values.f, kind, (x, y), dtype, count)
+
+
+def horizontal(values: Values, kind: str, vectors: Sequence[str], dtype: np.dtype, lanes: int) -> str:
+    """One scalar from the lanes of several vectors: vectors in pairs, then halves of the last one."""
+    row = list(vectors)
+    while len(row) > 1:
+        paired = [combine(values, kind, a, b, dtype, lanes) for a, b in zip(row[::2], row[1::2])]
+        row = paired + row[len(paired) * 2 :]
+    value, scalar = row[0], scalar_type(dtype)
+    while lanes > 1:
+        half = lanes // 2
+        kind_text = vector_of(scalar, lanes)
+        parts = []
+        for start in (0, half):
+            picks = ", ".join(f"i32 {start + lane}" for lane in range(half))
+            parts.append(
+                values.f.value(f"shufflevector {kind_text} {value}, {kind_text} poison, <{half} x i32> <{picks}>")
+            )
+        if half == 1:
+            parts = [values.f.value(f"extractelement {kind_text} {value}, i32 {lane}") for lane in (0, 1)]
+        value = combine(values, kind, parts[0], parts[1], dtype, half)
+        lanes = half
+    return value
+
+
+def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
+    """The value of a reduction: one scalar, or one vector for each vector of the group."""
+    if reduce.kind in ("argmax", "argmin"):
+        return _extreme_positions(values, reduce)
+    group = values.group
+    if values.is_vector(reduce):
+        assert group is not None
+        start = [literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), group.lanes)] * group.vectors
+        return _accumulate(values, reduce, reduce.over, start, group.lanes)
+    if group is not None and group.whole and reduce.over == (group.axis,):
+        vectors = _masked(values, reduce, values.vectors(reduce.body))
+        return [horizontal(values, reduce.kind, vectors, reduce.dtype, group.lanes)]
+    if _runs_along(reduce) and reduce.over[-1].extent >= 4:
+        return [_along_lanes(values, reduce)]
+    start = [literal(reduce.dtype, neutral(reduce.kind, reduce.dtype))]
+    return _accumulate(values, reduce, reduce.over, start, 1)
+
+
+def _runs_along(reduce: Reduce) -> bool:
+    """Whether memory lies along the last reduced axis: every read steps by one element, or not at all."""
+    last = reduce.over[-1]
+    loads = [e for e in walk(reduce.body) if isinstance(e, Load) and last in e.axes]
+    return bool(loads) and all(
+        load.offset.coefficient(last) == 1 and not any(last in e.axes for e, _ in load.dynamic) for load in loads
+    )
+
+
+def _accumulate(values: Values, reduce: Reduce, axes: tuple[Axis, ...], start: list[str], lanes: int) -> list[str]:
+    """Loops over ``axes`` around ``accumulator = combine(accumulator, body)``."""
+    if not axes:
+        body = values.vectors(reduce.body) if lanes > 1 else values.emit(reduce.body)
+        return [combine(values, reduce.kind, a, b, reduce.dtype, lanes) for a, b in zip(start, body)]
+    values.hoist([reduce.body], axes)
+    kind = vector_of(scalar_type(reduce.dtype), lanes)
+    with values.f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in start]) as loop:
+        values.places[axes[0]] = Place(loop.index)
+        with values.scope():
+            loop.carry(*_accumulate(values, reduce, axes[1:], loop.values, lanes))
+        del values.places[axes[0]]
+    return loop.results
+
+
+def _masked(values: Values, reduce: Reduce, vectors: list[str]) -> list[str]:
+    """Neutral values in lanes that do not exist."""
+    assert values.group is not None
+    lanes, last = values.group.lanes, len(vectors) - 1
+    mask = values.mask(last)
+    if mask is None:
+        return vectors
+    kind = vector_of(scalar_type(reduce.dtype), lanes)
+    empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
+    kept = values.f.value(f"select {vector_of('i1', lanes)} {mask}, {kind} {vectors[last]}, {kind} {empty}")
+    return [*vectors[:last], kept]
+
+
+def _along_lanes(values: Values, reduce: Reduce) -> str:
+    """Lanes along the last reduced axis."""
+    axis = reduce.over[-1]
+    lanes = values.lanes
+    while lanes > axis.extent:
+        lanes //= 2
+    full, tail = divmod(axis.extent, lanes)
+    side = min(ACCUMULATORS, max(full, 1))
+    kind = vector_of(scalar_type(reduce.dtype), lanes)
+    empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
+
+    def group(vectors: int, place: Place, sums: list[str], rest: int = 0) -> list[str]:
+        with values.lane_group(Group(axis, vectors, lanes, rest), place):
+            body = _masked(values, reduce, values.vectors(reduce.body))
+        new = [combine(values, reduce.kind, a, b, reduce.dtype, lanes) for a, b in zip(sums, body)]
+        return new + sums[len(new) :]
+
+    def row(sums: list[str]) -> list[str]:
+        blocks, left = divmod(full, side)
+        values.hoist([reduce.body], [axis])
+        if blocks > 1:
+            carried = [(kind, value) for value in sums]
+            with values.f.loop("0", str(blocks * side * lanes), side * lanes, carried) as loop:
+                loop.carry(*group(side, Place(loop.index), loop.values))
+            sums = loop.results
+        elif blocks == 1:
+            sums = group(side, Place(None, 0), sums)
+        done = blocks * side * lanes
+        if left:
+            sums = group(left, Place(None, done), sums)
+        if tail:
+            sums = group(1, Place(None, done + left * lanes), sums, tail)
+        return sums
+
+    def outer(axes: tuple[Axis, ...], sums: list[str]) -> list[str]:
+        if not axes:
+            return row(sums)
+        values.hoist([reduce.body], (*axes, axis))
+        with values.f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in sums]) as loop:
+            values.places[axes[0]] = Place(loop.index)
+            with values.scope():
+                loop.carry(*outer(axes[1:], loop.values))
+            del values.places[axes[0]]
+        return loop.results
+
+    with values.scope():
+        sums = outer(reduce.over[:-1], [empty] * side)
+    return horizontal(values, reduce.kind, sums, reduce.dtype, lanes)
+
+
+def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
+    """Where the extreme is: loops that carry the best value and its position; the first winner stays, NaN wins."""
+    vector = values.is_vector(reduce)
+    group, dtype = values.group, reduce.body.dtype
+    lanes = group.lanes if vector and group is not None else 1
+    count = group.vectors if vector and group is not None else 1
+    kind, position_kind = vector_of(scalar_type(dtype), lanes), vector_of("i64", lanes)
+    best = [literal(dtype, neutral(reduce.kind, dtype), lanes)] * count
+    start = best + [literal(np.dtype(np.int64), 0, lanes)] * count
+    position, step = Affine(), 1
+    for axis in reversed(reduce.over):
+        position, step = position + Affine.of(axis) * step, step * axis.extent
+
+    def turn(axes: tuple[Axis, ...], carried: list[str]) -> list[str]:
+        if not axes:
+            body = values.vectors(reduce.body) if vector else values.emit(reduce.body)
+            scalar = values.offset(position)
+            at = values.splat(scalar, np.dtype(np.int64)) if vector else scalar
+            taken = [_better(values, reduce.kind, b, c, dtype, lanes) for b, c in zip(body, carried)]
+            mask = vector_of("i1", lanes)
+            new = [
+                values.f.value(f"select {mask} {t}, {kind} {b}, {kind} {c}") for t, b, c in zip(taken, body, carried)
+            ]
+            return new + [
+                values.f.value(f"select {mask} {t}, {position_kind} {at}, {position_kind} {c}")
+                for t, c in zip(taken, carried[count:])
+            ]
+        values.hoist([reduce.body], axes)
+        kinds = [kind] * count + [position_kind] * count
+        with values.f.loop("0", str(axes[0].extent), carried=list(zip(kinds, carried))) as loop:
+            values.places[axes[0]] = Place(loop.index)
+            with values.scope():
+                loop.carry(*turn(axes[1:], loop.values))
+            del values.places[axes[0]]
+        return loop.results
+
+    return turn(reduce.over, start)[count:]
+
+
+def _better(values: Values, kind: str, new: str, best: str, dtype: np.dtype, lanes: int) -> str:
+    """Whether ``new`` takes the place of ``best``."""
+    f, type_, mask = values.f, vector_of(scalar_type(dtype), lanes), vector_of("i1", lanes)
+    if dtype.kind != "f":
+        greater, less = ("sgt", "slt") if dtype.kind == "i" else ("ugt", "ult")
+        return f.value(f"icmp {greater if kind == 'argmax' else less} {type_} {new}, {best}")
+    # An unordered comparison is true for a NaN on either side; a NaN that is already the best stays.
+    beats = f.value(f"fcmp {'ugt' if kind == 'argmax' else 'ult'} {type_} {new}, {best}")
+    known = f.value(f"fcmp ord {type_} {best}, {best}")
+    return f.value(f"and {mask} {beats}, {known}")

@@ -1,0 +1,435 @@
+"""Expressions to instructions: the value of an expression at one point, or along the lanes of some vectors.
+
+Along the *lane axis* values are lists of vectors, one for each vector of the current group; what does not depend on
+that axis is a single scalar. A value is emitted once in the innermost scope that knows its axes; before a loop opens,
+all that does not depend on the loop's axis is emitted outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.compiler.codegen.function import Function
+from pullback.compiler.codegen.integers import COMPARISONS, integer_function
+from pullback.compiler.codegen.types import convert, is_signed, literal, memory_type, scalar_type, vector_of
+from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
+from pullback.loops import Affine, Apply, Axis, Buffer, Expression, Hole, Literal, Load, Position, Reduce
+
+__all__ = ["Group", "Place", "Values"]
+
+_INT64 = np.dtype(np.int64)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an axis stands: ``value + constant``, ``value`` an i64 in a register or nothing."""
+
+    value: str | None
+    constant: int = 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some vectors side by side along the lane axis; ``tail`` is how many lanes the last one has (0: all).
+
+    ``whole`` tells that the group spans the whole axis, so that a reduction over it needs no loop.
+    """
+
+    axis: Axis
+    vectors: int
+    lanes: int
+    tail: int = 0
+    whole: bool = False
+
+
+class Values:
+    """Emits expressions into a function; knows the pointers, the open loops and what was computed already."""
+
+    def __init__(
+        self,
+        function: Function,
+        pointers: Mapping[Buffer, str],
+        lanes: int,
+        check_code: Callable[[Apply], int],
+    ) -> None:
+        self.f = function
+        self.pointers = pointers
+        self.lanes = lanes
+        self.check_code = check_code
+        self.group: Group | None = None
+        self.places: dict[Axis, Place] = {}
+        self._scopes: list[dict[int, list[str]]] = [{}]
+
+    # ------------------------------------------------------------------ scopes and loops
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is computed inside is forgotten outside: it does not dominate what follows."""
+        self._scopes.append({})
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    @contextmanager
+    def lane_group(self, group: Group, place: Place) -> Iterator[None]:
+        """Values along ``group.axis`` are vectors that start at ``place``."""
+        before, held = self.group, self.places.get(group.axis)
+        self.group, self.places[group.axis] = group, place
+        with self.scope():
+            yield
+        self.group = before
+        if held is None:
+            del self.places[group.axis]
+        else:
+            self.places[group.axis] = held
+
+    def bind(self, expression: Expression, value: list[str]) -> None:
+        """Give the value of ``expression`` in the current scope."""
+        self._scopes[-1][id(expression)] = value
+
+    def hoist(self, roots: Iterable[Expression], inner: Iterable[Axis]) -> None:
+        """Emit now what does not depend on the ``inner`` axes, so that their loops need not."""
+        seen: set[int] = set()
+
+        def visit(expression: Expression, bound: frozenset[Axis]) -> None:
+            if id(expression) in seen or isinstance(expression, Literal | Hole):
+                return
+            seen.add(id(expression))
+            if not expression.axes & bound and not isinstance(expression, Position):
+                self.emit(expression)
+                return
+            deeper = bound.union(expression.bound_axes())
+            for operand in expression.operands:
+                visit(operand, deeper)
+
+        for root in roots:
+            visit(root, frozenset(inner))
+
+    # ------------------------------------------------------------------ values
+
+    def is_vector(self, expression: Expression) -> bool:
+        """Whether the value differs between the lanes of the current group."""
+        return self.group is not None and self.group.axis in expression.axes
+
+    def emit(self, expression: Expression) -> list[str]:
+        """The value: one scalar, or the vectors of the group."""
+        for scope in reversed(self._scopes):
+            if id(expression) in scope:
+                return scope[id(expression)]
+        value = self._emit(expression)
+        self._scopes[-1][id(expression)] = value
+        return value
+
+    def vectors(self, expression: Expression) -> list[str]:
+        """The value as vectors, a scalar repeated over the lanes."""
+        assert self.group is not None
+        if isinstance(expression, Literal):
+            return [literal(expression.dtype, expression.value, self.group.lanes)] * self.group.vectors
+        value = self.emit(expression)
+        if self.is_vector(expression):
+            return value
+        return [self.splat(value[0], expression.dtype)] * self.group.vectors
+
+    def splat(self, value: str, dtype: np.dtype) -> str:
+        """One scalar in every lane."""
+        assert self.group is not None
+        kind = scalar_type(dtype)
+        vector = vector_of(kind, self.group.lanes)
+        first = self.f.value(f"insertelement {vector} poison, {kind} {value}, i32 0")
+        zeros = f"<{self.group.lanes} x i32> zeroinitializer"
+        return self.f.value(f"shufflevector {vector} {first}, {vector} poison, {zeros}")
+
+    def _emit(self, expression: Expression) -> list[str]:
+        if isinstance(expression, Literal):
+            return [literal(expression.dtype, expression.value)]
+        if isinstance(expression, Load):
+            return self._load(expression)
+        if isinstance(expression, Position):
+            return self._position(expression)
+        if isinstance(expression, Reduce):
+            from pullback.compiler.codegen.reductions import emit_reduction
+
+            return emit_reduction(self, expression)
+        assert isinstance(expression, Apply), expression
+        return self._apply(expression)
+
+    def _position(self, expression: Position) -> list[str]:
+        scalar = self.offset(expression.index)
+        if not self.is_vector(expression):
+            return [scalar]
+        assert self.group is not None
+        step = expression.index.coefficient(self.group.axis)
+        return [self._lane_positions(scalar, step, k, _INT64) for k in range(self.group.vectors)]
+
+    def _lane_positions(self, start: str, step: int, vector: int, dtype: np.dtype) -> str:
+        """``start + step * lane`` for the lanes of one vector of the group."""
+        assert self.group is not None
+        lanes, kind = self.group.lanes, vector_of("i64", self.group.lanes)
+        steps = ", ".join(f"i64 {(vector * lanes + lane) * step}" for lane in range(lanes))
+        return self.f.value(f"add {kind} {self.splat(start, dtype)}, <{steps}>")
+
+    def convert_index(self, expression: Expression) -> list[str]:
+        """An integer value as ``i64``."""
+        vector = self.is_vector(expression)
+        lanes = self.group.lanes if vector and self.group is not None else 1
+        row = self.vectors(expression) if vector else self.emit(expression)
+        return [convert(self.f, value, expression.dtype, _INT64, lanes) for value in row]
+
+    # ------------------------------------------------------------------ addresses
+
+    def offset(self, index: Affine, dynamic: Sequence[tuple[str, int]] = ()) -> str:
+        """The value of an index, in elements, at the first lane of the group."""
+        constant = index.constant
+        parts: list[str] = []
+        for axis, coefficient in index.terms:
+            place = self.places[axis]
+            constant += place.constant * coefficient
+            if place.value is not None:
+                parts.append(self._times(place.value, coefficient))
+        parts += [self._times(value, stride) for value, stride in dynamic]
+        total: str | None = None
+        for part in parts:
+            total = part if total is None else self.f.value(f"add i64 {total}, {part}")
+        if total is None:
+            return str(constant)
+        return self.f.value(f"add i64 {total}, {constant}") if constant else total
+
+    def _times(self, value: str, factor: int) -> str:
+        return value if factor == 1 else self.f.value(f"mul i64 {value}, {factor}")
+
+    def address(self, buffer: Buffer, offset: str, ahead: int = 0) -> str:
+        """The address of an element, ``ahead`` elements after ``offset``."""
+        kind, pointer = memory_type(buffer.dtype), self.pointers[buffer]
+        if offset != "0":
+            pointer = self.f.value(f"getelementptr {kind}, ptr {pointer}, i64 {offset}")
+        return self.f.value(f"getelementptr {kind}, ptr {pointer}, i64 {ahead}") if ahead else pointer
+
+    def mask(self, vector: int) -> str | None:
+        """The lanes of one vector of the group that exist, or ``None`` when all do."""
+        group = self.group
+        assert group is not None
+        if vector < group.vectors - 1 or group.tail == 0:
+            return None
+        return "<" + ", ".join(f"i1 {'true' if lane < group.tail else 'false'}" for lane in range(group.lanes)) + ">"
+
+    # ------------------------------------------------------------------ reads
+
+    def _load(self, load: Load) -> list[str]:
+        if not self.is_vector(load):
+            return [self._load_scalar(load)]
+        assert self.group is not None
+        lane_axis = self.group.axis
+        varying = [e for e, _ in load.dynamic if lane_axis in e.axes]
+        step = load.offset.coefficient(lane_axis)
+        guards = [None] * self.group.vectors if load.guard is None else self.vectors(load.guard)
+        fixed = [(self._index(e), stride) for e, stride in load.dynamic if lane_axis not in e.axes]
+        start = self.offset(load.offset, fixed)
+        values = []
+        for k in range(self.group.vectors):
+            mask = self._both(self.mask(k), guards[k])
+            if varying or step != 1:
+                values.append(self._gather(load, start, step, k, mask))
+            else:
+                values.append(self._load_vector(load.buffer, start, k * self.group.lanes, mask))
+        return values
+
+    def _index(self, expression: Expression) -> str:
+        """A computed index as an i64 scalar."""
+        return convert(self.f, self.emit(expression)[0], expression.dtype, _INT64, 1)
+
+    def _load_scalar(self, load: Load) -> str:
+        offset = self.offset(load.offset, [(self._index(e), stride) for e, stride in load.dynamic])
+        kind, dtype = memory_type(load.dtype), load.dtype
+        guard = None if load.guard is None else self.emit(load.guard)[0]
+        if guard is not None:  # read the first element instead, which is always there, and forget it
+            offset = self.f.value(f"select i1 {guard}, i64 {offset}, i64 0")
+        value = self.f.value(f"load {kind}, ptr {self.address(load.buffer, offset)}, align {dtype.itemsize}")
+        if guard is not None:
+            zero = "0" if dtype.kind != "f" else "0.0"
+            value = self.f.value(f"select i1 {guard}, {kind} {value}, {kind} {zero}")
+        return value if dtype.kind != "b" else self.f.value(f"icmp ne i8 {value}, 0")
+
+    def _load_vector(self, buffer: Buffer, start: str, ahead: int, mask: str | None) -> str:
+        assert self.group is not None
+        lanes, size = self.group.lanes, buffer.dtype.itemsize
+        kind = vector_of(memory_type(buffer.dtype), lanes)
+        address = self.address(buffer, start, ahead)
+        if mask is None:
+            value = self.f.value(f"load {kind}, ptr {address}, align {size}")
+        else:
+            value = self.f.call(
+                kind,
+                f"llvm.masked.load.v{lanes}{_mangled(buffer.dtype)}.p0",
+                ("ptr", address),
+                ("i32", str(size)),
+                (vector_of("i1", lanes), mask),
+                (kind, "zeroinitializer"),
+            )
+        return self._to_mask(value, buffer.dtype, lanes)
+
+    def _to_mask(self, value: str, dtype: np.dtype, lanes: int) -> str:
+        if dtype.kind != "b":
+            return value
+        return self.f.value(f"icmp ne {vector_of('i8', lanes)} {value}, zeroinitializer")
+
+    def _gather(self, load: Load, start: str, step: int, vector: int, mask: str | None) -> str:
+        """Lanes that do not lie side by side."""
+        assert self.group is not None
+        lanes = self.group.lanes
+        indices = self._lane_positions(start, step, vector, _INT64)
+        kind64 = vector_of("i64", lanes)
+        for expression, stride in load.dynamic:
+            if self.group.axis in expression.axes:
+                index = convert(self.f, self.vectors(expression)[vector], expression.dtype, _INT64, lanes)
+                index = self.f.value(f"mul {kind64} {index}, {literal(_INT64, stride, lanes)}")
+                indices = self.f.value(f"add {kind64} {indices}, {index}")
+        kind = memory_type(load.dtype)
+        pointers = self.f.value(f"getelementptr {kind}, ptr {self.pointers[load.buffer]}, {kind64} {indices}")
+        vector_kind = vector_of(kind, lanes)
+        value = self.f.call(
+            vector_kind,
+            f"llvm.masked.gather.v{lanes}{_mangled(load.dtype)}.v{lanes}p0",
+            (vector_of("ptr", lanes), pointers),
+            ("i32", str(load.dtype.itemsize)),
+            (vector_of("i1", lanes), mask or "splat (i1 true)"),
+            (vector_kind, "zeroinitializer"),
+        )
+        return self._to_mask(value, load.dtype, lanes)
+
+    def _both(self, first: str | None, second: str | None) -> str | None:
+        if first is None or second is None:
+            return first or second
+        assert self.group is not None
+        return self.f.value(f"and {vector_of('i1', self.group.lanes)} {first}, {second}")
+
+    # ------------------------------------------------------------------ functions
+
+    def _apply(self, expression: Apply) -> list[str]:
+        if expression.function == "check_index":
+            from pullback.compiler.codegen.checks import emit_check
+
+            return emit_check(self, expression)
+        fused = self._multiply_add(expression)
+        if fused is not None:
+            return fused
+        if not self.is_vector(expression):
+            operands = [self.emit(operand)[0] for operand in expression.operands]
+            return [self.function(expression, operands, 1)]
+        assert self.group is not None
+        rows = [self.vectors(operand) for operand in expression.operands]
+        lanes = self.group.lanes
+        return [self.function(expression, [row[k] for row in rows], lanes) for k in range(self.group.vectors)]
+
+    def function(self, expression: Apply, operands: Sequence[str], count: int) -> str:
+        """One scalar function of the vocabulary on ``count`` lanes."""
+        name, taken = expression.function, expression.operands[0].dtype if expression.operands else expression.dtype
+        kind = vector_of(scalar_type(taken), count)
+        if name == "cast":
+            return convert(self.f, operands[0], taken, expression.dtype, count)
+        if name == "where":
+            kind = vector_of(scalar_type(expression.dtype), count)
+            mask = vector_of("i1", count)
+            return self.f.value(f"select {mask} {operands[0]}, {kind} {operands[1]}, {kind} {operands[2]}")
+        if name == "stop_gradient":
+            return operands[0]
+        if name in COMPARISONS:
+            floating, signed, unsigned = COMPARISONS[name]
+            if taken.kind == "f":
+                return self.f.value(f"fcmp {floating} {kind} {operands[0]}, {operands[1]}")
+            return self.f.value(f"icmp {signed if is_signed(taken) else unsigned} {kind} {operands[0]}, {operands[1]}")
+        if taken.kind == "f":
+            return ELEMENTWISE[name](Lanes(self.f, scalar_type(taken), count), *operands)
+        return integer_function(self.f, name, operands, taken, count)
+
+    def _multiply_add(self, expression: Apply) -> list[str] | None:
+        """``a * b + c``, ``c - a * b`` and ``a * b - c`` as one instruction."""
+        if expression.function not in ("add", "subtract") or expression.dtype.kind != "f":
+            return None
+        x, y = expression.operands
+        subtract = expression.function == "subtract"
+        if self._is_product(y):
+            product, rest, negate_product, negate_rest = y, x, subtract, False
+        elif self._is_product(x):
+            product, rest, negate_product, negate_rest = x, y, False, subtract
+        else:
+            return None
+        count = self.group.lanes if self.group is not None and self.is_vector(expression) else 1
+        parts = [*product.operands, rest]
+        rows = [self.vectors(part) if count > 1 else self.emit(part) for part in parts]
+        kind = scalar_type(expression.dtype)
+        lanes = Lanes(self.f, kind, count)
+        results = []
+        for a, b, c in zip(*rows):
+            left = lanes.neg(a) if negate_product else a
+            results.append(lanes.fma(left, b, lanes.neg(c) if negate_rest else c))
+        return results
+
+    def _is_product(self, expression: Expression) -> bool:
+        """Whether the operand is a multiplication that has not been computed for another user."""
+        if not (isinstance(expression, Apply) and expression.function == "multiply"):
+            return False
+        return not any(id(expression) in scope for scope in self._scopes)
+
+    # ------------------------------------------------------------------ writes
+
+    def store(self, buffer: Buffer, index: Affine, value: Expression, dynamic: Sequence[tuple[Expression, int]]) -> None:
+        """Write ``value``; along the lanes where the group's axis moves the target."""
+        fixed = [(self._index(e), stride) for e, stride in dynamic]
+        if self.group is None or not (self.is_vector(value) or index.coefficient(self.group.axis)):
+            scalar = self.emit(value)[0]
+            self._store_scalar(buffer, self.offset(index, fixed), scalar)
+            return
+        values = self.vectors(value)
+        start = self.offset(index, fixed)
+        step = index.coefficient(self.group.axis)
+        for k, vector in enumerate(values):
+            if step == 1:
+                self.store_vector(buffer, start, k * self.group.lanes, vector, self.mask(k))
+            else:
+                self._scatter(buffer, start, step, k, vector)
+
+    def _store_scalar(self, buffer: Buffer, offset: str, value: str) -> None:
+        kind = memory_type(buffer.dtype)
+        if buffer.dtype.kind == "b":
+            value = self.f.value(f"zext i1 {value} to i8")
+        self.f.do(f"store {kind} {value}, ptr {self.address(buffer, offset)}, align {buffer.dtype.itemsize}")
+
+    def store_vector(self, buffer: Buffer, start: str, ahead: int, value: str, mask: str | None) -> None:
+        """Write one vector to consecutive elements."""
+        assert self.group is not None
+        lanes, size = self.group.lanes, buffer.dtype.itemsize
+        kind = vector_of(memory_type(buffer.dtype), lanes)
+        if buffer.dtype.kind == "b":
+            value = self.f.value(f"zext {vector_of('i1', lanes)} {value} to {kind}")
+        address = self.address(buffer, start, ahead)
+        if mask is None:
+            self.f.do(f"store {kind} {value}, ptr {address}, align {size}")
+            return
+        self.f.call(
+            "void",
+            f"llvm.masked.store.v{lanes}{_mangled(buffer.dtype)}.p0",
+            (kind, value),
+            ("ptr", address),
+            ("i32", str(size)),
+            (vector_of("i1", lanes), mask),
+        )
+
+    def _scatter(self, buffer: Buffer, start: str, step: int, vector: int, value: str) -> None:
+        """Write lanes that do not lie side by side, one by one."""
+        assert self.group is not None
+        lanes = self.group.tail if self.mask(vector) is not None else self.group.lanes
+        kind = scalar_type(buffer.dtype)
+        for lane in range(lanes):
+            element = self.f.value(f"extractelement {vector_of(kind, self.group.lanes)} {value}, i32 {lane}")
+            ahead = (vector * self.group.lanes + lane) * step
+            self._store_scalar(buffer, self.f.value(f"add i64 {start}, {ahead}"), element)
+
+
+def _mangled(dtype: np.dtype) -> str:
+    """The element type in memory as intrinsic names spell it."""
+    return {"b": "i8", "f": f"f{8 * dtype.itemsize}"}.get(dtype.kind, f"i{8 * dtype.itemsize}")

@@ -1,0 +1,238 @@
+"""Exponentials and logarithms.
+
+Coefficients are minimax: Remez' exchange in 45-digit arithmetic for the relative error of the whole function on the
+stated interval, then rounded to the lanes' kind (single precision: with a search over neighbouring roundings). The
+error beside each table is that of the rounded polynomial in exact arithmetic; rounding of the steps comes on top.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pullback.compiler.codegen.vectormath.lanes import Arithmetic
+
+__all__ = ["Exponential"]
+
+# (e^r - 1 - r) / r² for |r| <= ln 2, error relative to e^r: 2^-26.0 and 2^-56.4.
+_EXP = {
+    "float": (0.500000358, 0.16666615, 0.0416612476, 0.00833608583, 0.00141043938, 0.000196116074),
+    "double": (
+        0.4999999999999993,
+        0.16666666666666938,
+        0.041666666666702185,
+        0.008333333333269749,
+        0.0013888888883564416,
+        0.0001984126989288568,
+        2.4801590836454108e-05,
+        2.7557300622954935e-06,
+        2.7556156584767566e-07,
+        2.505503613610514e-08,
+        2.106244961893973e-09,
+        1.593555259925357e-10,
+    ),
+}
+# The same function for |r| <= ln(2)/2, error relative to e^r - 1: 2^-26.1 and 2^-54.8.
+_EXPM1 = {
+    "float": (0.49999997, 0.166665435, 0.0416673422, 0.00836665556, 0.00138826773),
+    "double": (
+        0.5000000000000006,
+        0.16666666666666588,
+        0.0416666666665761,
+        0.008333333333389963,
+        0.001388888893179708,
+        0.0001984126971831754,
+        2.480150497680977e-05,
+        2.7557407897437824e-06,
+        2.7626162125558834e-07,
+        2.5053763550737627e-08,
+    ),
+}
+# ln 2 in two pieces of the lanes' kind.
+LN2 = {"float": (0.693147182, -1.90465421e-09), "double": (0.6931471805599453, 2.3190468138462996e-17)}
+
+# float: (log(1 + f) - f) / f² for |f| <= 1/3, error 2^-25.1 relative to log(1 + f).
+_LOG_FLOAT = (
+    -0.499999374,
+    0.333331972,
+    -0.250078052,
+    0.200111851,
+    -0.16415967,
+    0.139958203,
+    -0.153885126,
+    0.140262946,
+)
+# double: (2 artanh(s) / s - 2) / z with z = s², |s| <= 3 - 2√2, error 2^-59.5.
+_LOG_DOUBLE = (
+    0.6666666666666735,
+    0.39999999999409347,
+    0.2857142874369237,
+    0.2222219842787511,
+    0.18183572436599102,
+    0.15313829501028559,
+    0.14798290747391124,
+)
+# The smallest mantissa that stays with its exponent: 2/3 and √½ as bits.
+_LEAST_MANTISSA = {"float": 0x3F2AAAAB, "double": 0x3FE6A09E667F3BCD}
+
+
+class Exponential(Arithmetic):
+    """``exp``, ``log`` and their relatives."""
+
+    def exp(self, x: str) -> str:
+        """``e^x``: ``x = 2h·ln 2 + r``, so that ``e^x = 2^h · e^r · 2^h``.
+
+        Half the exponent on either side makes both factors ordinary numbers, so overflow and gradual underflow come
+        from the last multiplication by itself.
+        """
+        fraction, scale = self._exp_halves(self._clamp_exponent(x))
+        return self.mul(self.fma(fraction, scale, scale), scale)
+
+    def _clamp_exponent(self, x: str) -> str:
+        """``x`` held where ``e^x`` runs from 0 to infinity."""
+        low, high = (-104.0, 89.0) if self.kind == "float" else (-746.0, 710.0)
+        return self.clamp(x, low, high)
+
+    def _exp_halves(self, x: str) -> tuple[str, str]:
+        """``(q, s)`` with ``e^x = (1 + q)·s·s`` and ``s`` a power of two; ``|x|`` at most 2⁷ or 2¹⁰."""
+        total, h = self.round_in_place(x, 0.5 / math.log(2.0), self.exponent_bias)
+        high, low = LN2[self.kind]
+        r = self.fma(h, self.constant(-2.0 * low), self.fma(h, self.constant(-2.0 * high), x))
+        square = self.mul(r, r)
+        fraction = self.fma(self.polynomial(r, _EXP[self.kind], square), square, r)
+        return fraction, self.power_of_two(self.bits(total))
+
+    def expm1(self, x: str) -> str:
+        """``e^x - 1`` without cancellation near zero."""
+        quarter = self._scaled_expm1(x, 2)
+        return self._identity_at_zero(x, self.mul(quarter, self.constant(4.0)))
+
+    def _identity_at_zero(self, x: str, usual: str) -> str:
+        """``x`` itself where it is so small, zeros and subnormal numbers among them, that the function equals it."""
+        return self.select(self.compare("olt", self.abs(x), self.constant(2.0**-60)), x, usual)
+
+    def _scaled_expm1(self, x: str, shift: int) -> str:
+        """``(e^x - 1) / 2^shift``, which with a shift of two is finite wherever ``sinh x`` is."""
+        low, high = (-18.0, 89.5) if self.kind == "float" else (-38.0, 710.5)
+        held = self.clamp(x, low, high)
+        total, n = self.round_in_place(held, 1.0 / math.log(2.0), self.exponent_bias - shift)
+        r = self._reduce_by_ln2(held, n)
+        scale = self.power_of_two(self.bits(total))
+        return self.fma(self._expm1_reduced(r), scale, self.sub(scale, self.constant(0.5**shift)))
+
+    def _reduce_by_ln2(self, x: str, n: str) -> str:
+        high, low = LN2[self.kind]
+        return self.fma(n, self.constant(-low), self.fma(n, self.constant(-high), x))
+
+    def _expm1_reduced(self, r: str) -> str:
+        """``e^r - 1`` for ``|r| <= ln(2)/2``."""
+        square = self.mul(r, r)
+        return self.fma(self.polynomial(r, _EXPM1[self.kind], square), square, r)
+
+    def _scaled_exp(self, fraction: str, total: str) -> str:
+        """``(1 + fraction)·2^n``, where the low bits of ``total`` are ``n`` plus twice the exponent bias.
+
+        Two factors, ``n`` being up to twice what one exponent holds.
+        """
+        bits = self.bits(total)
+        half = self.integers("lshr", bits, self.integer(1))
+        first, second = self.power_of_two(half), self.power_of_two(self.integers("sub", bits, half))
+        return self.mul(self.fma(fraction, first, first), second)
+
+    def exp2(self, x: str) -> str:
+        """``2^x``, exact at integers."""
+        low, high = (-151.0, 129.0) if self.kind == "float" else (-1076.0, 1025.0)
+        held = self.clamp(x, low, high)
+        total, n = self.round_in_place(held, 1.0, 2 * self.exponent_bias)
+        r = self.mul(self.sub(held, n), self.constant(math.log(2.0)))
+        return self._scaled_exp(self._expm1_reduced(r), total)
+
+    def log(self, x: str) -> str:
+        """The natural logarithm: ``x = 2^e (1 + f)``, ``e·ln 2 + log(1 + f)``."""
+        f, exponent = self._split(x)
+        return self._logarithm_edges(x, self.fma(exponent, self.constant(math.log(2.0)), self._log_reduced(f)))
+
+    def log2(self, x: str) -> str:
+        """The logarithm to base 2, exact at powers of two."""
+        f, exponent = self._split(x)
+        return self._logarithm_edges(x, self._other_base(f, exponent, 1.0, 0.0, LOG2_E[self.kind]))
+
+    def log10(self, x: str) -> str:
+        """The logarithm to base 10."""
+        f, exponent = self._split(x)
+        return self._logarithm_edges(x, self._other_base(f, exponent, *LOG10_2[self.kind], LOG10_E[self.kind]))
+
+    def _other_base(
+        self, f: str, exponent: str, high: float, low: float, factor: tuple[float, float]
+    ) -> str:
+        """``exponent·(high + low) + log(1 + f)·factor``, the factor in two pieces."""
+        natural = self._log_reduced(f)
+        rest = self.fma(natural, self.constant(factor[1]), self.mul(exponent, self.constant(low)))
+        return self.fma(exponent, self.constant(high), self.fma(natural, self.constant(factor[0]), rest))
+
+    def log1p(self, x: str) -> str:
+        """``log(1 + x)``: the rounded sum only picks the exponent, so ``f`` itself keeps every bit of ``x``."""
+        total = self.add(x, self.constant(1.0))
+        f, exponent, whole = self._split_bits(total)
+        one = self.integer(self.exponent_bias << self.mantissa_bits)
+        inverse = self.floating(self.integers("sub", one, whole))
+        precise = self.fma(x, inverse, self.sub(inverse, self.constant(1.0)))
+        # For large x the one is lost in the sum anyway, and the inverse power of two could underflow.
+        f = self.select(self.compare("ogt", x, self.constant(2.0**60)), f, precise)
+        result = self.fma(exponent, self.constant(math.log(2.0)), self._log_reduced(f))
+        return self._identity_at_zero(x, self._logarithm_edges(total, result))
+
+    def _split(self, x: str) -> tuple[str, str]:
+        """``(f, e)`` with ``x = 2^e (1 + f)`` for positive finite ``x``, subnormal numbers included."""
+        smallest, lift = (2.0**-126, 25) if self.kind == "float" else (2.0**-1022, 54)
+        tiny = self.compare("olt", x, self.constant(smallest))
+        lifted = self.select(tiny, self.mul(x, self.constant(2.0**lift)), x)
+        f, exponent, _ = self._split_bits(lifted)
+        return f, self.select(tiny, self.sub(exponent, self.constant(lift)), exponent)
+
+    def _split_bits(self, x: str) -> tuple[str, str, str]:
+        """``(f, e, e's bits in the place of an exponent)`` for normal ``x``."""
+        least, bits = self.integer(_LEAST_MANTISSA[self.kind]), self.bits(x)
+        mask = self.integer(-(1 << self.mantissa_bits))
+        whole = self.integers("and", self.integers("sub", bits, least), mask)
+        f = self.sub(self.floating(self.integers("sub", bits, whole)), self.constant(1.0))
+        return f, self._exponent(whole), whole
+
+    def _exponent(self, whole: str) -> str:
+        """The integer that stands in the exponent's place, as a number."""
+        if self.kind == "float":
+            shifted = self.integers("ashr", whole, self.integer(self.mantissa_bits))
+            return self.function.value(f"sitofp {self.int_type} {shifted} to {self.type}")
+        # Few processors convert vectors of i64: the exponent becomes the low bits of a large number instead.
+        lifted = self.integers("add", whole, self.integer(self.exponent_bias << self.mantissa_bits))
+        small = self.integers("lshr", lifted, self.integer(self.mantissa_bits))
+        large = 2.0**self.mantissa_bits
+        exponent_of_large = (self.exponent_bias + self.mantissa_bits) << self.mantissa_bits
+        number = self.floating(self.integers("or", small, self.integer(exponent_of_large)))
+        return self.sub(number, self.constant(large + self.exponent_bias))
+
+    def _log_reduced(self, f: str) -> str:
+        """``log(1 + f)`` for ``1 + f`` within a factor 4/3 (float) or √2 (double) of one."""
+        square = self.mul(f, f)
+        if self.kind == "float":
+            return self.fma(self.polynomial(f, _LOG_FLOAT, square), square, f)
+        # log(1 + f) = 2 artanh(s) with s = f / (2 + f), written so that f itself is the leading term.
+        s = self.div(f, self.add(f, self.constant(2.0)))
+        z = self.mul(s, s)
+        tail = self.mul(z, self.polynomial(z, _LOG_DOUBLE, self.mul(z, z)))
+        half = self.mul(square, self.constant(0.5))
+        return self.sub(f, self.sub(half, self.mul(s, self.add(half, tail))))
+
+    def _logarithm_edges(self, x: str, usual: str) -> str:
+        """-inf at zero, NaN below it and at NaN, inf at inf, ``usual`` elsewhere."""
+        zero, infinity = self.constant(0.0), self.constant(math.inf)
+        at_zero = self.compare("oeq", x, zero)
+        edge = self.select(at_zero, self.constant(-math.inf), self.constant(math.nan))
+        defined = self.select(self.compare("oeq", x, infinity), x, usual)
+        return self.select(self.compare("ogt", x, zero), defined, edge)
+
+
+# log2(e), log10(e) and log10(2) in two pieces; the first piece of log10(2) is short, so that its products with an
+# exponent are exact.
+LOG2_E = {"float": (1.44269502, 1.92596303e-08), "double": (1.4426950408889634, 2.0355273740931033e-17)}
+LOG10_E = {"float": (0.434294492, -1.010305e-08), "double": (0.4342944819032518, 1.098319650216765e-17)}
+LOG10_2 = {"float": (0.301025391, 4.60503907e-06), "double": (0.30102999566395283, 2.8363394551044964e-14)}

@@ -1,0 +1,66 @@
+"""Estimates of how long a kernel takes, in cycles of one core: good enough to share work out evenly."""
+
+from __future__ import annotations
+
+import math
+
+from pullback.compiler.products import Product
+from pullback.graph import OPERATORS
+from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, walk
+
+__all__ = ["kernel_cycles", "product_flops"]
+
+MULTIPLY_ADDS_PER_CYCLE = 2
+BYTES_PER_CYCLE = 16
+ROW_OVERHEAD = 6
+
+
+def product_flops(product: Product) -> int:
+    """Multiplications and additions of a product."""
+    size = math.prod(axis.extent for axis in product.rows) * product.columns.extent
+    return 2 * size * sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
+
+
+def kernel_cycles(kernel: Kernel, product: Product | None, lanes: int) -> float:
+    """Cycles for the whole kernel."""
+    outer = math.prod(axis.extent for axis in kernel.axes)
+    if product is not None:
+        vectors = math.prod(a.extent for a in product.rows) * -(-product.columns.extent // lanes)
+        depth = sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
+        epilogue = sum(_own_cycles(e, lanes) for e in walk(*(s.value for s in product.stores)))
+        return vectors * depth / MULTIPLY_ADDS_PER_CYCLE + epilogue * vectors * lanes
+    cycles = ROW_OVERHEAD * outer / max(1, kernel.axes[-1].extent if kernel.axes else 1)
+    for store in kernel.stores:
+        inner = outer * math.prod(axis.extent for axis in store.inner)
+        cycles += inner * store.buffer.dtype.itemsize / BYTES_PER_CYCLE
+        cycles += sum(_turns(root, outer, inner, store.inner, lanes) for root in store.roots())
+    return cycles
+
+
+def _turns(root: Expression, outer: float, inner: float, inner_axes: tuple[Axis, ...], lanes: int) -> float:
+    """Cycles of everything below ``root``, each expression as often as the loops around it turn."""
+    total = 0.0
+    seen: set[int] = set()
+    stack: list[tuple[Expression, float]] = [(root, 1.0)]
+    while stack:
+        expression, repeats = stack.pop()
+        if id(expression) in seen:
+            continue
+        seen.add(id(expression))
+        turns = inner if any(axis in inner_axes for axis in expression.axes) or not inner_axes else outer
+        total += turns * repeats * _own_cycles(expression, lanes)
+        deeper = repeats
+        if isinstance(expression, Reduce):
+            deeper *= math.prod(axis.extent for axis in expression.over)
+        stack.extend((operand, deeper) for operand in expression.operands)
+    return total
+
+
+def _own_cycles(expression: Expression, lanes: int) -> float:
+    """Cycles of one value of an expression, without its operands."""
+    if isinstance(expression, Apply):
+        operator = OPERATORS.get(expression.function)
+        return (operator.cost if operator is not None else 1.0) / lanes
+    if isinstance(expression, Load):
+        return 4.0 / lanes if expression.dynamic else 1.0 / lanes
+    return 1.0 / lanes if isinstance(expression, Reduce) else 0.0

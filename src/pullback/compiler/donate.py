@@ -1,0 +1,113 @@
+"""Results that take over the memory of an argument: proof that nobody reads the old value later, or a copy at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pullback.compiler.lower import axes_of
+from pullback.compiler.products import find_product
+from pullback.compiler.schedule import has_checks
+from pullback.loops import Buffer, Expression, Kernel, Load, Store, load_at, rewrite
+
+__all__ = ["arrange"]
+
+
+def arrange(
+    kernels: Sequence[Kernel], taken_over: Mapping[Buffer, Buffer]
+) -> tuple[list[Kernel], dict[Kernel, list[Kernel]]]:
+    """Kernels in an order in which each result may overwrite the argument that ``taken_over`` gives for it.
+
+    Returns the kernels and, for those that overwrite, which kernels must have finished in an earlier phase: the other
+    readers of the argument and everything that may still report an error, so that a failed step changes nothing.
+    """
+    program = list(kernels)
+    before: dict[Kernel, list[Kernel]] = {}
+    for result, argument in taken_over.items():
+        writers = [k for k in program if result in k.writes()]
+        if not _in_place(program, writers, result, argument):
+            program = _through_copy(program, result)
+    for result, argument in taken_over.items():
+        for writer in [k for k in program if result in k.writes()]:
+            readers = [k for k in program if k is not writer and argument in k.reads()]
+            checks = [k for k in program if k is not writer and has_checks(k)]
+            before.setdefault(writer, []).extend(dict.fromkeys(readers + checks))
+    return _sorted(program, before), before
+
+
+def _in_place(program: list[Kernel], writers: list[Kernel], result: Buffer, argument: Buffer) -> bool:
+    """Whether the only writer may write into the argument's memory while others still want to read it."""
+    if len(writers) != 1:
+        return False
+    (writer,) = writers
+    if has_checks(writer) or any(store.accumulate or store.dynamic for store in writer.stores):
+        return False
+    (store,) = [s for s in writer.stores if s.buffer is result]
+    if len({s.inner for s in writer.stores}) > 1:
+        return False
+    product = find_product(writer)
+    operands = [] if product is None else [load for pair in product.pairs for load in (pair.left, pair.right)]
+    for load in writer.loads():
+        if load.buffer is argument and (load in operands or load.dynamic or load.offset != store.offset):
+            return False
+    reached = _reached(program, result)
+    return not any(argument in k.reads() for k in reached) and not any(has_checks(k) for k in reached)
+
+
+def _reached(program: list[Kernel], buffer: Buffer) -> list[Kernel]:
+    """The kernels that need ``buffer``, directly or not."""
+    wanted, found = {buffer}, []
+    for kernel in program:
+        if wanted.intersection(kernel.reads()):
+            found.append(kernel)
+            wanted.update(kernel.writes())
+    return found
+
+
+def _through_copy(program: list[Kernel], result: Buffer) -> list[Kernel]:
+    """The program with ``result`` computed elsewhere and copied at the end."""
+    temporary = Buffer(f"new_{result.name}", result.dtype, result.shape)
+    moved: list[Kernel] = []
+    for kernel in program:
+        if result in kernel.writes() or result in kernel.reads():
+            kernel = _renamed(kernel, result, temporary)
+        moved.append(kernel)
+    axes, index = axes_of(result.shape)
+    value = load_at(temporary, index)
+    return [*moved, Kernel(axes, (Store(result, value.offset, value),))]
+
+
+def _renamed(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
+    loads = {load: Load(new, load.offset, load.dynamic, load.guard) for load in kernel.loads() if load.buffer is old}
+    memo: dict[int, Expression] = {}
+    stores = tuple(
+        replace(
+            store,
+            buffer=new if store.buffer is old else store.buffer,
+            value=rewrite(store.value, {}, loads, memo),
+        )
+        for store in kernel.stores
+    )
+    return kernel.with_stores(stores)
+
+
+def _sorted(program: list[Kernel], before: Mapping[Kernel, list[Kernel]]) -> list[Kernel]:
+    """A stable order in which inputs, and what ``before`` asks for, come first."""
+    waiting, done = list(program), []
+    while waiting:
+        pending: dict[Buffer, list[Kernel]] = {}
+        for kernel in waiting:
+            for buffer in kernel.writes():
+                pending.setdefault(buffer, []).append(kernel)
+        for kernel in waiting:
+            needs = [w for b in kernel.reads() for w in pending.get(b, ()) if w is not kernel]
+            if any(store.accumulate for store in kernel.stores):
+                needs += [w for b in kernel.writes() for w in pending.get(b, ()) if w is not kernel]
+            if not needs and not any(k in waiting for k in before.get(kernel, ())):
+                break
+        else:
+            raise AssertionError("kernels wait for each other")
+        waiting.remove(kernel)
+        done.append(kernel)
+    return done
+

@@ -1,0 +1,211 @@
+"""From graph to kernels: which nodes are stored, and one kernel for each of them.
+
+A node that is not stored costs no memory: its lowering is called inside its users' (a loop body is a function from
+index to value, so fusion is calling the producer's function in the consumer). Stored are the outputs, the results of
+reductions, products and scatters, what a product reads, and what would be expensive to compute again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pullback.graph import Constant, Graph, Node, Operation, Variable
+from pullback.loops import Affine, Axis, Buffer, Expression, Index, Literal, Load, Operand, load_at, row_major, walk
+from pullback.loops.expression import Reduce
+from pullback.loops.kernel import Kernel, Store
+
+__all__ = ["Lowered", "lower"]
+
+VIEWS = frozenset({"reshape", "transpose", "slice"})
+"""Operators that only say where their input's elements are; a product reads through them."""
+
+ROOTS = frozenset({"sum", "prod", "max", "min", "argmax", "argmin", "contract", "scatter_add"})
+"""Operators whose results are always given a buffer (fusion may take it away again)."""
+
+RECOMPUTE_COST = 4.0
+"""A value of up to this cost is computed again by each of its users rather than stored."""
+
+_NEUTRAL = {"add": 0, "multiply": 1}
+
+
+class Lowered:
+    """Kernels in an order that respects their buffers, and which buffer holds what."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.kernels: list[Kernel] = []
+        self.arguments: list[Buffer] = []
+        self.constants: dict[Buffer, np.ndarray] = {}
+        self.outputs: list[Buffer] = []
+        self._graph = graph
+        self._order = graph.nodes()
+        self._buffers: dict[int, Buffer] = {}
+        self._values: dict[tuple[int, tuple[Index, ...]], Expression] = {}
+        self._operands: dict[int, Operand] = {}
+        self._stored = _choose_stored(graph, self._order)
+
+    def operand(self, node: Node) -> Operand:
+        """The function from an index to the node's value there."""
+        known = self._operands.get(id(node))
+        if known is None:
+            known = self._operands[id(node)] = self._make_operand(node)
+        return known
+
+    def _make_operand(self, node: Node) -> Operand:
+        if isinstance(node, Constant) and node.size and (node.value == node.value.flat[0]).all():
+            literal = Literal(node.value.flat[0], node.dtype)
+            return lambda index: literal
+        if isinstance(node, Constant):
+            buffer = Buffer(f"constant{len(self.constants)}", node.dtype, node.shape)
+            self.constants[buffer] = node.value
+            return lambda index: load_at(buffer, index)
+        if id(node) in self._buffers:
+            stored = self._buffers[id(node)]
+            return lambda index: load_at(stored, index)
+        assert isinstance(node, Operation)
+        return lambda index: self.value(node, index)
+
+    def value(self, node: Operation, index: Sequence[Index]) -> Expression:
+        """The node's value at ``index``, computed from its inputs."""
+        key = (id(node), tuple(index))
+        if key not in self._values:
+            assert node.operator.lower is not None, node.operator.name
+            operands = [self.operand(child) for child in node.inputs]
+            self._values[key] = node.operator.lower(node, operands, key[1])
+        return self._values[key]
+
+    def run(self) -> Lowered:
+        """Make the kernels of every stored node."""
+        for position, variable in enumerate(self._graph.inputs):
+            buffer = Buffer(f"argument{position}", variable.dtype, variable.shape)
+            self._buffers[id(variable)] = buffer
+            self.arguments.append(buffer)
+        names = {id(node): f"result{k}" for k, node in reversed(list(enumerate(self._graph.outputs)))}
+        for node in self._order:
+            if id(node) in self._stored and isinstance(node, Operation):
+                name = names.get(id(node), f"{node.operator.name}{len(self._buffers)}")
+                buffer = Buffer(name, node.dtype, node.shape)
+                if node.size:
+                    self._store(node, buffer)
+                self._buffers[id(node)] = buffer
+                self._operands.pop(id(node), None)
+        written: set[Buffer] = set()
+        for position, node in enumerate(self._graph.outputs):
+            known = self._buffers.get(id(node))
+            if known is None or known in written or isinstance(node, Variable):
+                # An output that is an input, a constant or an output for the second time is a copy.
+                known = Buffer(f"result{position}", node.dtype, node.shape)
+                if node.size:
+                    axes, index = axes_of(node.shape)
+                    self._add(axes, known, index, self.operand(node)(index))
+            written.add(known)
+            self.outputs.append(known)
+        return self
+
+    def _store(self, node: Operation, buffer: Buffer) -> None:
+        if node.operator.name == "scatter_add":
+            self._scatter(node, buffer)
+            return
+        axes, index = axes_of(node.shape)
+        self._add(axes, buffer, index, _without_empty(self.value(node, index)))
+
+    def _scatter(self, node: Operation, buffer: Buffer) -> None:
+        """Copy the base, then add the updates one position after another."""
+        base, updates, *indices = node.inputs
+        selected = node.attributes["axes"]
+        axes, index = axes_of(base.shape)
+        self._add(axes, buffer, index, self.operand(base)(index))
+        if not updates.size:
+            return
+        axes, index = axes_of(updates.shape)
+        rank = updates.ndim - (base.ndim - len(selected))
+        strides = row_major(base.shape)
+        position = index[:rank]
+        dynamic = tuple((self.operand(i)(position), strides[axis]) for i, axis in zip(indices, selected))
+        kept = [stride for axis, stride in enumerate(strides) if axis not in selected]
+        offset = Affine.total(i * stride for i, stride in zip(index[rank:], kept))
+        store = Store(buffer, offset, self.operand(updates)(index), (), dynamic, accumulate=True)
+        self.kernels.append(Kernel(axes, (store,)))
+
+    def _add(self, axes: tuple[Axis, ...], buffer: Buffer, index: Sequence[Affine], value: Expression) -> None:
+        offset = Affine.total(i * stride for i, stride in zip(index, row_major(buffer.shape)))
+        self.kernels.append(Kernel(axes, (Store(buffer, offset, value),)))
+
+
+def lower(graph: Graph) -> Lowered:
+    """The kernels of ``graph``, one for each stored node, before any of them is fused with another."""
+    return Lowered(graph).run()
+
+
+def axes_of(shape: Sequence[int]) -> tuple[tuple[Axis, ...], tuple[Affine, ...]]:
+    """A loop for each axis of ``shape`` that is longer than one, and the full index made of them."""
+    all_axes = [Axis("ijklmnpq"[k] if k < 8 else f"i{k}", extent) for k, extent in enumerate(shape)]
+    return tuple(axis for axis in all_axes if axis.extent != 1), tuple(map(Affine.of, all_axes))
+
+
+def _without_empty(value: Expression) -> Expression:
+    """Sums and products over no element are their neutral elements."""
+    for expression in walk(value):
+        if isinstance(expression, Reduce) and any(axis.extent == 0 for axis in expression.over):
+            return Literal(_NEUTRAL[expression.kind], expression.dtype)
+    return value
+
+
+def _choose_stored(graph: Graph, order: list[Node]) -> set[int]:
+    """The nodes that get a buffer."""
+    users: dict[int, int] = {}
+    for node in order:
+        for child in node.inputs:
+            users[id(child)] = users.get(id(child), 0) + 1
+    stored = {id(node) for node in graph.outputs}
+    cost: dict[int, float] = {}
+    for node in order:
+        if not isinstance(node, Operation):
+            cost[id(node)] = 0.0
+            continue
+        for child in node.inputs:
+            if _needs_memory(node, child, cost):
+                stored.add(id(_behind_views(child)))
+        own = sum(0.0 if id(child) in stored else cost[id(child)] for child in node.inputs) + node.operator.cost
+        cost[id(node)] = own
+        if node.operator.name in ROOTS or (users.get(id(node), 0) > 1 and own > RECOMPUTE_COST):
+            stored.add(id(node))
+            cost[id(node)] = 0.0
+    return stored
+
+
+def _behind_views(node: Node) -> Node:
+    """The node whose memory ``node`` is a view of."""
+    while isinstance(node, Operation) and node.operator.name in VIEWS:
+        node = node.inputs[0]
+    return node
+
+
+def _needs_memory(user: Operation, child: Node, cost: dict[int, float]) -> bool:
+    """Whether ``user`` must find ``child`` in memory rather than compute it where it reads it."""
+    name = user.operator.name
+    if name == "contract":
+        return True
+    if name == "gather" and child is user.inputs[0]:
+        return cost.get(id(child), 0.0) * user.size > RECOMPUTE_COST * child.size
+    if name == "reshape":
+        return cost.get(id(child), 0.0) > 0 and not _splits_only(child.shape, user.shape)
+    return name == "concatenate" and cost.get(id(child), 0.0) > RECOMPUTE_COST
+
+
+def _splits_only(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    """Whether a reshape keeps or splits axes, so that the old index is affine in the new one.
+
+    >>> _splits_only((100, 784), (100, 4, 196)), _splits_only((100, 4, 196), (100, 784))
+    (True, False)
+    """
+    position = 0
+    for extent in (e for e in old if e != 1):
+        reached = 1
+        while position < len(new) and reached < extent:
+            reached *= new[position]
+            position += 1
+        if reached != extent:
+            return False
+    return True

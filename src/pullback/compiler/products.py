@@ -1,0 +1,153 @@
+"""Recognising matrix products among kernels: one accumulator, several pairs of operands, an epilogue.
+
+``h = tanh(x @ wx + g @ wh + b)`` is one product of two pairs whose epilogue adds ``b`` and takes the tanh; a gradient
+summed over time is one product with a pair for each time step. Nothing is concatenated for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pullback.loops import Affine, Apply, Axis, Expression, Hole, Kernel, Load, Reduce, Store, walk
+
+__all__ = ["Pair", "Product", "contractions", "find_product"]
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """``sum over k of left[…, k] * right[k, …]``; ``depth`` are the summed axes."""
+
+    left: Load
+    right: Load
+    depth: tuple[Axis, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A kernel whose stores are functions of one accumulated sum of products.
+
+    ``columns`` is the axis along the vector lanes: unit stride in every store, absent from every pair's left operand.
+    ``rows`` are the kernel's other axes, in order.
+    """
+
+    rows: tuple[Axis, ...]
+    columns: Axis
+    pairs: tuple[Pair, ...]
+    accumulator: Hole
+    stores: tuple[Store, ...]
+
+
+def is_contraction(expression: Expression) -> bool:
+    """Whether the expression is a sum of products of two plain reads, one of which each outer axis belongs to."""
+    if not (isinstance(expression, Reduce) and expression.kind == "add" and expression.dtype.kind == "f"):
+        return False
+    body = expression.body
+    if not (isinstance(body, Apply) and body.function == "multiply"):
+        return False
+    left, right = body.operands
+    if not (isinstance(left, Load) and isinstance(right, Load)):
+        return False
+    if left.dynamic or right.dynamic or left.guard is not None or right.guard is not None:
+        return False
+    over = set(expression.over)
+    return bool(left.axes - right.axes - over) and bool(right.axes - left.axes - over)
+
+
+def contractions(kernel: Kernel) -> list[Reduce]:
+    """The contractions that a kernel's stores are made of."""
+    return [e for e in kernel.expressions() if isinstance(e, Reduce) and is_contraction(e)]
+
+
+def find_product(kernel: Kernel) -> Product | None:
+    """The kernel as one product with an epilogue, or ``None`` if it is not of that form."""
+    found = contractions(kernel)
+    if not found or not kernel.axes or any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
+        return None
+    columns = kernel.axes[-1]
+    if any(store.offset.coefficient(columns) != 1 for store in kernel.stores):
+        return None
+    pairs = [_oriented(reduce, columns) for reduce in found]
+    if any(pair is None for pair in pairs) or len({reduce.dtype for reduce in found}) > 1:
+        return None
+    root = _accumulation(kernel, found)
+    if root is None:
+        return None
+    if any(isinstance(e, Reduce) and e not in found for e in kernel.expressions()):
+        return None
+    hole = Hole("accumulator", kernel.axes, found[0].dtype)
+    memo: dict[int, Expression] = {}
+    stores = tuple(
+        Store(store.buffer, store.offset, _with_hole(store.value, root, set(map(id, found)), hole, memo))
+        for store in kernel.stores
+    )
+    return Product(kernel.axes[:-1], columns, tuple(pair for pair in pairs if pair is not None), hole, stores)
+
+
+def _oriented(reduce: Reduce, columns: Axis) -> Pair | None:
+    """The pair with the operand that runs along the columns on the right."""
+    assert isinstance(reduce.body, Apply)
+    left, right = reduce.body.operands
+    assert isinstance(left, Load) and isinstance(right, Load)
+    if columns in left.axes:
+        left, right = right, left
+    if columns in left.axes or columns not in right.axes:
+        return None
+    return Pair(left, right, reduce.over)
+
+
+def _leaves(expression: Expression) -> list[Expression]:
+    """The terms of a tree of additions, from left to right."""
+    if isinstance(expression, Apply) and expression.function == "add":
+        return [leaf for operand in expression.operands for leaf in _leaves(operand)]
+    return [expression]
+
+
+def _accumulation(kernel: Kernel, found: list[Reduce]) -> Expression | None:
+    """The sum that all contractions are terms of, if they are used nowhere else."""
+    if len(found) == 1:
+        return found[0]
+    wanted = {id(reduce) for reduce in found}
+    uses = {id(reduce): 0 for reduce in found}
+    root: Expression | None = None
+    for expression in kernel.expressions():
+        for operand in expression.operands:
+            if id(operand) in uses:
+                uses[id(operand)] += 1
+        if isinstance(expression, Apply) and expression.function == "add":
+            leaves = [id(leaf) for leaf in _leaves(expression)]
+            if root is None and wanted <= set(leaves) and len(leaves) == len(set(leaves)):
+                root = expression
+    stored = {id(store.value) for store in kernel.stores}
+    if root is None or any(count != 1 for count in uses.values()) or stored & wanted:
+        return None
+    partial = [e for e in walk(root) if e is not root and isinstance(e, Apply) and e.function == "add"]
+    inner = {id(e) for e in partial if wanted & {id(leaf) for leaf in _leaves(e)}}
+    outside = [o for e in kernel.expressions() if id(e) not in inner and e is not root for o in e.operands]
+    if any(id(operand) in inner for operand in outside) or stored & inner:
+        return None  # a partial sum is needed by itself
+    return root
+
+
+def _with_hole(
+    value: Expression, root: Expression, found: set[int], hole: Hole, memo: dict[int, Expression]
+) -> Expression:
+    """``value`` with the contractions of ``root`` taken together as ``hole``."""
+    for expression in walk(value):
+        if id(expression) in memo:
+            continue
+        new = expression
+        if expression is root:
+            new = hole
+            for leaf in _leaves(root):
+                if id(leaf) not in found:
+                    new = Apply("add", (new, leaf), root.dtype)
+        elif isinstance(expression, Apply):
+            operands = [memo[id(operand)] for operand in expression.operands]
+            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
+        memo[id(expression)] = new
+    return memo[id(value)]
+
+
+def stride_of(load: Load, axes: tuple[Axis, ...]) -> Affine:
+    """The part of a read's offset that comes from ``axes``."""
+    return Affine(tuple((axis, c) for axis, c in load.offset.terms if axis in axes))

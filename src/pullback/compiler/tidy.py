@@ -1,0 +1,158 @@
+"""Kernels put in order before code is made: axes that memory does not tell apart are joined, equal inner loops shared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pullback.compiler.products import find_product
+from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store, rewrite, walk
+
+__all__ = ["tidy"]
+
+
+def tidy(kernel: Kernel) -> Kernel:
+    """Join axes, then share inner axes.
+
+    The first axis is joined with the next only when the kernel has a single row of work for each of its turns and
+    nothing else depends on its rows; that is the schedule's to decide, so here it stays as it is.
+    """
+    kernel = _joined_depth(kernel)
+    kernel = _joined_axes(kernel)
+    return kernel if find_product(kernel) is not None else _shared_rows(kernel)
+
+
+def _indices(kernel: Kernel) -> Iterator[Affine]:
+    """Every index of a kernel."""
+    for store in kernel.stores:
+        yield store.offset
+    for expression in kernel.expressions():
+        if isinstance(expression, Load):
+            yield expression.offset
+        elif isinstance(expression, Position):
+            yield expression.index
+
+
+def _contiguous(first: Axis, second: Axis, indices: list[Affine]) -> bool:
+    """Whether a step of ``first`` is always ``second.extent`` steps of ``second``."""
+    return all(i.coefficient(first) == i.coefficient(second) * second.extent for i in indices)
+
+
+def _renamed(kernel: Kernel, axes: tuple[Axis, ...], new: dict[Axis, Affine]) -> Kernel:
+    memo: dict[int, Expression] = {}
+    stores = tuple(
+        Store(
+            store.buffer,
+            store.offset.replace(new),
+            rewrite(store.value, new, {}, memo),
+            store.inner,
+            tuple((rewrite(e, new, {}, memo), stride) for e, stride in store.dynamic),
+            store.accumulate,
+        )
+        for store in kernel.stores
+    )
+    return Kernel(axes, stores)
+
+
+def _joined_axes(kernel: Kernel) -> Kernel:
+    """Join neighbouring axes after the first."""
+    position = 1
+    while position + 1 < len(kernel.axes):
+        first, second = kernel.axes[position], kernel.axes[position + 1]
+        if not _contiguous(first, second, list(_indices(kernel))):
+            position += 1
+            continue
+        joined = Axis(second.name, first.extent * second.extent)
+        # The joined axis stands for second; first is gone, its step being a multiple of second's.
+        new = {first: Affine(), second: Affine.of(joined)}
+        kernel = _renamed(kernel, (*kernel.axes[:position], joined, *kernel.axes[position + 2 :]), new)
+    return kernel
+
+
+def joined_rows(kernel: Kernel) -> Kernel:
+    """The kernel with its first axis joined to the second where memory allows: for kernels outside row groups."""
+    while len(kernel.axes) > 1 and _contiguous(kernel.axes[0], kernel.axes[1], list(_indices(kernel))):
+        first, second = kernel.axes[:2]
+        joined = Axis(second.name, first.extent * second.extent)
+        kernel = _renamed(kernel, (joined, *kernel.axes[2:]), {first: Affine(), second: Affine.of(joined)})
+    return kernel
+
+
+def _joined_depth(kernel: Kernel) -> Kernel:
+    """Join neighbouring axes of reductions."""
+    memo: dict[int, Expression] = {}
+    stores = tuple(
+        Store(s.buffer, s.offset, _joined_reductions(s.value, memo), s.inner, s.dynamic, s.accumulate)
+        for s in kernel.stores
+    )
+    return kernel.with_stores(stores)
+
+
+def _joined_reductions(root: Expression, memo: dict[int, Expression]) -> Expression:
+    for expression in walk(root):
+        if id(expression) in memo:
+            continue
+        new = expression
+        if isinstance(expression, Reduce):
+            new = _joined_reduction(expression.kind, expression.over, memo[id(expression.body)], expression)
+        elif isinstance(expression, Apply):
+            operands = [memo[id(operand)] for operand in expression.operands]
+            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
+        memo[id(expression)] = new
+    return memo[id(root)]
+
+
+def _joined_reduction(kind: str, over: tuple[Axis, ...], body: Expression, old: Reduce) -> Reduce:
+    position = 0
+    while position + 1 < len(over):
+        first, second = over[position], over[position + 1]
+        indices = [e.offset for e in walk(body) if isinstance(e, Load)]
+        indices += [e.index for e in walk(body) if isinstance(e, Position)]
+        if not _contiguous(first, second, indices):
+            position += 1
+            continue
+        joined = Axis(second.name, first.extent * second.extent)
+        body = rewrite(body, {first: Affine(), second: Affine.of(joined)}, {}, {})
+        over = (*over[:position], joined, *over[position + 2 :])
+    return Reduce(kind, over, body, old.dtype)
+
+
+def _shared_rows(kernel: Kernel) -> Kernel:
+    """Give all inner loops, and reductions, over rows of one length the same axis.
+
+    Equal values in different loops of a row are then one expression; where the row fits into registers it is read
+    and computed once.
+    """
+    inner = [store.inner for store in kernel.stores if store.inner]
+    reductions = [e for e in kernel.expressions() if isinstance(e, Reduce)]
+    if any(len(axes) != 1 for axes in inner) or (not inner and len(reductions) < 2):
+        return kernel
+    axis = inner[0][0] if inner else reductions[0].over[-1]
+    if any(axes[0].extent != axis.extent for axes in inner):
+        return kernel
+    memo: dict[int, Expression] = {}
+    stores = []
+    for store in kernel.stores:
+        new = {other: Affine.of(axis) for other in store.inner}
+        value = rewrite(store.value, new, {}, {}) if store.inner and store.inner[0] is not axis else store.value
+        value = _over_axis(value, axis, memo)
+        stores.append(Store(store.buffer, store.offset.replace(new), value, (axis,) if store.inner else ()))
+    return kernel.with_stores(tuple(stores))
+
+
+def _over_axis(root: Expression, axis: Axis, memo: dict[int, Expression]) -> Expression:
+    """``root`` with reductions over one axis of the same length made reductions over ``axis``."""
+    for expression in walk(root):
+        if id(expression) in memo:
+            continue
+        new = expression
+        if isinstance(expression, Reduce):
+            body, over = memo[id(expression.body)], expression.over
+            if len(over) == 1 and over[0].extent == axis.extent and axis not in body.axes and over[0] is not axis:
+                body = rewrite(body, {over[0]: Affine.of(axis)}, {}, {})
+                over = (axis,)
+            new = Reduce(expression.kind, over, body, expression.dtype)
+        elif isinstance(expression, Apply):
+            operands = [memo[id(operand)] for operand in expression.operands]
+            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
+        memo[id(expression)] = new
+    return memo[id(root)]

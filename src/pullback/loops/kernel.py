@@ -1,0 +1,101 @@
+"""Kernels: loops over axes that store expressions into buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from pullback.loops.expression import Apply, Buffer, Expression, Load, Position, Reduce, walk
+from pullback.loops.index import Affine, Axis
+
+__all__ = ["Kernel", "Store", "rewrite"]
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """``buffer[offset + sum(stride * dynamic)] = value`` for every turn of the kernel's axes and of ``inner``.
+
+    With ``accumulate`` the value is added, in row-major order of the axes, so that repeated targets sum in a fixed order.
+    """
+
+    buffer: Buffer
+    offset: Affine
+    value: Expression
+    inner: tuple[Axis, ...] = ()
+    dynamic: tuple[tuple[Expression, int], ...] = ()
+    accumulate: bool = False
+
+    def roots(self) -> tuple[Expression, ...]:
+        """The expressions that the store evaluates."""
+        return (self.value, *(expression for expression, _ in self.dynamic))
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A loop nest over ``axes``; the first axis is the one that threads share out."""
+
+    axes: tuple[Axis, ...]
+    stores: tuple[Store, ...]
+
+    def expressions(self) -> Iterator[Expression]:
+        """Every expression of every store, each once."""
+        return walk(*(root for store in self.stores for root in store.roots()))
+
+    def loads(self) -> list[Load]:
+        """Every read of memory."""
+        return [expression for expression in self.expressions() if isinstance(expression, Load)]
+
+    def reads(self) -> list[Buffer]:
+        """Buffers read, in the order of first use; an accumulating store reads its target too."""
+        found = {load.buffer: None for load in self.loads()}
+        found.update({store.buffer: None for store in self.stores if store.accumulate})
+        return list(found)
+
+    def writes(self) -> list[Buffer]:
+        """Buffers written."""
+        return list({store.buffer: None for store in self.stores})
+
+    def with_stores(self, stores: tuple[Store, ...]) -> Kernel:
+        """The same axes around other stores."""
+        return replace(self, stores=stores)
+
+    def __str__(self) -> str:
+        lines = [f"for {', '.join(map(repr, self.axes)) or 'once'}:"]
+        for store in self.stores:
+            inner = f"for {', '.join(map(repr, store.inner))}: " if store.inner else ""
+            offset = " + ".join([str(store.offset)] + [f"{stride}*({e!r})" for e, stride in store.dynamic])
+            sign = "+=" if store.accumulate else "="
+            lines.append(f"    {inner}{store.buffer.name}[{offset}] {sign} {store.value!r}")
+        return "\n".join(lines)
+
+
+def rewrite(
+    root: Expression,
+    axes: Mapping[Axis, Affine],
+    loads: Mapping[Load, Expression],
+    memo: dict[int, Expression],
+) -> Expression:
+    """``root`` with axes replaced by indices and loads by other expressions; ``memo`` is shared between calls.
+
+    Replaced loads are given as they stand in ``root``, before its axes change.
+    """
+    for expression in walk(root):
+        if id(expression) in memo:
+            continue
+        new: Expression = expression
+        if isinstance(expression, Load):
+            if expression in loads:
+                new = loads[expression]
+            else:
+                dynamic = tuple((memo[id(e)], stride) for e, stride in expression.dynamic)
+                guard = None if expression.guard is None else memo[id(expression.guard)]
+                new = Load(expression.buffer, expression.offset.replace(axes), dynamic, guard)
+        elif isinstance(expression, Position):
+            new = Position(expression.index.replace(axes))
+        elif isinstance(expression, Apply):
+            operands = [memo[id(operand)] for operand in expression.operands]
+            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
+        elif isinstance(expression, Reduce):
+            new = Reduce(expression.kind, expression.over, memo[id(expression.body)], expression.dtype)
+        memo[id(expression)] = new
+    return memo[id(root)]
