@@ -120,7 +120,7 @@ def run_address(
     if not (flags.c_contiguous and flags.aligned and (flags.writeable or not written)):
         raise DonationError(f"{name} is not contiguous, not aligned or read-only: pass x.copy()")
     size = spec.dtype.itemsize * int(np.prod(spec.shape, dtype=np.int64))
-    needed = size + stride * max(steps - 1, 0)
+    needed = size + stride * (steps - 1) if steps else 0
     if stride < 0 or stride % spec.dtype.itemsize or array.nbytes < needed:
         raise ShapeError(
             f"{name} has {array.nbytes} bytes, "

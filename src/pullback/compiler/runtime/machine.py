@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 
 from pullback.compiler.runtime import driver, entry
@@ -45,6 +46,15 @@ class Machine:
 
 _machine: Machine | None = None
 _lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)  # another thread may have held it when we forked
 
 
 def machine() -> Machine:

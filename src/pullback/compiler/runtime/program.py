@@ -22,7 +22,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -89,7 +88,6 @@ class Program:
             if argument.donated_to is not None:
                 self.taken_over[argument.donated_to] = index
         self._check()
-        self._lock = threading.Lock()
         self._instances = [_Instance(self)]
         #: The compiled function: a tuple of arrays, or ``NotImplemented`` where ``program(...)`` has to help.
         self.entry: Callable[..., Any] = self._instances[0].function
@@ -127,7 +125,7 @@ class Program:
         machine().pool.start()
         if not machine().reads_arrays:
             return self._call_plain(prepared)
-        for instance in self._all_instances():
+        for instance in tuple(self._instances):
             outcome = instance.function(*prepared)
             if outcome is not NotImplemented:
                 return outcome  # type: ignore[no-any-return]
@@ -197,20 +195,15 @@ class Program:
             self.steps_done = instance.steps_done()
             instance.give()
 
-    def _all_instances(self) -> list[_Instance]:
-        with self._lock:
-            return list(self._instances)
-
     def _new_instance(self, taken: bool = False) -> _Instance:
         instance = _Instance(self)
         if taken:
             instance.take()
-        with self._lock:
-            self._instances.append(instance)
+        self._instances.append(instance)  # no lock: a fork must not find one taken
         return instance
 
     def _taken_instance(self) -> _Instance:
-        for instance in self._all_instances():
+        for instance in tuple(self._instances):
             if instance.take():
                 return instance
         return self._new_instance(taken=True)

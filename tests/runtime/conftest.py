@@ -1,0 +1,147 @@
+"""Small programs written by hand, and threads put back to what they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pullback.compiler.codegen.function import Module
+from pullback.compiler.runtime.engine import Loaded, load
+from pullback.compiler.runtime.layout import Slots, emit_failure, emit_pointer, phase_function
+from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.runtime.program import ArgumentSpec, Phase, Program, Repeat, ResultSpec
+from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
+
+CELLS = 37
+TURNS = 3
+INT64 = np.dtype(np.int64)
+FLOAT32 = np.dtype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _threads_restored() -> Iterator[None]:
+    before = get_num_threads()
+    yield
+    set_num_threads(before)
+
+
+def _element(f: Any, base: str, index: str, kind: str = "i64") -> str:
+    return f.value(f"getelementptr {kind}, ptr {base}, i64 {index}")
+
+
+def _mixing_module() -> Module:
+    """Two phases that read their neighbours' cells: wrong as soon as a phase starts before the last one ended."""
+    module, slots = Module(), Slots(arguments=2, results=2)
+    spread = phase_function(module, "spread")
+    state = emit_pointer(spread, slots.argument(0), spread["step"])
+    buffer = emit_pointer(spread, slots.arena)
+    added = emit_pointer(spread, slots.argument(1), spread["step"])
+    following = spread.value(f"add i64 {spread['chunk']}, 1")
+    following = spread.value(f"urem i64 {following}, {CELLS}")
+    here = spread.value(f"load i64, ptr {_element(spread, state, spread['chunk'])}, align 8")
+    there = spread.value(f"load i64, ptr {_element(spread, state, following)}, align 8")
+    extra = spread.value(f"load i64, ptr {added}, align 8")
+    total = spread.value(f"mul i64 {there}, 3")
+    for term in (here, extra, spread["iteration"]):
+        total = spread.value(f"add i64 {total}, {term}")
+    spread.do(f"store i64 {total}, ptr {_element(spread, buffer, spread['chunk'])}, align 8")
+
+    gather = phase_function(module, "gather")
+    state = emit_pointer(gather, slots.argument(0), gather["step"])
+    buffer = emit_pointer(gather, slots.arena)
+    before = gather.value(f"add i64 {gather['chunk']}, {CELLS - 1}")
+    before = gather.value(f"urem i64 {before}, {CELLS}")
+    here = gather.value(f"load i64, ptr {_element(gather, buffer, gather['chunk'])}, align 8")
+    there = gather.value(f"load i64, ptr {_element(gather, buffer, before)}, align 8")
+    total = gather.value(f"xor i64 {here}, {gather.value(f'mul i64 {there}, 5')}")
+    # the scratch area belongs to this chunk alone: what it writes there it must find again
+    gather.do(f"store i64 {total}, ptr {gather['scratch']}, align 8")
+    back = gather.value(f"load i64, ptr {gather['scratch']}, align 8")
+    gather.do(f"store i64 {back}, ptr {_element(gather, state, gather['chunk'])}, align 8")
+
+    report = phase_function(module, "report")
+    state = emit_pointer(report, slots.argument(0), report["step"])
+    total_at = emit_pointer(report, slots.result(1), report["step"])
+    with report.loop("0", str(CELLS), carried=[("i64", "0")]) as loop:
+        value = report.value(f"load i64, ptr {_element(report, state, loop.index)}, align 8")
+        loop.carry(report.value(f"add i64 {loop.values[0]}, {value}"))
+    report.do(f"store i64 {loop.results[0]}, ptr {total_at}, align 8")
+    return module
+
+
+def mixing_reference(state: np.ndarray, added: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same in NumPy, step by step: the final state and the sum after each step."""
+    totals = np.empty(len(added), np.int64)
+    with np.errstate(over="ignore"):
+        for step, extra in enumerate(added):
+            for turn in range(TURNS):
+                buffer = np.roll(state, -1) * 3 + state + extra + turn
+                state = buffer ^ (np.roll(buffer, 1) * 5)
+            totals[step] = state.sum()
+    return state, totals
+
+
+@pytest.fixture(scope="session")
+def mixing_code() -> Loaded:
+    return load(_mixing_module().text(), Processor.host())
+
+
+@pytest.fixture
+def mixing(mixing_code: Loaded) -> Callable[..., Program]:
+    def make(**options: Any) -> Program:
+        return Program(
+            mixing_code,
+            arguments=[ArgumentSpec(INT64, (CELLS,), donated_to=0), ArgumentSpec(INT64, ())],
+            results=[ResultSpec(INT64, (CELLS,)), ResultSpec(INT64, ())],
+            phases=[
+                Repeat(TURNS, [Phase("spread", CELLS), Phase("gather", CELLS)]),
+                Phase("report"),
+            ],
+            arena_bytes=8 * CELLS,
+            scratch_bytes=8,
+            **options,
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def scaling_code() -> Loaded:
+    """``scale``: result 0 = 2 × argument 0 in 8 chunks of 4 floats; ``check``: a failure for each negative number."""
+    module, slots = Module(), Slots(arguments=1, results=1, constants=1)
+    scale = phase_function(module, "scale")
+    x, y = (emit_pointer(scale, slot, scale["step"]) for slot in (slots.argument(0), slots.result(0)))
+    factor = scale.value(f"load float, ptr {emit_pointer(scale, slots.constant(0))}, align 4")
+    start = scale.value(f"mul i64 {scale['chunk']}, 4")
+    with scale.loop("0", "4") as loop:
+        index = scale.value(f"add i64 {start}, {loop.index}")
+        value = scale.value(f"load float, ptr {_element(scale, x, index, 'float')}, align 4")
+        product = scale.value(f"fmul float {value}, {factor}")
+        scale.do(f"store float {product}, ptr {_element(scale, y, index, 'float')}, align 4")
+
+    check = phase_function(module, "check")
+    x = emit_pointer(check, slots.argument(0), check["step"])
+    value = check.value(f"load float, ptr {_element(check, x, check['chunk'], 'float')}, align 4")
+    negative = check.value(f"fcmp olt float {value}, 0.0")
+    with check.when(negative):
+        emit_failure(check, 7, check["chunk"], check.value(f"fptosi float {value} to i64"))
+    return load(module.text(), Processor.host())
+
+
+@pytest.fixture
+def scaling(scaling_code: Loaded) -> Callable[..., Program]:
+    def make(donated: bool = False, checked: bool = False, **options: Any) -> Program:
+        checks = [Phase("check", 32)] if checked else []
+        return Program(
+            scaling_code,
+            arguments=[ArgumentSpec(FLOAT32, (8, 4), donated_to=0 if donated else None)],
+            results=[ResultSpec(FLOAT32, (8, 4))],
+            phases=[*checks, Phase("scale", 8)],
+            constants=[np.float32([2.0])],
+            **options,
+        )
+
+    return make

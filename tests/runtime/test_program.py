@@ -1,0 +1,605 @@
+"""Programs on one thread and on several: results, steps, failures, signals, forks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+from pullback.compiler.codegen.function import Module
+from pullback.compiler.runtime import layout
+from pullback.compiler.runtime.engine import load
+from pullback.compiler.runtime.layout import Slots, emit_pointer, phase_function
+from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.runtime.program import ArgumentSpec, Failure, Phase, Program, Repeat, ResultSpec
+from pullback.compiler.runtime.threads import set_num_threads
+from pullback.errors import DonationError, DTypeError, IndexRangeError, ShapeError
+
+CELLS, TURNS = 37, 3
+X = np.arange(32, dtype=np.float32).reshape(8, 4)
+
+
+def mixing_reference(state, added):
+    totals = np.empty(len(added), np.int64)
+    with np.errstate(over="ignore"):
+        for step, extra in enumerate(added):
+            for turn in range(TURNS):
+                buffer = np.roll(state, -1) * 3 + state + extra + turn
+                state = buffer ^ (np.roll(buffer, 1) * 5)
+            totals[step] = state.sum()
+    return state, totals
+
+
+def run_mixing(program, state, added):
+    totals = np.zeros(len(added), np.int64)
+    done = program.run_steps([state, added], len(added), [0, 8], [None, totals], [0, 8])
+    return done, totals
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_steps_agree_with_numpy_for_any_number_of_threads(mixing, threads):
+    set_num_threads(threads)
+    state, added = np.arange(CELLS), np.arange(400) * 7
+    expected, expected_totals = mixing_reference(state, added)
+    done, totals = run_mixing(mixing(), state, added)
+    assert done == 400
+    np.testing.assert_array_equal(totals, expected_totals)
+    np.testing.assert_array_equal(state, expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_single_calls_carry_donated_memory(mixing, threads):
+    set_num_threads(threads)
+    program = mixing()
+    state, added = np.arange(CELLS), np.arange(50)
+    expected, expected_totals = mixing_reference(state, added)
+    for step in range(50):
+        result, total = program(state, added[step])
+        assert result is state
+        assert total == expected_totals[step]
+    np.testing.assert_array_equal(state, expected)
+
+
+def test_call_and_steps_may_alternate_with_other_numbers_of_threads(mixing):
+    program = mixing()
+    state, added = np.arange(CELLS), np.arange(60)
+    expected, _ = mixing_reference(state, added)
+    for start in range(0, 60, 4):
+        set_num_threads(1 + start % 3)
+        run_mixing(program, state, added[start : start + 3])
+        program(state, added[start + 3])
+    np.testing.assert_array_equal(state, expected)
+
+
+def test_thousands_of_steps_beyond_the_visits_that_a_word_can_count(mixing):
+    set_num_threads(2)
+    program = mixing()
+    context = program._instances[0]
+    memory, epoch = context._memory, context.context + layout.CONTEXT["EPOCH"]
+    state, added = np.arange(CELLS), np.arange(3000)
+    expected, _ = mixing_reference(state, added)
+    run_mixing(program, state, added[:1000])
+    memory.set_word(epoch, layout.MAX_VISITS // TURNS - 500)  # as if days had passed
+    run_mixing(program, state, added[1000:2000])
+    assert 1 < memory.word(epoch) < 2000
+    run_mixing(program, state, added[2000:])
+    np.testing.assert_array_equal(state, expected)
+
+
+def test_nested_repeats_count_iterations():
+    module, slots = Module(), Slots(arguments=0, results=1)
+    f = phase_function(module, "note")
+    y = emit_pointer(f, slots.result(0), f["step"])
+    at = f.value(f"getelementptr i64, ptr {y}, i64 {f['iteration']}")
+    old = f.value(f"load i64, ptr {at}, align 8")
+    f.do(f"store i64 {f.value(f'add i64 {old}, 1')}, ptr {at}, align 8")
+    zero = phase_function(module, "zero")
+    y = emit_pointer(zero, slots.result(0), zero["step"])
+    at = zero.value(f"getelementptr i64, ptr {y}, i64 {zero['chunk']}")
+    zero.do(f"store i64 0, ptr {at}, align 8")
+    program = Program(
+        load(module.text(), Processor.host()),
+        arguments=[],
+        results=[ResultSpec(np.dtype(np.int64), (14,))],
+        phases=[Phase("zero", 14), Repeat(4, [Repeat(3, [Phase("note")]), Repeat(0, [Phase("note")])])],
+    )
+    for threads in (1, 2):
+        set_num_threads(threads)
+        for _ in range(3):
+            np.testing.assert_array_equal(program()[0], [1] * 12 + [0, 0])
+
+
+def test_two_threads_call_one_program(mixing):
+    set_num_threads(2)
+    program, added = mixing(), np.arange(300)
+    expected, _ = mixing_reference(np.arange(CELLS), added)
+    states = [np.arange(CELLS) for _ in range(4)]
+
+    def work(state):
+        for start in range(0, 300, 10):
+            run_mixing(program, state, added[start : start + 9])
+            program(state, added[start + 9])
+
+    workers = [threading.Thread(target=work, args=(state,)) for state in states]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for state in states:
+        np.testing.assert_array_equal(state, expected)
+
+
+def test_many_programs_from_many_threads(mixing, scaling):
+    set_num_threads(3)
+    wrong = []
+
+    def work(number):
+        mix, scale = mixing(), scaling()
+        state, added = np.arange(CELLS) + number, np.arange(40)
+        expected, _ = mixing_reference(state, added)
+        for step in range(40):
+            mix(state, added[step])
+            if not np.array_equal(scale(X * step)[0], 2 * X * step):
+                wrong.append((number, step))
+        if not np.array_equal(state, expected):
+            wrong.append(number)
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert wrong == []
+
+
+def test_cheap_programs_run_on_their_caller(mixing):
+    set_num_threads(2)
+    program = mixing(cost=100.0)
+    state = np.arange(CELLS)
+    expected, _ = mixing_reference(state, np.array([5]))
+    program(state, np.array(5))
+    np.testing.assert_array_equal(state, expected)
+    assert program._instances[0]._memory.word(program._instances[0].context + layout.CONTEXT["EPOCH"]) == 1
+
+
+# --- arguments -------------------------------------------------------------------------------------------
+
+
+def test_result_is_new_memory_each_time(scaling):
+    program = scaling()
+    first, second = program(X)[0], program(X)[0]
+    assert first is not second
+    assert not np.shares_memory(first, second)
+    assert first.flags.owndata and first.flags.c_contiguous and first.dtype == np.float32
+    np.testing.assert_array_equal(first, 2 * X)
+
+
+def test_arguments_that_the_entry_takes(scaling):
+    entry = scaling().entry
+    unpickled = pickle.loads(pickle.dumps(X))
+    for x in (X, unpickled, np.broadcast_to(X, (1, 8, 4))[0].copy(), memory_offset(X, 4)):
+        np.testing.assert_array_equal(entry(x)[0], 2 * X)
+
+
+def memory_offset(x, offset):
+    """The same numbers at an address with this offset from a multiple of 64."""
+    block = np.zeros(x.nbytes + 128, np.uint8)
+    start = -block.ctypes.data % 64 + offset
+    view = block[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
+    view[...] = x
+    return view
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.asfortranarray(X),
+        np.repeat(X, 2, axis=1)[:, ::2],
+        X.astype(">f4"),
+        X.tolist() and X.view(Subclass),
+        np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float32).reshape(8, 4),
+    ],
+    ids=["fortran", "strided", "byte order", "subclass", "misaligned"],
+)
+def test_arguments_that_are_converted(scaling, x):
+    program = scaling()
+    assert program.entry(x) is NotImplemented
+    np.testing.assert_array_equal(program(x)[0], 2 * X)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        ((), ShapeError, "1 arguments, 0 were given"),
+        ((X, X), ShapeError, "1 arguments, 2 were given"),
+        ((X[:4],), ShapeError, r"shape \(4, 4\), it was compiled for \(8, 4\)"),
+        ((X.reshape(32),), ShapeError, r"shape \(32,\)"),
+        ((X.astype(np.float64),), DTypeError, "is float64, it was compiled for float32"),
+        ((X.astype(np.int32),), DTypeError, "is int32"),
+        (([[1j]],), DTypeError, "complex128"),
+        ((None,), DTypeError, "object"),
+    ],
+)
+def test_arguments_that_are_refused(scaling, values, error, message):
+    program = scaling()
+    assert program.entry(*values) is NotImplemented
+    with pytest.raises(error, match=message):
+        program(*values)
+    np.testing.assert_array_equal(program(X)[0], 2 * X)
+
+
+def donated_cases():
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    yield read_only, "read-only"
+    yield np.asfortranarray(X), "not C-contiguous"
+    yield X.astype(">f4"), "not native"
+    yield X.tolist(), "is a list"
+    yield X.copy().view(Subclass), "is a Subclass"
+
+
+@pytest.mark.parametrize(("x", "message"), list(donated_cases()))
+def test_donated_arguments_are_taken_as_they_are_or_not_at_all(scaling, x, message):
+    program = scaling(donated=True)
+    assert program.entry(x) is NotImplemented
+    with pytest.raises(DonationError, match=message):
+        program(x)
+
+
+def test_donated_memory_must_not_overlap(mixing):
+    program = mixing()
+    block = np.arange(CELLS + 1)
+    before = block.copy()
+    for inside in (block[3:4].reshape(()), block[:1].reshape(())):
+        for _ in range(2):  # the refusal must not be remembered as a success
+            assert program.entry(block[:CELLS], inside) is NotImplemented
+            with pytest.raises(DonationError, match="share memory"):
+                program(block[:CELLS], inside)
+    np.testing.assert_array_equal(block, before)
+    program(block[:CELLS], block[CELLS:].reshape(()))  # neighbours do not overlap
+    assert not np.array_equal(block, before)
+
+
+SCALARS = ["float32", "float64", "int32", "int64", "bool", "uint8"]
+
+
+@pytest.fixture(scope="module")
+def copying():
+    """For each dtype a program that copies its scalar argument."""
+    module, slots = Module(), Slots(arguments=1, results=1)
+    for size in (1, 4, 8):
+        f = phase_function(module, f"copy{size}")
+        x, y = (emit_pointer(f, slot, f["step"]) for slot in (slots.argument(0), slots.result(0)))
+        value = f.value(f"load i{8 * size}, ptr {x}, align {size}")
+        f.do(f"store i{8 * size} {value}, ptr {y}, align {size}")
+    code = load(module.text(), Processor.host())
+
+    def make(name):
+        dtype = np.dtype(name)
+        return Program(
+            code,
+            arguments=[ArgumentSpec(dtype, ())],
+            results=[ResultSpec(dtype, ())],
+            phases=[Phase(f"copy{dtype.itemsize}")],
+        )
+
+    return {name: make(name) for name in SCALARS}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "by_entry"),
+    [
+        ("float32", 0.1, True),
+        ("float64", 0.1, True),
+        ("float64", -0.0, True),
+        ("float64", 3, False),
+        ("float32", True, False),
+        ("float32", np.float32(0.5), False),
+        ("int32", -(2**31), True),
+        ("int64", 2**63 - 1, True),
+        ("int64", np.int64(5), False),
+        ("int64", True, False),
+        ("uint8", 255, False),
+        ("bool", True, True),
+        ("bool", False, True),
+        ("bool", np.True_, False),
+        ("int64", np.array(7), True),
+        ("int64", np.array(7, np.longlong), np.longlong is np.int64),
+    ],
+)
+def test_scalars(copying, name, value, by_entry):
+    program = copying[name]
+    assert (program.entry(value) is not NotImplemented) == by_entry
+    (result,) = program(value)
+    expected = np.array(value, name)
+    assert result.dtype == expected.dtype and result.shape == ()
+    assert result.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("int32", 2**31), ("int64", 2**63), ("uint8", -1), ("int64", 0.5), ("bool", 1), ("float32", 1j)],
+)
+def test_scalars_that_do_not_fit(copying, name, value):
+    assert copying[name].entry(value) is NotImplemented
+    with pytest.raises(DTypeError, match="compiled for|cannot hold"):
+        copying[name](value)
+
+
+def test_without_array_fields_python_reads_the_arrays(mixing, monkeypatch):
+    from pullback.compiler.runtime.machine import machine
+
+    monkeypatch.setattr(machine(), "reads_arrays", False)
+    program = mixing()
+    state, added = np.arange(CELLS), np.arange(5)
+    expected, expected_totals = mixing_reference(state, added)
+    for step in range(5):
+        assert program.entry(state, added[step : step + 1].reshape(())) is NotImplemented
+        result, total = program(state, added[step])
+        assert result is state and total == expected_totals[step]
+    np.testing.assert_array_equal(state, expected)
+
+
+# --- run_steps -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"steps": -1}, ValueError, "-1 steps"),
+        ({"steps": 11}, ShapeError, "11 steps"),
+        ({"strides": [0, 3]}, ShapeError, "3 bytes apart"),
+        ({"totals": np.zeros(9, np.int64)}, ShapeError, "result 1 has 72 bytes"),
+        ({"totals": np.zeros(10, np.float64)}, DTypeError, "result 1"),
+        ({"totals": None}, DTypeError, "result 1 of the compiled program is NoneType"),
+        ({"state": np.zeros(CELLS, np.int32)}, DTypeError, "argument 0"),
+        ({"state": np.zeros(2 * CELLS, np.int64)[::2]}, DonationError, "not contiguous"),
+    ],
+)
+def test_run_steps_refuses_arrays_that_cannot_serve(mixing, change, error, message):
+    program, added = mixing(), np.zeros(10, np.int64)
+    state = change.get("state", np.zeros(CELLS, np.int64))
+    totals = change.get("totals", np.zeros(10, np.int64))
+    with pytest.raises(error, match=message):
+        program.run_steps(
+            [state, added], change.get("steps", 10), change.get("strides", [0, 8]), [None, totals], [0, 8]
+        )
+
+
+def test_run_steps_refuses_results_that_overlap_arguments(mixing):
+    shared = np.zeros(10, np.int64)
+    with pytest.raises(DonationError, match="share memory"):
+        mixing().run_steps([np.zeros(CELLS, np.int64), shared], 5, [0, 8], [None, shared], [0, 8])
+
+
+def test_no_steps_do_nothing(mixing):
+    state = np.arange(CELLS)
+    assert run_mixing(mixing(), state, np.zeros(0, np.int64))[0] == 0
+    np.testing.assert_array_equal(state, np.arange(CELLS))
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_watched_result_that_is_not_finite_ends_the_run(name, bad, threads):
+    set_num_threads(threads)
+    dtype = np.dtype(name)
+    module, slots = Module(), Slots(arguments=1, results=1)
+    f = phase_function(module, "copy")
+    x, y = (emit_pointer(f, slot, f["step"]) for slot in (slots.argument(0), slots.result(0)))
+    kind = "float" if dtype.itemsize == 4 else "double"
+    f.do(f"store {kind} {f.value(f'load {kind}, ptr {x}, align 4')}, ptr {y}, align 4")
+    program = Program(
+        load(module.text(), Processor.host()),
+        arguments=[ArgumentSpec(dtype, ())],
+        results=[ResultSpec(dtype, ())],
+        phases=[Phase("copy")],
+        watch_result=0,
+    )
+    losses, out = np.ones(100, dtype), np.zeros(100, dtype)
+    losses[:3] = np.finfo(dtype).max, np.finfo(dtype).tiny, -1
+    losses[41] = bad
+    for _ in range(3):
+        out[:] = 0
+        assert program.run_steps([losses], 100, [dtype.itemsize], [out], [dtype.itemsize]) == 42
+        np.testing.assert_array_equal(out[:42], losses[:42])
+        np.testing.assert_array_equal(out[42:], 0)
+        assert program.run_steps([losses], 40, [dtype.itemsize], [out], [dtype.itemsize]) == 40
+    np.testing.assert_array_equal(program(bad)[0], bad)  # a single call hands over what it got
+
+
+# --- failures --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_failure_of_the_lowest_position_is_reported_before_anything_is_written(scaling, threads):
+    set_num_threads(threads)
+    program = scaling(donated=True, checked=True)
+    for _ in range(100):
+        x = X.copy()
+        x.flat[[30, 11, 25]] = -30, -11, -25
+        before = x.copy()
+        with pytest.raises(IndexRangeError, match="failure 7 at position 11, value -11"):
+            program(x)
+        np.testing.assert_array_equal(x, before)
+        y = X.copy()
+        np.testing.assert_array_equal(program(y)[0], 2 * X)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_failure_in_a_run_of_steps(scaling, threads):
+    set_num_threads(threads)
+    seen = []
+
+    def explain(failure):
+        seen.append(failure)
+        return KeyError(f"token {failure.value}")
+
+    program = scaling(checked=True, explain=explain)
+    batches, out = np.stack([X] * 50), np.zeros((50, 8, 4), np.float32)
+    batches[17, 2, 1] = -4
+    for _ in range(20):
+        with pytest.raises(KeyError, match="token -4"):
+            program.run_steps([batches], 50, [X.nbytes], [out], [X.nbytes])
+        assert program.steps_done == 17
+        np.testing.assert_array_equal(out[:17], 2 * batches[:17])
+        np.testing.assert_array_equal(out[17:], 0)
+        out[:] = 0
+    assert set(seen) == {Failure(code=7, position=9, value=-4, step=17)}
+
+
+# --- signals, forks, lifetimes ---------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_interrupt_stops_between_two_steps(mixing, threads):
+    set_num_threads(threads)
+    program = mixing()
+    steps = 500_000_000  # hours; the stride of 0 lets one number serve all steps
+    state, added, total = np.arange(CELLS), np.zeros(1, np.int64), np.zeros(1, np.int64)
+
+    def interrupt(signum, frame):
+        raise KeyboardInterrupt
+
+    old = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            program.run_steps([state, added], steps, [0, 0], [None, total], [0, 0])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert 0 < program.steps_done < steps
+    assert total[0] == state.sum()
+    expected, _ = mixing_reference(state, np.arange(3))
+    run_mixing(program, state, np.arange(3))
+    np.testing.assert_array_equal(state, expected)
+
+
+def in_child(work):
+    """Run ``work`` in a forked child; whether it returned True."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if work() else 1
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    return status == 0
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_fork_after_use(mixing):
+    set_num_threads(2)
+    program = mixing()
+    state, added = np.arange(CELLS), np.arange(200)
+    expected, _ = mixing_reference(state, added)
+    run_mixing(program, state, added[:100])
+
+    def work():
+        before = threading.active_count()
+        run_mixing(program, state, added[100:])
+        return before == 1 and threading.active_count() == 2 and np.array_equal(state, expected)
+
+    assert in_child(work)
+    run_mixing(program, state, added[100:])  # and the parent goes on as if nothing had happened
+    np.testing.assert_array_equal(state, expected)
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_fork_while_another_thread_is_inside_the_program(mixing):
+    set_num_threads(2)
+    program = mixing()
+    state, added = np.arange(CELLS), np.arange(20)
+    expected, _ = mixing_reference(state, added)
+    running = np.arange(CELLS)
+    finish = threading.Event()
+
+    def keep_running():
+        while not finish.is_set():
+            run_mixing(program, running, np.zeros(2000, np.int64))
+
+    other = threading.Thread(target=keep_running)
+    other.start()
+    try:
+        for _ in range(5):
+
+            def work():
+                here = state.copy()
+                run_mixing(program, here, added)
+                program(here.copy(), 0)
+                return np.array_equal(here, expected)
+
+            assert in_child(work)
+    finally:
+        finish.set()
+        other.join()
+
+
+def test_program_and_its_memory_are_freed_but_not_before_its_entry(scaling):
+    program = scaling()
+    entry, instance = program.entry, weakref.ref(program._instances[0])
+    del program
+    gc.collect()
+    np.testing.assert_array_equal(entry(X)[0], 2 * X)
+    del entry
+    gc.collect()
+    assert instance() is None
+
+
+def test_calls_keep_reference_counts(mixing, scaling):
+    program, scale, checked = mixing(), scaling(), scaling(checked=True)
+    state, zero = np.arange(CELLS), np.array(0)
+    program(state, zero)
+    counted = [state, zero, X, state.dtype, NotImplemented]
+    before = [sys.getrefcount(item) for item in counted]
+    for _ in range(500):
+        program(state, zero)
+        scale(X)
+        scale.entry(X[:2])
+        with pytest.raises(IndexRangeError):
+            checked(-1 - X)
+    after = [sys.getrefcount(item) for item in counted]
+    assert all(abs(a - b) < 50 for a, b in zip(after, before))
+
+
+def test_descriptions_that_make_no_sense(scaling_code):
+    float32, float64 = np.dtype(np.float32), np.dtype(np.float64)
+
+    def make(arguments, results, watch=None):
+        Program(
+            scaling_code, arguments=arguments, results=results, phases=[Phase("scale")], watch_result=watch
+        )
+
+    with pytest.raises(ValueError, match="donated to result 1 of 1"):
+        make([ArgumentSpec(float32, (), 1)], [ResultSpec(float32, ())])
+    with pytest.raises(ValueError, match="cannot become result"):
+        make([ArgumentSpec(float32, (), 0)], [ResultSpec(float64, ())])
+    with pytest.raises(ValueError, match="two arguments"):
+        make([ArgumentSpec(float32, (), 0)] * 2, [ResultSpec(float32, ())])
+    with pytest.raises(ValueError, match="watched result"):
+        make([], [ResultSpec(np.dtype(np.int32), ())], watch=0)
+    with pytest.raises(KeyError, match="absent"):
+        Program(scaling_code, arguments=[], results=[], phases=[Phase("absent")])
+    with pytest.raises(ValueError, match="repeated"):
+        Program(
+            scaling_code, arguments=[], results=[], phases=[Repeat(10**6, [Repeat(10**6, [Phase("scale")])])]
+        )
