@@ -240,6 +240,6 @@ class _Check:
         scale = 1 + np.maximum(np.abs(exact), np.abs(near))
         if not (np.abs(exact - near) <= self.tolerance * scale).all():
             raise AssertionError(
-                f"{mode} mode, {order} derivatives left to check: along a random direction the derivative "
+                f"{mode} mode, derivatives left to check: {order}. Along a random direction the derivative "
                 f"is {exact}; finite differences give {near}"
             )

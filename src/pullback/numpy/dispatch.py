@@ -12,7 +12,7 @@ import numpy as np
 from pullback.errors import TracingError
 from pullback.graph import Node
 from pullback.graph.protocol import vocabulary
-from pullback.numpy.elementwise import UFUNCS
+from pullback.numpy.elementwise import UFUNCS, where
 from pullback.numpy.promotion import any_traced, where_written
 
 __all__ = ["FUNCTIONS", "implements", "refuse"]
@@ -125,6 +125,7 @@ def _size(a: Any, axis: int | None = None) -> int:
 enter(lambda a: a.shape, np.shape)
 enter(lambda a: a.ndim, np.ndim)
 enter(_size, np.size)
+enter(where, np.where)
 enter(lambda x: False, np.iscomplexobj)
 enter(lambda x: True, np.isrealobj)
 enter(lambda x: x, np.real)
