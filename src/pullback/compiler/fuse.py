@@ -33,14 +33,13 @@ def fuse(kernels: Iterable[Kernel], outputs: Iterable[Buffer]) -> list[Kernel]:
         changed = False
         for consumer in list(program):
             for producer in _producers(program, consumer):
-                merged = _merge(producer, consumer)
-                if merged is None or _detour(program, producer, consumer):
+                others = [kernel for kernel in program if kernel is not producer and kernel is not consumer]
+                needed = wanted.union(*(kernel.reads() for kernel in others))
+                merged = _merge(producer, consumer, needed)
+                if merged is None or _detour(others, producer, consumer):
                     continue
-                position = program.index(consumer)
-                program[position] = merged
+                program[program.index(consumer)] = merged
                 program.remove(producer)
-                merged_position = program.index(merged)
-                program[merged_position] = _without_dead(merged, program, wanted)
                 program = _ordered(program)
                 changed = True
                 break
@@ -54,12 +53,10 @@ def _producers(program: list[Kernel], consumer: Kernel) -> list[Kernel]:
     return [k for k in program if k is not consumer and reads.intersection(k.writes())]
 
 
-def _detour(program: list[Kernel], producer: Kernel, consumer: Kernel) -> bool:
+def _detour(others: list[Kernel], producer: Kernel, consumer: Kernel) -> bool:
     """Whether some third kernel needs the producer and is needed by the consumer."""
     reached = set(producer.writes())
-    for kernel in program:
-        if kernel is producer or kernel is consumer:
-            continue
+    for kernel in others:
         if reached.intersection(kernel.reads()):
             reached.update(kernel.writes())
     mine = set(producer.writes())
@@ -88,16 +85,8 @@ def _ordered(program: list[Kernel]) -> list[Kernel]:
     return done
 
 
-def _without_dead(kernel: Kernel, program: list[Kernel], wanted: set[Buffer]) -> Kernel:
-    """The kernel without stores that neither another kernel nor the caller reads."""
-    read = {buffer for other in program if other is not kernel for buffer in other.reads()}
-    own = set(kernel.reads())
-    stores = tuple(s for s in kernel.stores if s.buffer in wanted or s.buffer in read or s.buffer in own)
-    return kernel.with_stores(stores)
-
-
-def _merge(producer: Kernel, consumer: Kernel) -> Kernel | None:
-    """Both kernels as one, or ``None`` where that is illegal or does not pay."""
+def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer]) -> Kernel | None:
+    """Both kernels as one, or ``None`` where that is illegal or does not pay; stores not ``needed`` are dropped."""
     if any(store.accumulate or store.dynamic for kernel in (producer, consumer) for store in kernel.stores):
         return None
     shared = min(len(producer.axes), len(consumer.axes))
@@ -116,7 +105,8 @@ def _merge(producer: Kernel, consumer: Kernel) -> Kernel | None:
     if replaced is None:
         return None
     memo: dict[int, Expression] = {}
-    stores = [_moved(store, producer.axes[shared:], to_consumer, memo) for store in producer.stores]
+    kept = [store for store in producer.stores if store.buffer in needed]
+    stores = [_moved(store, producer.axes[shared:], to_consumer, memo) for store in kept]
     memo = {}
     for store in consumer.stores:
         value = rewrite(store.value, {}, replaced, memo)
