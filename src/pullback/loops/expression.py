@@ -1,7 +1,7 @@
 """Expressions of a loop program: the value at one index, as data.
 
-Equal expressions are one object, so a value that two stores need is computed once and a pass can key its memory on
-identity.
+Equal expressions are one object, so a value that two stores need is computed once and a pass can key its
+memory on identity.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class Expression:
 
     __slots__ = ("__weakref__", "_axes", "dtype")
     dtype: np.dtype
+    _axes: frozenset[Axis]
 
     @property
     def operands(self) -> tuple[Expression, ...]:
@@ -83,14 +84,17 @@ class Expression:
     @property
     def axes(self) -> frozenset[Axis]:
         """Every axis that the value depends on."""
-        try:
-            return self._axes
-        except AttributeError:
-            found = set(self.own_axes())
-            for operand in self.operands:
-                found |= operand.axes
-            self._axes: frozenset[Axis] = frozenset(found.difference(self.bound_axes()))
-            return self._axes
+        # Without recursion: an expression is as deep as the chain of operations that was fused into it.
+        stack: list[Expression] = [] if hasattr(self, "_axes") else [self]
+        while stack:
+            missing = [operand for operand in stack[-1].operands if not hasattr(operand, "_axes")]
+            if missing:
+                stack.extend(missing)
+                continue
+            part = stack.pop()
+            found = frozenset(part.own_axes()).union(*(operand._axes for operand in part.operands))
+            part._axes = found.difference(part.bound_axes())
+        return self._axes
 
 
 def _intern(key: Any, make: Callable[[], _E]) -> _E:
@@ -124,8 +128,8 @@ class Literal(Expression):
 class Load(Expression):
     """``buffer[offset + sum(stride * dynamic)]``, in elements.
 
-    ``dynamic`` are ``(integer expression, stride)`` pairs: gathered indices. Where ``guard`` is given and false nothing
-    is read and the value is zero.
+    ``dynamic`` are ``(integer expression, stride)`` pairs: gathered indices. Where ``guard`` is given and
+    false, nothing is read and the value is zero.
     """
 
     __slots__ = ("buffer", "dynamic", "guard", "offset")
@@ -186,7 +190,7 @@ class Position(Expression):
 
 
 class Apply(Expression):
-    """A scalar function of the vocabulary (``"add"``, ``"tanh"``, ``"where"``, ``"cast"``, …) on its operands."""
+    """A scalar function of the vocabulary (``"add"``, ``"tanh"``, ``"where"``, …) on its operands."""
 
     __slots__ = ("_operands", "attributes", "function")
     function: str
@@ -219,9 +223,10 @@ class Apply(Expression):
 
 
 class Reduce(Expression):
-    """``kind`` over ``axes`` of ``body``: ``"add"``, ``"multiply"``, ``"maximum"``, ``"minimum"``, ``"argmax"``, ``"argmin"``.
+    """``kind`` over ``axes`` of ``body``.
 
-    The arguments of the extremes count the turns of ``axes`` in row-major order, first winner first.
+    Kinds are ``"add"``, ``"multiply"``, ``"maximum"``, ``"minimum"``, ``"argmax"`` and ``"argmin"``. The last
+    two count the turns of ``axes`` in row-major order; the first winner wins.
     """
 
     __slots__ = ("body", "kind", "over")
@@ -253,7 +258,7 @@ class Reduce(Expression):
 
 
 class Hole(Expression):
-    """A value that code around the expression provides, such as the accumulator of a product in its epilogue."""
+    """A value that code around the expression provides, such as a product's accumulator in its epilogue."""
 
     __slots__ = ("_own", "name")
 
@@ -311,25 +316,36 @@ def linear(parts: Iterable[tuple[Index, int]]) -> tuple[Affine, tuple[tuple[Expr
             affine.append(Affine((), int(index.value) * stride))
         elif isinstance(index, Apply) and index.function == "add":
             work.extend((operand, stride) for operand in index.operands)
-        elif isinstance(index, Apply) and index.function == "multiply" and isinstance(index.operands[1], Literal):
-            work.append((index.operands[0], stride * int(index.operands[1].value)))
         else:
-            terms[index] = terms.get(index, 0) + stride
+            factor = _literal_operand(index, "multiply")
+            if factor is None:
+                terms[index] = terms.get(index, 0) + stride
+            else:
+                work.append((index.operands[0], stride * factor))
         if not work:
             work = _rejoined(terms)
     return Affine.total(affine), tuple((index, stride) for index, stride in terms.items() if stride)
 
 
 def _rejoined(terms: dict[Expression, int]) -> list[tuple[Index, int]]:
-    """Take pairs ``(i // d) * (d * stride) + (i % d) * stride`` out of ``terms``, and give each ``i * stride``."""
+    """Take pairs ``(i // d) * (d * stride) + (i % d) * stride`` out of ``terms``, as ``i * stride`` each."""
     joined: list[tuple[Index, int]] = []
     for term, stride in list(terms.items()):
-        if isinstance(term, Apply) and term.function == "remainder" and isinstance(term.operands[1], Literal):
+        divisor = _literal_operand(term, "remainder")
+        if divisor is not None:
             quotient = Apply("floor_divide", term.operands, term.dtype)
-            if terms.get(quotient) == stride * int(term.operands[1].value):
+            if terms.get(quotient) == stride * divisor:
                 del terms[term], terms[quotient]
                 joined.append((term.operands[0], stride))
     return joined
+
+
+def _literal_operand(expression: Expression, function: str) -> int | None:
+    """The integer that ``function`` is applied with, where ``expression`` is such an application."""
+    if isinstance(expression, Apply) and expression.function == function:
+        operand = expression.operands[1]
+        return int(operand.value) if isinstance(operand, Literal) else None
+    return None
 
 
 def load_at(buffer: Buffer, index: Sequence[Index], guard: Expression | None = None) -> Load:

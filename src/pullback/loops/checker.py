@@ -1,0 +1,132 @@
+"""The grammar of loop programs, as a check that can run after every pass."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+from pullback.errors import LoopError
+from pullback.loops.expression import Apply, Buffer, Expression, Load, Position, Reduce, walk
+from pullback.loops.index import Affine, Axis
+from pullback.loops.kernel import Kernel, Store
+
+__all__ = ["check_expression", "check_kernel", "check_program"]
+
+_BOOL, _INT = np.dtype(np.bool_), np.dtype(np.int64)
+_QUESTIONS = frozenset(
+    ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite"]
+)
+_KINDS = frozenset(["add", "multiply", "maximum", "minimum", "argmax", "argmin"])
+
+
+def check_program(kernels: Iterable[Kernel], given: Collection[Buffer]) -> None:
+    """Raise ``LoopError`` unless each kernel is sound and reads only what is ``given`` or was written before.
+
+    ``given`` are the arguments and the constants. A kernel may read what it writes itself.
+    """
+    known = set(given)
+    for kernel in kernels:
+        check_kernel(kernel)
+        known.update(kernel.writes())
+        for buffer in kernel.reads():
+            if buffer not in known:
+                raise LoopError(f"{buffer!r} is read before any kernel has written it")
+
+
+def check_kernel(kernel: Kernel) -> None:
+    """Raise ``LoopError`` unless the kernel's axes, dtypes and places in memory are right."""
+    for store in kernel.stores:
+        axes = (*kernel.axes, *store.inner)
+        if len(set(axes)) != len(axes):
+            raise LoopError(f"{store.buffer.name}: an axis of {axes} is a loop twice")
+        if store.value.dtype != store.buffer.dtype:
+            raise LoopError(f"{store.buffer!r} is given a {store.value.dtype}")
+        for root in store.roots():
+            check_expression(root, axes)
+        _check_store(store, axes)
+
+
+def check_expression(expression: Expression, axes: Sequence[Axis]) -> None:
+    """Raise ``LoopError`` unless ``expression`` is sound inside loops over ``axes``."""
+    bound: dict[int, frozenset[Axis]] = {}
+    for part in walk(expression):
+        inner = frozenset[Axis]().union(*(bound[id(operand)] for operand in part.operands))
+        own = frozenset(part.bound_axes())
+        if own & inner or inner.intersection(axes) or own.intersection(axes):
+            raise LoopError(f"{part!r} reduces over an axis that is a loop around it or inside it")
+        bound[id(part)] = own | inner
+        if isinstance(part, Load):
+            _check_load(part)
+        elif isinstance(part, Apply):
+            _check_apply(part)
+        elif isinstance(part, Reduce):
+            _check_reduce(part)
+        elif isinstance(part, Position) and part.dtype != _INT:
+            raise LoopError(f"{part!r} is a position of dtype {part.dtype}")
+    free = expression.axes.difference(axes)
+    if free:
+        raise LoopError(f"{sorted(map(repr, free))} are used outside their loops")
+
+
+def _check_store(store: Store, axes: Sequence[Axis]) -> None:
+    free = set(store.offset.axes).difference(axes)
+    if free:
+        raise LoopError(f"{store.buffer.name}: {sorted(map(repr, free))} are used outside their loops")
+    _check_place(store.buffer, store.offset, store.dynamic, axes)
+
+
+def _check_load(load: Load) -> None:
+    if load.guard is not None and load.guard.dtype != _BOOL:
+        raise LoopError(f"{load!r}: the guard is a {load.guard.dtype}; it must be a bool")
+    if load.guard is None:
+        _check_place(load.buffer, load.offset, load.dynamic, load.offset.axes)
+    _check_dynamic(load.buffer, load.dynamic)
+
+
+def _check_dynamic(buffer: Buffer, dynamic: Sequence[tuple[Expression, int]]) -> None:
+    for index, _ in dynamic:
+        if index.dtype != _INT:
+            raise LoopError(f"{buffer.name}: an index is a {index.dtype}; it must be an int64")
+
+
+def _check_place(
+    buffer: Buffer, offset: Affine, dynamic: Sequence[tuple[Expression, int]], axes: Sequence[Axis]
+) -> None:
+    """Affine places lie inside the buffer for every turn; computed ones are not known here."""
+    _check_dynamic(buffer, dynamic)
+    if dynamic or any(axis.extent == 0 for axis in axes):
+        return
+    low, high = offset.bounds()
+    if low < 0 or high >= buffer.size:
+        raise LoopError(f"{buffer!r} is used from {low} to {high}, outside its {buffer.size} elements")
+
+
+def _check_apply(part: Apply) -> None:
+    dtypes = [operand.dtype for operand in part.operands]
+    if part.function == "cast":
+        expected, result = [dtypes[0]], part.dtype
+    elif part.function == "check_index":
+        expected, result = [_INT], _INT
+        missing = {"extent", "what", "wrap"} - dict(part.attributes).keys()
+        if missing:
+            raise LoopError(f"{part!r} lacks {sorted(missing)}")
+    elif part.function == "where":
+        expected, result = [_BOOL, part.dtype, part.dtype], part.dtype
+    elif part.function in _QUESTIONS:
+        expected, result = [dtypes[0]] * len(dtypes), _BOOL
+    else:
+        expected, result = [part.dtype] * len(dtypes), part.dtype
+    if dtypes != expected or part.dtype != result:
+        given = ", ".join(map(str, dtypes))
+        raise LoopError(f"{part.function} of {given} gives {part.dtype}; cast its operands")
+
+
+def _check_reduce(part: Reduce) -> None:
+    if part.kind not in _KINDS:
+        raise LoopError(f"{part.kind} is no kind of reduction; there are {', '.join(sorted(_KINDS))}")
+    expected = _INT if part.kind in ("argmax", "argmin") else part.body.dtype
+    if part.dtype != expected:
+        raise LoopError(f"{part.kind} of {part.body.dtype} gives {expected}, not {part.dtype}")
+    if not part.over or len(set(part.over)) != len(part.over):
+        raise LoopError(f"{part.kind} over {list(part.over)}; it needs axes, each once")
