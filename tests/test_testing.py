@@ -30,7 +30,7 @@ def wrong_square() -> Iterator[Operator]:
 
 @pytest.mark.parametrize("mode", ["reverse", "forward"])
 def test_a_wrong_derivative_is_found(wrong_sine: Operator, mode: str) -> None:
-    with pytest.raises(AssertionError, match=f"{mode} mode, derivatives left to check: 1.*finite differences"):
+    with pytest.raises(AssertionError, match=f"{mode} mode, .*left to check: 1.*finite differences"):
         check_grads(wrong_sine, [np.array([0.3, 0.9])], order=1, modes=[mode])
 
 
