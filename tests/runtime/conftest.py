@@ -33,7 +33,7 @@ def _element(f: Any, base: str, index: str, kind: str = "i64") -> str:
 
 
 def _mixing_module() -> Module:
-    """Two phases that read their neighbours' cells: wrong as soon as a phase starts before the last one ended."""
+    """Two phases that read their neighbours' cells: wrong if one starts before the last one ended."""
     module, slots = Module(), Slots(arguments=2, results=2)
     spread = phase_function(module, "spread")
     state = emit_pointer(spread, slots.argument(0), spread["step"])
@@ -72,18 +72,6 @@ def _mixing_module() -> Module:
     return module
 
 
-def mixing_reference(state: np.ndarray, added: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same in NumPy, step by step: the final state and the sum after each step."""
-    totals = np.empty(len(added), np.int64)
-    with np.errstate(over="ignore"):
-        for step, extra in enumerate(added):
-            for turn in range(TURNS):
-                buffer = np.roll(state, -1) * 3 + state + extra + turn
-                state = buffer ^ (np.roll(buffer, 1) * 5)
-            totals[step] = state.sum()
-    return state, totals
-
-
 @pytest.fixture(scope="session")
 def mixing_code() -> Loaded:
     return load(_mixing_module().text(), Processor.host())
@@ -110,7 +98,7 @@ def mixing(mixing_code: Loaded) -> Callable[..., Program]:
 
 @pytest.fixture(scope="session")
 def scaling_code() -> Loaded:
-    """``scale``: result 0 = 2 × argument 0 in 8 chunks of 4 floats; ``check``: a failure for each negative number."""
+    """``scale``: twice the argument, 8 chunks of 4 floats; ``check``: a failure for each negative number."""
     module, slots = Module(), Slots(arguments=1, results=1, constants=1)
     scale = phase_function(module, "scale")
     x, y = (emit_pointer(scale, slot, scale["step"]) for slot in (slots.argument(0), slots.result(0)))

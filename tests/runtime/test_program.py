@@ -333,7 +333,7 @@ def test_scalars(copying, name, value, by_entry):
 )
 def test_scalars_that_do_not_fit(copying, name, value):
     assert copying[name].entry(value) is NotImplemented
-    with pytest.raises(DTypeError, match="compiled for|cannot hold"):
+    with pytest.raises(DTypeError, match=r"compiled for|cannot hold"):
         copying[name](value)
 
 

@@ -1,0 +1,219 @@
+"""The code cache: entries come back whole or not at all, and untrusted folders are refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+
+from pullback.compiler.runtime import cache as cache_module
+from pullback.compiler.runtime.cache import Cache, default_cache
+from pullback.compiler.runtime.engine import load
+from pullback.compiler.runtime.processor import Processor
+from pullback.errors import CacheError
+
+HOST = Processor.host()
+TEXT = "define i64 @twice(i64 %x) {\n  %y = add i64 %x, %x\n  ret i64 %y\n}"
+posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+not_root = pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="permissions do not bind root")
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return Cache(tmp_path / "deep" / "code")
+
+
+def entry_file(cache):
+    (file,) = cache.folder.glob("*.code")
+    return file
+
+
+def test_entry_comes_back_with_its_metadata(cache):
+    assert cache.load("a", HOST) is None
+    metadata = {"phases": [["f", 3]], "name": "größer"}
+    cache.store("a", HOST, b"\0code\xff" * 100, metadata)
+    entry = cache.load("a", HOST)
+    assert entry.object_bytes == b"\0code\xff" * 100
+    assert entry.metadata == metadata
+    cache.store("a", HOST, b"newer", {})
+    assert cache.load("a", HOST).object_bytes == b"newer"
+
+
+def test_key_versions_and_processor_tell_entries_apart(cache, monkeypatch):
+    cache.store("a", HOST, b"code", {})
+    assert cache.load("b", HOST) is None
+    assert cache.load("a", replace(HOST, features=HOST.features + ",+other")) is None
+    assert cache.load("a", replace(HOST, name="another")) is None
+    monkeypatch.setattr(cache_module, "llvm_version", lambda: "LLVM 0")
+    assert cache.load("a", HOST) is None
+
+
+def test_every_damage_is_noticed(cache):
+    cache.store("a", HOST, b"object code", {"n": 1})
+    file = entry_file(cache)
+    whole = file.read_bytes()
+    for position in range(len(whole)):
+        file.write_bytes(whole[:position] + bytes([whole[position] ^ 0x10]) + whole[position + 1 :])
+        assert cache.load("a", HOST) is None
+        file.write_bytes(whole[:position])
+        assert cache.load("a", HOST) is None
+    file.write_bytes(whole + b"\0")
+    assert cache.load("a", HOST) is None
+    file.write_bytes(whole)
+    assert cache.load("a", HOST).object_bytes == b"object code"
+
+
+def test_another_entrys_file_under_this_name_is_no_entry(cache):
+    cache.store("a", HOST, b"code of a", {})
+    file = entry_file(cache)
+    taken = file.read_bytes()
+    file.unlink()
+    cache.store("b", HOST, b"code of b", {})
+    entry_file(cache).write_bytes(taken)
+    assert cache.load("b", HOST) is None
+
+
+def test_damaged_code_is_compiled_again(cache):
+    assert not load(TEXT, HOST, cache=cache).cached
+    assert load(TEXT, HOST, cache=cache).cached
+    entry_file(cache).write_bytes(b"\x7fELF and then nothing")
+    assert not load(TEXT, HOST, cache=cache).cached
+    again = load(TEXT, HOST, cache=cache)
+    assert again.cached and again.address("twice")
+
+
+def test_key_stands_for_the_text(cache):
+    assert not load(TEXT, HOST, key="twice 1", cache=cache).cached
+    assert load(TEXT + "\n; another comment", HOST, key="twice 1", cache=cache).cached
+    assert not load(TEXT, HOST, key="twice 2", cache=cache).cached
+
+
+@posix
+def test_folder_is_made_for_its_user_alone(cache):
+    cache.store("a", HOST, b"code", {})
+    assert cache.folder.stat().st_mode & 0o777 == 0o700
+    assert entry_file(cache).stat().st_mode & 0o077 == 0
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
+def test_folder_that_others_may_write_to_is_refused(cache, mode):
+    cache.store("a", HOST, b"code", {})
+    cache.folder.chmod(mode)
+    for use in (lambda: cache.load("a", HOST), lambda: cache.store("b", HOST, b"", {})):
+        with pytest.raises(CacheError, match=r"may be written by others.*chmod 700"):
+            use()
+    cache.folder.chmod(0o755)
+    assert cache.load("a", HOST) is not None
+
+
+@posix
+def test_folder_of_another_user_is_refused(cache, monkeypatch):
+    cache.store("a", HOST, b"code", {})
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    with pytest.raises(CacheError, match="belongs to user"):
+        cache.load("a", HOST)
+
+
+@not_root
+def test_folder_that_cannot_be_written_keeps_nothing(cache):
+    cache.store("a", HOST, b"code", {})
+    cache.folder.chmod(0o500)
+    cache.store("b", HOST, b"code", {})
+    cache.folder.chmod(0o700)
+    assert cache.load("a", HOST) is not None
+    assert cache.load("b", HOST) is None
+
+
+def test_folder_that_cannot_be_made_keeps_nothing(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    cache = Cache(tmp_path / "file" / "code")
+    cache.store("a", HOST, b"code", {})
+    assert cache.load("a", HOST) is None
+
+
+def test_full_disk_keeps_nothing_and_leaves_nothing(cache, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    cache.store("a", HOST, b"code", {})
+    assert list(cache.folder.iterdir()) == []
+
+
+def test_entries_unused_for_longest_go_first(tmp_path):
+    cache = Cache(tmp_path, limit_bytes=3000)
+    for number in range(4):
+        cache.store(f"entry {number}", HOST, bytes(600), {})
+        for file in tmp_path.glob("*.code"):
+            if file.stat().st_mtime > 1e9:
+                os.utime(file, (number, number))
+    assert cache.load("entry 0", HOST) is not None  # used now, so younger than the others
+    abandoned, fresh = tmp_path / ".new-abandoned", tmp_path / ".new-fresh"
+    abandoned.write_bytes(bytes(100))
+    os.utime(abandoned, (0, 0))
+    fresh.write_bytes(bytes(100))
+    Cache(tmp_path, limit_bytes=2200).store("entry 4", HOST, bytes(600), {})
+    kept = [number for number in range(5) if cache.load(f"entry {number}", HOST) is not None]
+    assert kept == [0, 3, 4]
+    assert not abandoned.exists() and fresh.exists()
+
+
+def test_threads_share_a_cache(cache):
+    wrong = []
+
+    def work(number):
+        for turn in range(30):
+            key = f"key {turn % 3}"
+            cache.store(key, HOST, key.encode() * 1000, {"writer": number})
+            entry = cache.load(key, HOST)
+            if entry is None or entry.object_bytes != key.encode() * 1000:
+                wrong.append((number, turn))
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert wrong == []
+    assert len(list(cache.folder.iterdir())) == 3
+
+
+_PROCESS = """
+import sys
+from pathlib import Path
+from pullback.compiler.runtime.cache import Cache
+from pullback.compiler.runtime.processor import Processor
+cache, host = Cache(Path(sys.argv[1]), limit_bytes=20_000), Processor.host()
+for turn in range(60):
+    key = f"key {turn % 7}"
+    entry = cache.load(key, host)
+    assert entry is None or entry.object_bytes == key.encode() * 700, key
+    cache.store(key, host, key.encode() * 700, {})
+"""
+
+
+def test_processes_share_a_cache_that_is_too_small_for_them(tmp_path):
+    command = [sys.executable, "-c", _PROCESS, str(tmp_path / "code")]
+    processes = [subprocess.Popen(command) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert all(file.suffix == ".code" for file in (tmp_path / "code").iterdir())
+
+
+def test_where_the_default_cache_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("PULLBACK_CACHE", "off")
+    assert default_cache() is None
+    monkeypatch.setenv("PULLBACK_CACHE", str(tmp_path / "own"))
+    assert default_cache().folder == tmp_path / "own"
+    monkeypatch.delenv("PULLBACK_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_cache().folder == tmp_path / "pullback" / "code"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert default_cache().folder == tmp_path / ".cache" / "pullback" / "code"

@@ -1,0 +1,84 @@
+"""Text to loaded code, and the driver's text for machines that are not here."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from pullback.compiler.runtime.driver import driver_text
+from pullback.compiler.runtime.engine import Loaded, assembly, compile_object
+from pullback.compiler.runtime.entry import array_layout_holds
+from pullback.compiler.runtime.processor import Processor
+
+HOST = Processor.host()
+TEXT = """
+define double @affine(double %x) {
+  %y = fmul double %x, 3.0
+  %z = call double @shift(double %y)
+  ret double %z
+}
+define internal double @shift(double %x) {
+  %y = fadd double %x, 1.0
+  ret double %y
+}
+"""
+
+
+def call(code, x):
+    return ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(code.address("affine"))(x)
+
+
+def test_object_code_is_loaded_as_often_as_wanted():
+    data = compile_object(TEXT, HOST)
+    codes = [Loaded(data, HOST) for _ in range(3)]
+    assert [call(code, 2.0) for code in codes] == [7.0] * 3
+    assert len({code.address("affine") for code in codes}) == 3
+    del codes[0]
+    gc.collect()
+    assert [call(code, -1.0) for code in codes] == [-2.0] * 2
+
+
+def test_compiling_twice_gives_the_same_bytes():
+    assert compile_object(TEXT, HOST) == compile_object(TEXT, HOST)
+
+
+def test_unknown_name():
+    with pytest.raises(KeyError, match="absent"):
+        Loaded(compile_object(TEXT, HOST), HOST).address("absent")
+
+
+@pytest.mark.parametrize("text", ["define void @f( {", "define i32 @f() {\n  ret i64 0\n}"])
+def test_text_that_is_no_module(text):
+    with pytest.raises(RuntimeError, match="error"):
+        compile_object(text, HOST)
+
+
+def test_assembly_names_the_function():
+    assert "affine" in assembly(TEXT, HOST)
+
+
+@pytest.mark.parametrize("architecture", ["x86_64", "aarch64", "riscv64", "unheard_of"])
+@pytest.mark.parametrize("system", ["linux", "darwin", "win32", "freebsd14"])
+def test_driver_is_valid_for_every_system(architecture, system):
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(driver_text(architecture, system), llvm.create_context())
+    module.verify()
+    names = {function.name for function in module.functions}
+    assert {"pullback_run", "pullback_worker", "step_shared"} <= names
+    assert ("syscall" in names) == (system == "linux" and architecture != "unheard_of")
+    assert ("sched_yield" in names) == (system != "win32")
+
+
+def test_array_fields_lie_where_the_entry_reads_them():
+    assert array_layout_holds()
+
+
+def test_import_of_the_runtime_does_not_import_llvm():
+    program = "import sys, pullback.compiler.runtime.program; print('llvmlite' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"

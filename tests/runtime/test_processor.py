@@ -1,0 +1,97 @@
+"""What is read from the machine, and what a user may ask for instead."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+import pytest
+
+from pullback.compiler.runtime.engine import assembly
+from pullback.compiler.runtime.processor import Processor, _cache_sizes, _vector_bytes, usable_cores
+from pullback.errors import ProcessorError
+
+HOST = Processor.host()
+WIDE_ADD = """
+define void @add(ptr %x) {
+  %a = load <16 x float>, ptr %x, align 4
+  %b = fadd <16 x float> %a, %a
+  store <16 x float> %b, ptr %x, align 4
+  ret void
+}
+"""
+
+
+def test_host_is_described_whole():
+    assert HOST is Processor.host()
+    assert HOST.name and HOST.features and HOST.architecture
+    assert HOST.vector_bytes in (16, 32, 64)
+    assert HOST.vector_registers in (16, 32)
+    assert 4096 <= HOST.l1_bytes <= HOST.l2_bytes <= HOST.l3_bytes * 64
+    assert HOST.cores == usable_cores()
+
+
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        (("avx512f", "avx512vl", "avx512bw", "avx512dq", "avx2", "fma"), 64),
+        (("avx512f", "avx512vl", "avx2", "fma"), 32),
+        (("avx2", "fma"), 32),
+        (("avx2",), 16),
+        (("neon",), 16),
+        ((), 16),
+    ],
+)
+def test_vector_width_follows_from_features(features, expected):
+    flags = {"avx512f": False, "avx2": False, "fma": False} | dict.fromkeys(features, True)
+    assert _vector_bytes(flags) == expected
+
+
+def test_cores_follow_the_affinity_mask():
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("needs an affinity mask")
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert usable_cores() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_cache_sizes_are_read_by_level(tmp_path):
+    table = [
+        ("1", "Data", "48K"),
+        ("1", "Instruction", "64K"),
+        ("2", "Unified", "2048K"),
+        ("3", "Unified", "1G"),
+    ]
+    for index, values in enumerate(table):
+        folder = tmp_path / f"index{index}"
+        folder.mkdir()
+        for name, value in zip(("level", "type", "size"), values):
+            (folder / name).write_text(value + "\n")
+    assert _cache_sizes(tmp_path) == {1: 48 << 10, 2: 2 << 20, 3: 1 << 30}
+    (tmp_path / "index0" / "size").write_text("large")
+    assert _cache_sizes(tmp_path)[1] == 32 << 10
+    assert _cache_sizes(tmp_path / "absent") == {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+
+
+@pytest.mark.parametrize("size", [16, 32, 64])
+def test_limited_processor_gets_no_wider_registers(size):
+    if size > HOST.vector_bytes:
+        with pytest.raises(ProcessorError, match=f"not of {size}"):
+            HOST.limited(size)
+        return
+    limited = HOST.limited(size)
+    assert limited.vector_bytes == size
+    assert limited.key != HOST.key or size == HOST.vector_bytes
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        listing = assembly(WIDE_ADD, limited)
+        register = {16: "xmm", 32: "ymm", 64: "zmm"}[size]
+        assert {name for name in ("xmm", "ymm", "zmm") if name in listing} == {register}
+
+
+@pytest.mark.parametrize("size", [8, 24, 128])
+def test_widths_that_no_processor_has(size):
+    with pytest.raises(ProcessorError, match="ask for 16"):
+        HOST.limited(size)
