@@ -1,5 +1,96 @@
-"""Automatic differentiation of NumPy code, compiled whole: one machine-code program per training step."""
+"""Automatic differentiation of NumPy code, compiled whole: one machine-code program per training step.
 
-from pullback import numpy
+>>> import numpy as np
+>>> import pullback as pb
+>>> round(float(pb.grad(lambda x: np.sin(np.cos(x)))(1.0)), 6)
+-0.721606
+"""
 
-__all__ = ["numpy"]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from pullback import errors, numpy
+from pullback.numpy.activations import (
+    celu,
+    elu,
+    gelu,
+    glu,
+    hard_sigmoid,
+    hard_swish,
+    hard_tanh,
+    leaky_relu,
+    log_sigmoid,
+    log_softmax,
+    logsumexp,
+    mish,
+    one_hot,
+    relu,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+    softmax,
+    softplus,
+    softsign,
+)
+from pullback.numpy.composite import erf
+from pullback.numpy.elementwise import where
+from pullback.tracing import Static, flatten, leaf_paths, map_tree, register_tree, static, trace
+from pullback.transforms import grad, jvp, stop_gradient, value_and_grad, vjp
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Static",
+    "celu",
+    "elu",
+    "erf",
+    "errors",
+    "flatten",
+    "gelu",
+    "glu",
+    "grad",
+    "hard_sigmoid",
+    "hard_swish",
+    "hard_tanh",
+    "jvp",
+    "leaf_paths",
+    "leaky_relu",
+    "log_sigmoid",
+    "log_softmax",
+    "logsumexp",
+    "map_tree",
+    "mish",
+    "numpy",
+    "one_hot",
+    "register_tree",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "softsign",
+    "static",
+    "stop_gradient",
+    "trace",
+    "value_and_grad",
+    "vjp",
+    "where",
+]
+
+_MODULES = ("compiler", "data", "io", "nn", "optim", "testing", "train")
+"""Packages that are loaded when first used, so that importing Pullback stays quick."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"pullback.{name}")
+    raise AttributeError(f"module 'pullback' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -20,8 +20,8 @@ __all__ = ["FUNCTIONS", "implements", "refuse"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-FUNCTIONS: dict[Callable[..., Any], tuple[Callable[..., Any], inspect.Signature]] = {}
-"""What answers each of NumPy's functions on traced values, and the arguments that it takes."""
+FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
+"""What answers each of NumPy's functions on traced values."""
 
 REDUCTIONS: dict[np.ufunc, str] = {
     np.add: "sum",
@@ -53,12 +53,11 @@ def implements(*references: Callable[..., Any]) -> Callable[[Callable[P, R]], Ca
 
 def enter(function: Callable[..., Any], *references: Callable[..., Any]) -> None:
     """Write ``function`` into the table as the answer for ``references``."""
-    known = (function, inspect.signature(function))
     for reference in references:
         if isinstance(reference, np.ufunc):
             UFUNCS[reference] = function
         else:
-            FUNCTIONS[reference] = known
+            FUNCTIONS[reference] = function
 
 
 def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
@@ -95,13 +94,13 @@ def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> 
 def array_function(function: Callable[..., Any], types: Any, arguments: Any, keywords: Any) -> Any:
     """Answer ``np.sum(x)``, ``np.concatenate([x, y])``, ``np.linalg.norm(x)`` for traced arguments."""
     name = getattr(function, "__name__", str(function))
-    known = FUNCTIONS.get(function)
-    if known is None:
+    implementation = FUNCTIONS.get(function)
+    if implementation is None:
         raise TracingError(
             f"np.{name} cannot take a traced value; write it with the functions of pullback.numpy, or apply it "
             f"to concrete arrays outside the traced function{where_written()}"
         )
-    implementation, signature = known
+    signature = _signature(implementation)
     unknown = [key for key in keywords if key not in signature.parameters]
     if any(keywords[key] is not None for key in unknown):
         raise TracingError(_no_keywords(name, unknown))
@@ -111,6 +110,10 @@ def array_function(function: Callable[..., Any], types: Any, arguments: Any, key
     except TypeError as error:
         raise TracingError(f"np.{name} on a traced value: {error}{where_written()}") from None
     return implementation(*arguments, **taken)
+
+
+# Asked for when first needed: reading all signatures would make the import slower.
+_signature = lru_cache(maxsize=None)(inspect.signature)
 
 
 def _no_keywords(name: str, keywords: Iterable[str]) -> str:

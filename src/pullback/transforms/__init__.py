@@ -1,1 +1,5 @@
-""""""
+"""Transformations: derivatives of graphs, and the functions by which users ask for them."""
+
+from pullback.transforms.api import grad, jvp, stop_gradient, value_and_grad, vjp
+
+__all__ = ["grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]

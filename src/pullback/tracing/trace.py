@@ -1,0 +1,152 @@
+"""Tracing: a Python function called once, on variables, gives the graph of what it computes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pullback.errors import DTypeError, TracingError, TreeError
+from pullback.graph import Graph, Node, Type, Variable, free_variables, substitute
+from pullback.interpreter import evaluate
+from pullback.numpy.promotion import as_array_node, type_of
+from pullback.tracing.trees import Structure, flatten
+
+__all__ = ["Traced", "finish", "leaf_type", "trace", "trace_flat", "tracing"]
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """The graph of a function for arguments of one structure and one list of types."""
+
+    graph: Graph
+    in_structure: Structure
+    """The structure of ``(arguments, keywords)``."""
+    out_structure: Structure
+    free: tuple[Variable, ...]
+    """Variables of traces around this one that the function closes over."""
+
+    def evaluate(self, leaves: Sequence[Any]) -> Any:
+        """The result for these leaves of the arguments, by the interpreter."""
+        outputs = finish(self.graph.outputs, self.graph.inputs, leaves)
+        return self.out_structure.unflatten(outputs)
+
+
+def leaf_type(leaf: Any) -> Type:
+    """The type of a leaf; a ``Type`` stands for any value of it.
+
+    Raises ``DTypeError`` for a dtype that no graph can hold.
+    """
+    if isinstance(leaf, Type):
+        return leaf
+    try:
+        return type_of(leaf)
+    except DTypeError as error:
+        raise DTypeError(f"argument {leaf!r:.60}: {error}") from None
+
+
+def trace(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Traced:
+    """The graph of ``function`` for arguments like these; only their structure, types and static values matter.
+
+    Variables are named by their paths: ``arg0.weights.0``. Arguments may be ``Type`` objects in place of values;
+    Python's numbers become variables that are weak, as the numbers are.
+
+    >>> import numpy as np
+    >>> from pullback.graph import format_graph
+    >>> print(format_graph(trace(np.negative, Type(np.dtype("float32"), (3,))).graph, sources=False))
+    input  %0 arg0: float32[3]
+    %1 = negative(%0): float32[3]
+    output %1
+    """
+    leaves, structure = flatten((arguments, keywords))
+    return trace_flat(function, structure, [leaf_type(leaf) for leaf in leaves])
+
+
+def trace_flat(function: Callable[..., Any], structure: Structure, types: Sequence[Type]) -> Traced:
+    """The graph of ``function`` for ``(arguments, keywords)`` of this structure with leaves of these types."""
+    names = [_argument_name(path) for path in structure.paths]
+    inputs = tuple([Variable(type, name) for type, name in zip(types, names)])
+    arguments, keywords = structure.unflatten(inputs)
+    with tracing(inputs):
+        outputs, out_structure = output_nodes(function(*arguments, **keywords))
+    own = {id(variable) for variable in inputs}
+    free = [variable for variable in free_variables(outputs) if id(variable) not in own]
+    refuse_leaked(free)
+    return Traced(Graph(inputs, outputs), structure, out_structure, tuple(free))
+
+
+def _argument_name(path: str) -> str:
+    place, _, rest = path.partition(".")
+    return f"arg{rest}" if place == "0" else rest
+
+
+def output_nodes(result: Any) -> tuple[tuple[Node, ...], Structure]:
+    """The leaves of a traced function's result as nodes, and its structure."""
+    try:
+        leaves, structure = flatten(result)
+    except TreeError as error:
+        raise TreeError(f"the result of a traced function must be arrays or trees of them: {error}") from None
+    return tuple([as_array_node(leaf) for leaf in leaves]), structure
+
+
+# -- The traces that are under way: values of others have leaked
+
+_under_way = threading.local()
+
+
+@contextmanager
+def tracing(variables: Iterable[Variable]) -> Iterator[None]:
+    """Count ``variables`` as those of a trace under way."""
+    stack = _under_way.__dict__.setdefault("stack", [])
+    stack.append({id(variable): variable for variable in variables})
+    try:
+        yield
+    finally:
+        stack.pop()
+
+
+def refuse_leaked(variables: Iterable[Variable]) -> None:
+    """Raise unless every variable belongs to a trace under way in this thread."""
+    stack = _under_way.__dict__.setdefault("stack", [])
+    for variable in variables:
+        if not any(id(variable) in known for known in stack):
+            raise TracingError(
+                f"{variable!r} belongs to a trace that is over: it was kept in a global, an attribute or a list; "
+                "return it from the traced function instead"
+            )
+
+
+def finish(outputs: Sequence[Node], inputs: Sequence[Variable], leaves: Sequence[Any]) -> list[Any]:
+    """``outputs`` with ``leaves`` for ``inputs``: arrays when all is concrete, nodes inside another trace.
+
+    Arrays without axes come as NumPy's scalars, as NumPy gives them.
+    """
+    own = {id(variable) for variable in inputs}
+    used = free_variables(outputs)
+    free = [variable for variable in used if id(variable) not in own]
+    refuse_leaked(free)
+    if not free and not any(isinstance(leaf, Node) for leaf in leaves):
+        needed = {id(variable) for variable in used}
+        pairs = [(variable, leaf) for variable, leaf in zip(inputs, leaves) if id(variable) in needed]
+        graph = Graph(tuple([variable for variable, _ in pairs]), tuple(outputs))
+        arrays = [np.asarray(leaf) for _, leaf in pairs]
+        return _own(evaluate(graph, arrays), arrays)
+    replacements: dict[Node, Node] = {}
+    for variable, leaf in zip(inputs, leaves):
+        replacements[variable] = as_array_node(leaf)
+    return list(substitute(outputs, replacements))
+
+
+def _own(values: Sequence[np.ndarray], arguments: Sequence[np.ndarray]) -> list[Any]:
+    """``values`` as arrays that the caller may write into: no views, no argument, none twice."""
+    taken = {id(array) for array in arguments}
+    owned = []
+    for value in values:
+        private = value.flags.owndata and value.flags.writeable and id(value) not in taken
+        taken.add(id(value))
+        owned.append((value if private else value.copy())[()])
+    return owned
