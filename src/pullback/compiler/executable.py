@@ -1,0 +1,129 @@
+"""A graph as a loaded program: from the code cache when it is there, built and compiled when it is not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pullback.compiler.build import Built, build, show_schedule
+from pullback.compiler.key import graph_key
+from pullback.compiler.runtime.cache import default_cache
+from pullback.compiler.runtime.engine import Loaded, assembly, compile_object
+from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.runtime.program import Program
+from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, ResultSpec
+from pullback.errors import IndexRangeError
+from pullback.graph import Constant, Graph, Node, Operation, format_graph
+
+__all__ = ["Executable", "Report", "make_executable"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All forms of a program as text, and what it took to make it."""
+
+    graph: str
+    loops: str
+    memory: str
+    llvm: str
+    assembly: str
+    compile_seconds: float
+    from_cache: bool
+
+
+class Executable:
+    """A program for one graph, with the means to show how it was made."""
+
+    def __init__(self, graph: Graph, offered: Mapping[int, int], program: Program, seconds: float) -> None:
+        self.graph = graph
+        self.program = program
+        self.compile_seconds = seconds
+        self._offered = dict(offered)
+
+    def report(self) -> Report:
+        """Every intermediate form; made anew if the code came from the cache."""
+        built = build(self.graph, self._offered, Processor.host())
+        return Report(
+            graph=format_graph(self.graph),
+            loops=show_schedule(built.schedule),
+            memory=str(built.plan),
+            llvm=built.emitted.text,
+            assembly=assembly(built.emitted.text, Processor.host()),
+            compile_seconds=self.compile_seconds,
+            from_cache=self.program.code.cached,
+        )
+
+
+def make_executable(graph: Graph, offered: Mapping[int, int], watch_result: int | None = None) -> Executable:
+    """Compile ``graph``; ``offered`` says which argument each result may take over, by number."""
+    start = time.perf_counter()
+    processor, cache = Processor.host(), default_cache()
+    key = graph_key(graph, offered)
+    entry = cache.load(key, processor) if cache is not None else None
+    if entry is not None:
+        metadata, code = entry.metadata, Loaded(entry.object_bytes, processor, cached=True)
+    else:
+        built = build(graph, offered, processor)
+        metadata = _metadata(graph, built)
+        code = Loaded(compile_object(built.emitted.text, processor), processor)
+        if cache is not None:
+            cache.store(key, processor, code.object_bytes, metadata)
+    program = _program(graph, offered, code, metadata, watch_result)
+    return Executable(graph, offered, program, time.perf_counter() - start)
+
+
+def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
+    """What the runtime must know beside the code, as JSON."""
+    positions = {id(node.value): k for k, node in enumerate(graph.nodes()) if isinstance(node, Constant)}
+    return {
+        "phases": [[phase.function, phase.chunks] for phase in built.emitted.phases],
+        "arena_bytes": built.plan.arena_bytes,
+        "nanoseconds": built.nanoseconds,
+        "checks": list(built.emitted.checks),
+        "constants": [positions[id(value)] for value in built.constants],
+    }
+
+
+def _program(
+    graph: Graph, donated: Mapping[int, int], code: Loaded, metadata: Mapping[str, Any], watch_result: int | None
+) -> Program:
+    target = {argument: result for result, argument in donated.items()}
+    nodes = graph.nodes()
+    constants = []
+    for position in metadata["constants"]:
+        node = nodes[position]
+        assert isinstance(node, Constant)
+        constants.append(node.value)
+    checks = [text.split("\t") for text in metadata["checks"]]
+    lines = _check_lines(nodes)
+
+    def explain(failure: Failure) -> Exception:
+        what, low, extent = checks[failure.code - 1]
+        message = (
+            f"{what}: {failure.value} at position {failure.position} is outside {low} to {int(extent) - 1}; "
+            "correct the index or widen the axis"
+        )
+        return IndexRangeError(message + lines.get((what, int(extent)), ""))
+
+    return Program(
+        code,
+        arguments=[ArgumentSpec(v.dtype, v.shape, target.get(k)) for k, v in enumerate(graph.inputs)],
+        results=[ResultSpec(node.dtype, node.shape) for node in graph.outputs],
+        phases=[Phase(name, chunks) for name, chunks in metadata["phases"]],
+        arena_bytes=metadata["arena_bytes"],
+        constants=constants,
+        cost=metadata["nanoseconds"],
+        watch_result=watch_result,
+        explain=explain,
+    )
+
+
+def _check_lines(nodes: list[Node]) -> dict[tuple[str, int], str]:
+    """Where each index check was written."""
+    lines = {}
+    for node in nodes:
+        if isinstance(node, Operation) and node.operator.name == "check_index" and node.source is not None:
+            lines[node.attributes["what"], node.attributes["extent"]] = f"\n  at {node.source}"
+    return lines

@@ -1,0 +1,238 @@
+"""``jit``: a Python function as one machine-code program for each combination of types and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pullback.compiler.executable import Executable, Report, make_executable
+from pullback.errors import DonationError, ShapeError, TracingError, TreeError
+from pullback.graph import Node, Type
+from pullback.tracing.trace import leaf_type, trace_flat
+from pullback.tracing.trees import Static, Structure, flatten
+
+__all__ = ["Compiled", "jit"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Specialised:
+    """A program for one structure and one list of types."""
+
+    structure: Structure
+    types: tuple[Type, ...]
+    out_structure: Structure
+    executable: Executable
+    scalars: tuple[int, ...]
+    """Results without axes: they are returned as NumPy's scalars."""
+    carried: bool
+    """Whether the donated arguments are, in order, the first results: what ``run_steps`` needs."""
+
+    def unflatten(self, results: Sequence[Any]) -> Any:
+        leaves = list(results)
+        for position in self.scalars:
+            leaves[position] = leaves[position][()]
+        return self.out_structure.unflatten(leaves)
+
+
+class Compiled:
+    """A function that is compiled when it meets new types; made by ``jit``."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        donate_argnums: int | Iterable[int] = (),
+        static_argnums: int | Iterable[int] = (),
+        watch: int | None = None,
+    ) -> None:
+        self.function = function
+        self.donate_argnums = _numbers(donate_argnums)
+        self.static_argnums = _numbers(static_argnums)
+        self.watch = watch
+        self._programs: dict[tuple[Structure, tuple[Type, ...]], _Specialised] = {}
+        self._latest: _Specialised | None = None
+        self.__name__ = getattr(function, "__name__", "function")
+        self.__doc__ = getattr(function, "__doc__", None)
+        self.__wrapped__ = function
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run the program for these arguments, compiling it first if their types are new."""
+        leaves, structure = flatten((self._marked(arguments), keywords))
+        latest = self._latest
+        if latest is not None and latest.structure == structure:
+            results = latest.executable.program.entry(*leaves)
+            if results is not NotImplemented:
+                return latest.unflatten(results)
+        if any(isinstance(leaf, Node) for leaf in leaves):
+            return self.function(*arguments, **keywords)
+        special = self._specialised(leaves, structure)
+        return special.unflatten(special.executable.program(*leaves))
+
+    def run_steps(self, arguments: Sequence[Any], steps: int, sliced_argnums: int | Iterable[int] = ()) -> Any:
+        """Run the program ``steps`` times in one call; returns the results and how many steps were done.
+
+        Every array of the arguments in ``sliced_argnums`` has a leading axis of length ``steps``: step ``s`` is given
+        row ``s``. Donated arguments, which must come back as the first results in the same order, carry their values
+        from step to step in place; all others stay the same. Every result that is not carried has a leading axis of
+        length ``steps``.
+
+        With ``watch`` the run ends after the first step whose watched result is not finite. ``KeyboardInterrupt`` is
+        raised between two steps.
+
+        >>> import numpy as np
+        >>> count = jit(lambda total, x: (total + x, total), donate_argnums=0)
+        >>> (total, before), done = count.run_steps((np.array([0.0]), np.array([[1.0], [2.0], [4.0]])), 3, 1)
+        >>> total, before.tolist(), done
+        (array([7.]), [[0.0], [1.0], [3.0]], 3)
+        """
+        sliced = set(_numbers(sliced_argnums))
+        marked = self._marked(arguments)
+        leaves, structure = flatten((marked, {}))
+        slices: list[bool] = []
+        for number, argument in enumerate(marked):
+            slices += [number in sliced] * len(flatten(argument)[0])
+        arrays = [np.asarray(leaf) if cut else leaf for leaf, cut in zip(leaves, slices)]
+        types = []
+        for leaf, cut in zip(arrays, slices):
+            kind = leaf_type(leaf)
+            if cut and (not kind.shape or kind.shape[0] != steps):
+                raise ShapeError(f"run_steps of {steps} steps was given {kind}: sliced arrays need one row for each step")
+            types.append(kind.with_shape(kind.shape[1:]) if cut else kind)
+        special = self._for_types(structure, tuple(types))
+        if not special.carried:
+            raise TreeError("run_steps: the donated arguments must be the first results, in the same order and structure")
+        program = special.executable.program
+        results: list[Any] = []
+        for position, spec in enumerate(program.results):
+            kept = position in program.taken_over
+            results.append(None if kept else np.empty((steps, *spec.shape), spec.dtype))
+        sizes = [kind.nbytes if cut else 0 for kind, cut in zip(types, slices)]
+        strides = [0 if r is None else r[:1].nbytes for r in results]
+        values = [np.ascontiguousarray(a, t.dtype) if not _given(program, k) else a for k, (a, t) in enumerate(zip(arrays, types))]
+        done = program.run_steps(values, steps, sizes, results, strides)
+        final = [values[program.taken_over[k]] if r is None else r for k, r in enumerate(results)]
+        return special.out_structure.unflatten(final), done
+
+    def inspect(self, *arguments: Any, **keywords: Any) -> Report:
+        """Graph, loops, memory plan, LLVM IR and assembly of the program for these arguments, and its compile time."""
+        leaves, structure = flatten((self._marked(arguments), keywords))
+        return self._specialised(leaves, structure).executable.report()
+
+    def _marked(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        if not self.static_argnums:
+            return tuple(arguments)
+        return tuple(Static(a) if k in self.static_argnums else a for k, a in enumerate(arguments))
+
+    def _specialised(self, leaves: Sequence[Any], structure: Structure) -> _Specialised:
+        return self._for_types(structure, tuple([leaf_type(leaf) for leaf in leaves]))
+
+    def _for_types(self, structure: Structure, types: tuple[Type, ...]) -> _Specialised:
+        known = self._programs.get((structure, types))
+        if known is None:
+            known = self._programs[structure, types] = self._compile(structure, types)
+        self._latest = known
+        return known
+
+    def _compile(self, structure: Structure, types: tuple[Type, ...]) -> _Specialised:
+        traced = trace_flat(self.function, structure, types)
+        if traced.free:
+            raise TracingError(
+                f"{self.__name__} uses {traced.free[0]!r} of a trace around it; give it as an argument"
+            )
+        donated_leaves, parts = self._donated_leaves(structure)
+        carried, pairs = self._pairs(traced.out_structure, donated_leaves, parts)
+        graph = traced.graph
+        offered: dict[int, int] = {}
+        if carried and all(_fits(graph.inputs[a].type, graph.outputs[r].type) for r, a in pairs.items()):
+            offered = pairs
+        else:
+            carried = False
+            free = [leaf for group in donated_leaves for leaf in group]
+            for result, node in enumerate(graph.outputs):
+                match = next((a for a in free if _fits(graph.inputs[a].type, node.type)), None)
+                if match is not None:
+                    offered[result] = match
+                    free.remove(match)
+        executable = make_executable(graph, offered, self._watched(traced.out_structure, graph.outputs))
+        scalars = tuple(k for k, node in enumerate(graph.outputs) if not node.shape and k not in offered)
+        return _Specialised(structure, types, traced.out_structure, executable, scalars, carried)
+
+    def _donated_leaves(self, structure: Structure) -> tuple[list[list[int]], list[Any]]:
+        """For each donated argument the numbers of its leaves, and its structure."""
+        arguments, _ = structure.unflatten(range(structure.size))
+        groups, parts = [], []
+        for number in self.donate_argnums:
+            if number >= len(arguments):
+                raise DonationError(f"{self.__name__}: argument {number} is donated, {len(arguments)} were given")
+            leaves, part = flatten(arguments[number])
+            groups.append([int(leaf) for leaf in leaves])
+            parts.append(part)
+        return groups, parts
+
+    def _pairs(
+        self, out_structure: Structure, donated: list[list[int]], parts: list[Any]
+    ) -> tuple[bool, dict[int, int]]:
+        """Result leaf to argument leaf, if the first results have the structures of the donated arguments."""
+        out = out_structure.unflatten(range(out_structure.size))
+        heads = list(out) if isinstance(out, tuple) and type(out) is tuple else [out]
+        pairs: dict[int, int] = {}
+        if len(heads) < len(donated):
+            return False, {}
+        for head, group, part in zip(heads, donated, parts):
+            leaves, structure = flatten(head)
+            if structure != part:
+                return False, {}
+            pairs.update(zip((int(leaf) for leaf in leaves), group))
+        return True, pairs
+
+    def _watched(self, out_structure: Structure, outputs: Sequence[Node]) -> int | None:
+        if self.watch is None:
+            return None
+        out = out_structure.unflatten(range(out_structure.size))
+        if not isinstance(out, tuple) or not 0 <= self.watch < len(out):
+            raise TreeError(f"{self.__name__}: watch={self.watch} is no element of the returned tuple")
+        leaf = out[self.watch]
+        if not isinstance(leaf, int) or outputs[leaf].shape or outputs[leaf].dtype.kind != "f":
+            raise ShapeError(f"{self.__name__}: the watched result {self.watch} must be a scalar float")
+        return leaf
+
+
+def jit(
+    function: Callable[..., Any],
+    donate_argnums: int | Iterable[int] = (),
+    static_argnums: int | Iterable[int] = (),
+    watch: int | None = None,
+) -> Compiled:
+    """``function`` compiled to machine code: traced once for each combination of structures, dtypes and shapes.
+
+    Arguments and results are trees of NumPy arrays. Arguments in ``donate_argnums`` give their memory to the results:
+    they are updated in place and come back as results. Arguments in ``static_argnums`` are values that the program is
+    compiled for, such as a number of layers; they must be hashable. ``watch`` is the position in the returned tuple of
+    a scalar float that ends ``run_steps`` when it is not finite.
+
+    Raises what tracing raises, ``DonationError`` for donated memory that cannot be written in place, and
+    ``IndexRangeError`` for an index outside its axis, before anything donated is changed.
+
+    >>> import numpy as np
+    >>> @jit
+    ... def norm(x):
+    ...     return np.sqrt(np.sum(x * x))
+    >>> float(norm(np.array([3.0, 4.0])))
+    5.0
+    """
+    return Compiled(function, donate_argnums, static_argnums, watch)
+
+
+def _numbers(numbers: int | Iterable[int]) -> tuple[int, ...]:
+    return (numbers,) if isinstance(numbers, int) else tuple(numbers)
+
+
+def _fits(argument: Type, result: Type) -> bool:
+    return (argument.dtype, argument.shape) == (result.dtype, result.shape)
+
+
+def _given(program: Any, position: int) -> bool:
+    """Whether an argument is donated and must be used as it is."""
+    return program.arguments[position].donated_to is not None

@@ -1,0 +1,46 @@
+"""What a program is stored under in the code cache: everything of the graph that machine code depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from pullback.graph import SMALL_CONSTANT, Constant, Graph, Operation
+
+__all__ = ["COMPILER_VERSION", "constant_is_code", "graph_key"]
+
+COMPILER_VERSION = 1
+"""Raised when the same graph gives other code than before."""
+
+
+def constant_is_code(value: np.ndarray) -> bool:
+    """Whether a constant's value is part of the code: small ones are, and those that repeat one value."""
+    return value.size <= SMALL_CONSTANT or bool((value == value.flat[0]).all())
+
+
+def graph_key(graph: Graph, donated: Mapping[int, int]) -> str:
+    """A text that two graphs share only if they are compiled to the same code.
+
+    Names and source lines do not matter, nor do the values of large constants, which programs read from memory.
+    """
+    numbers: dict[int, int] = {}
+    lines = [f"compiler {COMPILER_VERSION}", f"donated {sorted(donated.items())}"]
+    for variable in graph.inputs:
+        numbers[id(variable)] = len(numbers)
+        lines.append(f"input {variable.type}")
+    for node in graph.nodes():
+        if id(node) in numbers:
+            continue
+        numbers[id(node)] = len(numbers)
+        if isinstance(node, Constant):
+            value = ""
+            if constant_is_code(node.value):
+                part = node.value if node.value.size <= SMALL_CONSTANT else node.value.reshape(-1)[:1]
+                value = part.tobytes().hex()
+            lines.append(f"constant {node.type} {value}")
+        elif isinstance(node, Operation):
+            inputs = [numbers[id(child)] for child in node.inputs]
+            lines.append(f"{node.operator.name} {inputs} {sorted(node.attributes.items())} {node.type}")
+    lines.append(f"output {[numbers[id(node)] for node in graph.outputs]}")
+    return "\n".join(lines)
