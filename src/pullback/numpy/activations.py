@@ -65,7 +65,9 @@ def log_sigmoid(x: Any, /) -> Any:
 
 
 def leaky_relu(x: Any, /, slope: float = 0.01) -> Any:
-    """``x`` where positive, ``slope * x`` elsewhere. Source: Maas et al., *Rectifier nonlinearities*, 2013."""
+    """``x`` where positive, ``slope * x`` elsewhere. Source: Maas et al., *Rectifier nonlinearities*,
+    2013.
+    """
     x = as_float(x)
     return e.where(x > 0, x, slope * x)
 
@@ -101,7 +103,8 @@ def selu(x: Any, /) -> Any:
 
 
 def gelu(x: Any, /, approximate: bool = False) -> Any:
-    r""":math:`x \Phi(x)` with the normal distribution's :math:`\Phi(x) = \tfrac12 (1 + \mathrm{erf}(x / \sqrt 2))`.
+    r""":math:`x \Phi(x)` with the normal distribution's :math:`\Phi(x) = \tfrac12 (1 + \mathrm{erf}(x /
+    \sqrt 2))`.
 
     ``approximate`` takes :math:`\tfrac12 (1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3)))` for :math:`\Phi`.
     Source: Hendrycks & Gimpel, *Gaussian error linear units*, 2016.
@@ -181,7 +184,8 @@ def log_softmax(x: Any, /, axis: Axes = -1) -> Any:
 
 
 def one_hot(labels: Any, classes: int, dtype: Any = np.float32) -> Any:
-    """A last axis of ``classes`` elements: one at the label's place, zero elsewhere; labels outside are all zeros.
+    """A last axis of ``classes`` elements: one at the label's place, zero elsewhere; labels outside are all
+    zeros.
 
     >>> print(one_hot(np.array([1, 0]), 3))
     [[0. 1. 0.]

@@ -19,7 +19,8 @@ def normal_axis(name: str, axis: Any, rank: int) -> int:
     number = operator.index(axis)
     if not -rank <= number < rank:
         raise ShapeError(
-            f"{name}: axis {number} of an array of {rank} axes; use one from {-rank} to {rank - 1}{where_written()}"
+            f"{name}: axis {number} of an array of {rank} axes; use one from {-rank} to "
+            f"{rank - 1}{where_written()}"
             if rank
             else f"{name}: axis {number} of a scalar, which has none{where_written()}"
         )

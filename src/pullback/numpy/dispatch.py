@@ -1,4 +1,6 @@
-"""The doors by which NumPy's own functions reach traced values: ``__array_ufunc__`` and ``__array_function__``."""
+"""The doors by which NumPy's own functions reach traced values: ``__array_ufunc__`` and
+``__array_function__``.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ REDUCTIONS: dict[np.ufunc, str] = {
 
 
 def implements(*references: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function answer for NumPy's ``references`` on traced values; concrete ones go to NumPy's first."""
+    """Make a function answer for NumPy's ``references`` on traced values; concrete ones go to NumPy's
+    first.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
@@ -97,8 +101,8 @@ def array_function(function: Callable[..., Any], types: Any, arguments: Any, key
     implementation = FUNCTIONS.get(function)
     if implementation is None:
         raise TracingError(
-            f"np.{name} cannot take a traced value; write it with the functions of pullback.numpy, or apply it "
-            f"to concrete arrays outside the traced function{where_written()}"
+            f"np.{name} cannot take a traced value; write it with the functions of pullback.numpy, or apply "
+            f"it to concrete arrays outside the traced function{where_written()}"
         )
     signature = _signature(implementation)
     unknown = [key for key in keywords if key not in signature.parameters]
@@ -136,7 +140,8 @@ enter(lambda x: x, np.real)
 _REFUSALS = {
     "bool": (
         "Python needs one truth value (if, while, and, or, not, assert, in)",
-        "choose with np.where(condition, x, y), combine with & | ~, or make what decides a concrete Python value",
+        "choose with np.where(condition, x, y), combine with & | ~, or make what decides a concrete Python "
+        "value",
     ),
     "int": (
         "int() needs one number",

@@ -56,7 +56,9 @@ def einsum(subscripts: str, /, *operands: Any) -> Any:
 
 
 def _parse(subscripts: str, nodes: Sequence[Node]) -> tuple[list[Term], list[Label]]:
-    """The operands with their labels, and those of the result; axes under an ellipsis are numbered from the last."""
+    """The operands with their labels, and those of the result; axes under an ellipsis are numbered from the
+    last.
+    """
     text, arrow, result = subscripts.replace(" ", "").partition("->")
     parts = text.split(",")
     if len(parts) != len(nodes):
@@ -82,8 +84,8 @@ def _parse(subscripts: str, nodes: Sequence[Node]) -> tuple[list[Term], list[Lab
     out: list[Label] = [*before, *(ellipsis if dots else []), *after]
     if len(set(out)) != len(out) or (ellipsis and not dots):
         raise ShapeError(
-            f"einsum {subscripts!r}: the result {result!r} must name each label once, and the ellipsis when there "
-            f"is one{where_written()}"
+            f"einsum {subscripts!r}: the result {result!r} must name each label once, and the ellipsis when "
+            f"there is one{where_written()}"
         )
     return terms, out
 
@@ -99,8 +101,8 @@ def _extents(subscripts: str, terms: Sequence[Term]) -> dict[Label, int]:
             elif extent not in (1, known):
                 shapes = ", ".join(str(each.shape) for each, _ in terms)
                 raise ShapeError(
-                    f"einsum {subscripts!r} of shapes {shapes}: label {label!r} has extents {known} and {extent}"
-                    f"{where_written()}"
+                    f"einsum {subscripts!r} of shapes {shapes}: label {label!r} has extents {known} and "
+                    f"{extent}{where_written()}"
                 )
     return extents
 

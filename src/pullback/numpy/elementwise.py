@@ -1,7 +1,8 @@
 """Elementwise functions: NumPy's ufuncs, with promotion and broadcasting made explicit.
 
-Each function computes at once, by NumPy itself, when no argument is traced. Traced arguments become operations.
-Functions that NumPy evaluates in ``float16`` for 8-bit integers and booleans give ``float32`` here.
+Each function computes at once, by NumPy itself, when no argument is traced. Traced arguments become
+operations. Functions that NumPy evaluates in ``float16`` for 8-bit integers and booleans give ``float32``
+here.
 """
 
 from __future__ import annotations
@@ -349,8 +350,8 @@ def trunc_divide(x: Any, y: Any) -> Any:
 def power(x: Any, y: Any, /) -> Any:
     r"""``x`` to the power ``y``.
 
-    A small exponent that is a Python number becomes products or a root: ``x ** 2`` is ``x * x``. The derivative with
-    respect to ``x`` is :math:`y x^{y-1}`, with respect to ``y`` it is :math:`x^y \log x`.
+    A small exponent that is a Python number becomes products or a root: ``x ** 2`` is ``x * x``. The
+    derivative with respect to ``x`` is :math:`y x^{y-1}`, with respect to ``y`` it is :math:`x^y \log x`.
 
     Raises ``DTypeError`` for an integer to the power of a negative integer, as NumPy does.
 
@@ -395,7 +396,8 @@ def float_power(x: Any, y: Any, /) -> Any:
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
-    """``x`` where ``condition`` holds, ``y`` elsewhere; the branch not taken passes no gradient, not even a NaN.
+    """``x`` where ``condition`` holds, ``y`` elsewhere; the branch not taken passes no gradient, not even a
+    NaN.
 
     >>> import numpy as np
     >>> print(where(np.array([True, False]), 1.0, 2.0))
@@ -405,8 +407,8 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         if not any_traced(condition):
             return np.where(condition)
         raise TracingError(
-            "np.where(condition) would give arrays whose shapes depend on values, which a traced function cannot "
-            f"have; use the three-argument np.where(condition, x, y){where_written()}"
+            "np.where(condition) would give arrays whose shapes depend on values, which a traced function "
+            f"cannot have; use the three-argument np.where(condition, x, y){where_written()}"
         )
     if not any_traced(condition, x, y):
         return np.where(condition, x, y)

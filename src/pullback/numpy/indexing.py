@@ -33,8 +33,8 @@ INT64 = np.dtype(np.int64)
 class Plan:
     """What an index does: first slices, then gathering along some axes, then the shape of the result.
 
-    ``shape`` is that of the result with ``-1`` where the axes of the index arrays go; it lists the axes made by
-    ``None`` and leaves out those taken by single integers.
+    ``shape`` is that of the result with ``-1`` where the axes of the index arrays go; it lists the axes made
+    by ``None`` and leaves out those taken by single integers.
     """
 
     slices: list[slice]
@@ -98,7 +98,9 @@ def make_plan(x: Node, index: Any) -> Plan:
 
 
 def _expanded(x: Node, index: Any) -> list[Any]:
-    """The index as a list with an entry for each axis: masks as integer arrays, the ellipsis as full slices."""
+    """The index as a list with an entry for each axis: masks as integer arrays, the ellipsis as full
+    slices.
+    """
     parts = list(index) if isinstance(index, tuple) else [index]
     entries: list[Any] = []
     for part in parts:
@@ -121,7 +123,9 @@ def _expanded(x: Node, index: Any) -> list[Any]:
 
 
 def _entry(part: Any) -> list[Any]:
-    """One part of an index as an integer, a slice, ``None``, ``...``, an integer array or a traced integer."""
+    """One part of an index as an integer, a slice, ``None``, ``...``, an integer array or a traced
+    integer.
+    """
     if part is None or part is Ellipsis or isinstance(part, slice):
         return [part]
     if isinstance(part, Node):
@@ -163,8 +167,8 @@ def _slice(entry: slice, extent: int) -> slice:
     for end in (entry.start, entry.stop, entry.step):
         if isinstance(end, Node):
             raise TracingError(
-                f"a slice with a traced end would have a shape that depends on values; index with an array of fixed "
-                f"length, x[start + np.arange(n)], or mask with np.where{where_written()}"
+                "a slice with a traced end would have a shape that depends on values; index with an array "
+                f"of fixed length, x[start + np.arange(n)], or mask with np.where{where_written()}"
             )
         parts.append(None if end is None else operator.index(end))
     if parts[2] == 0:
@@ -183,7 +187,9 @@ def _in_range(number: int, axis: int, extent: int, x: Node) -> int:
 
 
 def _positions(entry: Any, axis: int, extent: int, x: Node) -> Any:
-    """Checked, non-negative positions along an axis: an array, or a node that is checked when the program runs."""
+    """Checked, non-negative positions along an axis: an array, or a node that is checked when the program
+    runs.
+    """
     if isinstance(entry, Node):
         return OPERATORS["check_index"](
             cast(entry, INT64), extent=extent, what=f"axis {axis} of shape {x.shape}"
@@ -254,8 +260,8 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
         x, axis = to_shape(x, (x.size,)), 0
     if x.ndim != picks.ndim:
         raise ShapeError(
-            f"take_along_axis: indices of shape {picks.shape} for shape {x.shape}; give them as many axes, for "
-            f"instance with indices[..., None]{where_written()}"
+            f"take_along_axis: indices of shape {picks.shape} for shape {x.shape}; give them as many axes, "
+            f"for instance with indices[..., None]{where_written()}"
         )
     k = normal_axis("take_along_axis", axis, x.ndim)
     others = broadcast_shapes("take_along_axis", *[(*z.shape[:k], 1, *z.shape[k + 1 :]) for z in (x, picks)])

@@ -19,12 +19,13 @@ __all__ = ["norm"]
 
 @implements(np.linalg.norm)
 def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> Any:
-    r"""The length of vectors, :math:`(\sum_k |x_k|^p)^{1/p}` with ``ord`` for :math:`p`, or the Frobenius norm.
+    r"""The length of vectors, :math:`(\sum_k |x_k|^p)^{1/p}` with ``ord`` for :math:`p`, or the Frobenius
+    norm.
 
     By default the Euclidean length of all elements. Its derivative :math:`x / |x|` is zero, not NaN, at zero.
     Raises ``TracingError`` for the norms of matrices that need singular values.
 
-    >>> norm(np.array([3.0, 4.0]))
+    >>> print(norm(np.array([3.0, 4.0])))
     5.0
     """
     node = as_array_node(x)
@@ -36,8 +37,8 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
         return _matrix_norm(node, ord, axes, keepdims)
     if len(axes) != 1:
         raise TracingError(
-            f"norm of order {ord!r} over axes {axes} of shape {node.shape} has no derivative here; use ord=None, 'fro', "
-            f"1 or inf, or name one axis{where_written()}"
+            f"norm of order {ord!r} over axes {axes} of shape {node.shape} has no derivative here; use "
+            f"ord=None, 'fro', 1 or inf, or name one axis{where_written()}"
         )
     if not isinstance(ord, (int, float)):
         raise ShapeError(f"norm: order {ord!r} of vectors; use a number{where_written()}")

@@ -1,7 +1,7 @@
 """Products of any rank. Each becomes ``contract`` operations: two operands whose axes carry labels.
 
-A label in both operands and not in the result is summed, one that is also in the result runs along; ``matmul``, ``dot``,
-``tensordot`` and every ``einsum`` are cases of it.
+A label in both operands and not in the result is summed, one that is also in the result runs along;
+``matmul``, ``dot``, ``tensordot`` and every ``einsum`` are cases of it.
 """
 
 from __future__ import annotations
@@ -52,11 +52,13 @@ def _placed(x: Node, labels: Sequence[Label], out: Sequence[Label]) -> Node:
 
 @implements(np.matmul)
 def matmul(x1: Any, x2: Any, /) -> Any:
-    r"""The matrix product over the last axis of ``x1`` and the last but one of ``x2``, axes before them broadcast:
+    r"""The matrix product over the last axis of ``x1`` and the last but one of ``x2``, axes before them
+    broadcast:
 
     .. math:: y_{\dots ij} = \sum_k a_{\dots ik} b_{\dots kj}
 
-    A vector stands for a row on the left, for a column on the right. Raises ``ShapeError`` when the extents differ.
+    A vector stands for a row on the left, for a column on the right. Raises ``ShapeError`` when the extents
+    differ.
 
     >>> import numpy as np
     >>> print(matmul(np.eye(2), np.array([1.0, 2.0])))
@@ -70,8 +72,8 @@ def matmul(x1: Any, x2: Any, /) -> Any:
     inner = y.shape[-2] if y.ndim > 1 else y.shape[0]
     if x.shape[-1] != inner:
         raise ShapeError(
-            f"matmul: shapes {x.shape} and {y.shape}: the last extent on the left, {x.shape[-1]}, is summed with "
-            f"extent {inner} on the right; transpose or reshape one of them{where_written()}"
+            f"matmul: shapes {x.shape} and {y.shape}: the last extent on the left, {x.shape[-1]}, is summed "
+            f"with extent {inner} on the right; transpose or reshape one of them{where_written()}"
         )
     lead = broadcast_shapes("matmul", x.shape[:-2], y.shape[:-2])
     x, x_labels = _batched(x, lead, ("row", "summed") if x.ndim > 1 else ("summed",))
@@ -91,7 +93,8 @@ def _batched(x: Node, lead: tuple[int, ...], own: tuple[str, ...]) -> tuple[Node
 
 @implements(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    """The product summed over pairs of axes: the last ``axes`` of ``a`` with the first of ``b``, or those named.
+    """The product summed over pairs of axes: the last ``axes`` of ``a`` with the first of ``b``, or those
+    named.
 
     >>> import numpy as np
     >>> print(tensordot(np.ones((2, 3)), np.ones((3, 4)), axes=1).shape)
@@ -117,7 +120,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 @implements(np.dot)
 def dot(a: Any, b: Any) -> Any:
-    """The sum over the last axis of ``a`` and the last but one of ``b``, without broadcasting; of scalars ``a * b``."""
+    """The sum over the last axis of ``a`` and the last but one of ``b``, without broadcasting; of scalars
+    ``a * b``.
+    """
     x, y = promote((a, b))
     if x.ndim == 0 or y.ndim == 0:
         return e.multiply(x, y)

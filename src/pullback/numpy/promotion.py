@@ -1,7 +1,8 @@
-"""Promotion and broadcasting, made explicit: from whatever the user wrote to operands of one dtype and one shape.
+"""Promotion and broadcasting, made explicit: from whatever the user wrote to operands of one dtype and one
+shape.
 
-Operators are strict. What NumPy does silently before it computes, dtype promotion by the rules of NEP 50 and implicit
-broadcasting, becomes ``cast`` and ``broadcast`` operations here.
+Operators are strict. What NumPy does silently before it computes, dtype promotion by the rules of NEP 50 and
+implicit broadcasting, becomes ``cast`` and ``broadcast`` operations here.
 
 Source: NumPy Enhancement Proposal 50, *Promotion rules for Python scalars*, 2021.
 """
@@ -102,7 +103,8 @@ def result_dtype(*types: Type) -> np.dtype:
 
 
 def float_dtype(dtype: np.dtype) -> np.dtype:
-    """The float dtype that a function such as ``sin`` computes in: NumPy's, with ``float32`` in place of ``float16``.
+    """The float dtype that a function such as ``sin`` computes in: NumPy's, with ``float32`` in place of
+    ``float16``.
 
     >>> float_dtype(np.dtype("int16")), float_dtype(np.dtype("int32"))
     (dtype('float32'), dtype('float64'))
@@ -134,7 +136,9 @@ def as_array_node(value: Any) -> Node:
 
 
 def as_node(value: Any, dtype: np.dtype) -> Node:
-    """The node of ``value`` in ``dtype``; a Python integer that does not fit is refused as NumPy refuses it."""
+    """The node of ``value`` in ``dtype``; a Python integer that does not fit is refused as NumPy refuses
+    it.
+    """
     if isinstance(value, Node):
         return cast(value, dtype)
     if isinstance(value, int) and dtype.kind in "iu":
@@ -174,8 +178,8 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     except ValueError:
         listed = " and ".join(map(str, shapes))
         raise ShapeError(
-            f"{name}: shapes {listed} do not broadcast; aligned at their last axes, extents must be equal or 1: "
-            f"reshape one, or give it an axis with x[:, None]{where_written()}"
+            f"{name}: shapes {listed} do not broadcast; aligned at their last axes, extents must be equal or "
+            f"1: reshape one, or give it an axis with x[:, None]{where_written()}"
         ) from None
 
 

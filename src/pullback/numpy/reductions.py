@@ -65,8 +65,8 @@ def _masked(x: Node, where: Any, other: Any) -> Node:
 def _non_empty(name: str, x: Node, axes: tuple[int, ...]) -> None:
     if 0 in [x.shape[axis] for axis in axes] and 0 not in [n for k, n in enumerate(x.shape) if k not in axes]:
         raise ShapeError(
-            f"{name} over axes {axes} of shape {x.shape}: there is no element to take; give initial=, or leave the "
-            f"empty axis out{where_written()}"
+            f"{name} over axes {axes} of shape {x.shape}: there is no element to take; give initial=, or "
+            f"leave the empty axis out{where_written()}"
         )
 
 
@@ -189,7 +189,8 @@ def _position(name: str, a: Any, axis: int | None, keepdims: bool) -> Node:
 
 @implements(np.argmax)
 def argmax(a: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
-    """Where the largest element over ``axis`` is, the first of equals, as ``int64``; of the flat array for ``None``.
+    """Where the largest element over ``axis`` is, the first of equals, as ``int64``; of the flat array for
+    ``None``.
 
     >>> import numpy as np
     >>> print(argmax(np.array([[1, 5], [7, 2]]), axis=1))
@@ -230,7 +231,9 @@ def count_nonzero(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
 
 @implements(np.var)
 def var(a: Any, axis: Axes = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-    r"""The variance over ``axis``: :math:`\tfrac1{n - d} \sum_k (a_k - \bar a)^2`, with ``ddof`` for :math:`d`."""
+    r"""The variance over ``axis``: :math:`\tfrac1{n - d} \sum_k (a_k - \bar a)^2`, with ``ddof`` for
+    :math:`d`.
+    """
     x = as_array_node(a)
     x = cast(x, e.true_divide_dtype(x.dtype) if dtype is None else dtype)
     axes = normal_axes("var", axis, x.ndim)
@@ -261,8 +264,8 @@ def average(a: Any, axis: Axes = None, weights: Any = None, *, keepdims: bool = 
         axes = normal_axes("average", axis, x.ndim)
         if w.ndim != 1 or len(axes) != 1 or w.shape[0] != x.shape[axes[0]]:
             raise ShapeError(
-                f"average: weights of shape {w.shape} for values of shape {x.shape}; give weights of the same shape, "
-                f"or one for each element of a single axis{where_written()}"
+                f"average: weights of shape {w.shape} for values of shape {x.shape}; give weights of the "
+                f"same shape, or one for each element of a single axis{where_written()}"
             )
         w = OPERATORS["broadcast"](w, shape=x.shape, axes=axes)
     total = sum(x * w, axis, keepdims=keepdims)
@@ -293,6 +296,8 @@ def as_float(a: Any) -> Any:
 
 
 def finite_max(x: Any, axes: tuple[int, ...]) -> Any:
-    """The maximum over ``axes`` (kept), zero where it is infinite, as a constant: what exponentials are shifted by."""
+    """The maximum over ``axes`` (kept), zero where it is infinite, as a constant: what exponentials are
+    shifted by.
+    """
     top = e.stop_gradient(max(x, axes, keepdims=True, initial=-np.inf))
     return e.where(e.isfinite(top), top, 0.0)

@@ -308,7 +308,9 @@ def array_split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 
 
 @implements(np.split)
 def split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
-    """Equal parts along ``axis``, or parts cut at these places. Raises ``ShapeError`` when it does not divide."""
+    """Equal parts along ``axis``, or parts cut at these places. Raises ``ShapeError`` when it does not
+    divide.
+    """
     x = as_array_node(ary)
     extent = x.shape[normal_axis("split", axis, x.ndim)]
     if not np.iterable(indices_or_sections) and extent % operator.index(indices_or_sections):
@@ -341,7 +343,8 @@ def fliplr(m: Any) -> Any:
 
 @implements(np.pad)
 def pad(array: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
-    """``constant_values``, by default zeros, put around the array: one width, or a pair (before, after), or pairs.
+    """``constant_values``, by default zeros, put around the array: one width, or a pair (before, after), or
+    pairs.
 
     >>> import numpy as np
     >>> print(pad(np.array([1, 2]), (1, 2)))
@@ -350,7 +353,8 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", constant_values: Any
     x = as_array_node(array)
     if mode != "constant":
         raise TracingError(
-            f"pad in mode {mode!r}: only 'constant' takes a traced value; concatenate the pieces{where_written()}"
+            f"pad in mode {mode!r}: only 'constant' takes a traced value; concatenate the "
+            f"pieces{where_written()}"
         )
     try:
         widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).astype(np.int64)

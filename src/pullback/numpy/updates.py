@@ -1,4 +1,6 @@
-"""``x.at[index].set(value)`` and ``x.at[index].add(value)``: what assignment is for values that never change."""
+"""``x.at[index].set(value)`` and ``x.at[index].add(value)``: what assignment is for values that never
+change.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,8 @@ class Place:
         return self.set(e.multiply(self.get(), value))
 
     def set(self, value: Any) -> Node:
-        """The array with the elements at the index replaced; of several values for one element the last counts.
+        """The array with the elements at the index replaced; of several values for one element the last
+        counts.
 
         Traced index arrays could name an element twice, so for them only ``add`` is there.
         """
@@ -79,8 +82,9 @@ class Place:
         plan = make_plan(x, self.index)
         if any(isinstance(array, Node) and array.ndim for array in plan.arrays.values()):
             raise TracingError(
-                "x.at[index].set with a traced index array cannot tell which value is the last for an element named "
-                f"twice; use x.at[index].add(value - x[index]) when no element is{where_written()}"
+                "x.at[index].set with a traced index array cannot tell which value is the last for an "
+                "element named twice; use x.at[index].add(value - x[index]) when no element "
+                f"is{where_written()}"
             )
         if not any_traced(*plan.arrays.values()):
             return self._set_known(value)

@@ -50,10 +50,11 @@ def leaf_type(leaf: Any) -> Type:
 
 
 def trace(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Traced:
-    """The graph of ``function`` for arguments like these; only their structure, types and static values matter.
+    """The graph of ``function`` for arguments like these; only their structure, types and static values
+    matter.
 
-    Variables are named by their paths: ``arg0.weights.0``. Arguments may be ``Type`` objects in place of values;
-    Python's numbers become variables that are weak, as the numbers are.
+    Variables are named by their paths: ``arg0.weights.0``. Arguments may be ``Type`` objects in place of
+    values; Python's numbers become variables that are weak, as the numbers are.
 
     >>> import numpy as np
     >>> from pullback.graph import format_graph
@@ -67,7 +68,9 @@ def trace(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> 
 
 
 def trace_flat(function: Callable[..., Any], structure: Structure, types: Sequence[Type]) -> Traced:
-    """The graph of ``function`` for ``(arguments, keywords)`` of this structure with leaves of these types."""
+    """The graph of ``function`` for ``(arguments, keywords)`` of this structure with leaves of these
+    types.
+    """
     names = [_argument_name(path) for path in structure.paths]
     inputs = tuple([Variable(type, name) for type, name in zip(types, names)])
     arguments, keywords = structure.unflatten(inputs)
@@ -115,8 +118,8 @@ def refuse_leaked(variables: Iterable[Variable]) -> None:
     for variable in variables:
         if not any(id(variable) in known for known in stack):
             raise TracingError(
-                f"{variable!r} belongs to a trace that is over: it was kept in a global, an attribute or a list; "
-                "return it from the traced function instead"
+                f"{variable!r} belongs to a trace that is over: it was kept in a global, an attribute or a "
+                "list; return it from the traced function instead"
             )
 
 

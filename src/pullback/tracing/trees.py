@@ -1,13 +1,14 @@
 """Trees: arguments and results as nested dicts, lists, tuples, dataclasses, and the arrays at their leaves.
 
 What a leaf is depends on where it stands. In plain containers (dicts, lists, tuples, named tuples, arguments
-themselves) leaves are arrays, NumPy's scalars and Python's ``int``, ``float`` and ``bool``; anything else is refused.
-``None`` is a tree without leaves.
+themselves) leaves are arrays, NumPy's scalars and Python's ``int``, ``float`` and ``bool``; anything else is
+refused. ``None`` is a tree without leaves.
 
-In a dataclass, and in containers held by one, leaves are arrays, NumPy's scalars and Python's ``float``. Strings,
-functions, ``int``, ``bool`` and whatever else is no array belong to the structure and are compared by equality: a
-layer's size is part of its program, its weights are data. A field made by ``static()`` belongs to the structure
-whatever it holds. Only fields travel: what ``__init__`` keeps beside them is not copied to a rebuilt object.
+In a dataclass, and in containers held by one, leaves are arrays, NumPy's scalars and Python's ``float``.
+Strings, functions, ``int``, ``bool`` and whatever else is no array belong to the structure and are compared
+by equality: a layer's size is part of its program, its weights are data. A field made by ``static()``
+belongs to the structure whatever it holds. Only fields travel: what ``__init__`` keeps beside them is not
+copied to a rebuilt object.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class _Leaf:
 LEAF = _Leaf()
 """A structure is made of these, of ``(value, class)`` for what is static, and of ``(class, rest, parts)``.
 
-Classes are compared too: ``1``, ``1.0`` and ``True`` are equal but make different programs."""
+Classes are compared too: ``1``, ``1.0`` and ``True`` are equal but make different programs.
+"""
 
 Spec = Any
 Flatten = Callable[[Any, list[Any], bool], Spec]
@@ -105,7 +107,9 @@ class Structure:
 
     @property
     def paths(self) -> list[str]:
-        """The path of each leaf: names and positions joined by dots, empty for a tree that is a leaf itself."""
+        """The path of each leaf: names and positions joined by dots, empty for a tree that is a leaf
+        itself.
+        """
         return [".".join(path) for path, _ in _walk(self.spec)]
 
     @property
@@ -233,8 +237,8 @@ def _other(tree: Any, leaves: list[Any], inside: bool) -> Spec:
     if inside:
         return (tree, type(tree))
     raise TreeError(
-        f"a tree of arrays holds a {type(tree).__name__}: {tree!r:.60}; leave it out, put it in a dataclass, or make it "
-        "a static argument"
+        f"a tree of arrays holds a {type(tree).__name__}: {tree!r:.60}; leave it out, put it in a dataclass, "
+        "or make it a static argument"
     )
 
 
@@ -306,7 +310,9 @@ def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _learn(kind: type) -> Flatten:
-    """How instances of a class are flattened; remembered, for it is asked on every call of a compiled function."""
+    """How instances of a class are flattened; remembered, for it is asked on every call of a compiled
+    function.
+    """
     if issubclass(kind, (np.ndarray, np.generic, Node)):
         visit: Flatten = _leaf
     elif dataclasses.is_dataclass(kind):
@@ -387,8 +393,8 @@ def _learn_building(cls: Any) -> Build:
     def build_sequence(_: Any, parts: list[Any]) -> Any:
         return cls(parts)
 
-    if dataclasses.is_dataclass(cls):
-        build = _build_data_class(cls)
+    if cls in _FIELDS:
+        build: Build = _build_data_class(cls)
     elif issubclass(cls, dict):
         build = build_mapping
     else:
