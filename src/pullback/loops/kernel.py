@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -41,32 +42,35 @@ class Kernel:
         """Every expression of every store, each once."""
         return walk(*(root for store in self.stores for root in store.roots()))
 
-    def loads(self) -> list[Load]:
+    def loads(self) -> tuple[Load, ...]:
         """Every read of memory."""
-        return [expression for expression in self.expressions() if isinstance(expression, Load)]
+        return self._loads
 
-    def reads(self) -> list[Buffer]:
+    def reads(self) -> tuple[Buffer, ...]:
         """Buffers read, in the order of first use; an accumulating store reads its target too."""
-        found = {load.buffer: None for load in self.loads()}
-        found.update({store.buffer: None for store in self.stores if store.accumulate})
-        return list(found)
+        return self._reads
 
-    def writes(self) -> list[Buffer]:
+    def writes(self) -> tuple[Buffer, ...]:
         """Buffers written."""
-        return list({store.buffer: None for store in self.stores})
+        return self._writes
+
+    @functools.cached_property
+    def _loads(self) -> tuple[Load, ...]:
+        return tuple(expression for expression in self.expressions() if isinstance(expression, Load))
+
+    @functools.cached_property
+    def _reads(self) -> tuple[Buffer, ...]:
+        found = {load.buffer: None for load in self._loads}
+        found.update({store.buffer: None for store in self.stores if store.accumulate})
+        return tuple(found)
+
+    @functools.cached_property
+    def _writes(self) -> tuple[Buffer, ...]:
+        return tuple({store.buffer: None for store in self.stores})
 
     def with_stores(self, stores: tuple[Store, ...]) -> Kernel:
         """The same axes around other stores."""
         return replace(self, stores=stores)
-
-    def __str__(self) -> str:
-        lines = [f"for {', '.join(map(repr, self.axes)) or 'once'}:"]
-        for store in self.stores:
-            inner = f"for {', '.join(map(repr, store.inner))}: " if store.inner else ""
-            offset = " + ".join([str(store.offset)] + [f"{stride}*({e!r})" for e, stride in store.dynamic])
-            sign = "+=" if store.accumulate else "="
-            lines.append(f"    {inner}{store.buffer.name}[{offset}] {sign} {store.value!r}")
-        return "\n".join(lines)
 
 
 def rewrite(

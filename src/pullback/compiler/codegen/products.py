@@ -19,8 +19,8 @@ from pullback.loops import Apply, Axis, Load, walk
 
 __all__ = ["Tile", "choose_tile", "emit_product", "row_axis"]
 
-UNROLL = 4
-"""Steps of the summed axis in one turn of the innermost loop."""
+LOOP_BODY = 16
+"""Steps of the summed axis are repeated in the innermost loop until it has about this many multiply-adds."""
 
 EPILOGUE_IN_REGISTERS = 6
 """Epilogues of more functions than this run in a loop over rows, from a copy of the tile: they need the registers."""
@@ -158,8 +158,10 @@ def accumulate(values: Values, pair: Pair, axis: Axis | None, rows: int, sums: l
 
     def nest(axes: Sequence[Axis], sums: list[str]) -> list[str]:
         if not axes:
-            left = values.address(pair.left.buffer, values.offset(pair.left.offset.without([deepest])))
-            right = values.address(pair.right.buffer, values.offset(pair.right.offset.without([deepest])))
+            left, right = (
+                values.address(load.buffer, values.element(load.buffer, load.offset.without([deepest])))
+                for load in (pair.left, pair.right)
+            )
             steps = (pair.left.offset.coefficient(deepest), pair.right.offset.coefficient(deepest))
             return _deep(values, pair, left, right, steps, row_stride, rows, deepest.extent, sums)
         with f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in sums]) as loop:
@@ -183,7 +185,7 @@ def _deep(
     depth: int,
     sums: list[str],
 ) -> list[str]:
-    """The innermost loop: pointers that move along the summed axis, ``UNROLL`` steps a turn."""
+    """The innermost loop: pointers that move along the summed axis, some steps a turn."""
     f, group = values.f, values.group
     assert group is not None
     element = memory_type(pair.right.dtype)
@@ -208,14 +210,15 @@ def _deep(
                 new[place] = lanes.fma(spread, row[v], new[place])
         return new
 
-    turns, rest = divmod(depth, UNROLL)
+    unroll = max(1, LOOP_BODY // len(sums))
+    turns, rest = divmod(depth, unroll)
     if turns > 1:
         carried = [("ptr", left), ("ptr", right), *((kind, value) for value in sums)]
         with f.loop("0", str(turns), carried=carried) as loop:
             l, r, *current = loop.values
-            for ahead in range(UNROLL):
+            for ahead in range(unroll):
                 current = step(l, r, ahead, current)
-            loop.carry(at(l, UNROLL * steps[0]), at(r, UNROLL * steps[1]), *current)
+            loop.carry(at(l, unroll * steps[0]), at(r, unroll * steps[1]), *current)
         left, right, *sums = loop.results
     else:
         rest = depth

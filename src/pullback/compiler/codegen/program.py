@@ -56,7 +56,7 @@ class _Emitter:
         parameters = [("ptr", "context"), *pointers, ("i64", "low"), ("i64", "high")]
         f = self.module.function(name, parameters, linkage="internal", attributes="nounwind noinline")
         places = {buffer: f[f"p{k}"] for k, buffer in enumerate(buffers)}
-        values = Values(f, places, self.lanes(kernel), self.check_code)
+        values = Values(f, places, self.lanes(kernel), self.check_code, _shifts(kernel))
         if job.product is not None:
             assert job.tile is not None
             emit_product(values, job.product, job.tile, f["low"], f["high"], shares)
@@ -89,14 +89,28 @@ class _Emitter:
     def _call(self, f: Function, function: str, job: Job, rows: tuple[str, str] | None) -> None:
         kernel = job.kernel
         low, high = rows or ("0", str(kernel.axes[0].extent if kernel.axes else 1))
-        pointers = [("ptr", self._pointer(f, buffer)) for buffer in buffers_of(kernel)]
+        shifts = _shifts(kernel)
+        pointers = [("ptr", self._pointer(f, buffer, shifts[buffer])) for buffer in buffers_of(kernel)]
         f.call("void", function, ("ptr", f["context"]), *pointers, ("i64", low), ("i64", high))
 
-    def _pointer(self, f: Function, buffer: Buffer) -> str:
+    def _pointer(self, f: Function, buffer: Buffer, shift: int) -> str:
+        ahead = shift * buffer.dtype.itemsize
         if buffer in self.addressed:
-            return emit_pointer(f, self.addressed[buffer], f["step"])
-        base = emit_pointer(f, self.slots.arena)
-        return f.value(f"getelementptr i8, ptr {base}, i64 {self.offsets[buffer]}")
+            base = emit_pointer(f, self.addressed[buffer], f["step"])
+        else:
+            base = emit_pointer(f, self.slots.arena)
+            ahead += self.offsets[buffer]
+        return f.value(f"getelementptr i8, ptr {base}, i64 {ahead}") if ahead else base
+
+
+def _shifts(kernel: Kernel) -> dict[Buffer, int]:
+    """How far into each buffer its pointer may be moved, so that kernels on other parts of it are the same code."""
+    constants: dict[Buffer, list[int]] = {}
+    for load in kernel.loads():
+        constants.setdefault(load.buffer, []).append(load.offset.constant)
+    for store in kernel.stores:
+        constants.setdefault(store.buffer, []).append(store.offset.constant)
+    return {buffer: max(0, min(found)) for buffer, found in constants.items()}
 
 
 def _shares(group: Group, job: Job) -> list[int]:

@@ -55,11 +55,13 @@ class Values:
         pointers: Mapping[Buffer, str],
         lanes: int,
         check_code: Callable[[Apply], int],
+        shifts: Mapping[Buffer, int] | None = None,
     ) -> None:
         self.f = function
         self.pointers = pointers
         self.lanes = lanes
         self.check_code = check_code
+        self.shifts = shifts or {}
         self.group: Group | None = None
         self.places: dict[Axis, Place] = {}
         self._scopes: list[dict[int, list[str]]] = [{}]
@@ -199,6 +201,10 @@ class Values:
             return str(constant)
         return self.f.value(f"add i64 {total}, {constant}") if constant else total
 
+    def element(self, buffer: Buffer, index: Affine, dynamic: Sequence[tuple[str, int]] = ()) -> str:
+        """The offset of an element from the buffer's pointer, which may already be some elements into it."""
+        return self.offset(index + -self.shifts.get(buffer, 0), dynamic)
+
     def _times(self, value: str, factor: int) -> str:
         return value if factor == 1 else self.f.value(f"mul i64 {value}, {factor}")
 
@@ -228,7 +234,7 @@ class Values:
         step = load.offset.coefficient(lane_axis)
         guards = [None] * self.group.vectors if load.guard is None else self.vectors(load.guard)
         fixed = [(self._index(e), stride) for e, stride in load.dynamic if lane_axis not in e.axes]
-        start = self.offset(load.offset, fixed)
+        start = self.element(load.buffer, load.offset, fixed)
         values = []
         for k in range(self.group.vectors):
             mask = self._both(self.mask(k), guards[k])
@@ -243,7 +249,7 @@ class Values:
         return convert(self.f, self.emit(expression)[0], expression.dtype, _INT64, 1)
 
     def _load_scalar(self, load: Load) -> str:
-        offset = self.offset(load.offset, [(self._index(e), stride) for e, stride in load.dynamic])
+        offset = self.element(load.buffer, load.offset, [(self._index(e), stride) for e, stride in load.dynamic])
         kind, dtype = memory_type(load.dtype), load.dtype
         guard = None if load.guard is None else self.emit(load.guard)[0]
         if guard is not None:  # read the first element instead, which is always there, and forget it
@@ -382,10 +388,10 @@ class Values:
         fixed = [(self._index(e), stride) for e, stride in dynamic]
         if self.group is None or not (self.is_vector(value) or index.coefficient(self.group.axis)):
             scalar = self.emit(value)[0]
-            self._store_scalar(buffer, self.offset(index, fixed), scalar)
+            self._store_scalar(buffer, self.element(buffer, index, fixed), scalar)
             return
         values = self.vectors(value)
-        start = self.offset(index, fixed)
+        start = self.element(buffer, index, fixed)
         step = index.coefficient(self.group.axis)
         for k, vector in enumerate(values):
             if step == 1:
