@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from pullback.errors import LoopError
-from pullback.loops.expression import Apply, Buffer, Expression, Load, Position, Reduce, walk
+from pullback.loops.expression import Apply, Buffer, Expression, Load, Reduce, walk
 from pullback.loops.index import Affine, Axis
 from pullback.loops.kernel import Kernel, Store
 
@@ -54,7 +54,9 @@ def check_expression(expression: Expression, axes: Sequence[Axis]) -> None:
         inner = frozenset[Axis]().union(*(bound[id(operand)] for operand in part.operands))
         own = frozenset(part.bound_axes())
         if own & inner or inner.intersection(axes) or own.intersection(axes):
-            raise LoopError(f"{part!r} reduces over an axis that is a loop around it or inside it")
+            raise LoopError(
+                f"a reduction over {sorted(map(repr, own | inner))} is inside loops over the same axes"
+            )
         bound[id(part)] = own | inner
         if isinstance(part, Load):
             _check_load(part)
@@ -62,8 +64,6 @@ def check_expression(expression: Expression, axes: Sequence[Axis]) -> None:
             _check_apply(part)
         elif isinstance(part, Reduce):
             _check_reduce(part)
-        elif isinstance(part, Position) and part.dtype != _INT:
-            raise LoopError(f"{part!r} is a position of dtype {part.dtype}")
     free = expression.axes.difference(axes)
     if free:
         raise LoopError(f"{sorted(map(repr, free))} are used outside their loops")
@@ -78,7 +78,7 @@ def _check_store(store: Store, axes: Sequence[Axis]) -> None:
 
 def _check_load(load: Load) -> None:
     if load.guard is not None and load.guard.dtype != _BOOL:
-        raise LoopError(f"{load!r}: the guard is a {load.guard.dtype}; it must be a bool")
+        raise LoopError(f"{load.buffer.name}: the guard is a {load.guard.dtype}; it must be a bool")
     if load.guard is None:
         _check_place(load.buffer, load.offset, load.dynamic, load.offset.axes)
     _check_dynamic(load.buffer, load.dynamic)
@@ -110,7 +110,7 @@ def _check_apply(part: Apply) -> None:
         expected, result = [_INT], _INT
         missing = {"extent", "what", "wrap"} - dict(part.attributes).keys()
         if missing:
-            raise LoopError(f"{part!r} lacks {sorted(missing)}")
+            raise LoopError(f"check_index lacks {sorted(missing)}")
     elif part.function == "where":
         expected, result = [_BOOL, part.dtype, part.dtype], part.dtype
     elif part.function in _QUESTIONS:

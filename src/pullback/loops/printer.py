@@ -8,9 +8,10 @@ for i<100, j<64:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 
-from pullback.loops.expression import Apply, Expression, Load, Position, Reduce
+from pullback.loops.expression import Apply, Expression, Load, Position, Reduce, walk
 from pullback.loops.index import Affine, Axis
 from pullback.loops.kernel import Kernel, Store
 
@@ -18,7 +19,7 @@ __all__ = ["format_expression", "format_kernel", "format_program"]
 
 _WIDTH = 100
 _INDENT = "    "
-_ATOM = 10
+_ATOM, _NAME = 10, 11
 _INFIX = {
     "logical_or": ("or", 1),
     "logical_and": ("and", 2),
@@ -54,25 +55,27 @@ def format_expression(expression: Expression, width: int = _WIDTH) -> str:
     >>> print(format_expression(Apply("add", (square, Literal(1.0, float64)), float64)))
     x[i] * x[i] + 1.0
     """
-    scope = _Scope(width)
+    scope = _Scope(width, (expression,))
     lines: list[str] = []
-    (value,) = scope.block((expression,), lines)
-    return "\n".join([*lines, value])
+    scope.define((expression,), lines)
+    return "\n".join([*lines, scope.text_of(expression)])
 
 
 def format_kernel(kernel: Kernel, width: int = _WIDTH) -> str:
     """The kernel's loops and stores; parts that several stores have in common are named once."""
     lines = [f"for {_turns(kernel.axes)}:" if kernel.axes else "once:"]
-    scope = _Scope(width)
+    scope = _Scope(width, [root for store in kernel.stores for root in store.roots()])
     for store in kernel.stores:
         body: list[str] = []
+        scope.define(store.roots(), body, store.inner)
         if store.inner:
             body.append(f"for {_turns(store.inner)}:")
-            inner: list[str] = []
-            _format_store(scope.inside(), store, inner)
+            inner, inner_scope = list[str](), scope.inside()
+            inner_scope.define(store.roots(), inner)
+            inner.append(_assignment(inner_scope, store))
             body.extend(_INDENT + line for line in inner)
         else:
-            _format_store(scope, store, body)
+            body.append(_assignment(scope, store))
         lines.extend(_INDENT + line for line in body)
     return "\n".join(lines)
 
@@ -86,15 +89,18 @@ def _turns(axes: Sequence[Axis]) -> str:
     return ", ".join(map(repr, axes))
 
 
-def _format_store(scope: _Scope, store: Store, lines: list[str]) -> None:
-    value, *dynamic = scope.block(store.roots(), lines)
-    place = _place(store.offset, list(zip(dynamic, (stride for _, stride in store.dynamic))))
-    lines.append(f"{store.buffer.name}[{place}] {'+=' if store.accumulate else '='} {value}")
+def _assignment(scope: _Scope, store: Store) -> str:
+    place = _place(store.offset, [(scope.texts[id(index)], stride) for index, stride in store.dynamic])
+    return f"{store.buffer.name}[{place}] {'+=' if store.accumulate else '='} {scope.text_of(store.value)}"
 
 
-def _place(offset: Affine, dynamic: Sequence[tuple[str, int]]) -> str:
+def _place(offset: Affine, dynamic: Sequence[tuple[tuple[str, int], int]]) -> str:
     """An element's place in a buffer: its affine part and its computed terms."""
-    parts = [text if stride == 1 else f"{stride}*({text})" for text, stride in dynamic]
+    parts = []
+    for (text, binding), stride in dynamic:
+        sign, outer = _INFIX["add" if stride == 1 else "multiply"]
+        term = text if binding > outer else f"({text})"
+        parts.append(term if stride == 1 else f"{stride}{sign}{term}")
     if offset != Affine() or not parts:
         parts.insert(0, str(offset))
     return " + ".join(parts)
@@ -103,70 +109,81 @@ def _place(offset: Affine, dynamic: Sequence[tuple[str, int]]) -> str:
 class _Scope:
     """The texts of what has been printed so far, by identity, and the names given."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, roots: Sequence[Expression]) -> None:
         self.width = width
         self.texts: dict[int, tuple[str, int]] = {}
-        self.names = iter(map("t{}".format, range(1 << 62)))
+        self.names = map("t{}".format, itertools.count())
+        self.users: dict[int, int] = {}
+        for expression in walk(*roots):
+            for operand in expression.operands:
+                self.users[id(operand)] = self.users.get(id(operand), 0) + 1
 
     def inside(self) -> _Scope:
         """A scope within this one: it knows its names and takes new ones from the same row."""
-        scope = _Scope(self.width)
-        scope.texts, scope.names = dict(self.texts), self.names
+        scope = _Scope(self.width, ())
+        scope.texts, scope.names, scope.users = dict(self.texts), self.names, self.users
         return scope
 
-    def block(self, roots: Sequence[Expression], lines: list[str]) -> list[str]:
-        """The texts of ``roots``; names that they use are defined in ``lines``."""
-        order = list(_outside_reductions(roots))
-        users: dict[int, int] = {}
+    def text_of(self, expression: Expression) -> str:
+        """The text of an expression that is defined here."""
+        return self.texts[id(expression)][0]
+
+    def define(self, roots: Sequence[Expression], lines: list[str], inner: Sequence[Axis] = ()) -> None:
+        """Give every expression under ``roots`` a text, and where it needs one a name, defined in ``lines``.
+
+        What depends on the axis of a reduction below, or on ``inner`` loops, belongs to a scope of its own.
+        """
+        order = list(walk(*roots))
+        below = {*inner, *(axis for expression in order for axis in expression.bound_axes())}
         for expression in order:
-            for operand in expression.operands:
-                users[id(operand)] = users.get(id(operand), 0) + 1
-        for expression in order:
-            if id(expression) in self.texts:
+            if id(expression) in self.texts or not below.isdisjoint(expression.axes):
                 continue
             self.texts[id(expression)] = self.fitted(expression, lines)
-            if users.get(id(expression), 0) > 1 and isinstance(expression, Apply | Reduce):
+            if self.users.get(id(expression), 0) > 1 and isinstance(expression, Apply | Reduce):
                 self.give_name(expression, lines)
-        return [self.texts[id(root)][0] for root in roots]
 
     def give_name(self, expression: Expression, lines: list[str]) -> None:
         """Define a name for ``expression``, which has a text."""
-        name = next(self.names)
-        lines.append(f"{name} = {self.texts[id(expression)][0]}")
-        self.texts[id(expression)] = name, _ATOM
+        text = self.text_of(expression)
+        if self.texts[id(expression)][1] != _NAME:
+            name = next(self.names)
+            lines.append(f"{name} = {text}")
+            self.texts[id(expression)] = name, _NAME
 
     def fitted(self, expression: Expression, lines: list[str]) -> tuple[str, int]:
         """The text of ``expression``; where it would be too long, its longest operands get names first."""
         if isinstance(expression, Reduce):
             return self.reduction(expression, lines)
         text = self.text(expression)
-        operands = sorted(set(expression.operands), key=lambda operand: -len(self.texts[id(operand)][0]))
-        for operand in operands:
-            if len(text[0]) <= self.width or not isinstance(operand, Apply | Reduce):
-                break
-            self.give_name(operand, lines)
+        operands = [part for part in dict.fromkeys(expression.operands) if isinstance(part, Apply | Reduce)]
+        operands.sort(key=lambda operand: len(self.text_of(operand)))
+        while operands and len(text[0]) > self.width:
+            self.give_name(operands.pop(), lines)
             text = self.text(expression)
         return text
 
     def reduction(self, expression: Reduce, lines: list[str]) -> tuple[str, int]:
         """A reduction on one line, or a block of its own whose last line is what it reduces."""
         body: list[str] = []
-        (value,) = self.inside().block((expression.body,), body)
+        inside = self.inside()
+        inside.define((expression.body,), body)
+        value = inside.text_of(expression.body)
         head = f"{_REDUCTIONS.get(expression.kind, expression.kind)}[{_turns(expression.over)}]"
         if not body:
             return f"{head}({value})", _ATOM
         name = next(self.names)
         lines.append(f"{name} = {head}:")
         lines.extend(_INDENT + line for line in [*body, value])
-        return name, _ATOM
+        return name, _NAME
 
     def text(self, expression: Expression) -> tuple[str, int]:
-        """One expression in terms of the texts of its operands, and how tightly it binds."""
+        """One expression in terms of the texts of its operands, and how tightly its last sign binds."""
         texts = [self.texts[id(operand)] for operand in expression.operands]
         if isinstance(expression, Position):
-            return str(expression.index), _ATOM if len(expression.index.terms) < 2 else 6
+            text = str(expression.index)
+            return text, _ATOM if text.isalnum() else _INFIX["add"][1]
         if isinstance(expression, Load):
-            dynamic = list(zip((text for text, _ in texts), (stride for _, stride in expression.dynamic)))
+            dynamic = list(zip(texts, (stride for _, stride in expression.dynamic)))
             guard = "" if expression.guard is None else f" if {texts[-1][0]}"
             return f"{expression.buffer.name}[{_place(expression.offset, dynamic)}{guard}]", _ATOM
         if not isinstance(expression, Apply):
@@ -178,21 +195,5 @@ class _Scope:
             right = right if right_binding > binding else f"({right})"
             return f"{left} {sign} {right}", binding
         function = str(expression.dtype) if expression.function == "cast" else expression.function
-        arguments = [text for text, _ in texts] + [f"{key}={value}" for key, value in expression.attributes]
+        arguments = [text for text, _ in texts] + [f"{key}={value!r}" for key, value in expression.attributes]
         return f"{function}({', '.join(arguments)})", _ATOM
-
-
-def _outside_reductions(roots: Sequence[Expression]) -> Iterator[Expression]:
-    """Every expression under ``roots``, operands before users; a reduction's body is a scope of its own."""
-    seen: set[int] = set()
-    stack = [(root, False) for root in reversed(roots)]
-    while stack:
-        expression, expanded = stack.pop()
-        if id(expression) in seen:
-            continue
-        if expanded or isinstance(expression, Reduce):
-            seen.add(id(expression))
-            yield expression
-            continue
-        stack.append((expression, True))
-        stack.extend((operand, False) for operand in reversed(expression.operands))
