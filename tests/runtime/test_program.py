@@ -17,6 +17,7 @@ from pullback.compiler.codegen.function import Module
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import load
 from pullback.compiler.runtime.layout import Slots, emit_pointer, phase_function
+from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.program import ArgumentSpec, Failure, Phase, Program, Repeat, ResultSpec
 from pullback.compiler.runtime.threads import set_num_threads
@@ -338,8 +339,6 @@ def test_scalars_that_do_not_fit(copying, name, value):
 
 
 def test_without_array_fields_python_reads_the_arrays(mixing, monkeypatch):
-    from pullback.compiler.runtime.machine import machine
-
     monkeypatch.setattr(machine(), "reads_arrays", False)
     program = mixing()
     state, added = np.arange(CELLS), np.arange(5)
@@ -486,6 +485,39 @@ def test_interrupt_stops_between_two_steps(mixing, threads):
     expected, _ = mixing_reference(state, np.arange(3))
     run_mixing(program, state, np.arange(3))
     np.testing.assert_array_equal(state, expected)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("way", ["entry", "call", "steps"])
+def test_interrupt_stops_a_long_step_that_writes_nothing_in_place(scaling_code, threads, way):
+    set_num_threads(threads)
+    program = Program(
+        scaling_code,
+        arguments=[ArgumentSpec(np.dtype(np.float32), (8, 4))],
+        results=[ResultSpec(np.dtype(np.float32), (8, 4))],
+        phases=[Repeat(2**30, [Phase("scale", 8)])],
+        constants=[np.float32([2.0])],
+    )
+    machine().pool.start()
+    out = np.empty((8, 4), np.float32)
+
+    def interrupt(signum, frame):
+        raise KeyboardInterrupt
+
+    old = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(2):
+            signal.setitimer(signal.ITIMER_REAL, 0.03)
+            with pytest.raises(KeyboardInterrupt):
+                if way == "steps":
+                    program.run_steps([X], 1, [0], [out], [0])
+                else:
+                    (program.entry if way == "entry" else program)(X)
+            assert program.steps_done == 0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
 
 
 def in_child(work):

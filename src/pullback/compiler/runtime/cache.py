@@ -10,6 +10,7 @@ keeps nothing. A folder that others may write to is refused.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -18,7 +19,6 @@ import struct
 import tempfile
 import time
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -163,11 +163,16 @@ def default_cache() -> Cache | None:
         return None
 
 
+@functools.lru_cache(maxsize=1)
 def _pullback_version() -> str:
-    try:
-        return version("pullback")
-    except PackageNotFoundError:
-        return "unknown"
+    """Which Pullback this is: sizes and times of its files, so that a changed compiler finds no old code."""
+    root = Path(__file__).parents[2]
+    found = []
+    for file in sorted(root.rglob("*.py")):
+        with contextlib.suppress(OSError):
+            state = file.stat()
+            found.append(f"{file.relative_to(root)} {state.st_size} {state.st_mtime_ns}")
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
 
 def _digest(key: str, processor: Processor) -> bytes:

@@ -13,7 +13,7 @@ side. A run on the caller alone uses none of this.
 
 ``pullback_run`` is the caller's side. Between steps it looks at the watched result, and every 50 ms
 it takes the interpreter lock and lets Python handle its signals, so that Ctrl-C stops a long run
-between two steps.
+between two steps; a single step of a program that writes nothing in place stops between two phases.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ entry:
   %scratch_offset = mul i64 %scratch_stride, %thread
   %scratch = getelementptr i8, ptr %scratch_base, i64 %scratch_offset
   %code_at = getelementptr i8, ptr %context, i64 $CONTEXT_FAILURE_CODE
+  %caller_at = getelementptr i8, ptr %context, i64 $CONTEXT_CALLER
   %odd = and i64 %thread, 1
   %from_back = icmp ne i64 %odd, 0
   br label %next
 next:
-  %index = phi i64 [0, %entry], [%index_1, %phase_over], [%index_1, %begin], [%index_end, %end]
-  %visit = phi i64 [%epoch, %entry], [%visit, %phase_over], [%visit_begin, %begin], [%visit_end, %end]
-  %base = phi i64 [%epoch, %entry], [%base, %phase_over], [%base_begin, %begin], [%base_end, %end]
+  %index = phi i64 [0, %entry], [%index_1, %check], [%index_1, %begin], [%index_end, %end]
+  %visit = phi i64 [%epoch, %entry], [%visit, %check], [%visit_begin, %begin], [%visit_end, %end]
+  %base = phi i64 [%epoch, %entry], [%base, %check], [%base_begin, %begin], [%base_end, %end]
   %more = icmp ult i64 %index, %entries
   br i1 %more, label %look, label %finished
 look:
@@ -81,6 +82,18 @@ phase:
   %iteration = sub i64 %visit, %base
 $PHASE
 phase_over:
+  %caller = load ptr, ptr %caller_at, align 8
+  %uncalled = icmp eq ptr %caller, null
+  %is_worker = icmp ne i64 %thread, 0
+  %no_signals = or i1 %uncalled, %is_worker
+  br i1 %no_signals, label %check, label %signals
+signals:
+  %raised = call i1 @signal_raised(ptr %caller)
+  br i1 %raised, label %interrupt, label %check
+interrupt:
+  store atomic i64 $INTERRUPTED, ptr %code_at release, align 8
+  br label %check
+check:
   %code = load atomic i64, ptr %code_at acquire, align 8
   %failed = icmp ne i64 %code, 0
   br i1 %failed, label %stop, label %next
@@ -308,7 +321,29 @@ define void @pullback_give(ptr %word) nounwind {
   ret void
 }
 
-; After a step: count it, look at the watched result, and now and then let Python see its signals.
+; Now and then let Python handle its signals; whether a handler raised.
+define internal i1 @signal_raised(ptr %caller) nounwind {
+entry:
+  %now = call i64 @milliseconds()
+  %then = load i64, ptr %caller, align 8
+  %elapsed = sub i64 %now, %then
+  %due = icmp sge i64 %elapsed, $SIGNAL_MILLISECONDS
+  br i1 %due, label %ask, label %quiet
+ask:
+  %thread_state = getelementptr i8, ptr %caller, i64 8
+  store i64 %now, ptr %caller, align 8
+  %state = load ptr, ptr %thread_state, align 8
+  call void @PyEval_RestoreThread(ptr %state)
+  %outcome = call i32 @PyErr_CheckSignals()
+  %state_now = call ptr @PyEval_SaveThread()
+  store ptr %state_now, ptr %thread_state, align 8
+  %raised = icmp ne i32 %outcome, 0
+  ret i1 %raised
+quiet:
+  ret i1 false
+}
+
+; After a step: count it, look at the watched result, and for signals if there are more steps to come.
 define internal i64 @after_step(ptr %context, i64 %step, i64 %steps, i64 %flags, ptr %caller)
     nounwind {
 entry:
@@ -347,23 +382,10 @@ signals:
   %is_released = icmp ne i64 %released, 0
   %more = icmp ult i64 %step_1, %steps
   %may = and i1 %is_released, %more
-  br i1 %may, label %time, label %go_on
-time:
-  %now = call i64 @milliseconds()
-  %then = load i64, ptr %caller, align 8
-  %elapsed = sub i64 %now, %then
-  %due = icmp sge i64 %elapsed, $SIGNAL_MILLISECONDS
-  br i1 %due, label %ask, label %go_on
+  br i1 %may, label %ask, label %go_on
 ask:
-  %thread_state = getelementptr i8, ptr %caller, i64 8
-  store i64 %now, ptr %caller, align 8
-  %state = load ptr, ptr %thread_state, align 8
-  call void @PyEval_RestoreThread(ptr %state)
-  %raised = call i32 @PyErr_CheckSignals()
-  %state_now = call ptr @PyEval_SaveThread()
-  store ptr %state_now, ptr %thread_state, align 8
-  %interrupted = icmp ne i32 %raised, 0
-  br i1 %interrupted, label %interrupt, label %go_on
+  %raised = call i1 @signal_raised(ptr %caller)
+  br i1 %raised, label %interrupt, label %go_on
 interrupt:
   ret i64 $STATUS_INTERRUPTED
 go_on:
@@ -488,8 +510,17 @@ release:
   store i64 %now, ptr %caller, align 8
   %state = call ptr @PyEval_SaveThread()
   store ptr %state, ptr %thread_state, align 8
+  %donates_at = getelementptr i8, ptr %context, i64 $CONTEXT_DONATES
+  %donates = load i64, ptr %donates_at, align 8
+  %keeps = icmp eq i64 %donates, 0
+  %single = icmp eq i64 %steps, 1
+  %may_stop = and i1 %keeps, %single
+  %caller_or_none = select i1 %may_stop, ptr %caller, ptr null
   br label %choose
 choose:
+  %interruptible = phi ptr [null, %something], [%caller_or_none, %release]
+  %caller_at = getelementptr i8, ptr %context, i64 $CONTEXT_CALLER
+  store ptr %interruptible, ptr %caller_at, align 8
   %pooled = and i64 %flags, $USE_POOL
   %may_share = icmp ne i64 %pooled, 0
   br i1 %may_share, label %count, label %alone
@@ -535,7 +566,10 @@ alone:
   %status_alone = call i64 @run_alone(ptr %context, i64 %steps, i64 %flags, ptr %caller)
   br label %back
 back:
-  %status = phi i64 [%status_shared, %share], [%status_alone, %alone]
+  %status_run = phi i64 [%status_shared, %share], [%status_alone, %alone]
+  %code = load atomic i64, ptr %code_at acquire, align 8
+  %ended = icmp eq i64 %code, $INTERRUPTED
+  %status = select i1 %ended, i64 $STATUS_INTERRUPTED, i64 %status_run
   br i1 %releases, label %acquire, label %out
 acquire:
   %state_back = load ptr, ptr %thread_state, align 8
@@ -645,6 +679,7 @@ def names() -> dict[str, str]:
         "VISIT_SHIFT": layout.VISIT_SHIFT,
         "REPEAT_BEGIN": layout.REPEAT_BEGIN,
         "REPEAT_END": layout.REPEAT_END,
+        "INTERRUPTED": layout.INTERRUPTED,
         "STATUS_DONE": layout.STATUS_DONE,
         "STATUS_FAILED": layout.STATUS_FAILED,
         "STATUS_NOT_FINITE": layout.STATUS_NOT_FINITE,

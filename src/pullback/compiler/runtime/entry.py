@@ -379,14 +379,16 @@ results:
   br i1 %made, label %run, label %no_result
 run:
   %status = call i64 @pullback_run(ptr %context, ptr %pool, i64 1, i64 %flags)
-  %failed = icmp eq i64 %status, $STATUS_FAILED
-  br i1 %failed, label %failure, label %finish
+  switch i64 %status, label %finish
+      [i64 $STATUS_FAILED, label %failure i64 $STATUS_INTERRUPTED, label %no_tuple]
 finish:
   call void @pullback_give(ptr %context)
   ret ptr %tuple
 failure:
   $LOAD(raiser, ptr, %descriptor, $DESCRIPTOR_FAILED)
   %null = call ptr @PyObject_CallObject(ptr %raiser, ptr null)
+  br label %no_tuple
+no_tuple:
   call void @Py_DecRef(ptr %tuple)
   br label %no_result
 no_result:

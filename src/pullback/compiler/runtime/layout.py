@@ -38,6 +38,8 @@ CONTEXT = {
     "WATCH_KIND": 48,  # i64: 0 nothing, 1 float32, 2 float64
     "WATCH_SLOT": 56,  # i64: byte offset in the context of the slot of the watched result
     "EPOCH_LIMIT": 64,  # i64: visits would overflow at this epoch
+    "DONATES": 80,  # i64: 1 if memory is written in place, which a call must not leave half done
+    "CALLER": 88,  # ptr to what the caller needs to look for signals between phases, or null
     "STEPS_DONE": 72,  # i64: steps finished by the latest run
     "EPOCH": 128,  # i64: steps ever begun side by side; alone on its cache line, threads wait on it
     "FAILURE_LOCK": 192,  # i32
@@ -77,6 +79,7 @@ IN_USE_BYTES = 64
 MAX_THREADS = 1024
 POOL_BYTES = POOL["IN_USE"] + IN_USE_BYTES * MAX_THREADS
 
+INTERRUPTED = -1  # the failure code of a run that a signal handler ended
 STATUS_DONE, STATUS_FAILED, STATUS_NOT_FINITE, STATUS_INTERRUPTED = 0, 1, 2, 3
 USE_POOL, RELEASE_LOCK = 1, 2
 

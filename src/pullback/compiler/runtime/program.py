@@ -288,6 +288,7 @@ class _Instance:
             "WATCH_SLOT": 0 if watched is None else layout.slot_offset(self._slots.result(watched)),
             "EPOCH_LIMIT": layout.MAX_VISITS // trips - 1,
             "EPOCH": 1,
+            "DONATES": int(bool(program.taken_over)),
         }
         self._memory.write(context, layout.CONTEXT, values)
         self._point_slot(self._slots.arena, self._arena.address, 0)
