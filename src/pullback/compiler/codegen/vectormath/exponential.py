@@ -13,25 +13,7 @@ from pullback.compiler.codegen.vectormath.lanes import Arithmetic
 
 __all__ = ["Exponential"]
 
-# (e^r - 1 - r) / r² for |r| <= ln 2, error relative to e^r: 2^-26.0 and 2^-56.4.
-_EXP = {
-    "float": (0.500000358, 0.16666615, 0.0416612476, 0.00833608583, 0.00141043938, 0.000196116074),
-    "double": (
-        0.4999999999999993,
-        0.16666666666666938,
-        0.041666666666702185,
-        0.008333333333269749,
-        0.0013888888883564416,
-        0.0001984126989288568,
-        2.4801590836454108e-05,
-        2.7557300622954935e-06,
-        2.7556156584767566e-07,
-        2.505503613610514e-08,
-        2.106244961893973e-09,
-        1.593555259925357e-10,
-    ),
-}
-# The same function for |r| <= ln(2)/2, error relative to e^r - 1: 2^-26.1 and 2^-54.8.
+# (e^r - 1 - r) / r² for |r| <= ln(2)/2, error relative to e^r - 1: 2^-26.1 and 2^-54.8.
 _EXPM1 = {
     "float": (0.49999997, 0.166665435, 0.0416673422, 0.00836665556, 0.00138826773),
     "double": (
@@ -79,27 +61,29 @@ class Exponential(Arithmetic):
     """``exp``, ``log`` and their relatives."""
 
     def exp(self, x: str) -> str:
-        """``e^x``: ``x = 2h·ln 2 + r``, so that ``e^x = 2^h · e^r · 2^h``.
+        """``e^x = e^r · 2^n`` with ``x = n·ln 2 + r``.
 
-        Half the exponent on either side makes both factors ordinary numbers, so overflow and gradual underflow come
-        from the last multiplication by itself.
+        ``2^n`` is the product of two powers of two that are both ordinary numbers, so overflow and gradual underflow
+        come from the last multiplication by itself.
         """
-        fraction, scale = self._exp_halves(self._clamp_exponent(x))
-        return self.mul(self.fma(fraction, scale, scale), scale)
+        fraction, first, second = self._exp_factors(self.clamp(x, *self._exp_range))
+        return self.mul(self.fma(fraction, first, first), second)
 
-    def _clamp_exponent(self, x: str) -> str:
-        """``x`` held where ``e^x`` runs from 0 to infinity."""
-        low, high = (-104.0, 89.0) if self.kind == "float" else (-746.0, 710.0)
-        return self.clamp(x, low, high)
+    @property
+    def _exp_range(self) -> tuple[float, float]:
+        """Where ``e^x`` leaves zero, and where it has reached infinity."""
+        return (-104.0, 89.0) if self.kind == "float" else (-746.0, 710.0)
 
-    def _exp_halves(self, x: str) -> tuple[str, str]:
-        """``(q, s)`` with ``e^x = (1 + q)·s·s`` and ``s`` a power of two; ``|x|`` at most 2⁷ or 2¹⁰."""
-        total, h = self.round_in_place(x, 0.5 / math.log(2.0), self.exponent_bias)
-        high, low = LN2[self.kind]
-        r = self.fma(h, self.constant(-2.0 * low), self.fma(h, self.constant(-2.0 * high), x))
-        square = self.mul(r, r)
-        fraction = self.fma(self.polynomial(r, _EXP[self.kind], square), square, r)
-        return fraction, self.power_of_two(self.bits(total))
+    def _exp_factors(self, x: str) -> tuple[str, str, str]:
+        """``(q, s, t)`` with ``e^x = (1 + q)·s·t``, ``s`` and ``t`` powers of two and ``|q| < 1/2``."""
+        total, n = self.round_in_place(x, 1.0 / math.log(2.0), 2 * self.exponent_bias)
+        return self._expm1_reduced(self._reduce_by_ln2(x, n)), *self._power_factors(total)
+
+    def _power_factors(self, total: str) -> tuple[str, str]:
+        """Two powers of two with the product ``2^n``, from a sum whose low bits are ``n`` plus twice the bias."""
+        bits = self.bits(total)
+        half = self.integers("lshr", bits, self.integer(1))
+        return self.power_of_two(half), self.power_of_two(self.integers("sub", bits, half))
 
     def expm1(self, x: str) -> str:
         """``e^x - 1`` without cancellation near zero."""
@@ -128,28 +112,21 @@ class Exponential(Arithmetic):
         square = self.mul(r, r)
         return self.fma(self.polynomial(r, _EXPM1[self.kind], square), square, r)
 
-    def _scaled_exp(self, fraction: str, total: str) -> str:
-        """``(1 + fraction)·2^n``, where the low bits of ``total`` are ``n`` plus twice the exponent bias.
-
-        Two factors, ``n`` being up to twice what one exponent holds.
-        """
-        bits = self.bits(total)
-        half = self.integers("lshr", bits, self.integer(1))
-        first, second = self.power_of_two(half), self.power_of_two(self.integers("sub", bits, half))
-        return self.mul(self.fma(fraction, first, first), second)
-
     def exp2(self, x: str) -> str:
         """``2^x``, exact at integers."""
         low, high = (-151.0, 129.0) if self.kind == "float" else (-1076.0, 1025.0)
         held = self.clamp(x, low, high)
         total, n = self.round_in_place(held, 1.0, 2 * self.exponent_bias)
         r = self.mul(self.sub(held, n), self.constant(math.log(2.0)))
-        return self._scaled_exp(self._expm1_reduced(r), total)
+        first, second = self._power_factors(total)
+        return self.mul(self.fma(self._expm1_reduced(r), first, first), second)
 
     def log(self, x: str) -> str:
         """The natural logarithm: ``x = 2^e (1 + f)``, ``e·ln 2 + log(1 + f)``."""
         f, exponent = self._split(x)
-        return self._logarithm_edges(x, self.fma(exponent, self.constant(math.log(2.0)), self._log_reduced(f)))
+        return self._logarithm_edges(
+            x, self.fma(exponent, self.constant(math.log(2.0)), self._log_reduced(f))
+        )
 
     def log2(self, x: str) -> str:
         """The logarithm to base 2, exact at powers of two."""
@@ -159,11 +136,11 @@ class Exponential(Arithmetic):
     def log10(self, x: str) -> str:
         """The logarithm to base 10."""
         f, exponent = self._split(x)
-        return self._logarithm_edges(x, self._other_base(f, exponent, *LOG10_2[self.kind], LOG10_E[self.kind]))
+        return self._logarithm_edges(
+            x, self._other_base(f, exponent, *LOG10_2[self.kind], LOG10_E[self.kind])
+        )
 
-    def _other_base(
-        self, f: str, exponent: str, high: float, low: float, factor: tuple[float, float]
-    ) -> str:
+    def _other_base(self, f: str, exponent: str, high: float, low: float, factor: tuple[float, float]) -> str:
         """``exponent·(high + low) + log(1 + f)·factor``, the factor in two pieces."""
         natural = self._log_reduced(f)
         rest = self.fma(natural, self.constant(factor[1]), self.mul(exponent, self.constant(low)))

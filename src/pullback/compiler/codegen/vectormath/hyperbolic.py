@@ -113,14 +113,14 @@ class Hyperbolic(Exponential):
     def sigmoid(self, x: str) -> str:
         """The logistic function ``1 / (1 + e^-x)``.
 
-        With ``e^-x = (1 + q)·s·s`` it is ``s⁻¹ / ((1 + q)·s + s⁻¹)``: nothing overflows on the way, and the far
+        With ``e^-x = (1 + q)·s·t`` it is ``s⁻¹ / ((1 + q)·t + s⁻¹)``: nothing overflows on the way, and the far
         negative side ends in gradual underflow.
         """
-        low, high = (-104.0, 89.0) if self.kind == "float" else (-746.0, 710.0)
-        fraction, scale = self._exp_halves(self.neg(self.clamp(x, low, high)))
+        low, _ = self._exp_range
+        fraction, first, second = self._exp_factors(self.neg(self.clamp(x, low, -low)))
         one_squared = self.integer(2 * self.exponent_bias << self.mantissa_bits)
-        inverse = self.floating(self.integers("sub", one_squared, self.bits(scale)))
-        return self.div(inverse, self.add(self.fma(fraction, scale, scale), inverse))
+        inverse = self.floating(self.integers("sub", one_squared, self.bits(first)))
+        return self.div(inverse, self.add(self.fma(fraction, second, second), inverse))
 
     def softplus(self, x: str) -> str:
         """``log(1 + e^x) = max(x, 0) + log(1 + e^-|x|)``, which overflows nowhere."""
@@ -143,8 +143,8 @@ class Hyperbolic(Exponential):
     def cosh(self, x: str) -> str:
         """``e^|x|/2 + 1/(2e^|x|)``"""
         high = 90.0 if self.kind == "float" else 711.0
-        fraction, scale = self._exp_halves(self.minimum(self.abs(x), self.constant(high)))
-        half = self.mul(self.mul(self.fma(fraction, scale, scale), self.constant(0.5)), scale)
+        fraction, first, second = self._exp_factors(self.minimum(self.abs(x), self.constant(high)))
+        half = self.mul(self.mul(self.fma(fraction, first, first), self.constant(0.5)), second)
         return self.add(half, self.div(self.constant(0.25), half))
 
     def arcsinh(self, x: str) -> str:

@@ -103,7 +103,8 @@ class Powers(Exponential):
         product_low = self.select(kept, product_low, self.constant(0.0))
         total, n = self.round_in_place(held, 1.0 / math.log(2.0), 2 * self.exponent_bias)
         r = self.add(self._reduce_by_ln2(held, n), product_low)
-        return self._scaled_exp(self._expm1_reduced(r), total)
+        first, second = self._power_factors(total)
+        return self.mul(self.fma(self._expm1_reduced(r), first, first), second)
 
     def remainder(self, x: str, y: str) -> str:
         """What is left of ``x`` after whole multiples of ``y``, with the sign of ``y``, as ``np.remainder``."""

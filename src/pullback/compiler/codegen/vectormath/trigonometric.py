@@ -186,9 +186,7 @@ class Trigonometric(Arithmetic):
         zero, half, whole = self.constant(0.0), self.constant(math.pi / 2), self.constant(math.pi)
         signed = self.copysign(angle, x)
         inner = self.sub(half, signed)
-        return self.select(
-            outer, self.add(self.select(below, whole, zero), self.add(signed, signed)), inner
-        )
+        return self.select(outer, self.add(self.select(below, whole, zero), self.add(signed, signed)), inner)
 
     def _arcsin_angle(self, x: str) -> tuple[str, str]:
         """A mask ``|x| >= ½`` and the arcsine of ``|x|`` below, of ``√((1-|x|)/2)`` above."""
@@ -209,9 +207,7 @@ class Trigonometric(Arithmetic):
     def _angle_from_ratio(self, ratio: str, steep: str) -> str:
         """``arctan(ratio)``, or its complement to π/2 where the mask ``steep`` is set."""
         z = self.mul(ratio, ratio)
-        angle = self.fma(
-            self.polynomial(z, _ARCTAN[self.kind], self.mul(z, z)), self.mul(z, ratio), ratio
-        )
+        angle = self.fma(self.polynomial(z, _ARCTAN[self.kind], self.mul(z, z)), self.mul(z, ratio), ratio)
         _, low, _ = _PI[self.kind]
         complement = self.sub(self.constant(math.pi / 2), self.sub(angle, self.constant(low / 2)))
         return self.select(steep, complement, angle)
