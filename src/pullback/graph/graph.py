@@ -78,7 +78,10 @@ def free_variables(roots: Iterable[Node]) -> list[Variable]:
 
 
 def check(graph: Graph) -> None:
-    """Raise ``GraphError`` unless the graph follows its grammar: known node kinds, true types, no free variable."""
+    """Raise ``GraphError`` unless the graph follows its grammar.
+
+    That is: nodes of the three kinds, the types that their rules give, and no variable but the inputs.
+    """
     known = {id(variable) for variable in graph.inputs}
     if len(known) != len(graph.inputs):
         raise GraphError("a graph lists the same input twice")

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["SMALL_CONSTANT", "Constant", "Node", "Operation", "Variable", "apply", "constant"]
 
 SMALL_CONSTANT = 64
-"""Constants of up to this many elements belong to the graph and its key; larger ones are hidden inputs of a program."""
+"""Constants of up to this many elements belong to the graph and its key.
+
+Larger ones are hidden inputs of a program.
+"""
 
 
 class Node(ArrayProtocol):

@@ -16,9 +16,10 @@ __all__ = ["OPERATORS", "Case", "Operator", "Sample"]
 
 @dataclass(frozen=True)
 class Sample:
-    """One input of a test case: values drawn from ``[low, high)``, in the dtype kind that the operator takes there.
+    """One input of a test case: values drawn from ``[low, high)``.
 
-    ``kind`` is ``"float"``, ``"int"``, ``"bool"``, ``"any"`` (each of them in turn), or ``"index"`` (``int64``).
+    ``kind`` tells the dtypes that the operator takes there: ``"float"``, ``"int"``, ``"bool"``, ``"any"``
+    (each of them in turn), or ``"index"`` (``int64``).
     """
 
     shape: tuple[int, ...]
@@ -46,13 +47,13 @@ class Operator:
 
     ``type_rule(*types, **attributes) -> Type`` checks the inputs and gives the result's type.
     ``reference(*arrays, **attributes) -> array`` computes it in NumPy; the interpreter is made of these.
-    ``pullback(node, cotangent) -> [cotangent | None, ...]`` gives the inputs' cotangents as graph nodes; ``None`` is
-    an absent cotangent (the input does not matter to first order, or is no float).
-    ``lower(node, operands, index) -> Expression`` gives the value at ``index`` in loop-program vocabulary, where each
-    operand is a function from its own index to its value.
+    ``pullback(node, cotangent) -> [cotangent | None, ...]`` gives the inputs' cotangents as graph nodes;
+    ``None`` is an absent cotangent (the input does not matter to first order, or is no float).
+    ``lower(node, operands, index) -> Expression`` gives the value at ``index`` in loop-program vocabulary,
+    where each operand is a function from its own index to its value.
     ``linear`` tells that the result is linear in all float inputs taken together.
-    ``cost`` is roughly how many arithmetic instructions one element takes: what is cheap is computed again rather
-    than stored.
+    ``cost`` is roughly how many arithmetic instructions one element takes: what is cheap is computed again
+    rather than stored.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Operator:
         OPERATORS[self.name] = self
 
     def __call__(self, *inputs: Node, **attributes: Any) -> Operation:
-        """Apply the operator to nodes whose types it takes exactly; promotion and broadcasting happen above it."""
+        """Apply the operator to nodes of just the types it takes; promotion and broadcasting happen above."""
         return apply(self, inputs, attributes)
 
     def __lt__(self, other: Operator) -> bool:

@@ -1,8 +1,8 @@
 """A graph as text, one node a line.
 
-    input  %0 x: float64[3]
-    %1 = sin(%0): float64[3]                      # model.py:12 in loss
-    output %1
+input  %0 x: float64[3]
+%1 = sin(%0): float64[3]                      # model.py:12 in loss
+output %1
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _attribute(value: Any) -> str:
 
 
 def format_graph(graph: Graph, sources: bool = True) -> str:
-    """The graph in topological order; with ``sources`` each operation tells the line that it was written on."""
+    """The graph in topological order; with ``sources`` each operation tells the line it was written on."""
     names: dict[int, str] = {}
     lines = []
     for variable in graph.inputs:
@@ -36,10 +36,12 @@ def format_graph(graph: Graph, sources: bool = True) -> str:
             lines.append(f"{names[id(node)]} = constant {text}: {node.type}")
         elif isinstance(node, Operation):
             inputs = ", ".join(names[id(child)] for child in node.inputs)
-            attributes = "".join(f", {key}={_attribute(value)}" for key, value in sorted(node.attributes.items()))
+            pairs = sorted(node.attributes.items())
+            attributes = "".join(f", {key}={_attribute(value)}" for key, value in pairs)
             line = f"{names[id(node)]} = {node.operator.name}({inputs}{attributes}): {node.type}"
             if sources and node.source is not None:
-                line = f"{line:<60}  # {Path(node.source.file).name}:{node.source.line} in {node.source.function}"
+                source = node.source
+                line = f"{line:<60}  # {Path(source.file).name}:{source.line} in {source.function}"
             lines.append(line)
         else:
             lines.append(f"free   {names[id(node)]}: {node.type}")

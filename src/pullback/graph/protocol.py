@@ -1,21 +1,21 @@
 """What a node shares with an array: Python's operators and NumPy's methods.
 
-A node knows no operator by itself. Each method looks its name up in ``vocabulary``, which the NumPy namespace, floors
-above, fills when it is imported: so a traced function and a derivative rule write ``g * (1 - y * y)``, and the graph
-still imports nothing.
+A node knows no operator by itself. Each method looks its name up in ``vocabulary``, which the NumPy
+namespace, floors above, fills when it is imported: so a traced function and a derivative rule write
+``g * (1 - y * y)``, and the graph still imports nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 if TYPE_CHECKING:
     from pullback.graph.node import Node
 
 __all__ = ["ArrayProtocol", "vocabulary"]
 
-vocabulary: dict[str, Callable[..., Any]] = {}
+vocabulary: dict[str, Callable[..., Node]] = {}
 
 
 class ArrayProtocol:
@@ -142,7 +142,7 @@ class ArrayProtocol:
         raise AssertionError("refuse always raises")
 
     def __len__(self) -> int:
-        return vocabulary["length"](self)
+        return cast(int, vocabulary["length"](self))
 
     def __iter__(self) -> Any:
         return vocabulary["iterate"](self)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,17 +30,19 @@ class Source:
         return f"{self.file}:{self.line} in {self.function}"
 
 
-_override: list[Source | None] = []
+_override: ContextVar[tuple[Source | None, ...]] = ContextVar("source", default=())
+"""What ``written_at`` has set in this thread, if anything."""
 
 
 def current_source() -> Source | None:
     """The innermost frame outside this library, or the line that ``written_at`` has set."""
-    if _override:
-        return _override[-1]
+    override = _override.get()
+    if override:
+        return override[0]
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not (name.startswith(_LIBRARY) or name.startswith(_NUMPY)):
+        if not name.startswith((_LIBRARY, _NUMPY)):
             return Source(name, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
     return None
@@ -47,9 +50,9 @@ def current_source() -> Source | None:
 
 @contextmanager
 def written_at(source: Source | None) -> Iterator[None]:
-    """Give operations made inside ``source`` as their line: a derivative belongs to the line of its primal."""
-    _override.append(source)
+    """Give operations made inside ``source`` as their line: a derivative belongs to its primal's line."""
+    token = _override.set((source,))
     try:
         yield
     finally:
-        _override.pop()
+        _override.reset(token)

@@ -12,8 +12,11 @@ from pullback.errors import DTypeError
 __all__ = ["DTYPES", "Type", "is_float"]
 
 DTYPES: tuple[np.dtype, ...] = tuple(
-    np.dtype(name)
-    for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+    np.dtype(kind)
+    for kind in (
+        *(np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64),
+        *(np.float32, np.float64),
+    )
 )
 
 
@@ -26,8 +29,8 @@ def is_float(dtype: np.dtype) -> bool:
 class Type:
     """A dtype and a shape.
 
-    ``weak`` marks a value that came from a Python scalar and from nothing else: it takes the dtype of what it meets,
-    as NumPy's promotion rules (NEP 50) say for the scalar itself.
+    ``weak`` marks a value that came from a Python scalar and from nothing else: it takes the dtype of what it
+    meets, as NumPy's promotion rules (NEP 50) say for the scalar itself.
 
     >>> print(Type(np.dtype("float32"), (100, 64)))
     float32[100, 64]

@@ -1,4 +1,4 @@
-"""The loop program as data: axes, affine indices, expressions and kernels. Stands beside the graph on the ground."""
+"""The loop program as data: axes, affine indices, expressions and kernels. Beside the graph on the ground."""
 
 from pullback.loops.expression import (
     Apply,

@@ -14,9 +14,10 @@ __all__ = ["Kernel", "Store", "rewrite"]
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """``buffer[offset + sum(stride * dynamic)] = value`` for every turn of the kernel's axes and of ``inner``.
+    """``buffer[offset + sum(stride * dynamic)] = value`` for every turn of the kernel's axes and ``inner``.
 
-    With ``accumulate`` the value is added, in row-major order of the axes, so that repeated targets sum in a fixed order.
+    With ``accumulate`` the value is added, in row-major order of the axes, so that repeated targets sum in a
+    fixed order.
     """
 
     buffer: Buffer
@@ -79,9 +80,10 @@ def rewrite(
     loads: Mapping[Load, Expression],
     memo: dict[int, Expression],
 ) -> Expression:
-    """``root`` with axes replaced by indices and loads by other expressions; ``memo`` is shared between calls.
+    """``root`` with axes replaced by indices and loads by other expressions.
 
-    Replaced loads are given as they stand in ``root``, before its axes change.
+    ``memo`` is shared between calls. Replaced loads are given as they stand in ``root``, before its axes
+    change.
     """
     for expression in walk(root):
         if id(expression) in memo:
