@@ -1,1 +1,18 @@
-""""""
+"""Optimisers and gradient clipping: plain functions of gradients, state and parameters.
+
+>>> import numpy as np
+>>> from pullback import optim
+>>> optimiser = optim.SGD(0.1, momentum=0.9)
+>>> weights = {"w": np.array([1.0, 2.0])}
+>>> state = optimiser.init(weights)
+>>> weights, state = optimiser.update({"w": np.array([1.0, -1.0])}, state, weights)
+>>> weights
+{'w': array([0.9, 2.1])}
+"""
+
+from pullback.optim.adam import Adam, AdamState
+from pullback.optim.clipping import clip_by_norm, clip_by_value, global_norm
+from pullback.optim.optimiser import Optimiser
+from pullback.optim.sgd import SGD
+
+__all__ = ["SGD", "Adam", "AdamState", "Optimiser", "clip_by_norm", "clip_by_value", "global_norm"]

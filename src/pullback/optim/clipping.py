@@ -1,0 +1,60 @@
+"""Gradient clipping: functions from gradients to gradients, to put between ``grad`` and an optimiser."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import Any
+
+from pullback.numpy import astype, clip, maximum, sqrt, square
+from pullback.numpy import sum as sum_
+from pullback.tracing import flatten, map_tree
+
+__all__ = ["clip_by_norm", "clip_by_value", "global_norm"]
+
+
+def global_norm(tree: Any) -> Any:
+    r"""The Euclidean norm of all leaves taken as one vector, :math:`\sqrt{\sum_k g_k^2}`.
+
+    >>> import numpy as np
+    >>> float(global_norm({"a": np.array([3.0]), "b": np.array([[4.0]])}))
+    5.0
+    """
+    squares = [sum_(square(leaf)) for leaf in flatten(tree)[0]]
+    return sqrt(reduce(add, squares)) if squares else 0.0
+
+
+def clip_by_norm(gradients: Any, limit: float) -> Any:
+    r"""All gradients scaled by one factor, so that their global norm is at most ``limit``.
+
+    .. math:: g \cdot \frac{\text{limit}}{\max(\lVert g \rVert, \text{limit})}
+
+    Raises ``ValueError`` for a limit that is not positive.
+
+    Source: Pascanu et al., *On the difficulty of training recurrent neural networks*, 2013.
+
+    >>> import numpy as np
+    >>> clip_by_norm([np.array([3.0]), np.array([4.0])], 1.0)
+    [array([0.6]), array([0.8])]
+    """
+    _check_limit("clip_by_norm", limit)
+    factor = limit / maximum(global_norm(gradients), limit)
+    return map_tree(lambda g: g * astype(factor, g.dtype), gradients)
+
+
+def clip_by_value(gradients: Any, limit: float) -> Any:
+    """Each element of the gradients kept between ``-limit`` and ``limit``.
+
+    Raises ``ValueError`` for a limit that is not positive.
+
+    >>> import numpy as np
+    >>> clip_by_value([np.array([-3.0, 0.5])], 1.0)
+    [array([-1. ,  0.5])]
+    """
+    _check_limit("clip_by_value", limit)
+    return map_tree(lambda g: clip(g, -limit, limit), gradients)
+
+
+def _check_limit(name: str, limit: float) -> None:
+    if not limit > 0:
+        raise ValueError(f"[{name}] limit is {limit}. Give a positive number.")

@@ -1,0 +1,62 @@
+"""Stochastic gradient descent, with momentum and Nesterov's variant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pullback.optim.optimiser import check_not_negative, zeros_like
+from pullback.tracing import map_tree, static
+
+__all__ = ["SGD"]
+
+
+@dataclass(frozen=True)
+class SGD:
+    r"""Stochastic gradient descent.
+
+    .. math:: g' = g + \lambda p, \quad v = \mu v + g', \quad
+        p = p - \eta \, (g' + \mu v \text{ with Nesterov, else } v)
+
+    with learning rate :math:`\eta`, momentum :math:`\mu`, weight decay :math:`\lambda` and :math:`v = 0`
+    before the first step. The velocity holds gradients, not steps, as PyTorch's does: it does not
+    change with the learning rate. The state is the tree of velocities, or ``()`` without momentum.
+
+    Raises ``ValueError`` for negative settings, a momentum of 1 or more, and Nesterov without momentum.
+
+    Source: Sutskever et al., *On the importance of initialization and momentum in deep learning*, 2013.
+
+    >>> import numpy as np
+    >>> optimiser = SGD(0.5)
+    >>> optimiser.update(np.array([2.0]), optimiser.init(np.array([1.0])), np.array([1.0]))
+    (array([0.]), ())
+    """
+
+    learning_rate: float = static()
+    momentum: float = static(default=0.0)
+    nesterov: bool = static(default=False)
+    weight_decay: float = static(default=0.0)
+
+    def __post_init__(self) -> None:
+        check_not_negative(
+            "SGD", learning_rate=self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay
+        )
+        if self.momentum >= 1:
+            raise ValueError(f"[SGD] momentum is {self.momentum}. Give a number below 1.")
+        if self.nesterov and not self.momentum:
+            raise ValueError("[SGD] nesterov needs momentum. Give momentum=0.9, or leave nesterov out.")
+
+    def init(self, parameters: Any) -> Any:
+        """Velocities of zero."""
+        return map_tree(zeros_like, parameters) if self.momentum else ()
+
+    def update(self, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
+        """The parameters and velocities after a step."""
+        if self.weight_decay:
+            gradients = map_tree(lambda g, p: g + self.weight_decay * p, gradients, parameters)
+        steps = gradients
+        if self.momentum:
+            steps = state = map_tree(lambda v, g: self.momentum * v + g, state, gradients)
+        if self.nesterov:
+            steps = map_tree(lambda g, v: g + self.momentum * v, gradients, state)
+        return map_tree(lambda p, step: p - self.learning_rate * step, parameters, steps), state
