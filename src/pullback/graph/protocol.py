@@ -7,7 +7,7 @@ namespace, floors above, fills when it is imported: so a traced function and a d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrayProtocol", "vocabulary"]
 
-vocabulary: dict[str, Callable[..., Node]] = {}
+vocabulary: dict[str, Callable[..., Any]] = {}
+_functions: Mapping[str, Callable[..., Node]] = vocabulary
 
 
 class ArrayProtocol:
@@ -25,160 +26,160 @@ class ArrayProtocol:
     __array_priority__ = 1000
 
     def __add__(self, other: Any) -> Node:
-        return vocabulary["add"](self, other)
+        return _functions["add"](self, other)
 
     def __radd__(self, other: Any) -> Node:
-        return vocabulary["add"](other, self)
+        return _functions["add"](other, self)
 
     def __sub__(self, other: Any) -> Node:
-        return vocabulary["subtract"](self, other)
+        return _functions["subtract"](self, other)
 
     def __rsub__(self, other: Any) -> Node:
-        return vocabulary["subtract"](other, self)
+        return _functions["subtract"](other, self)
 
     def __mul__(self, other: Any) -> Node:
-        return vocabulary["multiply"](self, other)
+        return _functions["multiply"](self, other)
 
     def __rmul__(self, other: Any) -> Node:
-        return vocabulary["multiply"](other, self)
+        return _functions["multiply"](other, self)
 
     def __truediv__(self, other: Any) -> Node:
-        return vocabulary["divide"](self, other)
+        return _functions["divide"](self, other)
 
     def __rtruediv__(self, other: Any) -> Node:
-        return vocabulary["divide"](other, self)
+        return _functions["divide"](other, self)
 
     def __floordiv__(self, other: Any) -> Node:
-        return vocabulary["floor_divide"](self, other)
+        return _functions["floor_divide"](self, other)
 
     def __rfloordiv__(self, other: Any) -> Node:
-        return vocabulary["floor_divide"](other, self)
+        return _functions["floor_divide"](other, self)
 
     def __mod__(self, other: Any) -> Node:
-        return vocabulary["remainder"](self, other)
+        return _functions["remainder"](self, other)
 
     def __rmod__(self, other: Any) -> Node:
-        return vocabulary["remainder"](other, self)
+        return _functions["remainder"](other, self)
 
     def __pow__(self, other: Any) -> Node:
-        return vocabulary["power"](self, other)
+        return _functions["power"](self, other)
 
     def __rpow__(self, other: Any) -> Node:
-        return vocabulary["power"](other, self)
+        return _functions["power"](other, self)
 
     def __matmul__(self, other: Any) -> Node:
-        return vocabulary["matmul"](self, other)
+        return _functions["matmul"](self, other)
 
     def __rmatmul__(self, other: Any) -> Node:
-        return vocabulary["matmul"](other, self)
+        return _functions["matmul"](other, self)
 
     def __and__(self, other: Any) -> Node:
-        return vocabulary["bitwise_and"](self, other)
+        return _functions["bitwise_and"](self, other)
 
     def __rand__(self, other: Any) -> Node:
-        return vocabulary["bitwise_and"](other, self)
+        return _functions["bitwise_and"](other, self)
 
     def __or__(self, other: Any) -> Node:
-        return vocabulary["bitwise_or"](self, other)
+        return _functions["bitwise_or"](self, other)
 
     def __ror__(self, other: Any) -> Node:
-        return vocabulary["bitwise_or"](other, self)
+        return _functions["bitwise_or"](other, self)
 
     def __xor__(self, other: Any) -> Node:
-        return vocabulary["bitwise_xor"](self, other)
+        return _functions["bitwise_xor"](self, other)
 
     def __rxor__(self, other: Any) -> Node:
-        return vocabulary["bitwise_xor"](other, self)
+        return _functions["bitwise_xor"](other, self)
 
     def __lshift__(self, other: Any) -> Node:
-        return vocabulary["left_shift"](self, other)
+        return _functions["left_shift"](self, other)
 
     def __rlshift__(self, other: Any) -> Node:
-        return vocabulary["left_shift"](other, self)
+        return _functions["left_shift"](other, self)
 
     def __rshift__(self, other: Any) -> Node:
-        return vocabulary["right_shift"](self, other)
+        return _functions["right_shift"](self, other)
 
     def __rrshift__(self, other: Any) -> Node:
-        return vocabulary["right_shift"](other, self)
+        return _functions["right_shift"](other, self)
 
     def __neg__(self) -> Node:
-        return vocabulary["negative"](self)
+        return _functions["negative"](self)
 
     def __pos__(self) -> Node:
-        return vocabulary["positive"](self)
+        return _functions["positive"](self)
 
     def __abs__(self) -> Node:
-        return vocabulary["absolute"](self)
+        return _functions["absolute"](self)
 
     def __invert__(self) -> Node:
-        return vocabulary["invert"](self)
+        return _functions["invert"](self)
 
     def __eq__(self, other: Any) -> Node:  # type: ignore[override]
-        return vocabulary["equal"](self, other)
+        return _functions["equal"](self, other)
 
     def __ne__(self, other: Any) -> Node:  # type: ignore[override]
-        return vocabulary["not_equal"](self, other)
+        return _functions["not_equal"](self, other)
 
     def __lt__(self, other: Any) -> Node:
-        return vocabulary["less"](self, other)
+        return _functions["less"](self, other)
 
     def __le__(self, other: Any) -> Node:
-        return vocabulary["less_equal"](self, other)
+        return _functions["less_equal"](self, other)
 
     def __gt__(self, other: Any) -> Node:
-        return vocabulary["greater"](self, other)
+        return _functions["greater"](self, other)
 
     def __ge__(self, other: Any) -> Node:
-        return vocabulary["greater_equal"](self, other)
+        return _functions["greater_equal"](self, other)
 
     __hash__ = object.__hash__
 
     def __getitem__(self, index: Any) -> Node:
-        return vocabulary["getitem"](self, index)
+        return _functions["getitem"](self, index)
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        vocabulary["refuse"](self, "setitem")
+        _functions["refuse"](self, "setitem")
         raise AssertionError("refuse always raises")
 
     def __len__(self) -> int:
-        return cast(int, vocabulary["length"](self))
+        return cast(int, _functions["length"](self))
 
     def __iter__(self) -> Any:
-        return vocabulary["iterate"](self)
+        return _functions["iterate"](self)
 
     def __bool__(self) -> NoReturn:
-        vocabulary["refuse"](self, "bool")
+        _functions["refuse"](self, "bool")
         raise AssertionError("refuse always raises")
 
     def __int__(self) -> NoReturn:
-        vocabulary["refuse"](self, "int")
+        _functions["refuse"](self, "int")
         raise AssertionError("refuse always raises")
 
     def __float__(self) -> NoReturn:
-        vocabulary["refuse"](self, "float")
+        _functions["refuse"](self, "float")
         raise AssertionError("refuse always raises")
 
     def __complex__(self) -> NoReturn:
-        vocabulary["refuse"](self, "complex")
+        _functions["refuse"](self, "complex")
         raise AssertionError("refuse always raises")
 
     def __index__(self) -> NoReturn:
-        vocabulary["refuse"](self, "index")
+        _functions["refuse"](self, "index")
         raise AssertionError("refuse always raises")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        vocabulary["refuse"](self, "array")
+        _functions["refuse"](self, "array")
         raise AssertionError("refuse always raises")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
-        return vocabulary["array_ufunc"](ufunc, method, *inputs, **keywords)
+        return _functions["array_ufunc"](ufunc, method, *inputs, **keywords)
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
-        return vocabulary["array_function"](function, types, arguments, keywords)
+        return _functions["array_function"](function, types, arguments, keywords)
 
     def __getattr__(self, name: str) -> Any:
         # Methods and attributes of an array (``x.sum(axis=0)``, ``x.T``): the namespace says which exist.
         if name.startswith("__"):
             raise AttributeError(name)
-        return vocabulary["attribute"](self, name)
+        return _functions["attribute"](self, name)
