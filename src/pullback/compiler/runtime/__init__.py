@@ -48,5 +48,11 @@ before the updates leaves donated arguments as they were.
     program.run_steps(arrays, steps, argument_strides, results, result_strides)     # steps done
 
 ``cost`` is the estimated time of one step on one thread in nanoseconds: cheap programs run on the
-caller alone.
+caller alone and keep the interpreter lock. Several Python threads may call one program or many at
+once; the workers serve one run at a time and every other run is done by its caller.
+
+Ctrl-C ends a run of several steps between two steps, and a single long step between two phases if
+the program has no donated argument; ``steps_done`` says how many steps were finished. After a run
+that ended early donated arrays hold the state after that many steps, except after a failure, where
+the phases before the failing one have already written theirs.
 """
