@@ -1,0 +1,134 @@
+"""Nodes: equal operations are one node, as long as somebody holds it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+from pullback.errors import DTypeError, ShapeError
+from pullback.graph import OPERATORS, SMALL_CONSTANT, Constant, Type, Variable, constant
+from pullback.graph.node import _interned
+
+FLOAT = np.dtype("float64")
+ADD, SIN, SUM, RESHAPE = (OPERATORS[name] for name in ("add", "sin", "sum", "reshape"))
+
+
+def variable(*shape: int, name: str = "x") -> Variable:
+    return Variable(Type(FLOAT, shape), name)
+
+
+def test_equal_operations_are_one_node():
+    x, y = variable(3), variable(3)
+    assert ADD(x, y) is ADD(x, y)
+    assert ADD(x, y) is not ADD(y, x)
+    assert SIN(ADD(x, y)) is SIN(ADD(x, y))
+    assert RESHAPE(x, shape=(3, 1)) is RESHAPE(x, shape=(3, 1))
+    assert RESHAPE(x, shape=(3, 1)) is not RESHAPE(x, shape=(1, 3))
+    assert ADD(x, variable(3)) is not ADD(x, variable(3))
+
+
+def test_variables_are_never_one_node():
+    assert variable(3) is not variable(3)
+
+
+def test_small_constants_are_one_node():
+    assert constant(2.0) is constant(2.0)
+    assert constant([1, 2]) is constant([1, 2])
+    assert constant(2.0) is not constant(2)
+    assert constant(2.0) is not constant(2.0, np.float32)
+    assert constant(2.0) is not constant([2.0])
+    assert constant(2.0) is not constant(2.0, weak=True)
+    assert constant(0.0) is not constant(-0.0)
+    assert constant(np.nan) is constant(np.nan)
+    large = np.zeros(SMALL_CONSTANT + 1)
+    assert constant(large) is not constant(large)
+
+
+def test_constants_keep_their_value():
+    array = np.arange(3.0)
+    node = constant(array)
+    array[:] = 7
+    np.testing.assert_array_equal(node.value, [0, 1, 2])
+    assert not node.value.flags.writeable
+    fortran = constant(np.asfortranarray(np.arange(6.0).reshape(2, 3)))
+    assert fortran.value.flags.c_contiguous
+
+
+def test_nodes_nobody_holds_are_dropped():
+    gc.collect()
+    before = len(_interned)
+    x = variable(3)
+    kept = SIN(x)
+    node = ADD(kept, SIN(SIN(x)))
+    assert len(_interned) == before + 3
+    del node
+    gc.collect()
+    assert len(_interned) == before + 1
+    assert SIN(x) is kept
+
+
+def test_long_chains_are_dropped_without_recursion():
+    gc.collect()
+    before = len(_interned)
+    node = variable()
+    for _ in range(20_000):
+        node = SIN(node)
+    assert len(_interned) == before + 20_000
+    del node
+    gc.collect()
+    assert len(_interned) == before
+
+
+def test_threads_get_the_same_node():
+    x = variable(3)
+    made = []
+    gate = threading.Barrier(4)
+
+    def work():
+        gate.wait()
+        made.append([SIN(ADD(x, constant([1.0, 2.0, float(k)]))) for k in range(200)])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for nodes in zip(*made, strict=True):
+        assert len(set(map(id, nodes))) == 1
+
+
+def test_a_node_has_an_arrays_shape():
+    x = variable(2, 3)
+    total = SUM(x, axes=(1,))
+    assert (x.shape, x.ndim, x.size, x.dtype) == ((2, 3), 2, 6, FLOAT)
+    assert (total.shape, total.ndim, total.size) == ((2,), 1, 2)
+    assert x.inputs == () and total.inputs[0] is x
+
+
+def test_attributes_cannot_be_changed():
+    total = SUM(variable(2, 3), axes=(1,))
+    with pytest.raises(TypeError):
+        total.attributes["axes"] = (0,)
+
+
+def test_nodes_say_what_they_are():
+    x = variable(2)
+    assert repr(x) == "Variable(x: float64[2])"
+    assert repr(SIN(x)) == "Operation(sin: float64[2])"
+    assert repr(constant(3.0)) == "Constant(3.0: float64[])"
+    assert repr(constant([1, 2])) == "Constant(int64[2])"
+    assert repr(SIN) == "Operator(sin)"
+    assert isinstance(constant(1), Constant)
+
+
+def test_errors_of_type_rules_end_with_the_users_line():
+    with pytest.raises(ShapeError) as caught:
+        ADD(variable(2), variable(3))
+    line = caught.tb.tb_lineno if caught.tb else 0
+    place = f"\n  at {__file__}:{line} in test_errors_of_type_rules_end_with_the_users_line"
+    assert str(caught.value).endswith(place)
+    with pytest.raises(DTypeError, match=r"float64 and int64.*\n  at "):
+        ADD(variable(2), Variable(Type(np.dtype("int64"), (2,))))
