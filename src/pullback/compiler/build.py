@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pullback.compiler.codegen.blocked import Blocking, choose_blocking
 from pullback.compiler.codegen.program import Emitted, emit_program
 from pullback.compiler.donate import arrange
 from pullback.compiler.fuse import fuse
 from pullback.compiler.lower import lower
 from pullback.compiler.memory import MemoryPlan, plan_memory
 from pullback.compiler.pack import pack
+from pullback.compiler.products import Product
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.schedule import Phase, make_schedule
@@ -42,14 +44,17 @@ def build(graph: Graph, donated: Mapping[int, int], processor: Processor) -> Bui
     """Lower, fuse, schedule, plan and emit ``graph``; ``donated`` offers arguments to results, by number."""
     lowered = lower(graph)
     kernels = [tidy(kernel) for kernel in fuse(lowered.kernels, lowered.outputs)]
-    kernels = pack(kernels)
-    taken_over = {lowered.outputs[result]: lowered.arguments[argument] for result, argument in donated.items()}
-    ordered, before = arrange(kernels, taken_over)
 
     def lanes(kernel: Kernel) -> int:
         return lanes_of(kernel, processor)
 
-    schedule = make_schedule(ordered, before, lanes, processor.vector_registers)
+    def blocking_of(kernel: Kernel, product: Product) -> Blocking | None:
+        return choose_blocking(product, lanes(kernel), processor)
+
+    kernels = pack(kernels, blocking_of)
+    taken_over = {lowered.outputs[result]: lowered.arguments[argument] for result, argument in donated.items()}
+    ordered, before = arrange(kernels, taken_over)
+    schedule = make_schedule(ordered, before, lanes, blocking_of, processor.vector_registers)
     slots = Slots(len(lowered.arguments), len(lowered.outputs), len(lowered.constants))
     addressed: dict[Buffer, int] = {}
     for position, buffer in enumerate(lowered.arguments):
@@ -81,7 +86,7 @@ def show_schedule(phases: Sequence[Phase]) -> str:
         for group in phase.groups:
             lines.append(f"  {group.chunks} chunks of {group.share} rows of {group.rows}, {group.cycles:,.0f} cycles")
             for job in group.jobs:
-                kind = "map" if job.product is None else f"product {job.tile}"
+                kind = "map" if job.product is None else f"product {job.blocking or job.tile}"
                 lines.append(f"    {kind}")
                 lines += [f"      {line}" for line in str(job.kernel).splitlines()]
     return "\n".join(lines)

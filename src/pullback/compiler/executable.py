@@ -80,6 +80,7 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
     return {
         "phases": [[phase.function, phase.chunks] for phase in built.emitted.phases],
         "arena_bytes": built.plan.arena_bytes,
+        "scratch_bytes": built.emitted.scratch_bytes,
         "nanoseconds": built.nanoseconds,
         "checks": list(built.emitted.checks),
         "constants": [positions[id(value)] for value in built.constants],
@@ -113,6 +114,7 @@ def _program(
         results=[ResultSpec(node.dtype, node.shape) for node in graph.outputs],
         phases=[Phase(name, chunks) for name, chunks in metadata["phases"]],
         arena_bytes=metadata["arena_bytes"],
+        scratch_bytes=metadata["scratch_bytes"],
         constants=constants,
         cost=metadata["nanoseconds"],
         watch_result=watch_result,

@@ -6,10 +6,11 @@ copy once, for all products that read it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from pullback.compiler.products import find_product
+from pullback.compiler.codegen.blocked import Blocking
+from pullback.compiler.products import Pair, Product, find_product
 from pullback.loops import (
     Affine,
     Axis,
@@ -25,8 +26,12 @@ from pullback.loops import (
 __all__ = ["pack"]
 
 
-def pack(kernels: Iterable[Kernel]) -> list[Kernel]:
-    """The kernels with transposed copies of operands put before their first users."""
+def pack(kernels: Iterable[Kernel], blocking_of: Callable[[Kernel, Product], Blocking | None]) -> list[Kernel]:
+    """The kernels with transposed copies of operands put before their first users.
+
+    Large products pack their right operands by themselves, in whichever of two orders they lie; there it is the left
+    operand that must lie along the summed axis.
+    """
     copies: dict[tuple[object, ...], Buffer] = {}
     program: list[Kernel] = []
     for kernel in kernels:
@@ -34,26 +39,37 @@ def pack(kernels: Iterable[Kernel]) -> list[Kernel]:
         if product is None:
             program.append(kernel)
             continue
+        blocked = blocking_of(kernel, product) is not None
         replaced: dict[Load, Expression] = {}
         for pair in product.pairs:
-            load, columns = pair.right, product.columns
-            if load.offset.coefficient(columns) == 1 or load in replaced:
-                continue
-            axes = [axis for axis in (*product.rows, *pair.depth) if axis in load.axes] + [columns]
-            terms = tuple((axis.extent, load.offset.coefficient(axis)) for axis in axes)
-            key = (load.buffer, load.offset.constant, terms)
-            if key not in copies:
-                copies[key] = Buffer(f"packed{len(copies)}", load.dtype, tuple(axis.extent for axis in axes))
-                program.append(_copy(load, axes, copies[key]))
-            strides = row_major(copies[key].shape)
-            offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip(axes, strides))
-            replaced[load] = Load(copies[key], offset)
+            for load, axes in _turned(product, pair, blocked):
+                if load not in replaced:
+                    replaced[load] = _copied(load, axes, copies, program)
         if replaced:
             memo: dict[int, Expression] = {}
             stores = tuple(replace(s, value=rewrite(s.value, {}, replaced, memo)) for s in kernel.stores)
             kernel = kernel.with_stores(stores)
         program.append(kernel)
     return program
+
+
+def _turned(product: Product, pair: Pair, blocked: bool) -> Iterator[tuple[Load, list[Axis]]]:
+    """The operands of a pair to copy, each with its axes in the order in which they should lie."""
+    along = pair.right.offset.coefficient
+    if along(product.columns) != 1 and not (blocked and along(pair.depth[-1]) == 1):
+        yield pair.right, [a for a in (*product.rows, *pair.depth) if a in pair.right.axes] + [product.columns]
+    if blocked and pair.left.offset.coefficient(pair.depth[-1]) != 1:
+        yield pair.left, [axis for axis in (*product.rows, *pair.depth) if axis in pair.left.axes]
+
+
+def _copied(load: Load, axes: list[Axis], copies: dict[tuple[object, ...], Buffer], program: list[Kernel]) -> Load:
+    """The read of a copy of ``load`` in which ``axes`` lie in order; made on first use."""
+    terms = tuple((axis.extent, load.offset.coefficient(axis)) for axis in axes)
+    key = (load.buffer, load.offset.constant, terms)
+    if key not in copies:
+        copies[key] = Buffer(f"packed{len(copies)}", load.dtype, tuple(axis.extent for axis in axes))
+        program.append(_copy(load, axes, copies[key]))
+    return Load(copies[key], Affine.total(Affine.of(a) * s for a, s in zip(axes, row_major(copies[key].shape))))
 
 
 def _copy(load: Load, axes: list[Axis], target: Buffer) -> Kernel:

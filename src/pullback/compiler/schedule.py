@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pullback.compiler.codegen.blocked import Blocking
 from pullback.compiler.codegen.maps import alignment
 from pullback.compiler.codegen.products import Tile, choose_tile, row_axis
+from pullback.compiler.codegen.transposes import find_transposition
 from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.products import Product, find_product
 from pullback.compiler.tidy import joined_rows
@@ -36,10 +38,13 @@ class Job:
     product: Product | None
     cycles: float
     tile: Tile | None = None
+    blocking: Blocking | None = None
 
     @property
     def rows(self) -> int:
-        """Extent of the axis that is shared out; 1 where there is none."""
+        """Turns of what is shared out: the first axis, or the blocks of a large product; 1 where there is nothing."""
+        if self.blocking is not None:
+            return self.blocking.blocks
         if not self.kernel.axes or any(store.accumulate for store in self.kernel.stores):
             return 1
         return self.kernel.axes[0].extent
@@ -57,6 +62,11 @@ class Group:
     def cycles(self) -> float:
         """Estimated time of all jobs."""
         return sum(job.cycles for job in self.jobs)
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other job may be added: a large product is not shared out by rows."""
+        return self.jobs[0].blocking is not None
 
     @property
     def chunks(self) -> int:
@@ -80,6 +90,7 @@ def make_schedule(
     kernels: Sequence[Kernel],
     before: Mapping[Kernel, Iterable[Kernel]],
     lanes: Callable[[Kernel], int],
+    blocking_of: Callable[[Kernel, Product], Blocking | None],
     registers: int,
 ) -> list[Phase]:
     """Place each kernel in the earliest phase that its inputs allow.
@@ -92,6 +103,8 @@ def make_schedule(
     for kernel in kernels:
         product = find_product(kernel)
         job = Job(kernel, product, kernel_cycles(kernel, product, lanes(kernel)))
+        if product is not None:
+            job.blocking = blocking_of(kernel, product)
         producers = [k for k in placed if set(k.writes()).intersection([*kernel.reads(), *kernel.writes()])]
         earliest = max((placed[k][0] for k in producers), default=0)
         earliest = max([earliest, *(placed[k][0] + 1 for k in before.get(kernel, ()))])
@@ -101,7 +114,7 @@ def make_schedule(
         while len(phases) <= earliest:
             phases.append(Phase())
         if group is None:
-            same = [g for g in phases[earliest].groups if g.rows == job.rows and job.rows > 1]
+            same = [g for g in phases[earliest].groups if g.rows == job.rows > 1 and not (g.alone or job.blocking)]
             group = same[0] if same else Group(job.rows)
             if not same:
                 phases[earliest].groups.append(group)
@@ -120,10 +133,10 @@ def make_schedule(
 def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, Group]]) -> Group | None:
     """The row group of all ``producers`` if the job reads of them nothing but its own rows."""
     groups = {id(placed[k][1]): placed[k][1] for k in producers}
-    if len(groups) != 1 or job.rows == 1:
+    if len(groups) != 1 or job.rows == 1 or job.blocking is not None:
         return None
     (group,) = groups.values()
-    if group.rows != job.rows or not all(_same_rows(k, job.kernel) for k in producers):
+    if group.rows != job.rows or group.alone or not all(_same_rows(k, job.kernel) for k in producers):
         return None
     return group
 
@@ -155,6 +168,8 @@ def _is_row(offset: Affine, pitch: int, row: Affine) -> bool:
 
 def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
     """Choose the share of rows of each chunk, and the register tiles."""
+    if group.alone:
+        return
     step = 1
     for job in group.jobs:
         if job.product is not None:
@@ -165,10 +180,18 @@ def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
             if tiled:
                 step = max(step, job.tile.rows)
         else:
-            step = max(step, alignment(job.kernel, lanes(job.kernel)))
+            step = max(step, _alignment(job.kernel, lanes(job.kernel)))
     wanted = min(MOST_CHUNKS, max(1, int(group.cycles / CHUNK_CYCLES)))
     share = -(-group.rows // wanted)
     group.share = min(group.rows, -(-share // step) * step)
+
+
+def _alignment(kernel: Kernel, lanes: int) -> int:
+    """What the shares of a kernel's first axis must be multiples of."""
+    copy = find_transposition(kernel)
+    if copy is not None:
+        return lanes if not copy.outer else 1
+    return alignment(kernel, lanes)
 
 
 def _gathered(groups: list[Group]) -> list[Group]:

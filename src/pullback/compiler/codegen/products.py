@@ -17,7 +17,7 @@ from pullback.compiler.codegen.vectormath import Lanes
 from pullback.compiler.products import Pair, Product
 from pullback.loops import Apply, Axis, Load, walk
 
-__all__ = ["Tile", "choose_tile", "emit_product", "row_axis"]
+__all__ = ["Tile", "choose_tile", "emit_product", "multiply_panel", "row_axis", "run_epilogue"]
 
 LOOP_BODY = 16
 """Steps of the summed axis are repeated in the innermost loop until it has about this many multiply-adds."""
@@ -146,7 +146,7 @@ def _tile(
             sums = accumulate(values, pair, axis, rows, sums)
         if axis is not None:
             del values.places[axis]
-        _epilogue(values, product, axis, place, rows, sums)
+        run_epilogue(values, product, axis, place, rows, sums)
 
 
 def accumulate(values: Values, pair: Pair, axis: Axis | None, rows: int, sums: list[str]) -> list[str]:
@@ -174,6 +174,26 @@ def accumulate(values: Values, pair: Pair, axis: Axis | None, rows: int, sums: l
     return nest(outer, sums)
 
 
+def multiply_panel(
+    values: Values,
+    pair: Pair,
+    axis: Axis,
+    rows: int,
+    panel: str,
+    width: int,
+    extent: tuple[int, int],
+    sums: list[str],
+) -> list[str]:
+    """``accumulate`` over a range of the pair's depth, with the right operand in a packed ``panel``."""
+    (depth,) = pair.depth
+    values.places[depth] = Place(None, extent[0])
+    left = values.address(pair.left.buffer, values.element(pair.left.buffer, pair.left.offset))
+    del values.places[depth]
+    steps = (pair.left.offset.coefficient(depth), width)
+    row_stride = pair.left.offset.coefficient(axis)
+    return _deep(values, pair, left, panel, steps, row_stride, rows, extent[1] - extent[0], sums, packed=True)
+
+
 def _deep(
     values: Values,
     pair: Pair,
@@ -184,6 +204,7 @@ def _deep(
     rows: int,
     depth: int,
     sums: list[str],
+    packed: bool = False,
 ) -> list[str]:
     """The innermost loop: pointers that move along the summed axis, some steps a turn."""
     f, group = values.f, values.group
@@ -197,7 +218,7 @@ def _deep(
 
     def step(left: str, right: str, ahead: int, sums: list[str]) -> list[str]:
         row = [
-            _read_right(values, pair.right, at(right, ahead * steps[1] + v * group.lanes), v)
+            _read_right(values, pair.right, at(right, ahead * steps[1] + v * group.lanes), v, packed)
             for v in range(group.vectors)
         ]
         new = list(sums)
@@ -227,13 +248,13 @@ def _deep(
     return sums
 
 
-def _read_right(values: Values, load: Load, address: str, vector: int) -> str:
-    """One vector of the right operand; lanes beyond its end are not read."""
+def _read_right(values: Values, load: Load, address: str, vector: int, packed: bool) -> str:
+    """One vector of the right operand; lanes beyond its end are not read, in a panel they are zeros."""
     group = values.group
     assert group is not None
     element, size = memory_type(load.dtype), load.dtype.itemsize
     kind, mask = vector_of(element, group.lanes), values.mask(vector)
-    if mask is None:
+    if mask is None or packed:
         return values.f.value(f"load {kind}, ptr {address}, align {size}")
     suffix = f"v{group.lanes}f{8 * size}"
     return values.f.call(
@@ -246,7 +267,7 @@ def _read_right(values: Values, load: Load, address: str, vector: int) -> str:
     )
 
 
-def _epilogue(
+def run_epilogue(
     values: Values, product: Product, axis: Axis | None, place: Place, rows: int, sums: Sequence[str]
 ) -> None:
     """Evaluate the stores for each row of the tile, with the accumulator's value in its hole."""

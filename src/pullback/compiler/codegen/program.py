@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.function import Function, Module
+from pullback.compiler.codegen.blocked import emit_blocked_product
 from pullback.compiler.codegen.maps import emit_map
 from pullback.compiler.codegen.products import emit_product
+from pullback.compiler.codegen.transposes import emit_transposition, find_transposition
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.runtime.specs import Phase as RuntimePhase
@@ -26,6 +28,8 @@ class Emitted:
     phases: tuple[RuntimePhase, ...]
     checks: tuple[str, ...]
     """What each failure code (from 1) means: a template for the message."""
+    scratch_bytes: int
+    """Private memory that a chunk needs."""
 
 
 class _Emitter:
@@ -53,13 +57,17 @@ class _Emitter:
         buffers = buffers_of(kernel)
         name = f"kernel{len(self.kernels)}"
         pointers = [("ptr", f"p{k}") for k in range(len(buffers))]
-        parameters = [("ptr", "context"), *pointers, ("i64", "low"), ("i64", "high")]
+        parameters = [("ptr", "context"), *pointers, ("i64", "low"), ("i64", "high"), ("ptr", "scratch")]
         f = self.module.function(name, parameters, linkage="internal", attributes="nounwind noinline")
         places = {buffer: f[f"p{k}"] for k, buffer in enumerate(buffers)}
         values = Values(f, places, self.lanes(kernel), self.check_code, _shifts(kernel))
-        if job.product is not None:
-            assert job.tile is not None
+        copy = find_transposition(kernel)
+        if job.product is not None and job.blocking is not None:
+            emit_blocked_product(values, job.product, job.blocking, f["low"], f["high"], f["scratch"])
+        elif job.product is not None and job.tile is not None:
             emit_product(values, job.product, job.tile, f["low"], f["high"], shares)
+        elif copy is not None:
+            emit_transposition(values, copy, f["low"], f["high"])
         else:
             emit_map(values, kernel, f["low"], f["high"])
         text = f.text().replace(f"@{name}(", "@(", 1)
@@ -88,10 +96,11 @@ class _Emitter:
 
     def _call(self, f: Function, function: str, job: Job, rows: tuple[str, str] | None) -> None:
         kernel = job.kernel
-        low, high = rows or ("0", str(kernel.axes[0].extent if kernel.axes else 1))
+        turns = job.blocking.blocks if job.blocking else kernel.axes[0].extent if kernel.axes else 1
+        low, high = rows or ("0", str(turns))
         shifts = _shifts(kernel)
         pointers = [("ptr", self._pointer(f, buffer, shifts[buffer])) for buffer in buffers_of(kernel)]
-        f.call("void", function, ("ptr", f["context"]), *pointers, ("i64", low), ("i64", high))
+        f.call("void", function, ("ptr", f["context"]), *pointers, ("i64", low), ("i64", high), ("ptr", f["scratch"]))
 
     def _pointer(self, f: Function, buffer: Buffer, shift: int) -> str:
         ahead = shift * buffer.dtype.itemsize
@@ -130,7 +139,9 @@ def emit_program(
     """The module of a schedule; ``addressed`` gives the slot of every buffer outside the arena."""
     emitter = _Emitter(slots, addressed, plan, lanes)
     runtime = tuple(emitter.phase(position, phase) for position, phase in enumerate(phases))
-    return Emitted(emitter.module.text(), runtime, tuple(emitter.checks))
+    jobs = [job for phase in phases for group in phase.groups for job in group.jobs if job.blocking is not None]
+    sizes = [j.blocking.scratch_bytes(j.product.accumulator.dtype.itemsize) for j in jobs if j.blocking and j.product]
+    return Emitted(emitter.module.text(), runtime, tuple(emitter.checks), max(sizes, default=0))
 
 
 def describe_check(expression: Apply) -> str:

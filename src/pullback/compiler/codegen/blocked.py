@@ -1,0 +1,295 @@
+"""Large products: panels of the right operand are packed into memory that stays in the second-level cache.
+
+The columns are cut into blocks of some panels, the rows into blocks that share the packing; a chunk is one block of
+each. A panel holds, for each step of the summed axis, the vectors that a register tile wants side by side: reads run
+straight ahead, and neither the distance of rows in memory nor their order matters any more. A right operand that lies
+along the summed axis is transposed on its way in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pullback.compiler.codegen.function import Function
+from pullback.compiler.codegen.products import Tile, choose_tile, multiply_panel, row_axis, run_epilogue
+from pullback.compiler.codegen.transposes import load_lanes, store_lanes, turn_block
+from pullback.compiler.codegen.types import memory_type, vector_of
+from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.products import Pair, Product
+from pullback.compiler.runtime.processor import Processor
+from pullback.loops import Axis
+
+__all__ = ["Blocking", "choose_blocking", "emit_blocked_product"]
+
+MOST_ROWS = 512
+"""Rows of a block: enough to pay for packing, few enough that the left operand's block stays in a cache."""
+
+FEWEST_ROWS = 24
+WANTED_BLOCKS = 8
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A range of one pair's summed axis, and where its part of a panel starts, in steps."""
+
+    pair: int
+    start: int
+    stop: int
+    packed_at: int
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """How a product is cut. ``rounds`` are packed one after another where the whole depth would not fit."""
+
+    tile: Tile
+    lanes: int
+    block_rows: int
+    row_blocks: int
+    panels: int
+    """Panels of a column block."""
+    column_blocks: int
+    rounds: tuple[tuple[Segment, ...], ...]
+
+    @property
+    def blocks(self) -> int:
+        """Number of chunks at most."""
+        return self.row_blocks * self.column_blocks
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.tile.columns[0] * self.lanes
+
+    @property
+    def depth(self) -> int:
+        """Steps of the longest round."""
+        return max(sum(s.stop - s.start for s in segments) for segments in self.rounds)
+
+    def scratch_bytes(self, itemsize: int) -> int:
+        """Memory for the packed panels, and for sums that wait for the next round."""
+        waiting = self.block_rows * self.panels * self.width if len(self.rounds) > 1 else 0
+        return (self.depth * self.panels * self.width + waiting) * itemsize
+
+
+def choose_blocking(product: Product, lanes: int, processor: Processor) -> Blocking | None:
+    """How to cut ``product``, or ``None`` if its right operands fit into the nearer caches as they are."""
+    axis = row_axis(product)
+    if axis is None or product.rows != (axis,) or axis.extent < FEWEST_ROWS:
+        return None
+    if any(len(pair.depth) != 1 for pair in product.pairs):
+        return None
+    itemsize, columns = product.accumulator.dtype.itemsize, product.columns.extent
+    depth = sum(pair.depth[0].extent for pair in product.pairs)
+    if depth * columns * itemsize <= processor.l2_bytes // 4 or columns < 2 * lanes:
+        return None
+    widest = 4 if processor.vector_registers >= 32 else 2
+    row_blocks = -(-axis.extent // MOST_ROWS) if depth * itemsize > 2048 else 1
+    tile = choose_tile(axis.extent, widest * lanes, lanes, processor.vector_registers)
+    block_rows = axis.extent
+    if row_blocks > 1:
+        block_rows = -(-(-(-axis.extent // row_blocks)) // tile.rows) * tile.rows
+        row_blocks = -(-axis.extent // block_rows)
+    width = widest * lanes
+    room = processor.l2_bytes // 2 // itemsize
+    rounds = _rounds(product.pairs, max(64, room // width))
+    longest = max(sum(s.stop - s.start for s in segments) for segments in rounds)
+    all_panels = -(-columns // width)
+    fitting = max(1, room // (longest * width))
+    panels = max(1, min(fitting, all_panels * row_blocks // WANTED_BLOCKS, all_panels))
+    return Blocking(tile, lanes, block_rows, row_blocks, panels, -(-all_panels // panels), rounds)
+
+
+def _rounds(pairs: Sequence[Pair], limit: int) -> tuple[tuple[Segment, ...], ...]:
+    """The depth of all pairs in order, cut so that no round is deeper than ``limit``."""
+    rounds: list[list[Segment]] = [[]]
+    used = 0
+    for number, pair in enumerate(pairs):
+        extent, start = pair.depth[0].extent, 0
+        parts = -(-extent // limit)
+        step = -(-extent // parts)
+        while start < extent:
+            stop = min(extent, start + step)
+            if used + stop - start > limit and rounds[-1]:
+                rounds.append([])
+                used = 0
+            rounds[-1].append(Segment(number, start, stop, used))
+            used += stop - start
+            start = stop
+    return tuple(tuple(segments) for segments in rounds)
+
+
+def emit_blocked_product(
+    values: Values, product: Product, blocking: Blocking, low: str, high: str, scratch: str
+) -> None:
+    """Run the blocks ``low`` to ``high``; neighbours share their rows."""
+    f = values.f
+    axis = row_axis(product)
+    assert axis is not None
+    emitter = _Blocks(values, product, blocking, axis, scratch)
+    with f.loop(low, high) as loop:
+        row_block = f.value(f"udiv i64 {loop.index}, {blocking.column_blocks}")
+        column_block = f.value(f"urem i64 {loop.index}, {blocking.column_blocks}")
+        first_row = f.value(f"mul i64 {row_block}, {blocking.block_rows}")
+        end = f.value(f"add i64 {first_row}, {blocking.block_rows}")
+        last_row = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(axis.extent)))
+        first_panel = f.value(f"mul i64 {column_block}, {blocking.panels}")
+        emitter.block(first_row, last_row, first_panel)
+
+
+class _Blocks:
+    def __init__(self, values: Values, product: Product, blocking: Blocking, axis: Axis, scratch: str) -> None:
+        self.values, self.product, self.blocking, self.axis = values, product, blocking, axis
+        self.f: Function = values.f
+        self.scratch = scratch
+        self.kind = memory_type(product.accumulator.dtype)
+        self.pitch = blocking.depth * blocking.width
+        columns = product.columns.extent
+        self.full_panels, self.last_columns = divmod(columns, blocking.width)
+        self.waiting = self._at(scratch, str(blocking.panels * self.pitch)) if len(blocking.rounds) > 1 else ""
+
+    def _at(self, pointer: str, ahead: str) -> str:
+        return self.f.value(f"getelementptr {self.kind}, ptr {pointer}, i64 {ahead}") if ahead != "0" else pointer
+
+    def block(self, first_row: str, last_row: str, first_panel: str) -> None:
+        """Pack the block's panels, then run all of its rows over them; once for each round."""
+        for number, segments in enumerate(self.blocking.rounds):
+            self._each_panel(first_panel, lambda k, column, width, s=segments: self._pack(k, column, width, s))
+            self._rows(first_row, last_row, first_panel, number)
+
+    def _each_panel(self, first_panel: str, body: Callable[[str, str, int], None]) -> None:
+        """``body(panel within the block, first column, columns)`` for each panel that exists."""
+        f, blocking = self.f, self.blocking
+        end = f.value(f"add i64 {first_panel}, {blocking.panels}")
+        stop = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(self.full_panels)))
+        with f.loop(first_panel, stop, counted=False) as loop:
+            within = f.value(f"sub i64 {loop.index}, {first_panel}")
+            body(within, f.value(f"mul i64 {loop.index}, {blocking.width}"), blocking.width)
+        if self.last_columns:
+            has_last = f.value(f"icmp ugt i64 {end}, {self.full_panels}")
+            with f.when(has_last):
+                within = f.value(f"sub i64 {self.full_panels}, {first_panel}")
+                body(within, str(self.full_panels * blocking.width), self.last_columns)
+
+    # ------------------------------------------------------------------ packing
+
+    def _pack(self, within: str, column: str, columns: int, segments: Sequence[Segment]) -> None:
+        panel = self._at(self.scratch, self.f.value(f"mul i64 {within}, {self.pitch}"))
+        for segment in segments:
+            pair = self.product.pairs[segment.pair]
+            depth = pair.depth[0]
+            target = self._at(panel, str(segment.packed_at * self.blocking.width))
+            values = self.values
+            values.places[self.product.columns], values.places[depth] = Place(column), Place(None, segment.start)
+            source = values.address(pair.right.buffer, values.element(pair.right.buffer, pair.right.offset))
+            del values.places[self.product.columns], values.places[depth]
+            steps = pair.right.offset.coefficient(depth)
+            across = pair.right.offset.coefficient(self.product.columns)
+            if across == 1:
+                self._copy(source, steps, target, segment.stop - segment.start, columns)
+            else:
+                self._turn(source, steps, across, target, segment.stop - segment.start, columns)
+
+    def _copy(self, source: str, steps: int, target: str, depth: int, columns: int) -> None:
+        """Rows of the operand as they are."""
+        f, lanes, width = self.f, self.blocking.lanes, self.blocking.width
+        with f.loop("0", str(depth)) as loop:
+            row = self._at(source, f.value(f"mul i64 {loop.index}, {steps}"))
+            packed = self._at(target, f.value(f"mul i64 {loop.index}, {width}"))
+            for start in range(0, width, lanes):
+                count = min(lanes, max(0, columns - start))
+                value = load_lanes(f, self._at(row, str(start)), self.kind, lanes, count) if count else "zeroinitializer"
+                store_lanes(f, value, self._at(packed, str(start)), self.kind, lanes, lanes)
+
+    def _turn(self, source: str, steps: int, across: int, target: str, depth: int, columns: int) -> None:
+        """Blocks transposed: the operand's rows are the panel's columns."""
+        f, lanes, width = self.f, self.blocking.lanes, self.blocking.width
+        whole, rest = divmod(depth, lanes)
+
+        def strip(source: str, target: str, count: int) -> None:
+            for start in range(0, width, lanes):
+                rows = min(lanes, max(0, columns - start))
+                turn_block(
+                    f,
+                    self.kind,
+                    lanes,
+                    lambda r, s=start: self._at(source, str((s + r) * across)),
+                    lambda c, s=start: self._at(target, str(c * width + s)),
+                    rows,
+                    count,
+                    full_rows=True,
+                )
+
+        if steps != 1:
+            raise AssertionError("a packed operand runs along its columns or along its depth")
+        if whole:
+            with f.loop("0", str(whole * lanes), lanes) as loop:
+                strip(self._at(source, loop.index), self._at(target, f.value(f"mul i64 {loop.index}, {width}")), lanes)
+        if rest:
+            strip(self._at(source, str(whole * lanes)), self._at(target, str(whole * lanes * width)), rest)
+
+    # ------------------------------------------------------------------ tiles
+
+    def _rows(self, first_row: str, last_row: str, first_panel: str, number: int) -> None:
+        f, height, blocking = self.f, self.blocking.tile.rows, self.blocking
+        lengths = {blocking.block_rows, self.axis.extent - (blocking.row_blocks - 1) * blocking.block_rows}
+        rests = sorted({length % height for length in lengths} - {0})
+        length = f.value(f"sub i64 {last_row}, {first_row}")
+        left = f.value(f"urem i64 {length}, {height}")
+        stop = f.value(f"sub i64 {last_row}, {left}")
+
+        def strip(row: str, rows: int) -> None:
+            self._each_panel(
+                first_panel, lambda k, column, columns: self._tile(row, first_row, rows, k, column, columns, number)
+            )
+
+        with f.loop(first_row, stop, height, counted=False) as loop:
+            strip(loop.index, height)
+        for rest in rests:
+            with f.when(f.value(f"icmp eq i64 {left}, {rest}")):
+                strip(stop, rest)
+
+    def _tile(self, row: str, first_row: str, rows: int, within: str, column: str, columns: int, number: int) -> None:
+        """One register tile over one panel; between rounds its sums wait in memory."""
+        values, blocking, f = self.values, self.blocking, self.f
+        vectors = -(-columns // blocking.lanes)
+        group = Group(self.product.columns, vectors, blocking.lanes, columns % blocking.lanes)
+        panel = self._at(self.scratch, f.value(f"mul i64 {within}, {self.pitch}"))
+        last = number == len(blocking.rounds) - 1
+        with values.lane_group(group, Place(column)):
+            waiting = ""
+            if len(blocking.rounds) > 1:
+                done = f.value(f"sub i64 {row}, {first_row}")
+                place = f.value(f"mul i64 {done}, {blocking.panels * blocking.width}")
+                across = f.value(f"mul i64 {within}, {blocking.width}")
+                waiting = self._at(self._at(self.waiting, place), across)
+            sums = ["zeroinitializer"] * (rows * vectors) if number == 0 else self._resume(waiting, rows, vectors)
+            values.places[self.axis] = Place(row)
+            for segment in blocking.rounds[number]:
+                pair = self.product.pairs[segment.pair]
+                packed = self._at(panel, str(segment.packed_at * blocking.width))
+                extent = (segment.start, segment.stop)
+                sums = multiply_panel(values, pair, self.axis, rows, packed, blocking.width, extent, sums)
+            del values.places[self.axis]
+            if last:
+                run_epilogue(values, self.product, self.axis, Place(row), rows, sums)
+            else:
+                self._wait(waiting, rows, vectors, sums)
+
+    def _spot(self, waiting: str, r: int, v: int) -> str:
+        blocking = self.blocking
+        return self._at(waiting, str(r * blocking.panels * blocking.width + v * blocking.lanes))
+
+    def _resume(self, waiting: str, rows: int, vectors: int) -> list[str]:
+        kind = vector_of(self.kind, self.blocking.lanes)
+        size = self.product.accumulator.dtype.itemsize
+        spots = [self._spot(waiting, r, v) for r in range(rows) for v in range(vectors)]
+        return [self.f.value(f"load {kind}, ptr {spot}, align {size}") for spot in spots]
+
+    def _wait(self, waiting: str, rows: int, vectors: int, sums: Sequence[str]) -> None:
+        kind = vector_of(self.kind, self.blocking.lanes)
+        size = self.product.accumulator.dtype.itemsize
+        for position, value in enumerate(sums):
+            spot = self._spot(waiting, position // vectors, position % vectors)
+            self.f.do(f"store {kind} {value}, ptr {spot}, align {size}")

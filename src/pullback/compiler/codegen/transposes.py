@@ -1,0 +1,162 @@
+"""Copies that change the order of two axes: square blocks turned around in registers.
+
+A block of ``lanes × lanes`` elements is read as rows, transposed by exchanging halves, quarters, … of neighbouring
+rows, and written as rows again, so that memory is only ever touched in whole vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pullback.compiler.codegen.function import Function
+from pullback.compiler.codegen.types import memory_type, vector_of
+from pullback.compiler.codegen.values import Place, Values
+from pullback.loops import Axis, Kernel, Load, Store
+
+__all__ = ["Transposition", "emit_transposition", "find_transposition", "load_lanes", "store_lanes", "transpose"]
+
+
+@dataclass(frozen=True, eq=False)
+class Transposition:
+    """``target[…, slow, fast] = source[…, fast, slow]``: ``slow`` is the axis along which the source is contiguous."""
+
+    outer: tuple[Axis, ...]
+    slow: Axis
+    fast: Axis
+    load: Load
+    store: Store
+
+
+def find_transposition(kernel: Kernel) -> Transposition | None:
+    """The kernel as a transposed copy, or ``None``; its last two axes must be the ones that change places."""
+    if len(kernel.stores) != 1 or len(kernel.axes) < 2:
+        return None
+    (store,) = kernel.stores
+    load = store.value
+    if not isinstance(load, Load) or store.inner or store.dynamic or load.dynamic or load.guard is not None:
+        return None
+    slow, fast = kernel.axes[-2:]
+    if load.dtype.kind != "f" or load.offset.coefficient(slow) != 1 or store.offset.coefficient(fast) != 1:
+        return None
+    if load.offset.coefficient(fast) < 2 or store.offset.coefficient(slow) < 2 or min(slow.extent, fast.extent) < 4:
+        return None
+    return Transposition(kernel.axes[:-2], slow, fast, load, store)
+
+
+def transpose(f: Function, rows: Sequence[str], kind: str) -> list[str]:
+    """The columns of a square block, given its rows (vectors of ``kind``, as many lanes as rows)."""
+    lanes = len(rows)
+    current, distance = list(rows), 1
+    vector = vector_of(kind, lanes)
+    while distance < lanes:
+        low = [lane if not lane & distance else lanes + lane - distance for lane in range(lanes)]
+        high = [lane + distance if not lane & distance else lanes + lane for lane in range(lanes)]
+        following = list(current)
+        for first in range(lanes):
+            if not first & distance:
+                a, b = current[first], current[first + distance]
+                for place, picks in ((first, low), (first + distance, high)):
+                    mask = ", ".join(f"i32 {pick}" for pick in picks)
+                    following[place] = f.value(f"shufflevector {vector} {a}, {vector} {b}, <{lanes} x i32> <{mask}>")
+        current, distance = following, 2 * distance
+    return current
+
+
+def _mask(count: int, lanes: int) -> str:
+    return "<" + ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes)) + ">"
+
+
+def load_lanes(f: Function, address: str, kind: str, lanes: int, count: int) -> str:
+    """The first ``count`` of ``lanes`` elements at ``address``; zeros beyond them."""
+    vector, size = vector_of(kind, lanes), 4 if kind == "float" else 8
+    if count == lanes:
+        return f.value(f"load {vector}, ptr {address}, align {size}")
+    mask = (vector_of("i1", lanes), _mask(count, lanes))
+    name = f"llvm.masked.load.v{lanes}f{8 * size}.p0"
+    return f.call(vector, name, ("ptr", address), ("i32", str(size)), mask, (vector, "zeroinitializer"))
+
+
+def store_lanes(f: Function, value: str, address: str, kind: str, lanes: int, count: int) -> None:
+    """Write the first ``count`` lanes to ``address``."""
+    vector, size = vector_of(kind, lanes), 4 if kind == "float" else 8
+    if count == lanes:
+        f.do(f"store {vector} {value}, ptr {address}, align {size}")
+        return
+    mask = (vector_of("i1", lanes), _mask(count, lanes))
+    f.call("void", f"llvm.masked.store.v{lanes}f{8 * size}.p0", (vector, value), ("ptr", address), ("i32", str(size)), mask)
+
+
+def turn_block(
+    f: Function,
+    kind: str,
+    lanes: int,
+    source: Callable[[int], str],
+    target: Callable[[int], str],
+    rows: int,
+    columns: int,
+    full_rows: bool = False,
+) -> None:
+    """Copy ``rows × columns`` elements (at most ``lanes`` each) from source rows to target columns.
+
+    With ``full_rows`` whole vectors are written, zeros where the source has no row.
+    """
+    block = [load_lanes(f, source(r), kind, lanes, columns) for r in range(rows)]
+    block += ["zeroinitializer"] * (lanes - rows)
+    for c, column in enumerate(transpose(f, block, kind)[:columns]):
+        store_lanes(f, column, target(c), kind, lanes, lanes if full_rows else rows)
+
+
+def emit_transposition(values: Values, copy: Transposition, low: str, high: str) -> None:
+    """Run a transposed copy for turns ``low`` to ``high`` of its first axis, which may be ``slow``."""
+    f = values.f
+
+    def nest(axes: Sequence[Axis]) -> None:
+        if not axes:
+            start, stop = (low, high) if not copy.outer else ("0", str(copy.slow.extent))
+            _blocks(values, copy, start, stop)
+            return
+        first = axes[0] is copy.outer[0]
+        with f.loop(low if first else "0", high if first else str(axes[0].extent)) as loop:
+            values.places[axes[0]] = Place(loop.index)
+            nest(axes[1:])
+            del values.places[axes[0]]
+
+    nest(copy.outer)
+
+
+def _blocks(values: Values, copy: Transposition, start: str, stop: str) -> None:
+    """Blocks of whole vectors; what is left at the axes' ends in narrower ones."""
+    f, lanes = values.f, values.lanes
+    kind = memory_type(copy.load.dtype)
+    source_pitch, target_pitch = copy.load.offset.coefficient(copy.fast), copy.store.offset.coefficient(copy.slow)
+
+    def block(slow: Place, fast: Place, columns: int, rows: int) -> None:
+        values.places[copy.slow], values.places[copy.fast] = slow, fast
+        source = values.address(copy.load.buffer, values.element(copy.load.buffer, copy.load.offset))
+        target = values.address(copy.store.buffer, values.element(copy.store.buffer, copy.store.offset))
+        del values.places[copy.slow], values.places[copy.fast]
+
+        def at(base: str, ahead: int) -> str:
+            return f.value(f"getelementptr {kind}, ptr {base}, i64 {ahead}") if ahead else base
+
+        turn_block(
+            f, kind, lanes, lambda r: at(source, r * source_pitch), lambda c: at(target, c * target_pitch), rows, columns
+        )
+
+    def strip(slow: Place, columns: int) -> None:
+        whole, rest = divmod(copy.fast.extent, lanes)
+        if whole:
+            with f.loop("0", str(whole * lanes), lanes) as loop:
+                block(slow, Place(loop.index), columns, lanes)
+        if rest:
+            block(slow, Place(None, whole * lanes), columns, rest)
+
+    whole, rest = divmod(copy.slow.extent, lanes)
+    if whole:
+        end = f.call("i64", "llvm.smin.i64", ("i64", stop), ("i64", str(whole * lanes)))
+        with f.loop(start, end, lanes, counted=False) as loop:
+            strip(Place(loop.index), lanes)
+    if rest:
+        with f.when(f.value(f"icmp eq i64 {stop}, {copy.slow.extent}")):
+            strip(Place(None, whole * lanes), rest)
