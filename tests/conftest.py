@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pytest
 
-from pullback.graph import Constant, Node, Operation
+from pullback import operators as _operators  # noqa: F401  (fills the table)
+from pullback.graph import OPERATORS, Constant, Node, Operation
 from pullback.loops import (
     Affine,
     Apply,
@@ -36,7 +37,8 @@ class Grid:
         self.axes = list(found)
         self.values: dict[int, np.ndarray] = {}
         for expression in walk(*roots):
-            self.values[id(expression)] = np.asarray(self.compute(expression), expression.dtype)
+            value = self.values[id(expression)] = np.asarray(self.compute(expression))
+            assert value.dtype == expression.dtype, expression
 
     def affine(self, index: Affine) -> np.ndarray:
         total = np.full((1,) * len(self.axes), index.constant, np.int64)
@@ -49,29 +51,30 @@ class Grid:
     def compute(self, expression: Expression) -> np.ndarray:
         values = [self.values[id(operand)] for operand in expression.operands]
         if isinstance(expression, Literal):
-            return np.full((1,) * len(self.axes), expression.value)
+            return np.full((1,) * len(self.axes), expression.value, expression.dtype)
         if isinstance(expression, Position):
             return self.affine(expression.index)
         if isinstance(expression, Load):
             return self.load(expression)
         if isinstance(expression, Reduce):
-            dimensions = tuple(self.axes.index(axis) for axis in expression.over)
-            shape = list(values[0].shape)
-            for dimension in dimensions:
-                shape[dimension] = self.axes[dimension].extent
-            return REDUCTIONS[expression.kind].reduce(
-                np.broadcast_to(values[0], shape), dimensions, keepdims=True
-            )
+            return self.reduce(expression, values[0])
         assert isinstance(expression, Apply)
         if expression.function == "cast":
             return values[0].astype(expression.dtype)
-        if expression.function == "check_index":
-            extent = dict(expression.attributes)["extent"]
-            assert ((values[0] >= -extent) & (values[0] < extent)).all(), (
-                "an index that is not used was checked"
-            )
-            return np.where(values[0] < 0, values[0] + extent, values[0])
-        return getattr(np, expression.function)(*values)
+        operands = np.broadcast_arrays(*values)
+        return np.asarray(OPERATORS[expression.function].reference(*operands, **dict(expression.attributes)))
+
+    def reduce(self, reduction: Reduce, body: np.ndarray) -> np.ndarray:
+        over = tuple(self.axes.index(axis) for axis in reduction.over)
+        extents = [self.axes[k].extent if k in over else extent for k, extent in enumerate(body.shape)]
+        body = np.broadcast_to(body, extents)
+        if reduction.kind in REDUCTIONS:
+            return REDUCTIONS[reduction.kind].reduce(body, over, dtype=body.dtype, keepdims=True)
+        kept = [k for k in range(body.ndim) if k not in over]
+        flat = body.transpose([*kept, *over]).reshape([*(body.shape[k] for k in kept), -1])
+        return getattr(np, reduction.kind)(flat, axis=-1).reshape(
+            [1 if k in over else extent for k, extent in enumerate(body.shape)]
+        )
 
     def load(self, load: Load) -> np.ndarray:
         place = self.affine(load.offset)
@@ -83,7 +86,7 @@ class Grid:
         assert (~read | ((place >= 0) & (place < array.size))).all(), f"{load!r} reads outside its buffer"
         if not place.size:
             return np.zeros(place.shape, array.dtype)
-        return np.where(read, array[np.where(read, place, 0)], 0)
+        return np.where(read, array[np.where(read, place, 0)], np.zeros((), array.dtype))
 
 
 @pytest.fixture
@@ -97,7 +100,8 @@ def expression_value() -> Callable[..., np.ndarray]:
         expression: Expression, axes: Sequence[Axis], arrays: Mapping[Buffer, np.ndarray] | None = None
     ) -> np.ndarray:
         # The positions beside the expression make every axis known, also those that it does not depend on.
-        grid = Grid([expression, *(Position(Affine(((axis, 1),))) for axis in axes)], arrays or {})
+        with np.errstate(all="ignore"):
+            grid = Grid([expression, *(Position(Affine(((axis, 1),))) for axis in axes)], arrays or {})
         result = grid.values[id(expression)]
         shape = list(result.shape)
         for axis in axes:
