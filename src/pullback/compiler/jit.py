@@ -161,7 +161,7 @@ class Compiled:
 
     def _donated_leaves(self, structure: Structure) -> tuple[list[list[int]], list[Any]]:
         """For each donated argument the numbers of its leaves, and its structure."""
-        arguments, _ = structure.unflatten(range(structure.size))
+        arguments, _ = _numbered(structure)
         groups, parts = [], []
         for number in self.donate_argnums:
             if number >= len(arguments):
@@ -175,7 +175,7 @@ class Compiled:
         self, out_structure: Structure, donated: list[list[int]], parts: list[Any]
     ) -> tuple[bool, dict[int, int]]:
         """Result leaf to argument leaf, if the first results have the structures of the donated arguments."""
-        out = out_structure.unflatten(range(out_structure.size))
+        out = _numbered(out_structure)
         heads = list(out) if isinstance(out, tuple) and type(out) is tuple else [out]
         pairs: dict[int, int] = {}
         if len(heads) < len(donated):
@@ -190,13 +190,14 @@ class Compiled:
     def _watched(self, out_structure: Structure, outputs: Sequence[Node]) -> int | None:
         if self.watch is None:
             return None
-        out = out_structure.unflatten(range(out_structure.size))
+        out = _numbered(out_structure)
         if not isinstance(out, tuple) or not 0 <= self.watch < len(out):
             raise TreeError(f"{self.__name__}: watch={self.watch} is no element of the returned tuple")
         leaf = out[self.watch]
-        if not isinstance(leaf, int) or outputs[leaf].shape or outputs[leaf].dtype.kind != "f":
+        node = outputs[int(leaf)] if isinstance(leaf, float) else None
+        if node is None or node.shape or node.dtype.kind != "f":
             raise ShapeError(f"{self.__name__}: the watched result {self.watch} must be a scalar float")
-        return leaf
+        return int(leaf)
 
 
 def jit(
@@ -227,6 +228,11 @@ def jit(
 
 def _numbers(numbers: int | Iterable[int]) -> tuple[int, ...]:
     return (numbers,) if isinstance(numbers, int) else tuple(numbers)
+
+
+def _numbered(structure: Structure) -> Any:
+    """The tree with each leaf's number in its place; as floats, which are leaves in dataclasses too."""
+    return structure.unflatten(map(float, range(structure.size)))
 
 
 def _fits(argument: Type, result: Type) -> bool:
