@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pullback.numpy import astype, sqrt, square
-from pullback.optim.optimiser import check_not_negative, zeros_like
+from pullback.optim.optimiser import check_not_negative, map_parameters, zeros_like
 from pullback.tracing import map_tree, static
 
 __all__ = ["Adam", "AdamState"]
@@ -66,8 +66,8 @@ class Adam:
         step = state.step + 1.0
         # In float64: 1 - beta2**t is a difference of nearly equal numbers in the first steps.
         mean_share, square_share = 1.0 - self.beta1**step, 1.0 - self.beta2**step
-        mean = map_tree(lambda m, g: self.beta1 * m + (1 - self.beta1) * g, state.mean, gradients)
-        squares = map_tree(
+        mean = map_parameters(lambda m, g: self.beta1 * m + (1 - self.beta1) * g, state.mean, gradients)
+        squares = map_parameters(
             lambda s, g: self.beta2 * s + (1 - self.beta2) * square(g), state.square, gradients
         )
 
@@ -78,4 +78,4 @@ class Adam:
                 p - change - self.learning_rate * self.weight_decay * p if self.weight_decay else p - change
             )
 
-        return map_tree(moved, parameters, mean, squares), AdamState(step, mean, squares)
+        return map_parameters(moved, parameters, mean, squares), AdamState(step, mean, squares)

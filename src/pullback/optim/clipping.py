@@ -8,7 +8,8 @@ from typing import Any
 
 from pullback.numpy import astype, clip, maximum, sqrt, square
 from pullback.numpy import sum as sum_
-from pullback.tracing import flatten, map_tree
+from pullback.optim.optimiser import is_parameter, map_parameters
+from pullback.tracing import flatten
 
 __all__ = ["clip_by_norm", "clip_by_value", "global_norm"]
 
@@ -20,7 +21,7 @@ def global_norm(tree: Any) -> Any:
     >>> float(global_norm({"a": np.array([3.0]), "b": np.array([[4.0]])}))
     5.0
     """
-    squares = [sum_(square(leaf)) for leaf in flatten(tree)[0]]
+    squares = [sum_(square(leaf)) for leaf in flatten(tree)[0] if is_parameter(leaf)]
     return sqrt(reduce(add, squares)) if squares else 0.0
 
 
@@ -39,7 +40,7 @@ def clip_by_norm(gradients: Any, limit: float) -> Any:
     """
     _check_limit("clip_by_norm", limit)
     factor = limit / maximum(global_norm(gradients), limit)
-    return map_tree(lambda g: g * astype(factor, g.dtype), gradients)
+    return map_parameters(lambda g: g * astype(factor, g.dtype), gradients)
 
 
 def clip_by_value(gradients: Any, limit: float) -> Any:
@@ -52,7 +53,7 @@ def clip_by_value(gradients: Any, limit: float) -> Any:
     [array([-1. ,  0.5])]
     """
     _check_limit("clip_by_value", limit)
-    return map_tree(lambda g: clip(g, -limit, limit), gradients)
+    return map_parameters(lambda g: clip(g, -limit, limit), gradients)
 
 
 def _check_limit(name: str, limit: float) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["Optimiser", "check_not_negative", "zeros_like"]
+from pullback.tracing import map_tree
+
+__all__ = ["Optimiser", "check_not_negative", "is_parameter", "map_parameters", "zeros_like"]
 
 
 class Optimiser(Protocol):
@@ -24,6 +27,20 @@ class Optimiser(Protocol):
 
     def update(self, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
         """The parameters and the state after a step; trees of the same structures as before."""
+
+
+def is_parameter(leaf: Any) -> bool:
+    """Whether a leaf of a model is trained: floats are, the integers and masks beside them are not."""
+    return not hasattr(leaf, "dtype") or leaf.dtype.kind == "f"
+
+
+def map_parameters(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """``map_tree`` for the leaves of ``tree`` that are trained; the others stay what they are."""
+
+    def visit(leaf: Any, *more: Any) -> Any:
+        return function(leaf, *more) if is_parameter(leaf) else leaf
+
+    return map_tree(visit, tree, *others)
 
 
 def zeros_like(leaf: Any) -> Any:

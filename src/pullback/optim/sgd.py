@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pullback.optim.optimiser import check_not_negative, zeros_like
+from pullback.optim.optimiser import check_not_negative, map_parameters, zeros_like
 from pullback.tracing import map_tree, static
 
 __all__ = ["SGD"]
@@ -53,10 +53,10 @@ class SGD:
     def update(self, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
         """The parameters and velocities after a step."""
         if self.weight_decay:
-            gradients = map_tree(lambda g, p: g + self.weight_decay * p, gradients, parameters)
+            gradients = map_parameters(lambda g, p: g + self.weight_decay * p, gradients, parameters)
         steps = gradients
         if self.momentum:
-            steps = state = map_tree(lambda v, g: self.momentum * v + g, state, gradients)
+            steps = state = map_parameters(lambda v, g: self.momentum * v + g, state, gradients)
         if self.nesterov:
-            steps = map_tree(lambda g, v: g + self.momentum * v, gradients, state)
-        return map_tree(lambda p, step: p - self.learning_rate * step, parameters, steps), state
+            steps = map_parameters(lambda g, v: g + self.momentum * v, gradients, state)
+        return map_parameters(lambda p, step: p - self.learning_rate * step, parameters, steps), state

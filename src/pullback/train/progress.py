@@ -1,0 +1,101 @@
+"""What a person sees of a training: a bar with loss, metrics, speed and time left, and a line per epoch."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+__all__ = ["Display", "duration", "epoch_line", "figure"]
+
+_REFRESH_SECONDS = 0.5  # drawing the bar takes a few milliseconds: more often would show in the step rate
+
+
+class Display:
+    """Shows the progress on ``console``: a bar on a terminal, and a line per epoch on anything.
+
+    The bar is drawn by the training loop itself, twice a second; a thread that draws would take a core from
+    the compiled program.
+    """
+
+    def __init__(self, epochs: int, steps_per_epoch: int, console: Console | None = None) -> None:
+        from rich.console import Console as RichConsole
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._epochs, self._steps = epochs, steps_per_epoch
+        self.console = console or RichConsole(file=sys.stderr, highlight=False)
+        self._progress: Progress = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(),
+            TextColumn("{task.fields[figures]}"),
+            console=self.console,
+            auto_refresh=False,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self._task: TaskID = self._progress.add_task("", total=epochs * steps_per_epoch, epoch="", figures="")
+        self._drawn = 0.0
+        self._progress.start()
+
+    def update(self, epoch: int, step: int, figures: Mapping[str, float], rate: float) -> None:
+        """``step`` steps of ``epoch`` (from 0) are done, at ``rate`` steps a second."""
+        now = time.monotonic()
+        if now - self._drawn < _REFRESH_SECONDS or self._progress.disable:
+            return
+        self._drawn = now
+        done = epoch * self._steps + step
+        left = (self._epochs * self._steps - done) / rate if rate else math.inf
+        shown = [figure(name, value) for name, value in figures.items()]
+        text = "  ".join([*shown, f"{rate:,.0f} steps/s", f"{duration(left)} left"])
+        label = f"{epoch + 1}/{self._epochs}"
+        self._progress.update(self._task, completed=done, epoch=label, figures=text, refresh=True)
+
+    def finish_epoch(self, epoch: int, figures: Mapping[str, float]) -> None:
+        """Print the figures of an epoch."""
+        self._progress.console.print(epoch_line(epoch, self._epochs, figures))
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._progress.stop()
+
+
+def epoch_line(epoch: int, epochs: int, figures: Mapping[str, float]) -> str:
+    """The line of one epoch (from 0).
+
+    >>> epoch_line(0, 5, {"loss": 1.46, "accuracy": 0.62, "validation_accuracy": 0.81, "seconds": 0.12,
+    ...     "steps": 600.0, "steps_per_second": 5000.0})
+    'epoch 1/5  loss 1.4600  accuracy 62.00 %  validation accuracy 81.00 %  5,000 steps/s  0.12 s'
+    """
+    hidden = {"seconds", "steps", "steps_per_second", "peak_memory", "learning_rate"}
+    shown = [figure(name, value) for name, value in figures.items() if name not in hidden]
+    speed = [f"{figures['steps_per_second']:,.0f} steps/s", f"{figures['seconds']:.2f} s"]
+    return "  ".join([f"epoch {epoch + 1}/{epochs}", *shown, *speed])
+
+
+def figure(name: str, value: float) -> str:
+    """A figure with its name: accuracies in percent.
+
+    >>> figure("validation_accuracy", 0.915), figure("loss", 0.34)
+    ('validation accuracy 91.50 %', 'loss 0.3400')
+    """
+    words = name.replace("_", " ")
+    return f"{words} {100 * value:.2f} %" if name.endswith("accuracy") else f"{words} {value:.4f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as minutes and seconds, or with hours.
+
+    >>> duration(75.2), duration(3700), duration(float("inf"))
+    ('1:15', '1:01:40', '?')
+    """
+    if not math.isfinite(seconds):
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,335 @@
+"""The trainer: epochs of compiled steps, with what a person needs around them."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pullback.compiler.jit import jit
+from pullback.data import Dataset, epoch_order
+from pullback.errors import DataError, IndexRangeError, NonFiniteLoss, TreeError
+from pullback.metrics import METRICS, Metric
+from pullback.optim import Optimiser
+from pullback.tracing import flatten, map_tree
+from pullback.train.history import History
+from pullback.train.pace import Pace
+from pullback.train.progress import Display
+from pullback.train.snapshot import Snapshot
+from pullback.train.steps import Steps
+
+__all__ = ["Trainer"]
+
+Array = NDArray[Any]
+Rows = NDArray[np.int64]
+
+
+class Trainer:
+    """Trains a model by a compiled program: gather, forward, backward, clip, update and metrics in one.
+
+    ``loss(outputs, labels)`` gives a scalar, ``optimiser`` is one of ``pullback.optim`` or follows its
+    protocol, ``metrics`` are names, functions ``(outputs, labels) -> scalar``, or a dict of functions.
+    Batches of ``batch_size`` rows are gathered inside the program from the data set as it is stored; with
+    ``scale``, inputs are multiplied by it there, integers as ``float32``. The last batch of an epoch may be
+    smaller, or is left out with ``drop_last``. Gradients are clipped by value, then by their global norm,
+    where limits are given. ``seed`` decides the order of the rows in each epoch.
+
+    The arrays of ``model`` are updated in place: after ``fit`` the model itself is the trained one. All that
+    a training does is the same bits from run to run, for any number of threads.
+
+    >>> from pullback import nn, optim
+    >>> inputs = np.linspace(-1, 1, 100, dtype=np.float32)[:, None]
+    >>> data = Dataset(inputs, 3 * inputs + 1)
+    >>> model = nn.Dense(1, 1, seed=0)
+    >>> trainer = Trainer(model, nn.squared_error, optim.SGD(0.1), metrics=(), batch_size=10)
+    >>> trainer.fit(data, epochs=30).epochs
+    30
+    >>> model.weight.round(2), model.bias.round(2)
+    (array([[3.]], dtype=float32), array([1.], dtype=float32))
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        loss: Callable[[Any, Any], Any],
+        optimiser: Optimiser,
+        *,
+        metrics: Iterable[str | Metric] | Mapping[str, Metric] = ("accuracy",),
+        batch_size: int = 100,
+        seed: int = 0,
+        scale: float | None = None,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        drop_last: bool = False,
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"[Trainer] batch_size is {batch_size}. Give 1 or more.")
+        _check_arrays(model)
+        self.model = model
+        self.optimiser = optimiser
+        self.state = optimiser.init(model)
+        self.batch_size = batch_size
+        self.seed = seed
+        self.drop_last = drop_last
+        self.history = History()
+        self.steps = 0
+        """Steps done so far, over all epochs."""
+        steps = Steps(loss, optimiser, _named(metrics), scale, clip_value, clip_norm)
+        self._train = jit(steps.train, donate_argnums=(0, 1), watch=2)
+        self._evaluate = jit(steps.evaluate)
+        self._predict = jit(steps.predict)
+
+    def fit(
+        self,
+        dataset: Dataset | tuple[Array, Array],
+        epochs: int,
+        *,
+        validation: Dataset | tuple[Array, Array] | None = None,
+        shuffle: bool = True,
+        progress: bool | None = None,
+    ) -> History:
+        """Train for ``epochs`` more epochs and return the history of all epochs so far.
+
+        ``validation`` is evaluated after each. ``progress`` shows a bar (on a terminal) and a line per epoch
+        on standard error; None shows them where that is a terminal. Ctrl-C ends the training: the model is
+        that of the last step, the history ends with the epoch begun and is marked ``interrupted``.
+
+        Raises ``NonFiniteLoss`` when the loss becomes NaN or infinite, with the model of the last good step
+        kept, ``IndexRangeError`` for labels that the loss does not take, ``DataError`` for an empty data set.
+        """
+        data = _as_dataset("fit", dataset)
+        held_out = None if validation is None else _as_dataset("fit", validation)
+        steps = self._steps_per_epoch(data)
+        shown = sys.stderr.isatty() if progress is None else progress
+        display = Display(epochs, steps) if shown else None
+        run = _Fit(self, data, display)
+        self.history.interrupted = False
+        try:
+            for number in range(epochs):
+                self._fit_epoch(run, number, shuffle, held_out)
+                if self.history.interrupted:
+                    break
+        except IndexRangeError as error:
+            raise IndexRangeError(f"{error}{_culprit(error, data)}") from error
+        finally:
+            if display is not None:
+                display.close()
+        return self.history
+
+    def evaluate(self, dataset: Dataset | tuple[Array, Array]) -> dict[str, float]:
+        """The loss and the metrics over all of ``dataset``: ``{"loss": …, "accuracy": …}``."""
+        data = _as_dataset("evaluate", dataset)
+        totals = _Totals()
+        try:
+            for inputs, labels in _batches(self.batch_size, data.inputs, data.labels):
+                (loss, figures), _ = self._evaluate.run_steps(
+                    (self.model, inputs, labels), len(inputs), sliced_argnums=(1, 2)
+                )
+                totals.add(inputs.shape[1], {"loss": loss, **figures})
+        except IndexRangeError as error:
+            raise IndexRangeError(f"{error}{_culprit(error, data)}") from error
+        return totals.means()
+
+    def predict(self, inputs: Array) -> Any:
+        """The model's outputs for ``inputs`` of shape (N, …), with the batch axis first."""
+        rows = np.ascontiguousarray(inputs)
+        if rows.ndim == 0 or len(rows) == 0:
+            raise DataError(f"[predict] inputs of shape {rows.shape}. Give at least one row.")
+        parts = []
+        for (batches,) in _batches(self.batch_size, rows):
+            outputs, _ = self._predict.run_steps((self.model, batches), len(batches), sliced_argnums=(1,))
+            parts.append(map_tree(lambda y: y.reshape(-1, *y.shape[2:]), outputs))
+        return map_tree(lambda *pieces: np.concatenate(pieces), *parts)
+
+    def _steps_per_epoch(self, data: Dataset) -> int:
+        full, rest = divmod(len(data), self.batch_size)
+        steps = full if self.drop_last or not rest else full + 1
+        if not steps:
+            raise DataError(
+                f"[fit] {len(data)} rows give no batch of {self.batch_size}, and drop_last leaves out the "
+                "rest. Choose a smaller batch_size."
+            )
+        return steps
+
+    def _fit_epoch(self, run: _Fit, number: int, shuffle: bool, validation: Dataset | None) -> None:
+        """One epoch, entered into the history even when it is cut short."""
+        totals = _Totals()
+        order = epoch_order(len(run.data), self.seed, self.history.epochs, shuffle)
+        start, validated = time.perf_counter(), {}
+        seconds = 0.0
+        try:
+            run.epoch(number, order, totals)
+            seconds = time.perf_counter() - start
+            if validation is not None:
+                validated = self.evaluate(validation)
+        except KeyboardInterrupt:
+            self.history.interrupted = True
+        finally:
+            if totals.steps:
+                seconds = seconds or time.perf_counter() - start
+                figures = totals.means() | {f"validation_{name}": value for name, value in validated.items()}
+                figures |= {"steps": totals.steps, "seconds": seconds}
+                figures["steps_per_second"] = totals.steps / seconds
+                figures |= {"peak_memory": _peak_memory(), "learning_rate": self.optimiser.learning_rate}
+                self.history.append(figures)
+                if run.display is not None:
+                    run.display.finish_epoch(number, figures)
+
+
+class _Fit:
+    """One call of ``fit``: blocks of steps, the way back from a bad one, and what is shown."""
+
+    def __init__(self, trainer: Trainer, data: Dataset, display: Display | None) -> None:
+        self.trainer, self.data, self.display = trainer, data, display
+        self._pace = Pace()
+        self._snapshot = Snapshot((trainer.model, trainer.state))
+        self._before = trainer.steps
+
+    def epoch(self, number: int, order: Rows, totals: _Totals) -> None:
+        """Train on the rows in this order; ``totals`` grows as blocks are done."""
+        batch_size = self.trainer.batch_size
+        full = len(order) // batch_size
+        batches = order[: full * batch_size].reshape(full, batch_size)
+        done = 0
+        while done < full:
+            block = batches[done : done + self._pace.steps]
+            start = time.perf_counter()
+            self._block(number, block, totals)
+            self._pace.measured(len(block), time.perf_counter() - start)
+            done += len(block)
+            if self.display is not None:
+                self.display.update(number, done, totals.means(), self._pace.rate)
+        rest = order[full * batch_size :]
+        if len(rest) and not self.trainer.drop_last:
+            self._block(number, rest[None], totals)
+
+    def _block(self, number: int, rows: Rows, totals: _Totals) -> None:
+        losses, figures, done = self._run(rows)
+        if not math.isfinite(losses[done - 1]):
+            self._fail(number, rows, totals.steps, done - 1, float(losses[done - 1]))
+        self.trainer.steps += done
+        totals.add(rows.shape[1], {"loss": losses, **figures})
+        self._snapshot.record(rows)
+
+    def _run(self, rows: Rows) -> tuple[Array, dict[str, Array], int]:
+        """Steps on ``rows``, in place."""
+        trainer, data = self.trainer, self.data
+        (_, _, losses, figures), done = trainer._train.run_steps(
+            (trainer.model, trainer.state, rows, data.inputs, data.labels), len(rows), sliced_argnums=(2,)
+        )
+        return losses, figures, done
+
+    def _fail(self, number: int, rows: Rows, before: int, good: int, loss: float) -> None:
+        """Go back to the last good step and raise."""
+        self._snapshot.go_back(rows, good, self._run)
+        self.trainer.steps += good
+        step = self.trainer.steps + 1
+        raise NonFiniteLoss(
+            f"[fit] the loss became {loss} at step {step} (step {before + good + 1} of epoch {number + 1}). "
+            "The model of the last good step is kept. Lower the learning rate, clip the gradients "
+            "(clip_norm=1.0), or look for NaN in the data."
+        )
+
+
+class _Totals:
+    """Sums of figures over batches, each weighted by its number of examples."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._examples = 0
+        self._sums: dict[str, float] = {}
+
+    def add(self, batch_size: int, figures: Mapping[str, Any]) -> None:
+        """Enter arrays with one figure per step, of batches of one size."""
+        for name, values in figures.items():
+            # float64, and one order: the same mean whatever blocks the steps came in.
+            for value in values.tolist():
+                self._sums[name] = self._sums.get(name, 0.0) + value * batch_size
+            steps = len(values)
+        self.steps += steps
+        self._examples += steps * batch_size
+
+    def means(self) -> dict[str, float]:
+        """The mean of each figure over all examples so far."""
+        return {name: total / self._examples for name, total in self._sums.items()}
+
+
+def _named(metrics: Iterable[str | Metric] | Mapping[str, Metric]) -> dict[str, Metric]:
+    """Metrics by the names that the history calls them by."""
+    if isinstance(metrics, Mapping):
+        return dict(metrics)
+    if isinstance(metrics, str):
+        metrics = (metrics,)
+    named: dict[str, Metric] = {}
+    for metric in metrics:
+        if isinstance(metric, str):
+            if metric not in METRICS:
+                raise ValueError(
+                    f"[Trainer] no metric is named {metric!r}. Use {', '.join(METRICS)}, or a function."
+                )
+            named[metric] = METRICS[metric]
+        else:
+            named[getattr(metric, "__name__", f"metric_{len(named)}")] = metric
+    return named
+
+
+def _as_dataset(caller: str, data: Dataset | tuple[Array, Array]) -> Dataset:
+    """``data`` with arrays as the program takes them; copied only where memory order or byte order differ."""
+    if not isinstance(data, Dataset):
+        if not isinstance(data, tuple) or len(data) != 2:
+            raise DataError(
+                f"[{caller}] found a {type(data).__name__}. Give a Dataset or a pair (inputs, labels)."
+            )
+        data = Dataset(*data)
+    inputs, labels = (np.ascontiguousarray(a, a.dtype.newbyteorder("=")) for a in (data.inputs, data.labels))
+    return data if inputs is data.inputs and labels is data.labels else Dataset(inputs, labels)
+
+
+def _batches(size: int, *arrays: Array) -> Iterable[tuple[Array, ...]]:
+    """Views of shape (batches, size, …) of the arrays, and, if rows are left, of (1, rest, …)."""
+    count = len(arrays[0])
+    full = count // size * size
+    if full:
+        yield tuple(array[:full].reshape(-1, size, *array.shape[1:]) for array in arrays)
+    if full < count:
+        yield tuple(array[None, full:] for array in arrays)
+
+
+def _check_arrays(model: Any) -> None:
+    """Raise unless the parameters are arrays that can be updated in place."""
+    leaves, structure = flatten(model)
+    if not leaves:
+        raise TreeError("[Trainer] the model has no parameters. Give a module that has arrays in its fields.")
+    for path, leaf in zip(structure.paths, leaves):
+        if not isinstance(leaf, np.ndarray):
+            raise TreeError(
+                f"[Trainer] {path or 'the model'} is a {type(leaf).__name__}, which cannot be updated in "
+                "place. Make it an array, np.array(value, np.float32), or a field of pb.static()."
+            )
+
+
+def _culprit(error: IndexRangeError, data: Dataset) -> str:
+    """Which row of the data set has the label that ``error`` names, if it is one."""
+    value = getattr(error, "value", None)
+    if value is None or data.labels.dtype.kind not in "iu":
+        return ""
+    places = np.argwhere(data.labels == value)
+    if not len(places):
+        return ""
+    others = f" and {len(places) - 1:,} more" if len(places) > 1 else ""
+    return f"; the data set has label {value} in row {places[0][0]}{others}"
+
+
+def _peak_memory() -> float:
+    """The largest resident memory of this process so far, in bytes; NaN where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return math.nan
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(peak if sys.platform == "darwin" else peak * 1024)
