@@ -178,6 +178,13 @@ class ArrayProtocol:
     def __array_function__(self, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
         return _functions["array_function"](function, types, arguments, keywords)
 
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        # A copy of a node would be another value: of a variable, one that no graph knows.
+        return self
+
     def __getattr__(self, name: str) -> Any:
         # Methods and attributes of an array (``x.sum(axis=0)``, ``x.T``): the namespace says which exist.
         if name.startswith("__"):

@@ -105,7 +105,8 @@ def logaddexp2(x: Any, y: Any, /) -> Any:
     r""":math:`\log_2(2^x + 2^y)` without overflow."""
     if not any_traced(x, y):
         return np.logaddexp2(x, y)
-    return logaddexp(e.multiply(x, math.log(2)), e.multiply(y, math.log(2))) / math.log(2)
+    x, y = operands("logaddexp2", (x, y), float_dtype)
+    return logaddexp(x * math.log(2), y * math.log(2)) / math.log(2)
 
 
 def cbrt(x: Any, /) -> Any:
@@ -128,12 +129,12 @@ def fmin(x: Any, y: Any, /) -> Any:
 
 def deg2rad(x: Any, /) -> Any:
     """Degrees as radians: ``x * pi / 180``."""
-    return e.multiply(x, math.pi / 180)
+    return np.deg2rad(x) if not isinstance(x, Node) else e.astype(x, float_dtype(x.dtype)) * (math.pi / 180)
 
 
 def rad2deg(x: Any, /) -> Any:
     """Radians as degrees: ``x * 180 / pi``."""
-    return e.multiply(x, 180 / math.pi)
+    return np.rad2deg(x) if not isinstance(x, Node) else e.astype(x, float_dtype(x.dtype)) * (180 / math.pi)
 
 
 def erf(x: Any, /) -> Any:

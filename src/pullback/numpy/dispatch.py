@@ -157,9 +157,10 @@ _REFUSALS = {
         "index arrays with it (x[i] takes traced integers), or pass it as a concrete Python int",
     ),
     "array": (
-        "a NumPy array needs its numbers",
+        "a NumPy array needs its numbers, and so does a NumPy array indexed by it",
         "use NumPy's functions on it as it is, np.stack for lists of traced values, "
-        "or return it and convert the result",
+        "pullback.numpy.take(table, index, axis) to index a concrete table, or return it and convert the "
+        "result",
     ),
     "setitem": (
         "assigning into it would change a value in place, and traced values never change",

@@ -318,7 +318,10 @@ def absolute(x: Any, /) -> Any:
 
 def positive(x: Any, /) -> Any:
     """``x`` itself."""
-    return x if isinstance(x, Node) else np.positive(x)
+    if not isinstance(x, Node):
+        return np.positive(x)
+    no_bool("positive", "use it as it is")(x.dtype)
+    return x
 
 
 def square(x: Any, /) -> Any:
@@ -333,18 +336,10 @@ def reciprocal(x: Any, /) -> Any:
     """``1 / x``, in the dtype of ``x``: of integers the integer quotient, as NumPy has it."""
     if not isinstance(x, Node):
         return np.reciprocal(x)
-    return (
-        divide(1, x)
-        if x.dtype.kind == "f"
-        else floor_divide(1, x)
-        if x.dtype.kind == "u"
-        else trunc_divide(1, x)
-    )
-
-
-def trunc_divide(x: Any, y: Any) -> Any:
-    """The integer quotient rounded towards zero."""
-    return multiply(multiply(sign(x), sign(y)), floor_divide(absolute(x), absolute(y)))
+    if x.dtype.kind == "f":
+        return divide(1, x)
+    x = cast(x, bool_to_int8(x.dtype))
+    return where(equal(absolute(x), 1), x, 0)
 
 
 def power(x: Any, y: Any, /) -> Any:

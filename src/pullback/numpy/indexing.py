@@ -37,7 +37,7 @@ class Plan:
     by ``None`` and leaves out those taken by single integers.
     """
 
-    slices: list[slice]
+    slices: list[range]
     arrays: dict[int, Any]
     shape: list[int]
 
@@ -69,7 +69,7 @@ def make_plan(x: Node, index: Any) -> Plan:
     entries = _expanded(x, index)
     # Beside an index array with axes, integers are arrays too: they share its place in the result.
     arrays_present = any(isinstance(entry, (np.ndarray, Node)) and entry.ndim for entry in entries)
-    plan = Plan([slice(None)] * x.ndim, {}, [])
+    plan = Plan([range(extent) for extent in x.shape], {}, [])
     axis = 0
     last_array = -2
     for position, entry in enumerate(entries):
@@ -81,10 +81,10 @@ def make_plan(x: Node, index: Any) -> Plan:
         extent = x.shape[axis]
         if isinstance(entry, slice):
             plan.slices[axis] = _slice(entry, extent)
-            plan.shape.append(len(range(*plan.slices[axis].indices(extent))))
+            plan.shape.append(len(plan.slices[axis]))
         elif isinstance(entry, int) and not arrays_present:
             number = _in_range(entry, axis, extent, x)
-            plan.slices[axis] = slice(number, number + 1)
+            plan.slices[axis] = range(number, number + 1)
         else:
             plan.arrays[axis] = _positions(entry, axis, extent, x)
             if -1 not in plan.shape:
@@ -101,11 +101,8 @@ def _expanded(x: Node, index: Any) -> list[Any]:
     """The index as a list with an entry for each axis: masks as integer arrays, the ellipsis as full
     slices.
     """
-    parts = list(index) if isinstance(index, tuple) else [index]
-    entries: list[Any] = []
-    for part in parts:
-        entries.extend(_entry(part))
-    used = sum(entry is not None and entry is not Ellipsis for entry in entries)
+    entries = [_entry(part) for part in (index if isinstance(index, tuple) else (index,))]
+    used = sum(_width(entry) for entry in entries)
     if used > x.ndim:
         raise IndexRangeError(
             f"{used} indices for shape {x.shape}, which has {x.ndim} axes; leave some out{where_written()}"
@@ -115,19 +112,42 @@ def _expanded(x: Node, index: Any) -> list[Any]:
         raise IndexRangeError(
             f"an index with two ellipses; write one, and ':' for single axes{where_written()}"
         )
-    full = [slice(None)] * (x.ndim - used)
-    if not dots:
-        return entries + full
     # The ellipsis stays: even when it stands for no axis it parts the arrays at its sides.
-    return [*entries[: dots[0]], Ellipsis, *full, *entries[dots[0] + 1 :]]
+    place = dots[0] + 1 if dots else len(entries)
+    entries[place:place] = [slice(None)] * (x.ndim - used)
+    return _without_masks(x, entries)
 
 
-def _entry(part: Any) -> list[Any]:
-    """One part of an index as an integer, a slice, ``None``, ``...``, an integer array or a traced
-    integer.
-    """
+def _width(entry: Any) -> int:
+    """How many axes of the array an entry is for."""
+    if entry is None or entry is Ellipsis:
+        return 0
+    return entry.ndim if isinstance(entry, np.ndarray) and entry.dtype.kind == "b" else 1
+
+
+def _without_masks(x: Node, entries: Sequence[Any]) -> list[Any]:
+    """The entries with each concrete mask replaced by the integer arrays of its true places."""
+    plain: list[Any] = []
+    axis = 0
+    for entry in entries:
+        width = _width(entry)
+        if isinstance(entry, np.ndarray) and entry.dtype.kind == "b":
+            if entry.shape != x.shape[axis : axis + width]:
+                raise IndexRangeError(
+                    f"a mask of shape {entry.shape} for axes of shape {x.shape[axis : axis + width]}; "
+                    f"give it that shape{where_written()}"
+                )
+            plain.extend(np.nonzero(entry))
+        else:
+            plain.append(entry)
+        axis += width
+    return plain
+
+
+def _entry(part: Any) -> Any:
+    """One part of an index as an integer, a slice, ``None``, ``...``, a traced integer or an array."""
     if part is None or part is Ellipsis or isinstance(part, slice):
-        return [part]
+        return part
     if isinstance(part, Node):
         if part.dtype.kind == "b":
             raise TracingError(
@@ -135,22 +155,20 @@ def _entry(part: Any) -> list[Any]:
                 f"np.where(mask, x, y), or multiply by the mask and sum{where_written()}"
             )
         _integers(part.dtype)
-        return [part]
-    if isinstance(part, (bool, np.bool_)):
-        raise TracingError(
-            f"a single {part} as an index of a traced value; use x[None] or np.where{where_written()}"
-        )
-    if isinstance(part, (int, np.integer)):
-        return [int(part)]
+        return part
     if isinstance(part, (list, tuple)) and any(isinstance(each, Node) for each in part):
-        return [vocabulary["stack"](part)]
+        return vocabulary["stack"](part)
     array = np.asarray(part)
     if array.dtype.kind == "b":
-        return list(np.nonzero(array))
+        if array.ndim == 0:
+            raise TracingError(
+                f"a single {part} as an index of a traced value; use x[None] or np.where{where_written()}"
+            )
+        return array
     if array.size == 0 and isinstance(part, (list, tuple)):
         array = array.astype(INT64)
     _integers(array.dtype)
-    return [int(array)] if array.ndim == 0 else [array]
+    return array if array.ndim else int(array)
 
 
 def _integers(dtype: np.dtype) -> None:
@@ -161,8 +179,8 @@ def _integers(dtype: np.dtype) -> None:
         )
 
 
-def _slice(entry: slice, extent: int) -> slice:
-    """A slice with concrete ends."""
+def _slice(entry: slice, extent: int) -> range:
+    """The positions that a slice with concrete ends selects."""
     parts = []
     for end in (entry.start, entry.stop, entry.step):
         if isinstance(end, Node):
@@ -173,8 +191,7 @@ def _slice(entry: slice, extent: int) -> slice:
         parts.append(None if end is None else operator.index(end))
     if parts[2] == 0:
         raise IndexRangeError(f"a slice with step 0; steps are 1 or more, or negative{where_written()}")
-    start, stop, step = slice(*parts).indices(extent)
-    return slice(start, None if stop < 0 else stop, step)
+    return range(extent)[slice(*parts)]
 
 
 def _in_range(number: int, axis: int, extent: int, x: Node) -> int:
@@ -201,14 +218,13 @@ def _positions(entry: Any, axis: int, extent: int, x: Node) -> Any:
     return np.where(array < 0, array + extent, array)
 
 
-def sliced(x: Node, slices: Sequence[slice]) -> Node:
-    """``x`` cut by one slice an axis; a negative step is a positive one and a reversal."""
+def sliced(x: Node, selected: Sequence[range]) -> Node:
+    """``x`` at the positions selected on each axis; a negative step is a positive one and a reversal."""
     starts, stops, steps, backwards = [], [], [], []
-    for axis, (cut, extent) in enumerate(zip(slices, x.shape)):
-        places = range(*cut.indices(extent))
-        if places.step < 0:
+    for axis, chosen in enumerate(selected):
+        places = chosen if chosen.step > 0 else chosen[::-1]
+        if chosen.step < 0:
             backwards.append(axis)
-            places = places[::-1]
         starts.append(places.start if places else 0)
         stops.append(places[-1] + 1 if places else 0)
         steps.append(places.step if len(places) > 1 else 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.errors import ShapeError, TracingError
+from pullback.errors import TracingError
 from pullback.numpy import elementwise as e
 from pullback.numpy import reductions as r
 from pullback.numpy.axes import Axes, normal_axes
@@ -41,7 +41,7 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
             f"ord=None, 'fro', 1 or inf, or name one axis{where_written()}"
         )
     if not isinstance(ord, (int, float)):
-        raise ShapeError(f"norm: order {ord!r} of vectors; use a number{where_written()}")
+        raise TracingError(f"norm: order {ord!r} of vectors; use a number{where_written()}")
     size = e.absolute(node)
     if ord in (math.inf, -math.inf):
         return (r.max if ord > 0 else r.min)(size, axes, keepdims=keepdims)

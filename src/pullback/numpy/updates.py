@@ -118,7 +118,7 @@ class Place:
     def _updates(self, value: Any, shape: tuple[int, ...]) -> Node:
         """``value`` in the dtype of the array and the shape of the named elements."""
         node = as_node(value, self.array.dtype)
-        if broadcast_shapes("at", node.shape, shape) != shape:
+        if node.ndim > len(shape) or any(n not in (1, m) for n, m in zip(node.shape[::-1], shape[::-1])):
             raise ShapeError(
                 f"at: a value of shape {node.shape} for elements of shape {shape}{where_written()}"
             )
