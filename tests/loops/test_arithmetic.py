@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pullback.loops import Affine, Apply, Axis, Buffer, Expression, Index, Load, Position, load_at
-from pullback.loops.arithmetic import bounds, divided, plus, times, total, within
+from pullback.loops import Affine, Apply, Axis, Buffer, Expression, Index, Literal, Load, Position, load_at
+from pullback.loops.arithmetic import as_index, bounds, divided, plus, times, total, within
 from pullback.loops.expression import as_expression, linear
 
 INT = np.dtype("int64")
@@ -99,6 +99,14 @@ def test_quotients_and_remainders_join_again(divisors):
         stride *= divisor
     assert linear([*parts, (rest, stride)]) == (flat, ())
     assert linear([*parts, (rest, stride + 1)])[1] or isinstance(rest, Affine)
+
+
+def test_positions_and_constants_are_affine_again():
+    position = Affine.of(AXES[0]) * 2 + 1
+    assert as_index(Position(position)) == position
+    assert as_index(Literal(3, INT)) == Affine((), 3)
+    token = load_at(Buffer("tokens", INT, (5,)), [Affine.of(AXES[0])])
+    assert as_index(token) is token
 
 
 def test_linear_takes_sums_and_multiples_apart():

@@ -12,7 +12,7 @@ from pullback.graph import Graph, Type, Variable, check
 from pullback.interpreter import evaluate
 from pullback.loops import Affine, Apply, Axis, Buffer, load_at, walk
 from pullback.operators.indexing import check_index, gather, scatter_add
-from pullback.operators.shapes import reshape, slice, transpose
+from pullback.operators.shapes import broadcast, iota, reshape, slice, transpose
 
 INT = np.dtype("int64")
 
@@ -124,6 +124,15 @@ def test_gather_reads_through_views(loop_value):
     np.testing.assert_array_equal(loop_value(node, {x: array, i: index}), expected)
 
 
+def test_gather_checks_an_index_that_does_not_matter(loop_value):
+    x, i = variable(1), variable(3, dtype="int64")
+    repeated = broadcast(x, shape=(4,), axes=(0,))
+    node = gather(repeated, check_index(i, extent=4, what="row"), axes=(0,))
+    np.testing.assert_array_equal(loop_value(node, {x: np.array([7.0]), i: np.array([0, -4, 3])}), [7, 7, 7])
+    with pytest.raises(IndexRangeError, match="row: 4 at position"):
+        loop_value(node, {x: np.array([7.0]), i: np.array([0, 4, 3])})
+
+
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "int16"])
 def test_check_index_lowers_to_a_checked_int64(dtype):
     i = variable(3, dtype=dtype)
@@ -210,3 +219,23 @@ X, PLACES = variable(3, 4), variable(2, dtype="int64")
 def test_misuse_names_shapes_and_repair(misuse, error, said):
     with pytest.raises(error, match=said):
         misuse()
+
+
+def test_gather_at_counted_positions_reads_plainly():
+    """``x[arange(3), labels]``: the counted index is a stride, only the label is computed."""
+    labels = Buffer("labels", INT, (3,))
+    node = gather(
+        variable(3, 4), iota(shape=(3,), axis=0, dtype=INT), variable(3, dtype="int64"), axes=(0, 1)
+    )
+    axis, table = Affine.of(Axis("i", 3)), Buffer("x", np.dtype("float64"), (3, 4))
+    value = gather.lower(
+        node,
+        [
+            lambda index: load_at(table, index),
+            lambda index: iota.lower(node.inputs[1], [], index),
+            lambda index: load_at(labels, index),
+        ],
+        [axis],
+    )
+    assert value is load_at(table, [axis, load_at(labels, [axis])])
+    assert len(value.dynamic) == 1 and value.offset == axis * 4

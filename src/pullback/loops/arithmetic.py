@@ -9,7 +9,7 @@ import numpy as np
 from pullback.loops.expression import Apply, Expression, Index, Literal, Position, as_expression, linear
 from pullback.loops.index import Affine
 
-__all__ = ["both", "bounds", "divided", "plus", "times", "total", "within"]
+__all__ = ["as_index", "both", "bounds", "divided", "plus", "times", "total", "within"]
 
 _INT = np.dtype(np.int64)
 _BOOL = np.dtype(np.bool_)
@@ -17,6 +17,13 @@ _BOOL = np.dtype(np.bool_)
 
 def _integer(value: int) -> Literal:
     return Literal(value, _INT)
+
+
+def as_index(value: Expression) -> Index:
+    """An ``int64`` value as an index, affine where the value is a position or a constant."""
+    if isinstance(value, Position):
+        return value.index
+    return Affine((), int(value.value)) if isinstance(value, Literal) else value
 
 
 def plus(index: Index, offset: int) -> Index:

@@ -9,7 +9,8 @@ import numpy as np
 
 from pullback.errors import DTypeError, IndexRangeError, ShapeError
 from pullback.graph import Case, Node, Operation, Operator, Sample, Type
-from pullback.loops import Apply, Expression, Index, Operand
+from pullback.loops import Apply, Expression, Index, Literal, Operand, walk
+from pullback.loops.arithmetic import as_index
 from pullback.operators.elementwise import zeros_like
 from pullback.operators.shapes import rising_axes
 
@@ -118,11 +119,18 @@ def _gather_pullback(node: Operation, g: Node) -> list[Node | None]:
 
 def _gather_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
     x, *indices = node.inputs
-    axes = node.attributes["axes"]
     rank = indices[0].ndim
-    selected = dict(zip(axes, (operand(index[:rank]) for operand in operands[1:])))
+    positions = [operand(index[:rank]) for operand in operands[1:]]
+    selected = dict(zip(node.attributes["axes"], map(as_index, positions)))
     others = iter(index[rank:])
-    return operands[0]([selected[axis] if axis in selected else next(others) for axis in range(x.ndim)])
+    value = operands[0]([selected[axis] if axis in selected else next(others) for axis in range(x.ndim)])
+    used = set(map(id, walk(value)))
+    for part in walk(*positions):
+        if isinstance(part, Apply) and part.function == "check_index" and id(part) not in used:
+            # Where one element is repeated along the axis no index matters, but a wrong one is still an error.
+            inside = Apply("greater_equal", (part, Literal(0, _INT)), np.dtype(np.bool_))
+            value = Apply("where", (inside, value, Literal(0, value.dtype)), value.dtype)
+    return value
 
 
 def _index(*shape: int, below: int) -> Sample:
