@@ -127,7 +127,7 @@ def _gather_lower(node: Operation, operands: Sequence[Operand], index: Sequence[
     used = set(map(id, walk(value)))
     for part in walk(*positions):
         if isinstance(part, Apply) and part.function == "check_index" and id(part) not in used:
-            # Where one element is repeated along the axis no index matters, but a wrong one is still an error.
+            # Where one element is repeated along the axis no index matters; a wrong one is an error still.
             inside = Apply("greater_equal", (part, Literal(0, _INT)), np.dtype(np.bool_))
             value = Apply("where", (inside, value, Literal(0, value.dtype)), value.dtype)
     return value
