@@ -82,15 +82,25 @@ __all__ = [
     "where",
 ]
 
-_MODULES = ("compiler", "data", "io", "nn", "optim", "testing", "train")
-"""Packages that are loaded when first used, so that importing Pullback stays quick."""
+_MODULES = ("compiler", "data", "io", "metrics", "nn", "optim", "testing", "train")
+_NAMES = {
+    "Trainer": "train",
+    "get_num_threads": "compiler.runtime.threads",
+    "jit": "compiler.jit",
+    "load": "io",
+    "save": "io",
+    "set_num_threads": "compiler.runtime.threads",
+}
+"""Packages, and names with the package of each, that are loaded when first used: importing stays quick."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"pullback.{name}")
+    if name in _NAMES:
+        return getattr(import_module(f"pullback.{_NAMES[name]}"), name)
     raise AttributeError(f"module 'pullback' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+    return sorted({*globals(), *_MODULES, *_NAMES})
