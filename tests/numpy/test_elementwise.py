@@ -14,20 +14,17 @@ from pullback.tracing import trace
 DTYPES = ["float32", "float64", "int32", "int64", "uint8", "bool"]
 BINARY = [
     "add", "arctan2", "bitwise_and", "bitwise_or", "bitwise_xor", "divide", "equal", "float_power",
-    "floor_divide",
-    "fmax", "fmin", "greater", "greater_equal", "hypot", "left_shift", "less", "less_equal", "logaddexp",
-    "logaddexp2", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply",
-    "not_equal",
-    "power", "remainder", "right_shift", "subtract", "true_divide",
+    "floor_divide", "fmax", "fmin", "greater", "greater_equal", "hypot", "left_shift", "less",
+    "less_equal", "logaddexp", "logaddexp2", "logical_and", "logical_or", "logical_xor", "maximum",
+    "minimum", "mod", "multiply", "not_equal", "power", "remainder", "right_shift", "subtract",
+    "true_divide",
 ]  # fmt: skip
 UNARY = [
-    "abs", "absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "bitwise_not", "cbrt",
-    "ceil",
-    "cos", "cosh", "deg2rad", "exp", "exp2", "expm1", "floor", "invert", "isfinite", "isinf", "isnan",
-    "log", "log10",
-    "log1p", "log2", "logical_not", "nan_to_num", "negative", "positive", "rad2deg", "reciprocal", "rint",
-    "round",
-    "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
+    "abs", "absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "bitwise_not",
+    "cbrt", "ceil", "cos", "cosh", "deg2rad", "exp", "exp2", "expm1", "floor", "invert", "isfinite",
+    "isinf", "isnan", "log", "log10", "log1p", "log2", "logical_not", "nan_to_num", "negative",
+    "positive", "rad2deg", "reciprocal", "rint", "round", "sign", "sin", "sinh", "sqrt", "square", "tan",
+    "tanh", "trunc",
 ]  # fmt: skip
 SHAPES = [((2, 3), (3,)), ((4, 1), (1, 3)), ((), (2,)), ((0, 3), (1, 1)), ((1,), (1,)), ((), ())]
 
@@ -46,7 +43,7 @@ def numpy_result(function, *arrays):
 
 
 def positive_where_needed(name, y):
-    """Operands that NumPy itself takes: exponents and shifts of integers are not negative, divisors not zero."""
+    """Operands that NumPy takes: exponents and shifts of integers not negative, divisors not zero."""
     y = np.abs(y) if name in ("power", "left_shift", "right_shift") and y.dtype != bool else y
     divides = name in ("floor_divide", "mod", "remainder") and y.dtype.kind in "iub"
     return np.where(y == 0, np.ones_like(y), y) if divides else y

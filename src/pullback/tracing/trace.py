@@ -36,7 +36,7 @@ class Traced:
         return self.out_structure.unflatten(outputs)
 
 
-def leaf_type(leaf: Any) -> Type:
+def leaf_type(leaf: Any, name: str = "an argument") -> Type:
     """The type of a leaf; a ``Type`` stands for any value of it.
 
     Raises ``DTypeError`` for a dtype that no graph can hold.
@@ -46,7 +46,7 @@ def leaf_type(leaf: Any) -> Type:
     try:
         return type_of(leaf)
     except DTypeError as error:
-        raise DTypeError(f"argument {leaf!r:.60}: {error}") from None
+        raise DTypeError(f"{name}: {error}") from None
 
 
 def trace(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Traced:
@@ -64,7 +64,8 @@ def trace(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> 
     output %1
     """
     leaves, structure = flatten((arguments, keywords))
-    return trace_flat(function, structure, [leaf_type(leaf) for leaf in leaves])
+    names = [_argument_name(path) for path in structure.paths]
+    return trace_flat(function, structure, [leaf_type(leaf, name) for leaf, name in zip(leaves, names)])
 
 
 def trace_flat(function: Callable[..., Any], structure: Structure, types: Sequence[Type]) -> Traced:
