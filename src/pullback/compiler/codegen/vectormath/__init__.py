@@ -1,11 +1,12 @@
-"""Vector mathematics as inlined polynomials: the elementwise vocabulary, emitted into a function being written.
+"""Vector mathematics as inlined polynomials: the elementwise vocabulary, emitted into a function.
 
-:class:`Lanes` is a vector of one or more lanes whose methods append instructions and return the name of the result;
-:data:`ELEMENTWISE` finds them by operator name. Nothing is called except beyond the range of an argument reduction
-(``sin``, ``cos``, ``tan`` of huge numbers, remainders of huge quotients), and there only in the lanes concerned.
+:class:`Lanes` is a vector of one or more lanes whose methods append instructions and return the name of the
+result; :data:`ELEMENTWISE` finds them by operator name. Nothing is called except beyond the range of an
+argument reduction (``sin``, ``cos``, ``tan`` of huge numbers, remainders of huge quotients), and there only
+in the lanes concerned.
 
-Every function is exact where its value is a matter of definition (signed zeros, infinities, NaN) and its error is
-bounded by :data:`ACCURACY` elsewhere, in the whole range of the kind, subnormal numbers included.
+Every function is exact where its value is a matter of definition (signed zeros, infinities, NaN) and its
+error is bounded by :data:`ACCURACY` elsewhere, in the whole range of the kind, subnormal numbers included.
 
 >>> from pullback.compiler.codegen.function import Module
 >>> module = Module()
@@ -94,6 +95,35 @@ ELEMENTWISE: dict[str, Callable[..., str]] = {
 """An emitter ``(lanes, *operands) -> result`` for each operator, under NumPy's name where NumPy has one."""
 
 ACCURACY: dict[str, tuple[float, float]] = {
-    "exp": (1.5, 1.5),
+    "exp": (1.25, 1.25),
+    "exp2": (1.25, 1.25),
+    "expm1": (1.75, 2.5),
+    "log": (1.25, 1.25),
+    "log2": (2.75, 1.75),
+    "log10": (2.25, 1.75),
+    "log1p": (2.0, 2.0),
+    "sin": (2.0, 2.0),
+    "cos": (2.0, 2.0),
+    "tan": (3.75, 3.75),
+    "arcsin": (2.5, 2.5),
+    "arccos": (1.5, 1.5),
+    "arctan": (2.0, 2.75),
+    "arctan2": (2.25, 2.75),
+    "sinh": (2.25, 2.75),
+    "cosh": (1.5, 1.5),
+    "tanh": (5.0, 2.75),
+    "arcsinh": (2.25, 2.25),
+    "arccosh": (2.5, 2.5),
+    "arctanh": (2.5, 2.5),
+    "erf": (6.0, 2.5),
+    "sigmoid": (2.5, 2.5),
+    "softplus": (1.75, 1.75),
+    "power": (1.75, 2.0),
 }
-"""The largest error in units in the last place, for float and for double. What is not listed is correctly rounded."""
+"""The largest error in units in the last place, for float and for double.
+
+``add``, ``subtract``, ``multiply``, ``divide``, ``sqrt``, ``square`` and ``reciprocal`` are correctly rounded
+(0.5); the other names that are not listed are exact. The typical error is far smaller: that of ``tanh`` in
+single precision, the one that trades most of its accuracy for speed, is below one on average and 2.5 at the
+99th percentile.
+"""

@@ -1,8 +1,9 @@
 """Exponentials and logarithms.
 
-Coefficients are minimax: Remez' exchange in 45-digit arithmetic for the relative error of the whole function on the
-stated interval, then rounded to the lanes' kind (single precision: with a search over neighbouring roundings). The
-error beside each table is that of the rounded polynomial in exact arithmetic; rounding of the steps comes on top.
+Coefficients are minimax: Remez' exchange in 45-digit arithmetic for the relative error of the whole function
+on the stated interval, then rounded to the lanes' kind (single precision: with a search over neighbouring
+roundings). The error beside each table is that of the rounded polynomial in exact arithmetic; rounding of the
+steps comes on top.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ _EXPM1 = {
     ),
 }
 # ln 2 in two pieces of the lanes' kind.
-LN2 = {"float": (0.693147182, -1.90465421e-09), "double": (0.6931471805599453, 2.3190468138462996e-17)}
+_LN2 = {"float": (0.693147182, -1.90465421e-09), "double": (0.6931471805599453, 2.3190468138462996e-17)}
+# log2(e), log10(e) and log10(2) in two pieces; the first piece of log10(2) is short, so that its products
+# with an exponent are exact.
+_LOG2_E = {"float": (1.44269502, 1.92596303e-08), "double": (1.4426950408889634, 2.0355273740931033e-17)}
+_LOG10_E = {"float": (0.434294492, -1.010305e-08), "double": (0.4342944819032518, 1.098319650216765e-17)}
+_LOG10_2 = {"float": (0.301025391, 4.60503907e-06), "double": (0.30102999566395283, 2.8363394551044964e-14)}
 
 # float: (log(1 + f) - f) / f² for |f| <= 1/3, error 2^-25.1 relative to log(1 + f).
 _LOG_FLOAT = (
@@ -63,8 +69,8 @@ class Exponential(Arithmetic):
     def exp(self, x: str) -> str:
         """``e^x = e^r · 2^n`` with ``x = n·ln 2 + r``.
 
-        ``2^n`` is the product of two powers of two that are both ordinary numbers, so overflow and gradual underflow
-        come from the last multiplication by itself.
+        ``2^n`` is the product of two powers of two that are both ordinary numbers, so overflow and gradual
+        underflow come from the last multiplication by itself.
         """
         fraction, first, second = self._exp_factors(self.clamp(x, *self._exp_range))
         return self.mul(self.fma(fraction, first, first), second)
@@ -80,7 +86,7 @@ class Exponential(Arithmetic):
         return self._expm1_reduced(self._reduce_by_ln2(x, n)), *self._power_factors(total)
 
     def _power_factors(self, total: str) -> tuple[str, str]:
-        """Two powers of two with the product ``2^n``, from a sum whose low bits are ``n`` plus twice the bias."""
+        """Two powers of two, product ``2^n``, from a sum whose low bits are ``n`` plus twice the bias."""
         bits = self.bits(total)
         half = self.integers("lshr", bits, self.integer(1))
         return self.power_of_two(half), self.power_of_two(self.integers("sub", bits, half))
@@ -91,7 +97,7 @@ class Exponential(Arithmetic):
         return self._identity_at_zero(x, self.mul(quarter, self.constant(4.0)))
 
     def _identity_at_zero(self, x: str, usual: str) -> str:
-        """``x`` itself where it is so small, zeros and subnormal numbers among them, that the function equals it."""
+        """``x`` itself where it is so small, zeros among them, that the function is the identity."""
         return self.select(self.compare("olt", self.abs(x), self.constant(2.0**-60)), x, usual)
 
     def _scaled_expm1(self, x: str, shift: int) -> str:
@@ -104,7 +110,7 @@ class Exponential(Arithmetic):
         return self.fma(self._expm1_reduced(r), scale, self.sub(scale, self.constant(0.5**shift)))
 
     def _reduce_by_ln2(self, x: str, n: str) -> str:
-        high, low = LN2[self.kind]
+        high, low = _LN2[self.kind]
         return self.fma(n, self.constant(-low), self.fma(n, self.constant(-high), x))
 
     def _expm1_reduced(self, r: str) -> str:
@@ -131,13 +137,13 @@ class Exponential(Arithmetic):
     def log2(self, x: str) -> str:
         """The logarithm to base 2, exact at powers of two."""
         f, exponent = self._split(x)
-        return self._logarithm_edges(x, self._other_base(f, exponent, 1.0, 0.0, LOG2_E[self.kind]))
+        return self._logarithm_edges(x, self._other_base(f, exponent, 1.0, 0.0, _LOG2_E[self.kind]))
 
     def log10(self, x: str) -> str:
         """The logarithm to base 10."""
         f, exponent = self._split(x)
         return self._logarithm_edges(
-            x, self._other_base(f, exponent, *LOG10_2[self.kind], LOG10_E[self.kind])
+            x, self._other_base(f, exponent, *_LOG10_2[self.kind], _LOG10_E[self.kind])
         )
 
     def _other_base(self, f: str, exponent: str, high: float, low: float, factor: tuple[float, float]) -> str:
@@ -147,7 +153,7 @@ class Exponential(Arithmetic):
         return self.fma(exponent, self.constant(high), self.fma(natural, self.constant(factor[0]), rest))
 
     def log1p(self, x: str) -> str:
-        """``log(1 + x)``: the rounded sum only picks the exponent, so ``f`` itself keeps every bit of ``x``."""
+        """``log(1 + x)``: the rounded sum only picks the exponent, so ``f`` keeps every bit of ``x``."""
         total = self.add(x, self.constant(1.0))
         f, exponent, whole = self._split_bits(total)
         one = self.integer(self.exponent_bias << self.mantissa_bits)
@@ -206,10 +212,3 @@ class Exponential(Arithmetic):
         edge = self.select(at_zero, self.constant(-math.inf), self.constant(math.nan))
         defined = self.select(self.compare("oeq", x, infinity), x, usual)
         return self.select(self.compare("ogt", x, zero), defined, edge)
-
-
-# log2(e), log10(e) and log10(2) in two pieces; the first piece of log10(2) is short, so that its products with an
-# exponent are exact.
-LOG2_E = {"float": (1.44269502, 1.92596303e-08), "double": (1.4426950408889634, 2.0355273740931033e-17)}
-LOG10_E = {"float": (0.434294492, -1.010305e-08), "double": (0.4342944819032518, 1.098319650216765e-17)}
-LOG10_2 = {"float": (0.301025391, 4.60503907e-06), "double": (0.30102999566395283, 2.8363394551044964e-14)}

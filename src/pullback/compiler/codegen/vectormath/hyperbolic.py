@@ -1,7 +1,7 @@
 """Hyperbolic functions and their inverses, the logistic function, softplus and the error function.
 
-The coefficients were found as those of the exponentials were; rational ones by repeated linear exchanges, weighted
-with the last denominator.
+The coefficients were found as those of the exponentials were; rational ones by repeated linear exchanges,
+weighted with the last denominator.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pullback.compiler.codegen.vectormath.exponential import Exponential
 
 __all__ = ["Hyperbolic"]
 
-# float: tanh(x) / x = P(x²) / Q(x²) for |x| <= 8.9: error 2^-25.6 in exact arithmetic. The rounding of the steps is the
-# larger part, so the roundings of the coefficients were chosen by running the steps over the whole range.
+# float: tanh(x) / x = P(x²) / Q(x²) for |x| <= 8.9: error 2^-25.6 in exact arithmetic. The rounding of the
+# steps is the larger part, so the roundings of the coefficients were chosen by running the steps over the
+# whole range.
 _TANH_LIMIT = 8.9
 _TANH_NUMERATOR = (1.0, 0.133904442, 0.00350669725, 2.07891244e-05, 1.35997782e-08)
 _TANH_DENOMINATOR = (1.0, 0.467237622, 0.025919443, 0.000330367882, 7.87773956e-07)
@@ -104,7 +105,7 @@ class Hyperbolic(Exponential):
     def _odd_rational(
         self, x: str, limit: float, numerator: tuple[float, ...], denominator: tuple[float, ...]
     ) -> str:
-        """``x·P(x²)/Q(x²)`` with ``x`` held to ``±limit``, where the function rounds to one, and the result to ±1."""
+        """``x·P(x²)/Q(x²)``, ``x`` held to ``±limit`` where the function rounds to one, the result to ±1."""
         held = self.clamp(x, -limit, limit)
         z = self.mul(held, held)
         ratio = self.div(self.mul(held, self.polynomial(z, numerator)), self.polynomial(z, denominator))
@@ -113,8 +114,8 @@ class Hyperbolic(Exponential):
     def sigmoid(self, x: str) -> str:
         """The logistic function ``1 / (1 + e^-x)``.
 
-        With ``e^-x = (1 + q)·s·t`` it is ``s⁻¹ / ((1 + q)·t + s⁻¹)``: nothing overflows on the way, and the far
-        negative side ends in gradual underflow.
+        With ``e^-x = (1 + q)·s·t`` it is ``s⁻¹ / ((1 + q)·t + s⁻¹)``: nothing overflows on the way, and the
+        far negative side ends in gradual underflow.
         """
         low, _ = self._exp_range
         fraction, first, second = self._exp_factors(self.neg(self.clamp(x, low, -low)))

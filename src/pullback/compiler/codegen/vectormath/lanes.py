@@ -1,12 +1,13 @@
 """Arithmetic on lanes: the instructions that every vector function is made of, for one lane or many.
 
-A lane is one element of a vector register. The same emitter writes scalar code with one lane and vector code with
-2, 4, 8, 16 …, so a result does not depend on which of them computed it: each operation below is rounded once, as
-IEEE 754 says, and none is reordered.
+A lane is one element of a vector register. The same emitter writes scalar code with one lane and vector code
+with 2, 4, 8, 16 …, so a result does not depend on which of them computed it: each operation below is rounded
+once, as IEEE 754 says, and none is reordered.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from pullback.compiler.codegen.function import Function, float_literal
@@ -63,7 +64,7 @@ class Arithmetic:
         return str(value) if self.count == 1 else f"splat (i{self.width} {value})"
 
     def load(self, address: str) -> str:
-        """The lanes that lie one after the other at ``address``, which need only be aligned as one element is."""
+        """The lanes that lie one after the other at ``address``, aligned as one element is."""
         return self.function.value(f"load {self.type}, ptr {address}, align {self.width // 8}")
 
     def store(self, value: str, address: str) -> None:
@@ -170,12 +171,15 @@ class Arithmetic:
 
     def _extremum(self, predicate: str, a: str, b: str) -> str:
         # A failed comparison gives the last operand, so with a constant first one instruction keeps NaN.
-        if not b.startswith("%"):
+        if not self._may_be_nan(b):
             a, b = b, a
         chosen = self.select(self.compare(predicate, a, b), a, b)
-        if not a.startswith("%"):
+        if not self._may_be_nan(a):
             return chosen
         return self.select(self.compare("uno", a, a), a, chosen)
+
+    def _may_be_nan(self, a: str) -> bool:
+        return a.startswith("%") or any(float_literal(self.kind, nan) in a for nan in (math.nan, -math.nan))
 
     def clamp(self, a: str, low: float, high: float) -> str:
         """``a`` held between two constants; NaN stays NaN."""
@@ -222,7 +226,8 @@ class Arithmetic:
     def polynomial(self, x: str, coefficients: Sequence[float], square: str | None = None) -> str:
         """``c₀ + c₁x + c₂x² + …`` by fused steps.
 
-        With ``square`` = ``x²`` at hand the even and the odd powers form two chains, half as long, at no more steps.
+        With ``square`` = ``x²`` at hand the even and the odd powers form two chains, half as long, at no more
+        steps.
         """
         if square is not None and len(coefficients) > 3:
             even = self.polynomial(square, coefficients[0::2])
@@ -236,19 +241,20 @@ class Arithmetic:
     def round_in_place(self, x: str, factor: float, offset: int) -> tuple[str, str]:
         """``n = rint(x · factor)`` by adding a number so large that no fraction bits are left.
 
-        Returns the large sum and ``n``. The low bits of the sum, read as an integer, are those of ``n + offset``:
-        an exponent or a parity without any conversion. Valid for ``|n|`` below 2²¹ (float) or 2⁵⁰ (double).
+        Returns the large sum and ``n``. The low bits of the sum, read as an integer, are those of ``n +
+        offset``: an exponent or a parity without any conversion. Valid for ``|n|`` below 2²¹ (float) or 2⁵⁰
+        (double).
         """
         large = self.constant(1.5 * 2.0**self.mantissa_bits + offset)
         total = self.fma(x, self.constant(factor), large)
         return total, self.sub(total, large)
 
     def power_of_two(self, biased: str) -> str:
-        """``2^(k - bias)`` from integers whose low exponent bits are ``k``; the bits above are shifted out."""
+        """``2^(k - bias)`` from integers whose low bits are ``k``; the bits above are shifted out."""
         return self.floating(self.integers("shl", biased, self.integer(self.mantissa_bits)))
 
     def rarely(self, mask: str, usual: str, rare: Callable[[], str]) -> str:
-        """``usual``, but what ``rare`` emits in the lanes of the mask, jumped over when no lane asks for it."""
+        """``usual``, but what ``rare`` emits in the lanes of the mask; jumped over if no lane needs it."""
         function = self.function
         before, inside, after = function.block, function.fresh("rare"), function.fresh("usual")
         function.do(f"br i1 {self.any(mask)}, label %{inside}, label %{after}")
@@ -262,7 +268,8 @@ class Arithmetic:
     def outlined(self, instruction: str, *operands: str) -> str:
         """``sin``, ``cos`` or ``frem`` of the C library lane by lane, in a cold function of the same module.
 
-        Kept out of line because a call for each lane is long, and marked cold so that the way past it stays free.
+        Kept out of line because a call for each lane is long, and marked cold so that the way past it stays
+        free.
         """
         module = self.function.module
         name = f"pullback_{instruction}_{self._suffix}"

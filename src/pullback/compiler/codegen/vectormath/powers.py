@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pullback.compiler.codegen.vectormath.exponential import LN2, Exponential
+from pullback.compiler.codegen.vectormath.exponential import Exponential
 
 __all__ = ["Powers"]
 
@@ -12,8 +12,8 @@ __all__ = ["Powers"]
 _LN2_SHORT = {"float": (0.693145752, 1.42860677e-06), "double": (0.6931471805598903, 5.497923018708371e-14)}
 # 2/3 in two pieces.
 _TWO_THIRDS = {"float": (0.666666687, -1.98682155e-08), "double": (0.6666666666666666, 3.700743415417188e-17)}
-# (2 artanh(s)/s - 2 - 2z/3) / z² with z = s²; error relative to the logarithm 2^-34.5 for |s| <= 1/5 (float) and
-# 2^-66.0 for |s| <= 3 - 2√2 (double); minimax, found as the coefficients of the exponentials were.
+# (2 artanh(s)/s - 2 - 2z/3) / z² with z = s²; error relative to the logarithm 2^-34.5 for |s| <= 1/5 (float)
+# and 2^-66.0 for |s| <= 3 - 2√2 (double); minimax, found as the coefficients of the exponentials were.
 _LOG_TAIL = {
     "float": (0.40000394, 0.285254598, 0.238751084),
     "double": (
@@ -83,9 +83,9 @@ class Powers(Exponential):
         # Only the first piece has to know the edges; beside an infinite one the second must not be NaN.
         zero, infinity = self.constant(0.0), self.constant(math.inf)
         at_zero = self.compare("oeq", a, zero)
-        edge = self.compare("ult", a, infinity)
-        total = self.select(edge, self.select(at_zero, self.constant(-math.inf), total), a)
-        return total, self.select(at_zero, zero, self.select(edge, total_low, zero))
+        finite = self.compare("olt", a, infinity)
+        total = self.select(finite, self.select(at_zero, self.constant(-math.inf), total), a)
+        return total, self.select(at_zero, zero, self.select(finite, total_low, zero))
 
     def _sum_ordered(self, a: str, b: str, rest: str) -> tuple[str, str]:
         """``a + b + rest`` as two numbers, ``a`` zero or not smaller than ``b``."""
@@ -107,14 +107,14 @@ class Powers(Exponential):
         return self.mul(self.fma(self._expm1_reduced(r), first, first), second)
 
     def remainder(self, x: str, y: str) -> str:
-        """What is left of ``x`` after whole multiples of ``y``, with the sign of ``y``, as ``np.remainder``."""
+        """What whole multiples of ``y`` leave of ``x``, with the sign of ``y``, as ``np.remainder``."""
         left, turned = self._fmod(x, y)
         signed = self.select(turned, self.add(left, y), left)
         zero = self.constant(0.0)
         return self.select(self.compare("oeq", left, zero), self.copysign(zero, y), signed)
 
     def floor_divide(self, x: str, y: str) -> str:
-        """``⌊x/y⌋`` in agreement with :meth:`remainder`, as ``np.floor_divide``: ``x/y`` where ``y`` is zero."""
+        """``⌊x/y⌋`` that agrees with :meth:`remainder`, as ``np.floor_divide``; ``x/y`` where ``y`` is 0."""
         zero, one = self.constant(0.0), self.constant(1.0)
         left, turned = self._fmod(x, y)
         multiple = self.div(self.sub(x, left), y)
@@ -128,7 +128,7 @@ class Powers(Exponential):
         return self.select(self.compare("oeq", y, zero), quotient, nearest)
 
     def _fmod(self, x: str, y: str) -> tuple[str, str]:
-        """``x - y·trunc(x/y)``, exact, with the sign of ``x``; and a mask of where that is not the sign of ``y``."""
+        """``x - y·trunc(x/y)``, exact, and a mask of where its sign is not that of ``y``."""
         quotient = self.trunc(self.div(x, y))
         left = self.fma(self.neg(quotient), y, x)
         # A quotient that was rounded up to the next integer took one multiple too many.

@@ -1,8 +1,8 @@
 """Circular functions and their inverses.
 
-Arguments are reduced by multiples of π (of π/2 for ``tan``) held in three pieces; the fused steps make the reduction
-exact to the last bit up to the stated limit. Beyond it the C library is asked, in lanes that need it only. The
-coefficients were found as those of the exponentials were.
+Arguments are reduced by multiples of π (of π/2 for ``tan``) held in three pieces; the fused steps make the
+reduction exact to the last bit up to the stated limit. Beyond it the C library is asked, in lanes that need
+it only. The coefficients were found as those of the exponentials were.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ _PI = {
 # Up to here the reduction has all its bits: beyond, multiples of the third piece would need a fourth.
 _REDUCTION_LIMIT = {"float": 2.0**17, "double": 2.0**30}
 
-# (sin(r)/r - 1) / z with z = r², |r| <= π/2, error relative to sin(r): 2^-25.4 and 2^-54.9, nearly all of it wanted:
-# towards π/2 the fit lies that much below the sine, so that no rounded result exceeds one while sin π/2 still is one.
+# (sin(r)/r - 1) / z with z = r², |r| <= π/2, error relative to sin(r): 2^-25.8 and 2^-61.6. The
+# single-precision ones were chosen among their neighbours by running the steps on every number near π/2: no
+# result exceeds one, and sin π/2 is one.
 _SIN = {
     "float": (-0.166666597, 0.00833306741, -0.000198097536, 2.60608749e-06),
     "double": (
         -0.16666666666666666,
         0.008333333333333207,
-        -0.00019841269841212476,
-        2.755731921156039e-06,
-        -2.5052106904130584e-08,
-        1.6058940990253687e-10,
-        -7.64301897584197e-13,
-        2.721414277971597e-15,
+        -0.0001984126984121248,
+        2.7557319211569486e-06,
+        -2.5052106904416828e-08,
+        1.605894100114582e-10,
+        -7.643019304101934e-13,
+        2.7214182926090792e-15,
     ),
 }
-# The same without that wish, for |r| <= π/4: 2^-27.9 and 2^-57.9.
+# The same for |r| <= π/4: 2^-27.9 and 2^-57.9.
 _SIN_SHORT = {
     "float": (-0.166666552, 0.00833218824, -0.000195180954),
     "double": (
@@ -122,7 +123,7 @@ class Trigonometric(Arithmetic):
         """``(-1)^n sin(r)`` with ``r = x - nπ``, so that one polynomial serves."""
         a = self.abs(x)
         total, n = self.round_in_place(a, 1.0 / math.pi, 0)
-        sine = self._odd(self._reduce(a, n, 1.0), _SIN[self.kind])
+        sine = self._half_turn_sine(self._reduce(a, n, 1.0))
         usual = self.flip(sine, self._parity(total), self.sign_bit(x))
         return self._beyond_reduction(a, usual, lambda: self.outlined("sin", x))
 
@@ -132,8 +133,8 @@ class Trigonometric(Arithmetic):
         large = self.constant(1.5 * 2.0**self.mantissa_bits)
         total = self.add(self.fma(a, self.constant(1.0 / math.pi), self.constant(-0.5)), large)
         half_turns = self.add(self.sub(total, large), self.constant(0.5))
-        r = self._reduce(a, half_turns, 1.0)
-        usual = self.flip(self._odd(self.neg(r), _SIN[self.kind]), self._parity(total))
+        r = self._reduce(self.neg(a), half_turns, -1.0)
+        usual = self.flip(self._half_turn_sine(r), self._parity(total))
         return self._beyond_reduction(a, usual, lambda: self.outlined("cos", x))
 
     def tan(self, x: str) -> str:
@@ -159,11 +160,18 @@ class Trigonometric(Arithmetic):
             a = self.fma(n, self.constant(-piece * unit), a)
         return a
 
+    def _half_turn_sine(self, r: str) -> str:
+        """``sin r`` for ``|r| <= π/2``, never beyond ±1."""
+        sine = self._odd(r, _SIN[self.kind])
+        return sine if self.kind == "float" else self.clamp(sine, -1.0, 1.0)
+
     def _odd(self, r: str, coefficients: tuple[float, ...]) -> str:
-        """``r + r³·p(r²)``"""
+        """``r + r³·p(r²)``, the last step of ``p`` by itself so that its larger rounding happens once."""
         z = self.mul(r, r)
         square = self.mul(z, z) if len(coefficients) > 5 else None
-        return self.fma(self.polynomial(z, coefficients, square), self.mul(z, r), r)
+        tail = self.polynomial(z, coefficients[1:], square)
+        factor = self.fma(tail, z, self.constant(coefficients[0]))
+        return self.fma(factor, self.mul(z, r), r)
 
     def _parity(self, total: str) -> str:
         """The lowest bit in the place of the sign."""
@@ -180,7 +188,7 @@ class Trigonometric(Arithmetic):
         return self.copysign(self.select(outer, mirrored, angle), x)
 
     def arccos(self, x: str) -> str:
-        """``π/2 - arcsin x`` up to one half, ``2·arcsin √((1-|x|)/2)`` or its supplement above; NaN beyond one."""
+        """``π/2 - arcsin x`` up to one half, ``2·arcsin √((1-|x|)/2)`` or its supplement above."""
         outer, angle = self._arcsin_angle(x)
         below = self.negative(x)
         zero, half, whole = self.constant(0.0), self.constant(math.pi / 2), self.constant(math.pi)
