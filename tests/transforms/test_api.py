@@ -233,7 +233,7 @@ def test_stop_gradient_on_trees():
         (lambda: grad(lambda x: (x, x))(1.0), "has_aux=True"),
         (lambda: grad(lambda x: x, 1)(1.0), "argnums 1 of a function called with 1"),
         (lambda: grad(lambda x: x, (0, -1))(1.0), "names an argument twice"),
-        (lambda: vjp(lambda x: x, np.arange(3)), "integers have no derivative"),
+        (lambda: vjp(lambda x: x, np.arange(3)), "integers have no derivative.*close over it"),
         (lambda: vjp(lambda x: x, np.ones(2))[1](np.ones(3)), r"the cotangent has shape \(3,\), not \(2,\)"),
         (lambda: jvp(lambda x: x, ([np.ones(2)],), ([1.0],)), r"the tangent at 0 has shape \(\), not \(2,\)"),
     ],

@@ -85,9 +85,10 @@ def _refuse_integers(name: str, number: int, types: Sequence[Type], structure: S
     for type, inside, path in zip(types, structure.in_dataclass, structure.paths):
         if not inside and not is_float(type.dtype):
             place = f"argument {number}" + (f" at {path}" if path else "")
+            others = "name other arguments with argnums" if name == "grad" else "close over it in a lambda"
             raise DerivativeError(
                 f"{name}: {place} is {type}, and integers have no derivative; pass floats, for instance with "
-                ".astype(np.float32), or name other arguments with argnums"
+                f".astype(np.float32), or {others}"
             )
 
 
