@@ -1,1 +1,40 @@
-""""""
+"""The command ``pullback``: ``pullback train WORKLOAD`` and ``pullback info``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from pullback import __version__
+from pullback.cli import info, train
+from pullback.errors import PullbackError
+
+__all__ = ["main"]
+
+_INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with ``arguments`` (by default those of the process) and return its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except PullbackError as error:
+        print(f"pullback: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("pullback: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pullback", description="Automatic differentiation of NumPy code, compiled whole."
+    )
+    parser.add_argument("--version", action="version", version=f"pullback {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    train.add_command(commands)
+    info.add_command(commands)
+    return parser

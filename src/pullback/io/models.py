@@ -18,7 +18,7 @@ _ROOT = "value"  # the name of a tree that is one array
 
 
 def save(tree: Any, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
-    """Write the arrays of ``tree``, such as a model, to the safetensors file ``path``, as a whole or not at all.
+    """Write the arrays of ``tree``, such as a model, to the safetensors file ``path``, whole or not at all.
 
     An array's name is its path: ``layers.1.weight``. Only arrays are stored; sizes, functions and whatever
     else is structure come from the program that loads them.
@@ -64,5 +64,5 @@ def _named(tree: Any) -> dict[str, Any]:
         raise TreeError("[save] the tree has no arrays. Give a model, or any nesting of arrays.")
     for name in names:
         if names.count(name) > 1:
-            raise TreeError(f"[save] two arrays are named {name!r}. Rename a key of the dicts that hold them.")
+            raise TreeError(f"[save] two arrays are named {name!r}. Rename a key of a dict on their way.")
     return dict(zip(names, leaves))

@@ -14,7 +14,7 @@ Chain(
 """
 
 from pullback.nn import initialisers, losses
-from pullback.nn.layers import Chain, Dense, Reshape, flatten
+from pullback.nn.layers import Chain, Dense, Reshape, Seed, flatten
 from pullback.nn.losses import absolute_error, binary_cross_entropy, softmax_cross_entropy, squared_error
 from pullback.nn.module import Module, describe_parameters, parameter_bytes, parameter_count
 from pullback.nn.recurrent import RNN
@@ -38,6 +38,7 @@ __all__ = [
     "Dense",
     "Module",
     "Reshape",
+    "Seed",
     "absolute_error",
     "binary_cross_entropy",
     "describe_parameters",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Display", "duration", "epoch_line", "figure"]
 
+_VALIDATION = "validation_"
 _REFRESH_SECONDS = 0.5  # drawing the bar takes a few milliseconds: more often would show in the step rate
 
 
@@ -58,7 +59,7 @@ class Display:
 
     def finish_epoch(self, epoch: int, figures: Mapping[str, float]) -> None:
         """Print the figures of an epoch."""
-        self._progress.console.print(epoch_line(epoch, self._epochs, figures))
+        self._progress.console.print(epoch_line(epoch, self._epochs, figures), soft_wrap=True, markup=False)
 
     def close(self) -> None:
         """Remove the bar."""
@@ -68,21 +69,24 @@ class Display:
 def epoch_line(epoch: int, epochs: int, figures: Mapping[str, float]) -> str:
     """The line of one epoch (from 0).
 
-    >>> epoch_line(0, 5, {"loss": 1.46, "accuracy": 0.62, "validation_accuracy": 0.81, "seconds": 0.12,
-    ...     "steps": 600.0, "steps_per_second": 5000.0})
-    'epoch 1/5  loss 1.4600  accuracy 62.00 %  validation accuracy 81.00 %  5,000 steps/s  0.12 s'
+    >>> epoch_line(0, 5, {"loss": 1.46, "accuracy": 0.62, "validation_loss": 0.8, "validation_accuracy": 1})
+    '1/5  loss 1.4600  accuracy 62.00 %  validation loss 0.8000  accuracy 100.00 %'
     """
     hidden = {"seconds", "steps", "steps_per_second", "peak_memory", "learning_rate"}
-    shown = [figure(name, value) for name, value in figures.items() if name not in hidden]
-    speed = [f"{figures['steps_per_second']:,.0f} steps/s", f"{figures['seconds']:.2f} s"]
-    return "  ".join([f"epoch {epoch + 1}/{epochs}", *shown, *speed])
+    names = [name for name in figures if name not in hidden]
+    shown = [figure(name, figures[name]) for name in names if not name.startswith(_VALIDATION)]
+    held_out = [name.removeprefix(_VALIDATION) for name in names if name.startswith(_VALIDATION)]
+    parts = [figure(name, figures[_VALIDATION + name]) for name in held_out]
+    if parts:
+        shown.append(f"validation {'  '.join(parts)}")
+    return "  ".join([f"{epoch + 1}/{epochs}", *shown])
 
 
 def figure(name: str, value: float) -> str:
     """A figure with its name: accuracies in percent.
 
-    >>> figure("validation_accuracy", 0.915), figure("loss", 0.34)
-    ('validation accuracy 91.50 %', 'loss 0.3400')
+    >>> figure("binary_accuracy", 0.915), figure("loss", 0.34)
+    ('binary accuracy 91.50 %', 'loss 0.3400')
     """
     words = name.replace("_", " ")
     return f"{words} {100 * value:.2f} %" if name.endswith("accuracy") else f"{words} {value:.4f}"

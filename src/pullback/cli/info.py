@@ -1,0 +1,56 @@
+"""``pullback info``: versions, processor, threads and cache, for bug reports."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from pullback import __version__
+
+__all__ = ["add_command"]
+
+
+def add_command(commands: Any) -> None:
+    """Enter ``info``."""
+    parser = commands.add_parser("info", help="show versions, processor, threads and cache")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None)
+    for name, value in _facts().items():
+        table.add_row(name, value)
+    Console(highlight=False).print(table, markup=False)
+    return 0
+
+
+def _facts() -> dict[str, str]:
+    from pullback.compiler.runtime.cache import default_cache
+    from pullback.compiler.runtime.processor import Processor, usable_cores
+    from pullback.compiler.runtime.threads import get_num_threads
+
+    processor = Processor.host()
+    cache = default_cache()
+    packages = ("numpy", "llvmlite", "rich", "safetensors", "scikit-learn", "matplotlib")
+    return {
+        "pullback": __version__,
+        "Python": f"{platform.python_version()} on {sys.platform}",
+        **{package: _version(package) for package in packages},
+        "processor": f"{processor.name} ({processor.architecture})",
+        "vectors": f"{8 * processor.vector_bytes} bits, {processor.vector_registers} registers",
+        "threads": f"{get_num_threads()} of {usable_cores()} cores",
+        "code cache": "off" if cache is None else str(cache.folder),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

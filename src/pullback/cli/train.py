@@ -1,0 +1,172 @@
+"""``pullback train``: prepare a workload, train it, evaluate it, and write what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pullback.cli.workloads import WORKLOADS, Job, Workload
+from pullback.errors import MissingExtra, NonFiniteLoss, OutputError
+from pullback.train import Trainer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["add_command"]
+
+_INTERRUPTED = 130
+
+
+def add_command(commands: Any) -> None:
+    """Enter ``train``, with a command for each workload."""
+    parser = commands.add_parser("train", help="train a network on a data set")
+    workloads = parser.add_subparsers(required=True, metavar="workload")
+    for workload in WORKLOADS.values():
+        _add_workload(workloads.add_parser(workload.name, help=workload.summary), workload)
+
+
+def _add_workload(parser: argparse.ArgumentParser, workload: Workload) -> None:
+    parser.description = f"Train {workload.summary}."
+    parser.add_argument("--data", metavar="DIR", help="folder of the data set (default: look, then download)")
+    parser.add_argument("--epochs", type=_positive, metavar="N", help="passes over the training set")
+    parser.add_argument("--batch", type=_positive, metavar="N", help="rows of a batch")
+    parser.add_argument("--learning-rate", type=_rate, metavar="R", help="size of a step")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="S", help="of parameters and order (0)")
+    parser.add_argument("--threads", type=_threads, metavar="N", help="threads to compute on (all cores)")
+    parser.add_argument(
+        "--output", default=workload.name, metavar="DIR", help=f"for the results ({workload.name})"
+    )
+    workload.add_options(parser)
+    parser.set_defaults(run=lambda options: _run(workload, options))
+
+
+def _run(workload: Workload, options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    folder = _writable(Path(options.output))
+    if options.threads:
+        from pullback.compiler.runtime.threads import set_num_threads
+
+        set_num_threads(options.threads)
+    job = workload.prepare(options, lambda line: console.print(line, markup=False))
+    console.print(job.note, markup=False)
+    console.print(job.model, markup=False)
+    trainer = Trainer(
+        job.model,
+        job.loss,
+        job.optimiser,
+        batch_size=job.batch_size,
+        seed=options.seed,
+        scale=job.scale,
+    )
+    settings = {
+        "workload": workload.name,
+        "data": job.note,
+        "seed": options.seed,
+        "batch_size": job.batch_size,
+    }
+    start = time.perf_counter()
+    try:
+        trainer.fit(job.train, job.epochs, validation=job.test, progress=True)
+    except NonFiniteLoss:
+        _write(folder, settings, trainer, console)
+        raise
+    seconds = time.perf_counter() - start
+    if not trainer.history.interrupted:
+        console.print(_table(trainer, job))
+        console.print(_speed(trainer, seconds))
+    _write(folder, settings, trainer, console)
+    return _INTERRUPTED if trainer.history.interrupted else 0
+
+
+def _table(trainer: Trainer, job: Job) -> Any:
+    """The figures of the last epoch, for training and for test images."""
+    from rich.table import Table
+
+    last = trainer.history.last()
+    table = Table()
+    for heading in ("images", "rows", "loss", "accuracy"):
+        table.add_column(heading, justify="left" if heading == "images" else "right")
+    for name, prefix, data in (("training", "", job.train), ("test", "validation_", job.test)):
+        loss, accuracy = last[f"{prefix}loss"], last[f"{prefix}accuracy"]
+        table.add_row(name, f"{len(data):,}", f"{loss:.4f}", f"{100 * accuracy:.2f} %")
+    return table
+
+
+def _speed(trainer: Trainer, seconds: float) -> str:
+    """How long it took, and what it took."""
+    history = trainer.history
+    rate = sum(history["steps"]) / sum(history["seconds"])
+    memory = (
+        f", {max(history['peak_memory']) / 1e6:,.0f} MB of memory at most" if sys.platform != "win32" else ""
+    )
+    return f"{trainer.steps:,} steps in {seconds:.1f} s, {rate:,.0f} steps/s in training{memory}"
+
+
+def _write(folder: Path, settings: dict[str, Any], trainer: Trainer, console: Console) -> None:
+    """The history, the parameters and the curves; a missing matplotlib costs only the curves."""
+    from pullback.io import plot_history, save, write_history
+
+    entries = {**settings, "interrupted": trainer.history.interrupted, **trainer.history}
+    write_history(folder / "history.json", entries)
+    save(trainer.model, folder / "model.safetensors", {"workload": settings["workload"]})
+    written = ["history.json", "model.safetensors"]
+    if trainer.history.epochs:
+        try:
+            plot_history(trainer.history, folder / "curves.png")
+            written.append("curves.png")
+        except MissingExtra:
+            console.print(
+                'no curves.png: matplotlib is not installed (pip install "pullback[plot]")', markup=False
+            )
+    console.print(f"{', '.join(written)} in {folder}", markup=False)
+
+
+def _writable(folder: Path) -> Path:
+    """``folder``, made if it is missing; raises ``OutputError`` now rather than after the training."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".pullback-", dir=folder)
+        os.close(handle)
+        os.unlink(name)
+    except OSError as error:
+        raise OutputError(
+            f"[train] cannot write to the folder {folder}: {error.strerror}. Choose another with --output."
+        ) from error
+    return folder
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not positive")
+    return value
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{value} is negative")
+    return value
+
+
+def _rate(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no learning rate")
+    return value
+
+
+def _threads(text: str) -> int:
+    from pullback.compiler.runtime.processor import usable_cores
+
+    value, cores = _positive(text), usable_cores()
+    if value > cores:
+        raise argparse.ArgumentTypeError(f"{value} threads, but this process may use {cores} cores")
+    return value
