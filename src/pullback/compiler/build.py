@@ -21,6 +21,7 @@ from pullback.compiler.schedule import Phase, make_schedule
 from pullback.compiler.tidy import tidy
 from pullback.graph import Graph
 from pullback.loops import Buffer, Kernel, Load
+from pullback.loops.printer import format_kernel
 
 __all__ = ["Built", "build"]
 
@@ -88,5 +89,5 @@ def show_schedule(phases: Sequence[Phase]) -> str:
             for job in group.jobs:
                 kind = "map" if job.product is None else f"product {job.blocking or job.tile}"
                 lines.append(f"    {kind}")
-                lines += [f"      {line}" for line in str(job.kernel).splitlines()]
+                lines += [f"      {line}" for line in format_kernel(job.kernel).splitlines()]
     return "\n".join(lines)

@@ -17,6 +17,9 @@ from pullback.loops import Affine, Apply, Axis, Buffer, Expression, Kernel, Load
 
 __all__ = ["fuse"]
 
+LARGEST_KERNEL = 120
+"""Functions in one kernel: more would not fit into registers, and deep expressions are emitted recursively."""
+
 LONGEST_ROW = 16384
 """Rows longer than this are not kept together: their values would leave the cache between one loop and the next."""
 
@@ -34,6 +37,8 @@ def fuse(kernels: Iterable[Kernel], outputs: Iterable[Buffer]) -> list[Kernel]:
         for consumer in list(program):
             for producer in _producers(program, consumer):
                 others = [kernel for kernel in program if kernel is not producer and kernel is not consumer]
+                if any(set(other.writes()).intersection(producer.writes()) for other in others):
+                    continue  # what the producer stores is not final: another kernel adds to it
                 needed = wanted.union(*(kernel.reads() for kernel in others))
                 merged = _merge(producer, consumer, needed)
                 if merged is None or _detour(others, producer, consumer):
@@ -113,6 +118,8 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer]) -> Kernel | 
         stores.append(Store(store.buffer, store.offset, value, consumer.axes[shared:] + store.inner))
     merged = Kernel(consumer.axes[:shared], tuple(stores))
     if has_product and find_product(merged) is None:
+        return None
+    if sum(1 for e in merged.expressions() if isinstance(e, Apply)) > LARGEST_KERNEL:
         return None
     return merged
 

@@ -27,6 +27,9 @@ ROOTS = frozenset({"sum", "prod", "max", "min", "argmax", "argmin", "contract", 
 RECOMPUTE_COST = 4.0
 """A value of up to this cost is computed again by each of its users rather than stored."""
 
+DEEPEST_COST = 120.0
+"""A value that costs more than this is stored even for a single user: expressions are walked recursively."""
+
 _NEUTRAL = {"add": 0, "multiply": 1}
 
 
@@ -169,7 +172,7 @@ def _choose_stored(graph: Graph, order: list[Node]) -> set[int]:
                 stored.add(id(_behind_views(child)))
         own = sum(0.0 if id(child) in stored else cost[id(child)] for child in node.inputs) + node.operator.cost
         cost[id(node)] = own
-        if node.operator.name in ROOTS or (users.get(id(node), 0) > 1 and own > RECOMPUTE_COST):
+        if node.operator.name in ROOTS or own > (RECOMPUTE_COST if users.get(id(node), 0) > 1 else DEEPEST_COST):
             stored.add(id(node))
             cost[id(node)] = 0.0
     return stored
