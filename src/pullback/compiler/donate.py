@@ -21,18 +21,32 @@ def arrange(
     Returns the kernels and, for those that overwrite, which kernels must have finished in an earlier phase: the other
     readers of the argument and everything that may still report an error, so that a failed step changes nothing.
     """
-    program = list(kernels)
+    program, in_place = list(kernels), list[Buffer]()
+    for result, argument in taken_over.items():
+        writers = [kernel for kernel in program if result in kernel.writes()]
+        if _in_place(program, writers, result, argument):
+            in_place.append(result)
+        else:
+            program = _through_copy(program, result)
+    while True:
+        before = _before(program, taken_over)
+        done, waiting = _sorted(program, before)
+        if not waiting:
+            return done, before
+        # These would overwrite what others of them still read, as when two arguments change places.
+        stuck = next(result for result in in_place if any(result in kernel.writes() for kernel in waiting))
+        in_place.remove(stuck)
+        program = _through_copy(program, stuck)
+
+
+def _before(program: list[Kernel], taken_over: Mapping[Buffer, Buffer]) -> dict[Kernel, list[Kernel]]:
+    """For each kernel that overwrites an argument, its other readers and everything that checks an index."""
     before: dict[Kernel, list[Kernel]] = {}
     for result, argument in taken_over.items():
-        writers = [k for k in program if result in k.writes()]
-        if not _in_place(program, writers, result, argument):
-            program = _through_copy(program, result)
-    for result, argument in taken_over.items():
-        for writer in [k for k in program if result in k.writes()]:
-            readers = [k for k in program if k is not writer and argument in k.reads()]
-            checks = [k for k in program if k is not writer and has_checks(k)]
-            before.setdefault(writer, []).extend(dict.fromkeys(readers + checks))
-    return _sorted(program, before), before
+        for writer in [kernel for kernel in program if result in kernel.writes()]:
+            others = [k for k in program if k is not writer and (argument in k.reads() or has_checks(k))]
+            before.setdefault(writer, []).extend(others)
+    return before
 
 
 def _in_place(program: list[Kernel], writers: list[Kernel], result: Buffer, argument: Buffer) -> bool:
@@ -91,8 +105,8 @@ def _renamed(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
     return kernel.with_stores(stores)
 
 
-def _sorted(program: list[Kernel], before: Mapping[Kernel, list[Kernel]]) -> list[Kernel]:
-    """A stable order in which inputs, and what ``before`` asks for, come first."""
+def _sorted(program: list[Kernel], before: Mapping[Kernel, list[Kernel]]) -> tuple[list[Kernel], list[Kernel]]:
+    """A stable order in which inputs, and what ``before`` asks for, come first; and the kernels that form circles."""
     waiting, done = list(program), []
     while waiting:
         pending: dict[Buffer, list[Kernel]] = {}
@@ -106,8 +120,7 @@ def _sorted(program: list[Kernel], before: Mapping[Kernel, list[Kernel]]) -> lis
             if not needs and not any(k in waiting for k in before.get(kernel, ())):
                 break
         else:
-            raise AssertionError("kernels wait for each other")
+            break
         waiting.remove(kernel)
         done.append(kernel)
-    return done
-
+    return done, waiting
