@@ -348,9 +348,22 @@ class Values:
             if taken.kind == "f":
                 return self.f.value(f"fcmp {floating} {kind} {operands[0]}, {operands[1]}")
             return self.f.value(f"icmp {signed if is_signed(taken) else unsigned} {kind} {operands[0]}, {operands[1]}")
+        if name in ("isnan", "isinf", "isfinite"):
+            return self._question(name, operands[0], kind, count)
         if taken.kind == "f":
             return ELEMENTWISE[name](Lanes(self.f, scalar_type(taken), count), *operands)
         return integer_function(self.f, name, operands, taken, count)
+
+    def _question(self, name: str, x: str, kind: str, count: int) -> str:
+        """Whether floats are NaN, infinite or finite: ``x - x`` is NaN for all but finite numbers."""
+        if name == "isnan":
+            return self.f.value(f"fcmp uno {kind} {x}, {x}")
+        difference = self.f.value(f"fsub {kind} {x}, {x}")
+        if name == "isfinite":
+            return self.f.value(f"fcmp ord {kind} {difference}, {difference}")
+        unbounded = self.f.value(f"fcmp uno {kind} {difference}, {difference}")
+        number = self.f.value(f"fcmp ord {kind} {x}, {x}")
+        return self.f.value(f"and {vector_of('i1', count)} {unbounded}, {number}")
 
     def _multiply_add(self, expression: Apply) -> list[str] | None:
         """``a * b + c``, ``c - a * b`` and ``a * b - c`` as one instruction."""
