@@ -1,0 +1,13 @@
+"""The same training step in each library: one file a library, one class ``Contender`` in each.
+
+A contender is built from a ``Job``; ``run(rows)`` trains one step on each row of batch indices and returns
+the losses, ``weights()`` what it has learned. Importing the file imports its library.
+"""
+
+LIBRARIES = {
+    "pullback": ("",),
+    "torch": ("", "compiled"),
+    "jax": ("", "step"),
+    "tensorflow": ("",),
+}
+"""Each library with the variants in which it takes part."""

@@ -1,0 +1,219 @@
+"""The parent's side: one process per contender, told in turn to run, so that noise hits all alike."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import peak
+from contenders import LIBRARIES
+from workload import Job, Network
+
+__all__ = ["Entrant", "Result", "Settings", "Worker", "data_folder", "entrants", "race", "started"]
+
+_WORKER = Path(__file__).with_name("worker.py")
+_REST_SECONDS = 0.03
+"""Between turns: long enough for the threads of the one before to stop spinning."""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A library, the way it is used, and the interpreter that has it."""
+
+    library: str
+    variant: str
+    python: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.library}:{self.variant}" if self.variant else self.library
+
+
+@dataclass
+class Settings:
+    """What the command line says."""
+
+    entrants: list[Entrant]
+    data: str
+    threads: int = 2
+    rounds: int = 10
+    steps: int = 0
+    long: bool = False
+    say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True)
+
+
+@dataclass
+class Result:
+    """What one entrant did in a race."""
+
+    entrant: str
+    choice: str
+    version: str
+    import_seconds: float
+    first_seconds: float
+    """From the imported library to the first loss: build, trace, compile, one step."""
+    seconds: list[float] = field(default_factory=list)
+    """Per step, one figure a round."""
+    losses: list[float] = field(default_factory=list)
+    peak_bytes: int = 0
+
+    @property
+    def minimum(self) -> float:
+        return min(self.seconds)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+class WorkerError(RuntimeError):
+    """A contender's process ended; what it last wrote to standard error is the message."""
+
+
+class Worker:
+    """A contender's process. Use as a context manager; leaving it ends the process."""
+
+    def __init__(self, entrant: Entrant, environment: dict[str, str] | None = None, threads: int = 2) -> None:
+        self.entrant = entrant
+        self._errors = tempfile.TemporaryFile("w+")
+        limits = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+        self._process = subprocess.Popen(
+            [entrant.python, str(_WORKER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env={**os.environ, **limits, **quiet, **(environment or {})},
+        )
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin and self._process.stdout
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+    def __call__(self, do: str, **keywords: Any) -> dict[str, Any]:
+        """Send a command and wait for its answer."""
+        assert self._process.stdin and self._process.stdout
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps({"do": do, **keywords}) + "\n")
+            self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            self._errors.seek(0)
+            tail = self._errors.read().strip().splitlines()[-1:] or ["no message"]
+            raise WorkerError(f"{self.entrant.name}: {tail[0]}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def entrants(peers: dict[str, str], without: Sequence[str], say: Callable[[str], None]) -> list[Entrant]:
+    """Pullback in this interpreter, and each peer in the interpreter that was named or in this one."""
+    found = []
+    for library, variants in LIBRARIES.items():
+        python = peers.get(library)
+        if python is None:
+            if importlib.util.find_spec(library) is None:
+                say(f"{library} is left out: not installed here; --peer {library}=/path/to/python names another")
+                continue
+            python = sys.executable
+        found += [Entrant(library, variant, python) for variant in variants]
+    return [entrant for entrant in found if entrant.name not in without]
+
+
+@contextlib.contextmanager
+def data_folder(say: Callable[[str], None]) -> Iterator[str]:
+    """A temporary folder with MNIST as plain arrays; without MNIST, noise of the same form."""
+    from pullback.data import load_mnist
+    from pullback.errors import DataError
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            found = load_mnist(download=False)
+            parts = {"": found.train, "test_": found.test}
+            arrays = {p: (d.inputs.reshape(len(d), -1), d.labels) for p, d in parts.items()}
+        except DataError:
+            say("no MNIST ($PULLBACK_DATA/mnist): noise of the same form takes its place")
+            random = np.random.default_rng(0)
+            arrays = {
+                p: (random.integers(0, 256, (n, 784), np.uint8), random.integers(0, 10, n, np.uint8))
+                for p, n in (("", 60_000), ("test_", 10_000))
+            }
+        for prefix, (images, labels) in arrays.items():
+            np.save(Path(folder, f"{prefix}images.npy"), images)
+            np.save(Path(folder, f"{prefix}labels.npy"), labels)
+        yield folder
+
+
+@contextlib.contextmanager
+def started(settings: Settings, jobs: Callable[[Entrant], Job]) -> Iterator[list[tuple[Worker, Result]]]:
+    """A worker for each entrant with its first step done; entrants that fail are left out with a line."""
+    with contextlib.ExitStack() as stack:
+        running = []
+        for entrant in settings.entrants:
+            worker = stack.enter_context(Worker(entrant, threads=settings.threads))
+            job = jobs(entrant)
+            try:
+                start = worker("start", library=entrant.library, job=job.as_json())
+                first = worker("run", steps=1)
+            except WorkerError as error:
+                settings.say(f"{error}; left out")
+                continue
+            result = Result(
+                entrant.name,
+                start["choice"],
+                start["version"],
+                start["import_seconds"],
+                start["build_seconds"] + first["seconds"],
+            )
+            result.losses += first["losses"]
+            running.append((worker, result))
+            settings.say(f"{entrant.name} {result.version} ready ({result.choice})")
+        yield running
+
+
+def race(settings: Settings, network: Network, steps: int) -> tuple[list[Result], list[float]]:
+    """Rounds in which each entrant trains ``steps`` steps; results, and the FMA peak in each round.
+
+    All begin with the same weights and see the same batches. In a turn some steps go before the measured
+    ones, so that caches and threads are warm again after the others' turns.
+    """
+    steps = settings.steps or steps
+    warm = max(1, steps // 10)
+    rates = []
+
+    def job(entrant: Entrant) -> Job:
+        return Job(network, settings.data, settings.threads, entrant.variant)
+
+    with started(settings, job) as running:
+        for worker, result in running:  # programs for these numbers of steps are made now
+            result.losses += worker("run", steps=steps, warm=warm)["losses"]
+        for number in range(settings.rounds):
+            rates.append(peak.measure(settings.threads))
+            for place in range(len(running)):
+                worker, result = running[(place + number) % len(running)]
+                time.sleep(_REST_SECONDS)
+                answer = worker("run", steps=steps, warm=warm)
+                result.seconds.append(answer["seconds"] / steps)
+                result.losses += answer["losses"]
+        for worker, result in running:
+            result.peak_bytes = worker("memory")["peak"]
+    return [result for _, result in running], rates
