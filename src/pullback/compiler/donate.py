@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pullback.compiler.lower import axes_of
+from pullback.compiler.order import sort_kernels
 from pullback.compiler.products import find_product
 from pullback.compiler.schedule import has_checks
 from pullback.loops import Buffer, Expression, Kernel, Load, Store, load_at, rewrite
@@ -30,7 +31,7 @@ def arrange(
             program = _through_copy(program, result)
     while True:
         before = _before(program, taken_over)
-        done, waiting = _sorted(program, before)
+        done, waiting = sort_kernels(program, before)
         if not waiting:
             return done, before
         # These would overwrite what others of them still read, as when two arguments change places.
@@ -103,24 +104,3 @@ def _renamed(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
         for store in kernel.stores
     )
     return kernel.with_stores(stores)
-
-
-def _sorted(program: list[Kernel], before: Mapping[Kernel, list[Kernel]]) -> tuple[list[Kernel], list[Kernel]]:
-    """A stable order in which inputs, and what ``before`` asks for, come first; and the kernels that form circles."""
-    waiting, done = list(program), []
-    while waiting:
-        pending: dict[Buffer, list[Kernel]] = {}
-        for kernel in waiting:
-            for buffer in kernel.writes():
-                pending.setdefault(buffer, []).append(kernel)
-        for kernel in waiting:
-            needs = [w for b in kernel.reads() for w in pending.get(b, ()) if w is not kernel]
-            if any(store.accumulate for store in kernel.stores):
-                needs += [w for b in kernel.writes() for w in pending.get(b, ()) if w is not kernel]
-            if not needs and not any(k in waiting for k in before.get(kernel, ())):
-                break
-        else:
-            break
-        waiting.remove(kernel)
-        done.append(kernel)
-    return done, waiting

@@ -10,10 +10,11 @@ takes what follows it elementwise as its epilogue, and several products that are
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from pullback.compiler.order import sort_kernels
 from pullback.compiler.products import contractions, find_product
-from pullback.loops import Affine, Apply, Axis, Buffer, Expression, Kernel, Load, Reduce, Store, rewrite
+from pullback.loops import Affine, Axis, Buffer, Expression, Kernel, Load, Reduce, Store, rewrite
 
 __all__ = ["fuse"]
 
@@ -27,72 +28,106 @@ MOST_REPEATED_WORK = 48
 """How many expressions a value may have to be computed again in each loop of a row rather than read back."""
 
 
-def fuse(kernels: Iterable[Kernel], outputs: Iterable[Buffer]) -> list[Kernel]:
+def fuse(kernels: Sequence[Kernel], outputs: Iterable[Buffer]) -> list[Kernel]:
     """Fuse wherever it is legal and pays; stores that nobody reads any more are dropped."""
-    wanted = set(outputs)
-    program = list(kernels)
+    program = _Program(kernels, outputs)
+    for kernel in kernels:
+        if kernel in program.level:
+            _grow(program, kernel)
+    return sort_kernels(list(program.level), {})[0]
+
+
+def _grow(program: _Program, consumer: Kernel) -> None:
+    """Fuse ``consumer`` with its producers, then with theirs, until none fits."""
     changed = True
     while changed:
         changed = False
-        for consumer in list(program):
-            for producer in _producers(program, consumer):
-                others = [kernel for kernel in program if kernel is not producer and kernel is not consumer]
-                if any(set(other.writes()).intersection(producer.writes()) for other in others):
-                    continue  # what the producer stores is not final: another kernel adds to it
-                needed = wanted.union(*(kernel.reads() for kernel in others))
-                merged = _merge(producer, consumer, needed)
-                if merged is None or _detour(others, producer, consumer):
-                    continue
-                program[program.index(consumer)] = merged
-                program.remove(producer)
-                program = _ordered(program)
-                changed = True
+        for producer in program.producers(consumer):
+            merged = _merge(producer, consumer, program.needed_without(producer, consumer))
+            if merged is not None and not program.detour(producer, consumer):
+                program.replace(producer, consumer, merged)
+                consumer, changed = merged, True
                 break
-            if changed:
-                break
-    return program
 
 
-def _producers(program: list[Kernel], consumer: Kernel) -> list[Kernel]:
-    reads = set(consumer.reads())
-    return [k for k in program if k is not consumer and reads.intersection(k.writes())]
+class _Program:
+    """The kernels with who writes and who reads each buffer, and the length of the longest way to each kernel."""
 
+    def __init__(self, kernels: Sequence[Kernel], outputs: Iterable[Buffer]) -> None:
+        self.outputs = set(outputs)
+        self.writers: dict[Buffer, list[Kernel]] = {}
+        self.readers: dict[Buffer, list[Kernel]] = {}
+        self.level: dict[Kernel, int] = {}
+        for kernel in kernels:
+            self._enter(kernel)
+            self.level[kernel] = 1 + max((self.level[k] for k in self._before(kernel)), default=-1)
 
-def _detour(others: list[Kernel], producer: Kernel, consumer: Kernel) -> bool:
-    """Whether some third kernel needs the producer and is needed by the consumer."""
-    reached = set(producer.writes())
-    for kernel in others:
-        if reached.intersection(kernel.reads()):
-            reached.update(kernel.writes())
-    mine = set(producer.writes())
-    return bool((reached - mine).intersection(consumer.reads()))
+    def _enter(self, kernel: Kernel) -> None:
+        for table, buffers in ((self.writers, kernel.writes()), (self.readers, kernel.reads())):
+            for buffer in buffers:
+                table.setdefault(buffer, []).append(kernel)
 
+    def _leave(self, kernel: Kernel) -> None:
+        for table, buffers in ((self.writers, kernel.writes()), (self.readers, kernel.reads())):
+            for buffer in buffers:
+                table[buffer].remove(kernel)
 
-def _ordered(program: list[Kernel]) -> list[Kernel]:
-    """A stable topological order: a kernel that grew may have to stand later than it did."""
-    waiting, done = list(program), []
-    pending: dict[Buffer, int] = {}
-    for kernel in waiting:
-        for buffer in kernel.writes():
-            pending[buffer] = pending.get(buffer, 0) + 1
-    while waiting:
-        for kernel in waiting:
-            own = set(kernel.writes())
-            earlier = [b for b in kernel.reads() if pending.get(b, 0) and b not in own]
-            unfinished = [k for k in waiting if k is not kernel and own.intersection(k.writes())]
-            accumulates = any(store.accumulate for store in kernel.stores)
-            if not earlier and not (accumulates and unfinished):
-                break
-        waiting.remove(kernel)
-        done.append(kernel)
-        for buffer in kernel.writes():
-            pending[buffer] -= 1
-    return done
+    def _before(self, kernel: Kernel) -> list[Kernel]:
+        return [w for buffer in kernel.reads() for w in self.writers.get(buffer, ()) if w is not kernel]
+
+    def _after(self, kernel: Kernel) -> list[Kernel]:
+        return [r for buffer in kernel.writes() for r in self.readers.get(buffer, ()) if r is not kernel]
+
+    def producers(self, consumer: Kernel) -> list[Kernel]:
+        """Kernels that write what ``consumer`` reads, and that alone write all that they write."""
+        found = dict.fromkeys(self._before(consumer))
+        return [p for p in found if all(len(self.writers[buffer]) == 1 for buffer in p.writes())]
+
+    def needed_without(self, producer: Kernel, consumer: Kernel) -> set[Buffer]:
+        """The producer's buffers that are still read by others, or by the caller, once both are one."""
+        return {
+            buffer
+            for buffer in producer.writes()
+            if buffer in self.outputs or any(r is not consumer for r in self.readers.get(buffer, ()))
+        }
+
+    def detour(self, producer: Kernel, consumer: Kernel) -> bool:
+        """Whether some third kernel needs the producer and is needed by the consumer."""
+        limit = self.level[consumer]
+        seen = {producer, consumer}
+        stack = [k for k in self._after(producer) if k is not consumer]
+        while stack:
+            kernel = stack.pop()
+            if kernel in seen or self.level[kernel] >= limit:
+                continue
+            seen.add(kernel)
+            after = self._after(kernel)
+            if consumer in after:
+                return True
+            stack.extend(after)
+        return False
+
+    def replace(self, producer: Kernel, consumer: Kernel, merged: Kernel) -> None:
+        """Put ``merged`` in the place of both; whoever reads of it now stands behind it."""
+        level = max(self.level.pop(producer), self.level.pop(consumer))
+        self._leave(producer)
+        self._leave(consumer)
+        self._enter(merged)
+        self.level[merged] = level
+        stack = [merged]
+        while stack:
+            kernel = stack.pop()
+            for reader in self._after(kernel):
+                if self.level[reader] <= self.level[kernel]:
+                    self.level[reader] = self.level[kernel] + 1
+                    stack.append(reader)
 
 
 def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer]) -> Kernel | None:
     """Both kernels as one, or ``None`` where that is illegal or does not pay; stores not ``needed`` are dropped."""
     if any(store.accumulate or store.dynamic for kernel in (producer, consumer) for store in kernel.stores):
+        return None
+    if producer.functions + consumer.functions > LARGEST_KERNEL:
         return None
     shared = min(len(producer.axes), len(consumer.axes))
     if shared == 0 and len(producer.axes) + len(consumer.axes) > 0:
@@ -119,8 +154,6 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer]) -> Kernel | 
     merged = Kernel(consumer.axes[:shared], tuple(stores))
     if has_product and find_product(merged) is None:
         return None
-    if sum(1 for e in merged.expressions() if isinstance(e, Apply)) > LARGEST_KERNEL:
-        return None
     return merged
 
 
@@ -132,7 +165,7 @@ def _row_fits(producer: Kernel, consumer: Kernel, shared: int) -> bool:
         size *= axis.extent
     if size > LONGEST_ROW:
         return False
-    return sum(1 for e in producer.expressions() if isinstance(e, Apply)) <= MOST_REPEATED_WORK
+    return producer.functions <= MOST_REPEATED_WORK
 
 
 def _moved(store: Store, trailing: tuple[Axis, ...], axes: dict[Axis, Affine], memo: dict[int, Expression]) -> Store:

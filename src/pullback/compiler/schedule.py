@@ -18,6 +18,7 @@ from pullback.compiler.codegen.maps import alignment
 from pullback.compiler.codegen.products import Tile, choose_tile, row_axis
 from pullback.compiler.codegen.transposes import find_transposition
 from pullback.compiler.cost import kernel_cycles
+from pullback.compiler.order import dependencies
 from pullback.compiler.products import Product, find_product
 from pullback.compiler.tidy import joined_rows
 from pullback.loops import Affine, Apply, Buffer, Kernel
@@ -100,12 +101,13 @@ def make_schedule(
     """
     phases: list[Phase] = []
     placed: dict[Kernel, tuple[int, Group]] = {}
+    needs = dependencies(kernels)
     for kernel in kernels:
         product = find_product(kernel)
         job = Job(kernel, product, kernel_cycles(kernel, product, lanes(kernel)))
         if product is not None:
             job.blocking = blocking_of(kernel, product)
-        producers = [k for k in placed if set(k.writes()).intersection([*kernel.reads(), *kernel.writes()])]
+        producers = needs[kernel]
         earliest = max((placed[k][0] for k in producers), default=0)
         earliest = max([earliest, *(placed[k][0] + 1 for k in before.get(kernel, ()))])
         group = _join(job, [k for k in producers if placed[k][0] == earliest], placed)

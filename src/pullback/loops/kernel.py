@@ -56,6 +56,11 @@ class Kernel:
         return self._writes
 
     @functools.cached_property
+    def functions(self) -> int:
+        """How many different functions one turn evaluates."""
+        return sum(1 for expression in self.expressions() if isinstance(expression, Apply))
+
+    @functools.cached_property
     def _loads(self) -> tuple[Load, ...]:
         return tuple(expression for expression in self.expressions() if isinstance(expression, Load))
 

@@ -1,0 +1,63 @@
+"""The order of kernels: what writes a buffer comes before what reads it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+
+from pullback.loops import Buffer, Kernel
+
+__all__ = ["dependencies", "sort_kernels"]
+
+
+def dependencies(kernels: Sequence[Kernel]) -> dict[Kernel, list[Kernel]]:
+    """For each kernel those that must run before it: the writers of what it reads.
+
+    A kernel that adds to a buffer comes after the others that write it; between two such kernels the order given
+    stands.
+    """
+    writers: dict[Buffer, list[Kernel]] = {}
+    for kernel in kernels:
+        for buffer in kernel.writes():
+            writers.setdefault(buffer, []).append(kernel)
+    found: dict[Kernel, list[Kernel]] = {}
+    for kernel in kernels:
+        needed: dict[Kernel, None] = {}
+        own = set(kernel.writes())
+        for buffer in kernel.reads():
+            candidates = writers.get(buffer, ())
+            if buffer in own:  # it adds to the buffer: only what stands before it
+                candidates = candidates[: candidates.index(kernel)]
+            needed.update(dict.fromkeys(candidates))
+        needed.pop(kernel, None)
+        found[kernel] = list(needed)
+    return found
+
+
+def sort_kernels(
+    kernels: Sequence[Kernel], before: Mapping[Kernel, Iterable[Kernel]]
+) -> tuple[list[Kernel], list[Kernel]]:
+    """The kernels with dependencies, and what ``before`` adds to them, first; otherwise in the order given.
+
+    The second list holds those that wait for each other, in circles that ``before`` made.
+    """
+    needs = {kernel: set(found) for kernel, found in dependencies(kernels).items()}
+    for kernel, earlier in before.items():
+        needs[kernel].update(earlier)
+    users: dict[Kernel, list[Kernel]] = {}
+    for kernel, found in needs.items():
+        for other in found:
+            users.setdefault(other, []).append(kernel)
+    position = {kernel: k for k, kernel in enumerate(kernels)}
+    ready = [position[kernel] for kernel, found in needs.items() if not found]
+    heapq.heapify(ready)
+    done: list[Kernel] = []
+    while ready:
+        kernel = kernels[heapq.heappop(ready)]
+        done.append(kernel)
+        for user in users.get(kernel, ()):
+            needs[user].discard(kernel)
+            if not needs[user]:
+                heapq.heappush(ready, position[user])
+    finished = set(done)
+    return done, [kernel for kernel in kernels if kernel not in finished]
