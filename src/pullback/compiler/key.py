@@ -8,7 +8,7 @@ import numpy as np
 
 from pullback.graph import SMALL_CONSTANT, Constant, Graph, Operation
 
-__all__ = ["COMPILER_VERSION", "constant_is_code", "graph_key"]
+__all__ = ["COMPILER_VERSION", "constant_is_code", "graph_key", "repeats_one_value"]
 
 COMPILER_VERSION = 1
 """Raised when the same graph gives other code than before."""
@@ -16,7 +16,17 @@ COMPILER_VERSION = 1
 
 def constant_is_code(value: np.ndarray) -> bool:
     """Whether a constant's value is part of the code: small ones are, and those that repeat one value."""
-    return value.size <= SMALL_CONSTANT or bool((value == value.flat[0]).all())
+    return value.size <= SMALL_CONSTANT or repeats_one_value(value)
+
+
+def repeats_one_value(value: np.ndarray) -> bool:
+    """Whether all elements have the same bits: zeros of both signs differ, NaN equals itself.
+
+    >>> repeats_one_value(np.array([0.0, 0.0])), repeats_one_value(np.array([0.0, -0.0]))
+    (True, False)
+    """
+    bits = np.ascontiguousarray(value).reshape(-1).view(f"u{value.dtype.itemsize}")
+    return bool((bits == bits[:1]).all())
 
 
 def graph_key(graph: Graph, donated: Mapping[int, int]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pullback.compiler.key import repeats_one_value
 from pullback.graph import Constant, Graph, Node, Operation, Variable
 from pullback.loops import Affine, Axis, Buffer, Expression, Index, Literal, Load, Operand, load_at, row_major, walk
 from pullback.loops.expression import Reduce
@@ -56,7 +57,7 @@ class Lowered:
         return known
 
     def _make_operand(self, node: Node) -> Operand:
-        if isinstance(node, Constant) and node.size and (node.value == node.value.flat[0]).all():
+        if isinstance(node, Constant) and node.size and repeats_one_value(node.value):
             literal = Literal(node.value.flat[0], node.dtype)
             return lambda index: literal
         if isinstance(node, Constant):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pullback.compiler.products import find_product
 from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store, rewrite, walk
@@ -129,13 +130,16 @@ def _shared_rows(kernel: Kernel) -> Kernel:
     axis = inner[0][0] if inner else reductions[0].over[-1]
     if any(axes[0].extent != axis.extent for axes in inner):
         return kernel
-    memo: dict[int, Expression] = {}
+    # Values are rewritten twice: all that comes between is kept, so that the memo's keys stay theirs.
+    memo, between = dict[int, Expression](), list[Expression]()
     stores = []
     for store in kernel.stores:
         new = {other: Affine.of(axis) for other in store.inner}
         value = rewrite(store.value, new, {}, {}) if store.inner and store.inner[0] is not axis else store.value
+        between.append(value)
         value = _over_axis(value, axis, memo)
-        stores.append(Store(store.buffer, store.offset.replace(new), value, (axis,) if store.inner else ()))
+        inner_axes = (axis,) if store.inner else ()
+        stores.append(replace(store, offset=store.offset.replace(new), value=value, inner=inner_axes))
     return kernel.with_stores(tuple(stores))
 
 

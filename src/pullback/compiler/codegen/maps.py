@@ -49,6 +49,8 @@ def lane_axis(kernel: Kernel) -> Axis | None:
     axis = kernel.axes[-1]
     if any(axis in e.axes for store in kernel.stores for e, _ in store.dynamic):
         return None
+    if any(store.accumulate and not store.offset.coefficient(axis) for store in kernel.stores):
+        return None  # all lanes would add to the same element
     along = against = 0
     for expression in kernel.expressions():
         if isinstance(expression, Reduce):

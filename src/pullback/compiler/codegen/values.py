@@ -253,7 +253,8 @@ class Values:
         kind, dtype = memory_type(load.dtype), load.dtype
         guard = None if load.guard is None else self.emit(load.guard)[0]
         if guard is not None:  # read the first element instead, which is always there, and forget it
-            offset = self.f.value(f"select i1 {guard}, i64 {offset}, i64 0")
+            first = self.element(load.buffer, Affine())
+            offset = self.f.value(f"select i1 {guard}, i64 {offset}, i64 {first}")
         value = self.f.value(f"load {kind}, ptr {self.address(load.buffer, offset)}, align {dtype.itemsize}")
         if guard is not None:
             zero = "0" if dtype.kind != "f" else "0.0"
@@ -366,11 +367,17 @@ class Values:
         return self.f.value(f"and {vector_of('i1', count)} {unbounded}, {number}")
 
     def _multiply_add(self, expression: Apply) -> list[str] | None:
-        """``a * b + c``, ``c - a * b`` and ``a * b - c`` as one instruction."""
+        """``a * b + c``, ``c - a * b`` and ``a * b - c`` as one instruction.
+
+        ``a * b - c * d`` stays as it is: with one product rounded and the other not, the difference of equal products
+        would be what rounding took away, and ``sqrt(x * x - y * y)`` might be NaN where ``x`` is ``y``.
+        """
         if expression.function not in ("add", "subtract") or expression.dtype.kind != "f":
             return None
         x, y = expression.operands
         subtract = expression.function == "subtract"
+        if subtract and all(isinstance(e, Apply) and e.function == "multiply" for e in (x, y)):
+            return None
         if self._is_product(y):
             product, rest, negate_product, negate_rest = y, x, subtract, False
         elif self._is_product(x):
