@@ -1,1 +1,25 @@
-""""""
+"""Passes: graph to better graph, one a file, and their order in ``pipeline``."""
+
+from pullback.compiler.passes.broadcast_late import broadcast_late
+from pullback.compiler.passes.fold_constants import fold_constants
+from pullback.compiler.passes.neighbouring_products import neighbouring_products
+from pullback.compiler.passes.pipeline import PASSES, Pass, optimise
+from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
+from pullback.compiler.passes.simplify_products import simplify_products
+from pullback.compiler.passes.simplify_reductions import simplify_reductions
+from pullback.compiler.passes.simplify_shapes import simplify_shapes
+from pullback.compiler.passes.transposed_products import transposed_products
+
+__all__ = [
+    "PASSES",
+    "Pass",
+    "broadcast_late",
+    "fold_constants",
+    "neighbouring_products",
+    "optimise",
+    "simplify_arithmetic",
+    "simplify_products",
+    "simplify_reductions",
+    "simplify_shapes",
+    "transposed_products",
+]

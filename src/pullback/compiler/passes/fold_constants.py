@@ -1,0 +1,110 @@
+"""Constants are computed with while compiling.
+
+An operation on small constants is computed by its reference if its result is small too. One number repeated
+over a shape stays a broadcast of that number, and elementwise operations on such are done on the numbers:
+
+>>> import numpy as np
+>>> import pullback.numpy as pnp
+>>> from pullback.graph import Graph, Type, Variable, constant, format_graph
+>>> x = Variable(Type(np.dtype(np.float32), (3, 4)), "x")
+>>> one = constant(np.float32(1))
+>>> graph = Graph((x,), (x * (pnp.broadcast_to(one, (3, 4)) / np.float32(100)),))
+>>> print(format_graph(graph, sources=False))
+input  %0 x: float32[3, 4]
+%1 = constant 1.0: float32[]
+%2 = broadcast(%1, axes=(), shape=(3, 4)): float32[3, 4]
+%3 = constant 100.0: float32[]
+%4 = broadcast(%3, axes=(), shape=(3, 4)): float32[3, 4]
+%5 = divide(%2, %4): float32[3, 4]
+%6 = multiply(%0, %5): float32[3, 4]
+output %6
+>>> print(format_graph(fold_constants(graph), sources=False))
+input  %0 x: float32[3, 4]
+%1 = constant 0.01: float32[]
+%2 = broadcast(%1, axes=(), shape=(3, 4)): float32[3, 4]
+%3 = multiply(%0, %2): float32[3, 4]
+output %3
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pullback.compiler.passes.rewriting import ANY, CONSTANT, ELEMENTWISE, RulePass, filled, inner, scalar
+from pullback.graph import SMALL_CONSTANT, Constant, Node, Operation, constant
+
+__all__ = ["fold_constants"]
+
+SHAPES = frozenset(["reshape", "transpose", "slice", "reverse", "pad", "concatenate"])
+REDUCTIONS = frozenset(["sum", "prod", "max", "min", "argmax", "argmin"])
+FOLDED = SHAPES | REDUCTIONS | {"contract", "gather", "scatter_add"}
+"""Operators beside the elementwise ones that are computed.
+
+An index out of range is left to be found when the program runs (``check_index``), and what counts by itself
+(``iota``) or repeats (``broadcast``) is better left so.
+"""
+
+
+def _computed(node: Operation, *inputs: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.asarray(node.operator.reference(*inputs, **node.attributes), node.dtype)
+
+
+def _can_fail(node: Operation) -> bool:
+    """Whether the reference may raise: integers have no negative powers."""
+    return node.operator.name == "power" and node.dtype.kind != "f"
+
+
+def _known(node: Node) -> np.ndarray | None:
+    """The value of a small constant, also of one that is repeated."""
+    if node.size > SMALL_CONSTANT:
+        return None
+    if isinstance(node, Constant):
+        return node.value
+    repeated = inner(node, "broadcast")
+    if repeated is not None and isinstance(repeated.inputs[0], Constant):
+        return _computed(repeated, repeated.inputs[0].value)
+    return None
+
+
+def _elementwise(node: Operation) -> Node | None:
+    """An elementwise operation on single numbers, repeated."""
+    numbers = []
+    for child in node.inputs:
+        value = scalar(child)
+        if value is None:
+            return None
+        numbers.append(value)
+    return None if _can_fail(node) else filled(_computed(node, *numbers), node)
+
+
+def _fold(node: Operation) -> Node | None:
+    if node.size > SMALL_CONSTANT or not node.inputs or _can_fail(node):
+        return None
+    if not (node.operator.elementwise or node.operator.name in FOLDED):
+        return None
+    values = []
+    for child in node.inputs:
+        value = _known(child)
+        if value is None:
+            return None
+        values.append(value)
+    return constant(_computed(node, *values), node.dtype)
+
+
+def _uniform(node: Constant) -> Node | None:
+    """A constant that repeats one number is a broadcast of it, and none is weak: types are settled by now."""
+    value = node.value
+    if value.size < 2:
+        return constant(value, node.dtype) if node.type.weak else None
+    if value.flat[0] != value.flat[-1]:
+        return None
+    # Bits are compared, for 0.0 equals -0.0.
+    bits = np.ascontiguousarray(value).reshape(-1).view(f"u{value.itemsize}")
+    return filled(value.flat[0], node) if bool((bits == bits[0]).all()) else None
+
+
+fold_constants = RulePass(
+    "fold_constants", {CONSTANT: (_uniform,), ELEMENTWISE: (_elementwise,), ANY: (_fold,)}
+)
+"""Operations on small constants become constants."""

@@ -1,0 +1,86 @@
+"""The passes in their order, and how they are run.
+
+>>> for each in PASSES:
+...     print(each.name)
+fold_constants
+simplify_arithmetic
+simplify_shapes
+simplify_reductions
+broadcast_late
+simplify_products
+transposed_products
+neighbouring_products
+
+Two things need no pass. Equal operations on equal operands are one node from the moment they are made, and a
+rule that makes an operation which is there already gets that very node: common subexpressions vanish by
+themselves. And a graph is what its outputs need: what no output needs any more is not removed, it is simply
+no longer reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pullback.compiler.passes.broadcast_late import broadcast_late
+from pullback.compiler.passes.fold_constants import fold_constants
+from pullback.compiler.passes.neighbouring_products import neighbouring_products
+from pullback.compiler.passes.rewriting import GraphPass, RulePass, rewrite
+from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
+from pullback.compiler.passes.simplify_products import simplify_products
+from pullback.compiler.passes.simplify_reductions import simplify_reductions
+from pullback.compiler.passes.simplify_shapes import simplify_shapes
+from pullback.compiler.passes.transposed_products import transposed_products
+from pullback.graph import Graph
+
+__all__ = ["PASSES", "Pass", "optimise"]
+
+Pass = RulePass | GraphPass
+
+PASSES: tuple[Pass, ...] = (
+    fold_constants,
+    simplify_arithmetic,
+    simplify_shapes,
+    simplify_reductions,
+    broadcast_late,
+    simplify_products,
+    transposed_products,
+    neighbouring_products,
+)
+"""All passes, in the order in which they are run."""
+
+MOST_ROUNDS = 4
+"""A graph that still changes after this many rounds is good enough."""
+
+
+def optimise(graph: Graph, passes: Sequence[Pass] = PASSES) -> Graph:
+    """A graph that computes what ``graph`` computes, with less work.
+
+    Results have the same dtype and shape, NaN and infinities where they were, and the same values up to the
+    rounding of sums in another order. Passes made of rules share one walk over the graph, in which the rules
+    of earlier passes are heard first; all passes are run again until none of them changes anything.
+
+    >>> import numpy as np
+    >>> from pullback.graph import Graph, Type, Variable, format_graph
+    >>> x = Variable(Type(np.dtype(np.float32), (3,)), "x")
+    >>> print(format_graph(optimise(Graph((x,), (-(-x) / 1,))), sources=False))
+    input  %0 x: float32[3]
+    output %0
+    """
+    steps: list[Callable[[Graph], Graph]] = []
+    together: list[RulePass] = []
+    for each in passes:
+        if isinstance(each, GraphPass):
+            together = []
+            steps.append(each)
+            continue
+        if not together:
+            steps.append(partial(rewrite, passes=together))
+        together.append(each)
+    unchanged = 0
+    for step in steps * MOST_ROUNDS:
+        before, graph = graph, step(graph)
+        unchanged = unchanged + 1 if graph is before else 0
+        if unchanged == len(steps):
+            break
+    return graph

@@ -1,0 +1,178 @@
+"""How passes rewrite graphs: rules for single operations, applied in one walk from inputs to outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.graph import (
+    OPERATORS,
+    Constant,
+    Graph,
+    Node,
+    Operation,
+    Operator,
+    apply,
+    constant,
+    written_at,
+)
+
+__all__ = [
+    "ANY",
+    "CONSTANT",
+    "ELEMENTWISE",
+    "GraphPass",
+    "Rule",
+    "RulePass",
+    "filled",
+    "inner",
+    "rewrite",
+    "same",
+    "scalar",
+    "uses",
+    "with_outputs",
+]
+
+Rule = Callable[..., "Node | None"]
+"""``rule(node)``: another node of the same value, dtype and shape, or ``None`` where it says nothing."""
+
+ANY = "any operation"
+ELEMENTWISE = "elementwise operations"
+CONSTANT = "constants"
+
+
+@dataclass(frozen=True, eq=False)
+class RulePass:
+    """A pass made of rules.
+
+    They stand under the name of their operator, or under ``ANY``, ``ELEMENTWISE`` or ``CONSTANT``.
+    """
+
+    name: str
+    rules: Mapping[str, Sequence[Rule]]
+
+    def __call__(self, graph: Graph) -> Graph:
+        """``graph`` with the rules applied until none of them says anything about what they made."""
+        return rewrite(graph, (self,))
+
+    def rules_for(self, operator: Operator) -> Sequence[Rule]:
+        """The rules that may say something about operations of ``operator``."""
+        elementwise = self.rules.get(ELEMENTWISE, ()) if operator.elementwise else ()
+        return (*self.rules.get(ANY, ()), *elementwise, *self.rules.get(operator.name, ()))
+
+
+@dataclass(frozen=True, eq=False)
+class GraphPass:
+    """A pass that looks at a whole graph at once."""
+
+    name: str
+    function: Callable[[Graph], Graph]
+
+    def __call__(self, graph: Graph) -> Graph:
+        """``graph`` rewritten; the graph itself where there is nothing to do."""
+        return self.function(graph)
+
+
+def rewrite(graph: Graph, passes: Sequence[RulePass]) -> Graph:
+    """Apply the rules of all ``passes`` in one walk; where several speak, the first one is heard.
+
+    A node that a rule has made is visited like any other, and so are its inputs: every rule must bring a
+    graph nearer to a form that no rule changes.
+    """
+    walk = _Walk(passes)
+    for node in graph.nodes():
+        walk.visit(node)
+    return with_outputs(graph, tuple([walk.visit(node) for node in graph.outputs]))
+
+
+def with_outputs(graph: Graph, outputs: tuple[Node, ...]) -> Graph:
+    """``graph`` with other outputs: itself if they are the same."""
+    return graph if same(outputs, graph.outputs) else Graph(graph.inputs, outputs)
+
+
+def same(nodes: Sequence[Node], others: Sequence[Node]) -> bool:
+    """Whether two lists hold the same nodes (``==`` would compare them elementwise)."""
+    return all(a is b for a, b in zip(nodes, others))
+
+
+class _Walk:
+    """What has become of each node. Nodes are kept, lest another one be made at the same address."""
+
+    def __init__(self, passes: Sequence[RulePass]) -> None:
+        self.passes = passes
+        self.done: dict[int, Node] = {}
+        self.kept: list[Node] = []
+        self.rules: dict[Operator, tuple[Rule, ...]] = {}
+        self.constant_rules = tuple(rule for each in passes for rule in each.rules.get(CONSTANT, ()))
+
+    def rules_for(self, operator: Operator) -> tuple[Rule, ...]:
+        known = self.rules.get(operator)
+        if known is None:
+            known = tuple(rule for each in self.passes for rule in each.rules_for(operator))
+            self.rules[operator] = known
+        return known
+
+    def visit(self, node: Node) -> Node:
+        """The node that takes the place of ``node``."""
+        known = self.done.get(id(node))
+        if known is not None:
+            return known
+        if isinstance(node, Operation):
+            with written_at(node.source):
+                result = self._operation(node)
+        elif isinstance(node, Constant):
+            result = self._ruled(node, self.constant_rules)
+        else:
+            result = node
+        self.done[id(node)] = self.done[id(result)] = result
+        self.kept += (node, result)
+        return result
+
+    def _operation(self, node: Operation) -> Node:
+        # The walk is from the inputs, so this recurses only into what a rule has just made.
+        inputs = tuple([self.visit(child) for child in node.inputs])
+        if not same(inputs, node.inputs):
+            node = apply(node.operator, inputs, node.attributes)
+        return self._ruled(node, self.rules_for(node.operator))
+
+    def _ruled(self, node: Node, rules: Sequence[Rule]) -> Node:
+        for rule in rules:
+            made = rule(node)
+            if made is not None and made is not node:
+                return self.visit(made)
+        return node
+
+
+def uses(order: Sequence[Node], outputs: Sequence[Node]) -> dict[int, int]:
+    """How often each node is read, by the operations in ``order`` and as an output; by ``id``."""
+    count: dict[int, int] = {}
+    for node in order:
+        for child in node.inputs:
+            count[id(child)] = count.get(id(child), 0) + 1
+    for node in outputs:
+        count[id(node)] = count.get(id(node), 0) + 1
+    return count
+
+
+# -- what rules ask and make
+
+
+def inner(node: Node, name: str) -> Operation | None:
+    """``node`` if it is an operation of the operator ``name``."""
+    return node if isinstance(node, Operation) and node.operator.name == name else None
+
+
+def scalar(node: Node) -> np.ndarray | None:
+    """The constant without axes that ``node`` is, or repeats in every place of its shape."""
+    if isinstance(node, Operation) and node.operator.name == "broadcast":
+        node = node.inputs[0]
+    return node.value if isinstance(node, Constant) and not node.shape else None
+
+
+def filled(value: np.ndarray | float, like: Node, shape: tuple[int, ...] | None = None) -> Node:
+    """``value``, in the dtype of ``like``, in every place of ``shape`` or of the shape of ``like``."""
+    shape = like.shape if shape is None else shape
+    single = constant(value, like.dtype)
+    return OPERATORS["broadcast"](single, shape=shape, axes=()) if shape else single

@@ -1,0 +1,193 @@
+"""Products take over what is around their operands, and give away what is none of their work.
+
+- A transposed operand is the operand with its labels in another order.
+- A label of extent 1 is dropped; one that a broadcast has added to an operand is the other operand's alone.
+- Where an operand is one number, that is multiplied with a sum of the other.
+- A contraction that sums nothing (an outer product, a product of elements) is a multiplication, which fuses.
+- A sum of products that is a product of matrices, each with rows or columns of its own, is a contraction.
+- Labels are numbered as they come, so that equal products are one node.
+
+>>> import numpy as np
+>>> import pullback.numpy as pnp
+>>> from pullback.graph import Graph, Type, Variable, format_graph
+>>> x = Variable(Type(np.dtype(np.float32), (5, 7)), "x")
+>>> w = Variable(Type(np.dtype(np.float32), (3, 7)), "w")
+>>> graph = Graph((x, w), (x @ w.T, pnp.sum(x[:, None, :] * w[None, :, :], axis=2)))
+>>> print(format_graph(graph, sources=False))
+input  %0 x: float32[5, 7]
+input  %1 w: float32[3, 7]
+%2 = transpose(%1, axes=(1, 0)): float32[7, 3]
+%3 = contract(%0, %2, a_labels=(0, 1), b_labels=(1, 2), out_labels=(0, 2)): float32[5, 3]
+%4 = reshape(%0, shape=(5, 1, 7)): float32[5, 1, 7]
+%5 = broadcast(%4, axes=(0, 1, 2), shape=(5, 3, 7)): float32[5, 3, 7]
+%6 = reshape(%1, shape=(1, 3, 7)): float32[1, 3, 7]
+%7 = broadcast(%6, axes=(0, 1, 2), shape=(5, 3, 7)): float32[5, 3, 7]
+%8 = multiply(%5, %7): float32[5, 3, 7]
+%9 = sum(%8, axes=(2,)): float32[5, 3]
+output %3, %9
+>>> from pullback.compiler.passes import optimise, simplify_shapes
+>>> print(format_graph(optimise(graph, (simplify_shapes, simplify_products)), sources=False))
+input  %0 x: float32[5, 7]
+input  %1 w: float32[3, 7]
+%2 = contract(%0, %1, a_labels=(0, 1), b_labels=(2, 1), out_labels=(0, 2)): float32[5, 3]
+output %2, %2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pullback.compiler.passes.rewriting import Rule, RulePass, filled, inner, scalar
+from pullback.graph import Node, Operation
+from pullback.operators.arithmetic import multiply
+from pullback.operators.products import contract
+from pullback.operators.reductions import sum as sum_
+from pullback.operators.shapes import broadcast, reshape, transpose
+
+__all__ = ["simplify_products"]
+
+Labels = tuple[int, ...]
+
+
+def _labels(node: Operation) -> tuple[Labels, Labels, Labels]:
+    return node.attributes["a_labels"], node.attributes["b_labels"], node.attributes["out_labels"]
+
+
+def _contract(a: Node, b: Node, a_labels: Sequence[int], b_labels: Sequence[int], out: Sequence[int]) -> Node:
+    """The contraction with labels numbered as they come."""
+    number: dict[int, int] = {}
+    for label in (*a_labels, *b_labels):
+        number.setdefault(label, len(number))
+    numbered = [tuple([number[label] for label in labels]) for labels in (a_labels, b_labels, out)]
+    return contract(a, b, a_labels=numbered[0], b_labels=numbered[1], out_labels=numbered[2])
+
+
+def _extents(node: Operation) -> dict[int, int]:
+    a, b = node.inputs
+    a_labels, b_labels, _ = _labels(node)
+    return dict(zip((*a_labels, *b_labels), (*a.shape, *b.shape)))
+
+
+def _transposed(node: Operation) -> Node | None:
+    a, b = node.inputs
+    a_labels, b_labels, out = _labels(node)
+    turned_a, turned_b = inner(a, "transpose"), inner(b, "transpose")
+    if turned_a is None and turned_b is None:
+        return None
+    if turned_a is not None:
+        (a,), a_labels = turned_a.inputs, _put_back(a_labels, turned_a.attributes["axes"])
+    if turned_b is not None:
+        (b,), b_labels = turned_b.inputs, _put_back(b_labels, turned_b.attributes["axes"])
+    return _contract(a, b, a_labels, b_labels, out)
+
+
+def _put_back(labels: Labels, axes: Labels) -> Labels:
+    """Labels in the order of the axes before a transpose."""
+    return tuple(labels[axes.index(axis)] for axis in range(len(axes)))
+
+
+def _units(node: Operation) -> Node | None:
+    a, b = node.inputs
+    if 1 not in a.shape and 1 not in b.shape:
+        return None
+    a_labels, b_labels, out = _labels(node)
+    extents = _extents(node)
+    first, second = ([label for label in labels if extents[label] != 1] for labels in (a_labels, b_labels))
+    small = _contract(
+        reshape(a, shape=tuple(extents[label] for label in first)),
+        reshape(b, shape=tuple(extents[label] for label in second)),
+        first,
+        second,
+        [label for label in out if extents[label] != 1],
+    )
+    return reshape(small, shape=node.shape)
+
+
+def _repeated(node: Operation) -> Node | None:
+    """Labels of the result that a broadcast has added to an operand."""
+    operands, labels = list(node.inputs), list(_labels(node)[:2])
+    out = _labels(node)[2]
+    for position, operand in enumerate(operands):
+        spread = inner(operand, "broadcast")
+        if spread is None or 1 in spread.inputs[0].shape:
+            continue
+        (x,), axes, own = spread.inputs, spread.attributes["axes"], labels[position]
+        left = [axis for axis, label in enumerate(own) if axis in axes or label not in out]
+        if len(left) < len(own):
+            shape = tuple(spread.shape[axis] for axis in left)
+            operands[position] = broadcast(x, shape=shape, axes=tuple(left.index(axis) for axis in axes))
+            labels[position] = tuple(own[axis] for axis in left)
+    if labels == list(_labels(node)[:2]):
+        return None
+    made = [label for label in out if label in labels[0] or label in labels[1]]
+    product = _contract(operands[0], operands[1], labels[0], labels[1], made)
+    return broadcast(product, shape=node.shape, axes=tuple(out.index(label) for label in made))
+
+
+def _constant_operand(node: Operation) -> Node | None:
+    """One number times a sum; infinite it would stay inside, where ``inf - inf`` is NaN."""
+    a, b = node.inputs
+    a_labels, b_labels, out = _labels(node)
+    for value, labels, other, other_labels in (
+        (scalar(a), a_labels, b, b_labels),
+        (scalar(b), b_labels, a, a_labels),
+    ):
+        if value is not None and np.isfinite(value) and not set(labels) & set(out):
+            over = tuple(axis for axis, label in enumerate(other_labels) if label in labels)
+            left = tuple(label for label in other_labels if label not in labels)
+            total = _spread(sum_(other, axes=over), left, out, node.shape)
+            return multiply(total, filled(value, node))
+    return None
+
+
+def _nothing_summed(node: Operation) -> Node | None:
+    a, b = node.inputs
+    a_labels, b_labels, out = _labels(node)
+    if len({*a_labels, *b_labels}) != len(out):
+        return None
+    return multiply(_spread(a, a_labels, out, node.shape), _spread(b, b_labels, out, node.shape))
+
+
+def _spread(x: Node, labels: Labels, out: Labels, shape: tuple[int, ...]) -> Node:
+    """``x`` with its axes in the order of ``out``, repeated along those that it has not."""
+    order = tuple(sorted(range(len(labels)), key=lambda axis: out.index(labels[axis])))
+    if order != tuple(range(len(order))):
+        x = transpose(x, axes=order)
+    return broadcast(x, shape=shape, axes=tuple(out.index(labels[axis]) for axis in order))
+
+
+def _in_order(node: Operation) -> Node:
+    """Labels numbered as they come."""
+    a, b = node.inputs
+    a_labels, b_labels, out = _labels(node)
+    return _contract(a, b, a_labels, b_labels, out)
+
+
+def _sum_of_products(node: Operation) -> Node | None:
+    product, axes = inner(node.inputs[0], "multiply"), node.attributes["axes"]
+    if product is None or node.dtype.kind != "f":
+        return None
+    a, b = (inner(child, "broadcast") for child in product.inputs)
+    if a is None or b is None or 1 in a.inputs[0].shape or 1 in b.inputs[0].shape:
+        return None
+    a_labels, b_labels = a.attributes["axes"], b.attributes["axes"]
+    both, out = {*a_labels} & {*b_labels}, [axis for axis in range(product.ndim) if axis not in axes]
+    own_rows, own_columns = {*a_labels} - both, {*b_labels} - both
+    if not (both.issuperset(axes) and own_rows and own_columns):
+        return None
+    missing = {*out} - {*a_labels, *b_labels}
+    if any(product.shape[label] != 1 for label in missing):
+        return None
+    made = [label for label in out if label not in missing]
+    return reshape(_contract(a.inputs[0], b.inputs[0], a_labels, b_labels, made), shape=node.shape)
+
+
+_RULES: dict[str, tuple[Rule, ...]] = {
+    "contract": (_units, _transposed, _repeated, _nothing_summed, _constant_operand, _in_order),
+    "sum": (_sum_of_products,),
+}
+
+simplify_products = RulePass("simplify_products", _RULES)
+"""Products of what is in memory, with nothing beside the product left to them."""

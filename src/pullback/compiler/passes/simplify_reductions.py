@@ -1,0 +1,97 @@
+"""Reductions over axes of one element, and over what a broadcast repeats, are no reductions.
+
+Equal values are summed by one multiplication: it rounds once, so it is nearer to the true sum than additions
+one after another (and it is what they give wherever they are exact). A reduction of a reduction is one over
+all axes.
+
+>>> import numpy as np
+>>> import pullback.numpy as pnp
+>>> from pullback.graph import Graph, Type, Variable, format_graph
+>>> x = Variable(Type(np.dtype(np.float32), (5,)), "x")
+>>> graph = Graph((x,), (pnp.sum(pnp.broadcast_to(x, (3, 5)), axis=0),))
+>>> print(format_graph(graph, sources=False))
+input  %0 x: float32[5]
+%1 = broadcast(%0, axes=(1,), shape=(3, 5)): float32[3, 5]
+%2 = sum(%1, axes=(0,)): float32[5]
+output %2
+>>> print(format_graph(simplify_reductions(graph), sources=False))
+input  %0 x: float32[5]
+%1 = constant 3.0: float32[]
+%2 = broadcast(%1, axes=(), shape=(5,)): float32[5]
+%3 = multiply(%0, %2): float32[5]
+output %3
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pullback.compiler.passes.rewriting import Rule, RulePass, filled, inner
+from pullback.graph import Node, Operation
+from pullback.operators.arithmetic import multiply
+from pullback.operators.shapes import broadcast, reshape
+
+__all__ = ["simplify_reductions"]
+
+Axes = tuple[int, ...]
+
+
+def _over_one_element(node: Operation) -> Node | None:
+    """Axes of one element are dropped instead; over nothing else each element is its own result."""
+    (x,), axes = node.inputs, node.attributes["axes"]
+    over = tuple(axis for axis in axes if x.shape[axis] != 1)
+    if not over:
+        where_it_is = node.operator.name in ("argmax", "argmin")
+        return filled(0, node) if where_it_is else reshape(x, shape=node.shape)
+    if over == axes:
+        return None
+    shape = tuple(extent for axis, extent in enumerate(x.shape) if axis in over or axis not in axes)
+    left = [axis for axis in range(x.ndim) if axis in over or axis not in axes]
+    return node.operator(reshape(x, shape=shape), axes=tuple(left.index(axis) for axis in over))
+
+
+def _of_broadcast(node: Operation) -> Node | None:
+    """The axes that a broadcast has added are not repeated first and then reduced."""
+    spread, axes = inner(node.inputs[0], "broadcast"), node.attributes["axes"]
+    if spread is None or 1 in spread.inputs[0].shape:
+        return None
+    own = spread.attributes["axes"]
+    repeated = [axis for axis in axes if axis not in own]
+    if not repeated:
+        return None
+    left = [axis for axis in range(spread.ndim) if axis not in repeated]
+    shape = tuple(spread.shape[axis] for axis in left)
+    rest = spread.inputs[0]
+    if rest.shape != shape:
+        rest = broadcast(rest, shape=shape, axes=tuple(left.index(axis) for axis in own))
+    if over := tuple(left.index(axis) for axis in axes if axis in own):
+        rest = node.operator(rest, axes=over)
+    if node.operator.name != "sum":
+        return rest
+    count = math.prod(spread.shape[axis] for axis in repeated)
+    return multiply(rest, filled(np.asarray(count).astype(node.dtype), node)) if count else filled(0, node)
+
+
+def _of_same(node: Operation) -> Node | None:
+    """A reduction of a reduction of the same kind."""
+    first = inner(node.inputs[0], node.operator.name)
+    if first is None:
+        return None
+    (x,), gone = first.inputs, first.attributes["axes"]
+    left = [axis for axis in range(x.ndim) if axis not in gone]
+    return node.operator(x, axes=tuple(sorted((*gone, *(left[axis] for axis in node.attributes["axes"])))))
+
+
+_RULES: dict[str, tuple[Rule, ...]] = {
+    "sum": (_over_one_element, _of_broadcast, _of_same),
+    "prod": (_over_one_element, _of_same),
+    "max": (_over_one_element, _of_broadcast, _of_same),
+    "min": (_over_one_element, _of_broadcast, _of_same),
+    "argmax": (_over_one_element,),
+    "argmin": (_over_one_element,),
+}
+
+simplify_reductions = RulePass("simplify_reductions", _RULES)
+"""Reductions over as few axes and elements as possible."""

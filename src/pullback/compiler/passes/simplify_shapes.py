@@ -1,0 +1,308 @@
+"""Shape operators that undo each other, or change nothing, are left away.
+
+What is left has a form of its own: reshapes and transposes stand inside broadcasts, what is broadcast has no
+axis of extent 1, transposes and elementwise operations stand inside reshapes that only add or drop axes of
+extent 1, slices stand inside pads, and no operator is applied twice in a row. All rules are exact.
+
+>>> import numpy as np
+>>> import pullback.numpy as pnp
+>>> from pullback.graph import Graph, Type, Variable, format_graph
+>>> x = Variable(Type(np.dtype(np.float32), (5,)), "x")
+>>> graph = Graph((x,), (pnp.broadcast_to(pnp.reshape(x, (5, 1)), (5, 3))[1:, :2].T,))
+>>> print(format_graph(graph, sources=False))
+input  %0 x: float32[5]
+%1 = reshape(%0, shape=(5, 1)): float32[5, 1]
+%2 = broadcast(%1, axes=(0, 1), shape=(5, 3)): float32[5, 3]
+%3 = slice(%2, starts=(1, 0), steps=(1, 1), stops=(5, 2)): float32[4, 2]
+%4 = transpose(%3, axes=(1, 0)): float32[2, 4]
+output %4
+>>> print(format_graph(simplify_shapes(graph), sources=False))
+input  %0 x: float32[5]
+%1 = slice(%0, starts=(1,), steps=(1,), stops=(5,)): float32[4]
+%2 = broadcast(%1, axes=(1,), shape=(2, 4)): float32[2, 4]
+output %2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pullback.compiler.passes.rewriting import ELEMENTWISE, Rule, RulePass, filled, inner, same, scalar
+from pullback.graph import Node, Operation
+from pullback.operators.shapes import broadcast, concatenate, pad, reshape, reverse, slice, transpose
+
+__all__ = ["simplify_shapes"]
+
+Shape = tuple[int, ...]
+
+
+def long_axes(shape: Shape) -> Shape:
+    """The axes whose extent is not 1."""
+    return tuple(axis for axis, extent in enumerate(shape) if extent != 1)
+
+
+def squeezed(shape: Shape) -> Shape:
+    """``shape`` without its axes of extent 1."""
+    return tuple(extent for extent in shape if extent != 1)
+
+
+def only_units(before: Shape, after: Shape) -> bool:
+    """Whether a reshape only adds or drops axes of extent 1."""
+    return squeezed(before) == squeezed(after)
+
+
+# -- reshape, broadcast, transpose
+
+
+def _reshape(node: Operation) -> Node | None:
+    (x,) = node.inputs
+    if x.shape == node.shape:
+        return x
+    if (first := inner(x, "reshape")) is not None:
+        return reshape(first.inputs[0], shape=node.shape)
+    if (spread := inner(x, "broadcast")) is not None:
+        return _reshape_of_broadcast(spread, node.shape)
+    return None
+
+
+def _reshape_of_broadcast(spread: Operation, shape: Shape) -> Node | None:
+    (x,), axes = spread.inputs, spread.attributes["axes"]
+    if not x.shape:
+        return broadcast(x, shape=shape, axes=())
+    if 1 in x.shape or not only_units(spread.shape, shape):
+        return None
+    place = dict(zip(long_axes(spread.shape), long_axes(shape)))
+    return broadcast(x, shape=shape, axes=tuple(place[axis] for axis in axes))
+
+
+def _broadcast(node: Operation) -> Node | None:
+    (x,), axes = node.inputs, node.attributes["axes"]
+    if x.shape == node.shape:
+        return x
+    if (first := inner(x, "broadcast")) is not None:
+        through = tuple(axes[axis] for axis in first.attributes["axes"])
+        return broadcast(first.inputs[0], shape=node.shape, axes=through)
+    if x.size == node.size:
+        return reshape(x, shape=node.shape)
+    if 1 in x.shape:
+        kept = tuple(axes[axis] for axis in long_axes(x.shape))
+        return broadcast(reshape(x, shape=squeezed(x.shape)), shape=node.shape, axes=kept)
+    return None
+
+
+def _transpose(node: Operation) -> Node | None:
+    (x,), axes = node.inputs, node.attributes["axes"]
+    if axes == tuple(range(len(axes))):
+        return x
+    if (first := inner(x, "transpose")) is not None:
+        return transpose(first.inputs[0], axes=tuple(first.attributes["axes"][axis] for axis in axes))
+    order = [axis for axis in axes if x.shape[axis] != 1]
+    if order == sorted(order):
+        return reshape(x, shape=node.shape)
+    if (spread := inner(x, "broadcast")) is not None:
+        places = [axes.index(axis) for axis in spread.attributes["axes"]]
+        rising = tuple(sorted(range(len(places)), key=places.__getitem__))
+        turned = transpose(spread.inputs[0], axes=rising)
+        return broadcast(turned, shape=node.shape, axes=tuple(places[axis] for axis in rising))
+    if inner(x, "reshape") is not None and len(order) < x.ndim:
+        rank = {axis: position for position, axis in enumerate(sorted(order))}
+        turned = transpose(reshape(x, shape=squeezed(x.shape)), axes=tuple(rank[axis] for axis in order))
+        return reshape(turned, shape=node.shape)
+    return None
+
+
+def _outside_units(node: Operation) -> Node | None:
+    """An elementwise operation on arrays of one shape to which axes of extent 1 were added."""
+    shapes = set()
+    for child in node.inputs:
+        if (reshaped := inner(child, "reshape")) is not None:
+            shapes.add(reshaped.inputs[0].shape)
+        elif scalar(child) is None:
+            return None
+    if len(shapes) != 1:
+        return None
+    (shape,) = shapes
+    if not only_units(shape, node.shape):
+        return None
+    operands = [reshape(child, shape=shape) for child in node.inputs]
+    return reshape(node.operator(*operands, **node.attributes), shape=node.shape)
+
+
+# -- slice
+
+
+def _bounds(node: Operation) -> tuple[Shape, Shape, Shape]:
+    return node.attributes["starts"], node.attributes["stops"], node.attributes["steps"]
+
+
+def _slice(node: Operation) -> Node | None:
+    (x,) = node.inputs
+    starts, stops, steps = _bounds(node)
+    if x.shape == node.shape:
+        return x
+    if (first := inner(x, "slice")) is not None:
+        return _slice_of_slice(node, first)
+    if (spread := inner(x, "broadcast")) is not None:
+        small, axes = spread.inputs[0], spread.attributes["axes"]
+        if 1 in small.shape:
+            return None
+        part = slice(small, **{key: _at(node.attributes[key], axes) for key in ("starts", "stops", "steps")})
+        return broadcast(part, shape=node.shape, axes=axes)
+    if (joined := inner(x, "concatenate")) is not None:
+        return _slice_of_concatenate(node, joined, starts, stops, steps)
+    if (padded := inner(x, "pad")) is not None:
+        return _slice_of_pad(padded, starts, stops, steps)
+    return None
+
+
+def _at(values: Shape, axes: Shape) -> Shape:
+    return tuple(values[axis] for axis in axes)
+
+
+def _slice_of_slice(node: Operation, first: Operation) -> Node:
+    starts, stops, steps = [], [], []
+    (x,) = first.inputs
+    for extent, size, (low, _, stride), (start, _, step) in zip(
+        x.shape, node.shape, zip(*_bounds(first)), zip(*_bounds(node))
+    ):
+        starts.append(min(low + stride * start, extent))
+        steps.append(stride * step)
+        stops.append(starts[-1] + (size - 1) * steps[-1] + 1 if size else starts[-1])
+    return slice(x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
+
+
+def _slice_of_concatenate(
+    node: Operation, joined: Operation, starts: Shape, stops: Shape, steps: Shape
+) -> Node | None:
+    """Only the pieces that the slice touches."""
+    axis = joined.attributes["axis"]
+    touched: list[Node] = []
+    position = first = 0
+    for piece in joined.inputs:
+        after = position + piece.shape[axis]
+        if position < stops[axis] and after > starts[axis]:
+            first = first if touched else position
+            touched.append(piece)
+        position = after
+    if not touched or len(touched) == len(joined.inputs):
+        return None
+    rest = touched[0] if len(touched) == 1 else concatenate(*touched, axis=axis)
+    starts, stops = (
+        tuple(value - first if k == axis else value for k, value in enumerate(values))
+        for values in (starts, stops)
+    )
+    return slice(rest, starts=starts, stops=stops, steps=steps)
+
+
+def _slice_of_pad(padded: Operation, starts: Shape, stops: Shape, steps: Shape) -> Node | None:
+    """The slice of what was padded, with the zeros that are left around it."""
+    (x,), lows, highs = padded.inputs, padded.attributes["low"], padded.attributes["high"]
+    begins, ends, before, after = [], [], [], []
+    for extent, low, high, start, stop, step in zip(x.shape, lows, highs, starts, stops, steps):
+        begin, end = (min(max(value - low, 0), extent) for value in (start, stop))
+        if step > 1 and (low or high) and (start < low or stop > low + extent):
+            return None
+        begins.append(begin)
+        ends.append(end)
+        zeros = max(min(stop, low) - start, 0)
+        before.append(zeros)
+        after.append(max(stop - start - zeros - (end - begin), 0))
+    part = slice(x, starts=tuple(begins), stops=tuple(ends), steps=steps)
+    return pad(part, low=tuple(before), high=tuple(after))
+
+
+# -- reverse, pad, concatenate
+
+
+def _reverse(node: Operation) -> Node | None:
+    (x,), axes = node.inputs, node.attributes["axes"]
+    turned = tuple(axis for axis in axes if x.shape[axis] > 1)
+    if turned != axes:
+        return reverse(x, axes=turned)
+    if not axes:
+        return x
+    if (first := inner(x, "reverse")) is not None:
+        return reverse(first.inputs[0], axes=tuple(sorted({*axes} ^ {*first.attributes["axes"]})))
+    if (spread := inner(x, "broadcast")) is not None:
+        small, places = spread.inputs[0], spread.attributes["axes"]
+        if 1 not in small.shape:
+            own = tuple(axis for axis, place in enumerate(places) if place in axes)
+            return broadcast(reverse(small, axes=own), shape=node.shape, axes=places)
+    return None
+
+
+def _pad(node: Operation) -> Node | None:
+    (x,), low, high = node.inputs, node.attributes["low"], node.attributes["high"]
+    if x.shape == node.shape:
+        return x
+    if (first := inner(x, "pad")) is not None:
+        low = tuple(map(sum, zip(low, first.attributes["low"])))
+        high = tuple(map(sum, zip(high, first.attributes["high"])))
+        return pad(first.inputs[0], low=low, high=high)
+    value = scalar(x)
+    zero = value is not None and not value and not (value.dtype.kind == "f" and np.signbit(value))
+    return filled(0, node) if zero or not x.size else None
+
+
+def _concatenate(node: Operation) -> Node | None:
+    axis = node.attributes["axis"]
+    pieces = _neighbours_joined([piece for whole in node.inputs for piece in _pieces(whole, axis)], axis)
+    if len(pieces) == 1:
+        return pieces[0]
+    if not pieces:
+        return node.inputs[0]
+    unchanged = len(pieces) == len(node.inputs) and same(pieces, node.inputs)
+    return None if unchanged else concatenate(*pieces, axis=axis)
+
+
+def _pieces(node: Node, axis: int) -> Sequence[Node]:
+    """What ``node`` is put together from along ``axis``, without what is empty."""
+    joined = inner(node, "concatenate")
+    if joined is not None and joined.attributes["axis"] == axis:
+        return joined.inputs
+    return (node,) if node.shape[axis] else ()
+
+
+def _neighbours_joined(pieces: Sequence[Node], axis: int) -> list[Node]:
+    """Pieces that were cut from one array, one where the other ends, as one piece."""
+    joined: list[Node] = []
+    for piece in pieces:
+        whole = _common_slice(joined[-1], piece, axis) if joined else None
+        if whole is None:
+            joined.append(piece)
+        else:
+            joined[-1] = whole
+    return joined
+
+
+def _common_slice(first: Node, second: Node, axis: int) -> Node | None:
+    a, b = inner(first, "slice"), inner(second, "slice")
+    if a is None or b is None or a.inputs[0] is not b.inputs[0]:
+        return None
+    ranges = zip(zip(*_bounds(a)), zip(*_bounds(b)))
+    for k, ((start, stop, step), (other_start, other_stop, other_step)) in enumerate(ranges):
+        if k == axis:
+            if step != 1 or other_step != 1 or stop != other_start:
+                return None
+        elif (start, stop, step) != (other_start, other_stop, other_step):
+            return None
+    starts, _, steps = _bounds(a)
+    stops = tuple(b.attributes["stops"][k] if k == axis else stop for k, stop in enumerate(_bounds(a)[1]))
+    return slice(a.inputs[0], starts=starts, stops=stops, steps=steps)
+
+
+_RULES: dict[str, tuple[Rule, ...]] = {
+    ELEMENTWISE: (_outside_units,),
+    "reshape": (_reshape,),
+    "broadcast": (_broadcast,),
+    "transpose": (_transpose,),
+    "slice": (_slice,),
+    "reverse": (_reverse,),
+    "pad": (_pad,),
+    "concatenate": (_concatenate,),
+}
+
+simplify_shapes = RulePass("simplify_shapes", _RULES)
+"""Shape operators in their simplest form."""

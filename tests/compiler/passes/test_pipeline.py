@@ -1,0 +1,108 @@
+"""Every pass, and every combination of them, keeps what a graph computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pullback.compiler.passes import PASSES, optimise
+from pullback.graph import Graph, Operation, Variable, check, constant, format_graph
+from pullback.operators.elementwise import filled
+from pullback.testing import OperatorCase, operator_cases
+from pullback.transforms.reverse import cotangents
+
+DTYPES = [np.dtype(name) for name in ("float32", "float64", "int64", "uint8", "bool")]
+CASES = list(operator_cases(dtypes=DTYPES))
+
+
+def with_gradients(case: OperatorCase) -> Graph:
+    """The case, its cotangents for a seed of ones, and those of the sum of their squares."""
+    graph = case.graph()
+    wanted = [graph.inputs[k] for k in case.differentiable]
+    (output,) = graph.outputs
+    if output.dtype.kind != "f" or not wanted:
+        return graph
+    seed = filled(1, output.dtype, output.shape)
+    bars = [bar for bar in cotangents([output], [seed], wanted) if bar is not None]
+    return Graph(graph.inputs, (output, *bars))
+
+
+@pytest.mark.parametrize("name", sorted({case.operator.name for case in CASES}))
+def test_operators_and_their_gradients(name: str, assert_kept: Callable) -> None:
+    for case in CASES:
+        if case.operator.name != name:
+            continue
+        graph = with_gradients(case)
+        exact = {np.dtype(np.float32): 2e-6, np.dtype(np.float64): 1e-14}
+        tolerance = max(exact.get(dtype, 0.0) for dtype in case.dtypes) if case.dtypes else 0.0
+        for each in PASSES:
+            assert_kept(graph, each(graph), case.arguments(), tolerance=tolerance)
+        assert_kept(graph, optimise(graph), case.arguments(), tolerance=tolerance)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_random_graphs(data: st.DataObject, random_graph: Callable, assert_kept: Callable) -> None:
+    graph, arrays = random_graph(data)
+    after = graph
+    for each in PASSES:
+        after = each(after)
+        assert_kept(graph, after, arrays)
+    assert_kept(graph, optimise(graph), arrays)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_random_graphs_and_passes(data: st.DataObject, random_graph: Callable, assert_kept: Callable) -> None:
+    graph, arrays = random_graph(data)
+    chosen = data.draw(st.lists(st.sampled_from(PASSES), unique=True))
+    assert_kept(graph, optimise(graph, chosen), arrays)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_a_good_graph_stays_as_it_is(data: st.DataObject, random_graph: Callable) -> None:
+    graph, _ = random_graph(data)
+    once = optimise(graph)
+    assert optimise(once) is once
+
+
+def test_no_passes() -> None:
+    x = Variable(constant(1.0).type, "x")
+    graph = Graph((x,), (x * 1.0,))
+    assert optimise(graph, ()) is graph
+
+
+def test_what_is_made_keeps_the_line_that_it_was_written_on(traced: Callable) -> None:
+    graph = traced(lambda x: -(-x) - x.T.T / 4, ("float32", (3, 2)))
+    for node in optimise(graph).nodes():
+        if isinstance(node, Operation):
+            assert node.source is not None
+            assert node.source.file == __file__
+
+
+def test_long_chains(traced: Callable) -> None:
+    def chain(x: Variable) -> Variable:
+        for _ in range(3000):
+            x = -(x * 1.0).T + x
+        return x
+
+    graph = traced(chain, ("float64", (2, 2)))
+    after = optimise(graph)
+    check(after)
+    assert len(after.nodes()) < len(graph.nodes()) / 2
+
+
+def test_results_may_be_inputs_and_constants(traced: Callable) -> None:
+    graph = traced(lambda x: (x * 1, -(-x), x**0), ("float32", (2,)))
+    after = optimise(graph)
+    assert after.outputs[0] is after.outputs[1] is graph.inputs[0]
+    assert format_graph(after).splitlines()[1:] == [
+        "%1 = constant 1.0: float32[]",
+        format_graph(after).splitlines()[2],
+        "output %0, %0, %2",
+    ]
