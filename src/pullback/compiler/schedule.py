@@ -172,7 +172,7 @@ def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
     """Choose the share of rows of each chunk, and the register tiles."""
     if group.alone:
         return
-    step = 1
+    step = aligned = 1
     for job in group.jobs:
         if job.product is not None:
             axis = row_axis(job.product)
@@ -182,7 +182,8 @@ def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
             if tiled:
                 step = max(step, job.tile.rows)
         else:
-            step = max(step, _alignment(job.kernel, lanes(job.kernel)))
+            aligned = max(aligned, _alignment(job.kernel, lanes(job.kernel)))  # powers of two
+    step = -(-step // aligned) * aligned
     wanted = min(MOST_CHUNKS, max(1, int(group.cycles / CHUNK_CYCLES)))
     share = -(-group.rows // wanted)
     group.share = min(group.rows, -(-share // step) * step)
