@@ -27,37 +27,37 @@ class History(Mapping[str, list[float]]):
     """
 
     def __init__(self) -> None:
-        self._figures: dict[str, list[float]] = {}
-        self._epochs = 0
+        self._names: dict[str, None] = {}
+        self._rows: list[dict[str, float]] = []
         self.interrupted = False
 
     @property
     def epochs(self) -> int:
         """How many epochs there are figures of."""
-        return self._epochs
+        return len(self._rows)
 
     def append(self, figures: Mapping[str, float]) -> None:
         """Enter the figures of one more epoch."""
-        for name in figures:
-            self._figures.setdefault(name, [math.nan] * self._epochs)
-        for name, values in self._figures.items():
-            values.append(float(figures.get(name, math.nan)))
-        self._epochs += 1
+        row = {name: float(value) for name, value in figures.items()}
+        self._names.update(dict.fromkeys(row))
+        self._rows.append(row)  # at once: Ctrl-C leaves no epoch half entered
 
     def last(self) -> dict[str, float]:
         """The figures of the last epoch."""
-        return {name: values[-1] for name, values in self._figures.items()}
+        return {name: self._rows[-1].get(name, math.nan) for name in self._names}
 
     def __getitem__(self, name: str) -> list[float]:
-        return self._figures[name]
+        if name not in self._names:
+            raise KeyError(name)
+        return [row.get(name, math.nan) for row in self._rows]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._figures)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._figures)
+        return len(self._names)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {value:.4g}" for name, value in self.last().items())
-        epochs = f"{self._epochs} epoch{'' if self._epochs == 1 else 's'}"
+        epochs = f"{self.epochs} epoch{'' if self.epochs == 1 else 's'}"
         return f"History({epochs}: {shown})" if shown else f"History({epochs})"

@@ -30,7 +30,7 @@ class Display:
         from rich.progress import BarColumn, Progress, TextColumn
 
         self._epochs, self._steps = epochs, steps_per_epoch
-        self.console = console or RichConsole(file=sys.stderr, highlight=False)
+        self.console = console or RichConsole(file=sys.stderr)
         self._progress: Progress = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(),
@@ -40,7 +40,9 @@ class Display:
             transient=True,
             disable=not self.console.is_terminal,
         )
-        self._task: TaskID = self._progress.add_task("", total=epochs * steps_per_epoch, epoch="", figures="")
+        self._task: TaskID = self._progress.add_task(
+            "", total=epochs * steps_per_epoch, epoch=f"1/{epochs}", figures=""
+        )
         self._drawn = 0.0
         self._progress.start()
 
@@ -59,7 +61,8 @@ class Display:
 
     def finish_epoch(self, epoch: int, figures: Mapping[str, float]) -> None:
         """Print the figures of an epoch."""
-        self._progress.console.print(epoch_line(epoch, self._epochs, figures), soft_wrap=True, markup=False)
+        line = epoch_line(epoch, self._epochs, figures)
+        self.console.print(line, soft_wrap=True, markup=False, highlight=False)
 
     def close(self) -> None:
         """Remove the bar."""

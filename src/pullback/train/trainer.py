@@ -112,8 +112,8 @@ class Trainer:
         try:
             for number in range(epochs):
                 self._fit_epoch(run, number, shuffle, held_out)
-                if self.history.interrupted:
-                    break
+        except KeyboardInterrupt:
+            self.history.interrupted = True
         except IndexRangeError as error:
             raise IndexRangeError(f"{error}{_culprit(error, data)}") from error
         finally:
@@ -159,19 +159,16 @@ class Trainer:
     def _fit_epoch(self, run: _Fit, number: int, shuffle: bool, validation: Dataset | None) -> None:
         """One epoch, entered into the history even when it is cut short."""
         totals = _Totals()
-        order = epoch_order(len(run.data), self.seed, self.history.epochs, shuffle)
-        start, validated = time.perf_counter(), {}
-        seconds = 0.0
+        validated: dict[str, float] = {}
+        start, seconds = time.perf_counter(), None
         try:
-            run.epoch(number, order, totals)
+            run.epoch(number, epoch_order(len(run.data), self.seed, self.history.epochs, shuffle), totals)
             seconds = time.perf_counter() - start
             if validation is not None:
                 validated = self.evaluate(validation)
-        except KeyboardInterrupt:
-            self.history.interrupted = True
         finally:
             if totals.steps:
-                seconds = seconds or time.perf_counter() - start
+                seconds = time.perf_counter() - start if seconds is None else seconds
                 figures = totals.means() | {f"validation_{name}": value for name, value in validated.items()}
                 figures |= {"steps": totals.steps, "seconds": seconds}
                 figures["steps_per_second"] = totals.steps / seconds
