@@ -21,7 +21,9 @@ import peak
 from contenders import LIBRARIES
 from workload import Job, Network
 
-__all__ = ["Entrant", "Result", "Settings", "Worker", "data_folder", "entrants", "race", "started"]
+__all__ = [
+    "Entrant", "Result", "Settings", "Worker", "WorkerError", "data_folder", "entrants", "race", "started",
+]  # fmt: skip
 
 _WORKER = Path(__file__).with_name("worker.py")
 _REST_SECONDS = 0.03
@@ -41,33 +43,31 @@ class Entrant:
         return f"{self.library}:{self.variant}" if self.variant else self.library
 
 
-@dataclass
+@dataclass(frozen=True)
 class Settings:
-    """What the command line says."""
+    """What the command line says; ``steps`` is 0 where each benchmark has its own number."""
 
     entrants: list[Entrant]
     data: str
-    threads: int = 2
-    rounds: int = 10
-    steps: int = 0
-    long: bool = False
-    say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True)
+    threads: int
+    rounds: int
+    steps: int
+    long: bool
+    say: Callable[[str], None]
+
+    def job(self, network: Network, entrant: Entrant, **more: Any) -> Job:
+        return Job(network, self.data, self.threads, entrant.variant, **more)
 
 
 @dataclass
 class Result:
-    """What one entrant did in a race."""
+    """What one entrant did in a race: seconds of a step, one figure a round, and the loss of every step."""
 
     entrant: str
-    choice: str
     version: str
-    import_seconds: float
-    first_seconds: float
-    """From the imported library to the first loss: build, trace, compile, one step."""
+    choice: str
     seconds: list[float] = field(default_factory=list)
-    """Per step, one figure a round."""
     losses: list[float] = field(default_factory=list)
-    peak_bytes: int = 0
 
     @property
     def minimum(self) -> float:
@@ -79,24 +79,27 @@ class Result:
 
 
 class WorkerError(RuntimeError):
-    """A contender's process ended; what it last wrote to standard error is the message."""
+    """A contender's process ended; the last line that it wrote to standard error is the message."""
 
 
 class Worker:
     """A contender's process. Use as a context manager; leaving it ends the process."""
 
-    def __init__(self, entrant: Entrant, environment: dict[str, str] | None = None, threads: int = 2) -> None:
+    def __init__(
+        self, entrant: Entrant, settings: Settings, environment: dict[str, str] | None = None
+    ) -> None:
         self.entrant = entrant
         self._errors = tempfile.TemporaryFile("w+")
-        limits = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+        threads = str(settings.threads)
+        usual = {name: threads for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        usual |= {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
         self._process = subprocess.Popen(
             [entrant.python, str(_WORKER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            env={**os.environ, **limits, **quiet, **(environment or {})},
+            env={**os.environ, **usual, **(environment or {})},
         )
 
     def __enter__(self) -> Worker:
@@ -132,7 +135,7 @@ def entrants(peers: dict[str, str], without: Sequence[str], say: Callable[[str],
         python = peers.get(library)
         if python is None:
             if importlib.util.find_spec(library) is None:
-                say(f"{library} is left out: not installed here; --peer {library}=/path/to/python names another")
+                say(f"{library} is left out: not installed here; --peer {library}=PYTHON names an interpreter")
                 continue
             python = sys.executable
         found += [Entrant(library, variant, python) for variant in variants]
@@ -149,13 +152,13 @@ def data_folder(say: Callable[[str], None]) -> Iterator[str]:
         try:
             found = load_mnist(download=False)
             parts = {"": found.train, "test_": found.test}
-            arrays = {p: (d.inputs.reshape(len(d), -1), d.labels) for p, d in parts.items()}
+            arrays = {prefix: (d.inputs.reshape(len(d), -1), d.labels) for prefix, d in parts.items()}
         except DataError:
-            say("no MNIST ($PULLBACK_DATA/mnist): noise of the same form takes its place")
+            say("no MNIST in $PULLBACK_DATA/mnist or the cache: noise of the same form takes its place")
             random = np.random.default_rng(0)
             arrays = {
-                p: (random.integers(0, 256, (n, 784), np.uint8), random.integers(0, 10, n, np.uint8))
-                for p, n in (("", 60_000), ("test_", 10_000))
+                prefix: (random.integers(0, 256, (n, 784), np.uint8), random.integers(0, 10, n, np.uint8))
+                for prefix, n in (("", 60_000), ("test_", 10_000))
             }
         for prefix, (images, labels) in arrays.items():
             np.save(Path(folder, f"{prefix}images.npy"), images)
@@ -164,29 +167,23 @@ def data_folder(say: Callable[[str], None]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def started(settings: Settings, jobs: Callable[[Entrant], Job]) -> Iterator[list[tuple[Worker, Result]]]:
-    """A worker for each entrant with its first step done; entrants that fail are left out with a line."""
+def started(
+    settings: Settings, network: Network, **job: Any
+) -> Iterator[list[tuple[Worker, Result]]]:
+    """A worker for each entrant with its first step done; one that fails is left out with a line."""
     with contextlib.ExitStack() as stack:
         running = []
         for entrant in settings.entrants:
-            worker = stack.enter_context(Worker(entrant, threads=settings.threads))
-            job = jobs(entrant)
+            worker = stack.enter_context(Worker(entrant, settings))
+            told = settings.job(network, entrant, **job).as_json()
             try:
-                start = worker("start", library=entrant.library, job=job.as_json())
-                first = worker("run", steps=1)
+                start = worker("start", library=entrant.library, job=told)
+                losses = worker("run", steps=1)["losses"]
             except WorkerError as error:
                 settings.say(f"{error}; left out")
                 continue
-            result = Result(
-                entrant.name,
-                start["choice"],
-                start["version"],
-                start["import_seconds"],
-                start["build_seconds"] + first["seconds"],
-            )
-            result.losses += first["losses"]
-            running.append((worker, result))
-            settings.say(f"{entrant.name} {result.version} ready ({result.choice})")
+            settings.say(f"{entrant.name} {start['version']}: {start['choice']}")
+            running.append((worker, Result(entrant.name, start["version"], start["choice"], losses=losses)))
         yield running
 
 
@@ -196,14 +193,9 @@ def race(settings: Settings, network: Network, steps: int) -> tuple[list[Result]
     All begin with the same weights and see the same batches. In a turn some steps go before the measured
     ones, so that caches and threads are warm again after the others' turns.
     """
-    steps = settings.steps or steps
     warm = max(1, steps // 10)
     rates = []
-
-    def job(entrant: Entrant) -> Job:
-        return Job(network, settings.data, settings.threads, entrant.variant)
-
-    with started(settings, job) as running:
+    with started(settings, network) as running:
         for worker, result in running:  # programs for these numbers of steps are made now
             result.losses += worker("run", steps=steps, warm=warm)["losses"]
         for number in range(settings.rounds):
@@ -214,6 +206,4 @@ def race(settings: Settings, network: Network, steps: int) -> tuple[list[Result]
                 answer = worker("run", steps=steps, warm=warm)
                 result.seconds.append(answer["seconds"] / steps)
                 result.losses += answer["losses"]
-        for worker, result in running:
-            result.peak_bytes = worker("memory")["peak"]
     return [result for _, result in running], rates

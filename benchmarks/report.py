@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Table"]
+__all__ = ["Table", "relative_difference"]
 
 
 @dataclass
@@ -39,3 +39,8 @@ class Table:
         body = [f"| {' | '.join(row)} |" for row in self.rows]
         notes = [line for note in self.notes for line in ("", note)]
         return "\n".join([f"### {self.title}", "", head, rule, *body, *notes])
+
+
+def relative_difference(found: Sequence[float], expected: Sequence[float]) -> float:
+    """The largest |found - expected| / |expected|."""
+    return max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True))

@@ -6,17 +6,23 @@ standard error, so that the answers stay readable.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import json
 import os
 import sys
 import time
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from workload import Job, accuracy, batch_rows
+
+Answer = dict[str, Any]
 
 
 class Worker:
@@ -25,30 +31,39 @@ class Worker:
     def __init__(self) -> None:
         self.job: Any = None
         self.contender: Any = None
+        self.count = 0
         self.done = 0
 
-    def start(self, library: str, job: dict[str, Any]) -> dict[str, Any]:
+    def draw(self, library: str, job: Answer, path: str) -> Answer:
+        """Write initial weights, as the library's own layers draw them, into a file."""
+        module = importlib.import_module(f"contenders.with_{library}")
+        told = Job.from_json(job)
+        np.savez(path, **module.draw(told.network, told.seed))
+        return {}
+
+    def start(self, library: str, job: Answer) -> Answer:
         """Import the library, build the contender; its first step is still to come."""
         self.job = Job.from_json(job)
         _stay_on_cores(self.job.threads)
-        start = time.perf_counter()
+        begun = time.perf_counter()
         module = importlib.import_module(f"contenders.with_{library}")
-        imported = time.perf_counter()
-        self.contender = module.Contender(self.job)
-        built = time.perf_counter()
-        self.count = len(np.load(Path(self.job.data, "labels.npy"), mmap_mode="r"))
-        library_version = getattr(sys.modules[library], "__version__", "")
+        imported = time.perf_counter() - begun
+        arrays = self.job.arrays()
+        self.count = len(arrays[0])
+        begun = time.perf_counter()
+        self.contender = module.Contender(self.job, *arrays)
+        built = time.perf_counter() - begun
+        version = getattr(sys.modules[library], "__version__", "")
         return {
-            "import_seconds": imported - start,
-            "build_seconds": built - imported,
+            "import_seconds": imported,
+            "build_seconds": built,
             "choice": self.contender.choice,
-            "version": library_version,
+            "version": version,
         }
 
-    def run(self, steps: int, warm: int = 0) -> dict[str, Any]:
+    def run(self, steps: int, warm: int = 0) -> Answer:
         """Train ``warm`` steps unmeasured, then ``steps``; the batches go on where they ended before."""
-        rows = batch_rows(self.count, self.job.network.batch, self.done, warm + steps, self.job.seed)
-        self.done += warm + steps
+        rows = self._rows(warm + steps)
         gc.collect()
         gc.disable()
         losses = [self.contender.run(rows[:warm])] if warm else []
@@ -58,14 +73,44 @@ class Worker:
         gc.enable()
         return {"seconds": seconds, "losses": [float(loss) for loss in np.concatenate(losses)]}
 
-    def memory(self) -> dict[str, Any]:
+    def memory(self) -> Answer:
         """Resident bytes of this process, now and at most so far."""
         return {"resident": _status("VmRSS"), "peak": _status("VmHWM")}
 
-    def accuracy(self) -> dict[str, Any]:
+    def allocations(self, steps: int) -> Answer:
+        """Bytes that one more step asks for: of ``malloc`` and its family, and of Python.
+
+        The difference of runs of ``steps`` and of twice as many, so that what a call costs falls out; the
+        losses that a run returns, 4 bytes a step, are left out. ``malloc`` is -1 without the counting library.
+        """
+        short, long = self._rows(steps), self._rows(2 * steps)
+        self.contender.run(short), self.contender.run(long)
+        count = _malloc_counter()
+        counted = [-1, -1] if count is None else [_grown(count, self.contender.run, r) for r in (short, long)]
+        tracemalloc.start()
+        traced = []
+        for rows in (short, long):
+            gc.collect()
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            losses = self.contender.run(rows)
+            traced.append(tracemalloc.get_traced_memory()[1] - before)
+            del losses
+        tracemalloc.stop()
+        return {
+            "malloc": -1 if count is None else (counted[1] - counted[0]) / steps - 4,
+            "python": (traced[1] - traced[0]) / steps - 4,
+        }
+
+    def accuracy(self) -> Answer:
         """The share of test images that what was learned classifies rightly."""
         images, labels = (np.load(Path(self.job.data, f"test_{name}.npy")) for name in ("images", "labels"))
         return {"accuracy": accuracy(self.job.network, self.contender.weights(), images, labels)}
+
+    def _rows(self, steps: int) -> NDArray[np.int64]:
+        rows = batch_rows(self.count, self.job.network.batch, self.done, steps, self.job.seed)
+        self.done += steps
+        return rows
 
 
 def _stay_on_cores(count: int) -> None:
@@ -81,6 +126,20 @@ def _status(field: str) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), 0)
+
+
+def _malloc_counter() -> Callable[[], int] | None:
+    """What counts the bytes asked for so far, if ``allocations.c`` is loaded."""
+    count = getattr(ctypes.CDLL(None), "bytes_asked_for", None) if os.name == "posix" else None
+    if count is not None:
+        count.restype = ctypes.c_int64
+    return count
+
+
+def _grown(count: Callable[[], int], run: Callable[[Any], Any], rows: NDArray[np.int64]) -> int:
+    before = count()
+    run(rows)
+    return count() - before
 
 
 def main() -> None:

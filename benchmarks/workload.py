@@ -6,17 +6,18 @@ order come from seeds, so that all contenders begin with the same bits and see t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Job", "Network", "accuracy", "batch_rows", "flops_per_step", "initial_weights", "logits"]
+__all__ = ["Job", "Network", "Pixels", "Weights", "accuracy", "batch_rows", "flops_per_step", "initial_weights", "logits"]
 
 PIXELS, CLASSES = 784, 10
 
+Pixels = NDArray[np.uint8]
 Weights = dict[str, NDArray[np.float32]]
 
 
@@ -33,7 +34,6 @@ class Network:
     name: str
     hidden: tuple[int, ...]
     steps: int = 0
-    pixels: int = PIXELS
     activation: str = "tanh"
     batch: int = 100
     learning_rate: float = 0.015
@@ -41,16 +41,17 @@ class Network:
     @property
     def inputs(self) -> int:
         """What the first layer sees at once."""
-        return self.pixels // self.steps if self.steps else self.pixels
+        return PIXELS // self.steps if self.steps else PIXELS
 
 
 @dataclass(frozen=True)
 class Job:
     """What a contender is told: the network, where data and weights lie, how many threads.
 
-    ``variant`` chooses between ways to use one library. ``data`` is a folder with ``images.npy``, uint8
-    (N, 784), and ``labels.npy``, uint8 (N,); ``weights`` a file with initial weights, or empty for those that
-    ``seed`` gives.
+    ``variant`` chooses between ways to use one library; a job that is ``tuned`` lets the contender try
+    several ways to write the step first. ``data`` is a folder with ``images.npy``, uint8 (N, 784), and
+    ``labels.npy``, uint8 (N,). ``seed`` gives the initial weights, unless ``weights`` names a file that has
+    them, and the order of the rows.
     """
 
     network: Network
@@ -59,7 +60,7 @@ class Job:
     variant: str = ""
     seed: int = 0
     weights: str = ""
-    options: dict[str, Any] = field(default_factory=dict)
+    tuned: bool = True
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -69,13 +70,9 @@ class Job:
         network = Network(**{**values["network"], "hidden": tuple(values["network"]["hidden"])})
         return Job(**{**values, "network": network})
 
-    def arrays(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Images (N, pixels), cut to the network's own number of pixels, and labels (N,)."""
-        images = np.load(Path(self.data, "images.npy"))
-        pixels = self.network.pixels
-        return images if pixels == images.shape[1] else images[:, :pixels].copy(), np.load(
-            Path(self.data, "labels.npy")
-        )
+    def arrays(self) -> tuple[Pixels, Pixels]:
+        """Images (N, 784) and labels (N,)."""
+        return np.load(Path(self.data, "images.npy")), np.load(Path(self.data, "labels.npy"))
 
     def initial_weights(self) -> Weights:
         if self.weights:
@@ -143,10 +140,10 @@ def flops_per_step(network: Network) -> int:
     return 2 * network.batch * multiplications
 
 
-def logits(network: Network, weights: Weights, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+def logits(network: Network, weights: Weights, images: Pixels) -> NDArray[np.float32]:
     """The network's outputs in plain NumPy, for the accuracy of what any contender has learned."""
     activation = np.tanh if network.activation == "tanh" else (lambda x: np.maximum(x, 0))
-    x = images[:, : network.pixels].astype(np.float32) / np.float32(255)
+    x = images.astype(np.float32) / np.float32(255)
     layers = range(len(network.hidden))
     if network.steps:
         sequence = list(np.moveaxis(x.reshape(len(x), network.steps, -1), 1, 0))
@@ -168,7 +165,7 @@ def logits(network: Network, weights: Weights, images: NDArray[np.uint8]) -> NDA
 
 
 def accuracy(
-    network: Network, weights: Weights, images: NDArray[np.uint8], labels: NDArray[np.uint8]
+    network: Network, weights: Weights, images: Pixels, labels: Pixels
 ) -> float:
     """The share of images whose largest output is their label's."""
     return float(np.mean(logits(network, weights, images).argmax(axis=1) == labels))

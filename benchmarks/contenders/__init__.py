@@ -1,6 +1,6 @@
 """The same training step in each library: one file a library, one class ``Contender`` in each.
 
-A contender is built from a ``Job``; ``run(rows)`` trains one step on each row of batch indices and returns
+A contender is built from a ``Job`` and the data's images and labels; ``run(rows)`` trains one step on each row of batch indices and returns
 the losses, ``weights()`` what it has learned. Importing the file imports its library.
 """
 

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from numpy.typing import NDArray
-from workload import Job, Weights
+from workload import Job, Pixels, Weights
 
 
 class Contender:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, images: Pixels, labels: Pixels) -> None:
         network = job.network
-        self.images, self.labels = map(jax.device_put, job.arrays())
+        self.images, self.labels = jax.device_put(images), jax.device_put(labels)
         self.parameters = {name: jnp.array(value) for name, value in job.initial_weights().items()}
         self.scan = job.variant != "step"
         activation = jnp.tanh if network.activation == "tanh" else jax.nn.relu

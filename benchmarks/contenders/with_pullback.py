@@ -8,13 +8,13 @@ import numpy as np
 import pullback as pb
 from numpy.typing import NDArray
 from pullback import nn, optim
-from workload import CLASSES, Job, Network, Weights
+from workload import CLASSES, Job, Network, Pixels, Weights
 
 
 class Contender:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, images: Pixels, labels: Pixels) -> None:
         pb.set_num_threads(job.threads)
-        self.images, self.labels = job.arrays()
+        self.images, self.labels = images, labels
         self.model = build(job.network, job.initial_weights())
         optimiser = optim.SGD(job.network.learning_rate)
 

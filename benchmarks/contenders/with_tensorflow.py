@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
-from workload import Job, Weights
+from workload import Job, Pixels, Weights
 
 
 class Contender:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, images: Pixels, labels: Pixels) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(job.threads)
         tf.config.threading.set_inter_op_parallelism_threads(1)
         network = job.network
-        self.images, self.labels = map(tf.constant, job.arrays())
+        self.images, self.labels = tf.constant(images), tf.constant(labels)
         initial = job.initial_weights()
         self.names = list(initial)
         self.parameters = [tf.constant(value) for value in initial.values()]

@@ -1,7 +1,7 @@
 """PyTorch: eager in the fastest of its usual ways (the default), or through ``torch.compile`` (``compiled``).
 
 A short trial at the start times each way to write the network and each way to update the parameters on this
-machine, and the fastest pair goes on from the initial weights.
+machine, and the fastest pair goes on from the initial weights. A job that is not ``tuned`` takes the first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional
-from workload import Job, Network, Weights
+from workload import CLASSES, Job, Network, Pixels, Weights
 
 Step = Callable[[Any, Any], Any]
 
@@ -22,15 +22,13 @@ _TRIAL_SECONDS = 0.4
 
 
 class Contender:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, images: Pixels, labels: Pixels) -> None:
         torch.set_num_threads(job.threads)
-        self.images, self.labels = map(torch.from_numpy, job.arrays())
+        self.images, self.labels = torch.from_numpy(images), torch.from_numpy(labels)
         self.network, self.initial = job.network, job.initial_weights()
         makers = _compiled(self.network) if job.variant == "compiled" else _eager(self.network)
-        if choice := job.options.get("way"):
-            makers = {choice: makers[choice]}
         self.choice = next(iter(makers))
-        if len(makers) > 1:
+        if job.tuned:
             self.choice = min(makers, key=lambda name: self._trial(makers[name]))
         self._begin(makers[self.choice])
 
@@ -63,11 +61,32 @@ class Contender:
         return {name: p.detach().numpy() for name, p in zip(self.initial, self.parameters)}
 
 
+def draw(network: Network, seed: int) -> Weights:
+    """Initial weights as PyTorch's own layers draw them; the two biases of a cell added up."""
+    torch.manual_seed(seed)
+    weights: Weights = {}
+    inputs = network.inputs
+    for k, hidden in enumerate(network.hidden):
+        layer = torch.nn.RNNCell(inputs, hidden) if network.steps else torch.nn.Linear(inputs, hidden)
+        named = {name: value.detach().numpy() for name, value in layer.named_parameters()}
+        if network.steps:
+            weights[f"{k}.weight"] = named["weight_ih"].T.copy()
+            weights[f"{k}.recurrent"] = named["weight_hh"].T.copy()
+            weights[f"{k}.bias"] = named["bias_ih"] + named["bias_hh"]
+        else:
+            weights[f"{k}.weight"], weights[f"{k}.bias"] = named["weight"].T.copy(), named["bias"]
+        inputs = hidden
+    last = torch.nn.Linear(inputs, CLASSES)
+    weights[f"{len(network.hidden)}.weight"] = last.weight.detach().numpy().T.copy()
+    weights[f"{len(network.hidden)}.bias"] = last.bias.detach().numpy()
+    return weights
+
+
 def _eager(network: Network) -> dict[str, Callable[[list[Any]], Step]]:
     """Every pair of a way to write the network and a way to update its parameters."""
-    networks = {"own cell": _own_cell, "own cell, inputs of all steps in one product": _joined_inputs}
+    networks = {"own cell, inputs of all steps in one product": _joined_inputs, "own cell": _own_cell}
     networks = {**networks, "nn.RNN": _library_cell} if network.steps else {"dense layers": _perceptron}
-    updates = {"fused SGD": _fused, "foreach": _foreach, "add_ by hand": _by_hand}
+    updates = {"foreach": _foreach, "fused SGD": _fused, "add_ by hand": _by_hand}
 
     def pair(forward: Any, update: Any) -> Callable[[list[Any]], Step]:
         def make(parameters: list[Any]) -> Step:
@@ -115,7 +134,7 @@ def _compiled(network: Network) -> dict[str, Callable[[list[Any]], Step]]:
 
         return step
 
-    return {"compiled, around autograd": around_autograd, "compiled, whole step": whole_step}
+    return {"compiled, whole step": whole_step, "compiled, around autograd": around_autograd}
 
 
 def _activation(network: Network) -> Callable[[Any], Any]:

@@ -6,42 +6,46 @@ import statistics
 from typing import Any
 
 from contest import Result, Settings, race
-from report import Table
+from report import Table, relative_difference
 from workload import Network, flops_per_step
 
 __all__ = ["training_table"]
 
-_COLUMNS = (
-    "contender", "ms/step min", "median", "× min", "× median", "GFLOP/s", "of peak", "last loss", "peak MB",
-    "import s", "first step s",
-)  # fmt: skip
+_COLUMNS = ("contender", "ms/step min", "median", "× min", "× median", "GFLOP/s", "of peak", "last loss")
 
 
 def training_table(settings: Settings, network: Network, steps: int) -> Table:
     """Race on ``network``, with ``steps`` steps a turn unless the command line says otherwise."""
-    settings.say(f"{network.name}: {settings.rounds} rounds of {settings.steps or steps} steps")
+    steps = settings.steps or steps
+    settings.say(f"{network.name}: {settings.rounds} rounds of {steps} steps")
     results, rates = race(settings, network, steps)
-    flops, top = flops_per_step(network), statistics.median(rates)
+    flops = flops_per_step(network)
     own = next((result for result in results if result.entrant == "pullback"), None)
-    rows = [_row(result, own, flops, max(rates)) for result in results]
     shape = f"{network.steps} × {network.inputs}" if network.steps else f"{network.inputs}"
-    title = f"{network.name}: {shape} → {' → '.join(map(str, network.hidden))} → 10, {network.activation}"
-    notes = [
-        f"Batch {network.batch}, {settings.threads} threads, {settings.rounds} rounds; a step is "
-        f"{flops / 1e6:.1f} MFLOP with the gather of its batch, forward, backward and update.",
-        f"FMA peak in the same rounds: {max(rates):.0f} GFLOP/s at best, {top:.0f} in the median. "
-        "GFLOP/s and share of the peak are those of the best rounds.",
-        "× is the contender's time over Pullback's.",
-        *(f"{r.entrant} {r.version}: {r.choice}." for r in results),
-    ]
-    if own is not None:
-        notes += [f"Losses of {r.entrant} against Pullback's: {_difference(r, own)}" for r in results if r is not own]
-    return Table(title, _COLUMNS, rows, notes, _data(network, settings, results, rates, flops))
+    return Table(
+        f"{network.name}: {shape} → {' → '.join(map(str, network.hidden))} → 10, {network.activation}",
+        _COLUMNS,
+        [_row(result, own, flops, max(rates)) for result in results],
+        [
+            f"Batch {network.batch}, {settings.threads} threads, {settings.rounds} rounds of {steps} steps; a step "
+            f"is {flops / 1e6:.1f} MFLOP, with gather, forward, backward and update. × is the time over Pullback's.",
+            f"FMA peak in the same rounds: {max(rates):.0f} GFLOP/s at best, {statistics.median(rates):.0f} in the "
+            "median. GFLOP/s and the share of the peak are those of the best rounds.",
+            *(_about(result, own) for result in results),
+        ],
+        {
+            "network": vars(network),
+            "threads": settings.threads,
+            "flops_per_step": flops,
+            "peak_gflops": rates,
+            "results": [vars(result) for result in results],
+        },
+    )
 
 
 def _row(result: Result, own: Result | None, flops: int, top: float) -> list[str]:
     rate = flops / result.minimum / 1e9
-    ratios = ["", ""]
+    ratios = ["–", "–"]
     if own is not None:
         ratios = [f"{result.minimum / own.minimum:.2f}", f"{result.median / own.median:.2f}"]
     return [
@@ -52,28 +56,13 @@ def _row(result: Result, own: Result | None, flops: int, top: float) -> list[str
         f"{rate:.1f}",
         f"{100 * rate / top:.0f} %",
         f"{result.losses[-1]:.6f}",
-        f"{result.peak_bytes / 1e6:.0f}",
-        f"{result.import_seconds:.2f}",
-        f"{result.first_seconds:.2f}",
     ]
 
 
-def _difference(result: Result, own: Result) -> str:
-    """The largest relative difference over the first 100 steps and over all."""
-    differences = [abs(a - b) / abs(b) for a, b in zip(result.losses, own.losses)]
-    return (
-        f"{max(differences[:100]):.1e} relative at most in the first 100 steps, "
-        f"{max(differences):.1e} in all {len(differences)}."
-    )
-
-
-def _data(
-    network: Network, settings: Settings, results: list[Result], rates: list[float], flops: int
-) -> dict[str, Any]:
-    return {
-        "network": vars(network),
-        "threads": settings.threads,
-        "flops_per_step": flops,
-        "peak_gflops": rates,
-        "results": [{**vars(r), "losses": r.losses[:100], "last_loss": r.losses[-1]} for r in results],
-    }
+def _about(result: Result, own: Result | None) -> str:
+    """Version, the way the step is written, and how far its losses are from Pullback's."""
+    about = f"{result.entrant} {result.version}: {result.choice}."
+    if own is None or result is own:
+        return about
+    first, every = (relative_difference(result.losses[:n], own.losses[:n]) for n in (100, len(own.losses)))
+    return f"{about} Losses within {first:.0e} of Pullback's in 100 steps, {every:.0e} in {len(own.losses):,}."
