@@ -13,8 +13,7 @@ __all__ = ["dependencies", "sort_kernels"]
 def dependencies(kernels: Sequence[Kernel]) -> dict[Kernel, list[Kernel]]:
     """For each kernel those that must run before it: the writers of what it reads.
 
-    A kernel that adds to a buffer comes after the others that write it; between two such kernels the order given
-    stands.
+    A kernel that adds to a buffer comes after those that store to it; between two that add the order given stands.
     """
     writers: dict[Buffer, list[Kernel]] = {}
     for kernel in kernels:
@@ -26,12 +25,17 @@ def dependencies(kernels: Sequence[Kernel]) -> dict[Kernel, list[Kernel]]:
         own = set(kernel.writes())
         for buffer in kernel.reads():
             candidates = writers.get(buffer, ())
-            if buffer in own:  # it adds to the buffer: only what stands before it
-                candidates = candidates[: candidates.index(kernel)]
+            if buffer in own:  # it adds to the buffer
+                earlier = candidates[: candidates.index(kernel)]
+                candidates = [other for other in candidates if other in earlier or not _adds(other, buffer)]
             needed.update(dict.fromkeys(candidates))
         needed.pop(kernel, None)
         found[kernel] = list(needed)
     return found
+
+
+def _adds(kernel: Kernel, buffer: Buffer) -> bool:
+    return any(store.accumulate and store.buffer is buffer for store in kernel.stores)
 
 
 def sort_kernels(
