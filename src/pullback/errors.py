@@ -50,6 +50,9 @@ class TreeError(PullbackError, TypeError):
 class IndexRangeError(PullbackError, IndexError):
     """An index, token or label outside the axis that it selects from."""
 
+    value: int | None = None
+    """The index itself, where a compiled program found it."""
+
 
 class NonFiniteLoss(PullbackError, ArithmeticError):
     """The loss became NaN or infinite; training stopped and the model of the last good step was kept."""

@@ -54,8 +54,8 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
         from pullback.compiler.runtime.threads import set_num_threads
 
         set_num_threads(options.threads)
-    job = workload.prepare(options, lambda line: console.print(line, markup=False))
-    console.print(job.note, markup=False)
+    job = workload.prepare(options, lambda line: console.print(line, markup=False, soft_wrap=True))
+    console.print(job.note, markup=False, soft_wrap=True)
     console.print(job.model, markup=False)
     trainer = Trainer(
         job.model,

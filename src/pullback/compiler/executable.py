@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pullback.compiler.build import Built, build, show_schedule
 from pullback.compiler.key import graph_key
 from pullback.compiler.runtime.cache import default_cache
@@ -15,7 +17,7 @@ from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.program import Program
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, ResultSpec
 from pullback.errors import IndexRangeError
-from pullback.graph import Constant, Graph, Node, Operation, format_graph
+from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, Operation, format_graph
 
 __all__ = ["Executable", "Report", "make_executable"]
 
@@ -83,8 +85,25 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
         "scratch_bytes": built.emitted.scratch_bytes,
         "nanoseconds": built.nanoseconds,
         "checks": list(built.emitted.checks),
-        "constants": [positions[id(value)] for value in built.constants],
+        "constants": [positions.get(id(value), _written(value)) for value in built.constants],
     }
+
+
+def _written(value: np.ndarray) -> list[Any] | None:
+    """A constant that a pass has made, which is small, as JSON; large ones are the graph's own."""
+    if value.size > SMALL_CONSTANT:
+        return None
+    return [str(value.dtype), list(value.shape), value.tobytes().hex()]
+
+
+def _constant(nodes: list[Node], found: int | list[Any]) -> np.ndarray:
+    """The value of a constant: at its place among the graph's nodes, or written out."""
+    if isinstance(found, int):
+        node = nodes[found]
+        assert isinstance(node, Constant)
+        return node.value
+    dtype, shape, digits = found
+    return np.frombuffer(bytes.fromhex(digits), dtype).reshape(shape)
 
 
 def _program(
@@ -92,11 +111,7 @@ def _program(
 ) -> Program:
     target = {argument: result for result, argument in donated.items()}
     nodes = graph.nodes()
-    constants = []
-    for position in metadata["constants"]:
-        node = nodes[position]
-        assert isinstance(node, Constant)
-        constants.append(node.value)
+    constants = [_constant(nodes, found) for found in metadata["constants"]]
     checks = [text.split("\t") for text in metadata["checks"]]
     lines = _check_lines(nodes)
 
@@ -106,7 +121,9 @@ def _program(
             f"{what}: {failure.value} at position {failure.position} is outside {low} to {int(extent) - 1}; "
             "correct the index or widen the axis"
         )
-        return IndexRangeError(message + lines.get((what, int(extent)), ""))
+        error = IndexRangeError(message + lines.get((what, int(extent)), ""))
+        error.value = failure.value
+        return error
 
     return Program(
         code,

@@ -312,14 +312,11 @@ def _check_arrays(model: Any) -> None:
 
 def _culprit(error: IndexRangeError, data: Dataset) -> str:
     """Which row of the data set has the label that ``error`` names, if it is one."""
-    value = getattr(error, "value", None)
-    if value is None or data.labels.dtype.kind not in "iu":
+    if error.value is None or not str(error).startswith("label"):
         return ""
-    places = np.argwhere(data.labels == value)
-    if not len(places):
-        return ""
+    places = np.argwhere(data.labels == error.value)
     others = f" and {len(places) - 1:,} more" if len(places) > 1 else ""
-    return f"; the data set has label {value} in row {places[0][0]}{others}"
+    return f"\n  the data set has label {error.value} in row {places[0][0]}{others}"
 
 
 def _peak_memory() -> float:
