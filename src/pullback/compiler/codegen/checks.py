@@ -7,7 +7,7 @@ import numpy as np
 from pullback.compiler.codegen.types import literal, vector_of
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.runtime.layout import emit_failure
-from pullback.loops import Apply, Load, walk
+from pullback.loops import Affine, Apply, Expression, Load, walk
 
 __all__ = ["emit_check"]
 
@@ -20,14 +20,23 @@ def emit_check(values: Values, expression: Apply) -> list[str]:
     extent, wrap = attributes["extent"], attributes["wrap"]
     code = values.check_code(expression)
     operand = expression.operands[0]
-    loads = [e for e in walk(operand) if isinstance(e, Load)]
-    place = values.offset(loads[0].offset) if loads else "0"
+    position = _position(values, operand)
+    place = values.offset(position)
     if not values.is_vector(expression):
         index = values.convert_index(operand)[0]
         return [_checked(values, index, extent, wrap, code, place)]
     assert values.group is not None
+    step = position.coefficient(values.group.axis)
     rows = values.convert_index(operand)
-    return [_checked_lanes(values, row, k, extent, wrap, code, place) for k, row in enumerate(rows)]
+    return [_checked_lanes(values, row, k, extent, wrap, code, place, step) for k, row in enumerate(rows)]
+
+
+def _position(values: Values, index: Expression) -> Affine:
+    """Where the first array that the index is read from is read, as far as it is read at one place."""
+    for load in walk(index):
+        if isinstance(load, Load) and all(axis in values.places for axis in load.offset.axes):
+            return load.offset
+    return Affine()
 
 
 def _outside(values: Values, index: str, extent: int, wrap: bool, lanes: int) -> tuple[str, str]:
@@ -47,7 +56,9 @@ def _checked(values: Values, index: str, extent: int, wrap: bool, code: int, pla
     return values.f.value(f"select i1 {outside}, i64 0, i64 {counted}")
 
 
-def _checked_lanes(values: Values, index: str, vector: int, extent: int, wrap: bool, code: int, place: str) -> str:
+def _checked_lanes(
+    values: Values, index: str, vector: int, extent: int, wrap: bool, code: int, place: str, step: int
+) -> str:
     assert values.group is not None
     f, lanes = values.f, values.group.lanes
     kind, mask_kind = vector_of("i64", lanes), vector_of("i1", lanes)
@@ -61,6 +72,6 @@ def _checked_lanes(values: Values, index: str, vector: int, extent: int, wrap: b
         wide = f.value(f"zext i{lanes} {bits} to i64")
         lane = f.call("i64", "llvm.cttz.i64", ("i64", wide), ("i1", "true"))
         value = f.value(f"extractelement {kind} {index}, i64 {lane}")
-        ahead = f.value(f"add i64 {lane}, {vector * lanes}")
+        ahead = f.value(f"mul i64 {f.value(f'add i64 {lane}, {vector * lanes}')}, {step}")
         emit_failure(f, code, f.value(f"add i64 {place}, {ahead}"), value)
     return f.value(f"select {mask_kind} {outside}, {kind} zeroinitializer, {kind} {counted}")
