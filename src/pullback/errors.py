@@ -1,4 +1,4 @@
-"""One class per kind of misuse; each message names the operator, the values that clash, the line and the repair."""
+"""One class per kind of misuse; messages name the operator, the values that clash, and the repair."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ShapeError(PullbackError, ValueError):
 
 
 class DTypeError(PullbackError, TypeError):
-    """A dtype that an operator does not take, such as ``np.sin`` of labels that were never cast to a float."""
+    """A dtype that an operator does not take, such as ``np.sin`` of labels that were never cast."""
 
 
 class TracingError(PullbackError, TypeError):
@@ -44,7 +44,7 @@ class DerivativeError(PullbackError, TypeError):
 
 
 class TreeError(PullbackError, TypeError):
-    """Arguments or results whose structure does not fit: another dict, another module, a leaf that is no array."""
+    """Arguments or results whose structure does not fit: another dict, another module, no array."""
 
 
 class IndexRangeError(PullbackError, IndexError):
@@ -63,7 +63,7 @@ class DataError(PullbackError, ValueError):
 
 
 class DownloadError(DataError):
-    """A data set that none of its public homes delivered: no network, a server that fails, a wrong checksum."""
+    """A data set that no public home delivered: no network, a server that fails, a wrong checksum."""
 
 
 class OutputError(PullbackError, OSError):
@@ -79,7 +79,7 @@ class ProcessorError(PullbackError, ValueError):
 
 
 class DonationError(PullbackError, ValueError):
-    """A donated argument that cannot be updated in place: read-only, not contiguous, or shared with another."""
+    """A donated argument that cannot be updated in place: read-only, not contiguous, or shared."""
 
 
 class CacheError(PullbackError, RuntimeError):
