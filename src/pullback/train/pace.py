@@ -24,7 +24,7 @@ class Pace:
     (400, 5000)
     """
 
-    def __init__(self, seconds: float = 0.08) -> None:
+    def __init__(self, seconds: float = 0.1) -> None:
         self.seconds = seconds
         self.steps = 1
         self.rate = 0.0

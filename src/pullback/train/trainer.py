@@ -244,9 +244,9 @@ class _Totals:
     def add(self, batch_size: int, figures: Mapping[str, Any]) -> None:
         """Enter arrays with one figure per step, of batches of one size."""
         for name, values in figures.items():
-            # float64, and one order: the same mean whatever blocks the steps came in.
-            for value in values.tolist():
-                self._sums[name] = self._sums.get(name, 0.0) + value * batch_size
+            # A running sum in float64: the same mean whatever blocks the steps came in.
+            terms = np.concatenate(([self._sums.get(name, 0.0)], values.astype(np.float64) * batch_size))
+            self._sums[name] = float(np.cumsum(terms)[-1])
             steps = len(values)
         self.steps += steps
         self._examples += steps * batch_size
