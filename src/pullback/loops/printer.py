@@ -70,7 +70,7 @@ def format_kernel(kernel: Kernel, width: int = _WIDTH) -> str:
         scope.define(store.roots(), body, store.inner)
         if store.inner:
             body.append(f"for {_turns(store.inner)}:")
-            inner, inner_scope = list[str](), scope.inside()
+            inner, inner_scope = list[str](), scope.inside(store.inner)
             inner_scope.define(store.roots(), inner)
             inner.append(_assignment(inner_scope, store))
             body.extend(_INDENT + line for line in inner)
@@ -111,6 +111,7 @@ class _Scope:
 
     def __init__(self, width: int, roots: Sequence[Expression]) -> None:
         self.width = width
+        self.open: frozenset[Axis] = frozenset()
         self.texts: dict[int, tuple[str, int]] = {}
         self.names = map("t{}".format, itertools.count())
         self.users: dict[int, int] = {}
@@ -118,9 +119,10 @@ class _Scope:
             for operand in expression.operands:
                 self.users[id(operand)] = self.users.get(id(operand), 0) + 1
 
-    def inside(self) -> _Scope:
-        """A scope within this one: it knows its names and takes new ones from the same row."""
+    def inside(self, axes: Sequence[Axis]) -> _Scope:
+        """A scope within this one, in loops over ``axes``: it knows its names and takes new ones from the same row."""
         scope = _Scope(self.width, ())
+        scope.open = self.open.union(axes)
         scope.texts, scope.names, scope.users = dict(self.texts), self.names, self.users
         return scope
 
@@ -134,7 +136,7 @@ class _Scope:
         What depends on the axis of a reduction below, or on ``inner`` loops, belongs to a scope of its own.
         """
         order = list(walk(*roots))
-        below = {*inner, *(axis for expression in order for axis in expression.bound_axes())}
+        below = {*inner, *(axis for expression in order for axis in expression.bound_axes())} - self.open
         for expression in order:
             if id(expression) in self.texts or not below.isdisjoint(expression.axes):
                 continue
@@ -165,7 +167,7 @@ class _Scope:
     def reduction(self, expression: Reduce, lines: list[str]) -> tuple[str, int]:
         """A reduction on one line, or a block of its own whose last line is what it reduces."""
         body: list[str] = []
-        inside = self.inside()
+        inside = self.inside(expression.over)
         inside.define((expression.body,), body)
         value = inside.text_of(expression.body)
         head = f"{_REDUCTIONS.get(expression.kind, expression.kind)}[{_turns(expression.over)}]"
