@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.products import Tile, choose_tile, multiply_panel, row_axis, run_epilogue
-from pullback.compiler.codegen.transposes import load_lanes, store_lanes, turn_block
+from pullback.compiler.codegen.blocks import load_lanes, store_lanes, turn_block
 from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.products import Pair, Product

@@ -7,6 +7,7 @@ all rows are addressed from one register; nothing is packed as long as the right
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,9 @@ __all__ = ["Tile", "choose_tile", "emit_product", "multiply_panel", "row_axis", 
 
 LOOP_BODY = 16
 """Steps of the summed axis are repeated in the innermost loop until it has about this many multiply-adds."""
+
+UNROLLED_DEPTH = 32
+"""A nest of summed axes of this many steps in all, such as the window of a convolution, is written out."""
 
 EPILOGUE_IN_REGISTERS = 6
 """Epilogues of more functions than this run in a loop over rows, from a copy of the tile: they need the registers."""
@@ -57,11 +61,9 @@ def choose_tile(rows: int, columns: int, lanes: int, registers: int) -> Tile:
 
 
 def row_axis(product: Product) -> Axis | None:
-    """The axis that the rows of a tile lie along: the last row axis, if no right operand depends on it."""
-    if not product.rows:
-        return None
-    axis = product.rows[-1]
-    return None if any(axis in pair.right.axes for pair in product.pairs) else axis
+    """The axis that the rows of a tile lie along: the last row axis that no right operand depends on."""
+    free = [axis for axis in product.rows if not any(axis in pair.right.axes for pair in product.pairs)]
+    return free[-1] if free else None
 
 
 def emit_product(values: Values, product: Product, tile: Tile, low: str, high: str, shares: Sequence[int]) -> None:
@@ -155,6 +157,7 @@ def accumulate(values: Values, pair: Pair, axis: Axis | None, rows: int, sums: l
     f = values.f
     row_stride = pair.left.offset.coefficient(axis) if axis is not None else 0
     kind = vector_of(scalar_type(pair.right.dtype), values.lanes)
+    short = math.prod(axis.extent for axis in pair.depth) <= UNROLLED_DEPTH
 
     def nest(axes: Sequence[Axis], sums: list[str]) -> list[str]:
         if not axes:
@@ -164,6 +167,13 @@ def accumulate(values: Values, pair: Pair, axis: Axis | None, rows: int, sums: l
             )
             steps = (pair.left.offset.coefficient(deepest), pair.right.offset.coefficient(deepest))
             return _deep(values, pair, left, right, steps, row_stride, rows, deepest.extent, sums)
+        if short:
+            for turn in range(axes[0].extent):
+                values.places[axes[0]] = Place(None, turn)
+                with values.scope():
+                    sums = nest(axes[1:], sums)
+                del values.places[axes[0]]
+            return sums
         with f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in sums]) as loop:
             values.places[axes[0]] = Place(loop.index)
             with values.scope():

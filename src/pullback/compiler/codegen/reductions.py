@@ -68,14 +68,20 @@ def horizontal(values: Values, kind: str, vectors: Sequence[str], dtype: np.dtyp
 
 def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
     """The value of a reduction: one scalar, or one vector for each vector of the group."""
-    if reduce.kind in ("argmax", "argmin"):
-        return _extreme_positions(values, reduce)
     group = values.group
+    across = group is not None and group.whole and reduce.over == (group.axis,)
+    extreme_position = reduce.kind in ("argmax", "argmin")
+    if group is not None and group.axis in reduce.over and (extreme_position or not across):
+        with values.outside_group():
+            return emit_reduction(values, reduce)
+    if extreme_position:
+        return _extreme_positions(values, reduce)
     if values.is_vector(reduce):
         assert group is not None
         start = [literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), group.lanes)] * group.vectors
         return _accumulate(values, reduce, reduce.over, start, group.lanes)
-    if group is not None and group.whole and reduce.over == (group.axis,):
+    if across:
+        assert group is not None
         vectors = _masked(values, reduce, values.vectors(reduce.body))
         return [horizontal(values, reduce.kind, vectors, reduce.dtype, group.lanes)]
     if _runs_along(reduce) and reduce.over[-1].extent >= 4:

@@ -1,20 +1,19 @@
 """Copies that change the order of two axes: square blocks turned around in registers.
 
-A block of ``lanes × lanes`` elements is read as rows, transposed by exchanging halves, quarters, … of neighbouring
-rows, and written as rows again, so that memory is only ever touched in whole vectors.
+Memory is only ever touched in whole vectors; what is left at the ends is done with fewer lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pullback.compiler.codegen.function import Function
-from pullback.compiler.codegen.types import memory_type, vector_of
+from pullback.compiler.codegen.blocks import turn_block
+from pullback.compiler.codegen.types import memory_type
 from pullback.compiler.codegen.values import Place, Values
 from pullback.loops import Axis, Kernel, Load, Store
 
-__all__ = ["Transposition", "emit_transposition", "find_transposition", "load_lanes", "store_lanes", "transpose"]
+__all__ = ["Transposition", "emit_transposition", "find_transposition"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,69 +41,6 @@ def find_transposition(kernel: Kernel) -> Transposition | None:
     if load.offset.coefficient(fast) < 2 or store.offset.coefficient(slow) < 2 or min(slow.extent, fast.extent) < 4:
         return None
     return Transposition(kernel.axes[:-2], slow, fast, load, store)
-
-
-def transpose(f: Function, rows: Sequence[str], kind: str) -> list[str]:
-    """The columns of a square block, given its rows (vectors of ``kind``, as many lanes as rows)."""
-    lanes = len(rows)
-    current, distance = list(rows), 1
-    vector = vector_of(kind, lanes)
-    while distance < lanes:
-        low = [lane if not lane & distance else lanes + lane - distance for lane in range(lanes)]
-        high = [lane + distance if not lane & distance else lanes + lane for lane in range(lanes)]
-        following = list(current)
-        for first in range(lanes):
-            if not first & distance:
-                a, b = current[first], current[first + distance]
-                for place, picks in ((first, low), (first + distance, high)):
-                    mask = ", ".join(f"i32 {pick}" for pick in picks)
-                    following[place] = f.value(f"shufflevector {vector} {a}, {vector} {b}, <{lanes} x i32> <{mask}>")
-        current, distance = following, 2 * distance
-    return current
-
-
-def _mask(count: int, lanes: int) -> str:
-    return "<" + ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes)) + ">"
-
-
-def load_lanes(f: Function, address: str, kind: str, lanes: int, count: int) -> str:
-    """The first ``count`` of ``lanes`` elements at ``address``; zeros beyond them."""
-    vector, size = vector_of(kind, lanes), 4 if kind == "float" else 8
-    if count == lanes:
-        return f.value(f"load {vector}, ptr {address}, align {size}")
-    mask = (vector_of("i1", lanes), _mask(count, lanes))
-    name = f"llvm.masked.load.v{lanes}f{8 * size}.p0"
-    return f.call(vector, name, ("ptr", address), ("i32", str(size)), mask, (vector, "zeroinitializer"))
-
-
-def store_lanes(f: Function, value: str, address: str, kind: str, lanes: int, count: int) -> None:
-    """Write the first ``count`` lanes to ``address``."""
-    vector, size = vector_of(kind, lanes), 4 if kind == "float" else 8
-    if count == lanes:
-        f.do(f"store {vector} {value}, ptr {address}, align {size}")
-        return
-    mask = (vector_of("i1", lanes), _mask(count, lanes))
-    f.call("void", f"llvm.masked.store.v{lanes}f{8 * size}.p0", (vector, value), ("ptr", address), ("i32", str(size)), mask)
-
-
-def turn_block(
-    f: Function,
-    kind: str,
-    lanes: int,
-    source: Callable[[int], str],
-    target: Callable[[int], str],
-    rows: int,
-    columns: int,
-    full_rows: bool = False,
-) -> None:
-    """Copy ``rows × columns`` elements (at most ``lanes`` each) from source rows to target columns.
-
-    With ``full_rows`` whole vectors are written, zeros where the source has no row.
-    """
-    block = [load_lanes(f, source(r), kind, lanes, columns) for r in range(rows)]
-    block += ["zeroinitializer"] * (lanes - rows)
-    for c, column in enumerate(transpose(f, block, kind)[:columns]):
-        store_lanes(f, column, target(c), kind, lanes, lanes if full_rows else rows)
 
 
 def emit_transposition(values: Values, copy: Transposition, low: str, high: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.integers import COMPARISONS, integer_function
 from pullback.compiler.codegen.types import convert, is_signed, literal, memory_type, scalar_type, vector_of
@@ -22,6 +23,9 @@ from pullback.loops import Affine, Apply, Axis, Buffer, Expression, Hole, Litera
 __all__ = ["Group", "Place", "Values"]
 
 _INT64 = np.dtype(np.int64)
+
+MOST_STRIDE = 4
+"""Elements up to this far apart are picked out of whole vectors; a gather is slower."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Values:
         self.shifts = shifts or {}
         self.group: Group | None = None
         self.places: dict[Axis, Place] = {}
-        self._scopes: list[dict[int, list[str]]] = [{}]
+        self._scopes: list[dict[Expression, list[str]]] = [{}]
 
     # ------------------------------------------------------------------ scopes and loops
 
@@ -90,9 +94,19 @@ class Values:
         else:
             self.places[group.axis] = held
 
+    @contextmanager
+    def outside_group(self) -> Iterator[None]:
+        """No lanes: for a loop over the very axis that the group lies along. What differs between lanes is unknown."""
+        group, scopes = self.group, self._scopes
+        assert group is not None
+        place = self.places.pop(group.axis)
+        self.group, self._scopes = None, [{e: v for s in scopes for e, v in s.items() if group.axis not in e.axes}]
+        yield
+        self.group, self.places[group.axis], self._scopes = group, place, scopes
+
     def bind(self, expression: Expression, value: list[str]) -> None:
         """Give the value of ``expression`` in the current scope."""
-        self._scopes[-1][id(expression)] = value
+        self._scopes[-1][expression] = value
 
     def hoist(self, roots: Iterable[Expression], inner: Iterable[Axis]) -> None:
         """Emit now what does not depend on the ``inner`` axes, so that their loops need not."""
@@ -121,10 +135,10 @@ class Values:
     def emit(self, expression: Expression) -> list[str]:
         """The value: one scalar, or the vectors of the group."""
         for scope in reversed(self._scopes):
-            if id(expression) in scope:
-                return scope[id(expression)]
+            if expression in scope:
+                return scope[expression]
         value = self._emit(expression)
-        self._scopes[-1][id(expression)] = value
+        self._scopes[-1][expression] = value
         return value
 
     def vectors(self, expression: Expression) -> list[str]:
@@ -238,7 +252,9 @@ class Values:
         values = []
         for k in range(self.group.vectors):
             mask = self._both(self.mask(k), guards[k])
-            if varying or step != 1:
+            if not varying and 2 <= step <= MOST_STRIDE and load.guard is None and load.dtype.kind == "f":
+                values.append(self.load_strided(load.buffer, start, step, k))
+            elif varying or step != 1:
                 values.append(self._gather(load, start, step, k, mask))
             else:
                 values.append(self._load_vector(load.buffer, start, k * self.group.lanes, mask))
@@ -278,6 +294,30 @@ class Values:
                 (kind, "zeroinitializer"),
             )
         return self._to_mask(value, buffer.dtype, lanes)
+
+    def load_strided(self, buffer: Buffer, start: str, step: int, vector: int) -> str:
+        """Every ``step``-th element: as many whole vectors as these lie in, then the wanted lanes of them.
+
+        Elements beyond the last one wanted are not read.
+        """
+        assert self.group is not None
+        lanes = self.group.lanes
+        count = self.group.tail if self.mask(vector) is not None else lanes
+        kind = vector_of(memory_type(buffer.dtype), lanes)
+        wanted = (count - 1) * step + 1
+        picked = "poison"
+        for part in range(-(-wanted // lanes)):
+            ahead = vector * lanes * step + part * lanes
+            there = min(lanes, wanted - part * lanes)
+            row = load_lanes(self.f, self.address(buffer, start, ahead), memory_type(buffer.dtype), lanes, there)
+            first, last = -(-part * lanes // step), min(count, -(-(part + 1) * lanes // step))
+            picks = [
+                lanes + lane * step - part * lanes if first <= lane < last else min(lane, lanes - 1)
+                for lane in range(lanes)
+            ]
+            mask = ", ".join(f"i32 {pick}" for pick in picks)
+            picked = self.f.value(f"shufflevector {kind} {picked}, {kind} {row}, <{lanes} x i32> <{mask}>")
+        return picked
 
     def _to_mask(self, value: str, dtype: np.dtype, lanes: int) -> str:
         if dtype.kind != "b":
@@ -399,7 +439,7 @@ class Values:
         """Whether the operand is a multiplication that has not been computed for another user."""
         if not (isinstance(expression, Apply) and expression.function == "multiply"):
             return False
-        return not any(id(expression) in scope for scope in self._scopes)
+        return not any(expression in scope for scope in self._scopes)
 
     # ------------------------------------------------------------------ writes
 
