@@ -151,7 +151,7 @@ def _over_axis(root: Expression, axis: Axis, memo: dict[int, Expression]) -> Exp
         new = expression
         if isinstance(expression, Reduce):
             body, over = memo[id(expression.body)], expression.over
-            if len(over) == 1 and over[0].extent == axis.extent and axis not in body.axes and over[0] is not axis:
+            if len(over) == 1 and over[0].extent == axis.extent and _free(axis, over[0], body):
                 body = rewrite(body, {over[0]: Affine.of(axis)}, {}, {})
                 over = (axis,)
             new = Reduce(expression.kind, over, body, expression.dtype)
@@ -160,3 +160,10 @@ def _over_axis(root: Expression, axis: Axis, memo: dict[int, Expression]) -> Exp
             new = Apply(expression.function, operands, expression.dtype, expression.attributes)
         memo[id(expression)] = new
     return memo[id(root)]
+
+
+def _free(axis: Axis, old: Axis, body: Expression) -> bool:
+    """Whether ``axis`` may stand for ``old`` in ``body``: it means nothing else there, nor where ``old`` is used."""
+    if axis is old or axis in body.axes:
+        return False
+    return not any(isinstance(e, Reduce) and axis in e.over and old in e.axes for e in walk(body))
