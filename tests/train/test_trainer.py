@@ -10,7 +10,7 @@ import pytest
 from pullback import nn, optim, value_and_grad
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.data import Dataset, epoch_order, load_digits
-from pullback.errors import DataError, IndexRangeError, NonFiniteLoss, TreeError
+from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
 from pullback.tracing import flatten, map_tree
 from pullback.train import Trainer
 
@@ -314,6 +314,15 @@ def test_parameters_that_are_no_arrays():
         make_trainer({"factor": 1.5})
     with pytest.raises(TreeError, match="no parameters"):
         make_trainer(nn.Chain(np.tanh))
+
+
+def test_parameters_that_cannot_be_updated_in_place():
+    layer = nn.Dense(3, 3)
+    with pytest.raises(DonationError, match=r"layers\.0\.weight and layers\.1\.weight share memory"):
+        make_trainer(nn.Chain(layer, layer))
+    with pytest.raises(DonationError, match="weight is read-only or not contiguous"):
+        layer.weight = layer.weight.T
+        make_trainer(layer)
 
 
 def test_batch_size_is_positive(make_model):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pullback.compiler.jit import jit
 from pullback.data import Dataset, epoch_order
-from pullback.errors import DataError, IndexRangeError, NonFiniteLoss, TreeError
+from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
 from pullback.metrics import METRICS, Metric
 from pullback.optim import Optimiser
 from pullback.tracing import flatten, map_tree
@@ -302,12 +302,25 @@ def _check_arrays(model: Any) -> None:
     leaves, structure = flatten(model)
     if not leaves:
         raise TreeError("[Trainer] the model has no parameters. Give a module that has arrays in its fields.")
+    owners: list[tuple[str, Array]] = []
     for path, leaf in zip(structure.paths, leaves):
         if not isinstance(leaf, np.ndarray):
             raise TreeError(
                 f"[Trainer] {path or 'the model'} is a {type(leaf).__name__}, which cannot be updated in "
                 "place. Make it an array, np.array(value, np.float32), or a field of pb.static()."
             )
+        if not (leaf.flags.c_contiguous and leaf.flags.writeable and leaf.flags.aligned):
+            raise DonationError(
+                f"[Trainer] {path or 'the model'} is read-only or not contiguous, and cannot be updated in "
+                "place. Replace it by its copy, np.array(…, order='C')."
+            )
+        for owner, other in owners:
+            if np.may_share_memory(leaf, other):
+                raise DonationError(
+                    f"[Trainer] {owner} and {path} share memory, and both are updated in place. Give each an "
+                    "array of its own; a parameter that serves twice is held once, by a module of your own."
+                )
+        owners.append((path, leaf))
 
 
 def _culprit(error: IndexRangeError, data: Dataset) -> str:
