@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pullback.compiler.passes import PASSES, optimise
+import pullback.numpy as pnp
+from pullback.compiler.passes import PASSES, Pass, optimise
 from pullback.graph import Graph, Operation, Variable, check, constant, format_graph
 from pullback.operators.elementwise import filled
 from pullback.testing import OperatorCase, operator_cases
@@ -17,6 +18,7 @@ from pullback.transforms.reverse import cotangents
 
 DTYPES = [np.dtype(name) for name in ("float32", "float64", "int64", "uint8", "bool")]
 CASES = list(operator_cases(dtypes=DTYPES))
+SEEDS = st.integers(0, 2**32 - 1)
 
 
 def with_gradients(case: OperatorCase) -> Graph:
@@ -44,10 +46,10 @@ def test_operators_and_their_gradients(name: str, assert_kept: Callable) -> None
         assert_kept(graph, optimise(graph), case.arguments(), tolerance=tolerance)
 
 
-@settings(max_examples=150, deadline=None)
-@given(data=st.data())
-def test_random_graphs(data: st.DataObject, random_graph: Callable, assert_kept: Callable) -> None:
-    graph, arrays = random_graph(data)
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_random_graphs(seed: int, random_graph: Callable, assert_kept: Callable) -> None:
+    graph, arrays = random_graph(seed)
     after = graph
     for each in PASSES:
         after = each(after)
@@ -55,18 +57,19 @@ def test_random_graphs(data: st.DataObject, random_graph: Callable, assert_kept:
     assert_kept(graph, optimise(graph), arrays)
 
 
-@settings(max_examples=60, deadline=None)
-@given(data=st.data())
-def test_random_graphs_and_passes(data: st.DataObject, random_graph: Callable, assert_kept: Callable) -> None:
-    graph, arrays = random_graph(data)
-    chosen = data.draw(st.lists(st.sampled_from(PASSES), unique=True))
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(seed=SEEDS, chosen=st.lists(st.sampled_from(PASSES), unique=True))
+def test_random_graphs_and_passes(
+    seed: int, chosen: list[Pass], random_graph: Callable, assert_kept: Callable
+) -> None:
+    graph, arrays = random_graph(seed)
     assert_kept(graph, optimise(graph, chosen), arrays)
 
 
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_a_good_graph_stays_as_it_is(data: st.DataObject, random_graph: Callable) -> None:
-    graph, _ = random_graph(data)
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_a_good_graph_stays_as_it_is(seed: int, random_graph: Callable) -> None:
+    graph, _ = random_graph(seed)
     once = optimise(graph)
     assert optimise(once) is once
 
@@ -78,7 +81,7 @@ def test_no_passes() -> None:
 
 
 def test_what_is_made_keeps_the_line_that_it_was_written_on(traced: Callable) -> None:
-    graph = traced(lambda x: -(-x) - x.T.T / 4, ("float32", (3, 2)))
+    graph = traced(lambda x: pnp.negative(-x) - x.T.T / 4, ("float32", (3, 2)))
     for node in optimise(graph).nodes():
         if isinstance(node, Operation):
             assert node.source is not None
@@ -98,11 +101,6 @@ def test_long_chains(traced: Callable) -> None:
 
 
 def test_results_may_be_inputs_and_constants(traced: Callable) -> None:
-    graph = traced(lambda x: (x * 1, -(-x), x**0), ("float32", (2,)))
+    graph = traced(lambda x: (x * 1, pnp.negative(-x), x / x.dtype.type(1)), ("float32", (2,)))
     after = optimise(graph)
-    assert after.outputs[0] is after.outputs[1] is graph.inputs[0]
-    assert format_graph(after).splitlines()[1:] == [
-        "%1 = constant 1.0: float32[]",
-        format_graph(after).splitlines()[2],
-        "output %0, %0, %2",
-    ]
+    assert format_graph(after) == "input  %0 x0: float32[2]\noutput %0, %0, %0"

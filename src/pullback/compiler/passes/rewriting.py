@@ -60,7 +60,7 @@ class RulePass:
     def rules_for(self, operator: Operator) -> Sequence[Rule]:
         """The rules that may say something about operations of ``operator``."""
         elementwise = self.rules.get(ELEMENTWISE, ()) if operator.elementwise else ()
-        return (*self.rules.get(ANY, ()), *elementwise, *self.rules.get(operator.name, ()))
+        return (*elementwise, *self.rules.get(ANY, ()), *self.rules.get(operator.name, ()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,8 +43,9 @@ def _over_one_element(node: Operation) -> Node | None:
     (x,), axes = node.inputs, node.attributes["axes"]
     over = tuple(axis for axis in axes if x.shape[axis] != 1)
     if not over:
-        where_it_is = node.operator.name in ("argmax", "argmin")
-        return filled(0, node) if where_it_is else reshape(x, shape=node.shape)
+        if node.operator.name in ("argmax", "argmin"):
+            return filled(0, node)
+        return x if x.shape == node.shape else reshape(x, shape=node.shape)
     if over == axes:
         return None
     shape = tuple(extent for axis, extent in enumerate(x.shape) if axis in over or axis not in axes)

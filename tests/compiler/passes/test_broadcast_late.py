@@ -1,0 +1,44 @@
+"""Nothing is computed for each repetition of a value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import pullback.numpy as pnp
+from pullback.compiler.passes import broadcast_late
+from pullback.graph import OPERATORS, Node
+
+Shape = tuple[int, ...]
+
+
+def spread(x: Node, shape: Shape, *axes: int) -> Node:
+    return OPERATORS["broadcast"](x, shape=shape, axes=axes)
+
+
+CASES: dict[str, tuple[Callable[[Node], Node], Shape, Shape]] = {
+    "one operand": (lambda x: pnp.exp(spread(x, (4, 3), 1)), (3,), (3,)),
+    "twice the same": (lambda x: spread(x, (4, 3), 1) * spread(-x, (4, 3), 1), (3,), (3,)),
+    "with a number": (lambda x: spread(x, (4, 3), 1) * 2.0, (3,), (3,)),
+    "with a sum": (lambda x: spread(x, (4, 3), 1) / spread(pnp.sum(x), (4, 3)), (3,), (3,)),
+    "two numbers": (lambda x: spread(x, (4, 3)) / spread(-x, (4, 3)), (), ()),
+    "another dtype": (lambda x: spread(x, (4, 3), 1).astype("int32"), (3,), (3,)),
+    "a mask": (lambda x: pnp.where(spread(x > 0, (4, 3), 1), 1.0, spread(x, (4, 3), 1)), (3,), (3,)),
+    "other axes": (lambda x: spread(x, (4, 3, 5), 1) + spread(x, (4, 3, 3), 2)[:, :, :1], (3,), (4, 3, 5)),
+    "axes together": (lambda x: spread(x, (3, 4, 3), 0) + spread(x, (3, 4, 3), 2), (3,), (3, 3)),
+    "all axes": (lambda x: spread(x, (3, 3), 0) + spread(x, (3, 3), 1), (3,), (3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases(name: str, traced: Callable, assert_kept: Callable) -> None:
+    function, shape, largest = CASES[name]
+    graph = traced(function, ("float64", shape))
+    after = broadcast_late(graph)
+    computed = [n.size for n in after.nodes() if hasattr(n, "operator") and n.operator.elementwise]
+    assert max(computed) == math.prod(largest)
+    x = np.random.default_rng(0).standard_normal(shape)
+    assert_kept(graph, after, [x], tolerance=1e-15)
