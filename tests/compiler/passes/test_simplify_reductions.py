@@ -42,7 +42,7 @@ CASES: dict[str, tuple[Callable[[Node], Node], Shape, list[str]]] = {
     "sum of some repeated values": (
         lambda x: reduce("sum", spread(x, (5, 3, 2), 1), 0),
         (3,),
-        ["broadcast", "multiply"],
+        ["multiply", "broadcast"],
     ),
     "sum of values repeated no time": (lambda x: reduce("sum", spread(x, (0, 3), 1), 0), (3,), []),
     "max of repeated values": (lambda x: reduce("max", spread(x, (5, 3), 1), 0), (3,), []),
@@ -52,7 +52,12 @@ CASES: dict[str, tuple[Callable[[Node], Node], Shape, list[str]]] = {
         (3,),
         ["broadcast", "argmax"],
     ),
-    "sum of own values": (lambda x: reduce("sum", spread(x, (5, 3), 1), 1), (3,), ["broadcast", "sum"]),
+    "sum of own values": (lambda x: reduce("sum", spread(x, (5, 3), 1), 1), (3,), ["sum", "broadcast"]),
+    "argmax of own values": (
+        lambda x: reduce("argmax", spread(x, (2, 5, 3), 0, 2), 0, 2),
+        (2, 3),
+        ["argmax", "broadcast"],
+    ),
     "sum of sum": (lambda x: reduce("sum", reduce("sum", x, 1), 0), (2, 3, 4), ["sum"]),
     "max of max": (lambda x: reduce("max", reduce("max", x, 0), 1), (2, 3, 4), ["max"]),
     "prod of prod": (lambda x: reduce("prod", reduce("prod", x, 0), 0), (2, 3), ["prod"]),

@@ -54,25 +54,25 @@ def _over_one_element(node: Operation) -> Node | None:
 
 
 def _of_broadcast(node: Operation) -> Node | None:
-    """The axes that a broadcast has added are not repeated first and then reduced."""
-    spread, axes = inner(node.inputs[0], "broadcast"), node.attributes["axes"]
+    """What a broadcast repeats is reduced before it, and what it has added is not reduced at all."""
+    spread, axes, name = inner(node.inputs[0], "broadcast"), node.attributes["axes"], node.operator.name
     if spread is None or 1 in spread.inputs[0].shape:
         return None
-    own = spread.attributes["axes"]
+    (result,), own = spread.inputs, spread.attributes["axes"]
     repeated = [axis for axis in axes if axis not in own]
-    if not repeated:
+    if repeated and name in ("argmax", "argmin"):
         return None
-    left = [axis for axis in range(spread.ndim) if axis not in repeated]
-    shape = tuple(spread.shape[axis] for axis in left)
-    rest = spread.inputs[0]
-    if rest.shape != shape:
-        rest = broadcast(rest, shape=shape, axes=tuple(left.index(axis) for axis in own))
-    if over := tuple(left.index(axis) for axis in axes if axis in own):
-        rest = node.operator(rest, axes=over)
-    if node.operator.name != "sum":
-        return rest
-    count = math.prod(spread.shape[axis] for axis in repeated)
-    return multiply(rest, filled(np.asarray(count).astype(node.dtype), node)) if count else filled(0, node)
+    if over := tuple(position for position, axis in enumerate(own) if axis in axes):
+        result = node.operator(result, axes=over)
+    if repeated and name == "sum":
+        count = math.prod(spread.shape[axis] for axis in repeated)
+        if not count:
+            return filled(0, node)
+        result = multiply(result, filled(np.asarray(count).astype(node.dtype), result))
+    if result.shape == node.shape:
+        return result
+    left = [axis for axis in range(spread.ndim) if axis not in axes]
+    return broadcast(result, shape=node.shape, axes=tuple(left.index(axis) for axis in own if axis in left))
 
 
 def _of_same(node: Operation) -> Node | None:
@@ -90,8 +90,8 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "prod": (_over_one_element, _of_same),
     "max": (_over_one_element, _of_broadcast, _of_same),
     "min": (_over_one_element, _of_broadcast, _of_same),
-    "argmax": (_over_one_element,),
-    "argmin": (_over_one_element,),
+    "argmax": (_over_one_element, _of_broadcast),
+    "argmin": (_over_one_element, _of_broadcast),
 }
 
 simplify_reductions = RulePass("simplify_reductions", _RULES)
