@@ -1,0 +1,195 @@
+"""Random numbers without state: each is a function of a key and of its place in the result.
+
+The same key gives the same numbers each time, interpreted or compiled, for any number of threads. A key is an
+array of two ``uint32``; make one from a seed, and new ones from it by ``split`` or ``fold_in``, one for each
+use.
+
+>>> import numpy as np
+>>> from pullback import random
+>>> first, second = random.split(random.key(0))
+>>> random.uniform(first, (3,))
+array([0.9673578 , 0.923499  , 0.42655832], dtype=float32)
+>>> random.fold_in(second, 7)
+array([3979521767, 1075323329], dtype=uint32)
+
+Source: Salmon, Moraes, Dror & Shaw, *Parallel random numbers: as easy as 1, 2, 3*, SC'11 (Threefry-2x32-20).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pullback.errors import DTypeError, ShapeError
+from pullback.graph import OPERATORS, Node
+from pullback.numpy import astype, cos, full, log, sqrt, stack
+from pullback.numpy.promotion import any_traced, operands
+
+__all__ = ["bernoulli", "bits", "fold_in", "key", "normal", "split", "uniform"]
+
+Shape = int | Sequence[int]
+_WORD = np.dtype(np.uint32)
+_SHARE = 2.0**-32
+
+
+def key(seed: int) -> NDArray[np.uint32]:
+    """The key of a seed, an integer from 0 to 2⁶⁴ - 1.
+
+    Raises ``ValueError`` for a seed outside.
+
+    >>> key(2**32 + 5)
+    array([1, 5], dtype=uint32)
+    """
+    number = operator.index(seed)
+    if not 0 <= number < 2**64:
+        raise ValueError(f"[key] seed {seed} is outside 0 to 2**64 - 1. Give a number that is not negative.")
+    return np.array(divmod(number, 2**32), _WORD)
+
+
+def fold_in(key: Any, number: Any) -> Any:
+    """The key that ``number`` makes of ``key``: another one for each integer, such as that of a step.
+
+    ``number`` may be traced. Raises ``DTypeError`` for what is no integer.
+
+    >>> fold_in(key(0), 1)
+    array([2494418683,  513002203], dtype=uint32)
+    """
+    if not isinstance(number, Node):
+        number = np.asarray(number)
+    if number.dtype.kind not in "iu" or number.shape:
+        raise DTypeError(f"[fold_in] found {number.dtype}{list(number.shape)}. Give one integer.")
+    return _derived("fold_in", key, number)
+
+
+def split(key: Any, number: int = 2) -> Any:
+    """``number`` new keys, (number, 2); row ``k`` is ``fold_in(key, k)``.
+
+    >>> first, second = split(key(0))
+    >>> second
+    array([2494418683,  513002203], dtype=uint32)
+    """
+    return _derived("split", key, np.arange(number))
+
+
+def bits(key: Any, shape: Shape = (), word: int = 0) -> Any:
+    """Random ``uint32`` of this shape, uniform over all 2³².
+
+    There are two independent arrays of them for each key, ``word`` 0 and 1; computed together they cost
+    little more than one.
+
+    Raises ``DTypeError`` or ``ShapeError`` for what is no key.
+
+    >>> bits(key(0), (2, 2))
+    array([[1797259609,  928981903],
+           [4146024105, 2467461003]], dtype=uint32)
+    """
+    first, second = _words_of("bits", key)
+    shape = _shape(shape)
+    count = math.prod(shape)
+    place: Any
+    if isinstance(key, Node):
+        place = OPERATORS["iota"](shape=(count,), axis=0, dtype=np.dtype(np.int64)).reshape(shape)
+    else:
+        place = np.arange(count).reshape(shape)
+    high = astype(place >> 32, _WORD) if count > 2**32 else np.zeros((), _WORD)
+    return _threefry(first, second, high, astype(place, _WORD), word)
+
+
+def uniform(
+    key: Any, shape: Shape = (), low: float = 0.0, high: float = 1.0, dtype: DTypeLike = np.float32
+) -> Any:
+    r"""Floats uniform in ``[low, high)``: :math:`l + (h - l)\,k\,2^{-24}`, in ``float64`` :math:`k\,2^{-53}`.
+
+    With bounds other than 0 and 1 the sum may be rounded to ``high`` itself. Raises ``DTypeError`` for a
+    dtype that is no float.
+
+    >>> uniform(key(1), (2,), -1, 1)
+    array([-0.76369953, -0.09248257], dtype=float32)
+    """
+    kind = _float("uniform", dtype)
+    if kind == np.float32:
+        # Through int32, which every processor converts in one instruction.
+        share = astype(astype(bits(key, shape) >> 8, np.int32), kind) * 2.0**-24
+    else:
+        upper, lower = astype(bits(key, shape) >> 5, kind), astype(bits(key, shape, 1) >> 6, kind)
+        share = (upper * 2.0**26 + lower) * 2.0**-53
+    return share if (low, high) == (0.0, 1.0) else low + (high - low) * share
+
+
+def normal(key: Any, shape: Shape = (), dtype: DTypeLike = np.float32) -> Any:
+    r"""Floats of the normal distribution with mean 0 and variance 1, :math:`\sqrt{-2 \ln u} \cos 2 \pi v`.
+
+    :math:`u` and :math:`v` have 32 bits, so that no value is beyond 6.8. Raises ``DTypeError`` for a dtype
+    that is no float.
+
+    Source: Box & Muller, *A note on the generation of random normal deviates*, 1958.
+
+    >>> values = normal(key(0), (10000,))
+    >>> bool(abs(values.mean()) < 0.02), bool(abs(values.std() - 1) < 0.02)
+    (True, True)
+    """
+    kind = _float("normal", dtype)
+    # Half a step away from 0, whose logarithm is infinite; at most 1, where it is 0.
+    radius = (astype(bits(key, shape), kind) + 0.5) * _SHARE
+    angle = astype(bits(key, shape, 1), kind) * (2 * math.pi * _SHARE)
+    return sqrt(-2 * log(radius)) * cos(angle)
+
+
+def bernoulli(key: Any, probability: float, shape: Shape = ()) -> Any:
+    """Bools, each true with this probability, to 32 bits.
+
+    Raises ``ValueError`` for a probability outside 0 to 1.
+
+    >>> bernoulli(key(0), 0.5, (4,))
+    array([ True,  True, False, False])
+    """
+    if not 0 <= probability <= 1:
+        raise ValueError(f"[bernoulli] probability {probability}. Give a number from 0 to 1.")
+    threshold = round(probability * 2**32)
+    if threshold == 2**32:
+        _words_of("bernoulli", key)
+        return full(_shape(shape), True)
+    return bits(key, shape) < np.uint32(threshold)
+
+
+def _words_of(name: str, key: Any) -> tuple[Any, Any]:
+    """The two words of a key."""
+    if not hasattr(key, "dtype") or key.dtype != _WORD or key.shape != (2,):
+        found = f"{key.dtype}{list(key.shape)}" if hasattr(key, "dtype") else type(key).__name__
+        error = ShapeError if getattr(key, "dtype", None) == _WORD else DTypeError
+        raise error(f"[{name}] {found} is no key. Make one with pullback.random.key(seed).")
+    return key[0], key[1]
+
+
+def _shape(shape: Shape) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def _float(name: str, dtype: DTypeLike) -> np.dtype:
+    kind = np.dtype(dtype)
+    if kind not in (np.float32, np.float64):
+        raise DTypeError(f"[{name}] dtype {kind}. Use float32 or float64.")
+    return kind
+
+
+def _derived(name: str, key: Any, numbers: Any) -> Any:
+    """The keys that integers make of ``key``, with a last axis of their two words."""
+    first, second = _words_of(name, key)
+    numbers = astype(numbers, np.int64)
+    # The highest bit keeps keys apart from the numbers that are drawn by ``key`` itself.
+    high, low = astype(numbers >> 32, _WORD) ^ np.uint32(2**31), astype(numbers, _WORD)
+    return stack([_threefry(first, second, high, low, word) for word in (0, 1)], axis=-1)
+
+
+def _threefry(first: Any, second: Any, high: Any, low: Any, word: int) -> Any:
+    """One word of the cipher, for blocks and a key that broadcast."""
+    cipher = OPERATORS["threefry"]
+    blocks = (first, second, high, low)
+    if any_traced(*blocks):
+        return cipher(*operands("threefry", blocks), word=word)
+    return cipher.reference(*np.broadcast_arrays(*blocks), word=word)[()]
