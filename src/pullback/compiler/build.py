@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.compiler.codegen.blocked import Blocking, choose_blocking
 from pullback.compiler.codegen.program import Emitted, emit_program
 from pullback.compiler.donate import arrange
+from pullback.compiler.form import Form, choose_form
 from pullback.compiler.fuse import fuse
 from pullback.compiler.lower import lower
 from pullback.compiler.memory import MemoryPlan, plan_memory
 from pullback.compiler.pack import pack
-from pullback.compiler.products import Product
+from pullback.compiler.passes import PASSES, Pass, optimise
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.schedule import Phase, make_schedule
+from pullback.compiler.split import split_sums
 from pullback.compiler.tidy import tidy
 from pullback.graph import Graph
 from pullback.loops import Buffer, Kernel, Load
@@ -41,21 +42,26 @@ class Built:
     nanoseconds: float
 
 
-def build(graph: Graph, donated: Mapping[int, int], processor: Processor) -> Built:
-    """Lower, fuse, schedule, plan and emit ``graph``; ``donated`` offers arguments to results, by number."""
-    lowered = lower(graph)
-    kernels = [tidy(kernel) for kernel in fuse(lowered.kernels, lowered.outputs)]
+def build(
+    graph: Graph, donated: Mapping[int, int], processor: Processor, passes: Sequence[Pass] = PASSES
+) -> Built:
+    """Optimise, lower, fuse, schedule, plan and emit ``graph``.
+
+    ``donated`` offers arguments to results, by number; ``passes`` are those that the graph goes through.
+    """
+    lowered = lower(optimise(graph, passes))
+    kernels = split_sums([tidy(kernel) for kernel in fuse(lowered.kernels, lowered.outputs)])
 
     def lanes(kernel: Kernel) -> int:
         return lanes_of(kernel, processor)
 
-    def blocking_of(kernel: Kernel, product: Product) -> Blocking | None:
-        return choose_blocking(product, lanes(kernel), processor)
+    def form_of(kernel: Kernel) -> Form:
+        return choose_form(kernel, lanes(kernel), processor)
 
-    kernels = pack(kernels, blocking_of)
+    kernels = pack(kernels, form_of)
     taken_over = {lowered.outputs[result]: lowered.arguments[argument] for result, argument in donated.items()}
     ordered, before = arrange(kernels, taken_over)
-    schedule = make_schedule(ordered, before, lanes, blocking_of, processor.vector_registers)
+    schedule = make_schedule(ordered, before, lanes, form_of, processor.vector_registers)
     slots = Slots(len(lowered.arguments), len(lowered.outputs), len(lowered.constants))
     addressed: dict[Buffer, int] = {}
     for position, buffer in enumerate(lowered.arguments):
@@ -65,7 +71,7 @@ def build(graph: Graph, donated: Mapping[int, int], processor: Processor) -> Bui
     for position, buffer in enumerate(lowered.constants):
         addressed[buffer] = slots.constant(position)
     plan = plan_memory(schedule, addressed)
-    emitted = emit_program(schedule, slots, addressed, plan, lanes)
+    emitted = emit_program(schedule, slots, addressed, plan, lanes, processor.vector_registers)
     cycles = sum(group.cycles for phase in schedule for group in phase.groups)
     constants = tuple(lowered.constants.values())
     return Built(emitted, tuple(schedule), plan, constants, donated, cycles / CYCLES_PER_NANOSECOND)
@@ -87,7 +93,6 @@ def show_schedule(phases: Sequence[Phase]) -> str:
         for group in phase.groups:
             lines.append(f"  {group.chunks} chunks of {group.share} rows of {group.rows}, {group.cycles:,.0f} cycles")
             for job in group.jobs:
-                kind = "map" if job.product is None else f"product {job.blocking or job.tile}"
-                lines.append(f"    {kind}")
+                lines.append(f"    {job.form.name} {job.form.blocking or job.tile or ''}".rstrip())
                 lines += [f"      {line}" for line in format_kernel(job.kernel).splitlines()]
     return "\n".join(lines)

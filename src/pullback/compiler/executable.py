@@ -103,7 +103,8 @@ def _constant(nodes: list[Node], found: int | list[Any]) -> np.ndarray:
         assert isinstance(node, Constant)
         return node.value
     dtype, shape, digits = found
-    return np.frombuffer(bytes.fromhex(digits), dtype).reshape(shape)
+    value: np.ndarray = np.frombuffer(bytes.fromhex(digits), dtype).reshape(shape)
+    return value
 
 
 def _program(

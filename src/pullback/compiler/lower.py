@@ -7,6 +7,7 @@ reductions, products and scatters, what a product reads, and what would be expen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,6 +28,9 @@ ROOTS = frozenset({"sum", "prod", "max", "min", "argmax", "argmin", "contract", 
 
 RECOMPUTE_COST = 4.0
 """A value of up to this cost is computed again by each of its users rather than stored."""
+
+SHORT_AXIS = 8
+"""Axes of up to this length may be joined with the one before them without storing the array first."""
 
 DEEPEST_COST = 120.0
 """A value that costs more than this is stored even for a single user: expressions are walked recursively."""
@@ -194,22 +198,34 @@ def _needs_memory(user: Operation, child: Node, cost: dict[int, float]) -> bool:
     if name == "gather" and child is user.inputs[0]:
         return cost.get(id(child), 0.0) * user.size > RECOMPUTE_COST * child.size
     if name == "reshape":
-        return cost.get(id(child), 0.0) > 0 and not _splits_only(child.shape, user.shape)
+        return cost.get(id(child), 0.0) > 0 and not _merges_little(child.shape, user.shape)
     return name == "concatenate" and cost.get(id(child), 0.0) > RECOMPUTE_COST
 
 
-def _splits_only(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
-    """Whether a reshape keeps or splits axes, so that the old index is affine in the new one.
+def _merges_little(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    """Whether the old index is easily had from the new one: axes are kept, split, or joined with a short one.
 
-    >>> _splits_only((100, 784), (100, 4, 196)), _splits_only((100, 4, 196), (100, 784))
-    (True, False)
+    Joining an axis with a short one, as when windows are put side by side again, costs a division by its length, which
+    is known for each lane; joining long ones would scatter the lanes over memory.
+
+    >>> _merges_little((100, 784), (100, 4, 196)), _merges_little((5, 13, 2, 13, 2), (5, 26, 26))
+    (True, True)
+    >>> _merges_little((100, 4, 196), (100, 784))
+    False
     """
-    position = 0
-    for extent in (e for e in old if e != 1):
+    if 0 in old:
+        return True
+    waiting = [extent for extent in old if extent != 1]
+    for extent in (e for e in new if e != 1):
+        joined = []
         reached = 1
-        while position < len(new) and reached < extent:
-            reached *= new[position]
-            position += 1
-        if reached != extent:
+        while waiting and reached < extent:
+            joined.append(waiting.pop(0))
+            reached *= joined[-1]
+        if reached % extent:
+            return False
+        if reached > extent:  # the old axis is split: its rest belongs to the new axes that follow
+            waiting.insert(0, reached // extent)
+        if len(joined) > 1 and math.prod(joined[1:]) > SHORT_AXIS:
             return False
     return True

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from pullback.compiler.codegen.blocked import Blocking
-from pullback.compiler.products import Pair, Product, find_product
+from pullback.compiler.form import Form
+from pullback.compiler.products import Pair, Product
 from pullback.loops import (
     Affine,
     Axis,
@@ -26,7 +26,7 @@ from pullback.loops import (
 __all__ = ["pack"]
 
 
-def pack(kernels: Iterable[Kernel], blocking_of: Callable[[Kernel, Product], Blocking | None]) -> list[Kernel]:
+def pack(kernels: Iterable[Kernel], form_of: Callable[[Kernel], Form]) -> list[Kernel]:
     """The kernels with transposed copies of operands put before their first users.
 
     Large products pack their right operands by themselves, in whichever of two orders they lie; there it is the left
@@ -35,11 +35,11 @@ def pack(kernels: Iterable[Kernel], blocking_of: Callable[[Kernel, Product], Blo
     copies: dict[tuple[object, ...], Buffer] = {}
     program: list[Kernel] = []
     for kernel in kernels:
-        product = find_product(kernel)
+        form = form_of(kernel)
+        product, blocked = form.product, form.blocking is not None
         if product is None:
             program.append(kernel)
             continue
-        blocked = blocking_of(kernel, product) is not None
         replaced: dict[Load, Expression] = {}
         for pair in product.pairs:
             for load, axes in _turned(product, pair, blocked):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pullback.loops import Affine, Apply, Axis, Expression, Hole, Kernel, Load, Reduce, Store, walk
 
-__all__ = ["Pair", "Product", "contractions", "find_product"]
+__all__ = ["Pair", "Product", "contractions", "find_product", "with_accumulator"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,13 +74,22 @@ def find_product(kernel: Kernel) -> Product | None:
         return None
     if any(isinstance(e, Reduce) and e not in found for e in kernel.expressions()):
         return None
+    hole, stores = with_accumulator(kernel, found, root)
+    return Product(kernel.axes[:-1], columns, tuple(pair for pair in pairs if pair is not None), hole, stores)
+
+
+def with_accumulator(
+    kernel: Kernel, found: list[Reduce], root: Expression | None = None
+) -> tuple[Hole, tuple[Store, ...]]:
+    """The kernel's stores with the sum of the contractions ``found``, terms of ``root``, as a hole."""
     hole = Hole("accumulator", kernel.axes, found[0].dtype)
     memo: dict[int, Expression] = {}
+    contracted = {id(reduce) for reduce in found}
     stores = tuple(
-        Store(store.buffer, store.offset, _with_hole(store.value, root, set(map(id, found)), hole, memo))
+        Store(store.buffer, store.offset, _with_hole(store.value, root or found[0], contracted, hole, memo))
         for store in kernel.stores
     )
-    return Product(kernel.axes[:-1], columns, tuple(pair for pair in pairs if pair is not None), hole, stores)
+    return hole, stores
 
 
 def _oriented(reduce: Reduce, columns: Axis) -> Pair | None:

@@ -13,13 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pullback.compiler.codegen.blocked import Blocking
 from pullback.compiler.codegen.maps import alignment
 from pullback.compiler.codegen.products import Tile, choose_tile, row_axis
-from pullback.compiler.codegen.transposes import find_transposition
 from pullback.compiler.cost import kernel_cycles
+from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
-from pullback.compiler.products import Product, find_product
 from pullback.compiler.tidy import joined_rows
 from pullback.loops import Affine, Apply, Buffer, Kernel
 
@@ -36,16 +34,16 @@ class Job:
     """A kernel with what the code generator decides about it."""
 
     kernel: Kernel
-    product: Product | None
+    form: Form
     cycles: float
     tile: Tile | None = None
-    blocking: Blocking | None = None
+    row_by_row: bool = False
 
     @property
     def rows(self) -> int:
         """Turns of what is shared out: the first axis, or the blocks of a large product; 1 where there is nothing."""
-        if self.blocking is not None:
-            return self.blocking.blocks
+        if self.form.blocking is not None:
+            return self.form.blocking.blocks
         if not self.kernel.axes or any(store.accumulate for store in self.kernel.stores):
             return 1
         return self.kernel.axes[0].extent
@@ -67,7 +65,7 @@ class Group:
     @property
     def alone(self) -> bool:
         """Whether no other job may be added: a large product is not shared out by rows."""
-        return self.jobs[0].blocking is not None
+        return self.jobs[0].form.blocking is not None
 
     @property
     def chunks(self) -> int:
@@ -91,7 +89,7 @@ def make_schedule(
     kernels: Sequence[Kernel],
     before: Mapping[Kernel, Iterable[Kernel]],
     lanes: Callable[[Kernel], int],
-    blocking_of: Callable[[Kernel, Product], Blocking | None],
+    form_of: Callable[[Kernel], Form],
     registers: int,
 ) -> list[Phase]:
     """Place each kernel in the earliest phase that its inputs allow.
@@ -103,10 +101,8 @@ def make_schedule(
     placed: dict[Kernel, tuple[int, Group]] = {}
     needs = dependencies(kernels)
     for kernel in kernels:
-        product = find_product(kernel)
-        job = Job(kernel, product, kernel_cycles(kernel, product, lanes(kernel)))
-        if product is not None:
-            job.blocking = blocking_of(kernel, product)
+        form = form_of(kernel)
+        job = Job(kernel, form, kernel_cycles(kernel, form.product, lanes(kernel)))
         producers = needs[kernel]
         earliest = max((placed[k][0] for k in producers), default=0)
         earliest = max([earliest, *(placed[k][0] + 1 for k in before.get(kernel, ()))])
@@ -116,7 +112,7 @@ def make_schedule(
         while len(phases) <= earliest:
             phases.append(Phase())
         if group is None:
-            same = [g for g in phases[earliest].groups if g.rows == job.rows > 1 and not (g.alone or job.blocking)]
+            same = [g for g in phases[earliest].groups if g.rows == job.rows > 1 and not (g.alone or form.blocking)]
             group = same[0] if same else Group(job.rows)
             if not same:
                 phases[earliest].groups.append(group)
@@ -124,7 +120,7 @@ def make_schedule(
         placed[kernel] = (earliest, group)
     for phase in phases:
         for group in phase.groups:
-            if len(group.jobs) == 1 and group.jobs[0].product is None and group.rows > 1:
+            if len(group.jobs) == 1 and group.jobs[0].form == Form() and group.rows > 1:
                 group.jobs[0].kernel = joined_rows(group.jobs[0].kernel)
                 group.rows = group.jobs[0].rows
             _cut(group, lanes, registers)
@@ -135,7 +131,7 @@ def make_schedule(
 def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, Group]]) -> Group | None:
     """The row group of all ``producers`` if the job reads of them nothing but its own rows."""
     groups = {id(placed[k][1]): placed[k][1] for k in producers}
-    if len(groups) != 1 or job.rows == 1 or job.blocking is not None:
+    if len(groups) != 1 or job.rows == 1 or job.form.blocking is not None:
         return None
     (group,) = groups.values()
     if group.rows != job.rows or group.alone or not all(_same_rows(k, job.kernel) for k in producers):
@@ -174,27 +170,34 @@ def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
         return
     step = aligned = 1
     for job in group.jobs:
-        if job.product is not None:
-            axis = row_axis(job.product)
-            tiled = axis is not None and axis is job.product.rows[0]
+        product = job.form.product
+        if product is not None:
+            axis = row_axis(product)
+            tiled = axis is not None and axis is product.rows[0]
             rows = axis.extent if axis is not None else 1
-            job.tile = choose_tile(rows, job.product.columns.extent, lanes(job.kernel), registers)
+            job.tile = choose_tile(rows, product.columns.extent, lanes(job.kernel), registers)
             if tiled:
                 step = max(step, job.tile.rows)
         else:
-            aligned = max(aligned, _alignment(job.kernel, lanes(job.kernel)))  # powers of two
+            aligned = max(aligned, _alignment(job, lanes(job.kernel), len(group.jobs) > 1))  # powers of two
     step = -(-step // aligned) * aligned
     wanted = min(MOST_CHUNKS, max(1, int(group.cycles / CHUNK_CYCLES)))
     share = -(-group.rows // wanted)
     group.share = min(group.rows, -(-share // step) * step)
 
 
-def _alignment(kernel: Kernel, lanes: int) -> int:
-    """What the shares of a kernel's first axis must be multiples of."""
-    copy = find_transposition(kernel)
-    if copy is not None:
-        return lanes if not copy.outer else 1
-    return alignment(kernel, lanes)
+def _alignment(job: Job, lanes: int, together: bool) -> int:
+    """What the shares of a kernel's first axis must be multiples of.
+
+    A map whose lanes would lie along the rows goes row by row instead where others share the rows ``together`` with
+    it: whole vectors of rows would make their chunks too coarse.
+    """
+    if job.form.dots is not None:
+        return 1
+    if job.form.transposition is not None:
+        return 1 if job.form.transposition.outer else lanes
+    job.row_by_row = together and alignment(job.kernel, lanes) > 1
+    return 1 if job.row_by_row else alignment(job.kernel, lanes)
 
 
 def _gathered(groups: list[Group]) -> list[Group]:

@@ -37,24 +37,31 @@ def _mask(count: int, lanes: int) -> str:
     return "<" + ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes)) + ">"
 
 
+def _suffix(kind: str) -> tuple[str, int]:
+    """How intrinsic names spell a type in memory, and its bytes."""
+    if kind in ("float", "double"):
+        return ("f32", 4) if kind == "float" else ("f64", 8)
+    return kind, int(kind[1:]) // 8
+
+
 def load_lanes(f: Function, address: str, kind: str, lanes: int, count: int) -> str:
     """The first ``count`` of ``lanes`` elements at ``address``; zeros beyond them."""
-    vector, size = vector_of(kind, lanes), 4 if kind == "float" else 8
+    vector, (suffix, size) = vector_of(kind, lanes), _suffix(kind)
     if count == lanes:
         return f.value(f"load {vector}, ptr {address}, align {size}")
     mask = (vector_of("i1", lanes), _mask(count, lanes))
-    name = f"llvm.masked.load.v{lanes}f{8 * size}.p0"
+    name = f"llvm.masked.load.v{lanes}{suffix}.p0"
     return f.call(vector, name, ("ptr", address), ("i32", str(size)), mask, (vector, "zeroinitializer"))
 
 
 def store_lanes(f: Function, value: str, address: str, kind: str, lanes: int, count: int) -> None:
     """Write the first ``count`` lanes to ``address``."""
-    vector, size = vector_of(kind, lanes), 4 if kind == "float" else 8
+    vector, (suffix, size) = vector_of(kind, lanes), _suffix(kind)
     if count == lanes:
         f.do(f"store {vector} {value}, ptr {address}, align {size}")
         return
     mask = (vector_of("i1", lanes), _mask(count, lanes))
-    f.call("void", f"llvm.masked.store.v{lanes}f{8 * size}.p0", (vector, value), ("ptr", address), ("i32", str(size)), mask)
+    f.call("void", f"llvm.masked.store.v{lanes}{suffix}.p0", (vector, value), ("ptr", address), ("i32", str(size)), mask)
 
 
 def turn_block(

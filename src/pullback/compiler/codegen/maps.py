@@ -13,13 +13,13 @@ CHEAP, SIDE_BY_SIDE, COSTLY_SIDE_BY_SIDE = 12, 4, 2
 """Bodies of up to ``CHEAP`` functions run on four vectors at once, longer ones on two: registers are limited."""
 
 
-def emit_map(values: Values, kernel: Kernel, low: str, high: str) -> None:
+def emit_map(values: Values, kernel: Kernel, low: str, high: str, row_by_row: bool = False) -> None:
     """Run ``kernel`` for turns ``low`` to ``high`` of its first axis; a kernel without axes runs once.
 
     When the first axis carries the lanes, ``low`` is a multiple of ``alignment(kernel)`` and ``high`` is one too or
-    the axis' end.
+    the axis' end; ``row_by_row`` keeps the lanes off that axis.
     """
-    lane = lane_axis(kernel)
+    lane = None if row_by_row else lane_axis(kernel)
     outer = tuple(axis for axis in kernel.axes if axis is not lane)
     roots = [root for store in kernel.stores for root in store.roots()]
     inner_axes = {axis for store in kernel.stores for axis in store.inner}

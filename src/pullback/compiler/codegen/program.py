@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pullback.compiler.codegen.dots import emit_dots
 from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.codegen.blocked import emit_blocked_product
 from pullback.compiler.codegen.maps import emit_map
 from pullback.compiler.codegen.products import emit_product
-from pullback.compiler.codegen.transposes import emit_transposition, find_transposition
+from pullback.compiler.codegen.transposes import emit_transposition
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.runtime.specs import Phase as RuntimePhase
@@ -34,13 +35,19 @@ class Emitted:
 
 class _Emitter:
     def __init__(
-        self, slots: Slots, addressed: Mapping[Buffer, int], plan: MemoryPlan, lanes: Callable[[Kernel], int]
+        self,
+        slots: Slots,
+        addressed: Mapping[Buffer, int],
+        plan: MemoryPlan,
+        lanes: Callable[[Kernel], int],
+        registers: int,
     ) -> None:
         self.module = Module()
         self.slots = slots
         self.addressed = addressed
         self.offsets = {p.buffer: p.offset for p in plan.placed}
         self.lanes = lanes
+        self.registers = registers
         self.kernels: dict[str, str] = {}
         self.checks: list[str] = []
 
@@ -61,15 +68,17 @@ class _Emitter:
         f = self.module.function(name, parameters, linkage="internal", attributes="nounwind noinline")
         places = {buffer: f[f"p{k}"] for k, buffer in enumerate(buffers)}
         values = Values(f, places, self.lanes(kernel), self.check_code, _shifts(kernel))
-        copy = find_transposition(kernel)
-        if job.product is not None and job.blocking is not None:
-            emit_blocked_product(values, job.product, job.blocking, f["low"], f["high"], f["scratch"])
-        elif job.product is not None and job.tile is not None:
-            emit_product(values, job.product, job.tile, f["low"], f["high"], shares)
-        elif copy is not None:
-            emit_transposition(values, copy, f["low"], f["high"])
+        form = job.form
+        if form.product is not None and form.blocking is not None:
+            emit_blocked_product(values, form.product, form.blocking, f["low"], f["high"], f["scratch"])
+        elif form.product is not None and job.tile is not None:
+            emit_product(values, form.product, job.tile, f["low"], f["high"], shares)
+        elif form.dots is not None:
+            emit_dots(values, form.dots, self.registers, f["low"], f["high"])
+        elif form.transposition is not None:
+            emit_transposition(values, form.transposition, f["low"], f["high"])
         else:
-            emit_map(values, kernel, f["low"], f["high"])
+            emit_map(values, kernel, f["low"], f["high"], job.row_by_row)
         text = f.text().replace(f"@{name}(", "@(", 1)
         if text in self.kernels:
             del self.module.functions[name]
@@ -96,7 +105,8 @@ class _Emitter:
 
     def _call(self, f: Function, function: str, job: Job, rows: tuple[str, str] | None) -> None:
         kernel = job.kernel
-        turns = job.blocking.blocks if job.blocking else kernel.axes[0].extent if kernel.axes else 1
+        blocking = job.form.blocking
+        turns = blocking.blocks if blocking else kernel.axes[0].extent if kernel.axes else 1
         low, high = rows or ("0", str(turns))
         shifts = _shifts(kernel)
         pointers = [("ptr", self._pointer(f, buffer, shifts[buffer])) for buffer in buffers_of(kernel)]
@@ -135,13 +145,16 @@ def emit_program(
     addressed: Mapping[Buffer, int],
     plan: MemoryPlan,
     lanes: Callable[[Kernel], int],
+    registers: int,
 ) -> Emitted:
     """The module of a schedule; ``addressed`` gives the slot of every buffer outside the arena."""
-    emitter = _Emitter(slots, addressed, plan, lanes)
+    emitter = _Emitter(slots, addressed, plan, lanes, registers)
     runtime = tuple(emitter.phase(position, phase) for position, phase in enumerate(phases))
-    jobs = [job for phase in phases for group in phase.groups for job in group.jobs if job.blocking is not None]
-    sizes = [j.blocking.scratch_bytes(j.product.accumulator.dtype.itemsize) for j in jobs if j.blocking and j.product]
-    return Emitted(emitter.module.text(), runtime, tuple(emitter.checks), max(sizes, default=0))
+    scratch = 0
+    for job in (job for phase in phases for group in phase.groups for job in group.jobs):
+        if job.form.product is not None and job.form.blocking is not None:
+            scratch = max(scratch, job.form.blocking.scratch_bytes(job.form.product.accumulator.dtype.itemsize))
+    return Emitted(emitter.module.text(), runtime, tuple(emitter.checks), scratch)
 
 
 def describe_check(expression: Apply) -> str:

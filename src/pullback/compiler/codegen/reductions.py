@@ -7,17 +7,21 @@ memory lies that way, with several accumulators to hide the latency, and adds th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from pullback.compiler.codegen.integers import integer_function
-from pullback.compiler.codegen.types import literal, scalar_type, vector_of
+from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.loops import Affine, Axis, Load, Reduce, walk
 
 __all__ = ["emit_reduction", "horizontal", "neutral"]
+
+WRITTEN_OUT = 16
+"""Reductions of up to this many elements, such as a pooling window, have no loop."""
 
 ACCUMULATORS = 4
 """Vectors summed side by side: an addition takes about four cycles and two start in each."""
@@ -106,11 +110,33 @@ def _accumulate(values: Values, reduce: Reduce, axes: tuple[Axis, ...], start: l
         return [combine(values, reduce.kind, a, b, reduce.dtype, lanes) for a, b in zip(start, body)]
     values.hoist([reduce.body], axes)
     kind = vector_of(scalar_type(reduce.dtype), lanes)
-    with values.f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in start]) as loop:
-        values.places[axes[0]] = Place(loop.index)
+    return _turns(
+        values, reduce, axes, start, [kind] * len(start), lambda new: _accumulate(values, reduce, axes[1:], new, lanes)
+    )
+
+
+def _turns(
+    values: Values,
+    reduce: Reduce,
+    axes: tuple[Axis, ...],
+    start: list[str],
+    kinds: Sequence[str],
+    body: Callable[[list[str]], list[str]],
+) -> list[str]:
+    """``body`` for every turn of the first axis, carrying values of ``kinds``: a loop, or written out if it is short."""
+    axis = axes[0]
+    if math.prod(a.extent for a in reduce.over) <= WRITTEN_OUT:
+        for turn in range(axis.extent):
+            values.places[axis] = Place(None, turn)
+            with values.scope():
+                start = body(start)
+            del values.places[axis]
+        return start
+    with values.f.loop("0", str(axis.extent), carried=list(zip(kinds, start))) as loop:
+        values.places[axis] = Place(loop.index)
         with values.scope():
-            loop.carry(*_accumulate(values, reduce, axes[1:], loop.values, lanes))
-        del values.places[axes[0]]
+            loop.carry(*body(loop.values))
+        del values.places[axis]
     return loop.results
 
 
@@ -183,9 +209,12 @@ def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
     group, dtype = values.group, reduce.body.dtype
     lanes = group.lanes if vector and group is not None else 1
     count = group.vectors if vector and group is not None else 1
-    kind, position_kind = vector_of(scalar_type(dtype), lanes), vector_of("i64", lanes)
+    # Positions are as wide as the values, so that a comparison's mask selects both without being converted.
+    wide = dtype.itemsize == 8 or math.prod(axis.extent for axis in reduce.over) >= 2**31
+    index_dtype = np.dtype(np.int64 if wide else np.int32)
+    kind, position_kind = vector_of(scalar_type(dtype), lanes), vector_of(scalar_type(index_dtype), lanes)
     best = [literal(dtype, neutral(reduce.kind, dtype), lanes)] * count
-    start = best + [literal(np.dtype(np.int64), 0, lanes)] * count
+    start = best + [literal(index_dtype, 0, lanes)] * count
     position, step = Affine(), 1
     for axis in reversed(reduce.over):
         position, step = position + Affine.of(axis) * step, step * axis.extent
@@ -193,8 +222,7 @@ def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
     def turn(axes: tuple[Axis, ...], carried: list[str]) -> list[str]:
         if not axes:
             body = values.vectors(reduce.body) if vector else values.emit(reduce.body)
-            scalar = values.offset(position)
-            at = values.splat(scalar, np.dtype(np.int64)) if vector else scalar
+            at = _position(values, position, index_dtype, lanes)
             taken = [_better(values, reduce.kind, b, c, dtype, lanes) for b, c in zip(body, carried)]
             mask = vector_of("i1", lanes)
             new = [
@@ -206,14 +234,19 @@ def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
             ]
         values.hoist([reduce.body], axes)
         kinds = [kind] * count + [position_kind] * count
-        with values.f.loop("0", str(axes[0].extent), carried=list(zip(kinds, carried))) as loop:
-            values.places[axes[0]] = Place(loop.index)
-            with values.scope():
-                loop.carry(*turn(axes[1:], loop.values))
-            del values.places[axes[0]]
-        return loop.results
+        return _turns(values, reduce, axes, carried, kinds, lambda new: turn(axes[1:], new))
 
-    return turn(reduce.over, start)[count:]
+    positions = turn(reduce.over, start)[count:]
+    return [convert(values.f, position, index_dtype, reduce.dtype, lanes) for position in positions]
+
+
+def _position(values: Values, position: Affine, dtype: np.dtype, lanes: int) -> str:
+    """The number of the current turn, in every lane."""
+    scalar = values.offset(position)
+    if not scalar.startswith("%"):
+        return literal(dtype, int(scalar), lanes)
+    narrow = convert(values.f, scalar, np.dtype(np.int64), dtype, 1)
+    return values.splat(narrow, dtype) if lanes > 1 else narrow
 
 
 def _better(values: Values, kind: str, new: str, best: str, dtype: np.dtype, lanes: int) -> str:

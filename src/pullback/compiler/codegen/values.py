@@ -7,6 +7,7 @@ all that does not depend on the loop's axis is emitted outside.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ __all__ = ["Group", "Place", "Values"]
 _INT64 = np.dtype(np.int64)
 
 MOST_STRIDE = 4
-"""Elements up to this far apart are picked out of whole vectors; a gather is slower."""
+"""Lanes whose elements lie within this many vectors are picked out of them; a gather is slower."""
 
 
 @dataclass(frozen=True)
@@ -252,12 +253,14 @@ class Values:
         values = []
         for k in range(self.group.vectors):
             mask = self._both(self.mask(k), guards[k])
-            if not varying and 2 <= step <= MOST_STRIDE and load.guard is None and load.dtype.kind == "f":
-                values.append(self.load_strided(load.buffer, start, step, k))
-            elif varying or step != 1:
-                values.append(self._gather(load, start, step, k, mask))
-            else:
+            if not varying and step == 1:
                 values.append(self._load_vector(load.buffer, start, k * self.group.lanes, mask))
+                continue
+            offsets = self._lane_offsets(load, k) if load.guard is None and load.dtype.kind != "b" else None
+            if offsets is not None and max(offsets) - min(offsets) < MOST_STRIDE * self.group.lanes:
+                values.append(self._picked(load, start, offsets))
+            else:
+                values.append(self._gather(load, start, step, k, mask))
         return values
 
     def _index(self, expression: Expression) -> str:
@@ -295,29 +298,46 @@ class Values:
             )
         return self._to_mask(value, buffer.dtype, lanes)
 
-    def load_strided(self, buffer: Buffer, start: str, step: int, vector: int) -> str:
-        """Every ``step``-th element: as many whole vectors as these lie in, then the wanted lanes of them.
+    def _picked(self, load: Load, start: str, offsets: Sequence[int]) -> str:
+        """Elements at fixed distances from ``start``, one for each lane that exists: picked out of whole vectors.
 
-        Elements beyond the last one wanted are not read.
+        Nothing outside the first and the last of them is read.
         """
         assert self.group is not None
-        lanes = self.group.lanes
-        count = self.group.tail if self.mask(vector) is not None else lanes
-        kind = vector_of(memory_type(buffer.dtype), lanes)
-        wanted = (count - 1) * step + 1
+        lanes, first = self.group.lanes, min(offsets)
+        kind = vector_of(memory_type(load.dtype), lanes)
+        wanted = [offset - first for offset in offsets]
         picked = "poison"
-        for part in range(-(-wanted // lanes)):
-            ahead = vector * lanes * step + part * lanes
-            there = min(lanes, wanted - part * lanes)
-            row = load_lanes(self.f, self.address(buffer, start, ahead), memory_type(buffer.dtype), lanes, there)
-            first, last = -(-part * lanes // step), min(count, -(-(part + 1) * lanes // step))
+        for part in range(0, max(wanted) + 1, lanes):
+            there = min(lanes, max(wanted) + 1 - part)
+            address = self.address(load.buffer, start, first + part)
+            row = load_lanes(self.f, address, memory_type(load.dtype), lanes, there)
             picks = [
-                lanes + lane * step - part * lanes if first <= lane < last else min(lane, lanes - 1)
+                lanes + wanted[lane] - part if lane < len(wanted) and part <= wanted[lane] < part + lanes else lane
                 for lane in range(lanes)
             ]
             mask = ", ".join(f"i32 {pick}" for pick in picks)
             picked = self.f.value(f"shufflevector {kind} {picked}, {kind} {row}, <{lanes} x i32> <{mask}>")
         return picked
+
+    def _lane_offsets(self, load: Load, vector: int) -> list[int] | None:
+        """For each lane of a vector that exists, how far its element lies from that of the group's start, if fixed."""
+        assert self.group is not None
+        axis, lanes = self.group.axis, self.group.lanes
+        place = self.places[axis]
+        count = self.group.tail if self.mask(vector) is not None else lanes
+        step = load.offset.coefficient(axis)
+        offsets = [(vector * lanes + lane) * step for lane in range(count)]
+        for expression, stride in load.dynamic:
+            if axis in expression.axes:
+                if place.value is not None:
+                    return None
+                for lane in range(count):
+                    value = _fixed(expression, axis, place.constant + vector * lanes + lane)
+                    if value is None:
+                        return None
+                    offsets[lane] += value * stride
+        return offsets
 
     def _to_mask(self, value: str, dtype: np.dtype, lanes: int) -> str:
         if dtype.kind != "b":
@@ -361,7 +381,7 @@ class Values:
             from pullback.compiler.codegen.checks import emit_check
 
             return emit_check(self, expression)
-        fused = self._multiply_add(expression)
+        fused = self._multiply_add(expression) or self._fixed_lanes(expression)
         if fused is not None:
             return fused
         if not self.is_vector(expression):
@@ -371,6 +391,23 @@ class Values:
         rows = [self.vectors(operand) for operand in expression.operands]
         lanes = self.group.lanes
         return [self.function(expression, [row[k] for row in rows], lanes) for k in range(self.group.vectors)]
+
+    def _fixed_lanes(self, expression: Apply) -> list[str] | None:
+        """Index arithmetic on the lane axis alone, where it stands at a known place: a constant for each lane."""
+        if not self.is_vector(expression) or expression.function not in _INDEX_ARITHMETIC:
+            return None
+        assert self.group is not None
+        place, group = self.places[self.group.axis], self.group
+        if place.value is not None or expression.dtype != _INT64 or expression.axes != {group.axis}:
+            return None
+        rows = []
+        for vector in range(group.vectors):
+            places = [place.constant + vector * group.lanes + lane for lane in range(group.lanes)]
+            lanes = [_fixed(expression, group.axis, where) for where in places]
+            if None in lanes:
+                return None
+            rows.append("<" + ", ".join(f"i64 {lane}" for lane in lanes) + ">")
+        return rows
 
     def function(self, expression: Apply, operands: Sequence[str], count: int) -> str:
         """One scalar function of the vocabulary on ``count`` lanes."""
@@ -494,6 +531,28 @@ class Values:
             element = self.f.value(f"extractelement {vector_of(kind, self.group.lanes)} {value}, i32 {lane}")
             ahead = (vector * self.group.lanes + lane) * step
             self._store_scalar(buffer, self.f.value(f"add i64 {start}, {ahead}"), element)
+
+
+def _fixed(expression: Expression, axis: Axis, value: int) -> int | None:
+    """An index's value where ``axis`` stands at ``value``, if it depends on nothing else."""
+    if isinstance(expression, Literal):
+        return int(expression.value)
+    if isinstance(expression, Position) and expression.index.axes in ((), (axis,)):
+        return expression.index.constant + expression.index.coefficient(axis) * value
+    if isinstance(expression, Apply) and expression.function in _INDEX_ARITHMETIC:
+        operands = [_fixed(operand, axis, value) for operand in expression.operands]
+        if None not in operands:
+            return _INDEX_ARITHMETIC[expression.function](*operands)
+    return None
+
+
+_INDEX_ARITHMETIC: dict[str, Callable[..., int]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+}
 
 
 def _mangled(dtype: np.dtype) -> str:

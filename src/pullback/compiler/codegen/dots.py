@@ -1,0 +1,150 @@
+"""Sums of products along memory: the lanes lie along the summed axis, and a tile of sums shares what is read.
+
+The weight gradient of a convolution sums over whole images and leaves a handful of numbers: there is no axis of the
+result worth a vector. Here each accumulator is a vector of partial sums of one result; ``left × right`` of them are
+kept at once, so that every vector read serves several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pullback.compiler.codegen.maps import write_stores
+from pullback.compiler.codegen.reductions import horizontal
+from pullback.compiler.codegen.types import scalar_type, vector_of
+from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.vectormath import Lanes
+from pullback.compiler.products import Pair, contractions, with_accumulator
+from pullback.loops import Axis, Hole, Kernel, Load, Reduce, Store
+
+__all__ = ["Dots", "emit_dots", "find_dots"]
+
+SHORTEST = 8
+"""Summed axes shorter than this leave most lanes empty."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dots:
+    """A kernel of sums of products along memory; ``left`` and ``right`` are the axes of the tile, if there are any."""
+
+    outer: tuple[Axis, ...]
+    left: Axis | None
+    right: Axis | None
+    pair: Pair
+    accumulator: Hole
+    stores: tuple[Store, ...]
+
+
+def find_dots(kernel: Kernel, lanes: int) -> Dots | None:
+    """The kernel in this form, if its lanes are better placed along the summed axis than along its last axis."""
+    found = contractions(kernel)
+    if len(found) != 1 or len(kernel.axes) < 2:
+        return None
+    if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
+        return None
+    if any(isinstance(e, Reduce) and e is not found[0] for e in kernel.expressions()):
+        return None
+    along, columns = found[0].over[-1], kernel.axes[-1]
+    if along.extent < SHORTEST or 2 * columns.extent > lanes or along.extent < 2 * columns.extent:
+        return None
+    first, second = found[0].body.operands
+    if not isinstance(first, Load) or not isinstance(second, Load):
+        return None
+    if first.offset.coefficient(along) != 1 or second.offset.coefficient(along) != 1:
+        return None
+    pair = Pair(first, second, found[0].over)
+    inner = kernel.axes[1:]
+    left = next((a for a in reversed(inner) if a in first.axes and a not in second.axes), None)
+    right = next((a for a in reversed(inner) if a in second.axes and a not in first.axes), None)
+    outer = tuple(axis for axis in kernel.axes if axis is not left and axis is not right)
+    accumulator, stores = with_accumulator(kernel, found)
+    return Dots(outer, left, right, pair, accumulator, stores)
+
+
+def emit_dots(values: Values, dots: Dots, registers: int, low: str, high: str) -> None:
+    """Run the kernel for turns ``low`` to ``high`` of its first axis."""
+    most = 4 if registers >= 32 else 3
+
+    def nest(axes: Sequence[Axis]) -> None:
+        if not axes:
+            for first, rows in _segments(dots.left, 6 if registers >= 32 else 3):
+                for second, columns in _segments(dots.right, most):
+                    _tile(values, dots, first, rows, second, columns)
+            return
+        start, stop = (low, high) if axes[0] is dots.outer[0] else ("0", str(axes[0].extent))
+        with values.f.loop(start, stop) as loop:
+            values.places[axes[0]] = Place(loop.index)
+            with values.scope():
+                nest(axes[1:])
+            del values.places[axes[0]]
+
+    nest(dots.outer)
+
+
+def _segments(axis: Axis | None, size: int) -> list[tuple[int, int]]:
+    """Starts and lengths of tiles along an axis: equal ones, as few as can be."""
+    if axis is None:
+        return [(0, 1)]
+    count = -(-axis.extent // size)
+    bounds = [axis.extent * k // count for k in range(count + 1)]
+    return [(start, stop - start) for start, stop in zip(bounds, bounds[1:])]
+
+
+def _tile(values: Values, dots: Dots, first: int, rows: int, second: int, columns: int) -> None:
+    """All sums of ``rows × columns`` results, then their stores."""
+    *outer, along = dots.pair.depth
+    f, lanes = values.f, values.lanes
+    kind = vector_of(scalar_type(dots.accumulator.dtype), lanes)
+    step = Lanes(f, scalar_type(dots.accumulator.dtype), lanes)
+
+    def place(axis: Axis | None, position: int) -> None:
+        if axis is not None:
+            values.places[axis] = Place(None, position)
+
+    def turn(sums: list[str], where: Place, tail: int) -> list[str]:
+        with values.lane_group(Group(along, 1, lanes, tail), where):
+            lefts, rights = [], []
+            for r in range(rows):
+                place(dots.left, first + r)
+                with values.scope():
+                    lefts.append(values.vectors(dots.pair.left)[0])
+            for c in range(columns):
+                place(dots.right, second + c)
+                with values.scope():
+                    rights.append(values.vectors(dots.pair.right)[0])
+        return [step.fma(a, b, sums[r * columns + c]) for r, a in enumerate(lefts) for c, b in enumerate(rights)]
+
+    def sweep(sums: list[str]) -> list[str]:
+        full, tail = divmod(along.extent, lanes)
+        if full > 2:
+            with f.loop("0", str(full * lanes), lanes, [(kind, value) for value in sums]) as loop:
+                loop.carry(*turn(loop.values, Place(loop.index), 0))
+            sums = loop.results
+        else:
+            for k in range(full):
+                sums = turn(sums, Place(None, k * lanes), 0)
+        return turn(sums, Place(None, full * lanes), tail) if tail else sums
+
+    def nest(axes: Sequence[Axis], sums: list[str]) -> list[str]:
+        if not axes:
+            return sweep(sums)
+        with f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in sums]) as loop:
+            values.places[axes[0]] = Place(loop.index)
+            with values.scope():
+                loop.carry(*nest(axes[1:], loop.values))
+            del values.places[axes[0]]
+        return loop.results
+
+    sums = nest(outer, ["zeroinitializer"] * (rows * columns))
+    for r in range(rows):
+        for c in range(columns):
+            place(dots.left, first + r)
+            place(dots.right, second + c)
+            total = horizontal(values, "add", [sums[r * columns + c]], dots.accumulator.dtype, lanes)
+            with values.scope():
+                values.bind(dots.accumulator, [total])
+                write_stores(values, dots.stores)
+    for axis in (dots.left, dots.right):
+        if axis is not None:
+            del values.places[axis]

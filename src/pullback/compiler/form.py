@@ -1,0 +1,44 @@
+"""Which way a kernel is turned into code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pullback.compiler.codegen.blocked import Blocking, choose_blocking
+from pullback.compiler.codegen.dots import Dots, find_dots
+from pullback.compiler.codegen.transposes import Transposition, find_transposition
+from pullback.compiler.products import Product, find_product
+from pullback.compiler.runtime.processor import Processor
+from pullback.loops import Kernel
+
+__all__ = ["Form", "choose_form"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A product (in blocks, if it is large), sums along memory, a transposed copy, or else a map."""
+
+    product: Product | None = None
+    blocking: Blocking | None = None
+    dots: Dots | None = None
+    transposition: Transposition | None = None
+
+    @property
+    def name(self) -> str:
+        """The form as a listing calls it."""
+        if self.product is not None:
+            return "product"
+        if self.dots is not None:
+            return "sums along memory"
+        return "transposed copy" if self.transposition is not None else "map"
+
+
+def choose_form(kernel: Kernel, lanes: int, processor: Processor) -> Form:
+    """The form of ``kernel`` for vectors of ``lanes`` elements."""
+    dots = find_dots(kernel, lanes)
+    if dots is not None:
+        return Form(dots=dots)
+    product = find_product(kernel)
+    if product is not None:
+        return Form(product=product, blocking=choose_blocking(product, lanes, processor))
+    return Form(transposition=find_transposition(kernel))
