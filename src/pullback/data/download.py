@@ -15,7 +15,7 @@ from pullback.errors import DownloadError, OutputError
 if TYPE_CHECKING:
     from http.client import HTTPResponse
 
-__all__ = ["fetch", "folder_lock"]
+__all__ = ["cache_folder", "fetch", "folder_lock", "make_cache_folder"]
 
 _PATIENCE = 10.0  # seconds that a server may stay silent
 _ATTEMPTS = 3  # at one home
@@ -29,14 +29,16 @@ def fetch(
     *,
     sha256: str,
     limit: int,
+    packed: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> None:
     """Download the gzip file ``name`` from the first of ``homes`` that delivers it, and store it as ``path``.
 
     What arrives goes to ``.NAME.part`` beside ``path``. It stays there when the transfer is interrupted,
     and the next attempt, of this call or of a later one, asks the server for the rest only. The file is
-    renamed to ``path`` when the SHA-256 of its *uncompressed* content is ``sha256``, and discarded
-    otherwise. Neither form may exceed ``limit`` bytes. ``report`` is given a line before each transfer.
+    renamed to ``path`` when the SHA-256 of its *uncompressed* content is ``sha256``, or with ``packed`` that
+    of the file as it comes, and discarded otherwise. What is downloaded and what is summed may not exceed
+    ``limit`` bytes. ``report`` is given a line before each transfer.
 
     Raises ``DownloadError`` with the reason of each home when all have failed, ``OutputError`` when the part
     cannot be written.
@@ -59,7 +61,7 @@ def fetch(
                 if _size(part) > start:
                     continue  # it was cut off, but brought us further
                 break
-            problem = _content_problem(part, sha256, limit)
+            problem = _content_problem(part, sha256, limit, packed)
             if problem is None:
                 os.replace(part, path)
                 return
@@ -71,6 +73,32 @@ def fetch(
         f"[download] no home delivered {name} ({'; '.join(failures)}). "
         f"Check the network, or put the file into {path.parent} by hand."
     )
+
+
+def cache_folder(name: str) -> Path:
+    """Where a data set is kept: ``$XDG_CACHE_HOME/pullback/data/NAME``, by default in ``~/.cache``.
+
+    A relative ``XDG_CACHE_HOME`` is to be ignored (XDG Base Directory Specification).
+    Raises ``OutputError`` for a user who has no home.
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():
+        try:
+            base = Path.home() / ".cache"
+        except RuntimeError as error:  # a container's user that has neither HOME nor an entry in passwd
+            raise OutputError(f"[data] no cache folder: {error} Let XDG_CACHE_HOME name one.") from error
+    return base / "pullback" / "data" / name
+
+
+def make_cache_folder(folder: Path) -> None:
+    """Make ``folder`` and those above it; raises ``OutputError`` where that is not to be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"[data] cannot make the cache folder {folder}: {error.strerror}. "
+            "Let XDG_CACHE_HOME name a folder that you may write to."
+        ) from error
 
 
 @contextmanager
@@ -153,14 +181,14 @@ def _writing(part: Path) -> Iterator[None]:
         ) from error
 
 
-def _content_problem(part: Path, sha256: str, limit: int) -> str | None:
-    """What is wrong with a downloaded gzip file; None when its uncompressed content is the expected one."""
+def _content_problem(part: Path, sha256: str, limit: int, packed: bool) -> str | None:
+    """What is wrong with a downloaded gzip file; None when its content, or itself, is the expected one."""
     import gzip
     import hashlib
 
     digest, count = hashlib.sha256(), 0
     try:
-        with gzip.open(part) as file:
+        with open(part, "rb") if packed else gzip.open(part) as file:
             while piece := file.read(_PIECE):
                 digest.update(piece)
                 count += len(piece)

@@ -10,9 +10,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from pullback.data.dataset import Dataset, LabelledImages
-from pullback.data.download import fetch, folder_lock
+from pullback.data.download import cache_folder, fetch, folder_lock, make_cache_folder
 from pullback.data.idx import read_idx
-from pullback.errors import DataError, DownloadError, OutputError
+from pullback.errors import DataError, DownloadError
 
 __all__ = ["load_mnist"]
 
@@ -75,7 +75,7 @@ def load_mnist(
         candidate = Path(named, "mnist")
         if files := _found(candidate):
             return _read(candidate, files)
-    cache = _cache_folder()
+    cache = cache_folder("mnist")
     if len(_found(cache)) < len(_FILES):
         if not download:
             raise DownloadError(
@@ -84,19 +84,6 @@ def load_mnist(
             )
         _download(cache, report)
     return _read(cache, _found(cache))
-
-
-def _cache_folder() -> Path:
-    """The user's cache; a relative ``XDG_CACHE_HOME`` is to be ignored (XDG Base Directory Specification)."""
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not base.is_absolute():
-        try:
-            base = Path.home() / ".cache"
-        except RuntimeError as error:  # a container's user that has neither HOME nor an entry in passwd
-            raise OutputError(
-                f"[load_mnist] no cache folder: {error} Let XDG_CACHE_HOME name one."
-            ) from error
-    return base / "pullback" / "data" / "mnist"
 
 
 def _found(folder: Path) -> dict[str, Path]:
@@ -113,13 +100,7 @@ def _found(folder: Path) -> dict[str, Path]:
 
 def _download(cache: Path, report: Callable[[str], None] | None) -> None:
     """Fetch what the cache folder lacks."""
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"[load_mnist] cannot make the cache folder {cache}: {error.strerror}. "
-            "Let XDG_CACHE_HOME name a folder that you may write to."
-        ) from error
+    make_cache_folder(cache)
     with folder_lock(cache):
         missing = _FILES.keys() - _found(cache).keys()  # only now: another process may have been at it
         for name in (name for name in _FILES if name in missing):
