@@ -2,10 +2,13 @@
 
 from pullback.operators import (
     arithmetic,
+    convolution,
     elementwise,
     indexing,
     logic,
+    pooling,
     products,
+    random,
     reductions,
     shapes,
     transcendental,
@@ -13,10 +16,13 @@ from pullback.operators import (
 
 __all__ = [
     "arithmetic",
+    "convolution",
     "elementwise",
     "indexing",
     "logic",
+    "pooling",
     "products",
+    "random",
     "reductions",
     "shapes",
     "transcendental",

@@ -18,7 +18,18 @@ from pullback.loops import Affine, Apply, Expression, Index, Literal, Operand, a
 from pullback.loops.arithmetic import both, divided, plus, times, total, within
 from pullback.loops.guard import guarded
 
-__all__ = ["broadcast", "concatenate", "iota", "pad", "reshape", "reverse", "slice", "transpose"]
+__all__ = [
+    "broadcast",
+    "concatenate",
+    "dilated",
+    "framed",
+    "iota",
+    "pad",
+    "reshape",
+    "reverse",
+    "slice",
+    "transpose",
+]
 
 Shape = tuple[int, ...]
 
@@ -263,7 +274,7 @@ def _slice_pullback(node: Operation, g: Node) -> list[Node | None]:
     """Zeros between the elements where the step is longer than 1, then zeros around them."""
     shape, starts, steps = node.inputs[0].shape, node.attributes["starts"], node.attributes["steps"]
     if any(step > 1 for step in steps):
-        g = _dilated(g, steps)
+        g = dilated(g, steps)
         room = tuple(extent - start for extent, start in zip(shape, starts))
         zeros, ones = (0,) * g.ndim, (1,) * g.ndim
         g = slice(g, starts=zeros, stops=tuple(map(min, g.shape, room)), steps=ones)
@@ -271,12 +282,22 @@ def _slice_pullback(node: Operation, g: Node) -> list[Node | None]:
     return [pad(g, low=starts, high=high)]
 
 
-def _dilated(g: Node, steps: Shape) -> Node:
-    """``g`` with ``step - 1`` zeros after each element of every axis."""
-    apart = tuple(extent for size in g.shape for extent in (size, 1))
+def dilated(x: Node, steps: Sequence[int]) -> Node:
+    """``x`` with ``step - 1`` zeros after each element of every axis."""
+    apart = tuple(extent for size in x.shape for extent in (size, 1))
     high = tuple(width for step in steps for width in (0, step - 1))
-    spread = pad(reshape(g, shape=apart), low=(0,) * len(high), high=high)
-    return reshape(spread, shape=tuple(size * step for size, step in zip(g.shape, steps)))
+    spread = pad(reshape(x, shape=apart), low=(0,) * len(high), high=high)
+    return reshape(spread, shape=tuple(size * step for size, step in zip(x.shape, steps)))
+
+
+def framed(x: Node, low: Sequence[int], high: Sequence[int]) -> Node:
+    """``x`` with zeros before and after its elements; negative widths cut it."""
+    starts = tuple(max(-width, 0) for width in low)
+    stops = tuple(extent - max(-width, 0) for extent, width in zip(x.shape, high))
+    if any(starts) or stops != x.shape:
+        x = slice(x, starts=starts, stops=stops, steps=(1,) * x.ndim)
+    low, high = (tuple(max(width, 0) for width in widths) for widths in (low, high))
+    return pad(x, low=low, high=high) if any(low) or any(high) else x
 
 
 def _slice_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:

@@ -1,0 +1,304 @@
+"""Convolution: one operator for every layout of its arrays, so that its derivatives are convolutions again.
+
+As everywhere in this field the window is not turned round: what is computed is a correlation. Padding is an
+operation of its own, done before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pullback.errors import DTypeError, ShapeError
+from pullback.graph import Case, Node, Operation, Operator, Sample, Type
+from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Operand, Reduce
+from pullback.loops.arithmetic import times, total
+from pullback.operators.shapes import dilated, framed, reverse, slice
+
+__all__ = ["convolve", "transposed_convolve", "window_count"]
+
+Widths = tuple[int, ...]
+
+
+def window_count(extent: int, size: int, stride: int, dilation: int) -> int:
+    """How many windows of ``size`` elements fit into ``extent``; 0 or less where not one does.
+
+    >>> window_count(28, 3, 1, 1), window_count(26, 2, 2, 1), window_count(2, 3, 1, 1)
+    (26, 13, 0)
+    """
+    return (extent - (size - 1) * dilation - 1) // stride + 1
+
+
+def _spatial(layout: str) -> list[str]:
+    """The spatial labels of a layout in rising order."""
+    return sorted(label for label in layout if label.isdigit())
+
+
+def _check_layouts(x: Type, w: Type, *, x_layout: str, w_layout: str, out_layout: str, rank: int) -> None:
+    group = "g" * ("g" in x_layout)
+    digits = "".join(map(str, range(rank)))
+    for what, layout, letters, extents in (
+        ("x", x_layout, "bc", x.shape),
+        ("w", w_layout, "oc", w.shape),
+        ("the result", out_layout, "bo", None),
+    ):
+        wanted = letters + group + digits
+        if sorted(layout) != sorted(wanted) or (extents is not None and len(extents) != len(layout)):
+            of = "" if extents is None else f" of shape {extents}"
+            raise ShapeError(
+                f"convolve: the layout {layout!r} of {what}{of} must name its axes by {', '.join(wanted)}, "
+                "each once"
+            )
+
+
+def _convolve_type(
+    x: Type, w: Type, *, x_layout: str, w_layout: str, out_layout: str, strides: Widths, dilations: Widths
+) -> Type:
+    _check_layouts(x, w, x_layout=x_layout, w_layout=w_layout, out_layout=out_layout, rank=len(strides))
+    if len(dilations) != len(strides) or min((*strides, *dilations), default=1) < 1:
+        raise ShapeError(
+            f"convolve: strides {strides} and dilations {dilations}; give one of 1 or more for each axis "
+            "that the window moves along"
+        )
+    if x.dtype != w.dtype:
+        raise DTypeError(f"convolve: dtypes {x.dtype} and {w.dtype} differ; cast one with .astype")
+    if x.dtype.kind == "b":
+        raise DTypeError("convolve takes no bool; cast the arrays, for instance with .astype(np.float32)")
+    extents = {**dict(zip(w_layout, w.shape)), **dict(zip(x_layout, x.shape))}
+    for label, extent in zip(w_layout, w.shape):
+        if label in "cg" and extent != extents[label]:
+            what = "channels" if label == "c" else "groups"
+            raise ShapeError(
+                f"convolve: shapes {x.shape} laid out {x_layout!r} and {w.shape} laid out {w_layout!r}: "
+                f"{extents[label]} {what} meet {extent}; make the weight for the channels of its input"
+            )
+    for label, size in zip(w_layout, w.shape):
+        if label.isdigit():
+            k = int(label)
+            count = window_count(extents[label], size, strides[k], dilations[k])
+            if size < 1 or count < 1:
+                raise ShapeError(
+                    f"convolve: a window of {size} elements at distance {dilations[k]} does not fit into "
+                    f"{extents[label]} along axis {x_layout.index(label)} of shape {x.shape}; pad the input, "
+                    "or take a smaller window"
+                )
+            extents[label] = count
+    return Type(x.dtype, tuple(extents[label] for label in out_layout), x.weak and w.weak)
+
+
+def _convolve_reference(
+    x: np.ndarray,
+    w: np.ndarray,
+    *,
+    x_layout: str,
+    w_layout: str,
+    out_layout: str,
+    strides: Widths,
+    dilations: Widths,
+) -> np.ndarray:
+    """A product of ``w`` and a view of ``x`` that has an axis for the window beside each axis it moves on."""
+    sizes = dict(zip(w_layout, w.shape))
+    shape, steps, labels = [], [], []
+    for label, extent, step in zip(x_layout, x.shape, x.strides):
+        if label.isdigit():
+            stride, dilation = strides[int(label)], dilations[int(label)]
+            shape += [window_count(extent, sizes[label], stride, dilation), sizes[label]]
+            steps += [step * stride, step * dilation]
+            labels += [_letter(label), _letter(label, window=True)]
+        else:
+            shape.append(extent)
+            steps.append(step)
+            labels.append(label)
+    view = np.lib.stride_tricks.as_strided(x, shape, steps, writeable=False)
+    window = "".join(_letter(label, window=True) for label in w_layout)
+    out = "".join(map(_letter, out_layout))
+    product: np.ndarray = np.einsum(f"{''.join(labels)},{window}->{out}", view, w, optimize=True)
+    return product
+
+
+def _letter(label: str, window: bool = False) -> str:
+    """The letter of ``einsum`` for a label: spatial ones are apart for the window and its places."""
+    return chr(ord("P" if window else "A") + int(label)) if label.isdigit() else label
+
+
+def _swapped(layout: str, first: str, second: str) -> str:
+    return layout.translate(str.maketrans(first + second, second + first))
+
+
+def _convolve_pullback(node: Operation, g: Node) -> list[Node | None]:
+    r"""Both cotangents are convolutions.
+
+    .. math::
+        \bar x_{b,c,h} = \sum_{o,k} \bar y_{b,o,(h - k d) / s} w_{o,c,k} \qquad
+        \bar w_{o,c,k} = \sum_{b,p} \bar y_{b,o,p} x_{b,c,p s + k d}
+
+    The first one is transposed; in the second the cotangent is the window, and batch and channels of ``x``
+    change places.
+    """
+    x, w = node.inputs
+    x_layout, w_layout, out_layout, strides, dilations = (
+        node.attributes[key] for key in ("x_layout", "w_layout", "out_layout", "strides", "dilations")
+    )
+    extents, sizes, counts = (
+        dict(zip(layout, shape))
+        for layout, shape in ((x_layout, x.shape), (w_layout, w.shape), (out_layout, node.shape))
+    )
+    used = {
+        label: (counts[label] - 1) * strides[k] + (sizes[label] - 1) * dilations[k] + 1
+        for k, label in enumerate(_spatial(x_layout))
+    }
+    high = tuple(extents[label] - used[label] for label in _spatial(x_layout))
+    x_bar = transposed_convolve(
+        g,
+        w,
+        x_layout=_swapped(out_layout, "o", "c"),
+        w_layout=_swapped(w_layout, "o", "c"),
+        out_layout=_swapped(x_layout, "c", "o"),
+        strides=strides,
+        dilations=dilations,
+        low=(0,) * len(strides),
+        high=high,
+    )
+    read = tuple(used.get(label, extent) for label, extent in extents.items())
+    if read != x.shape:
+        x = slice(x, starts=(0,) * x.ndim, stops=read, steps=(1,) * x.ndim)
+    w_bar = convolve(
+        x,
+        g,
+        x_layout=_swapped(x_layout, "b", "c"),
+        w_layout=_swapped(out_layout, "b", "c"),
+        out_layout=_swapped(w_layout, "b", "c"),
+        strides=dilations,
+        dilations=strides,
+    )
+    return [x_bar, w_bar]
+
+
+def transposed_convolve(
+    x: Node,
+    w: Node,
+    *,
+    x_layout: str,
+    w_layout: str,
+    out_layout: str,
+    strides: Widths,
+    dilations: Widths,
+    low: Widths,
+    high: Widths,
+) -> Node:
+    r"""Each element of ``x`` adds a window of its multiples: the adjoint of a convolution by ``strides``.
+
+    .. math:: y_{b,o,h} = \sum_{p s + k d = h} \sum_c x_{b,c,p} w_{o,c,k}
+
+    Along each spatial axis the result has ``low`` elements more before, and ``high`` more after, those that
+    the windows reach; negative widths cut it. It is a convolution of ``x``, with zeros between its elements
+    and around them, by the reversed window.
+    """
+    sizes = dict(zip(w_layout, w.shape))
+    steps, before, after = [1] * x.ndim, [0] * x.ndim, [0] * x.ndim
+    for axis, label in enumerate(x_layout):
+        if label.isdigit():
+            k = int(label)
+            reach = (sizes[label] - 1) * dilations[k]
+            steps[axis] = strides[k]
+            before[axis], after[axis] = low[k] + reach, high[k] + reach - (strides[k] - 1)
+    if max(steps) > 1:
+        x = dilated(x, steps)
+    axes = tuple(axis for axis, label in enumerate(w_layout) if label.isdigit() and sizes[label] > 1)
+    return convolve(
+        framed(x, before, after),
+        reverse(w, axes=axes) if axes else w,
+        x_layout=x_layout,
+        w_layout=w_layout,
+        out_layout=out_layout,
+        strides=(1,) * len(strides),
+        dilations=dilations,
+    )
+
+
+def _convolve_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+    """One sum over channels and window, in the order in which ``x`` lies in memory."""
+    x_layout, w_layout, out_layout, strides, dilations = (
+        node.attributes[key] for key in ("x_layout", "w_layout", "out_layout", "strides", "dilations")
+    )
+    sizes = dict(zip(w_layout, node.inputs[1].shape))
+    over = {label: Axis(f"r{label}", sizes[label]) for label in x_layout if label == "c" or label.isdigit()}
+    if sizes["c"] == 0:
+        return Literal(0, node.dtype)
+    out = dict(zip(out_layout, index))
+    turn: dict[str, Index] = {label: Affine.of(axis) for label, axis in over.items()}
+
+    def place(label: str) -> Index:
+        if not label.isdigit():
+            return turn[label] if label == "c" else out[label]
+        k = int(label)
+        return total((times(out[label], strides[k]), times(turn[label], dilations[k])))
+
+    factors = (
+        operands[0]([place(label) for label in x_layout]),
+        operands[1]([turn[label] if label in turn else out[label] for label in w_layout]),
+    )
+    product = Apply("multiply", factors, node.dtype)
+    turning = tuple(axis for axis in over.values() if axis.extent != 1)
+    return Reduce("add", turning, product) if turning else product
+
+
+def _case(
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    layouts: str,
+    strides: Widths,
+    dilations: Widths | None = None,
+    *,
+    kind: str = "float",
+) -> Case:
+    """A case from shapes and layouts written as ``x, w -> result``."""
+    x_layout, w_layout, out_layout = layouts.replace("->", ",").split(",")
+    return Case(
+        (Sample(x, kind=kind), Sample(w, kind=kind)),
+        {
+            "x_layout": x_layout,
+            "w_layout": w_layout,
+            "out_layout": out_layout,
+            "strides": strides,
+            "dilations": dilations or (1,) * len(strides),
+        },
+    )
+
+
+convolve = Operator(
+    "convolve",
+    _convolve_type,
+    _convolve_reference,
+    _convolve_pullback,
+    _convolve_lower,
+    (
+        _case((2, 3, 5), (4, 3, 2), "bc0,oc0->bo0", (1,)),
+        _case((2, 7, 3), (4, 3, 2), "b0c,oc0->b0o", (2,), (2,)),
+        _case((2, 2, 5, 6), (3, 2, 3, 2), "bc01,oc01->bo01", (1, 1)),
+        _case((2, 5, 6, 2), (2, 3, 2, 3), "b01c,01co->b01o", (2, 1), (1, 2)),
+        _case((2, 2, 2, 5, 4), (2, 3, 2, 2, 2), "bgc01,goc01->bgo01", (2, 1)),
+        _case((2, 5, 4, 3, 1), (3, 1, 1, 2, 2), "b01gc,goc01->b01go", (1, 2)),
+        _case((1, 2, 3, 4, 3), (2, 2, 2, 1, 2), "bc012,oc012->bo012", (1, 2, 1)),
+        _case((1, 1, 3, 3), (1, 1, 1, 1), "bc01,oc01->bo01", (1, 1)),
+        _case((1, 1, 8), (2, 1, 3), "bc0,oc0->bo0", (3,)),
+        _case((2, 1, 4), (3, 1, 4), "bc0,oc0->bo0", (2,)),
+        _case((2, 3), (4, 3), "bc,oc->bo", ()),
+        _case((0, 2, 4), (3, 2, 2), "bc0,oc0->bo0", (1,)),
+        _case((2, 0, 4), (3, 0, 2), "bc0,oc0->bo0", (1,)),
+        _case((2, 2, 4), (3, 2, 2), "bc0,oc0->bo0", (1,), kind="int"),
+    ),
+    cost=float("inf"),
+)
+"""``y[b, o, g, p] = sum(x[b, c, g, p * stride + k * dilation] * w[o, c, g, k])`` over ``c`` and ``k``.
+
+A layout names the axes of an array, a letter for each: ``b`` batch, ``c`` the channels that are summed,
+``o`` those of the result, ``g`` groups (in all three layouts or in none), and digits for the axes that the
+window moves along, whose extents in ``w`` are the window's size. ``strides`` and ``dilations`` are given in
+the order of the digits. Along each the result has ``(extent - (size - 1) * dilation - 1) // stride + 1``
+elements. Integers, which wrap around, and floats.
+
+Raises ``ShapeError`` where channels or groups differ or a window is larger than its input, ``DTypeError``
+where dtypes differ.
+"""
