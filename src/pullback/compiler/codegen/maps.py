@@ -92,7 +92,8 @@ def _body(values: Values, kernel: Kernel, lane: Axis | None, low: str, high: str
     widest = max(by_inner, key=len)
     # Stores of the whole row last: they may need what the others leave, and share a register-resident row.
     groups = sorted(by_inner.items(), key=lambda item: len(item[0]))
-    if len(widest) == 1 and _fits_registers(values, widest[0]):
+    of_one_row = len(widest) == 1 and all(inner in ((), widest) for inner in by_inner)
+    if of_one_row and _fits_registers(values, widest[0]):
         group = _whole_group(values, widest[0])
         with values.lane_group(group, Place(None, 0)):
             for _, stores in groups:

@@ -75,8 +75,8 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
     group = values.group
     across = group is not None and group.whole and reduce.over == (group.axis,)
     extreme_position = reduce.kind in ("argmax", "argmin")
-    if group is not None and group.axis in reduce.over and (extreme_position or not across):
-        with values.outside_group():
+    if any(axis in values.places for axis in reduce.over) and (extreme_position or not across):
+        with values.shadowing(reduce.over):
             return emit_reduction(values, reduce)
     if extreme_position:
         return _extreme_positions(values, reduce)

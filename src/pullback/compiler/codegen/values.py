@@ -96,14 +96,16 @@ class Values:
             self.places[group.axis] = held
 
     @contextmanager
-    def outside_group(self) -> Iterator[None]:
-        """No lanes: for a loop over the very axis that the group lies along. What differs between lanes is unknown."""
+    def shadowing(self, axes: Iterable[Axis]) -> Iterator[None]:
+        """Where ``axes`` already stand somewhere, they do not inside: an inner loop gives them a meaning of its own."""
+        hidden = {axis: self.places.pop(axis) for axis in axes if axis in self.places}
         group, scopes = self.group, self._scopes
-        assert group is not None
-        place = self.places.pop(group.axis)
-        self.group, self._scopes = None, [{e: v for s in scopes for e, v in s.items() if group.axis not in e.axes}]
+        if group is not None and group.axis in hidden:
+            self.group = None
+        self._scopes = [{e: v for scope in scopes for e, v in scope.items() if not e.axes & hidden.keys()}]
         yield
-        self.group, self.places[group.axis], self._scopes = group, place, scopes
+        self.group, self._scopes = group, scopes
+        self.places.update(hidden)
 
     def bind(self, expression: Expression, value: list[str]) -> None:
         """Give the value of ``expression`` in the current scope."""
