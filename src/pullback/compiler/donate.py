@@ -22,7 +22,10 @@ def arrange(
     Returns the kernels and, for those that overwrite, which kernels must have finished in an earlier phase: the other
     readers of the argument and everything that may still report an error, so that a failed step changes nothing.
     """
-    program, in_place = list(kernels), list[Buffer]()
+    idle = [kernel for kernel in kernels if _stays(kernel, taken_over)]
+    unchanged = {buffer for kernel in idle for buffer in kernel.writes()}
+    taken_over = {result: argument for result, argument in taken_over.items() if result not in unchanged}
+    program, in_place = [kernel for kernel in kernels if kernel not in idle], list[Buffer]()
     for result, argument in taken_over.items():
         writers = [kernel for kernel in program if result in kernel.writes()]
         if _in_place(program, writers, result, argument):
@@ -38,6 +41,20 @@ def arrange(
         stuck = next(result for result in in_place if any(result in kernel.writes() for kernel in waiting))
         in_place.remove(stuck)
         program = _through_copy(program, stuck)
+
+
+def _stays(kernel: Kernel, taken_over: Mapping[Buffer, Buffer]) -> bool:
+    """Whether the kernel would write an argument over itself: a result that is the argument it takes over."""
+    if len(kernel.stores) != 1:
+        return False
+    (store,) = kernel.stores
+    value = store.value
+    return (
+        isinstance(value, Load)
+        and taken_over.get(store.buffer) is value.buffer
+        and value.offset == store.offset
+        and not (value.dynamic or store.dynamic or store.accumulate or value.guard is not None)
+    )
 
 
 def _before(program: list[Kernel], taken_over: Mapping[Buffer, Buffer]) -> dict[Kernel, list[Kernel]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocked import Blocking, choose_blocking
 from pullback.compiler.codegen.dots import Dots, find_dots
+from pullback.compiler.codegen.scatters import Scatter, find_scatter
 from pullback.compiler.codegen.transposes import Transposition, find_transposition
 from pullback.compiler.products import Product, find_product
 from pullback.compiler.runtime.processor import Processor
@@ -16,12 +17,13 @@ __all__ = ["Form", "choose_form"]
 
 @dataclass(frozen=True)
 class Form:
-    """A product (in blocks, if it is large), sums along memory, a transposed copy, or else a map."""
+    """A product (in blocks, if it is large), sums along memory, a transposed copy, a scatter, or else a map."""
 
     product: Product | None = None
     blocking: Blocking | None = None
     dots: Dots | None = None
     transposition: Transposition | None = None
+    scatter: Scatter | None = None
 
     @property
     def name(self) -> str:
@@ -30,11 +32,16 @@ class Form:
             return "product"
         if self.dots is not None:
             return "sums along memory"
+        if self.scatter is not None:
+            return "scatter"
         return "transposed copy" if self.transposition is not None else "map"
 
 
 def choose_form(kernel: Kernel, lanes: int, processor: Processor) -> Form:
     """The form of ``kernel`` for vectors of ``lanes`` elements."""
+    scatter = find_scatter(kernel)
+    if scatter is not None:
+        return Form(scatter=scatter)
     dots = find_dots(kernel, lanes)
     if dots is not None:
         return Form(dots=dots)

@@ -40,10 +40,17 @@ class Job:
     row_by_row: bool = False
 
     @property
+    def alone(self) -> bool:
+        """Whether what is shared out is not the kernel's rows: blocks of a large product, rows of a scatter's target."""
+        return self.form.blocking is not None or self.form.scatter is not None
+
+    @property
     def rows(self) -> int:
         """Turns of what is shared out: the first axis, or the blocks of a large product; 1 where there is nothing."""
         if self.form.blocking is not None:
             return self.form.blocking.blocks
+        if self.form.scatter is not None:
+            return self.form.scatter.shares
         if not self.kernel.axes or any(store.accumulate for store in self.kernel.stores):
             return 1
         return self.kernel.axes[0].extent
@@ -64,8 +71,8 @@ class Group:
 
     @property
     def alone(self) -> bool:
-        """Whether no other job may be added: a large product is not shared out by rows."""
-        return self.jobs[0].form.blocking is not None
+        """Whether no other job may be added."""
+        return self.jobs[0].alone
 
     @property
     def chunks(self) -> int:
@@ -112,7 +119,7 @@ def make_schedule(
         while len(phases) <= earliest:
             phases.append(Phase())
         if group is None:
-            same = [g for g in phases[earliest].groups if g.rows == job.rows > 1 and not (g.alone or form.blocking)]
+            same = [g for g in phases[earliest].groups if g.rows == job.rows > 1 and not (g.alone or job.alone)]
             group = same[0] if same else Group(job.rows)
             if not same:
                 phases[earliest].groups.append(group)
@@ -131,7 +138,7 @@ def make_schedule(
 def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, Group]]) -> Group | None:
     """The row group of all ``producers`` if the job reads of them nothing but its own rows."""
     groups = {id(placed[k][1]): placed[k][1] for k in producers}
-    if len(groups) != 1 or job.rows == 1 or job.form.blocking is not None:
+    if len(groups) != 1 or job.rows == 1 or job.alone:
         return None
     (group,) = groups.values()
     if group.rows != job.rows or group.alone or not all(_same_rows(k, job.kernel) for k in producers):

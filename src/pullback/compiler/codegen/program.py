@@ -10,6 +10,7 @@ from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.codegen.blocked import emit_blocked_product
 from pullback.compiler.codegen.maps import emit_map
 from pullback.compiler.codegen.products import emit_product
+from pullback.compiler.codegen.scatters import emit_scatter
 from pullback.compiler.codegen.transposes import emit_transposition
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.memory import MemoryPlan
@@ -75,6 +76,8 @@ class _Emitter:
             emit_product(values, form.product, job.tile, f["low"], f["high"], shares)
         elif form.dots is not None:
             emit_dots(values, form.dots, self.registers, f["low"], f["high"])
+        elif form.scatter is not None:
+            emit_scatter(values, kernel, form.scatter, f["low"], f["high"])
         elif form.transposition is not None:
             emit_transposition(values, form.transposition, f["low"], f["high"])
         else:
@@ -105,8 +108,7 @@ class _Emitter:
 
     def _call(self, f: Function, function: str, job: Job, rows: tuple[str, str] | None) -> None:
         kernel = job.kernel
-        blocking = job.form.blocking
-        turns = blocking.blocks if blocking else kernel.axes[0].extent if kernel.axes else 1
+        turns = job.rows if job.alone else kernel.axes[0].extent if kernel.axes else 1
         low, high = rows or ("0", str(turns))
         shifts = _shifts(kernel)
         pointers = [("ptr", self._pointer(f, buffer, shifts[buffer])) for buffer in buffers_of(kernel)]
