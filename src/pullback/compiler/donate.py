@@ -20,7 +20,8 @@ def arrange(
     """Kernels in an order in which each result may overwrite the argument that ``taken_over`` gives for it.
 
     Returns the kernels and, for those that overwrite, which kernels must have finished in an earlier phase: the other
-    readers of the argument and everything that may still report an error, so that a failed step changes nothing.
+    readers of the argument and everything that may still report an error, so that a failed step changes nothing. A
+    result that is the very argument it takes over needs no kernel.
     """
     idle = [kernel for kernel in kernels if _stays(kernel, taken_over)]
     unchanged = {buffer for kernel in idle for buffer in kernel.writes()}
