@@ -34,6 +34,7 @@ def fuse(kernels: Sequence[Kernel], outputs: Iterable[Buffer]) -> list[Kernel]:
     for kernel in kernels:
         if kernel in program.level:
             _grow(program, kernel)
+    _pair_up(program)
     return sort_kernels(list(program.level), {})[0]
 
 
@@ -48,6 +49,34 @@ def _grow(program: _Program, consumer: Kernel) -> None:
                 program.replace(producer, consumer, merged)
                 consumer, changed = merged, True
                 break
+
+
+def _pair_up(program: _Program) -> None:
+    """Fuse kernels that walk the same loops and read the same memory, such as a pool's maximum and its place."""
+    for first in list(program.level):
+        if first not in program.level:
+            continue
+        for second in [k for buffer in first.reads() for k in program.readers.get(buffer, ())]:
+            if second is first or second not in program.level or program.level[first] != program.level[second]:
+                continue  # on different levels one may need the other
+            merged = _side_by_side(first, second)
+            if merged is not None:
+                program.replace(first, second, merged)
+                first = merged
+
+
+def _side_by_side(first: Kernel, second: Kernel) -> Kernel | None:
+    """Two independent kernels as one, or ``None`` where their loops differ or one of them is no plain map."""
+    if [axis.extent for axis in first.axes] != [axis.extent for axis in second.axes] or not first.axes:
+        return None
+    if first.functions + second.functions > LARGEST_KERNEL or contractions(first) or contractions(second):
+        return None
+    stores = (*first.stores, *second.stores)
+    if any(s.accumulate or s.dynamic or s.inner for s in stores):
+        return None
+    axes = {old: Affine.of(new) for old, new in zip(second.axes, first.axes)}
+    memo: dict[int, Expression] = {}
+    return Kernel(first.axes, (*first.stores, *(_moved(store, (), axes, memo) for store in second.stores)))
 
 
 class _Program:
