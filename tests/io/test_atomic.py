@@ -4,6 +4,7 @@ import signal
 import stat
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -114,26 +115,33 @@ def test_a_folder_or_a_device_is_not_replaced(tmp_path):
     assert not Path(os.devnull).is_file()
 
 
-@pytest.fixture
+@contextmanager
 def full_after_1000_bytes():
+    """No file can grow further. Not a fixture: the log of the tests themselves may be a longer file."""
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize("size", [2000, 100_000])  # noticed at the end, and while writing
-def test_full_disk(tmp_path, full_after_1000_bytes, size):
+def test_full_disk(tmp_path, size):
     (tmp_path / "a").write_bytes(b"old")
-    with pytest.raises(OutputError, match="Free some space"), atomic_write(tmp_path / "a") as file:
+    with (
+        full_after_1000_bytes(),
+        pytest.raises(OutputError, match="Free some space"),
+        atomic_write(tmp_path / "a") as file,
+    ):
         file.write(bytes(size))
     assert names(tmp_path) == ["a"]
     assert (tmp_path / "a").read_bytes() == b"old"
 
 
-def test_full_disk_does_not_hide_another_error(tmp_path, full_after_1000_bytes):
-    with pytest.raises(KeyboardInterrupt), atomic_write(tmp_path / "a") as file:
+def test_full_disk_does_not_hide_another_error(tmp_path):
+    with full_after_1000_bytes(), pytest.raises(KeyboardInterrupt), atomic_write(tmp_path / "a") as file:
         file.write(bytes(2000))
         raise KeyboardInterrupt
     assert names(tmp_path) == []
