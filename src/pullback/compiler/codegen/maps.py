@@ -53,7 +53,7 @@ def lane_axis(kernel: Kernel) -> Axis | None:
         return None  # all lanes would add to the same element
     along = against = 0
     for expression in kernel.expressions():
-        if isinstance(expression, Reduce):
+        if isinstance(expression, Reduce) and 2 * expression.over[-1].extent > axis.extent:
             for load in walk(expression.body):
                 if isinstance(load, Load) and axis in load.axes:
                     if load.offset.coefficient(axis) == 1:
