@@ -1,0 +1,140 @@
+"""Word vectors from the company that words keep: co-occurrence counts, and GloVe's model of them.
+
+Source: Pennington, Socher & Manning, *GloVe: Global vectors for word representation*, EMNLP 2014.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pullback.data import Dataset
+from pullback.errors import DataError
+from pullback.nn import Module, Seed
+from pullback.numpy import log, minimum, square
+from pullback.numpy import sum as sum_
+from pullback.train.trainer import Trainer
+
+__all__ = ["CoOccurrences", "GloVe", "count_cooccurrences", "glove_loss"]
+
+Array = NDArray[Any]
+
+WINDOW = 10
+_MOST_WORDS = 30_000  # the table of counts takes 2 bytes times their square: here 1.8 GB
+_LONGEST_PIECE = 1 << 22  # words that are counted at a time
+_COMMON, _POWER = 100.0, 0.75  # of the weight of a pair, from the paper
+
+
+@dataclass(frozen=True, eq=False)
+class CoOccurrences:
+    """How often words stand near each other: ``pairs`` (N, 2), int32, the larger number first, each pair
+    once; ``counts`` (N,), float32, above zero.
+    """
+
+    pairs: NDArray[np.int32]
+    counts: NDArray[np.float32]
+
+
+def count_cooccurrences(
+    tokens: NDArray[np.integer[Any]], starts: NDArray[np.integer[Any]], words: int, window: int = WINDOW
+) -> CoOccurrences:
+    """Count, for each pair of words, how often they are within ``window`` words, each time as 1/distance.
+
+    ``tokens`` are all texts one after the other, text ``k`` from ``starts[k]`` to ``starts[k + 1]``; numbers from
+    0 to ``words`` - 1 are words, and those outside are left out before distances are taken.
+    A pair is one whatever its order; near itself a word counts like any other.
+
+    Raises ``DataError`` for more words than there is memory for, and for texts without a pair.
+
+    >>> texts = np.array([0, 1, 2, 0, 1])  # "a b c" and "a b"
+    >>> counted = count_cooccurrences(texts, np.array([0, 3, 5]), words=3, window=2)
+    >>> dict(zip(map(tuple, counted.pairs.tolist()), counted.counts.tolist()))
+    {(1, 0): 2.0, (2, 0): 0.5, (2, 1): 1.0}
+    """
+    if not 1 <= words <= _MOST_WORDS:
+        raise DataError(
+            f"[count_cooccurrences] {words:,} words. Give 1 to {_MOST_WORDS:,}: the most frequent ones."
+        )
+    table = np.zeros(words * (words + 1) // 2, np.float32)
+    known = (tokens >= 0) & (tokens < words)
+    texts = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))[known]
+    numbers = tokens[known].astype(np.int64)
+    for first in range(0, len(numbers), _LONGEST_PIECE):
+        piece = slice(first, first + _LONGEST_PIECE)
+        for distance in range(1, window + 1):
+            a, b = numbers[piece], numbers[first + distance : piece.stop + distance]
+            together = texts[piece][: len(b)] == texts[first + distance : piece.stop + distance]
+            a, b = a[: len(b)][together], b[together]
+            high, low = np.maximum(a, b), np.minimum(a, b)
+            # Sorted, equal pairs are neighbours, and the table is walked through once, in order.
+            places = np.sort((high * (high + 1) // 2 + low).astype(np.int32))
+            places, times = _run_lengths(places)
+            table[places] += times / np.float32(distance)
+    places = np.flatnonzero(table)
+    if not len(places):
+        raise DataError("[count_cooccurrences] no two known words are near each other. Give longer texts.")
+    # The row of a triangular number, exact after one correction of what the root rounds.
+    high = ((np.sqrt(8.0 * places + 1) - 1) / 2).astype(np.int64)
+    high += (high + 1) * (high + 2) // 2 <= places
+    pairs = np.stack([high, places - high * (high + 1) // 2], axis=1).astype(np.int32)
+    return CoOccurrences(pairs, table[places])
+
+
+class GloVe(Module):
+    r"""GloVe's model of a pair's logarithmic count, :math:`w_i \cdot c_j + b_i + d_j`, for either order.
+
+    Pairs (batch, 2), integers → (batch, 2): the model with the words as they come and the other way round. ``word``
+    and ``context`` have shape (words, dimensions), both biases (words,); they begin uniform in ±1/(2 ·
+    dimensions).
+
+    >>> model = GloVe(100, 50, seed=0)
+    >>> model(np.array([[1, 2], [3, 3]])).shape, model.vectors().shape
+    ((2, 2), (100, 50))
+    """
+
+    word: Any
+    context: Any
+    word_bias: Any
+    context_bias: Any
+
+    def __init__(self, words: int, dimensions: int, seed: Seed = None) -> None:
+        random = np.random.default_rng(seed)
+        limit = 0.5 / dimensions
+        self.word, self.context = (
+            random.uniform(-limit, limit, (words, dimensions)).astype(np.float32) for _ in range(2)
+        )
+        self.word_bias, self.context_bias = (
+            random.uniform(-limit, limit, words).astype(np.float32) for _ in range(2)
+        )
+
+    def __call__(self, pairs: Any) -> Any:
+        words = self.word[pairs]
+        contexts = self.context[pairs][:, ::-1]
+        biases = self.word_bias[pairs] + self.context_bias[pairs][:, ::-1]
+        return sum_(words * contexts, axis=-1) + biases
+
+    def vectors(self) -> Any:
+        """The words' vectors: both roles added, as the paper does."""
+        return self.word + self.context
+
+
+def glove_loss(outputs: Any, counts: Any) -> Any:
+    r"""The weighted squares :math:`f(x) (y - \log x)^2`, :math:`f(x) = \min(1, (x / 100)^{0.75})`, per pair.
+
+    ``outputs`` (batch, 2) are the model's two values for a pair, ``counts`` (batch,) the pairs' counts.
+
+    >>> round(float(glove_loss(np.array([[0.0, 0.0]]), np.array([100.0]))), 3)  # 2 · log² 100
+    42.415
+    """
+    weight = minimum(1.0, (counts / _COMMON) ** _POWER)
+    error = outputs - log(counts)[:, None]
+    return sum_(weight[:, None] * square(error)) / counts.shape[0]
+
+
+def _run_lengths(places: Array) -> tuple[Array, Array]:
+    """The different elements of a sorted array, and how often each is there."""
+    first = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]])[: len(places)])
+    return places[first], np.diff(first, append=len(places))
