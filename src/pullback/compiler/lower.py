@@ -26,6 +26,9 @@ VIEWS = frozenset({"reshape", "transpose", "slice"})
 ROOTS = frozenset({"sum", "prod", "max", "min", "argmax", "argmin", "contract", "scatter_add"})
 """Operators whose results are always given a buffer (fusion may take it away again)."""
 
+CONTRACTIONS = frozenset({"contract", "convolve"})
+"""Operators that read their operands many times: they find them in memory, in whatever order."""
+
 RECOMPUTE_COST = 4.0
 """A value of up to this cost is computed again by each of its users rather than stored."""
 
@@ -193,7 +196,7 @@ def _behind_views(node: Node) -> Node:
 def _needs_memory(user: Operation, child: Node, cost: dict[int, float]) -> bool:
     """Whether ``user`` must find ``child`` in memory rather than compute it where it reads it."""
     name = user.operator.name
-    if name == "contract":
+    if name in CONTRACTIONS:
         return True
     if name == "gather" and child is user.inputs[0]:
         return cost.get(id(child), 0.0) * user.size > RECOMPUTE_COST * child.size
