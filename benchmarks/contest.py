@@ -89,9 +89,9 @@ class Worker:
         self, entrant: Entrant, settings: Settings, environment: dict[str, str] | None = None
     ) -> None:
         self.entrant = entrant
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when the worker is left
         threads = str(settings.threads)
-        usual = {name: threads for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        usual = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
         usual |= {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
         self._process = subprocess.Popen(
             [entrant.python, str(_WORKER)],
@@ -135,7 +135,9 @@ def entrants(peers: dict[str, str], without: Sequence[str], say: Callable[[str],
         python = peers.get(library)
         if python is None:
             if importlib.util.find_spec(library) is None:
-                say(f"{library} is left out: not installed here; --peer {library}=PYTHON names an interpreter")
+                say(
+                    f"{library} is left out: not installed here; --peer {library}=PYTHON names an interpreter"
+                )
                 continue
             python = sys.executable
         found += [Entrant(library, variant, python) for variant in variants]
@@ -167,9 +169,7 @@ def data_folder(say: Callable[[str], None]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def started(
-    settings: Settings, network: Network, **job: Any
-) -> Iterator[list[tuple[Worker, Result]]]:
+def started(settings: Settings, network: Network, **job: Any) -> Iterator[list[tuple[Worker, Result]]]:
     """A worker for each entrant with its first step done; one that fails is left out with a line."""
     with contextlib.ExitStack() as stack:
         running = []

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+
 from pullback.compiler.codegen.function import Module
 from pullback.compiler.runtime.engine import load
 from pullback.compiler.runtime.processor import Processor

@@ -10,8 +10,8 @@ import platform
 import sys
 from pathlib import Path
 
-from contest import Settings, data_folder, entrants
 from contenders import LIBRARIES
+from contest import Settings, data_folder, entrants
 from report import Table
 from suite import BENCHMARKS
 
@@ -46,9 +46,9 @@ def machine() -> str:
     from pullback.compiler.runtime.processor import Processor
 
     processor = Processor.host()
-    cores = os.cpu_count()
-    bits = 8 * processor.vector_bytes
-    return f"{processor.name}, {cores} cores, {bits}-bit vectors, {platform.system()}, Python {platform.python_version()}"
+    width = f"{8 * processor.vector_bytes}-bit vectors"
+    system = f"{platform.system()}, Python {platform.python_version()}"
+    return f"{processor.name}, {os.cpu_count()} cores, {width}, {system}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -62,11 +62,17 @@ def _parser() -> argparse.ArgumentParser:
         help="the interpreter that has a library (torch, jax, tensorflow); may be given several times",
     )
     parser.add_argument(
-        "--without", action="append", default=[], metavar="NAME", help="leave a contender out, such as torch:compiled"
+        "--without",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="leave a contender out, such as torch:compiled",
     )
     parser.add_argument("--threads", type=int, default=2, help="threads for every contender (2)")
     parser.add_argument("--rounds", type=int, default=10, help="turns for each contender (10)")
-    parser.add_argument("--steps", type=int, default=0, help="steps a turn; each benchmark has its own number")
+    parser.add_argument(
+        "--steps", type=int, default=0, help="steps a turn; each benchmark has its own number"
+    )
     parser.add_argument("--long", action="store_true", help="also what takes minutes: whole trainings")
     parser.add_argument("--json", metavar="FILE", help="write all figures")
     parser.add_argument("--markdown", metavar="FILE", help="write the tables")

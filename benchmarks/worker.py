@@ -81,10 +81,11 @@ class Worker:
         """Bytes that one more step asks for: of ``malloc`` and its family, and of Python.
 
         The difference of runs of ``steps`` and of twice as many, so that what a call costs falls out; the
-        losses that a run returns, 4 bytes a step, are left out. ``malloc`` is -1 without the counting library.
+        losses that a run returns, 4 bytes a step, are left out. ``malloc`` is -1 without what counts it.
         """
         short, long = self._rows(steps), self._rows(2 * steps)
-        self.contender.run(short), self.contender.run(long)
+        for rows in (short, long):
+            self.contender.run(rows)  # what is made once for each number of steps is made now
         count = _malloc_counter()
         counted = [-1, -1] if count is None else [_grown(count, self.contender.run, r) for r in (short, long)]
         tracemalloc.start()
@@ -98,8 +99,8 @@ class Worker:
             del losses
         tracemalloc.stop()
         return {
-            "malloc": -1 if count is None else (counted[1] - counted[0]) / steps - 4,
-            "python": (traced[1] - traced[0]) / steps - 4,
+            "malloc": -1 if count is None else max(0, (counted[1] - counted[0]) / steps - 4),
+            "python": max(0, (traced[1] - traced[0]) / steps - 4),
         }
 
     def accuracy(self) -> Answer:

@@ -6,6 +6,7 @@ order come from seeds, so that all contenders begin with the same bits and see t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Job", "Network", "Pixels", "Weights", "accuracy", "batch_rows", "flops_per_step", "initial_weights", "logits"]
+__all__ = [
+    "Job",
+    "Network",
+    "Pixels",
+    "Weights",
+    "accuracy",
+    "batch_rows",
+    "flops_per_step",
+    "initial_weights",
+    "logits",
+]
 
 PIXELS, CLASSES = 784, 10
 
@@ -142,8 +153,8 @@ def flops_per_step(network: Network) -> int:
 
 def logits(network: Network, weights: Weights, images: Pixels) -> NDArray[np.float32]:
     """The network's outputs in plain NumPy, for the accuracy of what any contender has learned."""
-    activation = np.tanh if network.activation == "tanh" else (lambda x: np.maximum(x, 0))
-    x = images.astype(np.float32) / np.float32(255)
+    activation: Callable[[Any], Any] = np.tanh if network.activation == "tanh" else _relu
+    x: Any = images.astype(np.float32) / np.float32(255)
     layers = range(len(network.hidden))
     if network.steps:
         sequence = list(np.moveaxis(x.reshape(len(x), network.steps, -1), 1, 0))
@@ -161,11 +172,14 @@ def logits(network: Network, weights: Weights, images: Pixels) -> NDArray[np.flo
         for k in layers:
             x = activation(x @ weights[f"{k}.weight"] + weights[f"{k}.bias"])
     last = len(network.hidden)
-    return x @ weights[f"{last}.weight"] + weights[f"{last}.bias"]
+    outputs: NDArray[np.float32] = x @ weights[f"{last}.weight"] + weights[f"{last}.bias"]
+    return outputs
 
 
-def accuracy(
-    network: Network, weights: Weights, images: Pixels, labels: Pixels
-) -> float:
+def _relu(x: Any) -> Any:
+    return np.maximum(x, 0)
+
+
+def accuracy(network: Network, weights: Weights, images: Pixels, labels: Pixels) -> float:
     """The share of images whose largest output is their label's."""
     return float(np.mean(logits(network, weights, images).argmax(axis=1) == labels))

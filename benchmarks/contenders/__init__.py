@@ -1,7 +1,8 @@
 """The same training step in each library: one file a library, one class ``Contender`` in each.
 
-A contender is built from a ``Job`` and the data's images and labels; ``run(rows)`` trains one step on each row of batch indices and returns
-the losses, ``weights()`` what it has learned. Importing the file imports its library.
+A contender is built from a ``Job`` and the data's images and labels; ``run(rows)`` trains one step on each
+row of batch indices and returns the losses, ``weights()`` what it has learned. Importing the file imports
+its library.
 """
 
 LIBRARIES = {

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pullback as pb
 from numpy.typing import NDArray
-from pullback import nn, optim
 from workload import CLASSES, Job, Network, Pixels, Weights
+
+import pullback as pb
+from pullback import nn, optim
 
 
 class Contender:
@@ -33,7 +34,9 @@ class Contender:
 
     def run(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         arguments = (self.model, rows, self.images, self.labels)
-        (self.model, losses), _ = self.step.run_steps(arguments, len(rows), sliced_argnums=1)
+        results, _ = self.step.run_steps(arguments, len(rows), sliced_argnums=1)
+        losses: NDArray[np.float32]
+        self.model, losses = results
         return losses
 
     def weights(self) -> Weights:
@@ -53,15 +56,16 @@ def build(network: Network, weights: Weights) -> nn.Chain:
     layers: list[Any] = [nn.Reshape(network.steps, -1)] if network.steps else []
     inputs, last = network.inputs, len(network.hidden)
     for k, hidden in enumerate(network.hidden):
+        layer: Any
         if network.steps:
-            cell = nn.RNN(inputs, hidden, network.activation, return_sequences=k < last - 1)
-            cell.input_weight = weights[f"{k}.weight"].copy()
-            cell.recurrent_weight = weights[f"{k}.recurrent"].copy()
+            layer = nn.RNN(inputs, hidden, network.activation, return_sequences=k < last - 1)
+            layer.input_weight = weights[f"{k}.weight"].copy()
+            layer.recurrent_weight = weights[f"{k}.recurrent"].copy()
         else:
-            cell = nn.Dense(inputs, hidden, activation=getattr(nn, network.activation))
-            cell.weight = weights[f"{k}.weight"].copy()
-        cell.bias = weights[f"{k}.bias"].copy()
-        layers.append(cell)
+            layer = nn.Dense(inputs, hidden, activation=getattr(nn, network.activation))
+            layer.weight = weights[f"{k}.weight"].copy()
+        layer.bias = weights[f"{k}.bias"].copy()
+        layers.append(layer)
         inputs = hidden
     dense = nn.Dense(inputs, CLASSES)
     dense.weight, dense.bias = weights[f"{last}.weight"].copy(), weights[f"{last}.bias"].copy()

@@ -189,7 +189,10 @@ def _joined_inputs(network: Network, parameters: list[Any]) -> Callable[[Any], A
 
 def _library_cell(network: Network, parameters: list[Any]) -> Callable[[Any], Any]:
     """``torch.rnn_tanh``, what ``nn.RNN`` calls; its second bias stays zero, as only the sum matters."""
-    layers, recurrent = len(network.hidden), torch.rnn_tanh if network.activation == "tanh" else torch.rnn_relu
+    layers, recurrent = (
+        len(network.hidden),
+        torch.rnn_tanh if network.activation == "tanh" else torch.rnn_relu,
+    )
     zeros = [torch.zeros(hidden) for hidden in network.hidden]
     starts = torch.zeros(layers, network.batch, network.hidden[0])
 

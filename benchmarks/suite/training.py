@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
 
 from contest import Result, Settings, race
 from report import Table, relative_difference
@@ -27,10 +26,12 @@ def training_table(settings: Settings, network: Network, steps: int) -> Table:
         _COLUMNS,
         [_row(result, own, flops, max(rates)) for result in results],
         [
-            f"Batch {network.batch}, {settings.threads} threads, {settings.rounds} rounds of {steps} steps; a step "
-            f"is {flops / 1e6:.1f} MFLOP, with gather, forward, backward and update. × is the time over Pullback's.",
-            f"FMA peak in the same rounds: {max(rates):.0f} GFLOP/s at best, {statistics.median(rates):.0f} in the "
-            "median. GFLOP/s and the share of the peak are those of the best rounds.",
+            f"Batch {network.batch}, {settings.threads} threads, {settings.rounds} rounds of {steps} steps. "
+            f"A step is gather, forward, backward and update: {flops / 1e6:.1f} MFLOP. "
+            "× is the time over Pullback's.",
+            f"FMA peak in the same rounds: {max(rates):.0f} GFLOP/s at best, "
+            f"{statistics.median(rates):.0f} in the median. GFLOP/s and the share of the peak are those of "
+            "the best rounds.",
             *(_about(result, own) for result in results),
         ],
         {
@@ -64,5 +65,6 @@ def _about(result: Result, own: Result | None) -> str:
     about = f"{result.entrant} {result.version}: {result.choice}."
     if own is None or result is own:
         return about
-    first, every = (relative_difference(result.losses[:n], own.losses[:n]) for n in (100, len(own.losses)))
-    return f"{about} Losses within {first:.0e} of Pullback's in 100 steps, {every:.0e} in {len(own.losses):,}."
+    count = len(own.losses)
+    first, every = (relative_difference(result.losses[:n], own.losses[:n]) for n in (100, count))
+    return f"{about} Losses within {first:.0e} of Pullback's in 100 steps, {every:.0e} in {count:,}."
