@@ -63,7 +63,7 @@ class Contender:
         for batch in rows.astype(np.int32):
             self.parameters, loss = self.compiled(self.parameters, batch, self.images, self.labels)
             losses.append(loss)
-        return np.array([float(loss) for loss in losses], np.float32)
+        return np.array(jax.device_get(losses), np.float32)
 
     def weights(self) -> Weights:
         return {name: np.asarray(value) for name, value in self.parameters.items()}

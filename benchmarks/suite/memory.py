@@ -58,9 +58,9 @@ def run(settings: Settings) -> list[Table]:
     steps = _EPOCHS * 60_000 // MNIST_RNN.batch
     notes = [
         f"{MNIST_RNN.name} for {_EPOCHS} epochs on the pixels as they are stored, 47 MB of them.",
-        f"Growth is that of the resident memory from step {_BLOCK} to step {steps:,}; malloc what the C library "
-        "was asked for, Python what tracemalloc saw at its peak: what one step more in a run adds to them, "
-        "without its loss in the result.",
+        f"Growth is that of the resident memory from step {_BLOCK} to step {steps:,}; malloc what the C "
+        "library was asked for, Python what tracemalloc saw at its peak: what one step more in a run adds to "
+        "them, without its loss in the result.",
         "The row of the Trainer reads the files by itself and evaluates after each epoch.",
     ]
     return [Table("memory", columns, rows, notes, figures)]
