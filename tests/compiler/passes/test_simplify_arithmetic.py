@@ -79,6 +79,10 @@ ONE_OPERAND: dict[str, tuple[Callable[[Node], Node], list[str]]] = {
     "x ** 1": (lambda x: of("power", x, 1), []),
     "x ** -1": (lambda x: of("power", x, -1), ["divide"]),
     "x ** 0.5": (lambda x: of("power", x, 0.5), ["power"]),
+    "maximum(x, -inf)": (lambda x: of("maximum", x, -math.inf), []),
+    "maximum(-inf, x)": (lambda x: of("maximum", -math.inf, x), []),
+    "minimum(x, inf)": (lambda x: of("minimum", x, math.inf), []),
+    "minimum(x, -inf)": (lambda x: of("minimum", x, -math.inf), ["minimum"]),
     "maximum(x, x)": (lambda x: of("maximum", x, x), []),
     "minimum(x, x)": (lambda x: of("minimum", x, x), []),
     "stop_gradient": (lambda x: of("stop_gradient", x), []),
@@ -145,6 +149,8 @@ def test_squares_round_once(traced: Callable, names: Callable, assert_kept: Call
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64"])
 def test_integers_wrap_around(dtype: str, traced: Callable, names: Callable, assert_kept: Callable) -> None:
+    limits = np.iinfo(dtype)
+
     def function(x: Node, y: Node) -> tuple[Node, ...]:
         return (
             of("add", x, 0),
@@ -158,9 +164,10 @@ def test_integers_wrap_around(dtype: str, traced: Callable, names: Callable, ass
             of("add", x, neg(y)),
             of("absolute", neg(x)),
             of("absolute", of("absolute", x)),
+            of("maximum", x, limits.min),
+            of("minimum", x, limits.max),
         )
 
-    limits = np.iinfo(dtype)
     x = np.array([limits.min, limits.min + 1, 0, 1, 2, 100, limits.max], dtype)
     graph = traced(function, (dtype, x.shape), (dtype, x.shape))
     after = simplify_arithmetic(graph)

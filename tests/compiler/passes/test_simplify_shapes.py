@@ -114,6 +114,11 @@ CASES: dict[str, tuple[Callable[[Node], Node], Shape, list[str]]] = {
     ),
     "slices in steps": (lambda x: join(x[0:3:2], x[3:5:2]), (7,), ["slice", "slice", "concatenate"]),
     "what is stacked as it was cut": (lambda x: pnp.stack([x[:, t] for t in range(3)], axis=1), (2, 3), []),
+    "units and repeated values": (
+        lambda x: shaped(x, 1, 3) - spread(shaped(pnp.sum(x), 1), (1, 3), 0),
+        (3,),
+        ["sum", "broadcast", "subtract", "reshape"],
+    ),
     "elementwise around units": (
         lambda x: pnp.exp(shaped(x, 2, 1)) * 2,
         (2,),
@@ -130,6 +135,18 @@ def test_rules(name: str, traced: Callable, names: Callable, assert_kept: Callab
     assert names(after) == left
     x = np.random.default_rng(0).standard_normal(shape)
     assert_kept(graph, after, [x], signs=True)
+
+
+def test_counting(traced: Callable, names: Callable, assert_kept: Callable) -> None:
+    count = OPERATORS["iota"]
+    dtype = np.dtype(np.float32)
+    graph = traced(
+        lambda x: (count(shape=(2, 3), axis=1, dtype=dtype), count(shape=(2, 1), axis=1, dtype=dtype), x),
+        ("float32", ()),
+    )
+    after = simplify_shapes(graph)
+    assert names(after) == ["iota", "broadcast"]
+    assert_kept(graph, after, [np.ones((), np.float32)])
 
 
 def test_zeros_are_padded_with_zeros(traced: Callable, names: Callable, assert_kept: Callable) -> None:

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pullback.compiler.key import repeats_one_value
 from pullback.compiler.passes.rewriting import ANY, CONSTANT, ELEMENTWISE, RulePass, filled, inner, scalar
 from pullback.graph import SMALL_CONSTANT, Constant, Node, Operation, constant
 
@@ -97,11 +98,9 @@ def _uniform(node: Constant) -> Node | None:
     value = node.value
     if value.size < 2:
         return constant(value, node.dtype) if node.type.weak else None
-    if value.flat[0] != value.flat[-1]:
+    if value.flat[0] != value.flat[-1] or not repeats_one_value(value):
         return None
-    # Bits are compared, for 0.0 equals -0.0.
-    bits = np.ascontiguousarray(value).reshape(-1).view(f"u{value.itemsize}")
-    return filled(value.flat[0], node) if bool((bits == bits[0]).all()) else None
+    return filled(value.flat[0], node)
 
 
 fold_constants = RulePass(

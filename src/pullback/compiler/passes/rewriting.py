@@ -165,10 +165,10 @@ def inner(node: Node, name: str) -> Operation | None:
 
 
 def scalar(node: Node) -> np.ndarray | None:
-    """The constant without axes that ``node`` is, or repeats in every place of its shape."""
+    """The one number that ``node`` is, or repeats in every place of its shape, as an array without axes."""
     if isinstance(node, Operation) and node.operator.name == "broadcast":
         node = node.inputs[0]
-    return node.value if isinstance(node, Constant) and not node.shape else None
+    return node.value.reshape(()) if isinstance(node, Constant) and node.size == 1 else None
 
 
 def filled(value: np.ndarray | float, like: Node, shape: tuple[int, ...] | None = None) -> Node:

@@ -174,6 +174,32 @@ def _equal_operands(node: Operation) -> Node | None:
     return x if x is y else None
 
 
+def _maximum(node: Operation) -> Node | None:
+    return _extreme(node, least=True)
+
+
+def _minimum(node: Operation) -> Node | None:
+    return _extreme(node, least=False)
+
+
+def _extreme(node: Operation, least: bool) -> Node | None:
+    """Of two equal operands, or of one and the bound of its dtype, the first is the result."""
+    x, y = node.inputs
+    if _is_bound(scalar(x), least):
+        return y
+    return x if x is y or _is_bound(scalar(y), least) else None
+
+
+def _is_bound(value: np.ndarray | None, least: bool) -> bool:
+    """Whether a constant is the least value of its dtype, or else the greatest."""
+    if value is None or value.dtype.kind == "b":
+        return False
+    if value.dtype.kind == "f":
+        return bool(value == (-np.inf if least else np.inf))
+    limits = np.iinfo(value.dtype)
+    return bool(value == (limits.min if least else limits.max))
+
+
 def _where(node: Operation) -> Node | None:
     mask, x, y = node.inputs
     if x is y:
@@ -238,8 +264,8 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "negative": (_negative,),
     "absolute": (_absolute,),
     "power": (_power,),
-    "maximum": (_equal_operands,),
-    "minimum": (_equal_operands,),
+    "maximum": (_maximum,),
+    "minimum": (_minimum,),
     "logical_and": (_equal_operands,),
     "logical_or": (_equal_operands,),
     "logical_not": (_logical_not,),

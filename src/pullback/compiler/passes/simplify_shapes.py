@@ -31,7 +31,7 @@ import numpy as np
 
 from pullback.compiler.passes.rewriting import ELEMENTWISE, Rule, RulePass, filled, inner, same, scalar
 from pullback.graph import Node, Operation
-from pullback.operators.shapes import broadcast, concatenate, pad, reshape, reverse, slice, transpose
+from pullback.operators.shapes import broadcast, concatenate, iota, pad, reshape, reverse, slice, transpose
 
 __all__ = ["simplify_shapes"]
 
@@ -114,12 +114,12 @@ def _transpose(node: Operation) -> Node | None:
 
 
 def _outside_units(node: Operation) -> Node | None:
-    """An elementwise operation on arrays of one shape to which axes of extent 1 were added."""
+    """An elementwise operation on arrays to which the same axes of extent 1 were added, and on broadcasts."""
     shapes = set()
     for child in node.inputs:
         if (reshaped := inner(child, "reshape")) is not None:
             shapes.add(reshaped.inputs[0].shape)
-        elif scalar(child) is None:
+        elif inner(child, "broadcast") is None and scalar(child) is None:
             return None
     if len(shapes) != 1:
         return None
@@ -128,6 +128,16 @@ def _outside_units(node: Operation) -> Node | None:
         return None
     operands = [reshape(child, shape=shape) for child in node.inputs]
     return reshape(node.operator(*operands, **node.attributes), shape=node.shape)
+
+
+def _iota(node: Operation) -> Node | None:
+    """Counting along one axis of several is repeated counting."""
+    shape, axis, dtype = (node.attributes[key] for key in ("shape", "axis", "dtype"))
+    if shape[axis] == 1:
+        return filled(0, node)
+    if len(shape) == 1:
+        return None
+    return broadcast(iota(shape=(shape[axis],), axis=0, dtype=dtype), shape=shape, axes=(axis,))
 
 
 # -- slice
@@ -295,6 +305,7 @@ def _common_slice(first: Node, second: Node, axis: int) -> Node | None:
 
 _RULES: dict[str, tuple[Rule, ...]] = {
     ELEMENTWISE: (_outside_units,),
+    "iota": (_iota,),
     "reshape": (_reshape,),
     "broadcast": (_broadcast,),
     "transpose": (_transpose,),
