@@ -37,13 +37,14 @@ from pullback.numpy.activations import (
 )
 from pullback.numpy.composite import erf
 from pullback.numpy.elementwise import where
-from pullback.tracing import Static, flatten, leaf_paths, map_tree, register_tree, static, trace
+from pullback.tracing import Static, buffer, flatten, leaf_paths, map_tree, register_tree, static, trace
 from pullback.transforms import grad, jvp, stop_gradient, value_and_grad, vjp
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Static",
+    "buffer",
     "celu",
     "elu",
     "erf",
@@ -82,7 +83,7 @@ __all__ = [
     "where",
 ]
 
-_MODULES = ("compiler", "data", "io", "metrics", "nn", "optim", "testing", "train")
+_MODULES = ("compiler", "data", "io", "metrics", "nn", "optim", "random", "testing", "train")
 _NAMES = {
     "Trainer": "train",
     "get_num_threads": "compiler.runtime.threads",

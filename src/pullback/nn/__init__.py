@@ -22,9 +22,20 @@ from pullback.nn.convolution import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
+from pullback.nn.dropout import Dropout
+from pullback.nn.embedding import Embedding
 from pullback.nn.layers import Chain, Dense, Reshape, Seed, flatten
-from pullback.nn.losses import absolute_error, binary_cross_entropy, softmax_cross_entropy, squared_error
+from pullback.nn.losses import (
+    absolute_error,
+    binary_cross_entropy,
+    hinge,
+    huber,
+    kl_divergence,
+    softmax_cross_entropy,
+    squared_error,
+)
 from pullback.nn.module import Module, describe_parameters, parameter_bytes, parameter_count
+from pullback.nn.normalisation import BatchNorm, GroupNorm, LayerNorm
 from pullback.nn.pooling import (
     AvgPool1d,
     AvgPool2d,
@@ -35,28 +46,41 @@ from pullback.nn.pooling import (
     MaxPool2d,
     MaxPool3d,
 )
+from pullback.nn.radial import RBF
 from pullback.nn.recurrent import RNN
+from pullback.nn.training import Training, current_training, training
 from pullback.numpy import (
+    celu,
     elu,
     gelu,
+    glu,
+    hard_sigmoid,
+    hard_swish,
+    hard_tanh,
     leaky_relu,
+    log_sigmoid,
     log_softmax,
+    mish,
     relu,
+    relu6,
     selu,
     sigmoid,
     silu,
     softmax,
     softplus,
+    softsign,
     tanh,
 )
 from pullback.numpy.convolution import conv, conv_transpose
 from pullback.numpy.pooling import avg_pool, global_avg_pool, global_max_pool, max_pool
 
 __all__ = [
+    "RBF",
     "RNN",
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
+    "BatchNorm",
     "Chain",
     "Conv1d",
     "Conv2d",
@@ -65,39 +89,58 @@ __all__ = [
     "ConvTranspose2d",
     "ConvTranspose3d",
     "Dense",
+    "Dropout",
+    "Embedding",
     "GlobalAvgPool",
     "GlobalMaxPool",
+    "GroupNorm",
+    "LayerNorm",
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
     "Module",
     "Reshape",
     "Seed",
+    "Training",
     "absolute_error",
     "avg_pool",
     "binary_cross_entropy",
+    "celu",
     "conv",
     "conv_transpose",
+    "current_training",
     "describe_parameters",
     "elu",
     "flatten",
     "gelu",
     "global_avg_pool",
     "global_max_pool",
+    "glu",
+    "hard_sigmoid",
+    "hard_swish",
+    "hard_tanh",
+    "hinge",
+    "huber",
     "initialisers",
+    "kl_divergence",
     "leaky_relu",
+    "log_sigmoid",
     "log_softmax",
     "losses",
     "max_pool",
+    "mish",
     "parameter_bytes",
     "parameter_count",
     "relu",
+    "relu6",
     "selu",
     "sigmoid",
     "silu",
     "softmax",
     "softmax_cross_entropy",
     "softplus",
+    "softsign",
     "squared_error",
     "tanh",
+    "training",
 ]

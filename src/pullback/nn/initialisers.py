@@ -25,6 +25,7 @@ __all__ = [
     "he_normal",
     "he_uniform",
     "normal",
+    "ones",
     "orthogonal",
     "uniform",
     "zeros",
@@ -50,6 +51,11 @@ def fans(shape: Shape) -> tuple[int, int]:
 def zeros(shape: Shape, random: np.random.Generator) -> Array:
     """All zeros."""
     return np.zeros(shape)
+
+
+def ones(shape: Shape, random: np.random.Generator) -> Array:
+    """All ones."""
+    return np.ones(shape)
 
 
 def uniform(limit: float) -> Initialiser:

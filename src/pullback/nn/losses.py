@@ -11,10 +11,30 @@ import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Node
-from pullback.numpy import absolute, astype, log_softmax, logsumexp, mean, softplus, square, where
+from pullback.numpy import (
+    absolute,
+    astype,
+    log,
+    log_softmax,
+    logsumexp,
+    maximum,
+    mean,
+    minimum,
+    softplus,
+    square,
+    where,
+)
 from pullback.numpy import sum as sum_
 
-__all__ = ["absolute_error", "binary_cross_entropy", "softmax_cross_entropy", "squared_error"]
+__all__ = [
+    "absolute_error",
+    "binary_cross_entropy",
+    "hinge",
+    "huber",
+    "kl_divergence",
+    "softmax_cross_entropy",
+    "squared_error",
+]
 
 
 def softmax_cross_entropy(logits: Any, labels: Any, *, reduction: str = "mean") -> Any:
@@ -77,6 +97,68 @@ def absolute_error(outputs: Any, targets: Any, *, reduction: str = "mean") -> An
     outputs, targets = _array(outputs), _array(targets)
     _check_shapes("absolute_error", "targets", targets.shape, outputs.shape)
     return _reduced(absolute(outputs - targets), reduction)
+
+
+def huber(outputs: Any, targets: Any, *, delta: float = 1.0, reduction: str = "mean") -> Any:
+    r"""Huber's loss of each element: a squared error near zero, an absolute one further out.
+
+    .. math:: \tfrac12 e^2 \text{ where } |e| \le \delta, \quad \delta (|e| - \tfrac12 \delta)
+        \text{ elsewhere}, \quad e = y - t
+
+    Raises ``ValueError`` for a ``delta`` that is not positive.
+
+    Source: Huber, *Robust estimation of a location parameter*, 1964.
+
+    >>> print(huber(np.array([0.5, 3.0]), np.zeros(2), reduction="none"))
+    [0.125 2.5  ]
+    """
+    if not delta > 0:
+        raise ValueError(f"[huber] delta is {delta}. Give a positive number.")
+    outputs, targets = _array(outputs), _array(targets)
+    _check_shapes("huber", "targets", targets.shape, outputs.shape)
+    size = absolute(outputs - targets)
+    # What lies within delta counts squared, the rest once: no branch whose value would not be taken.
+    near = minimum(size, delta)
+    return _reduced(near * (size - 0.5 * near), reduction)
+
+
+def hinge(outputs: Any, labels: Any, *, reduction: str = "mean") -> Any:
+    r"""The hinge loss of each element, :math:`\max(0, 1 - s y)`, where :math:`s` is 1 or -1.
+
+    ``outputs`` are scores; ``labels`` of the same shape are 1 or ``True`` for one class, and 0, -1 or
+    ``False`` for the other, in any dtype.
+
+    Source: Cortes & Vapnik, *Support-vector networks*, 1995.
+
+    >>> print(hinge(np.array([2.0, 0.5, 0.5]), np.array([1, 1, 0]), reduction="none"))
+    [0.  0.5 1.5]
+    """
+    outputs, labels = _array(outputs), _array(labels)
+    _check_logits("hinge", outputs)
+    _check_shapes("hinge", "labels", labels.shape, outputs.shape)
+    return _reduced(maximum(1 - where(labels > 0, outputs, -outputs), 0), reduction)
+
+
+def kl_divergence(logits: Any, probabilities: Any, *, reduction: str = "mean") -> Any:
+    r"""The Kullback-Leibler divergence of softmax(logits) from given probabilities.
+
+    .. math:: \sum_k p_k (\log p_k - \log \mathrm{softmax}(z)_k), \quad 0 \log 0 = 0
+
+    Both have shape (…, classes); it is the cross-entropy without the entropy of :math:`p`, and 0 where the
+    two agree.
+
+    Source: Kullback & Leibler, *On information and sufficiency*, 1951.
+
+    >>> p = np.array([[0.5, 0.5], [1.0, 0.0]])
+    >>> print(kl_divergence(np.zeros((2, 2)), p, reduction="none").round(4))
+    [0.     0.6931]
+    """
+    logits, probabilities = _array(logits), _array(probabilities)
+    _check_logits("kl_divergence", logits)
+    _check_shapes("kl_divergence", "probabilities", probabilities.shape, logits.shape)
+    positive = probabilities > 0
+    entropies = where(positive, probabilities * log(where(positive, probabilities, 1)), 0)
+    return _reduced(sum_(entropies - probabilities * log_softmax(logits), axis=-1), reduction)
 
 
 def _array(value: Any) -> Any:

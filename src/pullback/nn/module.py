@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from pullback.tracing import flatten
+from pullback.tracing import buffer, flatten, static
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -19,14 +19,15 @@ else:  # it only tells type checkers what __init_subclass__ does
 __all__ = ["Module", "describe_parameters", "parameter_bytes", "parameter_count"]
 
 
-@dataclass_transform(eq_default=False)
+@dataclass_transform(eq_default=False, field_specifiers=(dataclasses.field, static, buffer))
 class Module:
     """The base of layers and models: a subclass becomes a dataclass whose array fields are its parameters.
 
     Give it fields and ``__call__``. Arrays and floats in the fields, also inside lists, dicts and other
     modules, are parameters; integers, strings and functions belong to its structure, as does a float made by
-    ``pb.static()``. A gradient with respect to a module is a module of the same kind. Called on NumPy arrays
-    a module computes at once; inside ``pb.jit`` and ``pb.grad`` it is traced.
+    ``pb.static()``. The arrays of a field made by ``pb.buffer()`` are data without being parameters. A
+    gradient with respect to a module is a module of the same kind. Called on NumPy arrays a module computes
+    at once; inside ``pb.jit`` and ``pb.grad`` it is traced.
 
     >>> import numpy as np
     >>> from pullback import grad, nn
@@ -62,30 +63,30 @@ class Module:
 
 
 def parameter_count(tree: Any) -> int:
-    """How many numbers the arrays of ``tree`` hold.
+    """How many numbers the parameters in ``tree`` are; the arrays of a ``pb.buffer()`` are none.
 
     >>> from pullback import nn
     >>> parameter_count(nn.Dense(196, 64))
     12608
     """
-    return sum(math.prod(getattr(leaf, "shape", ())) for leaf in flatten(tree)[0])
+    leaves, structure = flatten(tree)
+    return sum(_size(leaf) for leaf, trained in zip(leaves, structure.trained) if trained)
 
 
 def parameter_bytes(tree: Any) -> int:
-    """How many bytes the arrays of ``tree`` take.
+    """How many bytes the arrays of ``tree`` take, parameters and buffers.
 
     >>> from pullback import nn
     >>> parameter_bytes(nn.Dense(196, 64))
     50432
     """
-    leaves = flatten(tree)[0]
     return sum(
-        math.prod(leaf.shape) * leaf.dtype.itemsize if hasattr(leaf, "shape") else 8 for leaf in leaves
+        _size(leaf) * (leaf.dtype.itemsize if hasattr(leaf, "dtype") else 8) for leaf in flatten(tree)[0]
     )
 
 
 def describe_parameters(tree: Any) -> str:
-    """``17,354 parameters, 69.4 kB``.
+    """``17,354 parameters, 69.4 kB``; with buffers, ``6 parameters, 48 bytes with what is fixed``.
 
     >>> from pullback import nn
     >>> describe_parameters(nn.Dense(196, 64))
@@ -96,7 +97,12 @@ def describe_parameters(tree: Any) -> str:
     for larger in ("kB", "MB", "GB"):
         if size >= 1000:
             size, unit = size / 1000, larger
-    return f"{count:,} parameters, {f'{size:.0f}' if unit == 'bytes' else f'{size:.1f}'} {unit}"
+    fixed = "" if all(flatten(tree)[1].trained) else " with what is fixed"
+    return f"{count:,} parameters, {f'{size:.0f}' if unit == 'bytes' else f'{size:.1f}'} {unit}{fixed}"
+
+
+def _size(leaf: Any) -> int:
+    return math.prod(getattr(leaf, "shape", ()))
 
 
 def _holds_module(value: Any) -> bool:
@@ -107,7 +113,7 @@ def _holds_module(value: Any) -> bool:
 def _lines(module: Module) -> list[str]:
     """A module as lines, each with what it holds at its end."""
     parts = module.parts()
-    note = f"  # {describe_parameters(module)}" if parameter_count(module) else ""
+    note = f"  # {describe_parameters(module)}" if parameter_bytes(module) else ""
     if not parts:
         head = module.describe()
         return [f"{head if head.endswith(')') else f'{head}()'}{note}"]

@@ -50,7 +50,7 @@ def _reference(
             y = ((y << np.uint32(bits)) | (y >> np.uint32(32 - bits))) ^ x
         x = x + keys[(group + 1) % 3]
         y = y + (keys[(group + 2) % 3] + np.uint32(group + 1))
-    return (y if word else x).reshape(np.shape(high))
+    return np.reshape(y if word else x, np.shape(high))
 
 
 def _lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
@@ -94,8 +94,8 @@ threefry = Operator(
 )
 """Word 0 or 1 of Threefry-2x32 with 20 rounds: ``y = cipher(key=(k0, k1), block=(high, low))[word]``.
 
-All four inputs are ``uint32`` of one shape. For each key the 2⁶⁴ blocks give 2⁶⁴ different pairs of words, which
-pass every statistical test known, in any order and for counters that merely count; the same on every machine.
+All four inputs are ``uint32`` of one shape. For each key the 2⁶⁴ blocks give 2⁶⁴ different pairs of words;
+blocks that merely count make a sequence that passes the batteries of statistical tests, from any key.
 
 Source: Salmon, Moraes, Dror & Shaw, *Parallel random numbers: as easy as 1, 2, 3*, SC'11.
 """

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pullback.numpy import astype, sqrt, square
-from pullback.optim.optimiser import check_not_negative, map_parameters, zeros_like
-from pullback.tracing import map_tree, static
+from pullback.optim.optimiser import check_not_negative, map_parameters, zeros_for
+from pullback.tracing import static
 
 __all__ = ["Adam", "AdamState"]
 
@@ -59,7 +59,7 @@ class Adam:
 
     def init(self, parameters: Any) -> AdamState:
         """No steps done, means of zero."""
-        return AdamState(np.zeros(()), map_tree(zeros_like, parameters), map_tree(zeros_like, parameters))
+        return AdamState(np.zeros(()), zeros_for(parameters), zeros_for(parameters))
 
     def update(self, gradients: Any, state: AdamState, parameters: Any) -> tuple[Any, AdamState]:
         """The parameters and the state after a step."""

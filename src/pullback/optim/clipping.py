@@ -8,20 +8,19 @@ from typing import Any
 
 from pullback.numpy import astype, clip, maximum, sqrt, square
 from pullback.numpy import sum as sum_
-from pullback.optim.optimiser import is_parameter, map_parameters
-from pullback.tracing import flatten
+from pullback.optim.optimiser import map_parameters, trained_leaves
 
 __all__ = ["clip_by_norm", "clip_by_value", "global_norm"]
 
 
 def global_norm(tree: Any) -> Any:
-    r"""The Euclidean norm of all leaves taken as one vector, :math:`\sqrt{\sum_k g_k^2}`.
+    r"""The Euclidean norm of all leaves that are trained, taken as one vector, :math:`\sqrt{\sum_k g_k^2}`.
 
     >>> import numpy as np
     >>> float(global_norm({"a": np.array([3.0]), "b": np.array([[4.0]])}))
     5.0
     """
-    squares = [sum_(square(leaf)) for leaf in flatten(tree)[0] if is_parameter(leaf)]
+    squares = [sum_(square(leaf)) for leaf in trained_leaves(tree)]
     return sqrt(reduce(add, squares)) if squares else 0.0
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pullback.optim.optimiser import check_not_negative, map_parameters, zeros_like
-from pullback.tracing import map_tree, static
+from pullback.optim.optimiser import check_not_negative, map_parameters, zeros_for
+from pullback.tracing import static
 
 __all__ = ["SGD"]
 
@@ -48,7 +48,7 @@ class SGD:
 
     def init(self, parameters: Any) -> Any:
         """Velocities of zero."""
-        return map_tree(zeros_like, parameters) if self.momentum else ()
+        return zeros_for(parameters) if self.momentum else ()
 
     def update(self, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
         """The parameters and velocities after a step."""

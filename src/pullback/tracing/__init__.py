@@ -1,12 +1,22 @@
 """From a Python function to a graph: trees of arrays, and the trace."""
 
 from pullback.tracing.trace import Traced, trace, trace_flat
-from pullback.tracing.trees import Static, Structure, flatten, leaf_paths, map_tree, register_tree, static
+from pullback.tracing.trees import (
+    Static,
+    Structure,
+    buffer,
+    flatten,
+    leaf_paths,
+    map_tree,
+    register_tree,
+    static,
+)
 
 __all__ = [
     "Static",
     "Structure",
     "Traced",
+    "buffer",
     "flatten",
     "leaf_paths",
     "map_tree",

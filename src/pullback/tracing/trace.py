@@ -16,7 +16,7 @@ from pullback.interpreter import evaluate
 from pullback.numpy.promotion import as_array_node, type_of
 from pullback.tracing.trees import Structure, flatten
 
-__all__ = ["Traced", "finish", "leaf_type", "trace", "trace_flat", "tracing"]
+__all__ = ["Traced", "finish", "leaf_type", "trace", "trace_flat", "traces_under_way", "tracing"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +111,11 @@ def tracing(variables: Iterable[Variable]) -> Iterator[None]:
         yield
     finally:
         stack.pop()
+
+
+def traces_under_way() -> int:
+    """How many traces, one inside the other, this thread is in; 0 where values are concrete."""
+    return len(_under_way.__dict__.setdefault("stack", []))
 
 
 def refuse_leaked(variables: Iterable[Variable]) -> None:

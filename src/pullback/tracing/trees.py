@@ -7,7 +7,8 @@ refused. ``None`` is a tree without leaves.
 In a dataclass, and in containers held by one, leaves are arrays, NumPy's scalars and Python's ``float``.
 Strings, functions, ``int``, ``bool`` and whatever else is no array belong to the structure and are compared
 by equality: a layer's size is part of its program, its weights are data. A field made by ``static()``
-belongs to the structure whatever it holds. Only fields travel: what ``__init__`` keeps beside them is not
+belongs to the structure whatever it holds; the leaves in a field made by ``buffer()`` are no parameters:
+gradients and optimisers leave them alone. Only fields travel: what ``__init__`` keeps beside them is not
 copied to a rebuilt object.
 """
 
@@ -24,7 +25,7 @@ import numpy as np
 from pullback.errors import TreeError
 from pullback.graph import Constant, Node, Operation, Type, Variable
 
-__all__ = ["Static", "Structure", "flatten", "leaf_paths", "map_tree", "register_tree", "static"]
+__all__ = ["Static", "Structure", "buffer", "flatten", "leaf_paths", "map_tree", "register_tree", "static"]
 
 
 class _Leaf:
@@ -73,6 +74,22 @@ def static(**options: Any) -> Any:
     return dataclasses.field(metadata={"static": True, **options.pop("metadata", {})}, **options)
 
 
+def buffer(unless: str | None = None, **options: Any) -> Any:
+    """A dataclass field whose arrays are data, but no parameters: a running mean, a table that stays fixed.
+
+    ``unless`` names a field of the same class: where that is true, the arrays are parameters after all.
+    ``options`` are those of ``dataclasses.field``.
+
+    >>> @dataclasses.dataclass
+    ... class Table:
+    ...     rows: np.ndarray = buffer(unless="trained")
+    ...     trained: bool = False
+    >>> flatten(Table(np.ones(3)))[1].trained, flatten(Table(np.ones(3), trained=True))[1].trained
+    ([False], [True])
+    """
+    return dataclasses.field(metadata={"buffer": unless, **options.pop("metadata", {})}, **options)
+
+
 class Structure:
     """All of a tree but its leaves: hashable, comparable, and able to rebuild the tree around other leaves.
 
@@ -116,6 +133,11 @@ class Structure:
     def in_dataclass(self) -> list[bool]:
         """Whether each leaf stands in a dataclass."""
         return [inside for _, inside in _walk(self.spec)]
+
+    @property
+    def trained(self) -> list[bool]:
+        """Whether each leaf is a parameter where it is a float, rather than part of a ``buffer()``."""
+        return list(_trained(self.spec, True))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Structure) and bool(self.spec == other.spec)
@@ -299,6 +321,7 @@ def _data_class(cls: type) -> Flatten:
         return (cls, (*values, *map(type, values)), tuple(parts))
 
     _FIELDS[cls] = (tuple(moving), tuple(fixed))
+    _BUFFERS[cls] = {field.name: field.metadata["buffer"] for field in fields if "buffer" in field.metadata}
     return visit
 
 
@@ -335,6 +358,8 @@ ARRAY_TYPES = frozenset(
 LEAF_TYPES = ARRAY_TYPES | {int, bool}
 """Classes that are leaves outside dataclasses."""
 _FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+_BUFFERS: dict[type, dict[str, str | None]] = {}
+"""Names of fields made by ``buffer()``, each with the field that turns it into a parameter, if any."""
 _FLATTEN: dict[type, Flatten] = {
     **dict.fromkeys(ARRAY_TYPES, _leaf),
     int: _number,
@@ -435,6 +460,28 @@ def _walk(
         cls, rest, parts = spec
         for name, part in zip(_names(cls, rest, len(parts)), parts):
             yield from _walk(part, (*path, name), inside or cls in _FIELDS)
+
+
+def _trained(spec: Spec, inherited: bool) -> Iterator[bool]:
+    """For each leaf, whether no ``buffer()`` is on the way to it."""
+    if spec is LEAF:
+        yield inherited
+    elif len(spec) == 3:
+        cls, rest, parts = spec
+        buffers = _BUFFERS.get(cls)
+        if not buffers:
+            for part in parts:
+                yield from _trained(part, inherited)
+            return
+        moving, fixed = _FIELDS[cls]
+        settings: dict[str | None, Any] = dict(zip(fixed, rest))
+        settings |= {
+            name: part[0] for name, part in zip(moving, parts) if part is not LEAF and len(part) == 2
+        }
+        for name, part in zip(moving, parts):
+            yield from _trained(
+                part, inherited and (name not in buffers or bool(settings.get(buffers[name])))
+            )
 
 
 def _show(spec: Spec) -> str:

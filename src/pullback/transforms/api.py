@@ -46,7 +46,8 @@ class Arguments:
     def _replace(self, name: str, number: int, argument: Any) -> None:
         leaves, structure = flatten(argument)
         types = [leaf_type(leaf) for leaf in leaves]
-        smooth = [k for k, type in enumerate(types) if is_float(type.dtype)]
+        trained = structure.trained
+        smooth = [k for k, type in enumerate(types) if trained[k] and is_float(type.dtype)]
         if len(smooth) < len(leaves):
             _refuse_integers(name, number, types, structure)
         changed = list(leaves)
@@ -60,7 +61,7 @@ class Arguments:
 
     def trees(self, values: Sequence[Any]) -> list[Any]:
         """``values``, one for each variable, as trees like the arguments; zeros for leaves that are no
-        floats.
+        floats or belong to a ``buffer()``.
         """
         supply = iter(values)
         trees = []

@@ -1,0 +1,284 @@
+"""Normalisation: batch, layer and group normalisation.
+
+All subtract a mean and divide by a deviation, and differ in what these are taken over. The variance is the
+mean square of the centred values, in two passes, so that it is exact for values far from zero and never
+negative; with :math:`\\epsilon` under the root a constant row has finite derivatives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from pullback.errors import ShapeError
+from pullback.nn.initialisers import ones, zeros
+from pullback.nn.layers import drawn
+from pullback.nn.module import Module
+from pullback.nn.training import Training, current_training
+from pullback.numpy import astype, mean, sqrt, square
+from pullback.tracing import buffer, static
+
+__all__ = ["BatchNorm", "GroupNorm", "LayerNorm"]
+
+
+class BatchNorm(Module):
+    r"""Batch normalisation: each feature of a batch with mean 0 and variance 1, then scaled and shifted.
+
+    .. math:: y = w \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} + b
+
+    The input is (batch, features), or with positions (batch, features, …), or (batch, …, features) with
+    ``channels="last"``; so one layer serves after dense layers and after convolutions in any number of
+    dimensions. In training :math:`\mu` and :math:`\sigma^2` are those of the batch, over all axes but the
+    features', and the layer keeps running ones: with momentum :math:`m`, :math:`n` elements for each feature
+    and the unbiased variance :math:`s^2 = \sigma^2 n / (n - 1)`,
+
+    .. math:: \mu_r = (1 - m) \mu_r + m \mu, \quad \sigma_r^2 = (1 - m) \sigma_r^2 + m s^2 .
+
+    In evaluation, outside of ``nn.training``, the running ones take their place. ``weight`` (ones) and
+    ``bias`` (zeros) have shape (features,), or are None with ``affine=False``; ``running_mean`` (zeros) and
+    ``running_variance`` (ones) are buffers: no gradient reaches them and no optimiser changes them.
+
+    Raises ``ShapeError`` for inputs of another size, and in training for a single element per feature, which
+    has no variance.
+
+    Source: Ioffe & Szegedy, *Batch normalization*, 2015; the running statistics as in PyTorch.
+
+    >>> layer = BatchNorm(3)
+    >>> layer
+    BatchNorm(3)  # 6 parameters, 48 bytes with what is fixed
+    >>> x = np.random.default_rng(0).normal(5.0, 2.0, (100, 3)).astype(np.float32)
+    >>> from pullback import nn, random
+    >>> with nn.training(random.key(0)) as mode:
+    ...     y = layer(x)
+    >>> bool(abs(y.mean(axis=0)).max() < 1e-5), bool(abs(y.std(axis=0) - 1).max() < 1e-4)
+    (True, True)
+    >>> np.allclose(mode.updated(layer).running_mean, 0.1 * x.mean(axis=0))
+    True
+    """
+
+    weight: Any
+    bias: Any
+    running_mean: Any = buffer()
+    running_variance: Any = buffer()
+    momentum: float = static()
+    epsilon: float = static()
+    channels: Literal["first", "last"]
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        momentum: float = 0.1,
+        epsilon: float = 1e-5,
+        affine: bool = True,
+        channels: Literal["first", "last"] = "first",
+        dtype: DTypeLike = np.float32,
+    ) -> None:
+        if not 0 <= momentum <= 1:
+            raise ValueError(f"[BatchNorm] momentum is {momentum}. Give a share from 0 to 1.")
+        _check_channels("BatchNorm", channels)
+        self.weight, self.bias = _affine("BatchNorm", (features,), affine, dtype)
+        self.running_mean = np.zeros(features, dtype)
+        self.running_variance = np.ones(features, dtype)
+        self.momentum, self.epsilon, self.channels = momentum, _positive("BatchNorm", epsilon), channels
+
+    def __call__(self, x: Any) -> Any:
+        axis = _feature_axis(self, x, self.channels, self.running_mean.shape[0])
+        along = [1] * x.ndim
+        along[axis] = -1
+        mode = current_training()
+        if mode is None:
+            centred = x - self.running_mean.reshape(along)
+            variance = self.running_variance.reshape(along)
+        else:
+            axes = tuple(k for k in range(x.ndim) if k != axis)
+            middle = mean(x, axes, keepdims=True)
+            centred = x - middle
+            variance = mean(square(centred), axes, keepdims=True)
+            self._learn(mode, x, middle, variance)
+        return _scaled(self, centred, variance, along)
+
+    def _learn(self, mode: Training, x: Any, middle: Any, variance: Any) -> None:
+        """Move the running statistics towards those of the batch."""
+        features, dtype = self.running_mean.shape[0], self.running_mean.dtype
+        count = math.prod(x.shape) // features
+        if count < 2:
+            raise ShapeError(
+                f"[{self.describe()}] a batch of shape {tuple(x.shape)} has one element per feature, and "
+                "so no variance. Train on larger batches; drop_last=True leaves out a rest of one row."
+            )
+        unbiased = variance * (count / (count - 1))
+        for running, found in ((self.running_mean, middle), (self.running_variance, unbiased)):
+            new = astype(found.reshape(features), dtype)
+            mode.set(running, (1 - self.momentum) * mode.value(running) + self.momentum * new)
+
+    def describe(self) -> str:
+        options = ["not affine"] * (self.weight is None)
+        options += ["channels last"] * (self.channels == "last")
+        return f"BatchNorm({', '.join([str(self.running_mean.shape[0]), *options])})"
+
+
+class LayerNorm(Module):
+    r"""Layer normalisation: each example by itself with mean 0 and variance 1 over its last axes.
+
+    .. math:: y = w \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} + b
+
+    (…, \*shape) → (…, \*shape); ``shape`` is a number for the last axis, or the extents of several.
+    ``weight`` (ones) and ``bias`` (zeros) have that shape, or are None with ``affine=False``. It does the
+    same in training and in evaluation.
+
+    Raises ``ShapeError`` for inputs whose last axes are others.
+
+    Source: Ba, Kiros & Hinton, *Layer normalization*, 2016.
+
+    >>> layer = LayerNorm(4)
+    >>> layer
+    LayerNorm(4)  # 8 parameters, 32 bytes
+    >>> print(layer(np.array([[1.0, 2.0, 3.0, 4.0], [5.0, 5.0, 5.0, 5.0]], np.float32)).round(3))
+    [[-1.342 -0.447  0.447  1.342]
+     [ 0.     0.     0.     0.   ]]
+    """
+
+    weight: Any
+    bias: Any
+    shape: tuple[int, ...]
+    epsilon: float = static()
+
+    def __init__(
+        self,
+        shape: int | Sequence[int],
+        *,
+        epsilon: float = 1e-5,
+        affine: bool = True,
+        dtype: DTypeLike = np.float32,
+    ) -> None:
+        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.weight, self.bias = _affine("LayerNorm", self.shape, affine, dtype)
+        self.epsilon = _positive("LayerNorm", epsilon)
+
+    def __call__(self, x: Any) -> Any:
+        rank = len(self.shape)
+        if x.ndim < rank or tuple(x.shape[x.ndim - rank :]) != self.shape:
+            raise ShapeError(
+                f"[{self.describe()}] the input has shape {tuple(x.shape)}; its last axes must be "
+                f"{self.shape}. Reshape the input, or make the layer for its size."
+            )
+        centred, variance = _centred(x, tuple(range(x.ndim - rank, x.ndim)))
+        return _scaled(self, centred, variance, self.shape)
+
+    def describe(self) -> str:
+        options = ["not affine"] * (self.weight is None)
+        return f"LayerNorm({', '.join([' × '.join(map(str, self.shape)), *options])})"
+
+
+class GroupNorm(Module):
+    r"""Group normalisation: each group of an example's features with mean 0 and variance 1.
+
+    .. math:: y = w \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} + b
+
+    where :math:`\mu` and :math:`\sigma^2` are taken over the features of a group and over all positions. Axes
+    are those of ``BatchNorm``; ``weight`` and ``bias`` have shape (features,), or are None with
+    ``affine=False``. One group is layer normalisation over features and positions, as many groups as features
+    is instance normalisation.
+
+    Raises ``ShapeError`` when ``groups`` does not divide ``features``, and for inputs of another size.
+
+    Source: Wu & He, *Group normalization*, 2018.
+
+    >>> layer = GroupNorm(2, 4)
+    >>> print(layer(np.array([[1.0, 3.0, 10.0, 30.0]], np.float32)).round(3))
+    [[-1.  1. -1.  1.]]
+    """
+
+    weight: Any
+    bias: Any
+    groups: int
+    features: int
+    epsilon: float = static()
+    channels: Literal["first", "last"]
+
+    def __init__(
+        self,
+        groups: int,
+        features: int,
+        *,
+        epsilon: float = 1e-5,
+        affine: bool = True,
+        channels: Literal["first", "last"] = "first",
+        dtype: DTypeLike = np.float32,
+    ) -> None:
+        if groups < 1 or features % groups:
+            raise ShapeError(
+                f"[GroupNorm] {features} features do not fall into {groups} groups. Choose a divisor of them."
+            )
+        _check_channels("GroupNorm", channels)
+        self.weight, self.bias = _affine("GroupNorm", (features,), affine, dtype)
+        self.groups, self.features = groups, features
+        self.epsilon, self.channels = _positive("GroupNorm", epsilon), channels
+
+    def __call__(self, x: Any) -> Any:
+        axis = _feature_axis(self, x, self.channels, self.features)
+        along = [1] * x.ndim
+        along[axis] = -1
+        shape = tuple(x.shape)
+        split = (*shape[:axis], self.groups, self.features // self.groups, *shape[axis + 1 :])
+        # The group's own axis stands where the features stood, so all others behind the batch's are summed.
+        axes = tuple(k for k in range(1, len(split)) if k != axis)
+        centred, variance = _centred(x.reshape(split), axes)
+        normal = (centred / sqrt(variance + self.epsilon)).reshape(shape)
+        if self.weight is None:
+            return normal
+        return normal * self.weight.reshape(along) + self.bias.reshape(along)
+
+    def describe(self) -> str:
+        options = ["not affine"] * (self.weight is None)
+        options += ["channels last"] * (self.channels == "last")
+        return f"GroupNorm({', '.join([f'{self.features} in {self.groups} groups', *options])})"
+
+
+def _centred(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    """``x`` without its mean over ``axes``, and its variance over them."""
+    centred = x - mean(x, axes, keepdims=True)
+    return centred, mean(square(centred), axes, keepdims=True)
+
+
+def _scaled(layer: BatchNorm | LayerNorm, centred: Any, variance: Any, shape: Sequence[int]) -> Any:
+    """Centred values divided by their deviation, with the layer's weight and bias brought to ``shape``."""
+    deviation = sqrt(variance + layer.epsilon)
+    if layer.weight is None:
+        return centred / deviation
+    return centred * (layer.weight.reshape(shape) / deviation) + layer.bias.reshape(shape)
+
+
+def _affine(layer: str, shape: tuple[int, ...], affine: bool, dtype: DTypeLike) -> tuple[Any, Any]:
+    """The weight and the bias that a layer begins with."""
+    random = np.random.default_rng(0)  # asked for by every initialiser; these two draw nothing
+    weight, bias = (drawn(layer, begin, shape, random, dtype) for begin in (ones, zeros))
+    return (weight, bias) if affine else (None, None)
+
+
+def _positive(layer: str, epsilon: float) -> float:
+    if not epsilon > 0:
+        raise ValueError(f"[{layer}] epsilon is {epsilon}. Give a positive number.")
+    return epsilon
+
+
+def _check_channels(layer: str, channels: str) -> None:
+    if channels not in ("first", "last"):
+        raise ValueError(f"[{layer}] channels={channels!r}. They are 'first' or 'last'.")
+
+
+def _feature_axis(layer: Module, x: Any, channels: str, features: int) -> int:
+    """The axis of the features; raises ``ShapeError`` unless ``x`` has as many as the layer was made for."""
+    axis = 1 if channels == "first" else x.ndim - 1
+    if x.ndim < 2 or x.shape[axis] != features:
+        place = "axis 1" if channels == "first" else "the last axis"
+        raise ShapeError(
+            f"[{layer.describe()}] the input has shape {tuple(x.shape)}; {place} must have {features} "
+            "elements, behind an axis for the batch. Reshape the input, or make the layer for its size."
+        )
+    return axis

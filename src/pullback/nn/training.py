@@ -1,0 +1,113 @@
+"""Training mode: what dropout and batch normalisation do while a model learns, and not when it is used."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pullback.errors import TracingError, TreeError
+from pullback.random import fold_in
+from pullback.tracing import flatten, map_tree
+from pullback.tracing.trace import traces_under_way
+
+__all__ = ["Training", "current_training", "training"]
+
+
+class Training:
+    """One training pass of a model: a source of keys, and the buffers that layers have set.
+
+    Layers find it by ``nn.current_training()``; the code around the pass calls ``updated(model)`` after it.
+    """
+
+    def __init__(self, key: Any) -> None:
+        self._key = key
+        self._keys_given = 0
+        self._updates: dict[int, tuple[Any, Any]] = {}
+        """By the identity of a buffer: the buffer, kept so that no other takes that identity, its value."""
+        self._depth = traces_under_way()
+
+    def next_key(self) -> Any:
+        """A key that nothing else in this pass is given; they come in the order in which layers ask."""
+        self._keys_given += 1
+        return fold_in(self._key, self._keys_given - 1)
+
+    def value(self, buffer: Any) -> Any:
+        """What ``buffer``, an array in a field of ``pb.buffer()``, has become in this pass so far."""
+        return self._updates.get(id(buffer), (buffer, buffer))[1]
+
+    def set(self, buffer: Any, value: Any) -> None:
+        """Give ``buffer`` a new value, of the same shape and dtype."""
+        self._updates[id(buffer)] = (buffer, value)
+
+    def updated(self, model: Any) -> Any:
+        """``model`` with the buffers that its layers have set; everything else is as it was.
+
+        Raises ``TreeError`` when buffers were set that are not the model's.
+        """
+        known = {id(leaf) for leaf in flatten(model)[0]}
+        foreign = sum(buffer not in known for buffer in self._updates)
+        if foreign:
+            raise TreeError(
+                f"[training] {foreign} of the arrays that layers have set are not in this model. Give the "
+                "model that was called, inside the function that is traced: updated(model) in the loss "
+                "function, returned beside the loss with has_aux=True."
+            )
+        return map_tree(self.value, model)
+
+
+class _Active(threading.local):
+    """The passes under way in this thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.passes: list[Training] = []
+
+
+_active = _Active()
+
+
+@contextmanager
+def training(key: Any) -> Iterator[Training]:
+    """Inside the block, models behave as in training: dropout drops, batch normalisation learns.
+
+    ``key`` (``pb.random.key(seed)``, with the step folded in) decides what is dropped. Open the block in the
+    function that is traced, where the key is one of its arguments. Blocks may be nested, and belong to their
+    thread.
+
+    >>> import numpy as np
+    >>> from pullback import nn, optim, random, value_and_grad
+    >>> model = nn.Chain(nn.Dense(3, 8, seed=0), nn.BatchNorm(8), nn.relu, nn.Dropout(0.5), nn.Dense(8, 1))
+    >>> def objective(model, x, key):
+    ...     with nn.training(key) as mode:
+    ...         loss = (model(x) ** 2).mean()
+    ...     return loss, mode.updated(model)
+    >>> x = np.random.default_rng(0).normal(2.0, 1.0, (16, 3)).astype(np.float32)
+    >>> step = value_and_grad(objective, has_aux=True)
+    >>> (loss, changed), gradient = step(model, x, random.key(0))
+    >>> bool((model[1].running_mean == 0).all()), bool((changed[1].running_mean == 0).any())
+    (True, False)
+    """
+    mode = Training(key)
+    _active.passes.append(mode)
+    try:
+        yield mode
+    finally:
+        _active.passes.pop()
+
+
+def current_training() -> Training | None:
+    """The innermost pass under way in this thread, or None: then a layer behaves as in evaluation.
+
+    Raises ``TracingError`` in a traced function when the block was opened outside of every trace: the key and
+    what layers set would belong to one call of the function, its compiled program to all.
+    """
+    if not _active.passes:
+        return None
+    mode = _active.passes[-1]
+    if mode._depth == 0 and traces_under_way() > 0:
+        raise TracingError(
+            "nn.training(key) was opened outside of the function that is traced. Open it inside the function "
+            "given to jit or grad, and make the key an argument of it."
+        )
+    return mode
