@@ -26,7 +26,7 @@ class Pair:
 class Product:
     """A kernel whose stores are functions of one accumulated sum of products.
 
-    ``columns`` is the axis along the vector lanes: unit stride in every store, absent from every pair's left operand.
+    ``columns`` is the axis along the vector lanes, absent from every pair's left operand.
     ``rows`` are the kernel's other axes, in order.
     """
 
@@ -64,7 +64,7 @@ def find_product(kernel: Kernel) -> Product | None:
     if not found or not kernel.axes or any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
         return None
     columns = kernel.axes[-1]
-    if any(store.offset.coefficient(columns) != 1 for store in kernel.stores):
+    if any(not store.offset.coefficient(columns) for store in kernel.stores):
         return None
     pairs = [_oriented(reduce, columns) for reduce in found]
     if any(pair is None for pair in pairs) or len({reduce.dtype for reduce in found}) > 1:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pullback.compiler.products import find_product
+from pullback.compiler.products import contractions, find_product
 from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store, rewrite, walk
 
-__all__ = ["tidy"]
+__all__ = ["joined_rows", "tidy"]
+
+SHORT_COLUMNS = 8
+"""Columns that fill less than half of a vector of the widest kind."""
+
+LONG_DEPTH = 256
+"""Sums this long outweigh stores that step over memory."""
 
 
 def tidy(kernel: Kernel) -> Kernel:
@@ -18,7 +25,7 @@ def tidy(kernel: Kernel) -> Kernel:
     nothing else depends on its rows; that is the schedule's to decide, so here it stays as it is.
     """
     kernel = _joined_depth(kernel)
-    kernel = _joined_axes(kernel)
+    kernel = _with_long_columns(_joined_axes(kernel))
     return kernel if find_product(kernel) is not None else _shared_rows(kernel)
 
 
@@ -31,6 +38,31 @@ def _indices(kernel: Kernel) -> Iterator[Affine]:
             yield expression.offset
         elif isinstance(expression, Position):
             yield expression.index
+
+
+def _with_long_columns(kernel: Kernel) -> Kernel:
+    """A product's axes with the best one for columns last.
+
+    The last axis of the result is the best if an operand lies along it and it fills a vector, or nearly so. A weight
+    gradient may end in an axis of three: then an axis along which an operand lies gives whole vectors to multiply,
+    and only the stores, few beside a long sum, have to step over memory.
+    """
+    found = contractions(kernel)
+    if not found or not kernel.axes or kernel.axes[-1].extent >= SHORT_COLUMNS:
+        return kernel
+    depth = min(math.prod(axis.extent for axis in reduce.over) for reduce in found)
+    candidates = [axis for axis in kernel.axes if all(_lies_along(reduce, axis) for reduce in found)]
+    longest = max(candidates, key=lambda axis: axis.extent, default=None)
+    if longest is None or depth < LONG_DEPTH or longest.extent < 2 * kernel.axes[-1].extent:
+        return kernel
+    return Kernel((*(axis for axis in kernel.axes if axis is not longest), longest), kernel.stores)
+
+
+def _lies_along(reduce: Reduce, axis: Axis) -> bool:
+    """Whether one operand of a contraction is contiguous along ``axis`` and the other does not depend on it."""
+    assert isinstance(reduce.body, Apply)
+    steps = [o.offset.coefficient(axis) for o in reduce.body.operands if isinstance(o, Load)]
+    return sorted(steps) == [0, 1]
 
 
 def _contiguous(first: Axis, second: Axis, indices: list[Affine]) -> bool:
