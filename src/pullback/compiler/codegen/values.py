@@ -238,7 +238,11 @@ class Values:
         assert group is not None
         if vector < group.vectors - 1 or group.tail == 0:
             return None
-        return "<" + ", ".join(f"i1 {'true' if lane < group.tail else 'false'}" for lane in range(group.lanes)) + ">"
+        return (
+            "<"
+            + ", ".join(f"i1 {'true' if lane < group.tail else 'false'}" for lane in range(group.lanes))
+            + ">"
+        )
 
     # ------------------------------------------------------------------ reads
 
@@ -270,7 +274,9 @@ class Values:
         return convert(self.f, self.emit(expression)[0], expression.dtype, _INT64, 1)
 
     def _load_scalar(self, load: Load) -> str:
-        offset = self.element(load.buffer, load.offset, [(self._index(e), stride) for e, stride in load.dynamic])
+        offset = self.element(
+            load.buffer, load.offset, [(self._index(e), stride) for e, stride in load.dynamic]
+        )
         kind, dtype = memory_type(load.dtype), load.dtype
         guard = None if load.guard is None else self.emit(load.guard)[0]
         if guard is not None:  # read the first element instead, which is always there, and forget it
@@ -315,7 +321,9 @@ class Values:
             address = self.address(load.buffer, start, first + part)
             row = load_lanes(self.f, address, memory_type(load.dtype), lanes, there)
             picks = [
-                lanes + wanted[lane] - part if lane < len(wanted) and part <= wanted[lane] < part + lanes else lane
+                lanes + wanted[lane] - part
+                if lane < len(wanted) and part <= wanted[lane] < part + lanes
+                else lane
                 for lane in range(lanes)
             ]
             mask = ", ".join(f"i32 {pick}" for pick in picks)
@@ -413,7 +421,10 @@ class Values:
 
     def function(self, expression: Apply, operands: Sequence[str], count: int) -> str:
         """One scalar function of the vocabulary on ``count`` lanes."""
-        name, taken = expression.function, expression.operands[0].dtype if expression.operands else expression.dtype
+        name, taken = (
+            expression.function,
+            expression.operands[0].dtype if expression.operands else expression.dtype,
+        )
         kind = vector_of(scalar_type(taken), count)
         if name == "cast":
             return convert(self.f, operands[0], taken, expression.dtype, count)
@@ -427,7 +438,9 @@ class Values:
             floating, signed, unsigned = COMPARISONS[name]
             if taken.kind == "f":
                 return self.f.value(f"fcmp {floating} {kind} {operands[0]}, {operands[1]}")
-            return self.f.value(f"icmp {signed if is_signed(taken) else unsigned} {kind} {operands[0]}, {operands[1]}")
+            return self.f.value(
+                f"icmp {signed if is_signed(taken) else unsigned} {kind} {operands[0]}, {operands[1]}"
+            )
         if name in ("isnan", "isinf", "isfinite"):
             return self._question(name, operands[0], kind, count)
         if taken.kind == "f":
@@ -482,7 +495,9 @@ class Values:
 
     # ------------------------------------------------------------------ writes
 
-    def store(self, buffer: Buffer, index: Affine, value: Expression, dynamic: Sequence[tuple[Expression, int]]) -> None:
+    def store(
+        self, buffer: Buffer, index: Affine, value: Expression, dynamic: Sequence[tuple[Expression, int]]
+    ) -> None:
         """Write ``value``; along the lanes where the group's axis moves the target."""
         fixed = [(self._index(e), stride) for e, stride in dynamic]
         if self.group is None or not (self.is_vector(value) or index.coefficient(self.group.axis)):
@@ -514,6 +529,11 @@ class Values:
         address = self.address(buffer, start, ahead)
         if mask is None:
             self.f.do(f"store {kind} {value}, ptr {address}, align {size}")
+            return
+        if self.group.tail == 1:
+            # LLVM makes a scalar store of a masked one of a single lane, and forgets where the value was truncated.
+            element = self.f.value(f"extractelement {kind} {value}, i32 0")
+            self.f.do(f"store {memory_type(buffer.dtype)} {element}, ptr {address}, align {size}")
             return
         self.f.call(
             "void",
