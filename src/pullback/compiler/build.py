@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from pullback.compiler.codegen.program import Emitted, emit_program
 from pullback.compiler.donate import arrange
 from pullback.compiler.form import Form, choose_form
 from pullback.compiler.fuse import fuse
-from pullback.compiler.lower import lower
+from pullback.compiler.lower import Lowered, lower
 from pullback.compiler.memory import MemoryPlan, plan_memory
 from pullback.compiler.pack import pack
 from pullback.compiler.passes import PASSES, Pass, optimise
@@ -43,14 +43,23 @@ class Built:
 
 
 def build(
-    graph: Graph, donated: Mapping[int, int], processor: Processor, passes: Sequence[Pass] = PASSES
+    graph: Graph,
+    donated: Mapping[int, int],
+    processor: Processor,
+    passes: Sequence[Pass] = PASSES,
+    watch: Callable[[str, Lowered, Sequence[Kernel]], None] = lambda stage, lowered, kernels: None,
 ) -> Built:
     """Optimise, lower, fuse, schedule, plan and emit ``graph``.
 
     ``donated`` offers arguments to results, by number; ``passes`` are those that the graph goes through.
+    ``watch(stage, lowered, kernels)`` sees the kernels as each stage leaves them.
     """
     lowered = lower(optimise(graph, passes))
-    kernels = split_sums([tidy(kernel) for kernel in fuse(lowered.kernels, lowered.outputs)])
+    watch("lower", lowered, lowered.kernels)
+    kernels = fuse(lowered.kernels, lowered.outputs)
+    watch("fuse", lowered, kernels)
+    kernels = split_sums([tidy(kernel) for kernel in kernels])
+    watch("tidy", lowered, kernels)
 
     def lanes(kernel: Kernel) -> int:
         return lanes_of(kernel, processor)
@@ -59,8 +68,12 @@ def build(
         return choose_form(kernel, lanes(kernel), processor)
 
     kernels = pack(kernels, form_of)
-    taken_over = {lowered.outputs[result]: lowered.arguments[argument] for result, argument in donated.items()}
+    watch("pack", lowered, kernels)
+    taken_over = {
+        lowered.outputs[result]: lowered.arguments[argument] for result, argument in donated.items()
+    }
     ordered, before = arrange(kernels, taken_over)
+    watch("donate", lowered, ordered)
     schedule = make_schedule(ordered, before, lanes, form_of, processor.vector_registers)
     slots = Slots(len(lowered.arguments), len(lowered.outputs), len(lowered.constants))
     addressed: dict[Buffer, int] = {}
@@ -91,7 +104,9 @@ def show_schedule(phases: Sequence[Phase]) -> str:
     for position, phase in enumerate(phases):
         lines.append(f"phase {position}")
         for group in phase.groups:
-            lines.append(f"  {group.chunks} chunks of {group.share} rows of {group.rows}, {group.cycles:,.0f} cycles")
+            lines.append(
+                f"  {group.chunks} chunks of {group.share} rows of {group.rows}, {group.cycles:,.0f} cycles"
+            )
             for job in group.jobs:
                 lines.append(f"    {job.form.name} {job.form.blocking or job.tile or ''}".rstrip())
                 lines += [f"      {line}" for line in format_kernel(job.kernel).splitlines()]

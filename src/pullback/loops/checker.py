@@ -20,21 +20,22 @@ _QUESTIONS = frozenset(
 _KINDS = frozenset(["add", "multiply", "maximum", "minimum", "argmax", "argmin"])
 
 
-def check_program(kernels: Iterable[Kernel], given: Collection[Buffer]) -> None:
+def check_program(kernels: Iterable[Kernel], given: Collection[Buffer], shared_axes: bool = False) -> None:
     """Raise ``LoopError`` unless each kernel is sound and reads only what is ``given`` or was written before.
 
-    ``given`` are the arguments and the constants. A kernel may read what it writes itself.
+    ``given`` are the arguments and the constants. A kernel may read what it writes itself. With ``shared_axes``
+    an inner loop and the reductions inside it may have an axis in common, each closing over it by itself.
     """
     known = set(given)
     for kernel in kernels:
-        check_kernel(kernel)
+        check_kernel(kernel, shared_axes)
         known.update(kernel.writes())
         for buffer in kernel.reads():
             if buffer not in known:
                 raise LoopError(f"{buffer!r} is read before any kernel has written it")
 
 
-def check_kernel(kernel: Kernel) -> None:
+def check_kernel(kernel: Kernel, shared_axes: bool = False) -> None:
     """Raise ``LoopError`` unless the kernel's axes, dtypes and places in memory are right."""
     for store in kernel.stores:
         axes = (*kernel.axes, *store.inner)
@@ -43,17 +44,24 @@ def check_kernel(kernel: Kernel) -> None:
         if store.value.dtype != store.buffer.dtype:
             raise LoopError(f"{store.buffer!r} is given a {store.value.dtype}")
         for root in store.roots():
-            check_expression(root, axes)
+            check_expression(root, axes, kernel.axes if shared_axes else None)
         _check_store(store, axes)
 
 
-def check_expression(expression: Expression, axes: Sequence[Axis]) -> None:
-    """Raise ``LoopError`` unless ``expression`` is sound inside loops over ``axes``."""
+def check_expression(
+    expression: Expression, axes: Sequence[Axis], closed: Sequence[Axis] | None = None
+) -> None:
+    """Raise ``LoopError`` unless ``expression`` is sound inside loops over ``axes``.
+
+    No reduction inside it may be over an axis of ``closed``; without ``closed``, over none of ``axes``, nor over
+    one that a reduction around it is over.
+    """
     bound: dict[int, frozenset[Axis]] = {}
     for part in walk(expression):
         inner = frozenset[Axis]().union(*(bound[id(operand)] for operand in part.operands))
         own = frozenset(part.bound_axes())
-        if own & inner or inner.intersection(axes) or own.intersection(axes):
+        nested = own & inner if closed is None else frozenset[Axis]()
+        if nested or (own | inner).intersection(axes if closed is None else closed):
             raise LoopError(
                 f"a reduction over {sorted(map(repr, own | inner))} is inside loops over the same axes"
             )
