@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from pullback.metrics import Metric
+from pullback.nn.training import training
 from pullback.numpy import astype, mean
 from pullback.optim import Optimiser, clip_by_norm, clip_by_value
+from pullback.random import fold_in
 from pullback.transforms import value_and_grad
 
 __all__ = ["Steps", "scaled"]
@@ -45,16 +47,17 @@ class Steps:
     clip_norm: float | None
 
     def train(
-        self, model: Any, state: Any, rows: Any, inputs: Any, labels: Any
+        self, model: Any, state: Any, rows: Any, number: Any, key: Any, inputs: Any, labels: Any
     ) -> tuple[Any, Any, Any, Figures]:
-        """The model and the optimiser's state after one step on these rows; the loss before it, metrics."""
+        """The model and the optimiser's state after step ``number`` on these rows; its loss and metrics."""
         x, y = scaled(inputs[rows], self.scale), labels[rows]
 
         def objective(model: Any) -> tuple[Any, Any]:
-            outputs = model(x)
-            return self.loss(outputs, y), outputs
+            with training(fold_in(key, number)) as mode:
+                outputs = model(x)
+                return self.loss(outputs, y), (outputs, mode.updated(model))
 
-        (loss, outputs), gradients = value_and_grad(objective, has_aux=True)(model)
+        (loss, (outputs, model)), gradients = value_and_grad(objective, has_aux=True)(model)
         if self.clip_value is not None:
             gradients = clip_by_value(gradients, self.clip_value)
         if self.clip_norm is not None:

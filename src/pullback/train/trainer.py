@@ -16,6 +16,7 @@ from pullback.data import Dataset, epoch_order
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
 from pullback.metrics import METRICS, Metric
 from pullback.optim import Optimiser
+from pullback.random import key
 from pullback.tracing import flatten, map_tree
 from pullback.train.history import History
 from pullback.train.pace import Pace
@@ -37,10 +38,11 @@ class Trainer:
     Batches of ``batch_size`` rows are gathered inside the program from the data set as it is stored; with
     ``scale``, inputs are multiplied by it there, integers as ``float32``. The last batch of an epoch may be
     smaller, or is left out with ``drop_last``. Gradients are clipped by value, then by their global norm,
-    where limits are given. ``seed`` decides the order of the rows in each epoch.
+    where limits are given. ``seed`` decides the order of the rows in each epoch, and what dropout drops.
 
-    The arrays of ``model`` are updated in place: after ``fit`` the model itself is the trained one. All that
-    a training does is the same bits from run to run, for any number of threads.
+    The arrays of ``model`` are updated in place: after ``fit`` the model itself is the trained one. ``fit``
+    runs it in training mode (``nn.training``), ``evaluate`` and ``predict`` do not. All that a training does
+    is the same bits from run to run, for any number of threads.
 
     >>> from pullback import nn, optim
     >>> inputs = np.linspace(-1, 1, 100, dtype=np.float32)[:, None]
@@ -80,6 +82,7 @@ class Trainer:
         self.steps = 0
         """Steps done so far, over all epochs."""
         steps = Steps(loss, optimiser, _named(metrics), scale, clip_value, clip_norm)
+        self._key = key(seed)
         self._train = jit(steps.train, donate_argnums=(0, 1), watch=2)
         self._evaluate = jit(steps.evaluate)
         self._predict = jit(steps.predict)
@@ -184,7 +187,9 @@ class _Fit:
     def __init__(self, trainer: Trainer, data: Dataset, display: Display | None) -> None:
         self.trainer, self.data, self.display = trainer, data, display
         self._pace = Pace()
-        self._snapshot = Snapshot((trainer.model, trainer.state))
+        # The number of the next step is part of what is restored: it decides what dropout drops.
+        self._next = np.array(trainer.steps)
+        self._snapshot = Snapshot((trainer.model, trainer.state, self._next))
         self._before = trainer.steps
 
     def epoch(self, number: int, order: Rows, totals: _Totals) -> None:
@@ -216,16 +221,20 @@ class _Fit:
     def _run(self, rows: Rows) -> tuple[Array, dict[str, Array], int]:
         """Steps on ``rows``, in place."""
         trainer, data = self.trainer, self.data
+        numbers = int(self._next) + np.arange(len(rows))
         (_, _, losses, figures), done = trainer._train.run_steps(
-            (trainer.model, trainer.state, rows, data.inputs, data.labels), len(rows), sliced_argnums=(2,)
+            (trainer.model, trainer.state, rows, numbers, trainer._key, data.inputs, data.labels),
+            len(rows),
+            sliced_argnums=(2, 3),
         )
+        self._next += done
         return losses, figures, done
 
     def _fail(self, number: int, rows: Rows, before: int, good: int, loss: float) -> None:
         """Go back to the last good step and raise."""
+        step = self.trainer.steps + good + 1
         self._snapshot.go_back(rows, good, self._run)
-        self.trainer.steps += good
-        step = self.trainer.steps + 1
+        self.trainer.steps = int(self._next)
         raise NonFiniteLoss(
             f"[fit] the loss became {loss} at step {step} (step {before + good + 1} of epoch {number + 1}). "
             "The model of the last good step is kept. Lower the learning rate, clip the gradients "
@@ -324,12 +333,14 @@ def _check_arrays(model: Any) -> None:
 
 
 def _culprit(error: IndexRangeError, data: Dataset) -> str:
-    """Which row of the data set has the label that ``error`` names, if it is one."""
-    if error.value is None or not str(error).startswith("label"):
+    """Which row of the data set has the label or the token that ``error`` names, if it is one."""
+    what = str(error).partition(":")[0]
+    array = {"label": data.labels, "token": data.inputs}.get(what)
+    if error.value is None or array is None:
         return ""
-    places = np.argwhere(data.labels == error.value)
-    others = f" and {len(places) - 1:,} more" if len(places) > 1 else ""
-    return f"\n  the data set has label {error.value} in row {places[0][0]}{others}"
+    rows = np.flatnonzero((array == error.value).reshape(len(array), -1).any(axis=1))
+    others = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
+    return f"\n  the data set has {what} {error.value} in row {rows[0]}{others}"
 
 
 def _peak_memory() -> float:
