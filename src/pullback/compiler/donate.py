@@ -1,4 +1,4 @@
-"""Results that take over the memory of an argument: proof that nobody reads the old value later, or a copy at the end."""
+"""Results that take over an argument's memory: proof that nobody reads the old value later, or a copy at the end."""
 
 from __future__ import annotations
 
@@ -100,18 +100,21 @@ def _reached(program: list[Kernel], buffer: Buffer) -> list[Kernel]:
 def _through_copy(program: list[Kernel], result: Buffer) -> list[Kernel]:
     """The program with ``result`` computed elsewhere and copied at the end."""
     temporary = Buffer(f"new_{result.name}", result.dtype, result.shape)
-    moved: list[Kernel] = []
-    for kernel in program:
-        if result in kernel.writes() or result in kernel.reads():
-            kernel = _renamed(kernel, result, temporary)
-        moved.append(kernel)
+    moved = [
+        _renamed(kernel, result, temporary) if result in (*kernel.writes(), *kernel.reads()) else kernel
+        for kernel in program
+    ]
     axes, index = axes_of(result.shape)
     value = load_at(temporary, index)
     return [*moved, Kernel(axes, (Store(result, value.offset, value),))]
 
 
 def _renamed(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
-    loads = {load: Load(new, load.offset, load.dynamic, load.guard) for load in kernel.loads() if load.buffer is old}
+    loads = {
+        load: Load(new, load.offset, load.dynamic, load.guard)
+        for load in kernel.loads()
+        if load.buffer is old
+    }
     memo: dict[int, Expression] = {}
     stores = tuple(
         replace(

@@ -108,7 +108,11 @@ def _constant(nodes: list[Node], found: int | list[Any]) -> np.ndarray:
 
 
 def _program(
-    graph: Graph, donated: Mapping[int, int], code: Loaded, metadata: Mapping[str, Any], watch_result: int | None
+    graph: Graph,
+    donated: Mapping[int, int],
+    code: Loaded,
+    metadata: Mapping[str, Any],
+    watch_result: int | None,
 ) -> Program:
     target = {argument: result for result, argument in donated.items()}
     nodes = graph.nodes()

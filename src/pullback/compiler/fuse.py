@@ -53,11 +53,16 @@ def _grow(program: _Program, consumer: Kernel) -> None:
 
 def _pair_up(program: _Program) -> None:
     """Fuse kernels that walk the same loops and read the same memory, such as a pool's maximum and its place."""
-    for first in list(program.level):
-        if first not in program.level:
+    for kernel in list(program.level):
+        if kernel not in program.level:
             continue
-        for second in [k for buffer in first.reads() for k in program.readers.get(buffer, ())]:
-            if second is first or second not in program.level or program.level[first] != program.level[second]:
+        first = kernel
+        for second in [k for buffer in kernel.reads() for k in program.readers.get(buffer, ())]:
+            if (
+                second is first
+                or second not in program.level
+                or program.level[first] != program.level[second]
+            ):
                 continue  # on different levels one may need the other
             merged = _side_by_side(first, second)
             if merged is not None:
@@ -197,9 +202,13 @@ def _row_fits(producer: Kernel, consumer: Kernel, shared: int) -> bool:
     return producer.functions <= MOST_REPEATED_WORK
 
 
-def _moved(store: Store, trailing: tuple[Axis, ...], axes: dict[Axis, Affine], memo: dict[int, Expression]) -> Store:
+def _moved(
+    store: Store, trailing: tuple[Axis, ...], axes: dict[Axis, Affine], memo: dict[int, Expression]
+) -> Store:
     """A producer's store inside the consumer's axes."""
-    return Store(store.buffer, store.offset.replace(axes), rewrite(store.value, axes, {}, memo), trailing + store.inner)
+    return Store(
+        store.buffer, store.offset.replace(axes), rewrite(store.value, axes, {}, memo), trailing + store.inner
+    )
 
 
 def _replacements(

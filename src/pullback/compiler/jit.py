@@ -70,7 +70,9 @@ class Compiled:
         special = self._specialised(leaves, structure)
         return special.unflatten(special.executable.program(*leaves))
 
-    def run_steps(self, arguments: Sequence[Any], steps: int, sliced_argnums: int | Iterable[int] = ()) -> Any:
+    def run_steps(
+        self, arguments: Sequence[Any], steps: int, sliced_argnums: int | Iterable[int] = ()
+    ) -> Any:
         """Run the program ``steps`` times in one call; returns the results and how many steps were done.
 
         Every array of the arguments in ``sliced_argnums`` has a leading axis of length ``steps``: step ``s`` is given
@@ -98,11 +100,15 @@ class Compiled:
         for leaf, cut in zip(arrays, slices):
             kind = leaf_type(leaf)
             if cut and (not kind.shape or kind.shape[0] != steps):
-                raise ShapeError(f"run_steps of {steps} steps was given {kind}: sliced arrays need one row for each step")
+                raise ShapeError(
+                    f"run_steps of {steps} steps was given {kind}: sliced arrays need one row for each step"
+                )
             types.append(kind.with_shape(kind.shape[1:]) if cut else kind)
         special = self._for_types(structure, tuple(types))
         if not special.carried:
-            raise TreeError("run_steps: the donated arguments must be the first results, in the same order and structure")
+            raise TreeError(
+                "run_steps: the donated arguments must be the first results, in the same order and structure"
+            )
         program = special.executable.program
         results: list[Any] = []
         for position, spec in enumerate(program.results):
@@ -110,7 +116,10 @@ class Compiled:
             results.append(None if kept else np.empty((steps, *spec.shape), spec.dtype))
         sizes = [kind.nbytes if cut else 0 for kind, cut in zip(types, slices)]
         strides = [0 if r is None else r[:1].nbytes for r in results]
-        values = [np.ascontiguousarray(a, t.dtype) if not _given(program, k) else a for k, (a, t) in enumerate(zip(arrays, types))]
+        values = [
+            np.ascontiguousarray(a, t.dtype) if not _given(program, k) else a
+            for k, (a, t) in enumerate(zip(arrays, types))
+        ]
         done = program.run_steps(values, steps, sizes, results, strides)
         final = [values[program.taken_over[k]] if r is None else r for k, r in enumerate(results)]
         return special.out_structure.unflatten(final), done
@@ -165,7 +174,9 @@ class Compiled:
         groups, parts = [], []
         for number in self.donate_argnums:
             if number >= len(arguments):
-                raise DonationError(f"{self.__name__}: argument {number} is donated, {len(arguments)} were given")
+                raise DonationError(
+                    f"{self.__name__}: argument {number} is donated, {len(arguments)} were given"
+                )
             leaves, part = flatten(arguments[number])
             groups.append([int(leaf) for leaf in leaves])
             parts.append(part)

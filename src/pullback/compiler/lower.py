@@ -14,7 +14,18 @@ import numpy as np
 
 from pullback.compiler.key import repeats_one_value
 from pullback.graph import Constant, Graph, Node, Operation, Variable
-from pullback.loops import Affine, Axis, Buffer, Expression, Index, Literal, Load, Operand, load_at, row_major, walk
+from pullback.loops import (
+    Affine,
+    Axis,
+    Buffer,
+    Expression,
+    Index,
+    Literal,
+    Operand,
+    load_at,
+    row_major,
+    walk,
+)
 from pullback.loops.expression import Reduce
 from pullback.loops.kernel import Kernel, Store
 
@@ -139,7 +150,9 @@ class Lowered:
         store = Store(buffer, offset, self.operand(updates)(index), (), dynamic, accumulate=True)
         self.kernels.append(Kernel(axes, (store,)))
 
-    def _add(self, axes: tuple[Axis, ...], buffer: Buffer, index: Sequence[Affine], value: Expression) -> None:
+    def _add(
+        self, axes: tuple[Axis, ...], buffer: Buffer, index: Sequence[Affine], value: Expression
+    ) -> None:
         offset = Affine.total(i * stride for i, stride in zip(index, row_major(buffer.shape)))
         self.kernels.append(Kernel(axes, (Store(buffer, offset, value),)))
 
@@ -178,9 +191,13 @@ def _choose_stored(graph: Graph, order: list[Node]) -> set[int]:
         for child in node.inputs:
             if _needs_memory(node, child, cost):
                 stored.add(id(_behind_views(child)))
-        own = sum(0.0 if id(child) in stored else cost[id(child)] for child in node.inputs) + node.operator.cost
+        own = (
+            sum(0.0 if id(child) in stored else cost[id(child)] for child in node.inputs) + node.operator.cost
+        )
         cost[id(node)] = own
-        if node.operator.name in ROOTS or own > (RECOMPUTE_COST if users.get(id(node), 0) > 1 else DEEPEST_COST):
+        if node.operator.name in ROOTS or own > (
+            RECOMPUTE_COST if users.get(id(node), 0) > 1 else DEEPEST_COST
+        ):
             stored.add(id(node))
             cost[id(node)] = 0.0
     return stored

@@ -48,8 +48,9 @@ def pack(kernels: Iterable[Kernel], form_of: Callable[[Kernel], Form]) -> list[K
         if replaced:
             memo: dict[int, Expression] = {}
             stores = tuple(replace(s, value=rewrite(s.value, {}, replaced, memo)) for s in kernel.stores)
-            kernel = kernel.with_stores(stores)
-        program.append(kernel)
+            program.append(kernel.with_stores(stores))
+        else:
+            program.append(kernel)
     return program
 
 
@@ -57,19 +58,26 @@ def _turned(product: Product, pair: Pair, blocked: bool) -> Iterator[tuple[Load,
     """The operands of a pair to copy, each with its axes in the order in which they should lie."""
     along = pair.right.offset.coefficient
     if along(product.columns) != 1 and not (blocked and along(pair.depth[-1]) == 1):
-        yield pair.right, [a for a in (*product.rows, *pair.depth) if a in pair.right.axes] + [product.columns]
+        yield (
+            pair.right,
+            [a for a in (*product.rows, *pair.depth) if a in pair.right.axes] + [product.columns],
+        )
     if blocked and pair.left.offset.coefficient(pair.depth[-1]) != 1:
         yield pair.left, [axis for axis in (*product.rows, *pair.depth) if axis in pair.left.axes]
 
 
-def _copied(load: Load, axes: list[Axis], copies: dict[tuple[object, ...], Buffer], program: list[Kernel]) -> Load:
+def _copied(
+    load: Load, axes: list[Axis], copies: dict[tuple[object, ...], Buffer], program: list[Kernel]
+) -> Load:
     """The read of a copy of ``load`` in which ``axes`` lie in order; made on first use."""
     terms = tuple((axis.extent, load.offset.coefficient(axis)) for axis in axes)
     key = (load.buffer, load.offset.constant, terms)
     if key not in copies:
         copies[key] = Buffer(f"packed{len(copies)}", load.dtype, tuple(axis.extent for axis in axes))
         program.append(_copy(load, axes, copies[key]))
-    return Load(copies[key], Affine.total(Affine.of(a) * s for a, s in zip(axes, row_major(copies[key].shape))))
+    return Load(
+        copies[key], Affine.total(Affine.of(a) * s for a, s in zip(axes, row_major(copies[key].shape)))
+    )
 
 
 def _copy(load: Load, axes: list[Axis], target: Buffer) -> Kernel:

@@ -61,7 +61,11 @@ def contractions(kernel: Kernel) -> list[Reduce]:
 def find_product(kernel: Kernel) -> Product | None:
     """The kernel as one product with an epilogue, or ``None`` if it is not of that form."""
     found = contractions(kernel)
-    if not found or not kernel.axes or any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
+    if (
+        not found
+        or not kernel.axes
+        or any(store.inner or store.dynamic or store.accumulate for store in kernel.stores)
+    ):
         return None
     columns = kernel.axes[-1]
     if any(not store.offset.coefficient(columns) for store in kernel.stores):

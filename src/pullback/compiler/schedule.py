@@ -41,12 +41,12 @@ class Job:
 
     @property
     def alone(self) -> bool:
-        """Whether what is shared out is not the kernel's rows: blocks of a large product, rows of a scatter's target."""
+        """Whether something else than rows is shared out: blocks of a large product, rows of a scatter's target."""
         return self.form.blocking is not None or self.form.scatter is not None
 
     @property
     def rows(self) -> int:
-        """Turns of what is shared out: the first axis, or the blocks of a large product; 1 where there is nothing."""
+        """Turns of what is shared out: the first axis, or blocks of a large product; 1 where there is nothing."""
         if self.form.blocking is not None:
             return self.form.blocking.blocks
         if self.form.scatter is not None:
@@ -119,7 +119,9 @@ def make_schedule(
         while len(phases) <= earliest:
             phases.append(Phase())
         if group is None:
-            same = [g for g in phases[earliest].groups if g.rows == job.rows > 1 and not (g.alone or job.alone)]
+            same = [
+                g for g in phases[earliest].groups if g.rows == job.rows > 1 and not (g.alone or job.alone)
+            ]
             group = same[0] if same else Group(job.rows)
             if not same:
                 phases[earliest].groups.append(group)

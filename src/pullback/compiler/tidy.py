@@ -1,4 +1,4 @@
-"""Kernels put in order before code is made: axes that memory does not tell apart are joined, equal inner loops shared."""
+"""Kernels put in order before code is made: axes that memory does not tell apart are joined, inner loops shared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pullback.compiler.products import contractions, find_product
-from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store, rewrite, walk
+from pullback.loops import (
+    Affine,
+    Apply,
+    Axis,
+    Expression,
+    Kernel,
+    Load,
+    Position,
+    Reduce,
+    Store,
+    rewrite,
+    walk,
+)
 
 __all__ = ["joined_rows", "tidy"]
 
@@ -167,7 +179,9 @@ def _shared_rows(kernel: Kernel) -> Kernel:
     stores = []
     for store in kernel.stores:
         new = {other: Affine.of(axis) for other in store.inner}
-        value = rewrite(store.value, new, {}, {}) if store.inner and store.inner[0] is not axis else store.value
+        value = (
+            rewrite(store.value, new, {}, {}) if store.inner and store.inner[0] is not axis else store.value
+        )
         between.append(value)
         value = _over_axis(value, axis, memo)
         inner_axes = (axis,) if store.inner else ()

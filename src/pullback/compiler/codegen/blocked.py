@@ -8,12 +8,13 @@ along the summed axis is transposed on its way in.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pullback.compiler.codegen.blocks import load_lanes, store_lanes, turn_block
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.products import Tile, choose_tile, multiply_panel, row_axis, run_epilogue
-from pullback.compiler.codegen.blocks import load_lanes, store_lanes, turn_block
 from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.products import Pair, Product
@@ -89,7 +90,7 @@ def choose_blocking(product: Product, lanes: int, processor: Processor) -> Block
     tile = choose_tile(axis.extent, widest * lanes, lanes, processor.vector_registers)
     block_rows = axis.extent
     if row_blocks > 1:
-        block_rows = -(-(-(-axis.extent // row_blocks)) // tile.rows) * tile.rows
+        block_rows = math.ceil(math.ceil(axis.extent / row_blocks) / tile.rows) * tile.rows
         row_blocks = -(-axis.extent // block_rows)
     width = widest * lanes
     room = processor.l2_bytes // 2 // itemsize
@@ -139,7 +140,9 @@ def emit_blocked_product(
 
 
 class _Blocks:
-    def __init__(self, values: Values, product: Product, blocking: Blocking, axis: Axis, scratch: str) -> None:
+    def __init__(
+        self, values: Values, product: Product, blocking: Blocking, axis: Axis, scratch: str
+    ) -> None:
         self.values, self.product, self.blocking, self.axis = values, product, blocking, axis
         self.f: Function = values.f
         self.scratch = scratch
@@ -147,15 +150,23 @@ class _Blocks:
         self.pitch = blocking.depth * blocking.width
         columns = product.columns.extent
         self.full_panels, self.last_columns = divmod(columns, blocking.width)
-        self.waiting = self._at(scratch, str(blocking.panels * self.pitch)) if len(blocking.rounds) > 1 else ""
+        self.waiting = (
+            self._at(scratch, str(blocking.panels * self.pitch)) if len(blocking.rounds) > 1 else ""
+        )
 
     def _at(self, pointer: str, ahead: str) -> str:
-        return self.f.value(f"getelementptr {self.kind}, ptr {pointer}, i64 {ahead}") if ahead != "0" else pointer
+        return (
+            self.f.value(f"getelementptr {self.kind}, ptr {pointer}, i64 {ahead}")
+            if ahead != "0"
+            else pointer
+        )
 
     def block(self, first_row: str, last_row: str, first_panel: str) -> None:
         """Pack the block's panels, then run all of its rows over them; once for each round."""
         for number, segments in enumerate(self.blocking.rounds):
-            self._each_panel(first_panel, lambda k, column, width, s=segments: self._pack(k, column, width, s))
+            self._each_panel(
+                first_panel, lambda k, column, width, s=segments: self._pack(k, column, width, s)
+            )
             self._rows(first_row, last_row, first_panel, number)
 
     def _each_panel(self, first_panel: str, body: Callable[[str, str, int], None]) -> None:
@@ -181,7 +192,10 @@ class _Blocks:
             depth = pair.depth[0]
             target = self._at(panel, str(segment.packed_at * self.blocking.width))
             values = self.values
-            values.places[self.product.columns], values.places[depth] = Place(column), Place(None, segment.start)
+            values.places[self.product.columns], values.places[depth] = (
+                Place(column),
+                Place(None, segment.start),
+            )
             source = values.address(pair.right.buffer, values.element(pair.right.buffer, pair.right.offset))
             del values.places[self.product.columns], values.places[depth]
             steps = pair.right.offset.coefficient(depth)
@@ -199,7 +213,11 @@ class _Blocks:
             packed = self._at(target, f.value(f"mul i64 {loop.index}, {width}"))
             for start in range(0, width, lanes):
                 count = min(lanes, max(0, columns - start))
-                value = load_lanes(f, self._at(row, str(start)), self.kind, lanes, count) if count else "zeroinitializer"
+                value = (
+                    load_lanes(f, self._at(row, str(start)), self.kind, lanes, count)
+                    if count
+                    else "zeroinitializer"
+                )
                 store_lanes(f, value, self._at(packed, str(start)), self.kind, lanes, lanes)
 
     def _turn(self, source: str, steps: int, across: int, target: str, depth: int, columns: int) -> None:
@@ -225,7 +243,11 @@ class _Blocks:
             raise AssertionError("a packed operand runs along its columns or along its depth")
         if whole:
             with f.loop("0", str(whole * lanes), lanes) as loop:
-                strip(self._at(source, loop.index), self._at(target, f.value(f"mul i64 {loop.index}, {width}")), lanes)
+                strip(
+                    self._at(source, loop.index),
+                    self._at(target, f.value(f"mul i64 {loop.index}, {width}")),
+                    lanes,
+                )
         if rest:
             strip(self._at(source, str(whole * lanes)), self._at(target, str(whole * lanes * width)), rest)
 
@@ -241,7 +263,8 @@ class _Blocks:
 
         def strip(row: str, rows: int) -> None:
             self._each_panel(
-                first_panel, lambda k, column, columns: self._tile(row, first_row, rows, k, column, columns, number)
+                first_panel,
+                lambda k, column, columns: self._tile(row, first_row, rows, k, column, columns, number),
             )
 
         with f.loop(first_row, stop, height, counted=False) as loop:
@@ -250,7 +273,9 @@ class _Blocks:
             with f.when(f.value(f"icmp eq i64 {left}, {rest}")):
                 strip(stop, rest)
 
-    def _tile(self, row: str, first_row: str, rows: int, within: str, column: str, columns: int, number: int) -> None:
+    def _tile(
+        self, row: str, first_row: str, rows: int, within: str, column: str, columns: int, number: int
+    ) -> None:
         """One register tile over one panel; between rounds its sums wait in memory."""
         values, blocking, f = self.values, self.blocking, self.f
         vectors = -(-columns // blocking.lanes)
@@ -264,7 +289,11 @@ class _Blocks:
                 place = f.value(f"mul i64 {done}, {blocking.panels * blocking.width}")
                 across = f.value(f"mul i64 {within}, {blocking.width}")
                 waiting = self._at(self._at(self.waiting, place), across)
-            sums = ["zeroinitializer"] * (rows * vectors) if number == 0 else self._resume(waiting, rows, vectors)
+            sums = (
+                ["zeroinitializer"] * (rows * vectors)
+                if number == 0
+                else self._resume(waiting, rows, vectors)
+            )
             values.places[self.axis] = Place(row)
             for segment in blocking.rounds[number]:
                 pair = self.product.pairs[segment.pair]

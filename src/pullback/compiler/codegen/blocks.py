@@ -28,7 +28,9 @@ def transpose(f: Function, rows: Sequence[str], kind: str) -> list[str]:
                 a, b = current[first], current[first + distance]
                 for place, picks in ((first, low), (first + distance, high)):
                     mask = ", ".join(f"i32 {pick}" for pick in picks)
-                    following[place] = f.value(f"shufflevector {vector} {a}, {vector} {b}, <{lanes} x i32> <{mask}>")
+                    following[place] = f.value(
+                        f"shufflevector {vector} {a}, {vector} {b}, <{lanes} x i32> <{mask}>"
+                    )
         current, distance = following, 2 * distance
     return current
 
@@ -61,7 +63,14 @@ def store_lanes(f: Function, value: str, address: str, kind: str, lanes: int, co
         f.do(f"store {vector} {value}, ptr {address}, align {size}")
         return
     mask = (vector_of("i1", lanes), _mask(count, lanes))
-    f.call("void", f"llvm.masked.store.v{lanes}{suffix}.p0", (vector, value), ("ptr", address), ("i32", str(size)), mask)
+    f.call(
+        "void",
+        f"llvm.masked.store.v{lanes}{suffix}.p0",
+        (vector, value),
+        ("ptr", address),
+        ("i32", str(size)),
+        mask,
+    )
 
 
 def turn_block(

@@ -7,6 +7,7 @@ kept at once, so that every vector read serves several.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -88,7 +89,7 @@ def _segments(axis: Axis | None, size: int) -> list[tuple[int, int]]:
         return [(0, 1)]
     count = -(-axis.extent // size)
     bounds = [axis.extent * k // count for k in range(count + 1)]
-    return [(start, stop - start) for start, stop in zip(bounds, bounds[1:])]
+    return [(start, stop - start) for start, stop in itertools.pairwise(bounds)]
 
 
 def _tile(values: Values, dots: Dots, first: int, rows: int, second: int, columns: int) -> None:
@@ -113,7 +114,9 @@ def _tile(values: Values, dots: Dots, first: int, rows: int, second: int, column
                 place(dots.right, second + c)
                 with values.scope():
                     rights.append(values.vectors(dots.pair.right)[0])
-        return [step.fma(a, b, sums[r * columns + c]) for r, a in enumerate(lefts) for c, b in enumerate(rights)]
+        return [
+            step.fma(a, b, sums[r * columns + c]) for r, a in enumerate(lefts) for c, b in enumerate(rights)
+        ]
 
     def sweep(sums: list[str]) -> list[str]:
         full, tail = divmod(along.extent, lanes)

@@ -1,6 +1,6 @@
 """LLVM IR as text: a module that collects functions and a function that collects instructions.
 
-Values are the strings that LLVM prints (``%v7``, ``1.0``, ``@table``); types are strings too (``i64``, ``<8 x float>``).
+Values are the strings that LLVM prints (``%v7``, ``1.0``, ``@table``); types are strings too (``<8 x float>``).
 Building text this way is an order of magnitude faster than building objects, and what is built can be read as it is.
 
 >>> module = Module()
@@ -162,7 +162,12 @@ class Function:
 
     @contextmanager
     def loop(
-        self, start: str, stop: str, step: int = 1, carried: Sequence[tuple[str, str]] = (), counted: bool = True
+        self,
+        start: str,
+        stop: str,
+        step: int = 1,
+        carried: Sequence[tuple[str, str]] = (),
+        counted: bool = True,
     ) -> Iterator[Loop]:
         """``for index in range(start, stop, step)`` with carried ``(type, initial value)`` pairs.
 

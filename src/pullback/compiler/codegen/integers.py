@@ -129,10 +129,16 @@ def _shift(instruction: str) -> Callable[[Function, Sequence[str], np.dtype, int
     def emit(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
         """Shifts by the width or more give 0, or the sign for a right shift of a signed integer."""
         kind, bits = vector_of(scalar_type(dtype), count), 8 * dtype.itemsize
-        name = "ashr" if instruction == "right" and is_signed(dtype) else {"right": "lshr", "left": "shl"}[instruction]
+        name = (
+            "ashr"
+            if instruction == "right" and is_signed(dtype)
+            else {"right": "lshr", "left": "shl"}[instruction]
+        )
         inside = _compare(f, "ult", operands[1], literal(dtype, bits, count), dtype, count)
         most = literal(dtype, bits - 1, count)
-        shifted = f.value(f"{name} {kind} {operands[0]}, {_select(f, inside, operands[1], most, dtype, count)}")
+        shifted = f.value(
+            f"{name} {kind} {operands[0]}, {_select(f, inside, operands[1], most, dtype, count)}"
+        )
         if name == "ashr":
             return shifted
         return _select(f, inside, shifted, literal(dtype, 0, count), dtype, count)
@@ -141,7 +147,7 @@ def _shift(instruction: str) -> Callable[[Function, Sequence[str], np.dtype, int
 
 
 def _power(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
-    """By repeated squaring, one turn for each bit of the exponent; a negative exponent gives 0 unless the base is ±1."""
+    """By repeated squaring, one turn for each bit of the exponent; a negative exponent gives 0 but for bases ±1."""
     kind = vector_of(scalar_type(dtype), count)
     one, zero = literal(dtype, 1, count), literal(dtype, 0, count)
     carried = [(kind, one), (kind, operands[0]), (kind, operands[1])]

@@ -192,5 +192,3 @@ def _shared_lanes(values: Values, axis: Axis, stores: Sequence[Store], low: str,
         at_end = values.f.value(f"icmp eq i64 {high}, {axis.extent}")
         with values.f.when(at_end):
             _rest(values, axis, done, stores)
-
-

@@ -66,7 +66,9 @@ def row_axis(product: Product) -> Axis | None:
     return free[-1] if free else None
 
 
-def emit_product(values: Values, product: Product, tile: Tile, low: str, high: str, shares: Sequence[int]) -> None:
+def emit_product(
+    values: Values, product: Product, tile: Tile, low: str, high: str, shares: Sequence[int]
+) -> None:
     """Run ``product`` for turns ``low`` to ``high`` of its first row axis; ``shares`` are the lengths that occur."""
     axis = row_axis(product)
     outer = [a for a in product.rows if a is not axis]
@@ -112,7 +114,9 @@ def _rows(
             _columns(values, product, tile, axis, Place(start), rest)
 
 
-def _columns(values: Values, product: Product, tile: Tile, axis: Axis | None, place: Place, rows: int) -> None:
+def _columns(
+    values: Values, product: Product, tile: Tile, axis: Axis | None, place: Place, rows: int
+) -> None:
     """All column groups of one strip of rows; equal full groups in a row are a loop."""
     f, lanes, extent = values.f, values.lanes, product.columns.extent
     done, position = 0, 0
@@ -246,10 +250,10 @@ def _deep(
     if turns > 1:
         carried = [("ptr", left), ("ptr", right), *((kind, value) for value in sums)]
         with f.loop("0", str(turns), carried=carried) as loop:
-            l, r, *current = loop.values
+            at_left, at_right, *current = loop.values
             for ahead in range(unroll):
-                current = step(l, r, ahead, current)
-            loop.carry(at(l, unroll * steps[0]), at(r, unroll * steps[1]), *current)
+                current = step(at_left, at_right, ahead, current)
+            loop.carry(at(at_left, unroll * steps[0]), at(at_right, unroll * steps[1]), *current)
         left, right, *sums = loop.results
     else:
         rest = depth
@@ -318,10 +322,9 @@ def _looped_epilogue(
         start = f.value(f"mul i64 {loop.index}, {group.vectors}")
         current = []
         for v in range(group.vectors):
-            position = f.value(f"add i64 {start}, {v}")
-            current.append(f.value(f"load {kind}, ptr {f.value(f'getelementptr {kind}, ptr {tile}, i64 {position}')}"))
+            place_in_tile = f.value(f"add i64 {start}, {v}")
+            address = f.value(f"getelementptr {kind}, ptr {tile}, i64 {place_in_tile}")
+            current.append(f.value(f"load {kind}, ptr {address}"))
         with values.scope():
             values.bind(product.accumulator, current)
             write_stores(values, product.stores)
-
-

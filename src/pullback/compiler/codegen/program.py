@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pullback.compiler.codegen.blocked import emit_blocked_product
 from pullback.compiler.codegen.dots import emit_dots
 from pullback.compiler.codegen.function import Function, Module
-from pullback.compiler.codegen.blocked import emit_blocked_product
 from pullback.compiler.codegen.maps import emit_map
 from pullback.compiler.codegen.products import emit_product
 from pullback.compiler.codegen.scatters import emit_scatter
 from pullback.compiler.codegen.transposes import emit_transposition
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.memory import MemoryPlan
-from pullback.compiler.runtime.specs import Phase as RuntimePhase
 from pullback.compiler.runtime.layout import Slots, emit_pointer, phase_function
+from pullback.compiler.runtime.specs import Phase as RuntimePhase
 from pullback.compiler.schedule import Group, Job, Phase, buffers_of
 from pullback.loops import Apply, Buffer, Kernel
 
@@ -92,7 +92,10 @@ class _Emitter:
     def phase(self, position: int, phase: Phase) -> RuntimePhase:
         """The function of a phase: which chunk is which rows of which group."""
         name = f"phase{position}"
-        calls = [(group, [(job, self.kernel(job, _shares(group, job))) for job in group.jobs]) for group in phase.groups]
+        calls = [
+            (group, [(job, self.kernel(job, _shares(group, job))) for job in group.jobs])
+            for group in phase.groups
+        ]
         f = phase_function(self.module, name)
         first = 0
         for group, jobs in calls:
@@ -112,7 +115,15 @@ class _Emitter:
         low, high = rows or ("0", str(turns))
         shifts = _shifts(kernel)
         pointers = [("ptr", self._pointer(f, buffer, shifts[buffer])) for buffer in buffers_of(kernel)]
-        f.call("void", function, ("ptr", f["context"]), *pointers, ("i64", low), ("i64", high), ("ptr", f["scratch"]))
+        f.call(
+            "void",
+            function,
+            ("ptr", f["context"]),
+            *pointers,
+            ("i64", low),
+            ("i64", high),
+            ("ptr", f["scratch"]),
+        )
 
     def _pointer(self, f: Function, buffer: Buffer, shift: int) -> str:
         ahead = shift * buffer.dtype.itemsize
@@ -155,7 +166,9 @@ def emit_program(
     scratch = 0
     for job in (job for phase in phases for group in phase.groups for job in group.jobs):
         if job.form.product is not None and job.form.blocking is not None:
-            scratch = max(scratch, job.form.blocking.scratch_bytes(job.form.product.accumulator.dtype.itemsize))
+            scratch = max(
+                scratch, job.form.blocking.scratch_bytes(job.form.product.accumulator.dtype.itemsize)
+            )
     return Emitted(emitter.module.text(), runtime, tuple(emitter.checks), scratch)
 
 

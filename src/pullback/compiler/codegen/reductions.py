@@ -61,7 +61,9 @@ def horizontal(values: Values, kind: str, vectors: Sequence[str], dtype: np.dtyp
         for start in (0, half):
             picks = ", ".join(f"i32 {start + lane}" for lane in range(half))
             parts.append(
-                values.f.value(f"shufflevector {kind_text} {value}, {kind_text} poison, <{half} x i32> <{picks}>")
+                values.f.value(
+                    f"shufflevector {kind_text} {value}, {kind_text} poison, <{half} x i32> <{picks}>"
+                )
             )
         if half == 1:
             parts = [values.f.value(f"extractelement {kind_text} {value}, i32 {lane}") for lane in (0, 1)]
@@ -99,11 +101,14 @@ def _runs_along(reduce: Reduce) -> bool:
     last = reduce.over[-1]
     loads = [e for e in walk(reduce.body) if isinstance(e, Load) and last in e.axes]
     return bool(loads) and all(
-        load.offset.coefficient(last) == 1 and not any(last in e.axes for e, _ in load.dynamic) for load in loads
+        load.offset.coefficient(last) == 1 and not any(last in e.axes for e, _ in load.dynamic)
+        for load in loads
     )
 
 
-def _accumulate(values: Values, reduce: Reduce, axes: tuple[Axis, ...], start: list[str], lanes: int) -> list[str]:
+def _accumulate(
+    values: Values, reduce: Reduce, axes: tuple[Axis, ...], start: list[str], lanes: int
+) -> list[str]:
     """Loops over ``axes`` around ``accumulator = combine(accumulator, body)``."""
     if not axes:
         body = values.vectors(reduce.body) if lanes > 1 else values.emit(reduce.body)
@@ -111,7 +116,12 @@ def _accumulate(values: Values, reduce: Reduce, axes: tuple[Axis, ...], start: l
     values.hoist([reduce.body], axes)
     kind = vector_of(scalar_type(reduce.dtype), lanes)
     return _turns(
-        values, reduce, axes, start, [kind] * len(start), lambda new: _accumulate(values, reduce, axes[1:], new, lanes)
+        values,
+        reduce,
+        axes,
+        start,
+        [kind] * len(start),
+        lambda new: _accumulate(values, reduce, axes[1:], new, lanes),
     )
 
 
@@ -123,7 +133,7 @@ def _turns(
     kinds: Sequence[str],
     body: Callable[[list[str]], list[str]],
 ) -> list[str]:
-    """``body`` for every turn of the first axis, carrying values of ``kinds``: a loop, or written out if it is short."""
+    """``body`` for every turn of the first axis, carrying values of ``kinds``: a loop, or written out if short."""
     axis = axes[0]
     if math.prod(a.extent for a in reduce.over) <= WRITTEN_OUT:
         for turn in range(axis.extent):
@@ -226,7 +236,8 @@ def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
             taken = [_better(values, reduce.kind, b, c, dtype, lanes) for b, c in zip(body, carried)]
             mask = vector_of("i1", lanes)
             new = [
-                values.f.value(f"select {mask} {t}, {kind} {b}, {kind} {c}") for t, b, c in zip(taken, body, carried)
+                values.f.value(f"select {mask} {t}, {kind} {b}, {kind} {c}")
+                for t, b, c in zip(taken, body, carried)
             ]
             return new + [
                 values.f.value(f"select {mask} {t}, {position_kind} {at}, {position_kind} {c}")

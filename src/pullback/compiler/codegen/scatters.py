@@ -53,7 +53,9 @@ def emit_scatter(values: Values, kernel: Kernel, scatter: Scatter, low: str, hig
     """Add the updates of shares ``low`` to ``high`` of the target's rows."""
     f = values.f
     lane = lane_axis(kernel)
-    first, last = (f.value(f"udiv i64 {f.value(f'mul i64 {b}, {scatter.rows}')}, {scatter.shares}") for b in (low, high))
+    first, last = (
+        f.value(f"udiv i64 {f.value(f'mul i64 {b}, {scatter.rows}')}, {scatter.shares}") for b in (low, high)
+    )
 
     def nest(axes: Sequence[Axis]) -> None:
         if axes:

@@ -38,7 +38,11 @@ def find_transposition(kernel: Kernel) -> Transposition | None:
     slow, fast = kernel.axes[-2:]
     if load.dtype.kind != "f" or load.offset.coefficient(slow) != 1 or store.offset.coefficient(fast) != 1:
         return None
-    if load.offset.coefficient(fast) < 2 or store.offset.coefficient(slow) < 2 or min(slow.extent, fast.extent) < 4:
+    if (
+        load.offset.coefficient(fast) < 2
+        or store.offset.coefficient(slow) < 2
+        or min(slow.extent, fast.extent) < 4
+    ):
         return None
     return Transposition(kernel.axes[:-2], slow, fast, load, store)
 
@@ -65,7 +69,10 @@ def _blocks(values: Values, copy: Transposition, start: str, stop: str) -> None:
     """Blocks of whole vectors; what is left at the axes' ends in narrower ones."""
     f, lanes = values.f, values.lanes
     kind = memory_type(copy.load.dtype)
-    source_pitch, target_pitch = copy.load.offset.coefficient(copy.fast), copy.store.offset.coefficient(copy.slow)
+    source_pitch, target_pitch = (
+        copy.load.offset.coefficient(copy.fast),
+        copy.store.offset.coefficient(copy.slow),
+    )
 
     def block(slow: Place, fast: Place, columns: int, rows: int) -> None:
         values.places[copy.slow], values.places[copy.fast] = slow, fast
@@ -77,7 +84,13 @@ def _blocks(values: Values, copy: Transposition, start: str, stop: str) -> None:
             return f.value(f"getelementptr {kind}, ptr {base}, i64 {ahead}") if ahead else base
 
         turn_block(
-            f, kind, lanes, lambda r: at(source, r * source_pitch), lambda c: at(target, c * target_pitch), rows, columns
+            f,
+            kind,
+            lanes,
+            lambda r: at(source, r * source_pitch),
+            lambda c: at(target, c * target_pitch),
+            rows,
+            columns,
         )
 
     def strip(slow: Place, columns: int) -> None:

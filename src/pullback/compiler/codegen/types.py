@@ -49,10 +49,16 @@ def convert(f: Function, value: str, old: np.dtype, new: np.dtype, count: int) -
     source, target = vector_of(scalar_type(old), count), vector_of(scalar_type(new), count)
     if new.kind == "b":
         if old.kind == "f":
-            return f.value(f"fcmp une {source} {value}, zeroinitializer" if count > 1 else f"fcmp une {source} {value}, 0.0")
+            return f.value(
+                f"fcmp une {source} {value}, zeroinitializer"
+                if count > 1
+                else f"fcmp une {source} {value}, 0.0"
+            )
         return f.value(f"icmp ne {source} {value}, {'zeroinitializer' if count > 1 else '0'}")
     if old.kind == "f" and new.kind == "f":
-        return f.value(f"{'fpext' if new.itemsize > old.itemsize else 'fptrunc'} {source} {value} to {target}")
+        return f.value(
+            f"{'fpext' if new.itemsize > old.itemsize else 'fptrunc'} {source} {value} to {target}"
+        )
     if old.kind == "f":
         name = "fptosi" if is_signed(new) else "fptoui"
         suffix = f"{_mangled(new, count)}.{_mangled(old, count)}"
