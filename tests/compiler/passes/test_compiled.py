@@ -33,7 +33,7 @@ def compiled(graph: Graph, passes: Sequence[Pass]) -> Program:
     )
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32 - 1), chosen=st.lists(st.sampled_from(PASSES), unique=True))
 def test_random_graphs_and_passes(seed: int, chosen: list[Pass], random_graph: Callable) -> None:
     graph, arrays = random_graph(seed)

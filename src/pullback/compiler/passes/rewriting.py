@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 
 import numpy as np
 
@@ -94,7 +95,7 @@ def with_outputs(graph: Graph, outputs: tuple[Node, ...]) -> Graph:
 
 def same(nodes: Sequence[Node], others: Sequence[Node]) -> bool:
     """Whether two lists hold the same nodes (``==`` would compare them elementwise)."""
-    return all(a is b for a, b in zip(nodes, others))
+    return all(map(is_, nodes, others))
 
 
 class _Walk:
