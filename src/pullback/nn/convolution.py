@@ -74,7 +74,11 @@ class _Windowed(Module):
     def _described(self, inputs: int, outputs: int) -> str:
         options = [f"{inputs} → {outputs}", by(self.weight.shape[2:])]
         options += window_options(
-            stride=self.stride, padding=self.padding, dilation=self.dilation, channels=self.channels
+            stride=self.stride,
+            usual_stride=(1,) * self.rank,
+            padding=self.padding,
+            dilation=self.dilation,
+            channels=self.channels,
         )
         if self.groups > 1:
             options.append(f"groups {self.groups}")

@@ -52,9 +52,12 @@ class _Pool(Module):
         spatial_axes(f"[{self.describe()}]", x.shape, self.rank, self.channels)
 
     def _described(self, dilation: tuple[int, ...]) -> str:
-        moved = (1,) * self.rank if self.stride == self.kernel_size else self.stride
         options = window_options(
-            stride=moved, padding=self.padding, dilation=dilation, channels=self.channels
+            stride=self.stride,
+            usual_stride=self.kernel_size,
+            padding=self.padding,
+            dilation=dilation,
+            channels=self.channels,
         )
         return f"{type(self).__name__}({', '.join([by(self.kernel_size), *options])})"
 

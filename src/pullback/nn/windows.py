@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 __all__ = ["by", "window_options"]
@@ -18,17 +18,29 @@ def by(sizes: Sequence[int]) -> str:
 
 
 def window_options(
-    *, stride: Sequence[int], padding: Any, dilation: Sequence[int], channels: str
-) -> Iterator[str]:
-    """What a layer's description says of its windows beyond their size.
+    *,
+    stride: Sequence[int],
+    usual_stride: Sequence[int],
+    padding: Any,
+    dilation: Sequence[int],
+    channels: str,
+) -> list[str]:
+    """What a layer's description says of its windows beyond their size: all that is not as usual.
 
-    >>> list(window_options(stride=(2, 2), padding="same", dilation=(1, 1), channels="last"))
+    >>> window_options(
+    ...     stride=(2, 2), usual_stride=(1, 1), padding="same", dilation=(1, 1), channels="last"
+    ... )
     ['stride 2', 'padding same', 'channels last']
     """
-    for name, values in (("stride", stride), ("dilation", dilation)):
-        if set(values) != {1}:
-            yield f"{name} {by(values[:1] if len(set(values)) == 1 else values)}"
-        if name == "stride" and padding not in (0, "valid"):
-            yield f"padding {padding}"
-    if channels == "last":
-        yield "channels last"
+    options = []
+    if stride != usual_stride:
+        options.append(f"stride {_shortly(stride)}")
+    if padding not in (0, "valid"):
+        options.append(f"padding {padding}")
+    if set(dilation) != {1}:
+        options.append(f"dilation {_shortly(dilation)}")
+    return [*options, "channels last"] if channels == "last" else options
+
+
+def _shortly(values: Sequence[int]) -> str:
+    return by(values if len(set(values)) > 1 else values[:1])

@@ -1,0 +1,76 @@
+"""Pooling layers: shapes, descriptions and errors."""
+
+import numpy as np
+import pytest
+
+from pullback import jit, nn
+from pullback.errors import ShapeError
+from pullback.tracing import flatten
+
+
+def drawn(*shape):
+    return np.random.default_rng(shape).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("channels", ["first", "last"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_layers_are_their_functions(rank, channels):
+    x = drawn(2, *(6, 7, 8, 9)[: rank + 1])
+    largest = getattr(nn, f"MaxPool{rank}d")(2, 1, 1, 2, channels=channels)
+    mean = getattr(nn, f"AvgPool{rank}d")(3, 2, 1, count_include_pad=False, channels=channels)
+    np.testing.assert_array_equal(jit(largest)(x), nn.max_pool(x, 2, 1, 1, dilation=2, channels=channels))
+    expected = nn.avg_pool(x, 3, 2, 1, count_include_pad=False, channels=channels)
+    np.testing.assert_allclose(jit(mean)(x), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("channels", ["first", "last"])
+def test_global_layers_are_their_functions(channels):
+    x = drawn(2, 3, 4, 5)
+    np.testing.assert_array_equal(nn.GlobalMaxPool(channels)(x), nn.global_max_pool(x, channels))
+    np.testing.assert_array_equal(nn.GlobalAvgPool(channels)(x), nn.global_avg_pool(x, channels))
+
+
+def test_they_have_no_parameters():
+    for layer in (nn.MaxPool2d(2), nn.AvgPool1d(3, padding=1), nn.GlobalMaxPool("last")):
+        assert not flatten(layer)[0]
+
+
+@pytest.mark.parametrize(
+    ("layer", "text"),
+    [
+        (nn.MaxPool2d(2), "MaxPool2d(2 × 2)"),
+        (nn.MaxPool1d(8, channels="last"), "MaxPool1d(8, channels last)"),
+        (nn.MaxPool2d((2, 3), 1, 1, 2), "MaxPool2d(2 × 3, stride 1, padding 1, dilation 2)"),
+        (nn.AvgPool2d(3, 2, "same"), "AvgPool2d(3 × 3, stride 2, padding same)"),
+        (nn.AvgPool3d(2, (1, 1, 2)), "AvgPool3d(2 × 2 × 2, stride 1 × 1 × 2)"),
+        (nn.GlobalMaxPool(), "GlobalMaxPool()"),
+        (nn.GlobalAvgPool("last"), "GlobalAvgPool(channels last)"),
+    ],
+)
+def test_descriptions(layer, text):
+    assert repr(layer) == text
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nn.MaxPool2d(2)(np.zeros((5, 28, 28))), r"\[MaxPool2d\(2 × 2\)\].*want 4"),
+        (lambda: nn.AvgPool1d(2)(np.zeros((5, 1, 28, 28))), r"\[AvgPool1d\(2\)\].*want 3"),
+        (lambda: nn.MaxPool2d((2, 2, 2)), r"\[MaxPool2d\]: kernel_size"),
+        (lambda: nn.MaxPool2d(0), "kernel_size=0"),
+        (lambda: nn.AvgPool2d(2, 0), "stride=0"),
+        (lambda: nn.AvgPool2d(2, padding=-1), "padding=-1"),
+        (lambda: nn.MaxPool2d(5)(np.zeros((1, 1, 4, 6))), "a window of 5 elements is larger than the 4"),
+        (lambda: nn.MaxPool2d(2, padding=2)(np.zeros((1, 1, 4, 6))), "nothing but padding"),
+    ],
+)
+def test_what_does_not_fit(make, message):
+    with pytest.raises(ShapeError, match=message):
+        make()
+
+
+def test_words_that_are_unknown():
+    with pytest.raises(ValueError, match=r"\[MaxPool2d\]: channels='middle'"):
+        nn.MaxPool2d(2, channels="middle")
+    with pytest.raises(ValueError, match="channels='middle'"):
+        nn.GlobalMaxPool("middle")(np.zeros((1, 2, 3)))

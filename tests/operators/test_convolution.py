@@ -1,0 +1,117 @@
+"""The convolution operator: values against loops, what its cotangents are made of, and its errors."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from pullback.errors import DTypeError, ShapeError
+from pullback.graph import Graph, Type, Variable, constant
+from pullback.interpreter import evaluate
+from pullback.operators.convolution import convolve, transposed_convolve, window_count
+from pullback.testing import OperatorCase, operator_cases
+
+FLOAT = np.dtype(np.float64)
+PLAIN = {"x_layout": "bc0", "w_layout": "oc0", "out_layout": "bo0", "strides": (1,), "dilations": (1,)}
+
+
+def looped(case: OperatorCase, x: np.ndarray, w: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The definition, element by element."""
+    layouts = [case.attributes[key] for key in ("x_layout", "w_layout", "out_layout")]
+    strides, dilations = case.attributes["strides"], case.attributes["dilations"]
+    y = np.zeros(shape, x.dtype)
+    for place in np.ndindex(*shape):
+        out = dict(zip(layouts[2], place))
+        summed = [label for label in layouts[1] if label == "c" or label.isdigit()]
+        extents = [w.shape[layouts[1].index(label)] for label in summed]
+        for turn in itertools.product(*map(range, extents)):
+            inner = dict(zip(summed, turn))
+            window = [inner.get(label, out.get(label)) for label in layouts[1]]
+            image = [
+                out[label] * strides[int(label)] + inner[label] * dilations[int(label)]
+                if label.isdigit()
+                else inner.get(label, out.get(label))
+                for label in layouts[0]
+            ]
+            y[place] += x[tuple(image)] * w[tuple(window)]
+    return y
+
+
+def test_the_definition():
+    cases = list(operator_cases("convolve", dtypes=[FLOAT, np.dtype(np.int64)]))
+    assert len(cases) >= 14
+    for case in cases:
+        x, w = case.arguments()
+        (y,) = evaluate(case.graph(), [x, w])
+        np.testing.assert_allclose(y, looped(case, x, w, y.shape), rtol=1e-12, atol=1e-12, err_msg=str(case))
+
+
+def test_cotangents_are_convolutions():
+    x, w = (Variable(Type(FLOAT, shape), "x") for shape in ((2, 3, 9), (4, 3, 2)))
+    y = convolve(x, w, **PLAIN | {"strides": (3,)})
+    for bar, of in zip(y.operator.pullback(y, constant(np.ones(y.shape))), (x, w)):
+        assert bar.operator is convolve and bar.shape == of.shape
+
+
+def test_the_weights_cotangent_reads_no_more_than_the_windows_reach():
+    x, w = (Variable(Type(FLOAT, shape), "x") for shape in ((2, 3, 10), (4, 3, 2)))
+    y = convolve(x, w, **PLAIN | {"strides": (3,)})
+    _, bar = y.operator.pullback(y, constant(np.ones(y.shape)))
+    assert bar.shape == w.shape and bar.inputs[0].shape == (2, 3, 8)
+
+
+@pytest.mark.parametrize(("low", "high"), [((0,), (0,)), ((2,), (1,)), ((-1,), (-3,)), ((-4,), (2,))])
+def test_transposed_convolution_widened_and_cut(low, high):
+    random = np.random.default_rng(0)
+    x, w = random.standard_normal((1, 1, 4)), random.standard_normal((1, 1, 3))
+    full = np.zeros(12)
+    for p, k in itertools.product(range(4), range(3)):
+        full[3 * p + k] += x[0, 0, p] * w[0, 0, k]
+    wide = np.pad(full, (max(low[0], 0), max(high[0], 0)))
+    expected = wide[max(-low[0], 0) : len(wide) - max(-high[0], 0)]
+    layouts = {"x_layout": "bc0", "w_layout": "oc0", "out_layout": "bo0"}
+    node = transposed_convolve(
+        constant(x), constant(w), **layouts, strides=(3,), dilations=(1,), low=low, high=high
+    )
+    (found,) = evaluate(Graph((), (node,)), [])
+    np.testing.assert_allclose(found[0, 0], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_window_count():
+    assert [window_count(7, 3, stride, 1) for stride in (1, 2, 3, 4, 5)] == [5, 3, 2, 2, 1]
+    assert window_count(7, 3, 1, 3) == 1 and window_count(7, 3, 1, 4) < 1
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "changes", "message"),
+    [
+        ((2, 3, 5), (4, 2, 2), {}, "3 channels meet 2"),
+        ((2, 3, 5), (4, 3, 6), {}, "a window of 6 elements at distance 1 does not fit into 5 along axis 2"),
+        ((2, 3, 5), (4, 3, 3), {"dilations": (3,)}, "at distance 3"),
+        ((2, 3, 5), (4, 3, 0), {}, "a window of 0"),
+        ((2, 3, 5), (4, 3, 2), {"strides": (0,)}, "1 or more"),
+        ((2, 3, 5), (4, 3, 2), {"dilations": (1, 1)}, "1 or more"),
+        ((2, 3, 5), (4, 3, 2), {"x_layout": "bo0"}, "layout 'bo0' of x"),
+        ((2, 3, 5, 5), (4, 3, 2), {}, "layout 'bc0' of x of shape"),
+        ((2, 3, 5), (4, 3, 2), {"out_layout": "bo1"}, "layout 'bo1' of the result"),
+        (
+            (2, 2, 3, 5),
+            (3, 4, 3, 2),
+            {"x_layout": "bgc0", "w_layout": "goc0", "out_layout": "bgo0"},
+            "groups",
+        ),
+    ],
+)
+def test_what_does_not_fit(x, w, changes, message):
+    with pytest.raises(ShapeError, match=message):
+        convolve(constant(np.zeros(x)), constant(np.zeros(w)), **PLAIN | changes)
+
+
+def test_dtypes():
+    x, w = constant(np.zeros((2, 3, 5), np.float32)), constant(np.zeros((4, 3, 2)))
+    with pytest.raises(DTypeError, match="float32 and float64 differ"):
+        convolve(x, w, **PLAIN)
+    with pytest.raises(DTypeError, match="no bool"):
+        convolve(*(constant(np.zeros(shape, bool)) for shape in (x.shape, w.shape)), **PLAIN)
