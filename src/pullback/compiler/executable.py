@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pullback.compiler.build import Built, build, show_schedule
 from pullback.compiler.key import graph_key
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.engine import Loaded, assembly, compile_object
@@ -19,7 +18,12 @@ from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, Result
 from pullback.errors import IndexRangeError
 from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, Operation, format_graph
 
+if TYPE_CHECKING:
+    from pullback.compiler.build import Built
+
 __all__ = ["Executable", "Report", "make_executable"]
+
+# What builds programs is imported where one is built: a program from the cache starts sooner without it.
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class Executable:
 
     def report(self) -> Report:
         """Every intermediate form; made anew if the code came from the cache."""
+        from pullback.compiler.build import build, show_schedule
+
         built = build(self.graph, self._offered, Processor.host())
         return Report(
             graph=format_graph(self.graph),
@@ -67,6 +73,8 @@ def make_executable(graph: Graph, offered: Mapping[int, int], watch_result: int 
     if entry is not None:
         metadata, code = entry.metadata, Loaded(entry.object_bytes, processor, cached=True)
     else:
+        from pullback.compiler.build import build
+
         built = build(graph, offered, processor)
         metadata = _metadata(graph, built)
         code = Loaded(compile_object(built.emitted.text, processor), processor)
