@@ -43,6 +43,15 @@ def adam_by_hand(p, gradients, *, rate, beta1, beta2, epsilon, decay):
         yield p
 
 
+def adagrad_by_hand(p, gradients, *, rate, epsilon, decay):
+    total = 0
+    for gradient in gradients:
+        g = gradient + decay * p
+        total = total + g**2
+        p = p - rate * g / (np.sqrt(total) + epsilon)
+        yield p
+
+
 def compare(found, by_hand):
     for name, weights in WEIGHTS.items():
         expected = list(by_hand(weights, [gradients[name] for gradients in GRADIENTS]))
@@ -74,8 +83,15 @@ def test_adam(compiled, decay):
 
 
 @both
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adagrad(compiled, decay):
+    found = list(steps_of(optim.Adagrad(0.3, 1e-3, decay), compiled))
+    compare(found, lambda p, g: adagrad_by_hand(p, g, rate=0.3, epsilon=1e-3, decay=decay))
+
+
+@both
 @pytest.mark.parametrize(
-    "optimiser", [optim.SGD(0.1, 0.9, True, 0.1), optim.Adam(weight_decay=0.1)], ids=repr
+    "optimiser", [optim.SGD(0.1, 0.9, True, 0.1), optim.Adam(weight_decay=0.1), optim.Adagrad(0.1)], ids=repr
 )
 def test_structure_and_dtypes_stay(compiled, optimiser):
     model = nn.Dense(3, 2, seed=0)
@@ -89,7 +105,9 @@ def test_structure_and_dtypes_stay(compiled, optimiser):
     assert not np.array_equal(changed.weight, model.weight)
 
 
-@pytest.mark.parametrize("optimiser", [optim.SGD(0.1, 0.9, True, 0.1), optim.Adam(0.1)], ids=repr)
+@pytest.mark.parametrize(
+    "optimiser", [optim.SGD(0.1, 0.9, True, 0.1), optim.Adam(0.1), optim.Adagrad(0.1)], ids=repr
+)
 def test_integers_beside_the_weights_stay(optimiser):
     weights = {"w": np.ones(2), "count": np.array([3, 4])}
     gradients = {"w": np.ones(2), "count": np.zeros(2, np.int64)}
@@ -99,7 +117,7 @@ def test_integers_beside_the_weights_stay(optimiser):
 
 
 def test_states_share_no_memory_with_the_weights():
-    for optimiser in (optim.SGD(0.1, 0.9), optim.Adam()):
+    for optimiser in (optim.SGD(0.1, 0.9), optim.Adam(), optim.Adagrad()):
         state = flatten(optimiser.init(WEIGHTS))[0]
         assert not any(np.shares_memory(a, b) for a in state for b in flatten(WEIGHTS)[0])
         assert not any(np.shares_memory(a, b) for a, b in pairwise(state))
@@ -114,8 +132,9 @@ def test_states_share_no_memory_with_the_weights():
         lambda: optim.SGD(0.1, nesterov=True),
         lambda: optim.Adam(beta1=1.0),
         lambda: optim.Adam(epsilon=-1.0),
+        lambda: optim.Adagrad(-1.0),
     ],
 )
 def test_settings_that_make_no_sense(make):
-    with pytest.raises(ValueError, match=r"\[(SGD|Adam)\]"):
+    with pytest.raises(ValueError, match=r"\[(SGD|Adam|Adagrad)\]"):
         make()

@@ -10,9 +10,10 @@
 {'w': array([0.9, 2.1])}
 """
 
+from pullback.optim.adagrad import Adagrad
 from pullback.optim.adam import Adam, AdamState
 from pullback.optim.clipping import clip_by_norm, clip_by_value, global_norm
 from pullback.optim.optimiser import Optimiser
 from pullback.optim.sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamState", "Optimiser", "clip_by_norm", "clip_by_value", "global_norm"]
+__all__ = ["SGD", "Adagrad", "Adam", "AdamState", "Optimiser", "clip_by_norm", "clip_by_value", "global_norm"]
