@@ -17,6 +17,7 @@ from pullback.compiler.runtime.program import Program
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, ResultSpec
 from pullback.errors import IndexRangeError
 from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, Operation, format_graph
+from pullback.operators.indexing import range_message
 
 if TYPE_CHECKING:
     from pullback.compiler.build import Built
@@ -64,10 +65,18 @@ class Executable:
         )
 
 
-def make_executable(graph: Graph, offered: Mapping[int, int], watch_result: int | None = None) -> Executable:
-    """Compile ``graph``; ``offered`` says which argument each result may take over, by number."""
+def make_executable(
+    graph: Graph,
+    offered: Mapping[int, int],
+    watch_result: int | None = None,
+    processor: Processor | None = None,
+) -> Executable:
+    """Compile ``graph``; ``offered`` says which argument each result may take over, by number.
+
+    ``processor`` is this one unless another is given, such as the same with narrower vectors.
+    """
     start = time.perf_counter()
-    processor, cache = Processor.host(), default_cache()
+    processor, cache = processor or Processor.host(), default_cache()
     key = graph_key(graph, offered)
     entry = cache.load(key, processor) if cache is not None else None
     if entry is not None:
@@ -129,11 +138,9 @@ def _program(
     lines = _check_lines(nodes)
 
     def explain(failure: Failure) -> Exception:
-        what, low, extent = checks[failure.code - 1]
-        message = (
-            f"{what}: {failure.value} at position {failure.position} is outside {low} to {int(extent) - 1}; "
-            "correct the index or widen the axis"
-        )
+        what, low, extent, shape = checks[failure.code - 1]
+        place = _place(failure.position, tuple(map(int, shape.split(",")))) if shape else ()
+        message = range_message(what, failure.value, int(low), int(extent), place)
         error = IndexRangeError(message + lines.get((what, int(extent)), ""))
         error.value = failure.value
         return error
@@ -150,6 +157,11 @@ def _program(
         watch_result=watch_result,
         explain=explain,
     )
+
+
+def _place(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of the element at a position in memory."""
+    return tuple(int(index) for index in np.unravel_index(position, shape))
 
 
 def _check_lines(nodes: list[Node]) -> dict[tuple[str, int], str]:
