@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -61,6 +62,7 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
         job.model,
         job.loss,
         job.optimiser,
+        metrics=job.metrics,
         batch_size=job.batch_size,
         seed=options.seed,
         scale=job.scale,
@@ -75,24 +77,25 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
     try:
         trainer.fit(job.train, job.epochs, validation=job.test, progress=True)
     except NonFiniteLoss:
-        _write(folder, settings, trainer, console)
+        _write(folder, settings, trainer, job, console)
         raise
     seconds = time.perf_counter() - start
     if not trainer.history.interrupted:
         console.print(_table(trainer, job))
         console.print(_speed(trainer, seconds))
-    _write(folder, settings, trainer, console)
+    _write(folder, settings, trainer, job, console)
     return _INTERRUPTED if trainer.history.interrupted else 0
 
 
 def _table(trainer: Trainer, job: Job) -> Any:
-    """The figures of the last epoch, for training and for test images."""
+    """The figures of the last epoch, for training and for test data."""
     from rich.table import Table
 
     last = trainer.history.last()
     table = Table()
-    for heading in ("images", "rows", "loss", "accuracy"):
-        table.add_column(heading, justify="left" if heading == "images" else "right")
+    table.add_column(job.examples)
+    for heading in ("rows", "loss", "accuracy"):
+        table.add_column(heading, justify="right")
     for name, prefix, data in (("training", "", job.train), ("test", "validation_", job.test)):
         loss, accuracy = last[f"{prefix}loss"], last[f"{prefix}accuracy"]
         table.add_row(name, f"{len(data):,}", f"{loss:.4f}", f"{100 * accuracy:.2f} %")
@@ -109,13 +112,16 @@ def _speed(trainer: Trainer, seconds: float) -> str:
     return f"{trainer.steps:,} steps in {seconds:.1f} s, {rate:,.0f} steps/s in training{memory}"
 
 
-def _write(folder: Path, settings: dict[str, Any], trainer: Trainer, console: Console) -> None:
+def _write(folder: Path, settings: dict[str, Any], trainer: Trainer, job: Job, console: Console) -> None:
     """The history, the parameters and the curves; a missing matplotlib costs only the curves."""
     from pullback.io import plot_history, save, write_history
 
     entries = {**settings, "interrupted": trainer.history.interrupted, **trainer.history}
     write_history(folder / "history.json", entries)
-    save(trainer.model, folder / "model.safetensors", {"workload": settings["workload"]})
+    metadata = {"workload": settings["workload"], "settings": json.dumps(job.settings)}
+    if job.vocabulary is not None:
+        metadata["vocabulary"] = job.vocabulary.to_json()
+    save(trainer.model, folder / "model.safetensors", metadata)
     written = ["history.json", "model.safetensors"]
     if trainer.history.epochs:
         try:

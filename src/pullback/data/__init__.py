@@ -1,17 +1,35 @@
-"""Data sets: arrays kept as they are stored, and where to get them."""
+"""Data sets: arrays kept as they are stored, texts as numbers, and where to get them."""
 
+from pullback.data.corpus import Corpus, LabelledTexts, Reviews
 from pullback.data.dataset import Dataset, LabelledImages, epoch_order
 from pullback.data.digits import load_digits, load_digits_or_mnist
+from pullback.data.generated_reviews import generate_reviews, load_imdb_or_generated
+from pullback.data.glove import WordVectors, read_glove, write_glove
 from pullback.data.idx import read_idx, write_idx
+from pullback.data.imdb import load_imdb
 from pullback.data.mnist import load_mnist
+from pullback.data.pictures import read_pictures
+from pullback.data.text import Vocabulary, tokenise
 
 __all__ = [
+    "Corpus",
     "Dataset",
     "LabelledImages",
+    "LabelledTexts",
+    "Reviews",
+    "Vocabulary",
+    "WordVectors",
     "epoch_order",
+    "generate_reviews",
     "load_digits",
     "load_digits_or_mnist",
+    "load_imdb",
+    "load_imdb_or_generated",
     "load_mnist",
+    "read_glove",
     "read_idx",
+    "read_pictures",
+    "tokenise",
+    "write_glove",
     "write_idx",
 ]

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pullback.data import Dataset
 from pullback.errors import DataError
 from pullback.nn import Module, Seed
 from pullback.numpy import log, minimum, square
 from pullback.numpy import sum as sum_
-from pullback.train.trainer import Trainer
 
 __all__ = ["CoOccurrences", "GloVe", "count_cooccurrences", "glove_loss"]
 

@@ -7,14 +7,16 @@ without bias turn what is left (of MNIST: 1014 values) into ten logits. Trained 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from pullback import nn, optim
-from pullback.cli.workloads.workload import Job, Report, Workload
-from pullback.data import LabelledImages, load_digits_or_mnist
+from pullback.cli.workloads.workload import Job, Report, Workload, image_settings
+from pullback.data import load_digits_or_mnist
 
-__all__ = ["WORKLOAD", "make_model", "prepare"]
+__all__ = ["WORKLOAD", "make_model", "prepare", "restore"]
 
 _DEFAULTS = {"MNIST": (3, 100, 0.01), "digits": (40, 20, 0.1)}
 """Epochs, batch size and learning rate; the digits are a fortieth of MNIST and take more and larger steps."""
@@ -57,12 +59,12 @@ def make_model(
 
 def prepare(options: argparse.Namespace, report: Report) -> Job:
     """The data, the network and the settings that suit them."""
-    images: LabelledImages = load_digits_or_mnist(options.data, report=report)
+    images = load_digits_or_mnist(options.data, report=report)
     epochs, batch_size, learning_rate = _DEFAULTS[images.name]
-    height, width = images.train.inputs.shape[1:]
+    settings = {"filters": options.filters, **image_settings(images)}
     return Job(
         note=images.note,
-        model=make_model(height, width, options.filters, classes=images.classes, seed=options.seed),
+        model=restore(settings, seed=options.seed),
         loss=nn.softmax_cross_entropy,
         optimiser=optim.SGD(learning_rate if options.learning_rate is None else options.learning_rate),
         train=images.train,
@@ -70,7 +72,14 @@ def prepare(options: argparse.Namespace, report: Report) -> Job:
         scale=images.scale,
         batch_size=options.batch or batch_size,
         epochs=options.epochs or epochs,
+        settings=settings,
     )
+
+
+def restore(settings: Mapping[str, Any], seed: nn.Seed = 0) -> nn.Chain:
+    """A network of the sizes of a job's settings."""
+    height, width = settings["shape"]
+    return make_model(height, width, settings["filters"], classes=settings["classes"], seed=seed)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -79,4 +88,6 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-WORKLOAD = Workload("mnist-cnn", "a convolutional network on handwritten digits", _add_options, prepare)
+WORKLOAD = Workload(
+    "mnist-cnn", "a convolutional network on handwritten digits", _add_options, prepare, restore
+)

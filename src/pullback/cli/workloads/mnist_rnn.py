@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from pullback import nn, optim
-from pullback.cli.workloads.workload import Job, Report, Workload
-from pullback.data import LabelledImages, load_digits_or_mnist
+from pullback.cli.workloads.workload import Job, Report, Workload, image_settings
+from pullback.data import load_digits_or_mnist
 
-__all__ = ["WORKLOAD", "make_model", "prepare"]
+__all__ = ["WORKLOAD", "make_model", "prepare", "restore"]
 
 _STEPS = 4
 _DEFAULTS = {"MNIST": (5, 100, 0.015), "digits": (20, 20, 0.1)}
@@ -45,9 +47,10 @@ def prepare(options: argparse.Namespace, report: Report) -> Job:
     """The data, the network and the settings that suit them."""
     images = load_digits_or_mnist(options.data, report=report)
     epochs, batch_size, learning_rate = _DEFAULTS[images.name]
+    settings = {"hidden": options.hidden, **image_settings(images)}
     return Job(
         note=images.note,
-        model=make_model(_pixels(images), options.hidden, images.classes, seed=options.seed),
+        model=restore(settings, seed=options.seed),
         loss=nn.softmax_cross_entropy,
         optimiser=optim.SGD(learning_rate if options.learning_rate is None else options.learning_rate),
         train=images.train,
@@ -55,11 +58,13 @@ def prepare(options: argparse.Namespace, report: Report) -> Job:
         scale=images.scale,
         batch_size=options.batch or batch_size,
         epochs=options.epochs or epochs,
+        settings=settings,
     )
 
 
-def _pixels(images: LabelledImages) -> int:
-    return math.prod(images.train.inputs.shape[1:])
+def restore(settings: Mapping[str, Any], seed: nn.Seed = 0) -> nn.Chain:
+    """A network of the sizes of a job's settings."""
+    return make_model(math.prod(settings["shape"]), settings["hidden"], settings["classes"], seed=seed)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -68,4 +73,4 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-WORKLOAD = Workload("mnist-rnn", "a recurrent network on handwritten digits", _add_options, prepare)
+WORKLOAD = Workload("mnist-rnn", "a recurrent network on handwritten digits", _add_options, prepare, restore)

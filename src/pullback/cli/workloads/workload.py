@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from pullback.data import Dataset
+from pullback.data import Dataset, LabelledImages, Vocabulary
+from pullback.metrics import Metric, accuracy
 from pullback.optim import Optimiser
 
-__all__ = ["Job", "Report", "Workload"]
+__all__ = ["Job", "Report", "Workload", "image_settings"]
 
 Report = Callable[[str], None]
 
@@ -29,6 +30,13 @@ class Job:
     scale: float | None
     batch_size: int
     epochs: int
+    settings: Mapping[str, Any]
+    """What ``Workload.restore`` needs to make a model of this kind again; JSON holds it."""
+    metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": accuracy})
+    examples: str = "images"
+    """What a row of the data is called."""
+    vocabulary: Vocabulary | None = None
+    """What the numbers of a text's words mean; it is saved with the model."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +45,17 @@ class Workload:
 
     ``add_options`` adds the options that only this workload has. ``prepare`` makes the job from all options;
     ``epochs``, ``batch`` and ``learning_rate`` are None where the user gave none: the workload has its own.
+    ``restore`` makes a model of the sizes in a job's ``settings``, for the arrays of a file to be put into.
     """
 
     name: str
     summary: str
     add_options: Callable[[argparse.ArgumentParser], None]
     prepare: Callable[[argparse.Namespace, Report], Job]
+    restore: Callable[[Mapping[str, Any]], Any]
+
+
+def image_settings(images: LabelledImages) -> dict[str, Any]:
+    """What every job on images has among its settings: what an image must be to be read by the model."""
+    shape = list(images.train.inputs.shape[1:])
+    return {"input": "image", "shape": shape, "scale": images.scale, "classes": images.classes}
