@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -160,7 +161,9 @@ def _program(
 
 
 def _place(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The index of the element at a position in memory."""
+    """The index of the element at a position in memory; of one in another array, the position itself."""
+    if position >= math.prod(shape):
+        return (position,)
     return tuple(int(index) for index in np.unravel_index(position, shape))
 
 

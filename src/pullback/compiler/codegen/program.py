@@ -17,7 +17,7 @@ from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.runtime.layout import Slots, emit_pointer, phase_function
 from pullback.compiler.runtime.specs import Phase as RuntimePhase
 from pullback.compiler.schedule import Group, Job, Phase, buffers_of
-from pullback.loops import Apply, Buffer, Kernel
+from pullback.loops import Apply, Buffer, Kernel, Load, walk
 
 __all__ = ["Emitted", "emit_program"]
 
@@ -173,7 +173,8 @@ def emit_program(
 
 
 def describe_check(expression: Apply) -> str:
-    """What an index check says when it fails, but for the value."""
+    """What an index check says when it fails, but for the value; at its end, the shape that it was read from."""
     attributes = dict(expression.attributes)
     low = -attributes["extent"] if attributes["wrap"] else 0
-    return f"{attributes['what']}\t{low}\t{attributes['extent']}"
+    shape = next((part.buffer.shape for part in walk(expression) if isinstance(part, Load)), ())
+    return f"{attributes['what']}\t{low}\t{attributes['extent']}\t{','.join(map(str, shape))}"
