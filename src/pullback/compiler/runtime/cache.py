@@ -147,10 +147,10 @@ class Cache:
 def default_cache() -> Cache | None:
     """The user's cache: ``$PULLBACK_CACHE``, ``$XDG_CACHE_HOME/pullback/code`` or ``~/.cache/pullback/code``.
 
-    None if ``PULLBACK_CACHE`` is ``off`` or if there is no home folder.
+    None if ``PULLBACK_CACHE`` is ``off`` or ``0``, or if there is no home folder.
     """
     chosen = os.environ.get("PULLBACK_CACHE", "")
-    if chosen.lower() == "off":
+    if chosen.lower() in ("off", "0"):
         return None
     if chosen:
         return Cache(Path(chosen))
