@@ -1,15 +1,29 @@
-"""What the tests of the compiler share: LLVM text made into code that runs here."""
+"""What the tests of the compiler share: LLVM text made into code, graphs into programs that run fenced in."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import mmap
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+from pullback.compiler.build import build
 from pullback.compiler.codegen.function import Module
+from pullback.compiler.executable import make_executable
+from pullback.compiler.lower import Lowered
+from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.runtime.program import Program
+from pullback.graph import Graph
+from pullback.interpreter import evaluate
+from pullback.loops import Kernel
+from pullback.loops.checker import check_program
+from pullback.tracing.trace import leaf_type, trace_flat
+from pullback.tracing.trees import flatten
 
 
 class Machine:
@@ -47,3 +61,132 @@ class Machine:
 def machine() -> Callable[[Module], Machine]:
     """``machine(module)``: the module's functions, ready to be called."""
     return Machine
+
+
+HOST = Processor.host()
+PROCESSORS = [HOST.limited(size) for size in (64, 32, 16) if size <= HOST.vector_bytes]
+"""This processor as it is, and as if it had only narrower vectors."""
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULLBACK_CACHE", "off")
+
+
+@pytest.fixture(params=PROCESSORS, ids=lambda processor: f"{processor.vector_bytes}bytes", scope="session")
+def processor(request: pytest.FixtureRequest) -> Processor:
+    """Each width of vectors that this processor has."""
+    return request.param
+
+
+class Fence:
+    """Arrays that end where no memory follows: a read or a write beyond them ends the process."""
+
+    def __init__(self) -> None:
+        self.mappings: list[mmap.mmap] = []
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        array = np.asarray(array)
+        if not sys.platform.startswith("linux") or not array.size:
+            return array.copy()
+        pages = -(-array.nbytes // mmap.PAGESIZE)
+        mapping = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
+        self.mappings.append(mapping)
+        end = ctypes.addressof(ctypes.c_char.from_buffer(mapping)) + pages * mmap.PAGESIZE
+        if ctypes.CDLL(None).mprotect(ctypes.c_void_p(end), mmap.PAGESIZE, 0) != 0:
+            return array.copy()
+        start = pages * mmap.PAGESIZE - array.nbytes
+        fenced = np.frombuffer(mapping, array.dtype, array.size, start).reshape(array.shape)
+        fenced[...] = array
+        return fenced
+
+
+class Compiler:
+    """Programs for graphs, their kernels checked after every stage of the way."""
+
+    def program(
+        self, graph: Graph, donated: Mapping[int, int] | None = None, processor: Processor = HOST
+    ) -> Program:
+        """The loaded program; ``donated`` offers arguments to results, by number."""
+        donated = donated or {}
+        build(graph, donated, processor, watch=self.check)
+        return make_executable(graph, donated, processor=processor).program
+
+    @staticmethod
+    def check(stage: str, lowered: Lowered, kernels: Sequence[Kernel]) -> None:
+        given = {*lowered.arguments, *lowered.constants}
+        written = {buffer for kernel in kernels for buffer in kernel.writes()}
+        assert all(buffer in written for buffer in lowered.outputs if buffer.size), stage
+        check_program(kernels, given, shared_axes=stage not in ("lower", "fuse"))
+
+    def run(
+        self,
+        graph: Graph,
+        arrays: Sequence[np.ndarray],
+        donated: Mapping[int, int] | None = None,
+        processor: Processor = HOST,
+    ) -> list[np.ndarray]:
+        """The results for ``arrays``, which stay as they are; all memory is fenced."""
+        program = self.program(graph, donated, processor)
+        fence = Fence()
+        given = [fence(array) for array in arrays]
+        taken = program.taken_over
+        results = [
+            None if k in taken else fence(np.zeros(node.shape, node.dtype))
+            for k, node in enumerate(graph.outputs)
+        ]
+        program.run_steps(given, 1, [0] * len(given), results, [0] * len(results))
+        for k, array in enumerate(arrays):
+            if k not in taken.values():
+                np.testing.assert_array_equal(given[k], array, f"argument {k} was written")
+        found = [given[taken[k]] if result is None else result for k, result in enumerate(results)]
+        return [np.array(result) for result in found]
+
+    @staticmethod
+    def reference(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The results by the interpreter."""
+        return evaluate(graph, arrays)
+
+    def assert_same(
+        self,
+        graph: Graph,
+        arrays: Sequence[np.ndarray],
+        donated: Mapping[int, int] | None = None,
+        processor: Processor = HOST,
+        rounding: float = 0.0,
+    ) -> None:
+        """The program and the interpreter agree: ``rounding`` units of 2**-24 or 2**-53 of the largest value."""
+        wanted = evaluate(graph, arrays)
+        found = self.run(graph, arrays, donated, processor)
+        for k, (value, want) in enumerate(zip(found, wanted, strict=True)):
+            assert_close(value, want, rounding, f"result {k}, {graph.outputs[k]!r}")
+
+
+def assert_close(value: np.ndarray, want: np.ndarray, rounding: float, what: str) -> None:
+    """Equal types; equal values, floats within ``rounding`` units of the largest finite one."""
+    assert (value.dtype, value.shape) == (want.dtype, want.shape), what
+    if want.dtype.kind != "f" or not rounding:
+        np.testing.assert_array_equal(value, want, what)
+        return
+    tolerance = rounding * 2.0 ** (-24 if want.dtype.itemsize == 4 else -53)
+    finite = np.abs(want[np.isfinite(want)].astype(np.float64))
+    scale = tolerance * float(finite.max(initial=0.0))
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(value, want, rtol=tolerance, atol=scale, equal_nan=True, err_msg=what)
+
+
+@pytest.fixture(scope="session")
+def compiler() -> Compiler:
+    """Compiles, runs and compares programs."""
+    return Compiler()
+
+
+@pytest.fixture(scope="session")
+def traced() -> Callable[..., Graph]:
+    """``traced(function, *arrays)``: the graph of a function of arrays."""
+
+    def graph(function: Callable[..., Any], *arrays: np.ndarray) -> Graph:
+        leaves, structure = flatten((arrays, {}))
+        return trace_flat(function, structure, [leaf_type(leaf) for leaf in leaves]).graph
+
+    return graph

@@ -1,0 +1,149 @@
+"""Every operator of the table, compiled: values and cotangents against the interpreter, in all dtypes."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+
+import numpy as np
+import pytest
+
+from pullback.graph import OPERATORS, Constant, Graph, Node, Type, Variable, constant
+from pullback.testing import OperatorCase, operator_cases
+from pullback.transforms.reverse import cotangents
+
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+ROUNDING, ROUNDING_OF_COTANGENTS = 64, 512
+SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 88.0, -104.0, 1e-40, -1e30, np.inf, -np.inf, np.nan)
+LARGEST_EXTENT = 40
+CASES: dict[str, list[OperatorCase]] = {}
+for _case in operator_cases():
+    CASES.setdefault(_case.operator.name, []).append(_case)
+
+
+def together(cases: list[OperatorCase]) -> tuple[tuple[Variable, ...], list[Node], list[np.ndarray]]:
+    """Inputs, results and arguments of all cases, for one program: compiling one takes longer than its code."""
+    inputs, outputs, arrays = [], [], []
+    for case in cases:
+        own = [Variable(type, f"x{k}") for k, type in enumerate(case.types)]
+        inputs += own
+        outputs.append(case.apply(*own))
+        arrays += case.arguments()
+    return tuple(inputs), outputs, arrays
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name, compiler, processor):
+    inputs, outputs, arrays = together(CASES[name])
+    compiler.assert_same(Graph(inputs, tuple(outputs)), arrays, processor=processor, rounding=ROUNDING)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, cases in CASES.items() if any(c.differentiable for c in cases)]
+)
+def test_cotangents(name, compiler, processor):
+    inputs, outputs, arrays = [], [], []
+    random = np.random.default_rng(zlib.crc32(name.encode()))
+    for case in CASES[name]:
+        own = [Variable(type, f"x{k}") for k, type in enumerate(case.types)]
+        result = case.apply(*own)
+        active = [own[k] for k in case.differentiable]
+        if result.dtype.kind == "f" and active:
+            seed = constant(random.standard_normal(result.shape), result.dtype)
+            inputs += own
+            arrays += case.arguments()
+            outputs += [bar for bar in cotangents([result], [seed], active) if bar is not None]
+    graph = Graph(tuple(inputs), tuple(outputs))
+    compiler.assert_same(graph, arrays, processor=processor, rounding=ROUNDING_OF_COTANGENTS)
+
+
+def _elementwise(kinds: str) -> list[str]:
+    """Elementwise operators that take dtypes of ``kinds``, with no attributes."""
+    return [
+        name
+        for name, cases in CASES.items()
+        if OPERATORS[name].elementwise
+        and any(not case.attributes and case.dtypes and case.dtypes[-1].kind in kinds for case in cases)
+    ]
+
+
+@pytest.mark.parametrize("name", _elementwise("f"))
+def test_special_floats(name, compiler, processor):
+    """NaN, infinities, zeros of both signs, subnormal and huge numbers."""
+    inputs, outputs, arrays = [], [], []
+    for dtype in FLOATS:
+        case = next(c for c in CASES[name] if c.dtypes[-1] == dtype)
+        count = sum(d == dtype for d in case.dtypes)
+        values = np.array(list(itertools.product(SPECIAL, repeat=count))).astype(dtype)
+        own = []
+        for k, kind in enumerate(case.dtypes):
+            column = values[:, len([d for d in case.dtypes[:k] if d == dtype])] if kind == dtype else None
+            arrays.append(np.arange(len(values)) % 3 == 0 if column is None else np.ascontiguousarray(column))
+            own.append(Variable(Type(kind, (len(values),))))
+        inputs += own
+        outputs.append(case.apply(*own))
+    graph = Graph(tuple(inputs), tuple(outputs))
+    wanted = compiler.reference(graph, arrays)
+    for value, want in zip(compiler.run(graph, arrays, processor=processor), wanted):
+        if want.dtype.kind == "f":
+            tolerance = 2e-6 if want.dtype.itemsize == 4 else 2e-14
+            np.testing.assert_allclose(value, want, rtol=tolerance, atol=0, equal_nan=True)
+        else:
+            np.testing.assert_array_equal(value, want)
+
+
+@pytest.mark.parametrize("name", _elementwise("iu"))
+def test_extreme_integers(name, compiler, processor):
+    """The least and the greatest integers of every dtype, zero and minus one."""
+    inputs, outputs, arrays = [], [], []
+    for case in CASES[name]:
+        if case.dtypes[-1].kind not in "iu" or case.samples[0].shape != (3, 2) or case.attributes:
+            continue
+        limits = np.iinfo(case.dtypes[-1])
+        special = sorted({limits.min, limits.max, 0, 1, max(-1, limits.min), 7, limits.max // 3})
+        count = sum(d.kind in "iu" for d in case.dtypes)
+        values = np.array(list(itertools.product(special, repeat=count)), case.dtypes[-1])
+        if name == "power":  # NumPy raises no integer to a negative power
+            values = values[values[:, 1] >= 0]
+        own = [Variable(Type(kind, (len(values),))) for kind in case.dtypes]
+        columns = iter(values.T)
+        arrays += [
+            np.ascontiguousarray(next(columns)) if d.kind in "iu" else np.arange(len(values)) % 3 == 0
+            for d in case.dtypes
+        ]
+        inputs += own
+        outputs.append(case.apply(*own))
+    compiler.assert_same(Graph(tuple(inputs), tuple(outputs)), arrays, processor=processor)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "argmax", "argmin"])
+def test_special_floats_in_reductions(name, compiler, processor):
+    """NaN wherever it stands wins extremes, and the first one is where the extreme is."""
+    random = np.random.default_rng(1)
+    outputs, inputs, arrays = [], [], []
+    for dtype, shape in itertools.product(FLOATS, [(5, 3), (3, 37), (37, 3), (20, 20)]):
+        array = random.standard_normal(shape).astype(dtype)
+        for value in (np.nan, np.inf, -np.inf):
+            array[random.random(shape) < 0.1] = value
+        array[0, :2] = np.nan, -np.inf
+        x = Variable(Type(dtype, shape))
+        inputs.append(x)
+        arrays.append(array)
+        outputs += [OPERATORS[name](x, axes=axes) for axes in [(0,), (1,), (0, 1)]]
+    compiler.assert_same(Graph(tuple(inputs), tuple(outputs)), arrays, processor=processor, rounding=ROUNDING)
+
+
+def test_constants_in_every_dtype(compiler, processor):
+    """A constant stored, repeated or large is what it was, to the sign of zero."""
+    random = np.random.default_rng(2)
+    outputs: list[Constant] = []
+    for dtype in {d for cases in CASES.values() for case in cases for d in case.dtypes}:
+        for shape in [(), (3,), (1, 5), (0, 2), (9, 11)]:
+            outputs.append(constant(random.integers(0, 2, shape), dtype))
+            outputs.append(constant(np.ones(shape), dtype))
+    outputs.append(constant(np.array([0.0, -0.0] * 40)))
+    outputs.append(constant(np.full(80, np.nan)))
+    found = compiler.run(Graph((), tuple(outputs)), [], processor=processor)
+    for value, node in zip(found, outputs, strict=True):
+        assert value.dtype == node.dtype
+        assert value.tobytes() == node.value.tobytes()
