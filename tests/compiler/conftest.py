@@ -104,6 +104,8 @@ class Fence:
 class Compiler:
     """Programs for graphs, their kernels checked after every stage of the way."""
 
+    processors = PROCESSORS
+
     def program(
         self, graph: Graph, donated: Mapping[int, int] | None = None, processor: Processor = HOST
     ) -> Program:
