@@ -48,11 +48,24 @@ def test_the_definition():
         np.testing.assert_allclose(y, looped(case, x, w, y.shape), rtol=1e-12, atol=1e-12, err_msg=str(case))
 
 
-def test_cotangents_are_convolutions():
+@pytest.mark.parametrize("stride", [1, 2, 3, 4])
+def test_cotangents_are_one_convolution_each(stride):
     x, w = (Variable(Type(FLOAT, shape), "x") for shape in ((2, 3, 9), (4, 3, 2)))
-    y = convolve(x, w, **PLAIN | {"strides": (3,)})
+    y = convolve(x, w, **PLAIN | {"strides": (stride,)})
     for bar, of in zip(y.operator.pullback(y, constant(np.ones(y.shape))), (x, w)):
-        assert bar.operator is convolve and bar.shape == of.shape
+        assert bar.shape == of.shape
+        names = [node.operator.name for node in Graph((x, w), (bar,)).nodes() if hasattr(node, "operator")]
+        assert names.count("convolve") == 1
+        assert {*names} <= {"convolve", "pad", "reshape", "reverse", "slice", "transpose"}
+
+
+def test_a_strided_cotangent_is_not_multiplied_by_zeros_between():
+    """Of a window of 3 at a stride of 2 each phase sees 2 elements: 4 products for 2 places instead of 6."""
+    x, w = (Variable(Type(FLOAT, shape), "x") for shape in ((1, 3, 41), (4, 3, 3)))
+    y = convolve(x, w, **PLAIN | {"strides": (2,)})
+    bar, _ = y.operator.pullback(y, constant(np.ones(y.shape)))
+    (made,) = (node for node in Graph((x, w), (bar,)).nodes() if getattr(node, "operator", None) is convolve)
+    assert made.inputs[1].shape == (4, 2 * 3, 2) and made.shape == (1, 2 * 3, 21)
 
 
 def test_the_weights_cotangent_reads_no_more_than_the_windows_reach():

@@ -6,6 +6,7 @@ operation of its own, done before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from pullback.errors import DTypeError, ShapeError
 from pullback.graph import Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Operand, Reduce
 from pullback.loops.arithmetic import times, total
-from pullback.operators.shapes import dilated, framed, reverse, slice
+from pullback.operators.shapes import dilated, framed, reshape, reverse, slice, transpose
 
 __all__ = ["convolve", "transposed_convolve", "window_count"]
 
@@ -192,29 +193,112 @@ def transposed_convolve(
     .. math:: y_{b,o,h} = \sum_{p s + k d = h} \sum_c x_{b,c,p} w_{o,c,k}
 
     Along each spatial axis the result has ``low`` elements more before, and ``high`` more after, those that
-    the windows reach; negative widths cut it. It is a convolution of ``x``, with zeros between its elements
-    and around them, by the reversed window.
+    the windows reach; negative widths cut it.
+
+    It is a convolution of ``x``, with zeros around it, by the reversed window. Where the stride s is longer
+    than 1 the elements of the result at a distance of s see the same part of the window, every s-th of its
+    elements: these parts are made outputs of their own, side by side before they are put between each other.
+
+    Source: Shi et al., *Is the deconvolution layer the same as a convolutional layer?*, 2016.
     """
-    sizes = dict(zip(w_layout, w.shape))
-    steps, before, after = [1] * x.ndim, [0] * x.ndim, [0] * x.ndim
-    for axis, label in enumerate(x_layout):
-        if label.isdigit():
-            k = int(label)
-            reach = (sizes[label] - 1) * dilations[k]
-            steps[axis] = strides[k]
-            before[axis], after[axis] = low[k] + reach, high[k] + reach - (strides[k] - 1)
-    if max(steps) > 1:
-        x = dilated(x, steps)
-    axes = tuple(axis for axis, label in enumerate(w_layout) if label.isdigit() and sizes[label] > 1)
-    return convolve(
+    sizes, counts = dict(zip(w_layout, w.shape)), dict(zip(x_layout, x.shape))
+    plans = {
+        label: _Transposed(counts[label], sizes[label], strides[k], dilations[k], low[k], high[k])
+        for k, label in enumerate(_spatial(x_layout))
+    }
+    apart = [plans[label].apart if label in plans else 1 for label in x_layout]
+    if max(apart) > 1:
+        x = dilated(x, apart)
+    before, after = (
+        [getattr(plans[label], side) if label in plans else 0 for label in x_layout]
+        for side in ("before", "after")
+    )
+    made: Node = convolve(
         framed(x, before, after),
-        reverse(w, axes=axes) if axes else w,
+        _in_phases(w, w_layout, {label: plan.phases for label, plan in plans.items()}),
         x_layout=x_layout,
         w_layout=w_layout,
         out_layout=out_layout,
         strides=(1,) * len(strides),
-        dilations=dilations,
+        dilations=tuple(plan.dilation for plan in plans.values()),
     )
+    made = _interleaved(made, out_layout, {label: plan.phases for label, plan in plans.items()})
+    starts = tuple(plans[label].start if label in plans else 0 for label in out_layout)
+    stops = tuple(
+        plans[label].start + plans[label].extent if label in plans else extent
+        for label, extent in zip(out_layout, made.shape)
+    )
+    if any(starts) or stops != made.shape:
+        made = slice(made, starts=starts, stops=stops, steps=(1,) * made.ndim)
+    return made
+
+
+class _Transposed:
+    """How a transposed convolution is made along one axis.
+
+    ``phases``: how many parts the window falls into; ``apart``: the distance that the elements of ``x`` are
+    spread to instead, where the window is spread as well; ``before`` and ``after``: zeros around them;
+    ``start`` and ``extent``: what is wanted of the result.
+    """
+
+    def __init__(self, count: int, size: int, stride: int, dilation: int, low: int, high: int) -> None:
+        self.dilation = dilation if size > 1 else 1
+        self.phases = stride if self.dilation == 1 else 1
+        self.apart = stride // self.phases
+        self.extent = (count - 1) * stride + (size - 1) * self.dilation + 1 + low + high
+        first = -low // self.phases
+        last = -(-(self.extent - low) // self.phases)
+        self.start = -low - first * self.phases
+        reach = (-(-size // self.phases) - 1) * self.dilation
+        self.before = reach - first
+        self.after = last - count * self.apart
+
+
+def _in_phases(w: Node, layout: str, phases: dict[str, int]) -> Node:
+    """The reversed window; its parts, every so many elements of it, are before the outputs on their axis."""
+    high = [-extent % phases.get(label, 1) for label, extent in zip(layout, w.shape)]
+    w = framed(w, (0,) * w.ndim, high)
+    split: list[int] = []
+    place: dict[str, int] = {}
+    part: dict[str, int] = {}
+    for label, extent in zip(layout, w.shape):
+        place[label] = len(split)
+        if phases.get(label, 1) > 1:
+            part[label] = len(split) + 1
+            split += [extent // phases[label], phases[label]]
+        else:
+            split.append(extent)
+    turned = tuple(axis for label, axis in sorted(place.items()) if label in phases and split[axis] > 1)
+    order = [
+        axis
+        for label in layout
+        for axis in ([*(part[k] for k in sorted(part)), place["o"]] if label == "o" else [place[label]])
+    ]
+    merged = [split[place[label]] for label in layout]
+    merged[layout.index("o")] *= math.prod(split[axis] for axis in part.values())
+    if part:
+        w = reshape(w, shape=tuple(split))
+    if turned:
+        w = reverse(w, axes=tuple(sorted(turned)))
+    return reshape(transpose(w, axes=tuple(order)), shape=tuple(merged)) if part else w
+
+
+def _interleaved(y: Node, layout: str, phases: dict[str, int]) -> Node:
+    """The outputs of ``_in_phases`` put between each other."""
+    several = {label: count for label, count in phases.items() if count > 1}
+    if not several:
+        return y
+    outputs = layout.index("o")
+    split = [*y.shape[:outputs], *several.values()]
+    split += [y.shape[outputs] // math.prod(several.values()), *y.shape[outputs + 1 :]]
+    order: list[int] = []
+    for axis, label in enumerate(layout):
+        order.append(axis if axis < outputs else axis + len(several))
+        if label in several:
+            order.append(outputs + list(several).index(label))
+    shape = [extent * several.get(label, 1) for label, extent in zip(layout, y.shape)]
+    shape[outputs] = split[outputs + len(several)]
+    return reshape(transpose(reshape(y, shape=tuple(split)), axes=tuple(order)), shape=tuple(shape))
 
 
 def _convolve_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
