@@ -1,0 +1,199 @@
+"""Products of all shapes and orders, exact: the operands are small integers, so any order of additions is right."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from pullback.graph import OPERATORS, Graph, Type, Variable
+
+EDGES = (1, 2, 3, 15, 16, 17, 31, 33, 64, 100)
+contract = OPERATORS["contract"]
+
+
+def integers(*shape: int, dtype: type = np.float32) -> np.ndarray:
+    """Whole numbers from -3 to 3, the same for the same shape."""
+    return np.random.default_rng(shape).integers(-3, 4, shape).astype(dtype)
+
+
+def labelled(a: str, b: str, out: str, extents: dict[str, int], dtype: type = np.float32):
+    """One product in the labels of ``einsum``, and values for it."""
+    arrays = [integers(*(extents[label] for label in labels), dtype=dtype) for labels in (a, b)]
+    nodes = [Variable(Type(array.dtype, array.shape)) for array in arrays]
+    labels = {"a_labels": tuple(map(ord, a)), "b_labels": tuple(map(ord, b)), "out_labels": tuple(map(ord, out))}
+    return nodes, contract(*nodes, **labels), arrays
+
+
+def several(compiler, processor, products: Iterator) -> None:
+    """Many products, one program."""
+    nodes, outputs, arrays = [], [], []
+    for own, result, values in products:
+        nodes += own
+        outputs.append(result)
+        arrays += values
+    compiler.assert_same(Graph(tuple(nodes), tuple(outputs)), arrays, processor=processor)
+
+
+@pytest.mark.parametrize("rows", EDGES)
+def test_every_transposition_and_edge(rows, compiler, processor):
+    orders = [("ik", "kj", "ij"), ("ki", "kj", "ij"), ("ik", "jk", "ij"), ("ki", "jk", "ij")]
+    shapes = [(n, k) for n in EDGES for k in (1, 3, 17, 100) if (rows + n + k) % 3 == 0]
+    several(
+        compiler,
+        processor,
+        (
+            labelled(a, b, out, {"i": rows, "j": n, "k": k})
+            for (a, b, out), (n, k) in itertools.product(orders, shapes)
+        ),
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.int64])
+def test_other_dtypes(dtype, compiler, processor):
+    orders = [("ik", "kj", "ij"), ("ki", "jk", "ji"), ("bik", "bjk", "bij")]
+    extents = [{"i": 5, "j": 9, "k": 17, "b": 2}, {"i": 33, "j": 31, "k": 4, "b": 3}]
+    several(compiler, processor, (labelled(*o, e, dtype) for o, e in itertools.product(orders, extents)))
+
+
+BATCHED = [
+    ("bik", "bkj", "bij"),
+    ("bik", "bjk", "bij"),
+    ("ibk", "jkb", "bij"),
+    ("bki", "kbj", "ibj"),
+    ("bik", "kj", "jbi"),
+    ("ik", "bkj", "bij"),
+    ("bcik", "bckj", "bcij"),
+    ("icbk", "kjcb", "bicj"),
+    ("bikl", "bljk", "bij"),
+    ("ilk", "kjl", "ij"),
+    ("ikl", "jkl", "ji"),
+    ("bi", "bj", "bij"),
+    ("bi", "bi", "bi"),
+    ("bi", "bi", "b"),
+    ("i", "j", "ji"),
+    ("ik", "k", "i"),
+    ("k", "kj", "j"),
+    ("k", "k", ""),
+    ("", "ij", "ji"),
+    ("ij", "ij", "ij"),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 17])
+def test_batches_and_several_summed_axes(size, compiler, processor):
+    extents = {"b": size, "c": 3, "i": 7, "j": 19, "k": 6, "l": 5}
+    turned = {"b": 4, "c": 2, "i": 16, "j": size, "k": 33, "l": 1}
+    several(compiler, processor, (labelled(*o, e) for o, e in itertools.product(BATCHED, (extents, turned))))
+
+
+def test_nothing_to_sum_and_nothing_to_compute(compiler, processor):
+    empty = [
+        ("ik", "kj", "ij", {"i": 3, "j": 4, "k": 0}),
+        ("ik", "kj", "ij", {"i": 0, "j": 4, "k": 5}),
+        ("bik", "bkj", "bij", {"b": 0, "i": 3, "j": 4, "k": 5}),
+        ("k", "k", "", {"k": 0}),
+    ]
+    several(compiler, processor, (labelled(*case) for case in empty))
+
+
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [
+        ((50, 2000, 70), ("ik", "kj", "ij")),
+        ((70, 700, 300), ("ik", "jk", "ij")),
+        ((600, 513, 130), ("ki", "kj", "ij")),
+        ((61, 5000, 65), ("ki", "jk", "ij")),
+        ((600, 600, 200), ("ik", "kj", "ij")),
+        ((3, 20000, 3), ("ik", "jk", "ij")),
+    ],
+)
+def test_products_that_are_cut_into_blocks(shape, order, compiler, processor):
+    extents = dict(zip("ikj", shape))
+    several(compiler, processor, iter([labelled(*order, extents)]))
+
+
+def test_several_pairs_with_one_epilogue(compiler, traced, processor):
+    def cell(x, h, w, u, b):
+        z = x @ w + h @ u + b
+        return np.maximum(z, 0), (z > 0) * (x @ w)
+
+    for rows, width in [(1, 33), (5, 16), (33, 31)]:
+        arrays = [integers(*shape) for shape in [(rows, 17), (rows, 6), (17, width), (6, width), (width,)]]
+        compiler.assert_same(traced(cell, *arrays), arrays, processor=processor)
+
+
+def test_sums_of_products_over_time(compiler, traced, processor):
+    def gradient(x, g):
+        return sum((x[t].T @ g[t] for t in range(1, 5)), x[0].T @ g[0])
+
+    arrays = [integers(5, 12, 17), integers(5, 12, 33)]
+    compiler.assert_same(traced(gradient, *arrays), arrays, processor=processor)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 17, 100])
+def test_epilogues_with_other_operands(rows, compiler, traced, processor):
+    def epilogue(x, w, row, column, full, number):
+        z = x @ w
+        return (
+            np.maximum(z * row + column[:, None], 0) - full,
+            np.where(full > 0, z, number),
+            (z + full).astype(np.float64) * 2,
+            z > column[:, None],
+            z.astype(np.int32) // 2 + 1,
+        )
+
+    shapes = [(rows, 19), (19, 37), (37,), (rows,), (rows, 37), ()]
+    arrays = [integers(*shape) for shape in shapes]
+    compiler.assert_same(traced(epilogue, *arrays), arrays, processor=processor)
+
+
+def test_long_epilogues(compiler, traced, processor):
+    def epilogue(x, w, b):
+        z = x @ w / 8 + b
+        for _ in range(4):
+            z = np.tanh(z) * b + np.exp(-z * z)
+        return z
+
+    arrays = [integers(21, 9), integers(9, 35), integers(35) / np.float32(4)]
+    compiler.assert_same(traced(epilogue, *arrays), arrays, processor=processor, rounding=256)
+
+
+def test_products_of_views(compiler, traced, processor):
+    def views(x, w, v):
+        padded = np.concatenate([x, x[:, :3]], 1)
+        return (
+            x[1:7:2, ::-1] @ w,
+            x[::3, 2:11] @ w[:9],
+            padded @ v,
+            x.reshape(-1, 3) @ w[:3],
+            x.T.reshape(24, -1)[:, :4] @ w[:4, 1:],
+            x @ x.T,
+            x.T @ x,
+            x[:, :9] @ x[:9],
+        )
+
+    arrays = [integers(10, 12), integers(12, 18), integers(15, 8)]
+    compiler.assert_same(traced(views, *arrays), arrays, processor=processor)
+
+
+def test_results_needed_before_and_after(compiler, traced, processor):
+    def chain(x, w):
+        first = x @ w
+        second = first @ w
+        return second @ w + first, first.sum(0), np.maximum(second, 0), (second @ w).max(1)
+
+    arrays = [integers(33, 17), integers(17, 17)]
+    compiler.assert_same(traced(chain, *arrays), arrays, processor=processor)
+
+
+def test_a_product_of_what_a_row_makes(compiler, traced, processor):
+    def attention(q, k, v):
+        scores = np.einsum("bqd,bkd->bqk", q, k) / 4
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        return np.einsum("bqk,bkd->bqd", weights / weights.sum(-1, keepdims=True), v)
+
+    arrays = [integers(3, length, 16) for length in (9, 17, 17)]
+    compiler.assert_same(traced(attention, *arrays), arrays, processor=processor, rounding=256)
