@@ -1,4 +1,4 @@
-"""The command ``pullback``: ``pullback train WORKLOAD`` and ``pullback info``."""
+"""The command ``pullback``: ``pullback train``, ``pullback predict`` and ``pullback info``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import sys
 from collections.abc import Sequence
 
 from pullback import __version__
-from pullback.cli import info, train
+from pullback.cli import info, predict, train
+from pullback.cli.options import INTERRUPTED
 from pullback.errors import PullbackError
 
 __all__ = ["main"]
-
-_INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         print("pullback: interrupted", file=sys.stderr)
-        return _INTERRUPTED
+        return INTERRUPTED
     return status
 
 
@@ -36,5 +35,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pullback {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     train.add_command(commands)
+    predict.add_command(commands)
     info.add_command(commands)
     return parser

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pullback.cli.workloads import WORKLOADS, Job, Workload
-from pullback.errors import MissingExtra, NonFiniteLoss, OutputError
+from pullback.cli.options import INTERRUPTED, positive, rate, seed, threads, writable
+from pullback.cli.workloads import WORKLOADS, Job, Workload, vectors
+from pullback.errors import MissingExtra, NonFiniteLoss
 from pullback.train import Trainer
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["add_command"]
-
-_INTERRUPTED = 130
 
 
 def add_command(commands: Any) -> None:
@@ -29,16 +26,17 @@ def add_command(commands: Any) -> None:
     workloads = parser.add_subparsers(required=True, metavar="workload")
     for workload in WORKLOADS.values():
         _add_workload(workloads.add_parser(workload.name, help=workload.summary), workload)
+    vectors.add_command(workloads)
 
 
 def _add_workload(parser: argparse.ArgumentParser, workload: Workload) -> None:
     parser.description = f"Train {workload.summary}."
     parser.add_argument("--data", metavar="DIR", help="folder of the data set (default: look, then download)")
-    parser.add_argument("--epochs", type=_positive, metavar="N", help="passes over the training set")
-    parser.add_argument("--batch", type=_positive, metavar="N", help="rows of a batch")
-    parser.add_argument("--learning-rate", type=_rate, metavar="R", help="size of a step")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="S", help="of parameters and order (0)")
-    parser.add_argument("--threads", type=_threads, metavar="N", help="threads to compute on (all cores)")
+    parser.add_argument("--epochs", type=positive, metavar="N", help="passes over the training set")
+    parser.add_argument("--batch", type=positive, metavar="N", help="rows of a batch")
+    parser.add_argument("--learning-rate", type=rate, metavar="R", help="size of a step")
+    parser.add_argument("--seed", type=seed, default=0, metavar="S", help="of parameters and order (0)")
+    parser.add_argument("--threads", type=threads, metavar="N", help="threads to compute on (all cores)")
     parser.add_argument(
         "--output", default=workload.name, metavar="DIR", help=f"for the results ({workload.name})"
     )
@@ -50,7 +48,7 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
     from rich.console import Console
 
     console = Console(highlight=False)
-    folder = _writable(Path(options.output))
+    folder = writable(Path(options.output))
     if options.threads:
         from pullback.compiler.runtime.threads import set_num_threads
 
@@ -84,7 +82,7 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
         console.print(_table(trainer, job))
         console.print(_speed(trainer, seconds))
     _write(folder, settings, trainer, job, console)
-    return _INTERRUPTED if trainer.history.interrupted else 0
+    return INTERRUPTED if trainer.history.interrupted else 0
 
 
 def _table(trainer: Trainer, job: Job) -> Any:
@@ -132,47 +130,3 @@ def _write(folder: Path, settings: dict[str, Any], trainer: Trainer, job: Job, c
                 'no curves.png: matplotlib is not installed (pip install "pullback[plot]")', markup=False
             )
     console.print(f"{', '.join(written)} in {folder}", markup=False)
-
-
-def _writable(folder: Path) -> Path:
-    """``folder``, made if it is missing; raises ``OutputError`` now rather than after the training."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".pullback-", dir=folder)
-        os.close(handle)
-        os.unlink(name)
-    except OSError as error:
-        raise OutputError(
-            f"[train] cannot write to the folder {folder}: {error.strerror}. Choose another with --output."
-        ) from error
-    return folder
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not positive")
-    return value
-
-
-def _seed(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{value} is negative")
-    return value
-
-
-def _rate(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no learning rate")
-    return value
-
-
-def _threads(text: str) -> int:
-    from pullback.compiler.runtime.processor import usable_cores
-
-    value, cores = _positive(text), usable_cores()
-    if value > cores:
-        raise argparse.ArgumentTypeError(f"{value} threads, but this process may use {cores} cores")
-    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,24 @@ class Corpus:
             builder.add(text)
         numbers = np.zeros(len(builder), np.uint8) if labels is None else np.array([*labels], np.uint8)
         return builder.corpus(numbers)
+
+    @classmethod
+    def of_files(cls, paths: Iterable[str | os.PathLike[str]]) -> Corpus:
+        """The corpus of text files in UTF-8, each line of them a text, all with label 0.
+
+        Raises ``DataError`` for a file that cannot be read, naming the line that is no UTF-8.
+        """
+        builder = CorpusBuilder()
+        for path in paths:
+            try:
+                with open(path, "rb") as file:
+                    for line, content in enumerate(file, 1):
+                        builder.add(_decoded(path, line, content))
+            except OSError as error:
+                raise DataError(
+                    f"[Corpus] cannot read {path}: {error.strerror}. Check the file's name and rights."
+                ) from error
+        return builder.corpus(np.zeros(len(builder), np.uint8))
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -148,3 +167,12 @@ class Reviews:
         train, test = (Dataset(inputs[part], labels[part]) for part in rows)
         note = f"{self.note}: {len(train):,} to train on, {len(test):,} to test on"
         return LabelledTexts(self.name, train, test, vocabulary, note)
+
+
+def _decoded(path: str | os.PathLike[str], line: int, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"[Corpus] {path}, line {line}: no UTF-8 ({error}). Give text files, saved as UTF-8."
+        ) from error

@@ -5,24 +5,31 @@ Source: Pennington, Socher & Manning, *GloVe: Global vectors for word representa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pullback.data.corpus import Corpus
+from pullback.data.dataset import Dataset
+from pullback.data.text import VOCABULARY_SIZE, Vocabulary
 from pullback.errors import DataError
 from pullback.nn import Module, Seed
 from pullback.numpy import log, minimum, square
 from pullback.numpy import sum as sum_
+from pullback.optim import Adagrad
+from pullback.train.history import History
+from pullback.train.trainer import Trainer
 
-__all__ = ["CoOccurrences", "GloVe", "count_cooccurrences", "glove_loss"]
+__all__ = ["CoOccurrences", "GloVe", "corpus_vectors", "count_cooccurrences", "glove_loss", "train_vectors"]
 
 Array = NDArray[Any]
 
-WINDOW = 10
+WINDOW, LEAST = 10, 0.5
 _MOST_WORDS = 30_000  # the table of counts takes 2 bytes times their square: here 1.8 GB
-_LONGEST_PIECE = 1 << 22  # words that are counted at a time
+_LONGEST_PIECE = 1 << 20  # words that are counted at a time
 _COMMON, _POWER = 100.0, 0.75  # of the weight of a pair, from the paper
 
 
@@ -37,13 +44,18 @@ class CoOccurrences:
 
 
 def count_cooccurrences(
-    tokens: NDArray[np.integer[Any]], starts: NDArray[np.integer[Any]], words: int, window: int = WINDOW
+    tokens: NDArray[np.integer[Any]],
+    starts: NDArray[np.integer[Any]],
+    words: int,
+    window: int = WINDOW,
+    least: float = LEAST,
 ) -> CoOccurrences:
     """Count, for each pair of words, how often they are within ``window`` words, each time as 1/distance.
 
-    ``tokens`` are all texts one after the other, text ``k`` from ``starts[k]`` to ``starts[k + 1]``; numbers from
-    0 to ``words`` - 1 are words, and those outside are left out before distances are taken.
-    A pair is one whatever its order; near itself a word counts like any other.
+    ``tokens`` are all texts one after the other, text ``k`` from ``starts[k]`` to ``starts[k + 1]``; numbers
+    from 0 to ``words`` - 1 are words, and those outside are left out before distances are taken. A pair is
+    one whatever its order; near itself a word counts like any other. Pairs with a count below ``least`` are
+    left out: of the reviews two thirds, with a fiftieth of all counts.
 
     Raises ``DataError`` for more words than there is memory for, and for texts without a pair.
 
@@ -59,21 +71,23 @@ def count_cooccurrences(
     table = np.zeros(words * (words + 1) // 2, np.float32)
     known = (tokens >= 0) & (tokens < words)
     texts = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))[known]
-    numbers = tokens[known].astype(np.int64)
+    numbers = tokens[known].astype(np.int32)
     for first in range(0, len(numbers), _LONGEST_PIECE):
-        piece = slice(first, first + _LONGEST_PIECE)
+        last = first + _LONGEST_PIECE
         for distance in range(1, window + 1):
-            a, b = numbers[piece], numbers[first + distance : piece.stop + distance]
-            together = texts[piece][: len(b)] == texts[first + distance : piece.stop + distance]
-            a, b = a[: len(b)][together], b[together]
+            b = numbers[first + distance : last + distance]
+            together = texts[first:last][: len(b)] == texts[first + distance : last + distance]
+            a, b = numbers[first:last][: len(b)][together], b[together]
             high, low = np.maximum(a, b), np.minimum(a, b)
             # Sorted, equal pairs are neighbours, and the table is walked through once, in order.
-            places = np.sort((high * (high + 1) // 2 + low).astype(np.int32))
-            places, times = _run_lengths(places)
-            table[places] += times / np.float32(distance)
-    places = np.flatnonzero(table)
+            places, times = _run_lengths(np.sort(high * (high + 1) // 2 + low))
+            table[places] += times.astype(np.float32) / np.float32(distance)
+    places = np.flatnonzero(table >= max(least, np.finfo(np.float32).tiny))
     if not len(places):
-        raise DataError("[count_cooccurrences] no two known words are near each other. Give longer texts.")
+        raise DataError(
+            f"[count_cooccurrences] no two words are near each other with a count of {least} or more. "
+            "Give longer texts."
+        )
     # The row of a triangular number, exact after one correction of what the root rounds.
     high = ((np.sqrt(8.0 * places + 1) - 1) / 2).astype(np.int64)
     high += (high + 1) * (high + 2) // 2 <= places
@@ -130,6 +144,58 @@ def glove_loss(outputs: Any, counts: Any) -> Any:
     weight = minimum(1.0, (counts / _COMMON) ** _POWER)
     error = outputs - log(counts)[:, None]
     return sum_(weight[:, None] * square(error)) / counts.shape[0]
+
+
+def train_vectors(
+    counted: CoOccurrences,
+    words: int,
+    *,
+    dimensions: int = 50,
+    epochs: int = 25,
+    batch_size: int = 16_384,
+    learning_rate: float = 0.1,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> tuple[NDArray[np.float32], History]:
+    """Train ``GloVe`` on counts by AdaGrad: the vectors (words, dimensions), and the history of the training.
+
+    Ctrl-C ends the training early; the vectors are those of the last step.
+
+    >>> counted = count_cooccurrences(np.array([0, 1, 2, 0, 1]), np.array([0, 3, 5]), words=3)
+    >>> vectors, history = train_vectors(counted, 3, dimensions=2, epochs=2, progress=False)
+    >>> vectors.shape, history.epochs
+    ((3, 2), 2)
+    """
+    model = GloVe(words, dimensions, seed=seed)
+    trainer = Trainer(model, glove_loss, Adagrad(learning_rate), metrics=(), batch_size=batch_size, seed=seed)
+    history = trainer.fit(Dataset(counted.pairs, counted.counts), epochs, progress=progress)
+    return model.vectors(), history
+
+
+def corpus_vectors(
+    corpus: Corpus,
+    words: int = VOCABULARY_SIZE,
+    *,
+    window: int = WINDOW,
+    report: Callable[[str], None] | None = None,
+    **training: Any,
+) -> tuple[tuple[str, ...], NDArray[np.float32], History]:
+    """The most frequent ``words`` of a corpus, a vector for each, and the history of their training.
+
+    ``training`` are arguments of ``train_vectors``; ``report`` is given a line about what is counted.
+
+    >>> corpus = Corpus.of(["a good film", "a bad film"])
+    >>> words, vectors, _ = corpus_vectors(corpus, dimensions=2, epochs=1, progress=False)
+    >>> words, vectors.shape
+    (('a', 'film', 'bad', 'good'), (4, 2))
+    """
+    special = len(Vocabulary(()))
+    vocabulary = corpus.vocabulary(words + special)
+    known = vocabulary.words[special:]
+    counted = count_cooccurrences(corpus.numbers(vocabulary) - special, corpus.starts, len(known), window)
+    if report is not None:
+        report(f"{corpus}: {len(counted.counts):,} pairs of {len(known):,} words")
+    return known, *train_vectors(counted, len(known), **training)
 
 
 def _run_lengths(places: Array) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pullback import nn, optim
+from pullback.cli.options import positive
 from pullback.cli.workloads.workload import Job, Report, Workload, image_settings
 from pullback.data import load_digits_or_mnist
 
@@ -84,7 +85,7 @@ def restore(settings: Mapping[str, Any], seed: nn.Seed = 0) -> nn.Chain:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--filters", type=int, default=6, metavar="N", help="output channels of the convolution (6)"
+        "--filters", type=positive, default=6, metavar="N", help="output channels of the convolution (6)"
     )
 
 

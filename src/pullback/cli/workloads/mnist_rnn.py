@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pullback import nn, optim
+from pullback.cli.options import positive
 from pullback.cli.workloads.workload import Job, Report, Workload, image_settings
 from pullback.data import load_digits_or_mnist
 
@@ -69,7 +70,7 @@ def restore(settings: Mapping[str, Any], seed: nn.Seed = 0) -> nn.Chain:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--hidden", type=int, default=64, metavar="N", help="units of the recurrent cell (64)"
+        "--hidden", type=positive, default=64, metavar="N", help="units of the recurrent cell (64)"
     )
 
 

@@ -1,0 +1,63 @@
+"""What the options of several commands mean; an error is one for the user of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+
+from pullback.errors import OutputError
+
+__all__ = ["INTERRUPTED", "positive", "rate", "seed", "threads", "writable"]
+
+INTERRUPTED = 130
+"""What a shell reports for a program ended by Ctrl-C."""
+
+
+def positive(text: str) -> int:
+    """A number of 1 or more."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not positive")
+    return value
+
+
+def seed(text: str) -> int:
+    """A number of 0 or more."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{value} is negative")
+    return value
+
+
+def rate(text: str) -> float:
+    """A learning rate: finite and not negative."""
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no learning rate")
+    return value
+
+
+def threads(text: str) -> int:
+    """As many threads as this process may use, or fewer."""
+    from pullback.compiler.runtime.processor import usable_cores
+
+    value, cores = positive(text), usable_cores()
+    if value > cores:
+        raise argparse.ArgumentTypeError(f"{value} threads, but this process may use {cores} cores")
+    return value
+
+
+def writable(folder: Path) -> Path:
+    """``folder``, made if it is missing; raises ``OutputError`` now rather than after the training."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".pullback-", dir=folder)
+        os.close(handle)
+        os.unlink(name)
+    except OSError as error:
+        raise OutputError(
+            f"[train] cannot write to the folder {folder}: {error.strerror}. Choose another with --output."
+        ) from error
+    return folder
