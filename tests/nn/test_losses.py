@@ -1,5 +1,7 @@
 """Losses against their definitions, far from zero too, and their derivatives."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -133,3 +135,70 @@ def test_derivatives_agree_with_finite_differences():
     check_grads(lambda z: nn.binary_cross_entropy(z, p), [LOGITS], tolerance=1e-5)
     check_grads(lambda z: nn.squared_error(z, t), [LOGITS], tolerance=1e-5)
     check_grads(lambda z: nn.absolute_error(z, t), [LOGITS], order=1)
+
+
+OUTPUTS = np.array([-3.0, -0.4, 0.0, 0.3, 2.5])
+
+
+@both
+@pytest.mark.parametrize("delta", [0.5, 1.0, 4.0])
+def test_huber(compiled, delta):
+    size = np.abs(OUTPUTS - 0.1)
+    expected = np.where(size <= delta, size**2 / 2, delta * (size - delta / 2))
+    targets = np.full(5, 0.1)
+    loss = partial(nn.huber, delta=delta, reduction="none")
+    np.testing.assert_allclose(run(loss, OUTPUTS, targets, compiled=compiled), expected)
+    slopes = run(grad(partial(nn.huber, delta=delta, reduction="sum")), OUTPUTS, targets, compiled=compiled)
+    np.testing.assert_allclose(slopes, np.clip(OUTPUTS - targets, -delta, delta))
+
+
+@both
+@pytest.mark.parametrize("labels", [[1, -1, 1, -1, 1], [1, 0, 1, 0, 1], [True, False, True, False, True]])
+def test_hinge(compiled, labels):
+    signs = np.array([1, -1, 1, -1, 1])
+    expected = np.maximum(0, 1 - signs * OUTPUTS)
+    loss = partial(nn.hinge, reduction="none")
+    np.testing.assert_allclose(run(loss, OUTPUTS, np.array(labels), compiled=compiled), expected)
+    assert run(nn.hinge, OUTPUTS, np.array(labels), compiled=compiled) == pytest.approx(expected.mean())
+
+
+@both
+def test_kl_divergence_is_cross_entropy_without_the_entropy(compiled):
+    p = random.dirichlet(np.ones(4), 6)
+    entropies = -(p * np.log(p)).sum(axis=-1)
+    cross = nn.softmax_cross_entropy(LOGITS, p, reduction="none")
+    found = run(partial(nn.kl_divergence, reduction="none"), LOGITS, p, compiled=compiled)
+    np.testing.assert_allclose(found, cross - entropies, rtol=1e-10)
+    agreeing = np.exp(log_softmax(LOGITS)).astype(float)
+    np.testing.assert_allclose(run(nn.kl_divergence, LOGITS, agreeing, compiled=compiled), 0, atol=1e-14)
+
+
+@both
+def test_kl_divergence_from_certainty_has_derivatives(compiled):
+    p = np.eye(4)[LABELS]
+    assert run(nn.kl_divergence, LOGITS, p, compiled=compiled) == pytest.approx(
+        nn.softmax_cross_entropy(LOGITS, LABELS)
+    )
+    found = run(grad(nn.kl_divergence, argnums=1), LOGITS, p, compiled=compiled)
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("loss", [nn.huber, nn.kl_divergence])
+def test_derivatives_of_other_losses(loss):
+    check_grads(loss, [LOGITS, random.dirichlet(np.ones(4), 6)])
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: nn.huber(LOGITS, LOGITS[1:]), ShapeError),
+        (lambda: nn.huber(LOGITS, LOGITS, delta=0.0), ValueError),
+        (lambda: nn.hinge(LOGITS, LABELS), ShapeError),
+        (lambda: nn.hinge(LABELS, LABELS), DTypeError),
+        (lambda: nn.kl_divergence(LOGITS, LABELS), ShapeError),
+        (lambda: nn.kl_divergence(LABELS, LABELS), DTypeError),
+    ],
+)
+def test_what_other_losses_refuse(make, error):
+    with pytest.raises(error, match=r"^\[(huber|hinge|kl_divergence)\]"):
+        make()

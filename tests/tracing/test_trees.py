@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from pullback.errors import TreeError
 from pullback.graph import Type, Variable
-from pullback.tracing import Static, Structure, flatten, leaf_paths, map_tree, register_tree, static
+from pullback.tracing import (
+    Static,
+    Structure,
+    buffer,
+    flatten,
+    leaf_paths,
+    map_tree,
+    register_tree,
+    static,
+)
 
 
 class Point(NamedTuple):
@@ -39,6 +48,16 @@ class Model:
 @dataclasses.dataclass(slots=True)
 class Slotted:
     value: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Normal:
+    weight: Any
+    running: Any = buffer()
+    table: Any = buffer(unless="learned", default=None)
+    learned: bool = False
+    tables: Any = buffer(unless="all_learned", default=())
+    all_learned: bool = static(default=False)
 
 
 def model():
@@ -254,3 +273,22 @@ def test_any_tree_can_be_rebuilt(tree):
     again = flatten(structure.unflatten(leaves))[1]
     assert again == structure
     assert hash(again) == hash(structure)
+
+
+def test_what_is_in_a_buffer_is_not_trained():
+    one = np.ones(1)
+    assert flatten(Normal(one, one))[1].trained == [True, False]
+    assert flatten(Normal(one, one, one))[1].trained == [True, False, False]
+    assert flatten(Normal(one, one, one, learned=True))[1].trained == [True, False, True]
+    assert flatten(Normal(one, None, tables=(one, one)))[1].trained == [True, False, False]
+    assert flatten(Normal(one, None, tables=(one, one), all_learned=True))[1].trained == [True, True, True]
+
+
+def test_buffers_hold_whole_trees_and_stand_in_any():
+    one = np.ones(1)
+    inner = Normal(one, Dense(one, one), Normal(one, one), learned=True)
+    assert flatten({"a": [inner], "b": one})[1].trained == [True, False, False, True, False, True]
+    assert flatten(Normal(None, inner))[1].trained == [False] * 5
+    changed = map_tree(lambda a: a + 1, inner)
+    assert flatten(changed)[1] == flatten(inner)[1] and changed.running.bias[0] == 2
+    assert flatten(Point(one, 2.0))[1].trained == [True, True]

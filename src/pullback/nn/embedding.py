@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from pullback.errors import ShapeError
-from pullback.graph import OPERATORS
+from pullback.errors import DTypeError, ShapeError
+from pullback.graph import OPERATORS, Node
 from pullback.nn.initialisers import Initialiser, normal
 from pullback.nn.layers import Seed, drawn
 from pullback.nn.module import Module
@@ -68,11 +68,14 @@ class Embedding(Module):
 
     def __call__(self, tokens: Any) -> Any:
         check_index, gather = OPERATORS["check_index"], OPERATORS["gather"]
+        tokens = tokens if isinstance(tokens, Node) else np.asarray(tokens)
+        if tokens.dtype.kind not in "iu":
+            raise DTypeError(f"[{self.describe()}] tokens of dtype {tokens.dtype}. Give integers.")
         rows = self.weight.shape[0]
         if any_traced(tokens, self.weight):
             positions = check_index(as_array_node(tokens), extent=rows, what="token", wrap=False)
             return gather(as_array_node(self.weight), positions, axes=(0,))
-        return self.weight[check_index.reference(np.asarray(tokens), extent=rows, what="token", wrap=False)]
+        return self.weight[check_index.reference(tokens, extent=rows, what="token", wrap=False)]
 
     def describe(self) -> str:
         rows, columns = self.weight.shape
