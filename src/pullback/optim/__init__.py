@@ -10,10 +10,36 @@
 {'w': array([0.9, 2.1])}
 """
 
+from pullback.optim import schedules
+from pullback.optim.adadelta import Adadelta, AdadeltaState
 from pullback.optim.adagrad import Adagrad
-from pullback.optim.adam import Adam, AdamState
+from pullback.optim.adam import Adam, AdamState, AdamW
 from pullback.optim.clipping import clip_by_norm, clip_by_value, global_norm
-from pullback.optim.optimiser import Optimiser
+from pullback.optim.lion import Lion
+from pullback.optim.nadam import NAdam, NAdamState
+from pullback.optim.optimiser import Counted, LearningRate, Optimiser, rate_at
+from pullback.optim.rmsprop import RMSProp, RMSPropState
 from pullback.optim.sgd import SGD
 
-__all__ = ["SGD", "Adagrad", "Adam", "AdamState", "Optimiser", "clip_by_norm", "clip_by_value", "global_norm"]
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "AdadeltaState",
+    "Adagrad",
+    "Adam",
+    "AdamState",
+    "AdamW",
+    "Counted",
+    "LearningRate",
+    "Lion",
+    "NAdam",
+    "NAdamState",
+    "Optimiser",
+    "RMSProp",
+    "RMSPropState",
+    "clip_by_norm",
+    "clip_by_value",
+    "global_norm",
+    "rate_at",
+    "schedules",
+]

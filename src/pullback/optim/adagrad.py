@@ -6,14 +6,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from pullback.numpy import sqrt, square
-from pullback.optim.optimiser import check_not_negative, map_parameters, zeros_for
+from pullback.optim.optimiser import (
+    Counting,
+    LearningRate,
+    check_not_negative,
+    decayed,
+    map_parameters,
+    scalar_for,
+    zeros_for,
+)
 from pullback.tracing import static
 
 __all__ = ["Adagrad"]
 
 
 @dataclass(frozen=True)
-class Adagrad:
+class Adagrad(Counting):
     r"""AdaGrad: steps of the gradient over the root of the sum of its squares so far.
 
     .. math:: g' = g + \lambda p, \quad s = s + g'^2, \quad p = p - \eta \frac{g'}{\sqrt{s} + \epsilon}
@@ -34,24 +42,21 @@ class Adagrad:
     array([0.9, 2.1])
     """
 
-    learning_rate: float = static(default=0.01)
+    learning_rate: LearningRate = static(default=0.01)
     epsilon: float = static(default=1e-10)
     weight_decay: float = static(default=0.0)
 
     def __post_init__(self) -> None:
         check_not_negative("Adagrad", **vars(self))
 
-    def init(self, parameters: Any) -> Any:
-        """Sums of zero."""
+    def _begin(self, parameters: Any) -> Any:
         return zeros_for(parameters)
 
-    def update(self, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
-        """The parameters and the sums after a step."""
-        if self.weight_decay:
-            gradients = map_parameters(lambda g, p: g + self.weight_decay * p, gradients, parameters)
+    def _step(self, rate: Any, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
+        gradients = decayed(gradients, parameters, self.weight_decay)
         state = map_parameters(lambda s, g: s + square(g), state, gradients)
 
         def moved(p: Any, g: Any, s: Any) -> Any:
-            return p - self.learning_rate * g / (sqrt(s) + self.epsilon)
+            return p - scalar_for(rate, p) * g / (sqrt(s) + self.epsilon)
 
         return map_parameters(moved, parameters, gradients, state), state

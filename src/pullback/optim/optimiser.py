@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from pullback.numpy import astype
 from pullback.tracing import flatten, map_tree
 
-__all__ = ["Optimiser", "check_not_negative", "is_parameter", "map_parameters", "trained_leaves", "zeros_for"]
+__all__ = [
+    "Counted",
+    "Counting",
+    "LearningRate",
+    "Optimiser",
+    "check_below_one",
+    "check_not_negative",
+    "decayed",
+    "is_parameter",
+    "map_parameters",
+    "rate_at",
+    "scalar_for",
+    "trained_leaves",
+    "zeros_for",
+]
+
+LearningRate = float | Callable[[Any], Any]
+"""A number, or a schedule: a function of the number of steps done, such as those of ``optim.schedules``."""
 
 
 class Optimiser(Protocol):
@@ -19,14 +37,81 @@ class Optimiser(Protocol):
     """
 
     @property
-    def learning_rate(self) -> float:
-        """The size of a step."""
+    def learning_rate(self) -> LearningRate:
+        """The size of a step, or the schedule of it."""
 
     def init(self, parameters: Any) -> Any:
         """The state before the first step: arrays of its own, which may be donated."""
 
     def update(self, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
         """The parameters and the state after a step; trees of the same structures as before."""
+
+
+class Counted(NamedTuple):
+    """Steps done (a ``float64`` without axes), and the state of an optimiser that does not count them itself."""
+
+    step: Any
+    state: Any
+
+
+class Counting:
+    """The base of optimisers whose formula does not know the number of the step: a schedule has to.
+
+    Subclasses are frozen dataclasses with ``learning_rate``, ``_begin`` and ``_step``. Only where the learning
+    rate is a schedule is the state a ``Counted`` one.
+    """
+
+    learning_rate: LearningRate
+
+    def init(self, parameters: Any) -> Any:
+        """The state before the first step: arrays of its own, which may be donated."""
+        state = self._begin(parameters)
+        return Counted(np.zeros(()), state) if callable(self.learning_rate) else state
+
+    def update(self, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
+        """The parameters and the state after a step."""
+        if not callable(self.learning_rate):
+            return self._step(self.learning_rate, gradients, state, parameters)
+        step, inner = state
+        parameters, inner = self._step(self.learning_rate(step), gradients, inner, parameters)
+        return parameters, Counted(step + 1.0, inner)
+
+    def _begin(self, parameters: Any) -> Any:
+        """The state before the first step, without a count."""
+        raise NotImplementedError
+
+    def _step(self, rate: Any, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
+        """The parameters and the state after a step of size ``rate``."""
+        raise NotImplementedError
+
+
+def rate_at(learning_rate: LearningRate, step: Any) -> Any:
+    """The learning rate after ``step`` steps.
+
+    >>> rate_at(0.1, 3), rate_at(lambda step: 0.1 / (1 + step), 3)
+    (0.1, 0.025)
+    """
+    return learning_rate(step) if callable(learning_rate) else learning_rate
+
+
+def scalar_for(value: Any, like: Any) -> Any:
+    """``value`` as a factor of ``like`` that leaves its dtype: numbers do, other scalars are cast.
+
+    >>> scalar_for(0.1, np.ones(1, np.float32)), scalar_for(np.array(0.5), np.ones(1, np.float32)).dtype
+    (0.1, dtype('float32'))
+    """
+    return value if type(value) in (int, float) else astype(value, like.dtype)
+
+
+def decayed(gradients: Any, parameters: Any, weight_decay: float) -> Any:
+    r"""The gradients of the loss with :math:`\frac{\lambda}{2} \lVert p \rVert^2` added: :math:`g + \lambda p`.
+
+    >>> decayed(np.array([1.0]), np.array([2.0]), 0.5)
+    array([2.])
+    """
+    if not weight_decay:
+        return gradients
+    return map_parameters(lambda g, p: g + weight_decay * p, gradients, parameters)
 
 
 def is_parameter(leaf: Any) -> bool:
@@ -68,8 +153,15 @@ def zeros_for(parameters: Any) -> Any:
     return map_tree(zeros, parameters)
 
 
-def check_not_negative(optimiser: str, **settings: float) -> None:
-    """Raise ``ValueError`` for a setting below zero or not a number."""
+def check_not_negative(optimiser: str, **settings: LearningRate) -> None:
+    """Raise ``ValueError`` for a setting below zero or not a number; schedules are passed over."""
     for name, value in settings.items():
-        if not value >= 0:
+        if not (callable(value) or value >= 0):
             raise ValueError(f"[{optimiser}] {name} is {value}. Give a number that is not negative.")
+
+
+def check_below_one(optimiser: str, **settings: float) -> None:
+    """Raise ``ValueError`` for a setting of one or more: a running mean that would never move."""
+    for name, value in settings.items():
+        if not value < 1:
+            raise ValueError(f"[{optimiser}] {name} is {value}. Give a number below 1.")

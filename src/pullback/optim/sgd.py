@@ -5,14 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pullback.optim.optimiser import check_not_negative, map_parameters, zeros_for
+from pullback.optim.optimiser import (
+    Counting,
+    LearningRate,
+    check_below_one,
+    check_not_negative,
+    decayed,
+    map_parameters,
+    scalar_for,
+    zeros_for,
+)
 from pullback.tracing import static
 
 __all__ = ["SGD"]
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(Counting):
     r"""Stochastic gradient descent.
 
     .. math:: g' = g + \lambda p, \quad v = \mu v + g', \quad
@@ -32,7 +41,7 @@ class SGD:
     (array([0.]), ())
     """
 
-    learning_rate: float = static()
+    learning_rate: LearningRate = static()
     momentum: float = static(default=0.0)
     nesterov: bool = static(default=False)
     weight_decay: float = static(default=0.0)
@@ -41,22 +50,17 @@ class SGD:
         check_not_negative(
             "SGD", learning_rate=self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay
         )
-        if self.momentum >= 1:
-            raise ValueError(f"[SGD] momentum is {self.momentum}. Give a number below 1.")
+        check_below_one("SGD", momentum=self.momentum)
         if self.nesterov and not self.momentum:
             raise ValueError("[SGD] nesterov needs momentum. Give momentum=0.9, or leave nesterov out.")
 
-    def init(self, parameters: Any) -> Any:
-        """Velocities of zero."""
+    def _begin(self, parameters: Any) -> Any:
         return zeros_for(parameters) if self.momentum else ()
 
-    def update(self, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
-        """The parameters and velocities after a step."""
-        if self.weight_decay:
-            gradients = map_parameters(lambda g, p: g + self.weight_decay * p, gradients, parameters)
-        steps = gradients
+    def _step(self, rate: Any, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
+        steps = gradients = decayed(gradients, parameters, self.weight_decay)
         if self.momentum:
             steps = state = map_parameters(lambda v, g: self.momentum * v + g, state, gradients)
         if self.nesterov:
             steps = map_parameters(lambda g, v: g + self.momentum * v, gradients, state)
-        return map_parameters(lambda p, step: p - self.learning_rate * step, parameters, steps), state
+        return map_parameters(lambda p, step: p - scalar_for(rate, p) * step, parameters, steps), state

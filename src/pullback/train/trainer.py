@@ -15,7 +15,7 @@ from pullback.compiler.jit import jit
 from pullback.data import Dataset, epoch_order
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
 from pullback.metrics import METRICS, Metric
-from pullback.optim import Optimiser
+from pullback.optim import Optimiser, rate_at
 from pullback.random import key
 from pullback.tracing import flatten, map_tree
 from pullback.train.history import History
@@ -175,7 +175,8 @@ class Trainer:
                 figures = totals.means() | {f"validation_{name}": value for name, value in validated.items()}
                 figures |= {"steps": totals.steps, "seconds": seconds}
                 figures["steps_per_second"] = totals.steps / seconds
-                figures |= {"peak_memory": _peak_memory(), "learning_rate": self.optimiser.learning_rate}
+                figures["peak_memory"] = _peak_memory()
+                figures["learning_rate"] = rate_at(self.optimiser.learning_rate, self.steps - 1)
                 self.history.append(figures)
                 if run.display is not None:
                     run.display.finish_epoch(number, figures)
