@@ -8,6 +8,7 @@ from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
 from pullback.compiler.passes.simplify_products import simplify_products
 from pullback.compiler.passes.simplify_reductions import simplify_reductions
 from pullback.compiler.passes.simplify_shapes import simplify_shapes
+from pullback.compiler.passes.sliced_convolutions import sliced_convolutions
 from pullback.compiler.passes.transposed_products import transposed_products
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "simplify_products",
     "simplify_reductions",
     "simplify_shapes",
+    "sliced_convolutions",
     "transposed_products",
 ]

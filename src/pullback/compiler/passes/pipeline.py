@@ -9,6 +9,7 @@ simplify_reductions
 broadcast_late
 simplify_products
 transposed_products
+sliced_convolutions
 neighbouring_products
 
 Two things need no pass. Equal operations on equal operands are one node from the moment they are made, and a
@@ -30,6 +31,7 @@ from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
 from pullback.compiler.passes.simplify_products import simplify_products
 from pullback.compiler.passes.simplify_reductions import simplify_reductions
 from pullback.compiler.passes.simplify_shapes import simplify_shapes
+from pullback.compiler.passes.sliced_convolutions import sliced_convolutions
 from pullback.compiler.passes.transposed_products import transposed_products
 from pullback.graph import Graph
 
@@ -45,6 +47,7 @@ PASSES: tuple[Pass, ...] = (
     broadcast_late,
     simplify_products,
     transposed_products,
+    sliced_convolutions,
     neighbouring_products,
 )
 """All passes, in the order in which they are run."""

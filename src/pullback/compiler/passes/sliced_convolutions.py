@@ -1,0 +1,88 @@
+"""Of a convolution that is only read in part, only that part is computed.
+
+A slice of the result is the convolution of a slice of the image: what padding adds is often cut off again by
+the pullback of that padding. A convolution that something else reads as a whole stays as it is.
+
+>>> import numpy as np
+>>> import pullback.numpy
+>>> from pullback.graph import Graph, Type, Variable, format_graph
+>>> from pullback.operators.convolution import convolve
+>>> x = Variable(Type(np.dtype(np.float32), (2, 3, 9)), "x")
+>>> w = Variable(Type(np.dtype(np.float32), (4, 3, 3)), "w")
+>>> whole = convolve(
+...     x, w, x_layout="bc0", w_layout="oc0", out_layout="bo0", strides=(1,), dilations=(1,)
+... )
+>>> print(format_graph(sliced_convolutions(Graph((x, w), (whole[:, :, 1:4],))), sources=False))
+input  %0 x: float32[2, 3, 9]
+input  %1 w: float32[4, 3, 3]
+%2 = slice(%0, starts=(0, 0, 1), steps=(1, 1, 1), stops=(2, 3, 6)): float32[2, 3, 5]
+%3 = convolve(%2, %1, dilations=(1,), out_layout=bo0, strides=(1,), w_layout=oc0, x_layout=bc0): float32[2, 4, 3]
+output %3
+"""
+
+from __future__ import annotations
+
+from pullback.compiler.passes.rewriting import GraphPass, inner, uses, with_outputs
+from pullback.graph import Graph, Node, Operation, apply, substitute
+from pullback.operators.convolution import convolve
+from pullback.operators.shapes import slice
+
+__all__ = ["sliced_convolutions"]
+
+Range = tuple[int, int, int]
+
+
+def _sliced_convolutions(graph: Graph) -> Graph:
+    order = graph.nodes()
+    cut = [(node, whole) for node in order if (whole := _convolution_behind(node)) is not None]
+    if not cut:
+        return graph
+    count = uses(order, graph.outputs)
+    alone = {id(node) for node, whole in cut if count[id(whole)] == 1 and node.size}
+
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+        if id(node) not in alone:
+            return apply(node.operator, inputs, node.attributes)
+        whole = inputs[0]
+        assert isinstance(whole, Operation)
+        return _part(whole, list(zip(*(node.attributes[key] for key in ("starts", "stops", "steps")))))
+
+    return with_outputs(graph, substitute(graph.outputs, {}, rebuild)) if alone else graph
+
+
+def _convolution_behind(node: Node) -> Operation | None:
+    cut = inner(node, "slice")
+    return None if cut is None else inner(cut.inputs[0], "convolve")
+
+
+def _part(whole: Operation, ranges: list[Range]) -> Node:
+    """The convolution of the parts of the inputs that the ranges of the result depend on."""
+    (x, w), attributes = whole.inputs, whole.attributes
+    x_layout, w_layout, out_layout = (attributes[key] for key in ("x_layout", "w_layout", "out_layout"))
+    strides, dilations = attributes["strides"], attributes["dilations"]
+    wanted: dict[str, Range] = dict(zip(out_layout, ranges))
+    sizes = dict(zip(w_layout, w.shape))
+    longer = list(strides)
+    read: dict[str, Range] = {label: wanted[label] for label in "bg" if label in wanted}
+    for k, stride in enumerate(strides):
+        start, stop, step = wanted[str(k)]
+        last = (stop - start - 1) // step * step + start
+        read[str(k)] = start * stride, last * stride + (sizes[str(k)] - 1) * dilations[k] + 1, 1
+        longer[k] = stride * step
+    kept = {label: wanted[label] for label in "og" if label in wanted}
+    return convolve(
+        _cut(x, x_layout, read),
+        _cut(w, w_layout, kept),
+        **{**attributes, "strides": tuple(longer)},
+    )
+
+
+def _cut(node: Node, layout: str, ranges: dict[str, Range]) -> Node:
+    """``node`` sliced along the axes that have a range."""
+    starts, stops, steps = zip(*(ranges.get(label, (0, n, 1)) for label, n in zip(layout, node.shape)))
+    whole = not any(starts) and stops == node.shape and set(steps) == {1}
+    return node if whole else slice(node, starts=starts, stops=stops, steps=steps)
+
+
+sliced_convolutions = GraphPass("sliced_convolutions", _sliced_convolutions)
+"""Convolutions of only what is read of them."""
