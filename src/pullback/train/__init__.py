@@ -1,6 +1,8 @@
 """Training: the trainer, its history, and the workloads that the command line runs."""
 
+from pullback.train.checkpoints import load_checkpoint, save_checkpoint
 from pullback.train.history import History
+from pullback.train.stopping import EarlyStopping
 from pullback.train.trainer import Trainer
 
-__all__ = ["History", "Trainer"]
+__all__ = ["EarlyStopping", "History", "Trainer", "load_checkpoint", "save_checkpoint"]

@@ -95,12 +95,16 @@ class Trainer:
         validation: Dataset | tuple[Array, Array] | None = None,
         shuffle: bool = True,
         progress: bool | None = None,
+        on_epoch_end: Callable[[Trainer], object] | Iterable[Callable[[Trainer], object]] = (),
     ) -> History:
         """Train for ``epochs`` more epochs and return the history of all epochs so far.
 
         ``validation`` is evaluated after each. ``progress`` shows a bar (on a terminal) and a line per epoch
         on standard error; None shows them where that is a terminal. Ctrl-C ends the training: the model is
         that of the last step, the history ends with the epoch begun and is marked ``interrupted``.
+
+        ``on_epoch_end`` is one function of the trainer or several; all are called after each epoch, with its
+        figures in the history. The training ends when one returns True, as ``EarlyStopping`` does.
 
         Raises ``NonFiniteLoss`` when the loss becomes NaN or infinite, with the model of the last good step
         kept, ``IndexRangeError`` for labels that the loss does not take, ``DataError`` for an empty data set.
@@ -110,11 +114,15 @@ class Trainer:
         steps = self._steps_per_epoch(data)
         shown = sys.stderr.isatty() if progress is None else progress
         display = Display(epochs, steps) if shown else None
+        callbacks = (on_epoch_end,) if callable(on_epoch_end) else tuple(on_epoch_end)
         run = _Fit(self, data, display)
         self.history.interrupted = False
         try:
             for number in range(epochs):
                 self._fit_epoch(run, number, shuffle, held_out)
+                # A list: each is called, whatever the others answer.
+                if any([callback(self) is True for callback in callbacks]):  # noqa: C419
+                    break
         except KeyboardInterrupt:
             self.history.interrupted = True
         except IndexRangeError as error:

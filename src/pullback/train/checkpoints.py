@@ -1,0 +1,84 @@
+"""Checkpoints: all that a training is, in one file, to go on from there with the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+
+from pullback.errors import DataError
+from pullback.io import load, load_metadata, save
+from pullback.random import key
+from pullback.tracing import flatten
+from pullback.train.history import History
+from pullback.train.trainer import Trainer
+
+__all__ = ["load_checkpoint", "save_checkpoint"]
+
+_ENTRY = "pullback.checkpoint"
+
+
+def save_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
+    """Write model, optimiser state, counts, seed and history of ``trainer`` to the safetensors file ``path``.
+
+    The file is replaced as a whole: when the disk is full, the one before stays.
+
+    Raises ``OutputError`` when the file cannot be written.
+
+    >>> import tempfile
+    >>> from pullback import nn, optim
+    >>> inputs = np.linspace(-1, 1, 100, dtype=np.float32)[:, None]
+    >>> def make():
+    ...     return Trainer(nn.Dense(1, 1, seed=0), nn.squared_error, optim.Adam(0.1), metrics=(), batch_size=10)
+    >>> whole, first, second = make(), make(), make()
+    >>> history = whole.fit((inputs, 3 * inputs), epochs=4)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     history = first.fit((inputs, 3 * inputs), epochs=2)
+    ...     save_checkpoint(first, f"{folder}/checkpoint.safetensors")
+    ...     load_checkpoint(second, f"{folder}/checkpoint.safetensors")
+    >>> second.fit((inputs, 3 * inputs), epochs=2).epochs
+    4
+    >>> np.array_equal(second.model.weight, whole.model.weight)
+    True
+    """
+    history = trainer.history
+    entry = {
+        "optimiser": type(trainer.optimiser).__name__,
+        "seed": trainer.seed,
+        "steps": trainer.steps,
+        "epochs": history.epochs,
+        "history": dict(history),
+    }
+    save({"model": trainer.model, "state": trainer.state}, path, {_ENTRY: json.dumps(entry)})
+
+
+def load_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
+    """Put ``trainer`` where the one that wrote ``path`` was; training on gives the bits that it would have given.
+
+    The model's arrays are overwritten in place. Model, optimiser and batch size have to be those of the
+    trainer that wrote the file; the learning rate may be another.
+
+    Raises ``DataError``, with ``trainer`` left as it is, for a file that is missing, damaged or no checkpoint, and
+    for one of another architecture or optimiser.
+    """
+    text = load_metadata(path).get(_ENTRY)
+    if text is None:
+        raise DataError(
+            f"[load_checkpoint] {path} is no checkpoint. Give a file of save_checkpoint; load reads a model alone."
+        )
+    entry = json.loads(text)
+    optimiser = type(trainer.optimiser).__name__
+    if entry["optimiser"] != optimiser:
+        raise DataError(
+            f"[load_checkpoint] {path} is of a training by {entry['optimiser']}, and the trainer has {optimiser}. "
+            f"Make the trainer with {entry['optimiser']}."
+        )
+    live = {"model": trainer.model, "state": trainer.state}
+    for array, stored in zip(flatten(live)[0], flatten(load(path, like=live))[0]):
+        np.copyto(array, stored)
+    trainer.seed, trainer.steps = entry["seed"], entry["steps"]
+    trainer._key = key(trainer.seed)
+    trainer.history = History()
+    for epoch in range(entry["epochs"]):
+        trainer.history.append({name: values[epoch] for name, values in entry["history"].items()})

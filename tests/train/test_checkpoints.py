@@ -1,0 +1,123 @@
+"""Checkpoints, callbacks and early stopping."""
+
+import errno
+import os
+
+import numpy as np
+import pytest
+
+from pullback import io, nn, optim
+from pullback.errors import DataError, OutputError
+from pullback.tracing import flatten
+from pullback.train import EarlyStopping, Trainer, load_checkpoint, save_checkpoint
+
+
+def make_trainer(model, optimiser=None, seed=7):
+    rate = optim.schedules.Cosine(0.05, 20)
+    return Trainer(
+        nn.Chain(model, nn.Dropout(0.2)),
+        nn.softmax_cross_entropy,
+        optimiser or optim.Adam(rate, amsgrad=True),
+        batch_size=20,
+        scale=1 / 255,
+        seed=seed,
+    )
+
+
+def bits(trainer):
+    return [array.tobytes() for array in flatten((trainer.model, trainer.state))[0]]
+
+
+def test_resumes_to_the_same_bits(data, make_model, tmp_path):
+    whole, first, second = (
+        make_trainer(make_model()),
+        make_trainer(make_model()),
+        make_trainer(make_model(), seed=0),
+    )
+    whole.fit(data, 4, validation=data)
+    first.fit(data, 2)
+    save_checkpoint(first, tmp_path / "c")
+    weight = flatten(second.model)[0][0]
+    load_checkpoint(second, tmp_path / "c")
+    assert bits(second) == bits(first) and flatten(second.model)[0][0] is weight
+    second.fit(data, 2, validation=data)
+    assert bits(second) == bits(whole) != bits(first)
+    assert second.steps == whole.steps and second.history["loss"] == whole.history["loss"]
+    assert second.history["learning_rate"] == whole.history["learning_rate"]
+    assert np.isnan(second.history["validation_loss"]).tolist() == [True, True, False, False]
+
+
+def test_another_training_is_refused_and_changes_nothing(data, make_model, tmp_path):
+    trainer = make_trainer(make_model())
+    trainer.fit(data, 1)
+    save_checkpoint(trainer, tmp_path / "c")
+    io.save(trainer.model, tmp_path / "model")
+    wider = make_trainer(nn.Chain(nn.Dense(6, 9, seed=0), nn.Dense(9, 3, seed=0)))
+    other = make_trainer(make_model(), optim.SGD(0.1))
+    for found, path, message in (
+        (wider, "c", r"model\.layers\.0\.layers\.0\.weight.*\[6, 8\], expected float32\[6, 9\]"),
+        (other, "c", "by Adam, and the trainer has SGD"),
+        (trainer, "model", "no checkpoint"),
+        (trainer, "missing", "missing"),
+    ):
+        before = bits(found)
+        with pytest.raises(DataError, match=message):
+            load_checkpoint(found, tmp_path / path)
+        assert bits(found) == before and found.history.epochs == (found is trainer)
+
+
+def test_a_full_disk_leaves_the_old_one(data, make_model, tmp_path, monkeypatch):
+    trainer = make_trainer(make_model())
+    save_checkpoint(trainer, tmp_path / "c")
+    before = (tmp_path / "c").read_bytes()
+    trainer.fit(data, 1)
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match="No space left"):
+        save_checkpoint(trainer, tmp_path / "c")
+    assert (tmp_path / "c").read_bytes() == before and os.listdir(tmp_path) == ["c"]
+
+
+def test_callbacks_see_each_epoch_and_can_stop(data, make_model):
+    seen = []
+    trainer = make_trainer(make_model())
+    trainer.fit(data, 3, on_epoch_end=lambda t: seen.append(t.history["loss"][-1]))
+    assert seen == trainer.history["loss"] and len(seen) == 3
+    called = []
+    trainer.fit(data, 5, on_epoch_end=[lambda t: True, lambda t: called.append(t.steps)])
+    assert trainer.history.epochs == 4 and called == [trainer.steps]
+
+
+@pytest.mark.parametrize(
+    ("losses", "options", "stops"),
+    [
+        ([3, 2, 1], {}, False),
+        ([3, 2, 2], {}, False),
+        ([3, 2, 2, 2.5], {}, True),
+        ([3, 2, 2.5, 1.9, 2], {}, False),
+        ([3, 2.9, 2.8], {"least": 0.5}, True),
+        ([1, 2, 3], {"rising": True}, False),
+        ([3, 2, 1], {"rising": True}, True),
+        ([1, float("nan"), float("nan")], {}, True),
+    ],
+)
+def test_early_stopping(data, make_model, losses, options, stops):
+    trainer = make_trainer(make_model())
+    for loss in losses:
+        trainer.history.append({"validation_loss": loss})
+    assert EarlyStopping(patience=2, **options)(trainer) is stops
+
+
+def test_early_stopping_ends_a_training(data, make_model):
+    trainer = make_trainer(make_model(), optim.SGD(0.0))
+    trainer.fit(data, 9, validation=data, on_epoch_end=EarlyStopping(patience=2))
+    assert trainer.history.epochs == 3
+
+
+@pytest.mark.parametrize("options", [{"patience": 0}, {"least": -1.0}])
+def test_settings_that_make_no_sense(options):
+    with pytest.raises(ValueError, match="EarlyStopping"):
+        EarlyStopping(**options)
