@@ -1,0 +1,190 @@
+"""Views, gathers and scatters in compiled programs, and what happens to an index that is out of range."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pullback as pb
+from pullback.errors import IndexRangeError
+from pullback.graph import OPERATORS, Graph, Node, Type, Variable, constant
+
+pad, reverse, concatenate, broadcast = (OPERATORS[n] for n in ("pad", "reverse", "concatenate", "broadcast"))
+gather, scatter_add, iota = (OPERATORS[n] for n in ("gather", "scatter_add", "iota"))
+
+
+def integers(*shape: int, dtype: type = np.float32) -> np.ndarray:
+    return np.random.default_rng(shape).integers(-9, 10, shape).astype(dtype)
+
+
+def positions(extent: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng([extent, *shape]).integers(0, extent, shape)
+
+
+def assert_same(compiler, processor, function, *arrays: np.ndarray) -> None:
+    """``function`` of nodes, without the NumPy namespace around it."""
+    variables = [Variable(Type(array.dtype, array.shape)) for array in arrays]
+    made = function(*variables)
+    outputs = (made,) if isinstance(made, Node) else tuple(made)
+    compiler.assert_same(Graph(tuple(variables), outputs), arrays, processor=processor)
+
+
+def test_views_of_views(compiler, traced, processor):
+    def views(x, y):
+        joined = np.concatenate([x, x[::-1]], 0)
+        stacked = np.concatenate([y, y * 2, y[:0], y[:1]], 0)
+        return (
+            joined.T,
+            joined[::-1, 1:4],
+            joined.reshape(5, -1),
+            joined.T.reshape(-1)[3:50:4],
+            np.concatenate([joined, joined], 1)[:, 2:8].sum(0),
+            np.transpose(x.reshape(2, 3, 5), (2, 0, 1)).reshape(-1, 3),
+            stacked[::-1],
+            stacked.reshape(-1)[::3],
+            np.broadcast_to(x[None, :, None], (2, 6, 3, 5)).reshape(12, -1),
+            np.flip(np.transpose(np.broadcast_to(y, (4, 37)))),
+        )
+
+    arrays = [integers(6, 5), integers(37)]
+    compiler.assert_same(traced(views, *arrays), arrays, processor=processor)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8, bool])
+def test_pads_and_joins(dtype, compiler, processor):
+    def function(x, y):
+        padded = pad(x, low=(3, 1), high=(1, 20))
+        joined = concatenate(x, y, x, axis=0)
+        turned = OPERATORS["transpose"](padded, axes=(1, 0))
+        results = [padded, turned, reverse(padded, axes=(0, 1)), reverse(joined, axes=(0,)), joined]
+        results.append(pad(reverse(joined, axes=(1,)), low=(0, 17), high=(2, 0)))
+        return results + ([] if dtype is bool else [OPERATORS["sum"](r, axes=(0,)) for r in results])
+
+    x, y = (np.abs(integers(*shape)).astype(dtype) for shape in [(3, 5), (31, 5)])
+    assert_same(compiler, processor, function, x, y)
+
+
+def test_reads_that_never_happen_are_inside_the_buffer(compiler, processor):
+    """The index of the first turn lies far beyond the end of the smaller array."""
+
+    def function(x, y):
+        joined = reverse(concatenate(x, y, axis=0), axes=(0,))
+        return joined, OPERATORS["sum"](joined, axes=(1,)), OPERATORS["transpose"](joined, axes=(1, 0))
+
+    assert_same(compiler, processor, function, integers(2, 3), integers(30000, 3))
+    assert_same(
+        compiler, processor, lambda x: reverse(pad(x, low=(3,), high=(9000,)), axes=(0,)), integers(3)
+    )
+
+
+def test_gathers(compiler, processor):
+    def function(x, y, rows, columns):
+        return (
+            gather(x, rows, axes=(0,)),
+            gather(x, columns, axes=(1,)),
+            gather(x, rows, columns, axes=(0, 1)),
+            reverse(gather(x, rows, axes=(0,)), axes=(0, 1)),
+            gather(pad(x, low=(1, 0), high=(0, 2)), rows, axes=(0,)),
+            gather(concatenate(y, x, axis=0), rows, axes=(0,)),
+            gather(OPERATORS["reshape"](x, shape=(15, 14)), rows, axes=(0,)),
+            pad(gather(x, rows, axes=(0,)), low=(2, 3, 0), high=(1, 0, 4)),
+            OPERATORS["sum"](gather(x, rows, axes=(0,)), axes=(0,)),
+            OPERATORS["max"](gather(x, columns, axes=(1,)), axes=(1,)),
+        )
+
+    arrays = [integers(6, 35), integers(3, 35), positions(6, 4, 5), positions(35, 4, 5)]
+    assert_same(compiler, processor, function, *arrays)
+
+
+def test_scatters_add_repeated_positions(compiler, processor):
+    def function(base, tall, narrow, i, j, updates, rows, cells):
+        return (
+            scatter_add(base, updates, i, axes=(0,)),
+            scatter_add(tall, rows, i, axes=(0,)),
+            scatter_add(tall, cells, i, j, axes=(0, 1)),
+            scatter_add(narrow, cells, j, axes=(0,)),
+            scatter_add(OPERATORS["transpose"](tall, axes=(1, 0)), rows, i, axes=(1,)),
+        )
+
+    arrays = [integers(6), integers(6, 17), integers(17), positions(6, 40), positions(17, 40)]
+    arrays += [integers(40), integers(40, 17), integers(40) + 1]
+    for dtype in (np.float32, np.float64, np.int32):
+        given = [a if a.dtype == np.int64 else a.astype(dtype) for a in arrays]
+        assert_same(compiler, processor, function, *given)
+
+
+@pytest.mark.parametrize("count", [1, 5, 20])
+def test_scatters_into_places_known_before(count, compiler, processor):
+    """All updates go to one element: lanes must not overwrite each other."""
+
+    def function(base, table, updates, grid, rows, one):
+        zeros, square = constant(np.zeros(count, np.int64)), constant(np.full((4, count), 2))
+        spread = broadcast(one, shape=(4, count), axes=(0,))
+        count_up = iota(shape=(count,), axis=0, dtype=np.dtype(np.int64))
+        return (
+            scatter_add(base, updates, zeros, axes=(0,)),
+            scatter_add(table, rows, zeros, axes=(0,)),
+            scatter_add(base, grid, square, axes=(0,)),
+            scatter_add(base, grid, spread, axes=(0,)),
+            scatter_add(base, updates, count_up, axes=(0,)),
+        )
+
+    arrays = [integers(30), integers(6, 7), integers(count), integers(4, count), integers(count, 7)]
+    assert_same(compiler, processor, function, *arrays, positions(6, 4))
+
+
+def test_scatters_and_their_bases_in_a_row(compiler, processor):
+    """A base that is an output itself, read before and after something was added."""
+
+    def function(x, i, j):
+        doubled = x * 2
+        first = scatter_add(doubled, x, i, axes=(0,))
+        second = scatter_add(first, gather(first, j, axes=(0,)), i, axes=(0,))
+        return doubled, first, second, doubled + first, OPERATORS["sum"](second, axes=(0,)) + doubled
+
+    assert_same(compiler, processor, function, integers(19, 5), positions(19, 19), positions(19, 19))
+
+
+def test_negative_indices_count_from_the_end(compiler, traced, processor):
+    arrays = [integers(7, 5), np.array([0, -1, -7, 6, 3, -1])]
+    compiler.assert_same(
+        traced(lambda x, i: (x[i], x[:, i[:3] % 5], x[i, i % 5]), *arrays), arrays, processor=processor
+    )
+
+
+@pytest.mark.parametrize("wrong", [7, -8, 2**40, -(2**62)])
+@pytest.mark.parametrize("place", [0, 3, 18])
+def test_an_index_out_of_range_is_reported(wrong, place, traced, compiler, processor):
+    x, index = integers(7, 5), positions(7, 19)
+    index[place] = wrong
+    program = compiler.program(traced(lambda x, i: x[i] * 2, x, index), processor=processor)
+    with pytest.raises(IndexRangeError, match=rf": {wrong} at position \({place},\) is outside -7 to 6"):
+        program(x, index)
+    index[place] = 6
+    (result,) = program(x, index)
+    np.testing.assert_array_equal(result, x[index] * 2)
+
+
+def test_an_index_that_a_reduction_made_is_reported(traced, compiler):
+    x, y = integers(7), integers(20)
+    program = compiler.program(traced(lambda x, y: x[y.argmax() + 100], x, y))
+    with pytest.raises(IndexRangeError, match="outside -7 to 6"):
+        program(x, y)
+
+
+def test_a_wrong_index_leaves_donated_arrays_as_they_were():
+    def update(weights, speed, index):
+        speed = speed * 0.5 + weights[index].sum(0)
+        return weights - speed, speed, (weights * speed).sum()
+
+    step = pb.jit(update, donate_argnums=(0, 1))
+
+    weights, speed = integers(6, 33), integers(6, 33)
+    before = weights.copy(), speed.copy()
+    with pytest.raises(IndexRangeError):
+        step(weights, speed, np.array([0, 6]))
+    np.testing.assert_array_equal((weights, speed), before)
+    result = step(weights, speed, np.array([0, 5]))
+    wanted = before[1] * 0.5 + before[0][[0, 5]].sum(0)
+    np.testing.assert_array_equal(speed, wanted)
+    np.testing.assert_array_equal(result[0], before[0] - wanted)

@@ -1,0 +1,205 @@
+"""Elementwise work and reductions, fused into rows of every length and as loops over columns."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+WIDTHS = (1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 33, 64, 65, 100, 5000)
+HEIGHTS = (1, 3, 20)
+
+
+def numbers(*shape: int, dtype: type = np.float32) -> np.ndarray:
+    return (np.random.default_rng(shape).standard_normal(shape) * 2).astype(dtype)
+
+
+def integers(*shape: int, dtype: type = np.float32) -> np.ndarray:
+    return np.random.default_rng(shape).integers(-4, 5, shape).astype(dtype)
+
+
+def softmax(z):
+    e = np.exp(z - z.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def log_softmax(z):
+    shifted = z - z.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def layer_normalised(z):
+    return (z - z.mean(-1, keepdims=True)) / np.sqrt(z.var(-1, keepdims=True) + 0.25)
+
+
+def batch_normalised(z):
+    return (z - z.mean(0)) / np.sqrt(z.var(0) + 0.25)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rows_of_every_length(width, compiler, traced, processor):
+    def rows(*arrays):
+        return [f(z) for z in arrays for f in (softmax, log_softmax, layer_normalised, batch_normalised)]
+
+    arrays = [numbers(height, width) for height in HEIGHTS]
+    compiler.assert_same(traced(rows, *arrays), arrays, processor=processor, rounding=512)
+
+
+@pytest.mark.parametrize("width", WIDTHS[:-1])
+def test_reductions_along_every_axis(width, compiler, traced, processor):
+    def reductions(*arrays):
+        results = []
+        for z in arrays:
+            for axis in (0, 1, None):
+                results += [z.sum(axis), z.max(axis), z.min(axis), z.argmax(axis), z.argmin(axis)]
+                results += [(z > 3).sum(axis), (z > 3).any(axis), (z < 4).all(axis)]
+            results += [
+                np.sign(z).prod(1),
+                z - z.sum(1, keepdims=True),
+                z * z.max(0),
+                (z.sum(1) - z.max()).min(),
+            ]
+        return results
+
+    arrays = [integers(height, width) for height in HEIGHTS]
+    compiler.assert_same(traced(reductions, *arrays), arrays, processor=processor)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float64, np.int8, np.int16, np.int64, np.uint8, np.uint16, np.uint64, bool]
+)
+def test_reductions_in_other_dtypes(dtype, compiler, traced, processor):
+    def reductions(*arrays):
+        results = []
+        for z in arrays:
+            for axis in (0, 1, None):
+                results += [z.max(axis), z.min(axis), z.argmax(axis), z.argmin(axis)]
+                results += [z.any(axis)] if dtype is bool else [z.sum(axis), z.prod(axis)]
+        return results
+
+    information = None if dtype in (bool, np.float64) else np.iinfo(dtype)
+    low, high = (
+        (0, 2) if information is None else (max(information.min, -(2**40)), min(information.max, 2**40))
+    )
+    random = np.random.default_rng(3)
+    arrays = [
+        random.integers(low, high, shape).astype(dtype) for shape in [(1, 1), (3, 37), (37, 3), (19, 16)]
+    ]
+    compiler.assert_same(traced(reductions, *arrays), arrays, processor=processor)
+
+
+AXES = [axes for count in (1, 2, 3) for axes in itertools.combinations(range(4), count)]
+
+
+def test_reductions_over_several_axes(compiler, traced, processor):
+    def reductions(x):
+        turned = np.transpose(x, (3, 1, 0, 2))
+        results = [f(axes) for axes in AXES for f in (x.sum, x.max, turned.sum, turned.min)]
+        results += [x[:, :, ::2, 1:].sum(axes) for axes in AXES]
+        results += [x.reshape(4, 30, 18).argmax(1), turned.reshape(18, -1).argmin(1)]
+        return results
+
+    arrays = [integers(4, 5, 6, 18)]
+    compiler.assert_same(traced(reductions, *arrays), arrays, processor=processor)
+
+
+def test_groups_of_axes_are_normalised(compiler, traced, processor):
+    def normalised(x):
+        results = []
+        for axes in [(1, 3), (0, 2, 3), (2,), (0, 1, 2, 3)]:
+            centred = x - x.mean(axes, keepdims=True)
+            results.append(centred / np.sqrt((centred * centred).mean(axes, keepdims=True) + 0.5))
+        return results
+
+    arrays = [numbers(4, 5, 6, 18)]
+    compiler.assert_same(traced(normalised, *arrays), arrays, processor=processor, rounding=512)
+
+
+@pytest.mark.parametrize("width", [1, 7, 16, 33])
+def test_dtypes_side_by_side(width, compiler, traced, processor):
+    def mixed(pixels, x, y, count, flag):
+        scaled = pixels.astype(np.float32) / np.float32(255) - np.float32(0.5)
+        wide = x.astype(np.float64) * y[:, :1] + y
+        chosen = np.where(count % 3 == 0, wide, scaled.astype(np.float64))
+        return (
+            scaled,
+            wide,
+            chosen.astype(np.float32),
+            count > x.astype(np.int64),
+            (count > 2) & flag | ~(x > 0),
+            flag.astype(np.uint8) + pixels,
+            (wide > 0).sum(1),
+            np.where(flag, pixels, pixels // 3).astype(np.int64) * count,
+        )
+
+    random = np.random.default_rng(width)
+    arrays = [
+        random.integers(0, 256, (9, width)).astype(np.uint8),
+        numbers(9, width),
+        numbers(9, width, dtype=np.float64),
+        random.integers(-9, 9, (9, width)),
+        random.integers(0, 2, (9, width)).astype(bool),
+    ]
+    compiler.assert_same(traced(mixed, *arrays), arrays, processor=processor, rounding=16)
+
+
+def test_rows_of_different_lengths_in_one_kernel(compiler, traced, processor):
+    def several(x, y, z):
+        best = x.argmin(1)
+        total = (best * best).sum(1)
+        return best, y * total[:, None], z - total[:, None], (y.sum(1) - total)[:, None] * z
+
+    arrays = [integers(7, 5, 16, dtype=np.int32), integers(7, 9), integers(7, 3)]
+    compiler.assert_same(traced(several, *arrays), arrays, processor=processor)
+
+
+def test_reductions_inside_reductions(compiler, traced, processor):
+    def nested(x, w):
+        inner = np.einsum("ijk,k->ij", w, np.exp(x / 8)) + x
+        return np.einsum("ij,j->i", inner, x), softmax(w).argmax(-1).max(-1), softmax(inner).argmax(1)
+
+    arrays = [numbers(13, dtype=np.float64), integers(3, 13, 13, dtype=np.float64)]
+    compiler.assert_same(traced(nested, *arrays), arrays, processor=processor, rounding=512)
+
+
+def test_a_difference_of_equal_products_is_zero(compiler, traced, processor):
+    x = numbers(500)
+    found = compiler.run(
+        traced(lambda a, b: (np.sqrt(a * a - b * b), a * b - b * a), x, x), [x, x], None, processor
+    )
+    np.testing.assert_array_equal(found, np.zeros((2, 500)))
+
+
+def test_values_that_are_not_finite_pass_through(compiler, traced, processor):
+    def function(x, y):
+        return (
+            x * y - x * y,
+            x - x,
+            x / y,
+            np.maximum(x, y),
+            np.minimum(x, y),
+            np.where(x > y, x, y),
+            x + 0 * y,
+        )
+
+    special = np.array([np.inf, -np.inf, np.nan, 1, 0, -0.0], np.float32)
+    x, y = (np.ascontiguousarray(column) for column in np.array(list(itertools.product(special, special))).T)
+    compiler.assert_same(traced(function, x, y), [x, y], processor=processor)
+
+
+@pytest.mark.parametrize("length", [200, 1500])
+def test_long_chains(length, compiler, traced):
+    def chain(x, y):
+        z = x
+        for k in range(length):
+            z = np.tanh(z) + y if k % 7 == 0 else z * y - x
+        return z
+
+    arrays = [numbers(20, dtype=np.float64) / 4, numbers(20, dtype=np.float64) / 8]
+    compiler.assert_same(traced(chain, *arrays), arrays, rounding=4096)
+
+
+def test_the_longest_row_that_is_kept_together(compiler, traced):
+    arrays = [numbers(2, 16384), numbers(2, 16385)]
+    compiler.assert_same(traced(lambda x, y: (softmax(x), softmax(y)), *arrays), arrays, rounding=512)
