@@ -1,14 +1,16 @@
-"""Small IDX files in MNIST's form, and a web server on this machine that misbehaves on request."""
+"""Small IDX files in MNIST's form, small archives of reviews, and a web server that misbehaves on request."""
 
 import gzip
 import hashlib
+import io
+import tarfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 
-from pullback.data import mnist, write_idx
+from pullback.data import imdb, mnist, write_idx
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +20,7 @@ def own_folders(tmp_path, monkeypatch):
     monkeypatch.delenv("PULLBACK_DATA", raising=False)
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(mnist, "_HOMES", ())
+    monkeypatch.setattr(imdb, "_HOMES", ())
 
 
 @pytest.fixture
@@ -31,6 +34,45 @@ def small_mnist(tmp_path):
         write_idx(folder / f"{part}-images-idx3-ubyte.gz", images)
         write_idx(folder / f"{part}-labels-idx1-ubyte.gz", np.arange(rows, dtype=np.uint8) % 10)
     return folder
+
+
+REVIEWS = {
+    "aclImdb/test/neg/0_2.txt": "A dull film.<br /><br />Awful!",
+    "aclImdb/test/pos/0_10.txt": "A good film, it wasn't dull.",
+    "aclImdb/train/neg/0_1.txt": "Awful story.",
+    "aclImdb/train/neg/1_4.txt": "Not a good story",
+    "aclImdb/train/pos/0_7.txt": "Good, good story",
+    "aclImdb/train/pos/9_9.txt": "the film is café",
+    "aclImdb/train/pos/10_8.txt": "a very good film",
+}
+
+
+@pytest.fixture
+def reviews():
+    """Seven reviews by the names of their files, in the order in which they are to come."""
+    return dict(REVIEWS)
+
+
+@pytest.fixture
+def write_archive(tmp_path):
+    """``write_archive(entries)``: a gzip archive; an entry is a text, bytes, or a ``TarInfo`` by itself."""
+
+    def write(entries, name="aclImdb_v1.tar.gz", mode="w:gz"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(path, mode) as archive:
+            for entry, content in entries.items() if isinstance(entries, dict) else entries:
+                if isinstance(content, tarfile.TarInfo):
+                    content.name = entry
+                    archive.addfile(content)
+                    continue
+                content = content.encode() if isinstance(content, str) else content
+                member = tarfile.TarInfo(entry)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+        return path
+
+    return write
 
 
 class Server:

@@ -36,13 +36,11 @@ class WordVectors:
     found: NDArray[np.bool_]
 
 
-def read_glove(
-    path: str | os.PathLike[str], vocabulary: Vocabulary, *, dimensions: int | None = None
-) -> WordVectors:
+def read_glove(path: str | os.PathLike[str], vocabulary: Vocabulary) -> WordVectors:
     """The vectors of the words of ``vocabulary`` from a GloVe file, plain or gzip.
 
     Only the lines of words in use are turned into numbers; of the others the numbers are counted. The first
-    line says how many there are, unless ``dimensions`` does. A word may have spaces in it, as a few in
+    line says how many there are. A word may have spaces in it, as a few in
     the published files have; of a word that is there twice the first line counts.
 
     Raises ``DataError`` with the number of the line when a line has the wrong number of values, a value that
@@ -57,14 +55,14 @@ def read_glove(
     ([[0.0, 0.0], [0.0, 0.0], [-2.0, 0.0], [0.0, 0.0]], [False, False, True, False])
     """
     wanted = {word.encode(): number for number, word in enumerate(vocabulary.words)}
-    size = dimensions
+    size = 0
     rows: dict[int, list[float]] = {}
     line = 0
     for line, content in enumerate(_lines(path), 1):
         spaces = content.count(b" ")
-        if size is None:
+        if line == 1:
             size = spaces
-        if spaces == size:
+        if spaces == size > 0:
             word, _, values = content.partition(b" ")
         else:
             word, values = _long_word(path, line, content, spaces, size)
@@ -73,7 +71,7 @@ def read_glove(
             rows.setdefault(number, _numbers(path, line, values))
         elif not word.isascii():
             _check_encoding(path, line, word)
-    if not rows or not size:
+    if not rows:
         raise DataError(
             f"[read_glove] {path}: {line:,} lines, none with a word of the vocabulary. "
             "Check that it is the right file."
@@ -142,10 +140,10 @@ def _long_word(
     path: str | os.PathLike[str], line: int, content: bytes, spaces: int, size: int
 ) -> tuple[bytes, bytes]:
     """Word and values of a line with more spaces than values, if they are the word's own."""
-    parts = content.rsplit(b" ", size)
-    if spaces < size or _is_number(parts[0].rpartition(b" ")[2]):
+    parts = content.rsplit(b" ", size) if size else [content]
+    if spaces < size or not size or _is_number(parts[0].rpartition(b" ")[2]):
         raise DataError(
-            f"[read_glove] {path}, line {line}: expected a word and {size} values, found {spaces} values. "
+            f"[read_glove] {path}, line {line}: expected a word and {size or 'its'} values, found {spaces} values. "
             "Get the file again."
         )
     return parts[0], b" ".join(parts[1:])

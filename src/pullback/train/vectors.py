@@ -151,9 +151,9 @@ def train_vectors(
     words: int,
     *,
     dimensions: int = 50,
-    epochs: int = 25,
-    batch_size: int = 16_384,
-    learning_rate: float = 0.1,
+    epochs: int = 20,
+    batch_size: int = 8192,
+    learning_rate: float = 0.3,
     seed: int = 0,
     progress: bool | None = None,
 ) -> tuple[NDArray[np.float32], History]:

@@ -23,7 +23,7 @@ from pullback.train.vectors import corpus_vectors
 
 __all__ = ["WORKLOAD", "prepare", "restore"]
 
-_LEARNING_RATE = 0.001
+_LEARNING_RATE = 0.002
 
 
 def prepare(options: argparse.Namespace, report: Report) -> Job:

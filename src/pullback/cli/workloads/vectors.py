@@ -34,12 +34,12 @@ def add_command(workloads: Any) -> None:
         "words": (VOCABULARY_SIZE, "the most frequent words"),
         "dimensions": (50, "numbers of a vector"),
         "window": (WINDOW, "words are near each other up to this distance"),
-        "epochs": (25, "passes over the pairs"),
-        "batch": (16_384, "pairs of a batch"),
+        "epochs": (20, "passes over the pairs"),
+        "batch": (8192, "pairs of a batch"),
     }
     for name, (value, text) in defaults.items():
         parser.add_argument(f"--{name}", type=positive, default=value, metavar="N", help=f"{text} ({value})")
-    parser.add_argument("--learning-rate", type=rate, default=0.1, metavar="R", help="size of a step (0.1)")
+    parser.add_argument("--learning-rate", type=rate, default=0.3, metavar="R", help="size of a step (0.3)")
     parser.add_argument("--seed", type=seed, default=0, metavar="S", help="of parameters and order (0)")
     parser.add_argument("--threads", type=threads, metavar="N", help="threads to compute on (all cores)")
     parser.add_argument("--output", default="vectors.txt", metavar="FILE", help="to write (vectors.txt)")
