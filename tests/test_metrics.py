@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pullback import jit, metrics
-from pullback.errors import ShapeError
+from pullback.errors import DataError, ShapeError
 
 LOGITS = np.array([[2.0, 1.0, 0.0], [0.0, 0.0, 5.0], [1.0, 1.0, 0.0], [-3.0, -1.0, -2.0]], np.float32)
 both = pytest.mark.parametrize("compiled", [False, True], ids=["at once", "compiled"])
@@ -32,3 +32,54 @@ def test_shapes_that_do_not_fit():
         metrics.accuracy(LOGITS, np.zeros(3, int))
     with pytest.raises(ShapeError, match="binary_accuracy"):
         metrics.binary_accuracy(LOGITS, np.zeros(4))
+
+
+@both
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_top_k_accuracy(compiled, k):
+    metric = metrics.top_k_accuracy(k)
+    function = jit(metric) if compiled else metric
+    logits = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
+    labels = np.arange(50) % 4
+    best = np.argsort(-logits, axis=1)[:, :k]
+    assert function(logits, labels) == pytest.approx((best == labels[:, None]).any(axis=1).mean())
+    assert function(logits, np.full(50, 4)) == 0
+    assert metric.__name__ == f"top_{k}_accuracy"
+
+
+def test_figures_of_classes_are_those_of_scikit_learn():
+    reference = pytest.importorskip("sklearn.metrics")
+    random = np.random.default_rng(0)
+    logits, labels = random.standard_normal((200, 5)), random.integers(0, 4, 200)
+    logits[:, 3] = -9  # a class that is never chosen, besides one that never is a label
+    confusion = metrics.confusion_matrix(logits, labels)
+    chosen = logits.argmax(axis=1)
+    np.testing.assert_array_equal(confusion, reference.confusion_matrix(labels, chosen, labels=range(5)))
+    expected = reference.precision_recall_fscore_support(labels, chosen, labels=range(5), zero_division=0)
+    for found, wanted in zip(metrics.precision_recall_f1(confusion), expected):
+        np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+def test_area_under_curve_is_that_of_scikit_learn():
+    reference = pytest.importorskip("sklearn.metrics")
+    random = np.random.default_rng(0)
+    targets = random.integers(0, 2, 300)
+    scores = (targets + random.standard_normal(300) * 2).round(1)  # rounded: many ties
+    expected = reference.roc_auc_score(targets, scores)
+    assert metrics.area_under_curve(scores, targets) == pytest.approx(expected, rel=1e-14)
+    assert np.isnan(metrics.area_under_curve(scores, np.ones(300)))
+
+
+def test_whole_data_sets_that_do_not_fit():
+    with pytest.raises(ShapeError, match="top_k_accuracy"):
+        metrics.top_k_accuracy(2)(LOGITS, np.zeros(3, int))
+    with pytest.raises(ValueError, match="k is 0"):
+        metrics.top_k_accuracy(0)
+    with pytest.raises(ShapeError, match="confusion_matrix"):
+        metrics.confusion_matrix(LOGITS, np.zeros(3, int))
+    with pytest.raises(DataError, match="row 2 is 3"):
+        metrics.confusion_matrix(LOGITS, np.array([0, 1, 3, 0]))
+    with pytest.raises(ShapeError, match="precision_recall_f1"):
+        metrics.precision_recall_f1(LOGITS)
+    with pytest.raises(ShapeError, match="area_under_curve"):
+        metrics.area_under_curve(np.zeros(3), np.zeros(4))

@@ -2,6 +2,9 @@
 
 A metric is any function ``(outputs, labels) -> scalar``. The trainer weights each batch by its size, so the
 figure of an epoch is that of all its examples.
+
+What is no mean over examples (``confusion_matrix``, ``precision_recall_f1``, ``area_under_curve``) is computed from
+the outputs for a whole data set, ``trainer.predict(inputs)``, by NumPy; such a function is not for a trainer.
 """
 
 from __future__ import annotations
@@ -10,11 +13,25 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pullback.errors import ShapeError
-from pullback.numpy import argmax, astype, equal, mean
+from pullback.errors import DataError, ShapeError
+from pullback.numpy import argmax, astype, equal, greater, mean, one_hot, where
+from pullback.numpy import max as max_
+from pullback.numpy import sum as sum_
 
-__all__ = ["METRICS", "Metric", "accuracy", "binary_accuracy"]
+__all__ = [
+    "METRICS",
+    "Metric",
+    "accuracy",
+    "area_under_curve",
+    "binary_accuracy",
+    "confusion_matrix",
+    "precision_recall_f1",
+    "top_k_accuracy",
+]
+
+Array = NDArray[Any]
 
 Metric = Callable[[Any, Any], Any]
 
@@ -52,6 +69,118 @@ def binary_accuracy(logits: Any, targets: Any) -> Any:
             f"{tuple(targets.shape)}. Reshape one of them."
         )
     return mean(astype(equal(logits > 0, targets > 0.5), np.float32))
+
+
+def top_k_accuracy(k: int) -> Metric:
+    """The metric: the share of examples whose label is among the ``k`` largest logits, ``float32``.
+
+    ``logits`` (…, classes); ``labels`` (…), class numbers. Logits that equal the label's do not count as larger.
+
+    Raises ``ValueError`` for ``k`` below 1; the metric raises ``ShapeError`` for shapes that do not fit.
+
+    >>> float(top_k_accuracy(2)(np.array([[0.1, 0.9, 0.5], [0.8, 0.2, 0.3]]), np.array([2, 1])))
+    0.5
+    """
+    if k < 1:
+        raise ValueError(f"[top_k_accuracy] k is {k}. Give 1 or more.")
+
+    def metric(logits: Any, labels: Any) -> Any:
+        if labels.shape != logits.shape[:-1]:
+            raise ShapeError(
+                f"[top_k_accuracy] logits of shape {tuple(logits.shape)} and labels of shape "
+                f"{tuple(labels.shape)}. Give labels of shape {tuple(logits.shape[:-1])}."
+            )
+        # Counting what is larger needs no sorting. A label that is no class has a logit below all.
+        chosen = one_hot(labels, logits.shape[-1], dtype=np.float32) > 0
+        own = max_(where(chosen, logits, -np.inf), axis=-1, keepdims=True)
+        larger = sum_(astype(greater(logits, own), np.int64), axis=-1)
+        return mean(astype(larger < k, np.float32))
+
+    metric.__name__ = f"top_{k}_accuracy"
+    return metric
+
+
+def confusion_matrix(logits: Array, labels: Array) -> NDArray[np.int64]:
+    """How many examples of each class (row) were taken for each class (column).
+
+    ``logits`` (N, classes), ``labels`` (N,), class numbers → (classes, classes), int64.
+
+    Raises ``ShapeError`` for other shapes, ``DataError`` for a label that is no class.
+
+    >>> confusion_matrix(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]), np.array([1, 1, 0]))
+    array([[0, 1],
+           [1, 1]])
+    """
+    logits, labels = np.asarray(logits), np.asarray(labels)
+    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+        raise ShapeError(
+            f"[confusion_matrix] logits of shape {logits.shape} and labels of shape {labels.shape}. "
+            "Give (N, classes) and (N,)."
+        )
+    classes = logits.shape[1]
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(wrong):
+        raise DataError(
+            f"[confusion_matrix] the label in row {wrong[0]} is {labels[wrong[0]]}. "
+            f"Give class numbers from 0 to {classes - 1}."
+        )
+    pairs = labels.astype(np.int64) * classes + logits.argmax(axis=1)
+    return np.bincount(pairs, minlength=classes**2).reshape(classes, classes).astype(np.int64)
+
+
+def precision_recall_f1(confusion: Array) -> tuple[Array, Array, Array]:
+    r"""Precision, recall and :math:`F_1` of each class, float64, from a confusion matrix.
+
+    .. math:: P = \frac{c_{kk}}{\sum_i c_{ik}}, \quad R = \frac{c_{kk}}{\sum_j c_{kj}}, \quad
+        F_1 = \frac{2 P R}{P + R}
+
+    0 where a denominator is. Their means over the classes are the macro averages.
+
+    Raises ``ShapeError`` unless the matrix is square.
+
+    >>> precision, recall, f1 = precision_recall_f1(np.array([[2, 2], [0, 4]]))
+    >>> precision.round(3), recall.round(3), f1.round(3)
+    (array([1.   , 0.667]), array([0.5, 1. ]), array([0.667, 0.8  ]))
+    """
+    table = np.asarray(confusion, np.float64)
+    if table.ndim != 2 or table.shape[0] != table.shape[1]:
+        raise ShapeError(f"[precision_recall_f1] a matrix of shape {table.shape}. Give (classes, classes).")
+    right, taken, real = np.diag(table), table.sum(axis=0), table.sum(axis=1)
+    return (
+        right / np.where(taken > 0, taken, 1),
+        right / np.where(real > 0, real, 1),
+        2 * right / np.where(taken + real > 0, taken + real, 1),
+    )
+
+
+def area_under_curve(scores: Array, targets: Array) -> float:
+    """The area under the receiver operating characteristic: how often a positive example scores above a negative.
+
+    Ties count half. ``scores`` and ``targets`` have one shape; positive is a target above one half. NaN where
+    all targets are alike.
+
+    Raises ``ShapeError`` for two shapes.
+
+    Source: Mann & Whitney, *On a test of whether one of two random variables is stochastically larger than
+    the other*, 1947.
+
+    >>> area_under_curve(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1]))
+    0.75
+    """
+    scores, targets = np.asarray(scores), np.asarray(targets)
+    if scores.shape != targets.shape:
+        raise ShapeError(
+            f"[area_under_curve] scores of shape {scores.shape} and targets of shape {targets.shape}. "
+            "Reshape one of them."
+        )
+    positive = targets.reshape(-1) > 0.5
+    above, below = int(positive.sum()), int((~positive).sum())
+    if not above or not below:
+        return float("nan")
+    # Equal scores share the mean of their places in the order, counted from 1.
+    _, which, times = np.unique(scores.reshape(-1), return_inverse=True, return_counts=True)
+    ranks = np.cumsum(times) - (times - 1) / 2
+    return float((ranks[which.reshape(-1)][positive].sum() - above * (above + 1) / 2) / (above * below))
 
 
 METRICS: dict[str, Metric] = {"accuracy": accuracy, "binary_accuracy": binary_accuracy}
