@@ -21,6 +21,7 @@ from pullback.loops import (
     Expression,
     Index,
     Literal,
+    Load,
     Operand,
     load_at,
     row_major,
@@ -190,7 +191,9 @@ def _choose_stored(graph: Graph, order: list[Node]) -> set[int]:
             continue
         for child in node.inputs:
             if _needs_memory(node, child, cost):
-                stored.add(id(_behind_views(child)))
+                base = _behind_views(child)
+                strided = node.operator.name not in CONTRACTIONS or _has_strides(child, base)
+                stored.add(id(base if strided else child))
         own = (
             sum(0.0 if id(child) in stored else cost[id(child)] for child in node.inputs) + node.operator.cost
         )
@@ -208,6 +211,24 @@ def _behind_views(node: Node) -> Node:
     while isinstance(node, Operation) and node.operator.name in VIEWS:
         node = node.inputs[0]
     return node
+
+
+def _has_strides(view: Node, base: Node) -> bool:
+    """Whether the elements of ``view`` are found in the memory of ``base`` by a stride for each axis."""
+    if view is base:
+        return True
+    _, index = axes_of(view.shape)
+    buffer = Buffer("base", base.dtype, base.shape)
+
+    def operand(node: Node) -> Operand:
+        if node is base:
+            return lambda index: load_at(buffer, index)
+        assert isinstance(node, Operation) and node.operator.lower is not None
+        lower_node = node.operator.lower
+        return lambda index: lower_node(node, [operand(node.inputs[0])], index)
+
+    load = operand(view)(index)
+    return isinstance(load, Load) and not load.dynamic
 
 
 def _needs_memory(user: Operation, child: Node, cost: dict[int, float]) -> bool:
