@@ -25,7 +25,7 @@ def arrange(
     """
     idle = [kernel for kernel in kernels if _stays(kernel, taken_over)]
     unchanged = {buffer for kernel in idle for buffer in kernel.writes()}
-    taken_over = {result: argument for result, argument in taken_over.items() if result not in unchanged}
+    taken_over = {r: argument for r, argument in taken_over.items() if r.size and r not in unchanged}
     program, in_place = [kernel for kernel in kernels if kernel not in idle], list[Buffer]()
     for result, argument in taken_over.items():
         writers = [kernel for kernel in program if result in kernel.writes()]

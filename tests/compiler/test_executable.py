@@ -1,0 +1,183 @@
+"""Programs as wholes: nothing to compute, results that are inputs, constants, threads, many steps, the code cache."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pullback as pb
+from pullback.compiler.executable import make_executable
+from pullback.compiler.key import graph_key
+from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
+from pullback.graph import Graph, Type, Variable, constant
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(shape).standard_normal(shape).astype(np.float32)
+
+
+def variable(*shape: int) -> Variable:
+    return Variable(Type(np.dtype(np.float32), shape), "x")
+
+
+def test_scalars(compiler, traced, processor):
+    def function(x, y, n, flag):
+        return x + y, np.exp(x) * n, np.where(flag, x, y), n // 2, ~flag, x
+
+    arrays = [np.array(0.5, np.float32), np.array(1.5, np.float32), np.array(7), np.array(True)]
+    compiler.assert_same(traced(function, *arrays), arrays, processor=processor, rounding=4)
+
+
+def test_no_results_and_no_elements(compiler, traced, processor):
+    assert compiler.run(Graph((variable(3),), ()), [numbers(3)], processor=processor) == []
+
+    def function(x):
+        return x + 1, x.sum(0), x.sum(1), x.sum(), x.prod(0), (x > 0).all(), x.T @ x, x @ x.T, x.T
+
+    compiler.assert_same(traced(function, numbers(0, 3)), [numbers(0, 3)], processor=processor)
+
+
+def test_results_that_are_inputs_constants_or_equal(compiler, processor):
+    x = variable(4, 3)
+    large, small = constant(numbers(30, 9)), constant(np.arange(5.0))
+    ones = constant(np.ones((12, 12), np.int32))
+    outputs = (x, x, x + 1, x + 1, large, large, small, ones, x.T, x.T, constant(2), (x + 1).reshape(-1))
+    compiler.assert_same(Graph((x,), outputs), [numbers(4, 3)], processor=processor)
+
+
+def test_inputs_that_nothing_needs(compiler, processor):
+    x, y = variable(4, 3), variable(9)
+    compiler.assert_same(Graph((y, x), (x * 2,)), [numbers(9), numbers(4, 3)], processor=processor)
+
+
+def test_results_are_the_callers_own(compiler):
+    """Results of two calls do not share memory, nor with constants or arguments."""
+    x = variable(4, 3)
+    program = compiler.program(Graph((x,), (x, constant(numbers(30, 9)), x * 2)))
+    array = numbers(4, 3)
+    first, second = program(array), program(array)
+    for one, other in zip(first, second):
+        one[...] = 0
+        assert other.any()
+        assert not np.shares_memory(one, other)
+    assert array.any()
+    np.testing.assert_array_equal(program(array)[1], numbers(30, 9))
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_same_bits_for_any_number_of_threads(threads, compiler, traced):
+    def step(w, u, x, y, i):
+        hidden = np.tanh(x @ w)
+        scores = hidden @ u
+        scores = scores - scores.max(1, keepdims=True)
+        probabilities = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+        error = probabilities - y
+        back = (error @ u.T) * (1 - hidden * hidden)
+        table = np.zeros_like(w)
+        return (
+            x.T @ back,
+            hidden.T @ error,
+            (error * error).sum(),
+            hidden.sum(0),
+            w[i % 200].mean(0),
+            table + w[i[0]],
+        )
+
+    arrays = [numbers(*shape) for shape in [(200, 96), (96, 10), (300, 200), (300, 10)]]
+    arrays.append(np.arange(5000) * 7 % 311)
+    program = compiler.program(traced(step, *arrays))
+    before = get_num_threads()
+    try:
+        set_num_threads(1)
+        alone = [result.tobytes() for result in program(*arrays)]
+        set_num_threads(threads)
+        for _ in range(5):
+            assert [result.tobytes() for result in program(*arrays)] == alone
+    finally:
+        set_num_threads(before)
+
+
+def test_many_steps_are_the_steps_one_by_one(compiler):
+    def step(w, speed, x, y):
+        error = x @ w - y
+        speed = speed * 0.5 + x.T @ error / 8
+        return w - speed / 8, speed, (error * error).mean()
+
+    w, speed, xs, ys = numbers(5, 3), numbers(5, 3) * 0, numbers(6, 8, 5), numbers(6, 8, 3)
+    compiled = pb.jit(step, donate_argnums=(0, 1))
+    state, losses = (w.copy(), speed.copy()), []
+    for x, y in zip(xs, ys):
+        *state, loss = compiled(*state, x, y)
+        losses.append(loss)
+    (*carried, history), done = compiled.run_steps((w, speed, xs, ys), 6, (2, 3))
+    assert done == 6
+    for one, other in zip([*state, np.array(losses)], [*carried, history]):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_large_constants_are_not_part_of_the_code(monkeypatch, tmp_path):
+    """Two graphs that differ in a large constant share code, and each computes with its own."""
+    monkeypatch.setenv("PULLBACK_CACHE", str(tmp_path / "code"))
+
+    def graph(value: np.ndarray) -> Graph:
+        x = variable(9, 30)
+        return Graph((x,), (x @ constant(value) + constant(np.arange(5), np.float32),))
+
+    first, second = numbers(30, 5), numbers(30, 5) + 1
+    assert graph_key(graph(first), {}) == graph_key(graph(second), {})
+    x = numbers(9, 30)
+    for value, cached in [(first, False), (second, True), (first, True)]:
+        program = make_executable(graph(value), {}).program
+        assert program.code.cached is cached
+        np.testing.assert_allclose(program(x)[0], x @ value + np.arange(5), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (np.zeros(80), np.ones(80)),
+        (np.zeros(80), np.arange(80.0)),
+        (np.arange(80.0), np.zeros(80)),
+        (np.zeros(80), np.array([0.0, -0.0] * 40)),
+        (np.arange(5.0), np.arange(5.0) + 1),
+        (np.array(0.0), np.array(-0.0)),
+        (np.zeros(80), np.zeros((8, 10))),
+        (np.zeros(80), np.zeros(80, np.float32)),
+    ],
+)
+def test_constants_that_are_part_of_the_code(one, other, monkeypatch, tmp_path):
+    monkeypatch.setenv("PULLBACK_CACHE", str(tmp_path / "code"))
+    assert graph_key(Graph((), (constant(one),)), {}) != graph_key(Graph((), (constant(other),)), {})
+    for value in (one, other, one):
+        (result,) = make_executable(Graph((), (constant(value),)), {}).program()
+        assert result.tobytes() == value.tobytes()
+
+
+def test_keys_tell_programs_apart():
+    x, y = variable(3), variable(3)
+    graphs = [
+        Graph((x, y), (x + y,)),
+        Graph((x, y), (x - y,)),
+        Graph((x, y), (y - x,)),
+        Graph((x, y), (x - y, x)),
+        Graph((y, x, variable(2)), (x - y,)),
+        Graph((x,), (x[:2],)),
+        Graph((x,), (x[1:],)),
+    ]
+    keys = {graph_key(graph, {}) for graph in graphs} | {
+        graph_key(graphs[0], {0: 0}),
+        graph_key(graphs[0], {0: 1}),
+    }
+    assert len(keys) == len(graphs) + 2
+    assert graph_key(Graph((y, x), (y + x,)), {}) == graph_key(graphs[0], {})
+
+
+def test_a_report_shows_every_form(compiler):
+    x = variable(4, 3)
+    report = make_executable(Graph((x,), (np.tanh(x).sum(0),)), {}).report()
+    assert "tanh" in report.graph
+    assert "tanh" in report.loops
+    assert "define void @phase0" in report.llvm
+    assert report.assembly.count("phase0") > 1
+    assert report.memory.startswith("arena:")
+    assert not report.from_cache
