@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pullback.compiler.jit import jit
-from pullback.data import Dataset, epoch_order
+from pullback.data import Dataset
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
 from pullback.metrics import METRICS, Metric
 from pullback.optim import Optimiser, rate_at
 from pullback.random import key
 from pullback.tracing import flatten, map_tree
 from pullback.train.history import History
+from pullback.train.orders import Orders
 from pullback.train.pace import Pace
 from pullback.train.progress import Display
 from pullback.train.snapshot import Snapshot
@@ -118,11 +119,13 @@ class Trainer:
         run = _Fit(self, data, display)
         self.history.interrupted = False
         try:
-            for number in range(epochs):
-                self._fit_epoch(run, number, shuffle, held_out)
-                # A list: each is called, whatever the others answer.
-                if any([callback(self) is True for callback in callbacks]):  # noqa: C419
-                    break
+            with Orders(len(data), self.seed, shuffle) as orders:
+                for number in range(epochs):
+                    order = orders.take(self.history.epochs, more=number + 1 < epochs)
+                    self._fit_epoch(run, number, order, held_out)
+                    # A list: each is called, whatever the others answer.
+                    if any([callback(self) is True for callback in callbacks]):  # noqa: C419
+                        break
         except KeyboardInterrupt:
             self.history.interrupted = True
         except IndexRangeError as error:
@@ -167,13 +170,13 @@ class Trainer:
             )
         return steps
 
-    def _fit_epoch(self, run: _Fit, number: int, shuffle: bool, validation: Dataset | None) -> None:
+    def _fit_epoch(self, run: _Fit, number: int, order: Rows, validation: Dataset | None) -> None:
         """One epoch, entered into the history even when it is cut short."""
         totals = _Totals()
         validated: dict[str, float] = {}
         start, seconds = time.perf_counter(), None
         try:
-            run.epoch(number, epoch_order(len(run.data), self.seed, self.history.epochs, shuffle), totals)
+            run.epoch(number, order, totals)
             seconds = time.perf_counter() - start
             if validation is not None:
                 validated = self.evaluate(validation)
