@@ -66,10 +66,10 @@ def write_archive(tmp_path):
                     content.name = entry
                     archive.addfile(content)
                     continue
-                content = content.encode() if isinstance(content, str) else content
+                data = content.encode() if isinstance(content, str) else content
                 member = tarfile.TarInfo(entry)
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
         return path
 
     return write

@@ -28,5 +28,5 @@ def test_words_tell_the_sides_apart_but_not_each_by_itself():
 
 
 def test_too_few():
-    with pytest.raises(DataError, match="1 reviews. Give 2 or more"):
+    with pytest.raises(DataError, match=r"1 reviews\. Give 2 or more"):
         generate_reviews(1)

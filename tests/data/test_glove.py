@@ -66,7 +66,7 @@ def test_lines_without_values(glove):
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-Infinity", "1e999"])
 def test_numbers_that_are_not_finite(glove, value):
-    with pytest.raises(DataError, match="line 3: found .* where a finite number is needed"):
+    with pytest.raises(DataError, match=r"line 3: found .* where a finite number is needed"):
         read_glove(glove("good 1 2\n", "other 1 2\n", f"film 1 {value}\n"), VOCABULARY)
 
 

@@ -70,7 +70,7 @@ def test_arrays_of_another_form(tmp_path, array, message):
 @pytest.mark.parametrize("content", [b"", b"text", b"\x89PNG\r\n\x1a\nnothing", b"\x93NUMPY\x01\x00v\x00{"])
 def test_damaged_files(tmp_path, content):
     (tmp_path / "a.png").write_bytes(content)
-    with pytest.raises(DataError, match="no picture that can be read|damaged"):
+    with pytest.raises(DataError, match=r"no picture that can be read|damaged"):
         read_pictures(tmp_path / "a.png", SHAPE)
 
 

@@ -55,14 +55,14 @@ _FILLERS = (
     "we talked about it on the way home",
     "there is a sequel in the making",
 )
-_DISSENT = 0.25  # of the sentences with a judgement: those that speak against the review's verdict
-_SENTENCES = 4, 16
+_DISSENT = 0.15  # of the sentences with a judgement: those that speak against the review's verdict
+_SENTENCES = 6, 20
 
 
 def generate_reviews(count: int = 4000, seed: int = 0) -> Reviews:
     """``count`` made-up reviews, half of them positive: sentences with a judgement and some without.
 
-    One judgement in four goes against the verdict and some are negated, so that single words mislead. They
+    One judgement in seven goes against the verdict and some are negated, so that single words mislead. They
     show that a network learns; how well it reads real reviews they cannot show.
 
     >>> reviews = generate_reviews(100)

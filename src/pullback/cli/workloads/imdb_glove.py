@@ -35,9 +35,7 @@ def prepare(options: argparse.Namespace, report: Report) -> Job:
     report(f"vectors from {file} for {int(read.found.sum()):,} of {len(read.found):,} words")
     settings = imdb_cnn.text_settings(texts, options.filters, read.vectors.shape[1])
     model = _make_model(settings, nn.Embedding.from_vectors(read.vectors), options.seed)
-    if options.learning_rate is None:
-        options.learning_rate = _LEARNING_RATE
-    return imdb_cnn.text_job(texts, model, settings, options)
+    return imdb_cnn.text_job(texts, model, settings, options, _LEARNING_RATE)
 
 
 def restore(settings: Mapping[str, Any], seed: nn.Seed = 0) -> nn.Chain:

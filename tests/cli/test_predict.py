@@ -1,0 +1,152 @@
+"""``pullback predict``, with models that were saved by ``pullback train``."""
+
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from pullback.cli import main
+from pullback.cli.workloads import WORKLOADS, imdb_cnn
+from pullback.data import Vocabulary
+from pullback.io import load_metadata, load_tensors, save, save_tensors
+
+VOCABULARY = Vocabulary(["good", "bad", "film"])
+TEXT_SETTINGS = {
+    "input": "text",
+    "words": 5,
+    "length": 10,
+    "dimensions": 2,
+    "filters": 1,
+    "classes": ["negative", "positive"],
+}
+IMAGE_SETTINGS = {"input": "image", "shape": [6, 6], "scale": 1 / 255, "classes": 10}
+
+
+@pytest.fixture
+def text_model(tmp_path):
+    """A network that sums up what speaks for a text and what against it."""
+    model = imdb_cnn.restore(TEXT_SETTINGS)
+    embedding, convolution, dense = model[0], model[1], model[5]
+    embedding.weight[:] = [[0, 0], [0, 0], [1, 0], [-1, 0], [0, 0]]
+    convolution.weight[:], convolution.bias[:] = 0, 1
+    convolution.weight[0, 0] = 1  # the sum over three words, plus 1 so that relu keeps -1 apart from 0
+    dense.weight[:], dense.bias[:] = 4, -4.5
+    metadata = {
+        "workload": "imdb-cnn",
+        "settings": json.dumps(TEXT_SETTINGS),
+        "vocabulary": VOCABULARY.to_json(),
+    }
+    save(model, tmp_path / "text.safetensors", metadata)
+    return tmp_path / "text.safetensors"
+
+
+@pytest.fixture
+def image_model(tmp_path):
+    """A network that tells which of the first ten pixels is the brightest; the cell begins with tanh."""
+    settings = {**IMAGE_SETTINGS, "hidden": 10}
+    model = WORKLOADS["mnist-rnn"].restore(settings)
+    for array in (model[1].input_weight, model[1].recurrent_weight, model[1].bias, model[2].bias):
+        array[:] = 0
+    model[1].input_weight[:9, :9] = np.eye(9)
+    model[2].weight[:] = 20 * np.eye(10)
+    save(
+        model,
+        tmp_path / "image.safetensors",
+        {"workload": "mnist-rnn", "settings": json.dumps(settings)},
+    )
+    return tmp_path / "image.safetensors"
+
+
+def predict(model, *inputs):
+    return main(["predict", "--model", str(model), *map(str, inputs)])
+
+
+def rows(capsys):
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_texts(text_model, capsys):
+    assert predict(text_model, "A good film", "a bad film", "x" * 100) == 0
+    first, second, third = rows(capsys)
+    assert first[-3:] == ["positive", "97.1", "%"] and second[-3] == "negative"
+    assert third[0] == "x" * 59 + "…"
+
+
+def test_texts_from_standard_input(text_model, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("good\n\nbad\n"))
+    assert predict(text_model, "-") == 0
+    assert [row[1] for row in rows(capsys)] == ["positive", "negative"]
+
+
+def test_pictures(image_model, tmp_path, capsys):
+    pictures = np.zeros((3, 6, 6), np.uint8)
+    for number, row in enumerate(pictures):
+        row.reshape(-1)[27 + number + 3] = 255  # of the last part of four, nine pixels from 27 on
+    np.save(tmp_path / "three.npy", pictures)
+    np.save(tmp_path / "one.npy", pictures[1] / 255)
+    assert predict(image_model, tmp_path / "three.npy", tmp_path / "one.npy") == 0
+    found = rows(capsys)
+    assert [row[1] for row in found] == ["3", "4", "5", "4"]
+    assert found[1][0].endswith("three.npy[1]") and found[3][0].endswith("one.npy")
+    assert found[1][2:] == found[3][2:]
+
+
+def test_a_network_that_was_just_trained(tmp_path, monkeypatch, capsys):
+    from pullback.data import load_digits
+    from pullback.errors import DownloadError
+
+    def refuse(*_, **__):
+        raise DownloadError("no network here")
+
+    monkeypatch.setattr("pullback.data.digits.load_mnist", refuse)
+    monkeypatch.chdir(tmp_path)
+    test = load_digits().test
+    np.save("digits.npy", test.inputs[:50])
+    for workload in ("mnist-rnn", "mnist-cnn"):
+        assert main(["train", workload, "--epochs", "8"]) == 0
+        capsys.readouterr()
+        assert predict(f"{workload}/model.safetensors", "digits.npy") == 0
+        answers = [int(row[1]) for row in rows(capsys)]
+        assert (np.array(answers) == test.labels[:50]).mean() > 0.8
+
+
+def changed(path, tmp_path, **metadata):
+    """The model with other metadata; None removes an entry."""
+    entries = {name: text for name, text in {**load_metadata(path), **metadata}.items() if text is not None}
+    save_tensors(tmp_path / "changed.safetensors", load_tensors(path), entries)
+    return tmp_path / "changed.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"workload": None}, "does not say what network it holds"),
+        ({"workload": "mnist-transformer"}, "does not say what network it holds"),
+        ({"settings": None}, "does not say what network it holds"),
+        ({"settings": "{"}, "unusable settings"),
+        ({"settings": "[]"}, "unusable settings"),
+        ({"settings": json.dumps({**TEXT_SETTINGS, "length": "long"})}, "unusable settings"),
+        ({"settings": json.dumps({**TEXT_SETTINGS, "words": 0})}, "unusable settings"),
+        ({"settings": json.dumps({**TEXT_SETTINGS, "filters": 2})}, "does not fit"),
+        ({"settings": json.dumps({**TEXT_SETTINGS, "input": "sound"})}, "no vocabulary"),
+        ({"vocabulary": None}, "no vocabulary"),
+        ({"vocabulary": "[]"}, "2 words, but the embedding has 5 rows"),
+        ({"vocabulary": '["good", "good", "film"]'}, "'good' is there twice"),
+    ],
+)
+def test_parts_that_do_not_fit(text_model, tmp_path, capsys, metadata, message):
+    assert predict(changed(text_model, tmp_path, **metadata), "a good film") == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_picture_of_another_size(image_model, tmp_path, capsys):
+    np.save(tmp_path / "a.npy", np.zeros((28, 28), np.uint8))
+    assert predict(image_model, tmp_path / "a.npy") == 1
+    assert "the model takes pictures of 6 × 6 pixels" in capsys.readouterr().err
+
+
+def test_a_missing_model(tmp_path, capsys):
+    assert predict(tmp_path / "none.safetensors", "a good film") == 1
+    assert "cannot read" in capsys.readouterr().err
