@@ -186,7 +186,7 @@ def _overlap_pullback(node: Operation, g: Node) -> list[Node | None]:
 
 
 def _overlap_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
-    """The sum over all places within a window, of the window that has its place here if there is one."""
+    """The sum of all windows that have a place here, along each axis over those that may."""
     (y,) = node.inputs
     zero = Literal(0, node.dtype)
     axes, sizes, strides, dilations = (
@@ -201,14 +201,23 @@ def _overlap_lower(node: Operation, operands: Sequence[Operand], index: Sequence
             inner.append(place)
             continue
         size, stride, dilation = moves[axis]
-        within_window = Axis(f"r{axis}", size)
-        over.append(within_window)
-        k = Affine.of(within_window)
-        start = total((place, k * -dilation))
-        # Negative starts are below every window; with them out of the way no quotient is negative.
-        window, beside = divided(start, stride)
-        exists = both(exists, within(start, 0, (y.shape[len(inner)] - 1) * stride + 1))
-        exists = both(exists, within(beside, 0, 1))
+        count = y.shape[len(inner)]
+        if dilation == 1:
+            # Counted back from the last window that begins here or before.
+            turn = Axis(f"r{axis}", -(-size // stride))
+            last, beside = divided(place, stride)
+            window = total((last, Affine.of(turn) * -1))
+            k = total((Affine.of(turn) * stride, beside))
+            exists = both(exists, both(within(window, 0, count), within(k, 0, size)))
+        else:
+            turn = Axis(f"r{axis}", size)
+            k = Affine.of(turn)
+            start = total((place, k * -dilation))
+            # Negative starts are below every window; with them out of the way no quotient is negative.
+            window, beside = divided(start, stride)
+            exists = both(exists, within(start, 0, (count - 1) * stride + 1))
+            exists = both(exists, within(beside, 0, 1))
+        over.append(turn)
         inner += [window, k]
     if exists is False:
         return zero
