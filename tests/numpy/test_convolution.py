@@ -9,6 +9,7 @@ from scipy import signal
 import pullback as pb
 from pullback import nn
 from pullback.errors import ShapeError
+from pullback.graph import Type, Variable
 from pullback.testing import check_grads
 
 
@@ -83,6 +84,12 @@ def test_compiled_gradients_are_those_of_the_interpreter(x_shape, w_shape, optio
     gradient = pb.grad(loss, argnums=(0, 1))
     for found, expected in zip(pb.jit(gradient)(x, w), gradient(x, w)):
         np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4)
+
+
+def test_only_what_windows_reach_is_padded_and_read():
+    x, w = (Variable(Type(np.dtype(np.float32), shape), "x") for shape in ((1, 1, 8), (1, 1, 3)))
+    for stride, padding, read in ((2, 1, 9), (1, 1, 10), (4, 0, 7), (5, 0, 8)):
+        assert nn.conv(x, w, stride, padding).inputs[0].shape == (1, 1, read)
 
 
 def test_derivatives_to_second_order():
