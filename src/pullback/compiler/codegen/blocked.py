@@ -8,6 +8,7 @@ along the summed axis is transposed on its way in.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -161,12 +162,14 @@ class _Blocks:
             else pointer
         )
 
+    def _step(self, pointer: str, pitch: int, count: int) -> str:
+        """``count`` rows of ``pitch`` elements further on."""
+        return self._at(pointer, str(count * pitch))
+
     def block(self, first_row: str, last_row: str, first_panel: str) -> None:
         """Pack the block's panels, then run all of its rows over them; once for each round."""
         for number, segments in enumerate(self.blocking.rounds):
-            self._each_panel(
-                first_panel, lambda k, column, width, s=segments: self._pack(k, column, width, s)
-            )
+            self._each_panel(first_panel, functools.partial(self._pack, segments))
             self._rows(first_row, last_row, first_panel, number)
 
     def _each_panel(self, first_panel: str, body: Callable[[str, str, int], None]) -> None:
@@ -185,7 +188,7 @@ class _Blocks:
 
     # ------------------------------------------------------------------ packing
 
-    def _pack(self, within: str, column: str, columns: int, segments: Sequence[Segment]) -> None:
+    def _pack(self, segments: Sequence[Segment], within: str, column: str, columns: int) -> None:
         panel = self._at(self.scratch, self.f.value(f"mul i64 {within}, {self.pitch}"))
         for segment in segments:
             pair = self.product.pairs[segment.pair]
@@ -228,16 +231,10 @@ class _Blocks:
         def strip(source: str, target: str, count: int) -> None:
             for start in range(0, width, lanes):
                 rows = min(lanes, max(0, columns - start))
-                turn_block(
-                    f,
-                    self.kind,
-                    lanes,
-                    lambda r, s=start: self._at(source, str((s + r) * across)),
-                    lambda c, s=start: self._at(target, str(c * width + s)),
-                    rows,
-                    count,
-                    full_rows=True,
-                )
+                first, into = self._at(source, str(start * across)), self._at(target, str(start))
+                read = functools.partial(self._step, first, across)
+                write = functools.partial(self._step, into, width)
+                turn_block(f, self.kind, lanes, read, write, rows, count, full_rows=True)
 
         if steps != 1:
             raise AssertionError("a packed operand runs along its columns or along its depth")

@@ -14,11 +14,10 @@ __all__ = ["emit_check"]
 _INT64 = np.dtype(np.int64)
 
 
-def emit_check(values: Values, expression: Apply) -> list[str]:
-    """The index, counted from the start of its axis, with its violation recorded."""
+def emit_check(values: Values, expression: Apply, code: int) -> list[str]:
+    """The index, counted from the start of its axis, with its violation recorded as the failure ``code``."""
     attributes = dict(expression.attributes)
     extent, wrap = attributes["extent"], attributes["wrap"]
-    code = values.check_code(expression)
     operand = expression.operands[0]
     position = _position(values, operand)
     place = values.offset(position)

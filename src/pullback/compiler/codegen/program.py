@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocked import emit_blocked_product
+from pullback.compiler.codegen.checks import emit_check
 from pullback.compiler.codegen.dots import emit_dots
 from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.codegen.maps import emit_map
 from pullback.compiler.codegen.products import emit_product
+from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.scatters import emit_scatter
 from pullback.compiler.codegen.transposes import emit_transposition
 from pullback.compiler.codegen.values import Values
@@ -52,12 +54,12 @@ class _Emitter:
         self.kernels: dict[str, str] = {}
         self.checks: list[str] = []
 
-    def check_code(self, expression: Apply) -> int:
-        """The failure code of a check; equal checks share one."""
+    def check(self, values: Values, expression: Apply) -> list[str]:
+        """Emit an index check under its failure code; equal checks share one."""
         text = describe_check(expression)
         if text not in self.checks:
             self.checks.append(text)
-        return self.checks.index(text) + 1
+        return emit_check(values, expression, self.checks.index(text) + 1)
 
     def kernel(self, job: Job, shares: Sequence[int]) -> str:
         """The function of a job's kernel; kernels that differ only in their buffers share one."""
@@ -68,7 +70,7 @@ class _Emitter:
         parameters = [("ptr", "context"), *pointers, ("i64", "low"), ("i64", "high"), ("ptr", "scratch")]
         f = self.module.function(name, parameters, linkage="internal", attributes="nounwind noinline")
         places = {buffer: f[f"p{k}"] for k, buffer in enumerate(buffers)}
-        values = Values(f, places, self.lanes(kernel), self.check_code, _shifts(kernel))
+        values = Values(f, places, self.lanes(kernel), _shifts(kernel), emit_reduction, self.check)
         form = job.form
         if form.product is not None and form.blocking is not None:
             emit_blocked_product(values, form.product, form.blocking, f["low"], f["high"], f["scratch"])

@@ -52,21 +52,27 @@ class Group:
 
 
 class Values:
-    """Emits expressions into a function; knows the pointers, the open loops and what was computed already."""
+    """Emits expressions into a function; knows the pointers, the open loops and what was computed already.
+
+    ``pointers`` of buffers may be ``shifts`` elements into them. Reductions and index checks, which are emitted in
+    terms of values, come from the files that know how.
+    """
 
     def __init__(
         self,
         function: Function,
         pointers: Mapping[Buffer, str],
         lanes: int,
-        check_code: Callable[[Apply], int],
-        shifts: Mapping[Buffer, int] | None = None,
+        shifts: Mapping[Buffer, int],
+        emit_reduction: Callable[[Values, Reduce], list[str]],
+        emit_check: Callable[[Values, Apply], list[str]],
     ) -> None:
         self.f = function
         self.pointers = pointers
         self.lanes = lanes
-        self.check_code = check_code
-        self.shifts = shifts or {}
+        self.shifts = shifts
+        self.emit_reduction = emit_reduction
+        self.emit_check = emit_check
         self.group: Group | None = None
         self.places: dict[Axis, Place] = {}
         self._scopes: list[dict[Expression, list[str]]] = [{}]
@@ -171,9 +177,7 @@ class Values:
         if isinstance(expression, Position):
             return self._position(expression)
         if isinstance(expression, Reduce):
-            from pullback.compiler.codegen.reductions import emit_reduction
-
-            return emit_reduction(self, expression)
+            return self.emit_reduction(self, expression)
         assert isinstance(expression, Apply), expression
         return self._apply(expression)
 
@@ -388,9 +392,7 @@ class Values:
 
     def _apply(self, expression: Apply) -> list[str]:
         if expression.function == "check_index":
-            from pullback.compiler.codegen.checks import emit_check
-
-            return emit_check(self, expression)
+            return self.emit_check(self, expression)
         fused = self._multiply_add(expression) or self._fixed_lanes(expression)
         if fused is not None:
             return fused
