@@ -33,26 +33,25 @@ def kernel_cycles(kernel: Kernel, product: Product | None, lanes: int) -> float:
     for store in kernel.stores:
         inner = outer * math.prod(axis.extent for axis in store.inner)
         cycles += inner * store.buffer.dtype.itemsize / BYTES_PER_CYCLE
-        cycles += sum(_turns(root, outer, inner, store.inner, lanes) for root in store.roots())
+        cycles += sum(outer * _turns(root, store.inner, lanes) for root in store.roots())
     return cycles
 
 
-def _turns(root: Expression, outer: float, inner: float, inner_axes: tuple[Axis, ...], lanes: int) -> float:
-    """Cycles of everything below ``root``, each expression as often as the loops around it turn."""
+def _turns(root: Expression, inner: tuple[Axis, ...], lanes: int) -> float:
+    """Cycles of everything below ``root``, each expression as often as those loops turn that it depends on."""
     total = 0.0
     seen: set[int] = set()
-    stack: list[tuple[Expression, float]] = [(root, 1.0)]
+    stack: list[tuple[Expression, frozenset[Axis]]] = [(root, frozenset(inner))]
     while stack:
-        expression, repeats = stack.pop()
+        expression, around = stack.pop()
         if id(expression) in seen:
             continue
         seen.add(id(expression))
-        turns = inner if any(axis in inner_axes for axis in expression.axes) or not inner_axes else outer
-        total += turns * repeats * _own_cycles(expression, lanes)
-        deeper = repeats
+        turns = math.prod(axis.extent for axis in around if axis in expression.axes)
+        total += turns * _own_cycles(expression, lanes)
         if isinstance(expression, Reduce):
-            deeper *= math.prod(axis.extent for axis in expression.over)
-        stack.extend((operand, deeper) for operand in expression.operands)
+            around = around.union(expression.over)
+        stack.extend((operand, around) for operand in expression.operands)
     return total
 
 

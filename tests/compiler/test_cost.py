@@ -1,0 +1,29 @@
+"""Estimates of time: what is computed once for a row is counted once."""
+
+import numpy as np
+
+from pullback.compiler.cost import kernel_cycles
+from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
+
+F = np.dtype(np.float32)
+ROWS, COLUMNS = 100, 256
+
+
+def row_kernel(nested):
+    """The sum over each row of x minus the row's mean, or of x minus a constant of the row."""
+    i, j, k = Axis("i", ROWS), Axis("j", COLUMNS), Axis("k", COLUMNS)
+    x, means, y = Buffer("x", F, (ROWS, COLUMNS)), Buffer("means", F, (ROWS,)), Buffer("y", F, (ROWS,))
+    inner = Reduce("add", (k,), Load(x, Affine.of(i) * COLUMNS + Affine.of(k)))
+    middle = inner if nested else Load(means, Affine.of(i))
+    centred = Apply("subtract", (Load(x, Affine.of(i) * COLUMNS + Affine.of(j)), middle), F)
+    return Kernel((i,), (Store(y, Affine.of(i), Reduce("add", (j,), centred)),))
+
+
+def test_a_sum_inside_a_sum_costs_one_more_pass():
+    plain, nested = (kernel_cycles(row_kernel(nested), None, 8) for nested in (False, True))
+    assert plain < nested < 2 * plain
+
+
+def test_cycles_grow_with_the_row():
+    cycles = kernel_cycles(row_kernel(False), None, 8)
+    assert ROWS * COLUMNS / 8 < cycles < 10 * ROWS * COLUMNS / 8
