@@ -17,6 +17,7 @@ from pullback.numpy.windows import (
     check_windows,
     padded,
     padding_widths,
+    reached,
     spatial_axes,
     widths,
 )
@@ -64,6 +65,7 @@ def conv(
     extents, sizes = [x.shape[axis] for axis in axes], weight.shape[2:]
     low, high = padding_widths("conv", padding, extents, sizes=sizes, strides=strides, dilations=dilations)
     check_windows("conv", extents, low=low, high=high, sizes=sizes, dilations=dilations)
+    high = reached(extents, low=low, high=high, sizes=sizes, strides=strides, dilations=dilations)
     inputs, outputs = weight.shape[1] * groups, weight.shape[0]
     found = x.shape[1 if channels == "first" else -1]
     if found != inputs:

@@ -19,6 +19,7 @@ from pullback.numpy.windows import (
     check_windows,
     padded,
     padding_widths,
+    reached,
     spatial_axes,
     widths,
 )
@@ -155,7 +156,8 @@ def _windows(
     extents = [x.shape[axis] for axis in axes]
     low, high = padding_widths(name, padding, extents, sizes=sizes, strides=strides, dilations=dilations)
     check_windows(name, extents, low=low, high=high, sizes=sizes, dilations=dilations)
-    shape, x = x.shape, padded(x, axes, low, high, fill)
+    far = reached(extents, low=low, high=high, sizes=sizes, strides=strides, dilations=dilations)
+    shape, x = x.shape, padded(x, axes, low, far, fill)
     view = OPERATORS["windows"](x, axes=axes, sizes=sizes, strides=strides, dilations=dilations)
     counts = []
     for position, (axis, extent, before) in enumerate(zip(axes, extents, low)):

@@ -14,6 +14,7 @@ from pullback.graph import OPERATORS, Graph, Node, Type, Variable, constant
 from pullback.interpreter import evaluate
 from pullback.numpy.promotion import any_traced, type_of, where_written
 from pullback.operators.convolution import window_count
+from pullback.operators.shapes import framed
 
 __all__ = [
     "Channels",
@@ -24,6 +25,7 @@ __all__ = [
     "check_windows",
     "padded",
     "padding_widths",
+    "reached",
     "spatial_axes",
     "widths",
 ]
@@ -160,22 +162,42 @@ def check_windows(
             )
 
 
+def reached(
+    extents: Sequence[int],
+    *,
+    low: Sequence[int],
+    high: Sequence[int],
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> tuple[int, ...]:
+    """``high`` without what no window reaches; negative where the end of the array itself is not reached.
+
+    >>> reached((28, 28), low=(1, 0), high=(1, 0), sizes=(3, 2), strides=(2, 3), dilations=(1, 1))
+    (0, -2)
+    """
+    widths = []
+    for extent, before, after, size, stride, dilation in zip(extents, low, high, sizes, strides, dilations):
+        count = window_count(extent + before + after, size, stride, dilation)
+        widths.append((count - 1) * stride + (size - 1) * dilation + 1 - before - extent)
+    return tuple(widths)
+
+
 def padded(x: Node, axes: Sequence[int], low: Sequence[int], high: Sequence[int], value: float = 0) -> Node:
-    """``x`` with ``value`` before and after its elements along ``axes``."""
-    if not any(low) and not any(high):
-        return x
+    """``x`` with ``value`` before and after its elements along ``axes``; negative widths cut it."""
+    around = [dict(zip(axes, given)) for given in (low, high)]
+    before, after = ([given.get(axis, 0) for axis in range(x.ndim)] for given in around)
     if value == 0:
-        every = [dict(zip(axes, given)) for given in (low, high)]
-        before, after = (tuple(given.get(axis, 0) for axis in range(x.ndim)) for given in every)
-        return OPERATORS["pad"](x, low=before, high=after)
-    for axis, *around in zip(axes, low, high):
-        first, last = (_border(x, axis, width, value) for width in around)
+        return framed(x, before, after)
+    x = framed(x, [min(width, 0) for width in before], [min(width, 0) for width in after])
+    for axis in axes:
+        first, last = (_border(x, axis, given[axis], value) for given in around)
         x = OPERATORS["concatenate"](*first, x, *last, axis=axis) if first or last else x
     return x
 
 
 def _border(x: Node, axis: int, width: int, value: float) -> list[Node]:
-    if not width:
+    if width <= 0:
         return []
     shape = tuple(width if k == axis else extent for k, extent in enumerate(x.shape))
     return [OPERATORS["broadcast"](constant(value, x.dtype), shape=shape, axes=())]
