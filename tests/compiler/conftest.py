@@ -22,6 +22,7 @@ from pullback.graph import Graph
 from pullback.interpreter import evaluate
 from pullback.loops import Kernel
 from pullback.loops.checker import check_program
+from pullback.loops.printer import format_kernel
 from pullback.tracing.trace import leaf_type, trace_flat
 from pullback.tracing.trees import flatten
 
@@ -193,3 +194,24 @@ def traced() -> Callable[..., Graph]:
         return trace_flat(function, structure, [leaf_type(leaf) for leaf in leaves]).graph
 
     return graph
+
+
+@pytest.fixture(scope="session")
+def stages(traced: Callable[..., Graph]) -> Callable[..., dict[str, str]]:
+    """``stages(function, *shapes)``: the kernels after each stage as text, for ``float32`` arguments.
+
+    Passes over graphs are left out, so that what is lowered is what the function says.
+    """
+
+    def shown(function: Callable[..., Any], *shapes: tuple[int, ...]) -> dict[str, str]:
+        graph = traced(function, *(np.zeros(shape, np.float32) for shape in shapes))
+        found: dict[str, str] = {}
+
+        def watch(stage: str, lowered: Lowered, kernels: Sequence[Kernel]) -> None:
+            found[stage] = "\n".join(format_kernel(kernel) for kernel in kernels)
+
+        some = Processor("generic", "+avx2,+fma", "x86_64", vector_bytes=32, vector_registers=16)
+        build(graph, {}, some, passes=(), watch=watch)
+        return found
+
+    return shown

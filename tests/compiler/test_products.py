@@ -23,7 +23,11 @@ def labelled(a: str, b: str, out: str, extents: dict[str, int], dtype: type = np
     """One product in the labels of ``einsum``, and values for it."""
     arrays = [integers(*(extents[label] for label in labels), dtype=dtype) for labels in (a, b)]
     nodes = [Variable(Type(array.dtype, array.shape)) for array in arrays]
-    labels = {"a_labels": tuple(map(ord, a)), "b_labels": tuple(map(ord, b)), "out_labels": tuple(map(ord, out))}
+    labels = {
+        "a_labels": tuple(map(ord, a)),
+        "b_labels": tuple(map(ord, b)),
+        "out_labels": tuple(map(ord, out)),
+    }
     return nodes, contract(*nodes, **labels), arrays
 
 

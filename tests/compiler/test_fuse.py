@@ -1,0 +1,128 @@
+"""Fusion: what is read of a producer takes the place of the read, and nothing else changes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pullback.compiler.fuse import fuse
+from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Store
+
+FLOAT = np.dtype(np.float32)
+
+
+def softmax(z):
+    e = np.exp(z - z.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def test_a_softmax_is_one_kernel_over_its_rows(stages):
+    fused = stages(softmax, (4, 5))["fuse"]
+    assert (
+        fused
+        == """\
+for i<4:
+    t0 = max[r1<5](argument0[r1 + 5*i])
+    for j<5:
+        result0[5*i + j] = exp(argument0[5*i + j] - t0) / sum[r1<5](exp(argument0[r1 + 5*i] - t0))"""
+    )
+
+
+def test_a_layer_is_one_product_with_an_epilogue(stages):
+    fused = stages(lambda x, w, b: np.tanh(x @ w + b), (4, 3), (3, 5), (5,))["fuse"]
+    assert (
+        fused
+        == """\
+for i<4, j<5:
+    result0[5*i + j] = tanh(sum[r0<3](argument0[r0 + 3*i] * argument1[5*r0 + j]) + argument2[j])"""
+    )
+
+
+def test_products_that_are_added_are_one(stages):
+    fused = stages(lambda x, w, h, u: x @ w + h @ u, (4, 3), (3, 5), (4, 2), (2, 5))["fuse"]
+    assert (
+        fused
+        == """\
+for i<4, j<5:
+    t0 = sum[r0<2](argument2[r0 + 2*i] * argument3[5*r0 + j])
+    result0[5*i + j] = sum[r0<3](argument0[r0 + 3*i] * argument1[5*r0 + j]) + t0"""
+    )
+
+
+def test_a_result_that_is_wanted_is_still_stored(stages):
+    fused = stages(lambda x: (np.exp(x).sum(1), np.exp(x)), (4, 5))["fuse"]
+    assert fused.startswith("for i<4:")
+    assert fused.count("for i<4") == 1
+    assert "result0[i] =" in fused
+    assert "result1[j + 5*i] =" in fused
+
+
+def test_sums_over_columns_are_not_fused_with_their_readers(stages):
+    fused = stages(lambda x: x - x.sum(0), (4, 5))["fuse"]
+    assert (
+        fused
+        == """\
+for i<5:
+    sum1[i] = sum[r0<4](argument0[i + 5*r0])
+for i<4, j<5:
+    result0[5*i + j] = argument0[5*i + j] - sum1[j]"""
+    )
+
+
+def test_a_long_row_is_not_kept_together(stages):
+    assert stages(lambda x: x - x.sum(1, keepdims=True), (2, 16384))["fuse"].count("for i<2") == 1
+    assert stages(lambda x: x - x.sum(1, keepdims=True), (2, 16385))["fuse"].count("for i<2") == 2
+
+
+def test_products_are_not_computed_again_by_their_readers(stages):
+    fused = stages(lambda x, w: (x @ w).sum(1), (4, 3), (3, 5))["fuse"]
+    assert fused.count("for ") == 2
+
+
+# -- kernels by hand
+
+ONE, TWO = Axis("i", 4), Axis("j", 4)
+X, A, B, C = (Buffer(name, FLOAT, (4,)) for name in "xabc")
+
+
+def at(buffer: Buffer, axis: Axis, step: int = 1, start: int = 0) -> Load:
+    return Load(buffer, Affine.of(axis) * step + start)
+
+
+def kernel(target: Buffer, axis: Axis, value, accumulate: bool = False) -> Kernel:
+    return Kernel((axis,), (Store(target, Affine.of(axis), value, accumulate=accumulate),))
+
+
+def plus(*values) -> Apply:
+    return Apply("add", values, FLOAT)
+
+
+def test_reads_of_other_places_keep_their_producer():
+    first = kernel(A, ONE, plus(at(X, ONE), at(X, ONE)))
+    backwards = kernel(B, TWO, plus(at(A, TWO), at(A, TWO, -1, 3)))
+    assert fuse([first, backwards], [B]) == [first, backwards]
+
+
+def test_a_way_around_keeps_two_kernels_apart():
+    """``c`` needs ``a`` in place and, through ``b``, backwards: it cannot be computed with ``a``."""
+    first = kernel(A, ONE, plus(at(X, ONE), at(X, ONE)))
+    second = kernel(B, TWO, at(A, TWO, -1, 3))
+    axis = Axis("k", 4)
+    third = kernel(C, axis, plus(at(A, axis), at(B, axis)))
+    fused = fuse([first, second, third], [C])
+    assert fused[0] is first
+    assert [kernel.writes() for kernel in fused] == [(A,), (C,)]
+
+
+def test_buffers_that_are_added_to_are_left_alone():
+    base, more = kernel(A, ONE, at(X, ONE)), kernel(A, TWO, at(X, TWO), accumulate=True)
+    axis = Axis("k", 4)
+    reader = kernel(B, axis, at(A, axis))
+    assert fuse([base, more, reader], [B]) == [base, more, reader]
+
+
+def test_what_nobody_reads_is_not_stored():
+    first, axis = kernel(A, ONE, plus(at(X, ONE), at(X, ONE))), Axis("k", 4)
+    (fused,) = fuse([first, kernel(B, axis, at(A, axis))], [B])
+    assert fused.writes() == (B,)
+    (fused,) = fuse([first, kernel(B, axis, at(A, axis))], [A, B])
+    assert set(fused.writes()) == {A, B}

@@ -1,0 +1,99 @@
+"""Which nodes are stored, and what the kernels look like that store them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pullback.compiler.lower import lower
+from pullback.graph import OPERATORS, Graph, Type, Variable, constant
+
+
+def test_views_and_elementwise_work_are_one_kernel(stages):
+    lowered = stages(lambda x: x.T[1:, ::2] * 2 + 1, (6, 5))["lower"]
+    assert (
+        lowered
+        == """\
+for i<4, j<3:
+    result0[3*i + j] = argument0[i + 10*j + 1] * 2.0 + 1.0"""
+    )
+
+
+def test_what_is_cheap_is_computed_again_for_each_user(stages):
+    lowered = stages(lambda x: (x + 1) * (x + 1).sum(), (4,))["lower"]
+    assert (
+        lowered
+        == """\
+once:
+    sum1[0] = sum[r0<4](argument0[r0] + 1.0)
+for i<4:
+    result0[i] = (argument0[i] + 1.0) * sum1[0]"""
+    )
+
+
+def test_what_is_costly_is_stored_for_several_users(stages):
+    lowered = stages(lambda x: (np.exp(x).sum(1), np.exp(x) * 2), (4, 5))["lower"]
+    assert (
+        lowered
+        == """\
+for i<4, j<5:
+    exp1[5*i + j] = exp(argument0[5*i + j])
+for i<4:
+    result0[i] = sum[r1<5](exp1[5*i + r1])
+for i<4, j<5:
+    result1[5*i + j] = exp1[5*i + j] * 2.0"""
+    )
+
+
+def test_parts_are_read_only_where_they_are(stages):
+    lowered = stages(lambda x: np.concatenate([x, x * 2], 0), (3,))["lower"]
+    assert (
+        lowered
+        == """\
+for i<6:
+    t0 = i < 3
+    result0[i] = where(t0, argument0[i if t0], argument0[i + -3 if i >= 3] * 2.0)"""
+    )
+
+
+def test_results_that_are_inputs_or_equal_are_copies(stages):
+    lowered = stages(lambda x: (x, x + 1, x + 1), (3,))["lower"]
+    assert (
+        lowered
+        == """\
+for i<3:
+    result1[i] = argument0[i] + 1.0
+for i<3:
+    result0[i] = argument0[i]
+for i<3:
+    result2[i] = result1[i]"""
+    )
+
+
+def test_a_sum_over_nothing_is_zero(stages):
+    assert stages(lambda x: x.sum(0), (0, 3))["lower"] == "for i<3:\n    result0[i] = 0.0"
+    assert stages(lambda x: x.T, (0, 3))["lower"] == ""
+
+
+def test_updates_are_added_after_their_base():
+    x, i = Variable(Type(np.dtype(np.float32), (5,))), Variable(Type(np.dtype(np.int64), (9,)))
+    zeros = OPERATORS["broadcast"](constant(0, np.float32), shape=(4,), axes=())
+    updates = OPERATORS["gather"](x, i, axes=(0,))
+    base, added = lower(Graph((x, i), (OPERATORS["scatter_add"](zeros, updates, i, axes=(0,)),))).kernels
+    assert not base.stores[0].accumulate
+    assert added.stores[0].accumulate
+    assert added.reads()[-1] is added.writes()[0] is base.writes()[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "buffers"),
+    [
+        (np.full(100, 3.0), 0),
+        (np.array([0.0, -0.0]), 1),
+        (np.full(2, np.nan), 0),
+        (np.arange(3.0), 1),
+        (np.array(2.0), 0),
+    ],
+)
+def test_constants_that_repeat_one_value_are_part_of_the_code(value, buffers):
+    assert len(lower(Graph((), (constant(value),))).constants) == buffers

@@ -1,0 +1,122 @@
+"""Phases, row groups and chunks: what may run side by side, whatever the number of threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from pullback.compiler.build import Built, build
+from pullback.compiler.codegen.maps import alignment
+from pullback.compiler.form import Form
+from pullback.compiler.order import dependencies
+
+
+@pytest.fixture
+def built(traced, processor) -> Callable[..., Built]:
+    def make(function, *shapes, dtype=np.float32, donated=None) -> Built:
+        graph = traced(function, *(np.zeros(shape, dtype) for shape in shapes))
+        return build(graph, donated or {}, processor)
+
+    return make
+
+
+def step(w, u, x, y):
+    hidden = np.tanh(x @ w)
+    error = hidden @ u - y
+    back = (error @ u.T) * (1 - hidden * hidden)
+    return w - x.T @ back, u - hidden.T @ error, (error * error).sum(1), np.sin(x[:, 0]) * 2
+
+
+SHAPES = [(200, 96), (96, 10), (300, 200), (300, 10)]
+
+
+def test_rows_run_through_a_group_and_sums_over_them_follow(built):
+    schedule = built(step, *SHAPES).schedule
+    forward = [group for group in schedule[0].groups if group.rows == 300]
+    assert len(forward) == 1
+    assert len(forward[0].jobs) > 2
+    assert forward[0].chunks > 1
+    assert len(schedule) > 1
+
+
+def test_every_kernel_runs_after_what_it_reads(built):
+    """In an earlier phase, or earlier in the same row group where rows are the same."""
+    schedule = built(step, *SHAPES, donated={0: 0, 1: 1}).schedule
+    place = {
+        job.kernel: (phase, id(group), position)
+        for phase, groups in enumerate(schedule)
+        for group in groups.groups
+        for position, job in enumerate(group.jobs)
+    }
+    needs = dependencies(list(place))
+    assert any(needs.values())
+    for kernel, earlier in needs.items():
+        for other in earlier:
+            assert place[other][0] <= place[kernel][0]
+            if place[other][0] == place[kernel][0]:
+                assert place[other][1] == place[kernel][1]
+                assert place[other][2] < place[kernel][2]
+
+
+def test_arguments_are_overwritten_after_their_readers(built):
+    result = built(step, *SHAPES, donated={0: 0, 1: 1})
+    for result_name, argument in (("result0", "argument0"), ("result1", "argument1")):
+        phases = {"write": [], "read": []}
+        for position, phase in enumerate(result.schedule):
+            for job in (job for group in phase.groups for job in group.jobs):
+                names = [buffer.name for buffer in job.kernel.writes()]
+                if result_name in names:
+                    phases["write"].append(position)
+                elif argument in [buffer.name for buffer in job.kernel.reads()]:
+                    phases["read"].append(position)
+        assert max(phases["read"]) < min(phases["write"])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("columns", [3, 4, 8, 15, 16])
+@pytest.mark.parametrize("rows", [300, 4099])
+def test_shares_are_whole_vectors(rows, columns, dtype, built, processor):
+    """A chunk of rows that lie along the lanes must not end inside a vector, whatever else is in its group."""
+
+    def beside(x, w, v):
+        u = np.sin(v) * np.cos(v) + np.exp(-v * v)
+        for _ in range(4):
+            u = u * v + np.tanh(u)
+        return x @ w, u, np.transpose(x @ w), v * 2
+
+    for phase in built(beside, (rows, 60), (60, columns), (rows * 8,), dtype=dtype).schedule:
+        for group in phase.groups:
+            assert sum(group.shares()) <= group.rows
+            assert group.chunks == math.ceil(group.rows / group.share)
+            for job in group.jobs:
+                if job.form == Form() and not job.row_by_row and group.chunks > 1:
+                    lanes = processor.lanes(np.dtype(dtype).itemsize)
+                    assert group.share % alignment(job.kernel, lanes) == 0
+
+
+def test_buffers_alive_together_do_not_overlap(built):
+    result = built(step, *SHAPES)
+    placed = result.plan.placed
+    assert len(placed) > 3
+    for k, one in enumerate(placed):
+        assert one.offset % 64 == 0
+        assert one.offset + one.buffer.nbytes <= result.plan.arena_bytes
+        for other in placed[:k]:
+            apart = (
+                one.offset + one.buffer.nbytes <= other.offset
+                or other.offset + other.buffer.nbytes <= one.offset
+            )
+            assert apart or one.last < other.first or other.last < one.first
+
+
+def test_memory_is_used_again(built):
+    def chain(x, w):
+        for _ in range(12):
+            x = np.tanh(x @ w).sum(0, keepdims=True) + x @ w
+        return x
+
+    result = built(chain, (40, 64), (64, 64))
+    assert result.plan.arena_bytes < sum(p.buffer.nbytes for p in result.plan.placed) / 2

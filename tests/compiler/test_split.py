@@ -1,0 +1,28 @@
+"""Long sums with few results are cut into parts, and the parts added."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def test_a_long_sum_is_cut_into_equal_parts(stages):
+    tidied = stages(lambda x: np.sqrt((x * x).sum()), (100_000,))["tidy"]
+    parts, total = tidied.split("\nonce:")
+    assert parts.startswith("for r0<125:")
+    assert "sum[r0<800]" in parts
+    assert "sqrt(sum[r0<125]" in total
+
+
+def test_short_sums_and_sums_with_many_results_stay_whole(stages):
+    assert "part_" not in stages(lambda x: (x * x).sum(), (1000,))["tidy"]
+    assert "part_" not in stages(lambda x: x.sum(1), (100, 1000))["tidy"]
+    assert "part_" not in stages(lambda x: x.sum(), (65537,))["tidy"]  # no equal parts: a prime number
+
+
+def test_sums_in_parts_are_right(compiler, traced, processor):
+    def function(x, y):
+        return x.sum(0), (x * y).sum(0) + 1, (x[:, 0] * 2).sum(), x.max(), np.tanh(x.sum() / 100)
+
+    random = np.random.default_rng(0)
+    arrays = [random.integers(-3, 4, (30_000, 3)).astype(np.float32) for _ in range(2)]
+    compiler.assert_same(traced(function, *arrays), arrays, processor=processor, rounding=8)
