@@ -9,7 +9,7 @@ from pullback.data import Dataset, epoch_order, load_digits
 from pullback.errors import IndexRangeError, NonFiniteLoss
 from pullback.random import fold_in
 from pullback.tracing import flatten, map_tree
-from pullback.train import Trainer
+from pullback.train import Trainer, load_checkpoint, save_checkpoint
 
 SCALE = 1 / 255
 
@@ -171,3 +171,14 @@ def test_a_token_out_of_range_is_found_in_the_data_set(method):
     arguments = ((tokens, labels), 1) if method == "fit" else ((tokens, labels),)
     with pytest.raises(IndexRangeError, match=r"token: 777 (.|\n)* the data set has token 777 in row 41$"):
         getattr(trainer, method)(*arguments)
+
+
+def test_a_checkpoint_resumes_what_is_dropped_and_what_is_normalised(data, tmp_path):
+    expected = fitted(data, 4)
+    first = make_trainer(make_model())
+    first.fit(data, 2)
+    save_checkpoint(first, tmp_path / "checkpoint.safetensors")
+    second = make_trainer(make_model(), seed=5)
+    load_checkpoint(second, tmp_path / "checkpoint.safetensors")
+    second.fit(data, 2)
+    assert same(expected, leaves_of(second.model))
