@@ -6,7 +6,6 @@ A review is the file ``aclImdb/{train,test}/{pos,neg}/ID_RATING.txt``, with a ra
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pullback.data.archive import read_members
 from pullback.data.corpus import Corpus, CorpusBuilder, Reviews
 from pullback.data.download import cache_folder, fetch, folder_lock, make_cache_folder
 from pullback.errors import DataError, DownloadError, OutputError
@@ -135,6 +133,8 @@ def _found(folder: Path) -> Path | None:
 
 def _files(source: Path) -> Iterator[tuple[str, bytes]]:
     """Name, as in the archive, and content of each file that may be a review."""
+    from pullback.data.archive import read_members
+
     if not source.is_dir():
         yield from read_members(source, largest=_LARGEST_REVIEW, limit=_LARGEST_CONTENT, wanted=_REVIEW)
         return
@@ -225,4 +225,6 @@ def _state(source: Path) -> str:
 
 
 def _digest(text: str) -> str:
+    import hashlib
+
     return hashlib.sha256(text.encode()).hexdigest()
