@@ -188,3 +188,16 @@ def test_a_wrong_index_leaves_donated_arrays_as_they_were():
     wanted = before[1] * 0.5 + before[0][[0, 5]].sum(0)
     np.testing.assert_array_equal(speed, wanted)
     np.testing.assert_array_equal(result[0], before[0] - wanted)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 700])
+def test_many_updates_are_shared_out_by_rows(rows, compiler, processor):
+    """Enough updates for several chunks: each element still gets its own in the order of the positions."""
+
+    def function(table, updates, i, flat, numbers):
+        return scatter_add(table, updates, i, axes=(0,)), scatter_add(flat, numbers, i, axes=(0,))
+
+    random = np.random.default_rng(rows)
+    shapes = [(rows, 5), (9000, 5), (rows,), (9000,)]
+    table, updates, flat, numbers = (random.standard_normal(shape).astype(np.float32) for shape in shapes)
+    assert_same(compiler, processor, function, table, updates, positions(rows, 9000), flat, numbers)
