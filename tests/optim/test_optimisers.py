@@ -265,3 +265,12 @@ def test_buffers_have_no_part_in_the_norm():
     clipped = optim.clip_by_norm(gradients, 1.0)
     np.testing.assert_allclose(clipped.factor, [0.6, 0.8])
     np.testing.assert_array_equal(clipped.mean, [100.0, 100.0])
+
+
+def test_a_state_can_be_made_inside_a_compiled_function():
+    optimiser = optim.Adam(0.1)
+    begin = jit(lambda weights, gradients: optimiser.update(gradients, optimiser.init(weights), weights)[0])
+    expected = optimiser.update(GRADIENTS[0], optimiser.init(WEIGHTS), WEIGHTS)[0]
+    found = begin(WEIGHTS, GRADIENTS[0])
+    for name in WEIGHTS:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-12)

@@ -148,7 +148,8 @@ def zeros_for(parameters: Any) -> Any:
 
     def zeros(leaf: Any) -> Any:
         whole = next(trained) and is_parameter(leaf)
-        return np.zeros(np.shape(leaf) if whole else (), np.asarray(leaf).dtype)
+        dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+        return np.zeros(np.shape(leaf) if whole else (), dtype)
 
     return map_tree(zeros, parameters)
 
