@@ -28,6 +28,7 @@ MOST_ROWS = 512
 """Rows of a block: enough to pay for packing, few enough that the left operand's block stays in a cache."""
 
 FEWEST_ROWS = 24
+FEW_ROWS = 256
 WANTED_BLOCKS = 8
 
 
@@ -84,7 +85,7 @@ def choose_blocking(product: Product, lanes: int, processor: Processor) -> Block
         return None
     itemsize, columns = product.accumulator.dtype.itemsize, product.columns.extent
     depth = sum(pair.depth[0].extent for pair in product.pairs)
-    if depth * columns * itemsize <= processor.l2_bytes // 4 or columns < 2 * lanes:
+    if depth * columns * itemsize <= _resident(axis.extent, processor) or columns < 2 * lanes:
         return None
     widest = 4 if processor.vector_registers >= 32 else 2
     row_blocks = -(-axis.extent // MOST_ROWS) if depth * itemsize > 2048 else 1
@@ -101,6 +102,11 @@ def choose_blocking(product: Product, lanes: int, processor: Processor) -> Block
     fitting = max(1, room // (longest * width))
     panels = max(1, min(fitting, all_panels * row_blocks // WANTED_BLOCKS, all_panels))
     return Blocking(tile, lanes, block_rows, row_blocks, panels, -(-all_panels // panels), rounds)
+
+
+def _resident(rows: int, processor: Processor) -> int:
+    """Bytes of a right operand that is read where it lies: few rows do not pay for packing one that half fills L2."""
+    return processor.l2_bytes // (2 if rows < FEW_ROWS else 4)
 
 
 def _rounds(pairs: Sequence[Pair], limit: int) -> tuple[tuple[Segment, ...], ...]:
