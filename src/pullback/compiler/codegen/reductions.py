@@ -159,7 +159,12 @@ def _masked(values: Values, reduce: Reduce, vectors: list[str]) -> list[str]:
         return vectors
     kind = vector_of(scalar_type(reduce.dtype), lanes)
     empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
-    kept = values.f.value(f"select {vector_of('i1', lanes)} {mask}, {kind} {vectors[last]}, {kind} {empty}")
+    value = vectors[last]
+    if reduce.dtype.kind == "f":
+        # LLVM takes 0 / 0 in lanes that were not read for 0, and would leave the selection out.
+        suffix = f"v{lanes}f{8 * reduce.dtype.itemsize}"
+        value = values.f.call(kind, f"llvm.arithmetic.fence.{suffix}", (kind, value))
+    kept = values.f.value(f"select {vector_of('i1', lanes)} {mask}, {kind} {value}, {kind} {empty}")
     return [*vectors[:last], kept]
 
 
