@@ -203,3 +203,21 @@ def test_long_chains(length, compiler, traced):
 def test_the_longest_row_that_is_kept_together(compiler, traced):
     arrays = [numbers(2, 16384), numbers(2, 16385)]
     compiler.assert_same(traced(lambda x, y: (softmax(x), softmax(y)), *arrays), arrays, rounding=512)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_quotients_end_with_their_row(dtype, compiler, traced, processor):
+    """Lanes beyond the end hold 0 / 0, which must not be added."""
+
+    def quotients(*arrays):
+        results = []
+        for x, y in zip(arrays[::2], arrays[1::2]):
+            ratio = x / y
+            results += [ratio.sum(1), ratio.max(1), ratio.min(1), (ratio * x).sum(1), ratio.sum()]
+            results += [np.where(x < y, ratio, 0).sum(1), ratio / ratio.sum(1, keepdims=True)]
+            results += [np.log(x).sum(1), (x % y).sum(1), np.arctan2(x, y).sum(1), np.sqrt(1 / x).prod(1)]
+        return results
+
+    shapes = [(3, width) for width in (1, 3, 5, 6, 9, 17, 19, 33, 65, 130)]
+    arrays = [np.abs(numbers(*shape, dtype=dtype)) + dtype(k + 0.5) for shape in shapes for k in (0, 1)]
+    compiler.assert_same(traced(quotients, *arrays), arrays, processor=processor, rounding=256)
