@@ -10,8 +10,10 @@ import pytest
 
 from pullback.compiler.donate import arrange
 from pullback.compiler.schedule import has_checks
+from pullback.graph import OPERATORS, Graph, Type, Variable
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Literal, Load, Store
 
+check_index, gather, scatter_add = (OPERATORS[name] for name in ("check_index", "gather", "scatter_add"))
 FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
 
 
@@ -68,6 +70,55 @@ def test_results_in_place_of_arguments(name, compiler, traced, processor):
     function, shapes, donated = CASES[name]
     arrays = [integers(*shape, seed=k) for k, shape in enumerate(shapes)]
     compiler.assert_same(traced(function, *arrays), arrays, donated, processor)
+
+
+def scatters(compiler, function, shapes, donated):
+    table, others = integers(*shapes[0]), [integers(*shape, seed=1) for shape in shapes[1:]]
+    index = np.array([3, 0, 3, 5])
+    arrays = [table, *others, index]
+    variables = tuple(Variable(Type(array.dtype, array.shape)) for array in arrays)
+    graph = Graph(variables, tuple(function(*variables)))
+    compiler.assert_same(graph, arrays, donated)
+    return compiler.program(graph, donated)
+
+
+def test_updates_of_a_table_are_added_in_place(compiler):
+    def update(table, rows, index):
+        return (scatter_add(table, rows, index, axes=(0,)),)
+
+    program = scatters(compiler, update, [(6, 5), (4, 5)], {0: 0})
+    assert program.arena_bytes == 0
+
+
+def test_a_table_that_its_own_updates_are_read_from(compiler):
+    def own(table, rows, index):
+        checked = check_index(index, extent=6, what="index")
+        gathered = gather(table, checked, axes=(0,))
+        return scatter_add(table, gathered, checked, axes=(0,)), rows * 2, table + 1
+
+    def chained(table, rows, index):
+        first = scatter_add(table, rows, index, axes=(0,))
+        return (
+            first,
+            scatter_add(rows, gather(first, index, axes=(0,)), index % 4, axes=(0,)),
+            table * rows[0],
+        )
+
+    scatters(compiler, own, [(6, 5), (4, 5)], {0: 0, 1: 1})
+    scatters(compiler, own, [(6, 5), (4, 5)], {2: 0, 1: 1})
+    scatters(compiler, chained, [(6, 5), (4, 5)], {0: 0, 1: 1})
+    scatters(compiler, chained, [(6, 5), (4, 5)], {2: 0, 1: 1})
+
+
+def test_indices_read_from_a_result_that_is_copied(compiler):
+    """The result is an index of an index, and of a scatter that may fail."""
+
+    def function(x, index):
+        turned = index[::-1]
+        inner = check_index(gather(turned, turned % 4, axes=(0,)), extent=6, what="index")
+        return turned, scatter_add(x, x[:4], inner, axes=(0,)), gather(x, inner, axes=(0,))
+
+    scatters(compiler, function, [(6, 5)], {0: 1})
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))

@@ -369,6 +369,14 @@ def drawn(data: st.DataObject) -> Maker:
     return Maker(lambda n: data.draw(st.integers(0, n - 1)))
 
 
+def compare(value: np.ndarray, reference: np.ndarray, about: Value) -> None:
+    if about.exact:
+        np.testing.assert_array_equal(value, reference, str(about.node))
+    else:
+        unit = ROUNDING * 2.0 ** (-24 if value.dtype.itemsize == 4 else -53)
+        np.testing.assert_allclose(value, reference, rtol=unit, atol=unit * max(1.0, about.bound))
+
+
 @SETTINGS
 @given(data=st.data())
 def test_values(compiler, data):
@@ -378,11 +386,23 @@ def test_values(compiler, data):
     processor = compiler.processors[maker.choose(len(compiler.processors))]
     found = compiler.run(graph, arrays, processor=processor)
     for value, reference, about in zip(found, compiler.reference(graph, arrays), wanted, strict=True):
-        if about.exact:
-            np.testing.assert_array_equal(value, reference, str(about.node))
-        else:
-            unit = ROUNDING * 2.0 ** (-24 if value.dtype.itemsize == 4 else -53)
-            np.testing.assert_allclose(value, reference, rtol=unit, atol=unit * max(1.0, about.bound))
+        compare(value, reference, about)
+
+
+@SETTINGS
+@given(data=st.data())
+def test_results_that_take_over_arguments(compiler, data):
+    maker = drawn(data)
+    wanted = [value for value in maker.values if maker.choose(2)]
+    donated: dict[int, int] = {}
+    for argument, x in enumerate(maker.inputs):
+        fits = [k for k, v in enumerate(wanted) if v.node.type == x.type and k not in donated]
+        if fits and maker.choose(4):
+            donated[fits[maker.choose(len(fits))]] = argument
+    graph, arrays = Graph(tuple(maker.inputs), tuple(v.node for v in wanted)), maker.arguments()
+    found = compiler.run(graph, arrays, donated)
+    for value, reference, about in zip(found, compiler.reference(graph, arrays), wanted, strict=True):
+        compare(value, reference, about)
 
 
 @SETTINGS

@@ -23,36 +23,44 @@ def arrange(
     readers of the argument and everything that may still report an error, so that a failed step changes nothing. A
     result that is the very argument it takes over needs no kernel.
     """
-    idle = [kernel for kernel in kernels if _stays(kernel, taken_over)]
-    unchanged = {buffer for kernel in idle for buffer in kernel.writes()}
-    taken_over = {r: argument for r, argument in taken_over.items() if r.size and r not in unchanged}
-    program, in_place = [kernel for kernel in kernels if kernel not in idle], list[Buffer]()
+    program, in_place, changed = list(kernels), list[Buffer](), dict[Buffer, Buffer]()
     for result, argument in taken_over.items():
+        writers = [kernel for kernel in program if result in kernel.writes()]
+        if len(writers) == 1 and _stays(writers[0], result, argument):
+            program.remove(writers[0])
+        elif writers:
+            changed[result] = argument
+    for result, argument in changed.items():
         writers = [kernel for kernel in program if result in kernel.writes()]
         if _in_place(program, writers, result, argument):
             in_place.append(result)
         else:
             program = _through_copy(program, result)
     while True:
-        before = _before(program, taken_over)
+        before = _before(program, changed)
         done, waiting = sort_kernels(program, before)
         if not waiting:
-            return done, before
+            idle = {k for k in done for r in in_place if _stays(k, r, changed[r])}
+            before = {
+                k: [o for o in others if o not in idle] for k, others in before.items() if k not in idle
+            }
+            return [kernel for kernel in done if kernel not in idle], before
         # These would overwrite what others of them still read, as when two arguments change places.
         stuck = next(result for result in in_place if any(result in kernel.writes() for kernel in waiting))
         in_place.remove(stuck)
         program = _through_copy(program, stuck)
 
 
-def _stays(kernel: Kernel, taken_over: Mapping[Buffer, Buffer]) -> bool:
-    """Whether the kernel would write an argument over itself: a result that is the argument it takes over."""
+def _stays(kernel: Kernel, result: Buffer, argument: Buffer) -> bool:
+    """Whether the kernel would only copy the argument over itself."""
     if len(kernel.stores) != 1:
         return False
     (store,) = kernel.stores
     value = store.value
     return (
         isinstance(value, Load)
-        and taken_over.get(store.buffer) is value.buffer
+        and store.buffer is result
+        and value.buffer is argument
         and value.offset == store.offset
         and not (value.dynamic or store.dynamic or store.accumulate or value.guard is not None)
     )
@@ -69,9 +77,13 @@ def _before(program: list[Kernel], taken_over: Mapping[Buffer, Buffer]) -> dict[
 
 
 def _in_place(program: list[Kernel], writers: list[Kernel], result: Buffer, argument: Buffer) -> bool:
-    """Whether the only writer may write into the argument's memory while others still want to read it."""
-    if len(writers) != 1:
+    """Whether the writers may write into the argument's memory while others still want to read it."""
+    reached = _reached(program, result)
+    if any(argument in k.reads() or has_checks(k) for k in reached):
         return False
+    if len(writers) > 1:  # a scatter: the argument as it is, then what is added to it
+        added = [kernel for kernel in writers if not _stays(kernel, result, argument)]
+        return len(added) < len(writers) and all(kernel in reached for kernel in added)
     (writer,) = writers
     if has_checks(writer) or any(store.accumulate or store.dynamic for store in writer.stores):
         return False
@@ -83,8 +95,7 @@ def _in_place(program: list[Kernel], writers: list[Kernel], result: Buffer, argu
     for load in writer.loads():
         if load.buffer is argument and (load in operands or load.dynamic or load.offset != store.offset):
             return False
-    reached = _reached(program, result)
-    return not any(argument in k.reads() for k in reached) and not any(has_checks(k) for k in reached)
+    return True
 
 
 def _reached(program: list[Kernel], buffer: Buffer) -> list[Kernel]:
@@ -110,17 +121,22 @@ def _through_copy(program: list[Kernel], result: Buffer) -> list[Kernel]:
 
 
 def _renamed(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
-    loads = {
-        load: Load(new, load.offset, load.dynamic, load.guard)
-        for load in kernel.loads()
-        if load.buffer is old
-    }
+    loads: dict[Load, Expression] = {}
     memo: dict[int, Expression] = {}
+
+    def renamed(expression: Expression) -> Expression:
+        return rewrite(expression, {}, loads, memo)
+
+    for load in kernel.loads():  # an index or a guard comes before what it is the index or the guard of
+        if load.buffer is old:
+            dynamic = tuple((renamed(index), stride) for index, stride in load.dynamic)
+            loads[load] = Load(new, load.offset, dynamic, load.guard and renamed(load.guard))
     stores = tuple(
         replace(
             store,
             buffer=new if store.buffer is old else store.buffer,
-            value=rewrite(store.value, {}, loads, memo),
+            value=renamed(store.value),
+            dynamic=tuple((renamed(index), stride) for index, stride in store.dynamic),
         )
         for store in kernel.stores
     )
