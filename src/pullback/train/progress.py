@@ -21,8 +21,8 @@ _REFRESH_SECONDS = 0.5  # drawing the bar takes a few milliseconds: more often w
 class Display:
     """Shows the progress on ``console``: a bar on a terminal, and a line per epoch on anything.
 
-    The bar is drawn by the training loop itself, twice a second; a thread that draws would take a core from
-    the compiled program.
+    The training loop itself draws, twice a second, and prints the lines of short epochs together; a thread that
+    draws would take a core from the compiled program.
     """
 
     def __init__(self, epochs: int, steps_per_epoch: int, console: Console | None = None) -> None:
@@ -44,6 +44,8 @@ class Display:
             "", total=epochs * steps_per_epoch, epoch=f"1/{epochs}", figures=""
         )
         self._drawn = 0.0
+        self._printed = 0.0
+        self._lines: list[str] = []
         self._progress.start()
 
     def update(self, epoch: int, step: int, figures: Mapping[str, float], rate: float) -> None:
@@ -52,6 +54,7 @@ class Display:
         if now - self._drawn < _REFRESH_SECONDS or self._progress.disable:
             return
         self._drawn = now
+        self._print_lines()
         done = epoch * self._steps + step
         left = (self._epochs * self._steps - done) / rate if rate else math.inf
         shown = [figure(name, value) for name, value in figures.items()]
@@ -61,11 +64,20 @@ class Display:
 
     def finish_epoch(self, epoch: int, figures: Mapping[str, float]) -> None:
         """Print the figures of an epoch."""
-        line = epoch_line(epoch, self._epochs, figures)
-        self.console.print(line, soft_wrap=True, markup=False, highlight=False)
+        self._lines.append(epoch_line(epoch, self._epochs, figures))
+        now = time.monotonic()
+        if now - self._printed >= _REFRESH_SECONDS:
+            self._print_lines()
+            self._printed = now
+
+    def _print_lines(self) -> None:
+        if self._lines:
+            self.console.print("\n".join(self._lines), soft_wrap=True, markup=False, highlight=False)
+            self._lines.clear()
 
     def close(self) -> None:
-        """Remove the bar."""
+        """Print what is left and remove the bar."""
+        self._print_lines()
         self._progress.stop()
 
 
