@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 WIDTHS = (1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 33, 64, 65, 100, 5000)
-HEIGHTS = (1, 3, 20)
+HEIGHTS = (1, 20)
 
 
 def numbers(*shape: int, dtype: type = np.float32) -> np.ndarray:

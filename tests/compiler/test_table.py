@@ -41,7 +41,7 @@ def test_values(name, compiler, processor):
 @pytest.mark.parametrize(
     "name", [name for name, cases in CASES.items() if any(c.differentiable for c in cases)]
 )
-def test_cotangents(name, compiler, processor):
+def test_cotangents(name, compiler):
     inputs, outputs, arrays = [], [], []
     random = np.random.default_rng(zlib.crc32(name.encode()))
     for case in CASES[name]:
@@ -54,7 +54,7 @@ def test_cotangents(name, compiler, processor):
             arrays += case.arguments()
             outputs += [bar for bar in cotangents([result], [seed], active) if bar is not None]
     graph = Graph(tuple(inputs), tuple(outputs))
-    compiler.assert_same(graph, arrays, processor=processor, rounding=ROUNDING_OF_COTANGENTS)
+    compiler.assert_same(graph, arrays, rounding=ROUNDING_OF_COTANGENTS)
 
 
 def _elementwise(kinds: str) -> list[str]:
