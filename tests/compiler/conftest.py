@@ -111,9 +111,7 @@ class Compiler:
         self, graph: Graph, donated: Mapping[int, int] | None = None, processor: Processor = HOST
     ) -> Program:
         """The loaded program; ``donated`` offers arguments to results, by number."""
-        donated = donated or {}
-        build(graph, donated, processor, watch=self.check)
-        return make_executable(graph, donated, processor=processor).program
+        return make_executable(graph, donated or {}, processor=processor, watch=self.check).program
 
     @staticmethod
     def check(stage: str, lowered: Lowered, kernels: Sequence[Kernel]) -> None:

@@ -24,7 +24,10 @@ from pullback.graph import Graph
 from pullback.loops import Buffer, Kernel, Load
 from pullback.loops.printer import format_kernel
 
-__all__ = ["Built", "build"]
+__all__ = ["Built", "Watch", "build"]
+
+Watch = Callable[[str, Lowered, Sequence[Kernel]], None]
+"""Called with the name of a stage, what was lowered, and the kernels as the stage leaves them."""
 
 CYCLES_PER_NANOSECOND = 3.5
 
@@ -47,7 +50,7 @@ def build(
     donated: Mapping[int, int],
     processor: Processor,
     passes: Sequence[Pass] = PASSES,
-    watch: Callable[[str, Lowered, Sequence[Kernel]], None] = lambda stage, lowered, kernels: None,
+    watch: Watch | None = None,
 ) -> Built:
     """Optimise, lower, fuse, schedule, plan and emit ``graph``.
 
@@ -55,11 +58,16 @@ def build(
     ``watch(stage, lowered, kernels)`` sees the kernels as each stage leaves them.
     """
     lowered = lower(optimise(graph, passes))
-    watch("lower", lowered, lowered.kernels)
+
+    def see(stage: str, kernels: Sequence[Kernel]) -> None:
+        if watch is not None:
+            watch(stage, lowered, kernels)
+
+    see("lower", lowered.kernels)
     kernels = fuse(lowered.kernels, lowered.outputs)
-    watch("fuse", lowered, kernels)
+    see("fuse", kernels)
     kernels = split_sums([tidy(kernel) for kernel in kernels])
-    watch("tidy", lowered, kernels)
+    see("tidy", kernels)
 
     def lanes(kernel: Kernel) -> int:
         return lanes_of(kernel, processor)
@@ -68,12 +76,12 @@ def build(
         return choose_form(kernel, lanes(kernel), processor)
 
     kernels = pack(kernels, form_of)
-    watch("pack", lowered, kernels)
+    see("pack", kernels)
     taken_over = {
         lowered.outputs[result]: lowered.arguments[argument] for result, argument in donated.items()
     }
     ordered, before = arrange(kernels, taken_over)
-    watch("donate", lowered, ordered)
+    see("donate", ordered)
     schedule = make_schedule(ordered, before, lanes, form_of, processor.vector_registers)
     slots = Slots(len(lowered.arguments), len(lowered.outputs), len(lowered.constants))
     addressed: dict[Buffer, int] = {}

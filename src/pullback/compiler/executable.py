@@ -21,7 +21,7 @@ from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, Operation, for
 from pullback.operators.indexing import range_message
 
 if TYPE_CHECKING:
-    from pullback.compiler.build import Built
+    from pullback.compiler.build import Built, Watch
 
 __all__ = ["Executable", "Report", "make_executable"]
 
@@ -71,10 +71,12 @@ def make_executable(
     offered: Mapping[int, int],
     watch_result: int | None = None,
     processor: Processor | None = None,
+    watch: Watch | None = None,
 ) -> Executable:
     """Compile ``graph``; ``offered`` says which argument each result may take over, by number.
 
-    ``processor`` is this one unless another is given, such as the same with narrower vectors.
+    ``processor`` is this one unless another is given, such as the same with narrower vectors. ``watch`` sees the
+    kernels of each stage where code is made, not where it comes from the cache.
     """
     start = time.perf_counter()
     processor, cache = processor or Processor.host(), default_cache()
@@ -85,7 +87,7 @@ def make_executable(
     else:
         from pullback.compiler.build import build
 
-        built = build(graph, offered, processor)
+        built = build(graph, offered, processor, watch=watch)
         metadata = _metadata(graph, built)
         code = Loaded(compile_object(built.emitted.text, processor), processor)
         if cache is not None:
