@@ -89,3 +89,17 @@ def test_expressions_are_checked_for_their_loops():
     check_expression(ROW, [R])
     with pytest.raises(LoopError, match="outside their loops"):
         check_expression(ROW, [])
+
+
+def test_rows_may_share_an_axis():
+    """A row's loop and the reductions in it: each closes over the axis by itself."""
+    spread = Apply("subtract", (ELEMENT, ROW), FLOAT)
+    row = Buffer("row", FLOAT, (4, 3))
+    softmax = Kernel((R,), (Store(row, load_at(M, [Affine.of(R), Affine.of(K)]).offset, spread, (K,)),))
+    total = kernel(Reduce("add", (K,), spread))
+    for sound in (softmax, total):
+        check_kernel(sound, shared_axes=True)
+        with pytest.raises(LoopError, match="over the same axes"):
+            check_kernel(sound)
+    with pytest.raises(LoopError, match="over the same axes"):
+        check_kernel(kernel(axes=(R, K)), shared_axes=True)
