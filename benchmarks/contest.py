@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import peak
 from contenders import LIBRARIES
-from workload import Job, Network
+from data import folder_of
+from networks import Network
+from workload import Job
 
 __all__ = [
-    "Entrant", "Result", "Settings", "Worker", "WorkerError", "data_folder", "entrants", "race", "started",
+    "Entrant", "Result", "Settings", "Worker", "WorkerError", "entrants", "race", "started",
 ]  # fmt: skip
 
 _WORKER = Path(__file__).with_name("worker.py")
@@ -45,7 +46,10 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says; ``steps`` is 0 where each benchmark has its own number."""
+    """What the command line says; ``steps`` is 0 where each benchmark has its own number.
+
+    ``data`` is a folder for the data sets.
+    """
 
     entrants: list[Entrant]
     data: str
@@ -56,7 +60,11 @@ class Settings:
     say: Callable[[str], None]
 
     def job(self, network: Network, entrant: Entrant, **more: Any) -> Job:
-        return Job(network, self.data, self.threads, entrant.variant, **more)
+        return Job(network, self.folder_of(network), self.threads, entrant.variant, **more)
+
+    def folder_of(self, network: Network) -> str:
+        """Where the network's data lie."""
+        return folder_of(network.data, self.data, self.say)
 
 
 @dataclass
@@ -142,30 +150,6 @@ def entrants(peers: dict[str, str], without: Sequence[str], say: Callable[[str],
             python = sys.executable
         found += [Entrant(library, variant, python) for variant in variants]
     return [entrant for entrant in found if entrant.name not in without]
-
-
-@contextlib.contextmanager
-def data_folder(say: Callable[[str], None]) -> Iterator[str]:
-    """A temporary folder with MNIST as plain arrays; without MNIST, noise of the same form."""
-    from pullback.data import load_mnist
-    from pullback.errors import DataError
-
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            found = load_mnist(download=False)
-            parts = {"": found.train, "test_": found.test}
-            arrays = {prefix: (d.inputs.reshape(len(d), -1), d.labels) for prefix, d in parts.items()}
-        except DataError:
-            say("no MNIST in $PULLBACK_DATA/mnist or the cache: noise of the same form takes its place")
-            random = np.random.default_rng(0)
-            arrays = {
-                prefix: (random.integers(0, 256, (n, 784), np.uint8), random.integers(0, 10, n, np.uint8))
-                for prefix, n in (("", 60_000), ("test_", 10_000))
-            }
-        for prefix, (images, labels) in arrays.items():
-            np.save(Path(folder, f"{prefix}images.npy"), images)
-            np.save(Path(folder, f"{prefix}labels.npy"), labels)
-        yield folder
 
 
 @contextlib.contextmanager

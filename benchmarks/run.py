@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import platform
 import sys
+import tempfile
 from pathlib import Path
 
 from contenders import LIBRARIES
-from contest import Settings, data_folder, entrants
+from contest import Settings, entrants
 from report import Table
-from suite import BENCHMARKS
+from suite import BENCHMARKS, benchmark
 
 
 def main() -> None:
@@ -26,10 +26,10 @@ def main() -> None:
 
     found = entrants(peers, options.without, say)
     tables: list[Table] = []
-    with data_folder(say) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         settings = Settings(found, folder, options.threads, options.rounds, options.steps, options.long, say)
         for name in names:
-            new = importlib.import_module(f"suite.{BENCHMARKS[name]}").run(settings)
+            new = benchmark(name)(settings)
             for table in new:
                 print(table.text(), end="\n\n", flush=True)
             tables += new

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from networks import accuracy
 from numpy.typing import NDArray
-from workload import Job, accuracy, batch_rows
+from workload import Job, batch_rows
 
 Answer = dict[str, Any]
 
@@ -33,13 +34,6 @@ class Worker:
         self.contender: Any = None
         self.count = 0
         self.done = 0
-
-    def draw(self, library: str, job: Answer, path: str) -> Answer:
-        """Write initial weights, as the library's own layers draw them, into a file."""
-        module = importlib.import_module(f"contenders.with_{library}")
-        told = Job.from_json(job)
-        np.savez(path, **module.draw(told.network, told.seed))
-        return {}
 
     def start(self, library: str, job: Answer) -> Answer:
         """Import the library, build the contender; its first step is still to come."""
@@ -104,9 +98,8 @@ class Worker:
         }
 
     def accuracy(self) -> Answer:
-        """The share of test images that what was learned classifies rightly."""
-        images, labels = (np.load(Path(self.job.data, f"test_{name}.npy")) for name in ("images", "labels"))
-        return {"accuracy": accuracy(self.job.network, self.contender.weights(), images, labels)}
+        """The share of test examples that what was learned classifies rightly."""
+        return {"accuracy": accuracy(self.job.network, self.contender.weights(), *self.job.arrays("test_"))}
 
     def _rows(self, steps: int) -> NDArray[np.int64]:
         rows = batch_rows(self.count, self.job.network.batch, self.done, steps, self.job.seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import subprocess
@@ -16,31 +17,44 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 
 @pytest.fixture
-def workload(monkeypatch: pytest.MonkeyPatch) -> Any:
+def networks(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(FOLDER))
-    return importlib.import_module("workload")
+    return importlib.import_module("networks")
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     random = np.random.default_rng(0)
-    for prefix, count in (("", 20), ("test_", 10)):
-        np.save(tmp_path / f"{prefix}images.npy", random.integers(0, 256, (count, 784), np.uint8))
-        np.save(tmp_path / f"{prefix}labels.npy", random.integers(0, 10, count, np.uint8))
+    for name, (high, width, dtype, classes) in {
+        "mnist": (256, 784, np.uint8, 10),
+        "imdb": (30, 20, np.int32, 2),
+    }.items():
+        (tmp_path / name).mkdir()
+        for prefix, count in (("", 20), ("test_", 10)):
+            labels = (count, 1) if classes == 2 else (count,)
+            np.save(tmp_path / name / f"{prefix}inputs.npy", random.integers(0, high, (count, width), dtype))
+            np.save(tmp_path / name / f"{prefix}labels.npy", random.integers(0, classes, labels, np.uint8))
     return tmp_path
 
 
-def test_operations_of_a_step_are_those_of_its_products(workload: Any) -> None:
-    recurrent = workload.Network("r", hidden=(64,), steps=4)
+def test_operations_of_a_step_are_those_of_its_products(networks: Any) -> None:
+    dense = networks.Dense(10)
+    recurrent = networks.Network("r", (4, 196), (networks.Recurrent(64), dense))
     forward = 4 * 196 * 64 + 3 * 64 * 64 + 64 * 10
     state_gradients = 3 * 64 * 64 + 64 * 10
-    assert workload.flops_per_step(recurrent) == 2 * 100 * (2 * forward + state_gradients)
-    perceptron = workload.Network("p", hidden=(20, 30), batch=5)
-    forward = 784 * 20 + 20 * 30 + 30 * 10
-    assert workload.flops_per_step(perceptron) == 2 * 5 * (2 * forward + 20 * 30 + 30 * 10)
+    assert networks.flops_per_step(recurrent) == 2 * 100 * (2 * forward + state_gradients)
+    layers = networks.Conv(6, 5, stride=2), networks.Flatten(), dense
+    convolutional = networks.Network("c", (3, 11, 9), layers, batch=5)
+    convolution, last = 6 * 4 * 3 * 3 * 5 * 5, 6 * 4 * 3 * 10
+    assert networks.flops_per_step(convolutional) == 2 * 5 * (2 * convolution + 3 * last)
+    for trainable, passes in ((True, 3), (False, 2)):
+        layers = networks.Embedding(30, 4, trainable), networks.Conv(8, 3), networks.Pool(), networks.Dense(1)
+        text = networks.Network("t", (20,), layers, channels="last", batch=1)
+        assert networks.flops_per_step(text) == 2 * (passes * 18 * 8 * 3 * 4 + 3 * 8)
 
 
-def test_batches_do_not_depend_on_the_pieces_they_are_asked_for_in(workload: Any) -> None:
+def test_batches_do_not_depend_on_the_pieces_they_are_asked_for_in(networks: Any) -> None:
+    workload = importlib.import_module("workload")
     whole = workload.batch_rows(23, 5, 0, 12, seed=3)
     pieces = [workload.batch_rows(23, 5, first, steps, seed=3) for first, steps in ((0, 1), (1, 6), (7, 5))]
     assert np.array_equal(np.concatenate(pieces), whole)
@@ -51,16 +65,22 @@ def test_batches_do_not_depend_on_the_pieces_they_are_asked_for_in(workload: Any
 @pytest.mark.parametrize(
     "form",
     [
-        {"hidden": (6,), "steps": 4},
-        {"hidden": (6, 6), "steps": 7, "activation": "relu"},
-        {"hidden": (6, 5), "activation": "relu"},
+        "Network('s', (4, 196), (Recurrent(6), Dense(10)))",
+        "Network('s', (7, 112), (Recurrent(6, 'relu', sequence=True), Recurrent(5), Dense(10)))",
+        "Network('s', (784,), (Dense(6, 'relu'), Dense(10)))",
+        "Network('s', (1, 28, 28), (Conv(2, 3, bias=False), Pool(2), Flatten(), Dense(10, bias=False)))",
+        "Network('s', (4, 14, 14), (Conv(2, 3, 2), Conv(3, 2), Pool(2, mean=True), Flatten(), Dense(10)))",
+        "Network('s', (14, 14, 4), (Conv(2, 3), Pool(2), Flatten(), Dense(10)), channels='last')",
+        "Network('s', (4, 14, 14), (Conv(2, 3), Pool(mean=True), Dense(10)), optimiser='adamw')",
+        "Network('s', (20,), (Embedding(30, 4), Conv(2, 3), Pool(8), Flatten(), Dense(1)), 'imdb', 'last')",
+        "Network('s', (20,), (Embedding(30, 4, False), Conv(2, 3), Pool(), Dense(1)), 'imdb', 'last')",
     ],
 )
-def test_a_worker_trains_the_network_that_numpy_knows(
-    workload: Any, data: Path, form: dict[str, Any]
-) -> None:
-    network = workload.Network("small", batch=10, **form)
-    job = workload.Job(network, str(data), threads=1)
+def test_a_worker_trains_the_network_that_numpy_knows(networks: Any, data: Path, form: str) -> None:
+    workload = importlib.import_module("workload")
+    network = dataclasses.replace(eval(form, vars(networks)), batch=10)
+    assert networks.Network.from_json(json.loads(json.dumps(network.as_json()))) == network
+    job = workload.Job(network, str(data / network.data), threads=1)
     commands = [
         {"do": "start", "library": "pullback", "job": job.as_json()},
         {"do": "run", "steps": 2, "warm": 1},
@@ -74,31 +94,55 @@ def test_a_worker_trains_the_network_that_numpy_knows(
         check=True,
     )
     _, run, accuracy = map(json.loads, done.stdout.splitlines())
-    images, labels = job.arrays()
+    inputs, labels = job.arrays()
     rows = workload.batch_rows(20, 10, 0, 1)[0]
-    scores = workload.logits(network, job.initial_weights(), images[rows]).astype(np.float64)
-    chosen = scores[np.arange(10), labels[rows]]
-    expected = np.mean(np.log(np.exp(scores).sum(axis=1)) - chosen)
+    scores = networks.outputs(network, job.initial_weights(), inputs[rows]).astype(np.float64)
+    if network.binary:
+        expected = np.mean(np.log1p(np.exp(scores)) - scores * labels[rows])
+    else:
+        expected = np.mean(np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(10), labels[rows]])
     assert len(run["losses"]) == 3
     assert run["losses"][0] == pytest.approx(expected, rel=1e-5)
     assert accuracy["accuracy"] in [k / 10 for k in range(11)]
 
 
-def test_a_library_that_fails_is_left_out_with_a_line(
-    workload: Any, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_raced_network_has_shapes_and_weights(networks: Any) -> None:
+    jobs = importlib.import_module("suite.jobs")
+    for race in jobs.RACES.values():
+        for network in race.networks:
+            *_, last = network.with_shapes()
+            assert last[-1] == (1 if network.binary else 10,)
+            assert network.trained() <= set(networks.initial_weights(network, 0))
+    names = [network.name for race in jobs.RACES.values() for network in race.networks]
+    assert len(set(names)) == len(names)
+
+
+def test_the_best_way_is_found_one_answer_after_the_other(networks: Any) -> None:
+    ways = importlib.import_module("contenders.ways")
+    costs = {"a": 3.0, "b": 1.0, "x": 0.5, "y": 0.2, "z": 0.9}
+    questions = {"first": ("a", "b"), "second": ("x", "y", "z")}
+
+    def seconds(way: dict[str, str]) -> float:
+        return sum(costs[answer] for answer in way.values())
+
+    assert ways.fastest(questions, seconds, tuned=True) == {"first": "b", "second": "y"}
+    assert ways.fastest(questions, seconds, tuned=False) == {"first": "a", "second": "x"}
+
+
+def test_a_library_that_fails_is_left_out_with_a_line(networks: Any, data: Path) -> None:
     contest = importlib.import_module("contest")
     said: list[str] = []
     missing = contest.Entrant("no_such_library", "", sys.executable)
     settings = contest.Settings([missing], str(data), 1, 1, 1, False, said.append)
-    with contest.started(settings, workload.Network("small", hidden=(4,), batch=10)) as running:
+    network = networks.Network("small", (784,), (networks.Dense(10),), batch=10)
+    with contest.started(settings, network) as running:
         assert running == []
     assert said == [
         "no_such_library: ModuleNotFoundError: No module named 'contenders.with_no_such_library'; left out"
     ]
 
 
-def test_tables_read_the_same_as_text_and_as_markdown(workload: Any) -> None:
+def test_tables_read_the_same_as_text_and_as_markdown(networks: Any) -> None:
     report = importlib.import_module("report")
     table = report.Table("t", ("name", "ms"), [["a", "1.5"], ["long", "10"]], ["A note."])
     assert table.text() == "t\n\nname   ms\n----  ---\na     1.5\nlong   10\n\nA note."
@@ -108,7 +152,7 @@ def test_tables_read_the_same_as_text_and_as_markdown(workload: Any) -> None:
     assert report.relative_difference([1.0, 2.2], [1.0, 2.0]) == pytest.approx(0.1)
 
 
-def test_every_benchmark_has_its_file(workload: Any) -> None:
+def test_every_benchmark_can_be_run(networks: Any) -> None:
     suite = importlib.import_module("suite")
-    for file in suite.BENCHMARKS.values():
-        assert callable(importlib.import_module(f"suite.{file}").run)
+    for name in suite.BENCHMARKS:
+        assert callable(suite.benchmark(name))

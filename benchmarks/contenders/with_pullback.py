@@ -5,68 +5,105 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from networks import Conv, Dense, Dropout, Embedding, Flatten, Network, Pool, Recurrent, Weights
 from numpy.typing import NDArray
-from workload import CLASSES, Job, Network, Pixels, Weights
+from workload import Array, Job
 
 import pullback as pb
 from pullback import nn, optim
 
+_OPTIMISERS = {"sgd": optim.SGD, "adam": optim.Adam, "adamw": optim.AdamW}
+_ACTIVATIONS = {"": None, "relu": nn.relu, "tanh": nn.tanh}
+
 
 class Contender:
-    def __init__(self, job: Job, images: Pixels, labels: Pixels) -> None:
+    def __init__(self, job: Job, inputs: Array, labels: Array) -> None:
         pb.set_num_threads(job.threads)
-        self.images, self.labels = images, labels
+        self.inputs, self.labels = inputs, labels
         self.model = build(job.network, job.initial_weights())
-        optimiser = optim.SGD(job.network.learning_rate)
+        self.key, self.done = pb.random.key(job.seed), 0
+        optimiser: Any = _OPTIMISERS[job.network.optimiser](job.network.learning_rate)
+        self.state = optimiser.init(self.model)
 
-        def step(model: Any, rows: Any, images: Any, labels: Any) -> tuple[Any, Any]:
-            x = images[rows].astype(np.float32) * (1 / 255)
+        def step(model: Any, state: Any, rows: Any, number: Any, key: Any, inputs: Any, labels: Any) -> Any:
+            x = inputs[rows]
+            if x.dtype == np.uint8:
+                x = x.astype(np.float32) * (1 / 255)
 
             def loss_of(model: Any) -> Any:
-                return nn.softmax_cross_entropy(model(x), labels[rows])
+                with nn.training(pb.random.fold_in(key, number)):
+                    logits = model(x)
+                if job.network.binary:
+                    return nn.binary_cross_entropy(logits, labels[rows])
+                return nn.softmax_cross_entropy(logits, labels[rows])
 
             loss, gradients = pb.value_and_grad(loss_of)(model)
-            model, _ = optimiser.update(gradients, (), model)
-            return model, loss
+            model, state = optimiser.update(gradients, state, model)
+            return model, state, loss
 
-        self.step = pb.jit(step, donate_argnums=0)
+        self.step = pb.jit(step, donate_argnums=(0, 1))
         self.choice = "pb.jit, run_steps"
 
     def run(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        arguments = (self.model, rows, self.images, self.labels)
-        results, _ = self.step.run_steps(arguments, len(rows), sliced_argnums=1)
+        numbers = np.arange(self.done, self.done + len(rows))
+        arguments = (self.model, self.state, rows, numbers, self.key, self.inputs, self.labels)
+        results, _ = self.step.run_steps(arguments, len(rows), sliced_argnums=(2, 3))
         losses: NDArray[np.float32]
-        self.model, losses = results
+        self.model, self.state, losses = results
+        self.done += len(rows)
         return losses
 
     def weights(self) -> Weights:
-        found = {}
-        layers = [layer for layer in self.model.layers if isinstance(layer, (nn.RNN, nn.Dense))]
-        for k, layer in enumerate(layers):
-            if isinstance(layer, nn.RNN):
-                found[f"{k}.weight"], found[f"{k}.recurrent"] = layer.input_weight, layer.recurrent_weight
-            else:
-                found[f"{k}.weight"] = layer.weight
-            found[f"{k}.bias"] = layer.bias
-        return found
+        return {name: getattr(layer, field) for name, layer, field in _fields(self.model)}
 
 
 def build(network: Network, weights: Weights) -> nn.Chain:
     """The network as a chain of layers that begin with these weights."""
-    layers: list[Any] = [nn.Reshape(network.steps, -1)] if network.steps else []
-    inputs, last = network.inputs, len(network.hidden)
-    for k, hidden in enumerate(network.hidden):
-        layer: Any
-        if network.steps:
-            layer = nn.RNN(inputs, hidden, network.activation, return_sequences=k < last - 1)
-            layer.input_weight = weights[f"{k}.weight"].copy()
-            layer.recurrent_weight = weights[f"{k}.recurrent"].copy()
-        else:
-            layer = nn.Dense(inputs, hidden, activation=getattr(nn, network.activation))
-            layer.weight = weights[f"{k}.weight"].copy()
-        layer.bias = weights[f"{k}.bias"].copy()
-        layers.append(layer)
-        inputs = hidden
-    dense = nn.Dense(inputs, CLASSES)
-    dense.weight, dense.bias = weights[f"{last}.weight"].copy(), weights[f"{last}.bias"].copy()
-    return nn.Chain(*layers, dense)
+    layers: list[Any] = []
+    if not network.has(Embedding) and len(network.input) > 1:
+        layers.append(nn.Reshape(*network.input))
+    for layer, before, _ in network.with_shapes():
+        rank = len(network.places(before))
+        made: Any
+        match layer:
+            case Embedding():
+                made = nn.Embedding(layer.rows, layer.columns, layer.trainable)
+            case Conv():
+                made = (nn.Conv1d if rank == 1 else nn.Conv2d)(
+                    network.channel_count(before), layer.channels, layer.window, layer.stride,
+                    bias=layer.bias, activation=_ACTIVATIONS[layer.activation], channels=network.channels,
+                )  # fmt: skip
+            case Pool(window=0):
+                made = (nn.GlobalAvgPool if layer.mean else nn.GlobalMaxPool)(network.channels)
+            case Pool():
+                kind = getattr(nn, f"{'Avg' if layer.mean else 'Max'}Pool{rank}d")
+                made = kind(layer.window, channels=network.channels)
+            case Flatten():
+                made = nn.flatten
+            case Dropout():
+                made = nn.Dropout(layer.rate)
+            case Recurrent():
+                made = nn.RNN(before[-1], layer.units, layer.activation, return_sequences=layer.sequence)
+            case Dense():
+                made = nn.Dense(
+                    before[0], layer.units, bias=layer.bias, activation=_ACTIVATIONS[layer.activation]
+                )
+        layers.append(made)
+    model = nn.Chain(*layers)
+    for name, part, field in _fields(model):
+        setattr(part, field, weights[name].copy())
+    return model
+
+
+def _fields(model: nn.Chain) -> list[tuple[str, Any, str]]:
+    """The name of each weight, the layer that has it and the field in which it stands."""
+    layers = model.layers[1:] if isinstance(model.layers[0], nn.Reshape) else model.layers
+    found = []
+    for k, layer in enumerate(layers):
+        names = {"bias": "bias", "weight": "weight"}
+        if isinstance(layer, nn.RNN):
+            names = {"weight": "input_weight", "recurrent": "recurrent_weight", "bias": "bias"}
+        for name, field in names.items():
+            if getattr(layer, field, None) is not None:
+                found.append((f"{k}.{name}", layer, field))
+    return found

@@ -1,235 +1,277 @@
 """PyTorch: eager in the fastest of its usual ways (the default), or through ``torch.compile`` (``compiled``).
 
-A short trial at the start times each way to write the network and each way to update the parameters on this
-machine, and the fastest pair goes on from the initial weights. A job that is not ``tuned`` takes the first.
+A short trial at the start times the ways to write the network and to update the parameters on this machine,
+and the best goes on from the initial weights. A job that is not ``tuned`` takes the first of each.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from networks import Conv, Dense, Dropout, Embedding, Flatten, Network, Pool, Recurrent, Weights
 from numpy.typing import NDArray
 from torch.nn import functional
-from workload import CLASSES, Job, Network, Pixels, Weights
+from workload import Array, Job
 
-Step = Callable[[Any, Any], Any]
+from contenders.ways import Way, described, fastest, reducible, seconds_of
 
-_TRIAL_SECONDS = 0.4
+Parameters = dict[str, Any]
+Step = Callable[[Any], Any]
+"""From the rows of a batch to its loss; it changes the parameters."""
+
+_ACTIVATIONS = {"": lambda x: x, "relu": torch.relu, "tanh": torch.tanh}
 
 
 class Contender:
-    def __init__(self, job: Job, images: Pixels, labels: Pixels) -> None:
+    def __init__(self, job: Job, inputs: Array, labels: Array) -> None:
         torch.set_num_threads(job.threads)
-        self.images, self.labels = torch.from_numpy(images), torch.from_numpy(labels)
+        torch.manual_seed(job.seed)
         self.network, self.initial = job.network, job.initial_weights()
-        makers = _compiled(self.network) if job.variant == "compiled" else _eager(self.network)
-        self.choice = next(iter(makers))
-        if job.tuned:
-            self.choice = min(makers, key=lambda name: self._trial(makers[name]))
-        self._begin(makers[self.choice])
+        self.inputs = torch.from_numpy(inputs).reshape(len(inputs), *self.network.input)
+        self.labels = torch.from_numpy(labels)
+        self.compiled = job.variant == "compiled"
+        questions = _questions(self.network, job.threads, self.compiled)
+        way = fastest(questions, self._trial, job.tuned)
+        self._begin(way)
+        self.choice = described(way, questions)
 
-    def _begin(self, maker: Callable[[list[Any]], Step]) -> None:
-        self.parameters = [torch.tensor(value, requires_grad=True) for value in self.initial.values()]
-        self.step = maker(self.parameters)
+    def _begin(self, way: Way) -> None:
+        if "threads" in way:
+            torch.set_num_threads(int(way["threads"].split()[0]))
+        self.parameters = {name: torch.tensor(value) for name, value in self.initial.items()}
+        if _channels_last(way):
+            self.parameters = {
+                name: value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value
+                for name, value in self.parameters.items()
+            }
+        make = _whole_step if way.get("compiled") == "whole step" else _around_autograd
+        self.step = make(self.network, way, self.parameters, self.inputs, self.labels, self.compiled)
 
-    def _trial(self, maker: Callable[[list[Any]], Step]) -> float:
-        """Seconds of a step, the smallest of a few."""
-        self._begin(maker)
-        rows = np.random.default_rng(0).integers(0, len(self.images), (1, self.network.batch))
-        for _ in range(3):
-            self.run(rows)
-        best, end = float("inf"), time.perf_counter() + _TRIAL_SECONDS
-        while time.perf_counter() < end:
-            start = time.perf_counter()
-            self.run(rows)
-            best = min(best, time.perf_counter() - start)
-        return best
+    def _trial(self, way: Way) -> float:
+        self._begin(way)
+        rows = np.random.default_rng(0).integers(0, len(self.inputs), (1, self.network.batch))
+        return seconds_of(lambda: self.run(rows))
 
     def run(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        network, losses = self.network, []
-        for batch in torch.from_numpy(rows):
-            x = self.images.index_select(0, batch).to(torch.float32).mul_(1 / 255)
-            y = self.labels.index_select(0, batch).to(torch.int64)
-            losses.append(self.step(x.view(network.batch, network.steps, -1) if network.steps else x, y))
+        losses = [self.step(batch) for batch in torch.from_numpy(rows)]
         return torch.stack(losses).numpy()
 
     def weights(self) -> Weights:
-        return {name: p.detach().numpy() for name, p in zip(self.initial, self.parameters)}
+        return {name: p.detach().contiguous().numpy() for name, p in self.parameters.items()}
 
 
-def draw(network: Network, seed: int) -> Weights:
-    """Initial weights as PyTorch's own layers draw them; the two biases of a cell added up."""
-    torch.manual_seed(seed)
-    weights: Weights = {}
-    inputs = network.inputs
-    for k, hidden in enumerate(network.hidden):
-        layer = torch.nn.RNNCell(inputs, hidden) if network.steps else torch.nn.Linear(inputs, hidden)
-        named = {name: value.detach().numpy() for name, value in layer.named_parameters()}
-        if network.steps:
-            weights[f"{k}.weight"] = named["weight_ih"].T.copy()
-            weights[f"{k}.recurrent"] = named["weight_hh"].T.copy()
-            weights[f"{k}.bias"] = named["bias_ih"] + named["bias_hh"]
-        else:
-            weights[f"{k}.weight"], weights[f"{k}.bias"] = named["weight"].T.copy(), named["bias"]
-        inputs = hidden
-    last = torch.nn.Linear(inputs, CLASSES)
-    weights[f"{len(network.hidden)}.weight"] = last.weight.detach().numpy().T.copy()
-    weights[f"{len(network.hidden)}.bias"] = last.bias.detach().numpy()
-    return weights
+def _questions(network: Network, threads: int, compiled: bool) -> dict[str, Any]:
+    questions: dict[str, Any] = {}
+    if compiled:
+        questions["compiled"] = ("whole step", "around autograd")
+    elif network.has(Recurrent):
+        questions["cell"] = ("own cell, inputs of all steps in one product", "own cell", "nn.RNN")
+    if network.has(Conv):
+        questions["memory"] = ("contiguous", "channels last")
+    if reducible(network):
+        questions["pooling"] = ("pool", "amax of a view")
+    if not compiled:
+        by_hand = ("by hand",) if network.optimiser == "sgd" else ()
+        questions["update"] = ("foreach", "fused", *by_hand)
+        if threads > 1:
+            questions["threads"] = (f"{threads} threads", "1 thread")
+    return questions
 
 
-def _eager(network: Network) -> dict[str, Callable[[list[Any]], Step]]:
-    """Every pair of a way to write the network and a way to update its parameters."""
-    networks = {"own cell, inputs of all steps in one product": _joined_inputs, "own cell": _own_cell}
-    networks = {**networks, "nn.RNN": _library_cell} if network.steps else {"dense layers": _perceptron}
-    updates = {"foreach": _foreach, "fused SGD": _fused, "add_ by hand": _by_hand}
-
-    def pair(forward: Any, update: Any) -> Callable[[list[Any]], Step]:
-        def make(parameters: list[Any]) -> Step:
-            logits, change = forward(network, parameters), update(parameters, network.learning_rate)
-
-            def step(x: Any, y: Any) -> Any:
-                loss = functional.cross_entropy(logits(x), y)
-                change(torch.autograd.grad(loss, parameters))
-                return loss.detach()
-
-            return step
-
-        return make
-
-    return {f"{f}, {u}": pair(networks[f], updates[u]) for f in networks for u in updates}
+def _channels_last(way: Way) -> bool:
+    return way.get("memory") == "channels last"
 
 
-def _compiled(network: Network) -> dict[str, Callable[[list[Any]], Step]]:
-    """The forward and backward pass compiled around autograd, or the whole step as one graph."""
-    forward = _own_cell if network.steps else _perceptron
+def _around_autograd(
+    network: Network, way: Way, parameters: Parameters, inputs: Any, labels: Any, compiled: bool
+) -> Step:
+    """Gradients by autograd, compiled or not, and an update outside."""
+    trained = [parameters[name].requires_grad_() for name in parameters if name in network.trained()]
+    change = _UPDATES[way.get("update", "foreach")](network, trained)
 
-    def around_autograd(parameters: list[Any]) -> Step:
-        logits, change = forward(network, parameters), _foreach(parameters, network.learning_rate)
-        loss_of = torch.compile(lambda x, y: functional.cross_entropy(logits(x), y))
+    def loss_of(x: Any, y: Any) -> Any:
+        return _loss(network, way, parameters, x, y)
 
-        def step(x: Any, y: Any) -> Any:
-            loss = loss_of(x, y)
-            change(torch.autograd.grad(loss, parameters))
-            return loss.detach()
+    if compiled:
+        loss_of = torch.compile(loss_of)
 
-        return step
+    def step(rows: Any) -> Any:
+        loss = loss_of(inputs.index_select(0, rows), labels.index_select(0, rows))
+        change(torch.autograd.grad(loss, trained))
+        return loss.detach()
 
-    def whole_step(parameters: list[Any]) -> Step:
-        plain = [p.detach() for p in parameters]
+    return step
 
-        def loss_of(values: list[Any], x: Any, y: Any) -> Any:
-            return functional.cross_entropy(forward(network, values)(x), y)
 
-        @torch.compile
-        def step(x: Any, y: Any) -> Any:
-            gradients, loss = torch.func.grad_and_value(loss_of)(plain, x, y)
-            for p, g in zip(plain, gradients):
-                p.sub_(g, alpha=network.learning_rate)
+def _whole_step(
+    network: Network, way: Way, parameters: Parameters, inputs: Any, labels: Any, compiled: bool
+) -> Step:
+    """Gather, gradients and update in one compiled function."""
+    trained = {name: value for name, value in parameters.items() if name in network.trained()}
+    fixed = {name: value for name, value in parameters.items() if name not in trained}
+    means = {name: (torch.zeros_like(p), torch.zeros_like(p)) for name, p in trained.items()}
+    number = torch.zeros(())
+
+    def loss_of(trained: Parameters, x: Any, y: Any) -> Any:
+        return _loss(network, way, {**trained, **fixed}, x, y)
+
+    @torch.compile
+    def step(rows: Any) -> Any:
+        x, y = inputs.index_select(0, rows), labels.index_select(0, rows)
+        gradients, loss = torch.func.grad_and_value(loss_of)(trained, x, y)
+        rate = network.learning_rate
+        if network.optimiser == "sgd":
+            for name, p in trained.items():
+                p.sub_(gradients[name], alpha=rate)
             return loss
+        number.add_(1)
+        root = torch.sqrt(1 - 0.999**number)
+        size = rate * root / (1 - 0.9**number)
+        for name, p in trained.items():
+            mean, square = means[name]
+            mean.lerp_(gradients[name], 0.1)
+            square.mul_(0.999).addcmul_(gradients[name], gradients[name], value=0.001)
+            if network.optimiser == "adamw":
+                p.mul_(1 - rate * 0.01)
+            p.sub_(size * mean / (square.sqrt() + 1e-8 * root))
+        return loss
 
-        return step
-
-    return {"compiled, whole step": whole_step, "compiled, around autograd": around_autograd}
-
-
-def _activation(network: Network) -> Callable[[Any], Any]:
-    return torch.tanh if network.activation == "tanh" else torch.relu
-
-
-def _perceptron(network: Network, parameters: list[Any]) -> Callable[[Any], Any]:
-    activation, layers = _activation(network), len(network.hidden)
-
-    def logits(x: Any) -> Any:
-        for k in range(layers):
-            x = activation(torch.addmm(parameters[2 * k + 1], x, parameters[2 * k]))
-        return torch.addmm(parameters[-1], x, parameters[-2])
-
-    return logits
+    return step
 
 
-def _own_cell(network: Network, parameters: list[Any]) -> Callable[[Any], Any]:
-    activation, layers = _activation(network), len(network.hidden)
-
-    def logits(x: Any) -> Any:
-        sequence = x.unbind(1)
-        for k in range(layers):
-            weight, recurrent, bias = parameters[3 * k : 3 * k + 3]
-            state, states = None, []
-            for piece in sequence:
-                total = torch.addmm(bias, piece, weight)
-                state = activation(total if state is None else torch.addmm(total, state, recurrent))
-                states.append(state)
-            sequence = states
-        return torch.addmm(parameters[-1], sequence[-1], parameters[-2])
-
-    return logits
+def _loss(network: Network, way: Way, p: Parameters, x: Any, y: Any) -> Any:
+    if x.dtype == torch.uint8:
+        x = x.to(torch.float32) * (1 / 255)
+    logits = _logits(network, way, p, x)
+    if network.binary:
+        return functional.binary_cross_entropy_with_logits(logits, y.to(torch.float32))
+    return functional.cross_entropy(logits, y.to(torch.int64))
 
 
-def _joined_inputs(network: Network, parameters: list[Any]) -> Callable[[Any], Any]:
-    activation, layers = _activation(network), len(network.hidden)
+def _logits(network: Network, way: Way, p: Parameters, x: Any) -> Any:
+    """Channels are the second axis in here; ``channels last`` says how they lie in memory.
 
-    def logits(x: Any) -> Any:
-        for k in range(layers):
-            weight, recurrent, bias = parameters[3 * k : 3 * k + 3]
-            totals = torch.addmm(bias, x.reshape(-1, x.shape[-1]), weight)
-            state, states = None, []
-            for total in totals.view(*x.shape[:2], -1).unbind(1):
-                state = activation(total if state is None else torch.addmm(total, state, recurrent))
-                states.append(state)
-            x = torch.stack(states, 1) if k < layers - 1 else states[-1]
-        return torch.addmm(parameters[-1], x, parameters[-2])
+    A text is then an image of one row, as one-dimensional convolutions know no such layout.
+    """
+    lifted = _channels_last(way) and network.has(Embedding)
+    for k, layer in enumerate(network.layers):
+        weight, bias = p.get(f"{k}.weight"), p.get(f"{k}.bias")
+        match layer:
+            case Embedding():
+                x = functional.embedding(x, weight).transpose(1, 2)
+                x = x.unsqueeze(2) if lifted else x
+            case Conv():
+                if x.ndim == 4:
+                    if _channels_last(way):
+                        x = x.contiguous(memory_format=torch.channels_last)
+                    x = functional.conv2d(x, weight.unsqueeze(2) if lifted else weight, bias, layer.stride)
+                else:
+                    x = functional.conv1d(x, weight, bias, layer.stride)
+                x = _ACTIVATIONS[layer.activation](x)
+            case Pool(window=0):
+                places = tuple(range(2, x.ndim))
+                x = x.mean(places) if layer.mean else x.amax(places)
+            case Pool():
+                x = _pooled(layer, way, x, lifted)
+            case Flatten():
+                x = x.squeeze(2) if lifted else x
+                x = x.transpose(1, 2) if x.ndim == 3 and network.channels == "last" else x
+                x = x.flatten(1)
+            case Dropout():
+                x = functional.dropout(x, layer.rate, training=True)
+            case Recurrent():
+                cell = _CELLS[way.get("cell", "own cell")]
+                states = cell(layer, x, weight, p[f"{k}.recurrent"], bias)
+                x = states if layer.sequence else states[-1]
+                x = torch.stack(x, 1) if layer.sequence else x
+            case Dense():
+                x = x @ weight if bias is None else torch.addmm(bias, x, weight)
+                x = _ACTIVATIONS[layer.activation](x)
+    return x
 
-    return logits
+
+def _pooled(layer: Pool, way: Way, x: Any, lifted: bool) -> Any:
+    if way.get("pooling") == "amax of a view":
+        first = 3 if lifted else 2
+        for axis in range(first, x.ndim):
+            x = x.unflatten(2 * axis - first, (-1, layer.window))
+        axes = tuple(range(first + 1, x.ndim, 2))
+        return x.mean(axes) if layer.mean else x.amax(axes)
+    window = (1, layer.window) if lifted else (layer.window,) * (x.ndim - 2)
+    kind = f"{'avg' if layer.mean else 'max'}_pool{x.ndim - 2}d"
+    return getattr(functional, kind)(x, window)
 
 
-def _library_cell(network: Network, parameters: list[Any]) -> Callable[[Any], Any]:
-    """``torch.rnn_tanh``, what ``nn.RNN`` calls; its second bias stays zero, as only the sum matters."""
-    layers, recurrent = (
-        len(network.hidden),
-        torch.rnn_tanh if network.activation == "tanh" else torch.rnn_relu,
-    )
-    zeros = [torch.zeros(hidden) for hidden in network.hidden]
-    starts = torch.zeros(layers, network.batch, network.hidden[0])
-
-    def logits(x: Any) -> Any:
-        weights = []
-        for k in range(layers):
-            weight, own, bias = parameters[3 * k : 3 * k + 3]
-            weights += [weight.t(), own.t(), bias, zeros[k]]
-        outputs, _ = recurrent(x, starts, weights, True, layers, 0.0, True, False, True)
-        return torch.addmm(parameters[-1], outputs[:, -1], parameters[-2])
-
-    return logits
+def _joined_inputs(layer: Recurrent, x: Any, weight: Any, recurrent: Any, bias: Any) -> list[Any]:
+    totals = torch.addmm(bias, x.reshape(-1, x.shape[-1]), weight)
+    states: list[Any] = []
+    for total in totals.view(*x.shape[:2], -1).unbind(1):
+        joined = torch.addmm(total, states[-1], recurrent) if states else total
+        states.append(_ACTIVATIONS[layer.activation](joined))
+    return states
 
 
-def _fused(parameters: list[Any], rate: float) -> Callable[[Any], None]:
-    optimiser = torch.optim.SGD(parameters, rate, fused=True)
+def _own_cell(layer: Recurrent, x: Any, weight: Any, recurrent: Any, bias: Any) -> list[Any]:
+    states: list[Any] = []
+    for piece in x.unbind(1):
+        total = torch.addmm(bias, piece, weight)
+        total = torch.addmm(total, states[-1], recurrent) if states else total
+        states.append(_ACTIVATIONS[layer.activation](total))
+    return states
+
+
+def _library_cell(layer: Recurrent, x: Any, weight: Any, recurrent: Any, bias: Any) -> Any:
+    """``torch.rnn_tanh``, what ``nn.RNN`` calls; its second bias is zero, as only the sum matters."""
+    weights = [weight.t(), recurrent.t(), bias, torch.zeros_like(bias)]
+    start = x.new_zeros(1, len(x), layer.units)
+    function = torch.rnn_tanh if layer.activation == "tanh" else torch.rnn_relu
+    return function(x, start, weights, True, 1, 0.0, True, False, True)[0].unbind(1)
+
+
+_CELLS = {
+    "own cell, inputs of all steps in one product": _joined_inputs,
+    "own cell": _own_cell,
+    "nn.RNN": _library_cell,
+}
+
+
+def _fused(network: Network, trained: list[Any]) -> Callable[[Any], None]:
+    return _optimiser(network, trained, fused=True)
+
+
+def _foreach(network: Network, trained: list[Any]) -> Callable[[Any], None]:
+    if network.optimiser != "sgd":
+        return _optimiser(network, trained, foreach=True)
 
     def change(gradients: Any) -> None:
-        for p, g in zip(parameters, gradients):
+        with torch.no_grad():
+            torch._foreach_add_(trained, gradients, alpha=-network.learning_rate)
+
+    return change
+
+
+def _by_hand(network: Network, trained: list[Any]) -> Callable[[Any], None]:
+    def change(gradients: Any) -> None:
+        with torch.no_grad():
+            for p, g in zip(trained, gradients):
+                p.add_(g, alpha=-network.learning_rate)
+
+    return change
+
+
+def _optimiser(network: Network, trained: list[Any], **how: bool) -> Callable[[Any], None]:
+    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[network.optimiser]
+    optimiser = kind(trained, network.learning_rate, **how)
+
+    def change(gradients: Any) -> None:
+        for p, g in zip(trained, gradients):
             p.grad = g
         optimiser.step()
 
     return change
 
 
-def _foreach(parameters: list[Any], rate: float) -> Callable[[Any], None]:
-    def change(gradients: Any) -> None:
-        with torch.no_grad():
-            torch._foreach_add_(parameters, gradients, alpha=-rate)
-
-    return change
-
-
-def _by_hand(parameters: list[Any], rate: float) -> Callable[[Any], None]:
-    def change(gradients: Any) -> None:
-        with torch.no_grad():
-            for p, g in zip(parameters, gradients):
-                p.add_(g, alpha=-rate)
-
-    return change
+_UPDATES = {"foreach": _foreach, "fused": _fused, "by hand": _by_hand}

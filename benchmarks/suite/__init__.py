@@ -1,13 +1,32 @@
-"""The benchmarks, one file each; every file has ``run(settings)``, which returns tables."""
+"""The benchmarks: a race of training steps for each entry of ``jobs.RACES``, and the others, one file each."""
 
-BENCHMARKS = {
-    "mnist-rnn": "mnist_rnn",
-    "variations": "variations",
-    "mlp": "mlp",
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from suite.jobs import RACES
+
+__all__ = ["BENCHMARKS", "benchmark"]
+
+_FILES = {
     "import": "imports",
     "first-step": "first_step",
     "memory": "memory",
     "trainer-overhead": "trainer_overhead",
     "loss-curve": "loss_curve",
 }
-"""The name on the command line and the file."""
+
+BENCHMARKS = (*RACES, *_FILES)
+"""The names on the command line."""
+
+
+def benchmark(name: str) -> Callable[[Any], list[Any]]:
+    """The function that runs a benchmark: from the settings to tables."""
+    if name in RACES:
+        from suite.training import tables
+
+        return lambda settings: tables(settings, RACES[name])
+    found: Callable[[Any], list[Any]] = importlib.import_module(f"suite.{_FILES[name]}").run
+    return found

@@ -10,9 +10,10 @@ import statistics
 import tempfile
 
 from contest import Entrant, Settings, Worker, WorkerError
+from networks import Network
 from report import Table
 
-from suite.mnist_rnn import MNIST_RNN
+from suite.jobs import IMDB_CNN, MNIST_CNN, MNIST_RNN
 
 _ROUNDS = 5
 _CACHES = {
@@ -27,7 +28,13 @@ _CACHES = {
 
 
 def run(settings: Settings) -> list[Table]:
+    """A table for each of the main jobs."""
+    return [_table(settings, network) for network in (MNIST_RNN, MNIST_CNN, IMDB_CNN)]
+
+
+def _table(settings: Settings, network: Network) -> Table:
     """Fresh processes in turns, a cold one and a warm one each."""
+    settings.say(f"first step of {network.name}")
     rounds = min(settings.rounds, _ROUNDS)
     figures: dict[str, dict[str, list[float]]] = {}
     failed = set()
@@ -37,9 +44,9 @@ def run(settings: Settings) -> list[Table]:
                 continue
             try:
                 with tempfile.TemporaryDirectory() as folder:
-                    turns = {"cold": _first_step(settings, entrant, folder)}
+                    turns = {"cold": _first_step(settings, network, entrant, folder)}
                     if entrant.library in _CACHES:
-                        turns["cached"] = _first_step(settings, entrant, folder)
+                        turns["cached"] = _first_step(settings, network, entrant, folder)
             except WorkerError as error:
                 settings.say(f"{error}; left out")
                 failed.add(entrant.name)
@@ -50,14 +57,14 @@ def run(settings: Settings) -> list[Table]:
                 found.setdefault(kind, []).append(first)
     columns = ("contender", "import s", "cold s min", "median", "cached s min", "median")
     notes = [
-        f"{MNIST_RNN.name}, {rounds} fresh processes each; the import is the median beyond NumPy's, with all "
+        f"{network.name}, {rounds} fresh processes each; the import is the median beyond NumPy's, with all "
         "that the step needs. TensorFlow has no cache for what XLA compiles.",
     ]
     rows = []
     for name, seconds in figures.items():
         begin = f"{statistics.median(seconds['import']):.2f}"
         rows.append([name, begin, *_cells(seconds, "cold"), *_cells(seconds, "cached")])
-    return [Table("first step", columns, rows, notes, figures)]
+    return Table(f"first step, {network.name}", columns, rows, notes, figures)
 
 
 def _cells(found: dict[str, list[float]], kind: str) -> list[str]:
@@ -66,13 +73,13 @@ def _cells(found: dict[str, list[float]], kind: str) -> list[str]:
     return [f"{min(found[kind]):.3f}", f"{statistics.median(found[kind]):.3f}"]
 
 
-def _first_step(settings: Settings, entrant: Entrant, folder: str) -> tuple[float, float]:
+def _first_step(settings: Settings, network: Network, entrant: Entrant, folder: str) -> tuple[float, float]:
     """Seconds of the import and from there to the first loss, in a new process with this cache folder."""
     environment = {
         name: value.format(folder=folder) for name, value in _CACHES.get(entrant.library, {}).items()
     }
     with Worker(entrant, settings, environment) as worker:
-        job = settings.job(MNIST_RNN, entrant, tuned=False).as_json()
+        job = settings.job(network, entrant, tuned=False).as_json()
         start = worker("start", library=entrant.library, job=job)
         first = worker("run", steps=1)
     return start["import_seconds"], start["build_seconds"] + first["seconds"]

@@ -1,45 +1,54 @@
-"""The same losses from the same beginning: PyTorch's initial weights and one order of batches for all.
+"""The same losses from the same beginning: initial weights by PyTorch's rules, one order of batches for all.
 
-With ``--long`` also whole trainings: five epochs from three seeds, mean losses and test accuracy.
+With ``--long`` also whole trainings from three seeds: mean losses and test accuracy.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from contest import Result, Settings, Worker, started
+from data import word_vectors
+from networks import Network, initial_weights
 from report import Table, relative_difference
+from workload import Job
 
-from suite.mnist_rnn import MNIST_RNN
+from suite.jobs import IMDB_CNN, IMDB_FROZEN, JOBS, MNIST_CNN, MNIST_CNN_1, MNIST_RNN
 
 _STEPS = 100
-_EPOCHS = 5
+_EPOCHS = {MNIST_RNN.name: 5, MNIST_CNN.name: 3, MNIST_CNN_1.name: 3, IMDB_CNN.name: 5, IMDB_FROZEN.name: 5}
 _SEEDS = (0, 1, 2)
 
 
 def run(settings: Settings) -> list[Table]:
-    torch = next((entrant for entrant in settings.entrants if entrant.library == "torch"), None)
-    tables = []
     with tempfile.TemporaryDirectory() as folder:
-        drawn = dict.fromkeys(_SEEDS, "")
-        if torch is not None:
-            for seed in _SEEDS:
-                drawn[seed] = str(Path(folder, f"weights{seed}.npz"))
-                with Worker(torch, settings) as worker:
-                    job = settings.job(MNIST_RNN, torch, seed=seed).as_json()
-                    worker("draw", library="torch", job=job, path=drawn[seed])
-        origin = f"initial weights drawn by {'PyTorch' if torch is not None else 'NumPy'}"
-        tables.append(_first_steps(settings, drawn[0], origin))
+        tables = [_first_steps(settings, network, _drawn(settings, network, folder)) for network in JOBS]
         if settings.long:
-            tables.append(_whole_trainings(settings, drawn, origin))
+            tables += [_trainings(settings, network, _drawn(settings, network, folder)) for network in JOBS]
     return tables
 
 
-def _first_steps(settings: Settings, weights: str, origin: str) -> Table:
-    with started(settings, MNIST_RNN, weights=weights, tuned=False) as running:
+def _drawn(settings: Settings, network: Network, folder: str) -> Callable[[int], str]:
+    """The file of a seed's initial weights; a fixed embedding has vectors made from the reviews."""
+
+    def weights(seed: int) -> str:
+        file = Path(folder, f"{network.name}-{seed}.npz")
+        found = initial_weights(network, seed)
+        if network is IMDB_FROZEN:
+            found["0.weight"] = word_vectors(len(found["0.weight"]), settings.say)
+        np.savez(file, **found)
+        return str(file)
+
+    return weights
+
+
+def _first_steps(settings: Settings, network: Network, drawn: Callable[[int], str]) -> Table:
+    with started(settings, network, weights=drawn(0), tuned=False) as running:
         for worker, result in running:
             result.losses += worker("run", steps=_STEPS)["losses"]
     results = [result for _, result in running]
@@ -50,42 +59,46 @@ def _first_steps(settings: Settings, weights: str, origin: str) -> Table:
         ends = [f"{result.losses[k]:.6f}" for k in (0, -1)]
         rows.append([result.entrant, *ends, f"{difference:.1e}"])
     columns = ("contender", "loss, step 1", f"step {_STEPS + 1}", "largest difference")
-    notes = [f"{MNIST_RNN.name} from {origin}; relative to the losses of {expected.entrant}, over all steps."]
+    notes = [f"{network.name}; relative to the losses of {expected.entrant}, over all steps."]
     data = {result.entrant: result.losses for result in results}
-    return Table(f"loss curve, {_STEPS} steps", columns, rows, notes, data)
+    return Table(f"loss curve, {network.name}, {_STEPS} steps", columns, rows, notes, data)
 
 
-def _whole_trainings(settings: Settings, drawn: dict[int, str], origin: str) -> Table:
+def _trainings(settings: Settings, network: Network, drawn: Callable[[int], str]) -> Table:
+    settings.say(f"whole trainings of {network.name}")
+    per_epoch = len(Job(network, settings.folder_of(network)).arrays()[0]) // network.batch
+    epochs = _EPOCHS[network.name]
     found: dict[str, list[tuple[list[float], float]]] = {}
-    for seed, weights in drawn.items():
-        with started(settings, MNIST_RNN, weights=weights, seed=seed, tuned=False) as running:
+    for seed in _SEEDS:
+        with started(settings, network, weights=drawn(seed), seed=seed, tuned=False) as running:
             for worker, result in running:
-                found.setdefault(result.entrant, []).append(_train(worker, result))
+                found.setdefault(result.entrant, []).append(_train(worker, result, per_epoch, epochs))
     rows = []
     for name, trainings in found.items():
-        losses = [statistics.mean(losses[k] for losses, _ in trainings) for k in range(_EPOCHS)]
+        losses = [statistics.mean(losses[k] for losses, _ in trainings) for k in range(epochs)]
         accuracies = [100 * accuracy for _, accuracy in trainings]
         figures = [*(f"{loss:.4f}" for loss in losses), *(f"{accuracy:.2f}" for accuracy in accuracies)]
         rows.append([name, *figures, f"{statistics.mean(accuracies):.2f}"])
     columns = [
         "contender",
-        *(f"loss {k + 1}" for k in range(_EPOCHS)),
-        *(f"% seed {s}" for s in drawn),
+        *(f"loss {k + 1}" for k in range(epochs)),
+        *(f"% seed {seed}" for seed in _SEEDS),
         "mean",
     ]
     notes = [
-        f"{MNIST_RNN.name} from {origin}, {_EPOCHS} epochs, {len(drawn)} seeds: the mean loss of each epoch "
-        "over the seeds, and the test accuracy after the last, computed in NumPy from what each has learned.",
+        f"{network.name}, {epochs} epochs, {len(_SEEDS)} seeds: the mean loss of each epoch over the seeds, and "
+        "the test accuracy after the last, computed in NumPy from what each has learned.",
     ]
-    return Table(f"loss curve, {_EPOCHS} epochs", columns, rows, notes, found)
+    return Table(f"training, {network.name}, {epochs} epochs", columns, rows, notes, found)
 
 
-def _train(worker: Worker, result: Result) -> tuple[list[float], float]:
+def _train(worker: Worker, result: Result, per_epoch: int, epochs: int) -> tuple[list[float], float]:
     """The mean loss of each epoch and the accuracy after the last; the first step is done already."""
-    per_epoch = 60_000 // MNIST_RNN.batch
-    losses = result.losses + worker("run", steps=_EPOCHS * per_epoch - 1)["losses"]
-    epochs = [statistics.mean(losses[k : k + per_epoch]) for k in range(0, len(losses), per_epoch)]
-    return epochs, worker("accuracy")["accuracy"]
+    losses = list(result.losses)
+    for _ in range(epochs):  # in pieces: PyTorch keeps the loss of every step
+        losses += worker("run", steps=min(per_epoch, epochs * per_epoch - len(losses)))["losses"]
+    means = [statistics.mean(losses[k : k + per_epoch]) for k in range(0, len(losses), per_epoch)]
+    return means, worker("accuracy")["accuracy"]
 
 
 def _reference(results: list[Result]) -> Any:

@@ -1,4 +1,4 @@
-"""Peak memory of a process that trains on all of MNIST, and what one more step allocates."""
+"""Peak memory of a process that trains on all of the data, and what one more step allocates."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import tempfile
 from pathlib import Path
 
 from contest import Entrant, Settings, Worker, WorkerError
+from networks import Network
 from report import Table
+from workload import Job
 
-from suite.mnist_rnn import MNIST_RNN
+from suite.jobs import IMDB_CNN, MNIST_CNN, MNIST_CNN_1, MNIST_RNN
 
 _BLOCK = 100
 _EPOCHS = 2
+_STEPS = 10_000
+"""No more than these, where a batch has one example."""
 _COUNTED = 1000
 
 _TRAINER = """
@@ -30,40 +34,48 @@ print(int(trainer.history["peak_memory"][-1]))
 
 
 def run(settings: Settings) -> list[Table]:
+    """A table for each of the main jobs."""
     with tempfile.TemporaryDirectory() as folder:
         counter = _counting_library(folder)
         if counter is None:
             settings.say("no C compiler for allocations.c: malloc is not counted")
-        rows, figures = [], {}
-        for entrant in settings.entrants:
-            try:
-                found = figures[entrant.name] = _measure(settings, entrant, counter)
-            except WorkerError as error:
-                settings.say(f"{error}; left out")
-                continue
-            rows.append(
-                [
-                    entrant.name,
-                    f"{found['peak'] / 1e6:.0f}",
-                    f"{found['growth']:.0f}",
-                    f"{found['malloc']:,.0f}" if counter else "–",
-                    f"{found['python']:,.0f}",
-                ]
-            )
-    if any(entrant.library == "pullback" for entrant in settings.entrants):
-        whole = _trainer_peak(settings)
-        if whole is not None:
-            rows.append(["pullback, Trainer", f"{whole / 1e6:.0f}", "–", "–", "–"])
-    columns = ("contender", "peak MB", "growth B/step", "malloc B/step", "Python B/step")
-    steps = _EPOCHS * 60_000 // MNIST_RNN.batch
+        jobs = (MNIST_RNN, MNIST_CNN, MNIST_CNN_1, IMDB_CNN)
+        return [_table(settings, network, counter) for network in jobs]
+
+
+def _table(settings: Settings, network: Network, counter: str | None) -> Table:
+    settings.say(f"memory of {network.name}")
+    inputs, _ = Job(network, settings.folder_of(network)).arrays()
+    steps = min(_EPOCHS * len(inputs) // network.batch, _STEPS)
+    rows, figures = [], {}
+    for entrant in settings.entrants:
+        try:
+            found = figures[entrant.name] = _measure(settings, network, entrant, steps, counter)
+        except WorkerError as error:
+            settings.say(f"{error}; left out")
+            continue
+        rows.append(
+            [
+                entrant.name,
+                f"{found['peak'] / 1e6:.0f}",
+                f"{found['growth']:.0f}",
+                f"{found['malloc']:,.0f}" if counter else "–",
+                f"{found['python']:,.0f}",
+            ]
+        )
     notes = [
-        f"{MNIST_RNN.name} for {_EPOCHS} epochs on the pixels as they are stored, 47 MB of them.",
+        f"{network.name}, {steps:,} steps on the data as they are stored, {inputs.nbytes / 1e6:.0f} MB of them.",
         f"Growth is that of the resident memory from step {_BLOCK} to step {steps:,}; malloc what the C "
         "library was asked for, Python what tracemalloc saw at its peak: what one step more in a run adds to "
         "them, without its loss in the result.",
-        "The row of the Trainer reads the files by itself and evaluates after each epoch.",
     ]
-    return [Table("memory", columns, rows, notes, figures)]
+    if network is MNIST_RNN and any(entrant.library == "pullback" for entrant in settings.entrants):
+        whole = _trainer_peak(settings)
+        if whole is not None:
+            rows.append(["pullback, Trainer", f"{whole / 1e6:.0f}", "–", "–", "–"])
+            notes.append("The row of the Trainer reads the files by itself and evaluates after each epoch.")
+    columns = ("contender", "peak MB", "growth B/step", "malloc B/step", "Python B/step")
+    return Table(f"memory, {network.name}", columns, rows, notes, figures)
 
 
 def _counting_library(folder: str) -> str | None:
@@ -79,13 +91,15 @@ def _counting_library(folder: str) -> str | None:
     return target
 
 
-def _measure(settings: Settings, entrant: Entrant, counter: str | None) -> dict[str, float]:
-    job = settings.job(MNIST_RNN, entrant, tuned=False).as_json()
+def _measure(
+    settings: Settings, network: Network, entrant: Entrant, steps: int, counter: str | None
+) -> dict[str, float]:
+    job = settings.job(network, entrant, tuned=False).as_json()
     with Worker(entrant, settings) as worker:
         worker("start", library=entrant.library, job=job)
         worker("run", steps=_BLOCK)
         before = worker("memory")["resident"]
-        blocks = _EPOCHS * 60_000 // MNIST_RNN.batch // _BLOCK - 1
+        blocks = steps // _BLOCK - 1
         for _ in range(blocks):
             worker("run", steps=_BLOCK)
         after = worker("memory")

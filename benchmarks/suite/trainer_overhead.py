@@ -20,7 +20,7 @@ from workload import Job
 import pullback as pb
 from pullback import nn, optim
 from pullback.compiler.runtime.machine import machine
-from suite.mnist_rnn import MNIST_RNN
+from suite.jobs import MNIST_RNN
 
 _EPOCHS = 5
 
@@ -28,9 +28,10 @@ _EPOCHS = 5
 def run(settings: Settings) -> list[Table]:
     """``Trainer.fit`` again and again in this process, with and without its progress bar on a terminal."""
     pb.set_num_threads(settings.threads)
-    images, labels = Job(MNIST_RNN, settings.data).arrays()
+    job = Job(MNIST_RNN, settings.folder_of(MNIST_RNN))
+    images, labels = job.arrays()
     trainer = pb.Trainer(
-        build(MNIST_RNN, Job(MNIST_RNN, settings.data).initial_weights()),
+        build(MNIST_RNN, job.initial_weights()),
         nn.softmax_cross_entropy,
         optim.SGD(MNIST_RNN.learning_rate),
         batch_size=MNIST_RNN.batch,
