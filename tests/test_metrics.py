@@ -83,3 +83,37 @@ def test_whole_data_sets_that_do_not_fit():
         metrics.precision_recall_f1(LOGITS)
     with pytest.raises(ShapeError, match="area_under_curve"):
         metrics.area_under_curve(np.zeros(3), np.zeros(4))
+
+
+# -- Figures of whole epochs
+
+
+def test_precision_recall_and_f1_are_the_macro_averages():
+    from sklearn.metrics import precision_recall_fscore_support
+
+    random = np.random.default_rng(2)
+    for classes, labels in ((4, random.integers(0, 4, 50)), (6, random.integers(1, 3, 50))):
+        logits = random.standard_normal((50, classes)).astype(np.float32)
+        expected = precision_recall_fscore_support(
+            labels, logits.argmax(axis=1), average="macro", zero_division=0
+        )
+        for metric, value in zip((metrics.precision, metrics.recall, metrics.f1), expected):
+            assert metric(logits, labels) == pytest.approx(value, rel=1e-12)
+
+
+def test_precision_recall_and_f1_of_elements_are_those_of_the_positive():
+    logits, targets = np.array([[1.0], [2.0], [-1.0], [3.0]]), np.array([[1], [0], [1], [1]])
+    assert metrics.precision(logits, targets) == pytest.approx(2 / 3)
+    assert metrics.recall(logits, targets) == pytest.approx(2 / 3)
+    assert metrics.f1(-logits, targets) == pytest.approx(2 * 1 / (1 + 3))
+    assert metrics.recall(logits, np.zeros((4, 1))) == 0
+
+
+def test_figures_of_epochs_check_what_they_are_given():
+    with pytest.raises(ShapeError, match=r"\[precision, recall, f1\] logits of shape \(4, 3\)"):
+        metrics.precision(LOGITS, np.zeros((4, 2)))
+    with pytest.raises(DataError, match="a label is -1"):
+        metrics.recall(LOGITS, np.array([0, 1, -1, 2]))
+    with pytest.raises(ShapeError, match=r"\[auc\] scores of shape \(4, 3\)"):
+        metrics.auc(LOGITS, np.zeros(4))
+    assert np.isnan(metrics.f1(np.zeros((0, 3)), np.zeros(0, int)))

@@ -1,15 +1,18 @@
-"""Metrics: how good outputs are, as a mean over a batch; computed inside the training program.
+"""Metrics: how good outputs are, for a whole epoch of batches.
 
-A metric is any function ``(outputs, labels) -> scalar``. The trainer weights each batch by its size, so the
-figure of an epoch is that of all its examples.
+A metric is any function ``(outputs, labels) -> scalar``, computed inside the training program. The trainer weights
+each batch by its size, so the figure of an epoch is that of all its examples.
 
-What is no mean over examples (``confusion_matrix``, ``precision_recall_f1``, ``area_under_curve``) is computed from
-the outputs for a whole data set, ``trainer.predict(inputs)``, by NumPy; such a function is not for a trainer.
+What is no mean over examples is an ``EpochMetric``: the program keeps what is needed of every example, and the
+figure is computed from all of them once the epoch is done. ``precision``, ``recall``, ``f1`` and ``auc`` are such.
+``confusion_matrix``, ``precision_recall_f1`` and ``area_under_curve`` work on outputs for a whole data set, such as
+``trainer.predict(inputs)``, by NumPy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,18 +25,49 @@ from pullback.numpy import sum as sum_
 
 __all__ = [
     "METRICS",
+    "EpochMetric",
     "Metric",
     "accuracy",
     "area_under_curve",
+    "auc",
     "binary_accuracy",
     "confusion_matrix",
+    "f1",
+    "precision",
     "precision_recall_f1",
+    "recall",
     "top_k_accuracy",
 ]
 
 Array = NDArray[Any]
 
 Metric = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class EpochMetric:
+    """A figure of all the examples of an epoch, for what is no mean over them.
+
+    ``examples(outputs, labels)`` is part of the program: a tuple of arrays, each with the axis of the batch first.
+    ``figure`` is given these arrays for all examples, by NumPy, and gives a number. Called on the outputs and labels
+    of a whole data set the metric gives that number at once.
+
+    >>> worst = EpochMetric(
+    ...     "worst", lambda y, t: (abs(y - t),), lambda errors: float(errors.max())
+    ... )
+    >>> worst(np.array([1.0, 2.0]), np.array([1.5, 2.0]))
+    0.5
+    """
+
+    name: str
+    examples: Callable[[Any, Any], tuple[Any, ...]]
+    figure: Callable[..., float]
+
+    def __call__(self, outputs: Array, labels: Array) -> float:
+        """The figure of a whole data set."""
+        return self.figure(
+            *[np.asarray(part) for part in self.examples(np.asarray(outputs), np.asarray(labels))]
+        )
 
 
 def accuracy(logits: Any, labels: Any) -> Any:
@@ -183,5 +217,86 @@ def area_under_curve(scores: Array, targets: Array) -> float:
     return float((ranks[which.reshape(-1)][positive].sum() - above * (above + 1) / 2) / (above * below))
 
 
-METRICS: dict[str, Metric] = {"accuracy": accuracy, "binary_accuracy": binary_accuracy}
+def _answers(logits: Any, labels: Any) -> tuple[Any, Any]:
+    """What each example was taken for, and what it is: bools for elements, class numbers for rows of logits."""
+    if labels.shape == logits.shape:
+        return logits > 0, labels > 0.5
+    if labels.shape != logits.shape[:-1]:
+        raise ShapeError(
+            f"[precision, recall, f1] logits of shape {tuple(logits.shape)} and labels of shape "
+            f"{tuple(labels.shape)}. Give labels of shape {tuple(logits.shape[:-1])}, or targets like the logits."
+        )
+    return astype(argmax(logits, axis=-1), np.int32), astype(labels, np.int32)
+
+
+def _scores(scores: Any, targets: Any) -> tuple[Any, Any]:
+    if scores.shape != targets.shape:
+        raise ShapeError(
+            f"[auc] scores of shape {tuple(scores.shape)} and targets of shape {tuple(targets.shape)}. "
+            "Reshape one of them."
+        )
+    return scores, targets
+
+
+def _average(which: int) -> Callable[[Array, Array], float]:
+    """One of precision, recall and F1: of the positive elements, or the mean over the classes that are there."""
+
+    def figure(taken: Array, real: Array) -> float:
+        taken, real = taken.reshape(-1), real.reshape(-1)
+        if not real.size:
+            return float("nan")
+        if real.dtype.kind != "b" and real.min() < 0:
+            raise DataError(f"[precision, recall, f1] a label is {real.min()}. Give class numbers from 0.")
+        classes = 2 if real.dtype.kind == "b" else int(max(taken.max(), real.max())) + 1
+        table = np.bincount(real.astype(np.int64) * classes + taken, minlength=classes**2).reshape(
+            classes, classes
+        )
+        figures = precision_recall_f1(table)[which]
+        if real.dtype.kind == "b":
+            return float(figures[1])
+        return float(figures[(table.sum(axis=0) + table.sum(axis=1)) > 0].mean())
+
+    return figure
+
+
+precision = EpochMetric("precision", _answers, _average(0))
+"""How many of those taken for a class belong to it, over an epoch.
+
+``logits`` (…, classes) with ``labels`` (…), class numbers: the mean over all classes that were seen or answered (the
+macro average). ``logits`` and ``targets`` of one shape: of the elements with a positive logit, the share with a target
+above one half.
+
+>>> precision(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]), np.array([1, 0, 0]))
+0.75
+"""
+
+recall = EpochMetric("recall", _answers, _average(1))
+"""How many of those that belong to a class were taken for it, over an epoch; arguments as of ``precision``.
+
+>>> recall(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]), np.array([1, 0, 0]))
+0.75
+"""
+
+f1 = EpochMetric("f1", _answers, _average(2))
+"""The harmonic mean of precision and recall of each class, over an epoch; arguments as of ``precision``.
+
+>>> round(f1(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]), np.array([1, 0, 0])), 4)
+0.6667
+"""
+
+auc = EpochMetric("auc", _scores, area_under_curve)
+"""``area_under_curve`` of an epoch.
+
+>>> auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([0, 0, 1, 1]))
+0.75
+"""
+
+METRICS: dict[str, Metric | EpochMetric] = {
+    "accuracy": accuracy,
+    "binary_accuracy": binary_accuracy,
+    "precision": precision,
+    "recall": recall,
+    "f1": f1,
+    "auc": auc,
+}
 """The metrics that a trainer knows by name."""

@@ -47,6 +47,26 @@ def test_resumes_to_the_same_bits(data, make_model, tmp_path):
     assert np.isnan(second.history["validation_loss"]).tolist() == [True, True, False, False]
 
 
+@pytest.mark.parametrize(
+    "optimiser",
+    [optim.Accumulate(optim.SGD(0.3, 0.9), 4), optim.Adjustable(optim.Lion(0.01)), optim.LBFGS(memory=3)],
+    ids=["accumulated", "adjustable", "L-BFGS"],
+)
+def test_every_state_resumes_to_the_same_bits(data, make_model, tmp_path, optimiser):
+    """The checkpoint is in the middle of a group: three batches an epoch, four a group."""
+    size = 103 if isinstance(optimiser, optim.LBFGS) else 40
+    whole, first, second = (
+        Trainer(make_model(), nn.softmax_cross_entropy, optimiser, batch_size=size, scale=1 / 255)
+        for _ in range(3)
+    )
+    whole.fit(data, 5)
+    first.fit(data, 2)
+    save_checkpoint(first, tmp_path / "c")
+    load_checkpoint(second, tmp_path / "c")
+    second.fit(data, 3)
+    assert bits(second) == bits(whole) != bits(first)
+
+
 def test_another_training_is_refused_and_changes_nothing(data, make_model, tmp_path):
     trainer = make_trainer(make_model())
     trainer.fit(data, 1)
@@ -54,9 +74,11 @@ def test_another_training_is_refused_and_changes_nothing(data, make_model, tmp_p
     io.save(trainer.model, tmp_path / "model")
     wider = make_trainer(nn.Chain(nn.Dense(6, 9, seed=0), nn.Dense(9, 3, seed=0)))
     other = make_trainer(make_model(), optim.SGD(0.1))
+    within = make_trainer(make_model(), optim.Accumulate(optim.Adam(), 2))
     for found, path, message in (
         (wider, "c", r"model\.layers\.0\.layers\.0\.weight.*\[6, 8\], expected float32\[6, 9\]"),
         (other, "c", "by Adam, and the trainer has SGD"),
+        (within, "c", "by Adam, and the trainer has Accumulate of Adam"),
         (trainer, "model", "no checkpoint"),
         (trainer, "missing", "missing"),
     ):

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from pullback import nn, optim, value_and_grad
+from pullback import metrics, nn, optim, value_and_grad
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.data import Dataset, epoch_order, load_digits
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
@@ -190,8 +190,81 @@ def test_metrics_by_name_function_or_dict(data, make_model):
     assert "largest" in make_trainer(make_model(), metrics=["accuracy", largest]).fit(data, 1)
     assert make_trainer(make_model(), metrics={"top": largest}).evaluate(data).keys() == {"loss", "top"}
     assert make_trainer(make_model(), metrics=()).evaluate(data).keys() == {"loss"}
-    with pytest.raises(ValueError, match="no metric is named 'precision'"):
-        make_trainer(make_model(), metrics=["precision"])
+    with pytest.raises(ValueError, match="no metric is named 'precise'"):
+        make_trainer(make_model(), metrics=["precise"])
+
+
+def test_metrics_of_whole_epochs(data, make_model):
+    """Those of all rows at once, whatever the batches, for training and validation."""
+    names = ["precision", "recall", "f1", metrics.top_k_accuracy(2)]
+    for batch_size in (20, 103):
+        trainer = make_trainer(make_model(), rate=0.0, batch_size=batch_size, metrics=names)
+        last = trainer.fit(data, 1, validation=data[:50]).last()
+        for prefix, rows in (("", data), ("validation_", data[:50])):
+            logits = trainer.predict(rows.inputs)
+            table = metrics.confusion_matrix(logits, rows.labels)
+            expected = [figures.mean() for figures in metrics.precision_recall_f1(table)]
+            found = [last[f"{prefix}{name}"] for name in names[:3]]
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+            top = metrics.top_k_accuracy(2)(logits, rows.labels)
+            assert last[f"{prefix}top_2_accuracy"] == pytest.approx(top, rel=1e-6)
+        assert trainer.evaluate(data)["f1"] == last["f1"]
+
+
+def test_the_area_under_the_curve_of_an_epoch(data):
+    targets = (data.labels[:, None] > 0).astype(np.float32)
+    model = nn.Dense(6, 1, seed=0)
+    trainer = make_trainer(model, loss=nn.binary_cross_entropy, metrics=["auc", metrics.binary_accuracy])
+    history = trainer.fit((data.inputs, targets), 3, validation=(data.inputs, targets))
+    scores = trainer.predict(data.inputs)
+    assert history["validation_auc"][-1] == metrics.area_under_curve(scores, targets) > 0.6
+    assert list(history)[:3] == ["loss", "binary_accuracy", "auc"]
+
+
+def test_a_group_of_batches_is_a_larger_batch(data, make_model):
+    """Means over four batches of five are those over one of twenty; clipped is the mean."""
+    models = [make_model(), make_model()]
+    for model, optimiser, batch_size in (
+        (models[0], optim.Accumulate(optim.SGD(0.5, momentum=0.9), 4), 5),
+        (models[1], optim.SGD(0.5, momentum=0.9), 20),
+    ):
+        trainer = Trainer(
+            model, nn.softmax_cross_entropy, optimiser, batch_size=batch_size, scale=SCALE, clip_norm=0.05
+        )
+        trainer.fit(data[:100], 3)
+    for found, expected in zip(flatten(models[0])[0], flatten(models[1])[0]):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_full_batches_by_lbfgs(data, make_model):
+    """The loss falls in every epoch, and two trainings one after the other are one."""
+    models = [make_model(), make_model()]
+    trainers = [
+        Trainer(m, nn.softmax_cross_entropy, optim.LBFGS(), batch_size=103, scale=SCALE) for m in models
+    ]
+    history = trainers[0].fit(data, 60, shuffle=False, validation=data)
+    for epochs in (25, 35):
+        trainers[1].fit(data, epochs, shuffle=False)
+    assert same(*models)
+    assert (np.diff(history["loss"]) <= 0).all() and history["loss"][-1] < 0.1
+    np.testing.assert_allclose(history["validation_loss"], history["loss"], rtol=1e-3)
+
+
+def test_lbfgs_refuses_parts_of_a_data_set_and_clipped_gradients(data, make_model):
+    with pytest.raises(DataError, match="batch_size=103"):
+        Trainer(make_model(), nn.softmax_cross_entropy, optim.LBFGS(), batch_size=50).fit(data, 1)
+    with pytest.raises(ValueError, match="LBFGS takes no clipped gradients"):
+        Trainer(make_model(), nn.softmax_cross_entropy, optim.LBFGS(), clip_norm=1.0)
+
+
+def test_lbfgs_with_running_statistics(data):
+    """Running means are those of the batches, parameters only those that were accepted."""
+    inputs = data.inputs * np.float32(SCALE)
+    model = nn.Chain(nn.BatchNorm(6), nn.Dense(6, 3, seed=0))
+    trainer = Trainer(model, nn.softmax_cross_entropy, optim.LBFGS(), batch_size=103)
+    history = trainer.fit((inputs, data.labels), 80, shuffle=False)
+    np.testing.assert_allclose(model[0].running_mean, inputs.mean(axis=0), rtol=1e-3)
+    assert history["loss"][-1] < history["loss"][0] / 2
 
 
 # -- What goes wrong

@@ -11,27 +11,38 @@
 """
 
 from pullback.optim import schedules
+from pullback.optim.accumulate import Accumulate, Accumulated
 from pullback.optim.adadelta import Adadelta, AdadeltaState
 from pullback.optim.adagrad import Adagrad
 from pullback.optim.adam import Adam, AdamState, AdamW
+from pullback.optim.adjustable import Adjustable, Adjusted, rate_factor
 from pullback.optim.clipping import clip_by_norm, clip_by_value, global_norm
+from pullback.optim.lbfgs import LBFGS, LBFGSState, Minimum
 from pullback.optim.lion import Lion
 from pullback.optim.nadam import NAdam, NAdamState
-from pullback.optim.optimiser import Counted, LearningRate, Optimiser, rate_at
+from pullback.optim.optimiser import Counted, LearningRate, LineSearch, Optimiser, rate_at
 from pullback.optim.rmsprop import RMSProp, RMSPropState
 from pullback.optim.sgd import SGD
 
 __all__ = [
+    "LBFGS",
     "SGD",
+    "Accumulate",
+    "Accumulated",
     "Adadelta",
     "AdadeltaState",
     "Adagrad",
     "Adam",
     "AdamState",
     "AdamW",
+    "Adjustable",
+    "Adjusted",
     "Counted",
+    "LBFGSState",
     "LearningRate",
+    "LineSearch",
     "Lion",
+    "Minimum",
     "NAdam",
     "NAdamState",
     "Optimiser",
@@ -41,5 +52,6 @@ __all__ = [
     "clip_by_value",
     "global_norm",
     "rate_at",
+    "rate_factor",
     "schedules",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,6 +14,7 @@ __all__ = [
     "Counted",
     "Counting",
     "LearningRate",
+    "LineSearch",
     "Optimiser",
     "check_below_one",
     "check_not_negative",
@@ -45,6 +46,24 @@ class Optimiser(Protocol):
 
     def update(self, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
         """The parameters and the state after a step; trees of the same structures as before."""
+
+
+@runtime_checkable
+class LineSearch(Protocol):
+    """An optimiser that compares losses: it says where it wants the next one, and moves once it is low enough."""
+
+    @property
+    def learning_rate(self) -> LearningRate:
+        """The size that is tried first."""
+
+    def init(self, parameters: Any) -> Any:
+        """The state before the first step: arrays of its own, which may be donated."""
+
+    def trial(self, state: Any, parameters: Any) -> Any:
+        """The parameters at which the loss and its gradients are wanted next."""
+
+    def update(self, gradients: Any, state: Any, parameters: Any, loss: Any) -> tuple[Any, Any, Any]:
+        """The parameters, the state and the loss at these parameters, once those at the trial are known."""
 
 
 class Counted(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from pullback.errors import DataError
 from pullback.io import load, load_metadata, save
 from pullback.random import key
 from pullback.tracing import flatten
+from pullback.train.best import Best
 from pullback.train.history import History
 from pullback.train.trainer import Trainer
 
@@ -22,7 +24,8 @@ _ENTRY = "pullback.checkpoint"
 def save_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
     """Write model, optimiser state, counts, seed and history of ``trainer`` to the safetensors file ``path``.
 
-    The file is replaced as a whole: when the disk is full, the one before stays.
+    With ``EarlyStopping(restore_best=True)`` the best model so far is part of it; a callback that saves comes after
+    it in ``on_epoch_end``. The file is replaced as a whole: when the disk is full, the one before stays.
 
     Raises ``OutputError`` when the file cannot be written.
 
@@ -42,15 +45,19 @@ def save_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
     >>> np.array_equal(second.model.weight, whole.model.weight)
     True
     """
-    history = trainer.history
-    entry = {
-        "optimiser": type(trainer.optimiser).__name__,
+    history, best = trainer.history, trainer.best
+    entry: dict[str, Any] = {
+        "optimiser": _name(trainer.optimiser),
         "seed": trainer.seed,
         "steps": trainer.steps,
         "epochs": history.epochs,
         "history": dict(history),
     }
-    save({"model": trainer.model, "state": trainer.state}, path, {_ENTRY: json.dumps(entry)})
+    arrays = {"model": trainer.model, "state": trainer.state}
+    if best is not None:
+        entry["best"] = {"figure": best.figure, "value": best.value, "epoch": best.epoch}
+        arrays["best"] = best.model
+    save(arrays, path, {_ENTRY: json.dumps(entry)})
 
 
 def load_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
@@ -68,17 +75,26 @@ def load_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
             f"[load_checkpoint] {path} is no checkpoint. Give a file of save_checkpoint; load reads a model alone."
         )
     entry = json.loads(text)
-    optimiser = type(trainer.optimiser).__name__
+    optimiser = _name(trainer.optimiser)
     if entry["optimiser"] != optimiser:
         raise DataError(
             f"[load_checkpoint] {path} is of a training by {entry['optimiser']}, and the trainer has {optimiser}. "
             f"Make the trainer with {entry['optimiser']}."
         )
     live = {"model": trainer.model, "state": trainer.state}
-    for array, stored in zip(flatten(live)[0], flatten(load(path, like=live))[0]):
-        np.copyto(array, stored)
+    stored = load(path, like=live if "best" not in entry else {**live, "best": trainer.model})
+    best = stored.pop("best", None)
+    for array, value in zip(flatten(live)[0], flatten(stored)[0]):
+        np.copyto(array, value)
+    trainer.best = None if best is None else Best(**entry["best"], model=best)
     trainer.seed, trainer.steps = entry["seed"], entry["steps"]
     trainer._key = key(trainer.seed)
     trainer.history = History()
     for epoch in range(entry["epochs"]):
         trainer.history.append({name: values[epoch] for name, values in entry["history"].items()})
+
+
+def _name(optimiser: Any) -> str:
+    """The optimiser's class, with that of the one within it: their states may look alike."""
+    inner = getattr(optimiser, "optimiser", None)
+    return type(optimiser).__name__ + ("" if inner is None else f" of {_name(inner)}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["History"]
+from pullback.errors import DataError
+
+__all__ = ["History", "epochs_without_improvement", "watched"]
 
 
 class History(Mapping[str, list[float]]):
@@ -61,3 +63,29 @@ class History(Mapping[str, list[float]]):
         shown = ", ".join(f"{name} {value:.4g}" for name, value in self.last().items())
         epochs = f"{self.epochs} epoch{'' if self.epochs == 1 else 's'}"
         return f"History({epochs}: {shown})" if shown else f"History({epochs})"
+
+
+def epochs_without_improvement(values: Iterable[float], least: float, rising: bool) -> list[int]:
+    """After each epoch, how many have passed since the figure fell (or, with ``rising``, rose) by more than ``least``.
+
+    >>> epochs_without_improvement([3.0, 2.0, 2.5, 1.95, 1.5], least=0.1, rising=False)
+    [0, 0, 1, 2, 0]
+    """
+    best, since = math.inf, 0
+    passed = []
+    for value in values:
+        loss = -value if rising else value
+        best, since = (loss, 0) if loss < best - least else (best, since + 1)
+        passed.append(since)
+    return passed
+
+
+def watched(caller: str, history: Mapping[str, list[float]], figure: str) -> list[float]:
+    """The values of a figure that ``caller`` judges by; raises ``DataError`` where the history has other ones only."""
+    if figure not in history:
+        validation = "give fit a validation set, or " if figure.startswith("validation_") else ""
+        raise DataError(
+            f"[{caller}] the history has no {figure}, only {', '.join(history) or 'nothing'}; {validation}name one of "
+            "these."
+        )
+    return history[figure]

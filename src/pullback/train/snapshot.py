@@ -34,7 +34,12 @@ class Snapshot:
     def record(self, rows: Rows) -> None:
         """The steps on ``rows`` (one row of the array each) were done, all with a finite loss."""
         self._blocks.append(rows)
-        if time.monotonic() - self._time > _SECONDS and self.finite():
+        if time.monotonic() - self._time > _SECONDS:
+            self.renew()
+
+    def renew(self) -> None:
+        """Copy what there is now, if it is finite, and forget the steps before."""
+        if self.finite():
             for copy, live in zip(self._copies, self._live):
                 np.copyto(copy, live)
             self._blocks.clear()

@@ -7,19 +7,20 @@ same program (``examples/own_loop.py``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from pullback.metrics import Metric
+from pullback.metrics import EpochMetric, Metric
 from pullback.nn.training import training
 from pullback.numpy import astype, mean
-from pullback.optim import Optimiser, clip_by_norm, clip_by_value
+from pullback.optim import Accumulate, LearningRate, LineSearch, Optimiser, clip_by_norm, clip_by_value
+from pullback.optim.optimiser import map_parameters
 from pullback.random import fold_in
 from pullback.transforms import value_and_grad
 
-__all__ = ["Steps", "scaled"]
+__all__ = ["Steps", "clipping", "scaled"]
 
 Figures = dict[str, Any]
 
@@ -36,15 +37,54 @@ def scaled(inputs: Any, scale: float | None) -> Any:
 
 
 @dataclass(frozen=True)
+class _Clipping:
+    """An optimiser that is given clipped gradients: by value, then by their global norm."""
+
+    optimiser: Optimiser
+    value: float | None
+    norm: float | None
+
+    @property
+    def learning_rate(self) -> LearningRate:
+        return self.optimiser.learning_rate
+
+    def init(self, parameters: Any) -> Any:
+        return self.optimiser.init(parameters)
+
+    def update(self, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
+        if self.value is not None:
+            gradients = clip_by_value(gradients, self.value)
+        if self.norm is not None:
+            gradients = clip_by_norm(gradients, self.norm)
+        return self.optimiser.update(gradients, state, parameters)
+
+
+def clipping(
+    optimiser: Optimiser | LineSearch, value: float | None, norm: float | None
+) -> Optimiser | LineSearch:
+    """``optimiser`` with the gradients that it updates by clipped, where there are limits.
+
+    Of ``Accumulate`` these are the means of several batches. Raises ``ValueError`` for a line search, which
+    needs gradients as they are.
+    """
+    if value is None and norm is None:
+        return optimiser
+    if isinstance(optimiser, LineSearch):
+        name = type(optimiser).__name__
+        raise ValueError(f"[Trainer] {name} takes no clipped gradients. Leave clip_norm and clip_value out.")
+    if isinstance(optimiser, Accumulate):
+        return replace(optimiser, optimiser=_Clipping(optimiser.optimiser, value, norm))
+    return _Clipping(optimiser, value, norm)
+
+
+@dataclass(frozen=True)
 class Steps:
     """Training, evaluation and prediction of one batch, as functions without side effects."""
 
     loss: Callable[[Any, Any], Any]
-    optimiser: Optimiser
-    metrics: Mapping[str, Metric]
+    optimiser: Optimiser | LineSearch
+    metrics: Mapping[str, Metric | EpochMetric]
     scale: float | None
-    clip_value: float | None
-    clip_norm: float | None
 
     def train(
         self, model: Any, state: Any, rows: Any, number: Any, key: Any, inputs: Any, labels: Any
@@ -57,12 +97,14 @@ class Steps:
                 outputs = model(x)
                 return self.loss(outputs, y), (outputs, mode.updated(model))
 
-        (loss, (outputs, model)), gradients = value_and_grad(objective, has_aux=True)(model)
-        if self.clip_value is not None:
-            gradients = clip_by_value(gradients, self.clip_value)
-        if self.clip_norm is not None:
-            gradients = clip_by_norm(gradients, self.clip_norm)
-        model, state = self.optimiser.update(gradients, state, model)
+        point = self.optimiser.trial(state, model) if isinstance(self.optimiser, LineSearch) else model
+        (loss, (outputs, updated)), gradients = value_and_grad(objective, has_aux=True)(point)
+        if isinstance(self.optimiser, LineSearch):
+            # Running statistics are those of the trial, parameters those that it is compared with.
+            model = map_parameters(lambda _, own: own, updated, model)
+            model, state, loss = self.optimiser.update(gradients, state, model, loss)
+        else:
+            model, state = self.optimiser.update(gradients, state, updated)
         return model, state, loss, self._figures(outputs, y)
 
     def evaluate(self, model: Any, inputs: Any, labels: Any) -> tuple[Any, Figures]:
@@ -75,9 +117,12 @@ class Steps:
         return model(scaled(inputs, self.scale))
 
     def _figures(self, outputs: Any, labels: Any) -> Figures:
-        return {name: _scalar(metric(outputs, labels)) for name, metric in self.metrics.items()}
+        return {name: _figure(metric, outputs, labels) for name, metric in self.metrics.items()}
 
 
-def _scalar(value: Any) -> Any:
-    """A metric that gives a figure per example is averaged."""
+def _figure(metric: Metric | EpochMetric, outputs: Any, labels: Any) -> Any:
+    """What a metric keeps of a batch: a scalar, of several the mean; or a tuple with the examples of an epoch."""
+    if isinstance(metric, EpochMetric):
+        return metric.examples(outputs, labels)
+    value = metric(outputs, labels)
     return mean(value) if value.ndim else value

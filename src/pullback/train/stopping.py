@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
+from pullback.tracing import flatten, map_tree
+from pullback.train.best import Best
+from pullback.train.history import epochs_without_improvement, watched
 from pullback.train.trainer import Trainer
 
 __all__ = ["EarlyStopping"]
@@ -15,28 +20,58 @@ class EarlyStopping:
     ``figure`` is a name in the history; it improves when it falls by more than ``least``, or, with ``rising``,
     when it rises by more. An epoch without the figure is one without improvement.
 
-    Raises ``ValueError`` for a patience below 1 or a negative ``least``.
+    With ``restore_best`` the model is kept after each epoch that is the best so far, in ``trainer.best``, where
+    checkpoints find it; when the training ends, also by Ctrl-C or after its last epoch, the model becomes that one
+    again. The optimiser's state stays that of the last step.
+
+    Raises ``ValueError`` for a patience below 1 or a negative ``least``; when called, ``DataError`` for a
+    figure that the history does not have.
 
     >>> EarlyStopping("validation_accuracy", patience=5, rising=True)
-    EarlyStopping('validation_accuracy', patience=5, least=0.0, rising=True)
+    EarlyStopping('validation_accuracy', patience=5, least=0.0, rising=True, restore_best=False)
     """
 
     def __init__(
-        self, figure: str = "validation_loss", *, patience: int = 3, least: float = 0.0, rising: bool = False
+        self,
+        figure: str = "validation_loss",
+        *,
+        patience: int = 3,
+        least: float = 0.0,
+        rising: bool = False,
+        restore_best: bool = False,
     ) -> None:
         if patience < 1 or not least >= 0:
             raise ValueError(
                 f"[EarlyStopping] patience is {patience} and least {least}. Give 1 or more, and 0 or more."
             )
         self.figure, self.patience, self.least, self.rising = figure, patience, least, rising
+        self.restore_best = restore_best
 
     def __call__(self, trainer: Trainer) -> bool:
         """Whether to stop now; judged by the whole history, so that a training that goes on is judged alike."""
-        best, since = math.inf, 0
-        for value in trainer.history.get(self.figure, []):
-            loss = -value if self.rising else value
-            best, since = (loss, 0) if loss < best - self.least else (best, since + 1)
-        return since >= self.patience
+        values = watched("EarlyStopping", trainer.history, self.figure)
+        if self.restore_best:
+            self._keep(trainer, values[-1])
+        return epochs_without_improvement(values, self.least, self.rising)[-1:] >= [self.patience]
+
+    def finish(self, trainer: Trainer) -> None:
+        """The training has ended: put the best model back."""
+        best = trainer.best
+        if self.restore_best and best is not None and best.figure == self.figure:
+            for live, kept in zip(flatten(trainer.model)[0], flatten(best.model)[0]):
+                np.copyto(live, kept)
+
+    def _keep(self, trainer: Trainer, value: float) -> None:
+        """Copy the model if this is the best value so far."""
+        best = trainer.best
+        known = best is not None and best.figure == self.figure
+        before = best.value if known and best is not None else -math.inf if self.rising else math.inf
+        if value > before if self.rising else value < before:
+            model = map_tree(np.copy, trainer.model)
+            trainer.best = Best(self.figure, value, trainer.history.epochs, model)
 
     def __repr__(self) -> str:
-        return f"EarlyStopping({self.figure!r}, patience={self.patience}, least={self.least}, rising={self.rising})"
+        return (
+            f"EarlyStopping({self.figure!r}, patience={self.patience}, least={self.least}, rising={self.rising}, "
+            f"restore_best={self.restore_best})"
+        )

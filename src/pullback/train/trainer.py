@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 from pullback.compiler.jit import jit
 from pullback.data import Dataset
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
-from pullback.metrics import METRICS, Metric
-from pullback.optim import Optimiser, rate_at
+from pullback.metrics import METRICS, EpochMetric, Metric
+from pullback.optim import LineSearch, Optimiser, rate_at, rate_factor
 from pullback.random import key
 from pullback.tracing import flatten, map_tree
+from pullback.train.best import Best
 from pullback.train.history import History
 from pullback.train.orders import Orders
 from pullback.train.pace import Pace
 from pullback.train.progress import Display
 from pullback.train.snapshot import Snapshot
-from pullback.train.steps import Steps
+from pullback.train.steps import Steps, clipping
+from pullback.train.totals import Totals
 
 __all__ = ["Trainer"]
 
@@ -35,11 +37,12 @@ class Trainer:
     """Trains a model by a compiled program: gather, forward, backward, clip, update and metrics in one.
 
     ``loss(outputs, labels)`` gives a scalar, ``optimiser`` is one of ``pullback.optim`` or follows its
-    protocol, ``metrics`` are names, functions ``(outputs, labels) -> scalar``, or a dict of functions.
+    protocol, ``metrics`` are names, functions ``(outputs, labels) -> scalar``, ``EpochMetric``, or a dict of these.
     Batches of ``batch_size`` rows are gathered inside the program from the data set as it is stored; with
     ``scale``, inputs are multiplied by it there, integers as ``float32``. The last batch of an epoch may be
     smaller, or is left out with ``drop_last``. Gradients are clipped by value, then by their global norm,
     where limits are given. ``seed`` decides the order of the rows in each epoch, and what dropout drops.
+    ``optim.LBFGS`` compares losses: it needs batches of the whole data set.
 
     The arrays of ``model`` are updated in place: after ``fit`` the model itself is the trained one. ``fit``
     runs it in training mode (``nn.training``), ``evaluate`` and ``predict`` do not. All that a training does
@@ -60,9 +63,9 @@ class Trainer:
         self,
         model: Any,
         loss: Callable[[Any, Any], Any],
-        optimiser: Optimiser,
+        optimiser: Optimiser | LineSearch,
         *,
-        metrics: Iterable[str | Metric] | Mapping[str, Metric] = ("accuracy",),
+        metrics: Iterable[str | Metric | EpochMetric] | Mapping[str, Metric | EpochMetric] = ("accuracy",),
         batch_size: int = 100,
         seed: int = 0,
         scale: float | None = None,
@@ -80,9 +83,12 @@ class Trainer:
         self.seed = seed
         self.drop_last = drop_last
         self.history = History()
+        self.best: Best | None = None
+        """The model of the best epoch so far, where ``EarlyStopping(restore_best=True)`` keeps it."""
         self.steps = 0
         """Steps done so far, over all epochs."""
-        steps = Steps(loss, optimiser, _named(metrics), scale, clip_value, clip_norm)
+        self._metrics = _named(metrics)
+        steps = Steps(loss, clipping(optimiser, clip_value, clip_norm), self._metrics, scale)
         self._key = key(seed)
         self._train = jit(steps.train, donate_argnums=(0, 1), watch=2)
         self._evaluate = jit(steps.evaluate)
@@ -105,12 +111,14 @@ class Trainer:
         that of the last step, the history ends with the epoch begun and is marked ``interrupted``.
 
         ``on_epoch_end`` is one function of the trainer or several; all are called after each epoch, with its
-        figures in the history. The training ends when one returns True, as ``EarlyStopping`` does.
+        figures in the history, and may change what the trainer has. The training ends when one returns True, as
+        ``EarlyStopping`` does. One that has a method ``finish(trainer)`` is told when the training has ended.
 
         Raises ``NonFiniteLoss`` when the loss becomes NaN or infinite, with the model of the last good step
         kept, ``IndexRangeError`` for labels that the loss does not take, ``DataError`` for an empty data set.
         """
         data = _as_dataset("fit", dataset)
+        self._check_search(data)
         held_out = None if validation is None else _as_dataset("fit", validation)
         steps = self._steps_per_epoch(data)
         shown = sys.stderr.isatty() if progress is None else progress
@@ -124,7 +132,10 @@ class Trainer:
                     order = orders.take(self.history.epochs, more=number + 1 < epochs)
                     self._fit_epoch(run, number, order, held_out)
                     # A list: each is called, whatever the others answer.
-                    if any([callback(self) is True for callback in callbacks]):  # noqa: C419
+                    ended = any([callback(self) is True for callback in callbacks])  # noqa: C419
+                    if callbacks:
+                        run.accept_changes()
+                    if ended:
                         break
         except KeyboardInterrupt:
             self.history.interrupted = True
@@ -133,12 +144,15 @@ class Trainer:
         finally:
             if display is not None:
                 display.close()
+        for callback in callbacks:
+            if hasattr(callback, "finish"):
+                callback.finish(self)
         return self.history
 
     def evaluate(self, dataset: Dataset | tuple[Array, Array]) -> dict[str, float]:
         """The loss and the metrics over all of ``dataset``: ``{"loss": …, "accuracy": …}``."""
         data = _as_dataset("evaluate", dataset)
-        totals = _Totals()
+        totals = Totals(self._metrics)
         try:
             for inputs, labels in _batches(self.batch_size, data.inputs, data.labels):
                 (loss, figures), _ = self._evaluate.run_steps(
@@ -147,7 +161,7 @@ class Trainer:
                 totals.add(inputs.shape[1], {"loss": loss, **figures})
         except IndexRangeError as error:
             raise IndexRangeError(f"{error}{_culprit(error, data)}") from error
-        return totals.means()
+        return totals.figures()
 
     def predict(self, inputs: Array) -> Any:
         """The model's outputs for ``inputs`` of shape (N, …), with the batch axis first."""
@@ -170,9 +184,18 @@ class Trainer:
             )
         return steps
 
+    def _check_search(self, data: Dataset) -> None:
+        """Raise for a line search on batches that are only a part of the data set."""
+        if isinstance(self.optimiser, LineSearch) and len(data) > self.batch_size:
+            name = type(self.optimiser).__name__
+            raise DataError(
+                f"[fit] {name} compares the losses of whole data sets, and {len(data)} rows are more than a batch "
+                f"of {self.batch_size}. Make the trainer with batch_size={len(data)}."
+            )
+
     def _fit_epoch(self, run: _Fit, number: int, order: Rows, validation: Dataset | None) -> None:
         """One epoch, entered into the history even when it is cut short."""
-        totals = _Totals()
+        totals = Totals(self._metrics)
         validated: dict[str, float] = {}
         start, seconds = time.perf_counter(), None
         try:
@@ -183,11 +206,15 @@ class Trainer:
         finally:
             if totals.steps:
                 seconds = time.perf_counter() - start if seconds is None else seconds
-                figures = totals.means() | {f"validation_{name}": value for name, value in validated.items()}
+                figures = totals.figures() | {
+                    f"validation_{name}": value for name, value in validated.items()
+                }
                 figures |= {"steps": totals.steps, "seconds": seconds}
                 figures["steps_per_second"] = totals.steps / seconds
                 figures["peak_memory"] = _peak_memory()
-                figures["learning_rate"] = rate_at(self.optimiser.learning_rate, self.steps - 1)
+                factor = rate_factor(self.state)
+                rate = rate_at(self.optimiser.learning_rate, self.steps - 1)
+                figures["learning_rate"] = rate if factor is None else rate * float(factor)
                 self.history.append(figures)
                 if run.display is not None:
                     run.display.finish_epoch(number, figures)
@@ -204,7 +231,7 @@ class _Fit:
         self._snapshot = Snapshot((trainer.model, trainer.state, self._next))
         self._before = trainer.steps
 
-    def epoch(self, number: int, order: Rows, totals: _Totals) -> None:
+    def epoch(self, number: int, order: Rows, totals: Totals) -> None:
         """Train on the rows in this order; ``totals`` grows as blocks are done."""
         batch_size = self.trainer.batch_size
         full = len(order) // batch_size
@@ -222,7 +249,11 @@ class _Fit:
         if len(rest) and not self.trainer.drop_last:
             self._block(number, rest[None], totals)
 
-    def _block(self, number: int, rows: Rows, totals: _Totals) -> None:
+    def accept_changes(self) -> None:
+        """What a callback did to model or state is what a bad step goes back to."""
+        self._snapshot.renew()
+
+    def _block(self, number: int, rows: Rows, totals: Totals) -> None:
         losses, figures, done = self._run(rows)
         if not math.isfinite(losses[done - 1]):
             self._fail(number, rows, totals.steps, done - 1, float(losses[done - 1]))
@@ -254,36 +285,15 @@ class _Fit:
         )
 
 
-class _Totals:
-    """Sums of figures over batches, each weighted by its number of examples."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self._examples = 0
-        self._sums: dict[str, float] = {}
-
-    def add(self, batch_size: int, figures: Mapping[str, Any]) -> None:
-        """Enter arrays with one figure per step, of batches of one size."""
-        for name, values in figures.items():
-            # A running sum in float64: the same mean whatever blocks the steps came in.
-            terms = np.concatenate(([self._sums.get(name, 0.0)], values.astype(np.float64) * batch_size))
-            self._sums[name] = float(np.cumsum(terms)[-1])
-            steps = len(values)
-        self.steps += steps
-        self._examples += steps * batch_size
-
-    def means(self) -> dict[str, float]:
-        """The mean of each figure over all examples so far."""
-        return {name: total / self._examples for name, total in self._sums.items()}
-
-
-def _named(metrics: Iterable[str | Metric] | Mapping[str, Metric]) -> dict[str, Metric]:
+def _named(
+    metrics: Iterable[str | Metric | EpochMetric] | Mapping[str, Metric | EpochMetric],
+) -> dict[str, Metric | EpochMetric]:
     """Metrics by the names that the history calls them by."""
     if isinstance(metrics, Mapping):
         return dict(metrics)
     if isinstance(metrics, str):
         metrics = (metrics,)
-    named: dict[str, Metric] = {}
+    named: dict[str, Metric | EpochMetric] = {}
     for metric in metrics:
         if isinstance(metric, str):
             if metric not in METRICS:
@@ -291,6 +301,8 @@ def _named(metrics: Iterable[str | Metric] | Mapping[str, Metric]) -> dict[str, 
                     f"[Trainer] no metric is named {metric!r}. Use {', '.join(METRICS)}, or a function."
                 )
             named[metric] = METRICS[metric]
+        elif isinstance(metric, EpochMetric):
+            named[metric.name] = metric
         else:
             named[getattr(metric, "__name__", f"metric_{len(named)}")] = metric
     return named

@@ -1,0 +1,105 @@
+"""Optimisers around optimisers: gradients of several batches, learning rates that can be changed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pullback import jit, optim
+from pullback.tracing import flatten, map_tree
+
+random = np.random.default_rng(8)
+WEIGHTS = {"w": random.standard_normal((3, 2)), "b": random.standard_normal(2)}
+GRADIENTS = [map_tree(lambda w: random.standard_normal(w.shape), WEIGHTS) for _ in range(7)]
+OPTIMISERS = [
+    optim.SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+    optim.SGD(optim.schedules.Step(0.3, every=2)),
+    optim.Adam(optim.schedules.Exponential(0.1, 0.7), amsgrad=True),
+    optim.AdamW(0.1),
+    optim.NAdam(0.1),
+    optim.Adagrad(0.1),
+    optim.RMSProp(0.1, momentum=0.9),
+    optim.Adadelta(),
+    optim.Lion(0.1),
+]
+
+both = pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "compiled"])
+every = pytest.mark.parametrize("optimiser", OPTIMISERS, ids=lambda optimiser: type(optimiser).__name__)
+
+
+def after(optimiser, gradients, compiled, dtype=np.float64, between=lambda step, state: None):
+    """The weights after each gradient, updated in place when compiled."""
+    update = jit(optimiser.update, donate_argnums=(1, 2)) if compiled else optimiser.update
+    weights = map_tree(lambda w: w.astype(dtype), WEIGHTS)
+    state, found = optimiser.init(weights), []
+    for step, gradient in enumerate(gradients):
+        between(step, state)
+        weights, state = update(map_tree(lambda g: g.astype(dtype), gradient), state, weights)
+        found.append(map_tree(np.copy, weights))
+    return found
+
+
+def close(found, expected, tolerance=1e-12):
+    for first, second in zip(flatten(found)[0], flatten(expected)[0], strict=True):
+        assert first.dtype == second.dtype
+        np.testing.assert_allclose(first, second, rtol=tolerance, atol=tolerance)
+
+
+@both
+@every
+def test_a_group_of_batches_is_one_update_by_the_mean(optimiser, compiled):
+    found = after(optim.Accumulate(optimiser, 3), GRADIENTS, compiled)
+    means = [map_tree(lambda *g: sum(g) / 3, *GRADIENTS[k : k + 3]) for k in (0, 3)]
+    first, second = after(optimiser, means, compiled)
+    for step, expected in enumerate([WEIGHTS, WEIGHTS, first, first, first, second, second]):
+        close(found[step], expected)
+
+
+@both
+def test_groups_of_one_are_the_optimiser_itself(compiled):
+    optimiser = optim.Adam(0.1)
+    close(after(optim.Accumulate(optimiser, 1), GRADIENTS, compiled), after(optimiser, GRADIENTS, compiled))
+
+
+@both
+@every
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_factor_of_one_changes_nothing_and_others_the_rate(optimiser, compiled, dtype):
+    adjustable = optim.Adjustable(optimiser)
+    tolerance = {np.float32: 1e-6, np.float64: 1e-12}[dtype]
+    close(
+        after(adjustable, GRADIENTS, compiled, dtype), after(optimiser, GRADIENTS, compiled, dtype), tolerance
+    )
+
+    def change(step, state):
+        if step == 4:
+            state.factor[...] = 0.25
+
+    def slower(step):
+        return optim.rate_at(optimiser.learning_rate, step) * (1.0 if step < 4 else 0.25)
+
+    # Interpreted steps are numbers: such a schedule can branch.
+    by_schedule = after(replace(optimiser, learning_rate=slower), GRADIENTS, False, dtype)
+    close(after(adjustable, GRADIENTS, compiled, dtype, between=change), by_schedule, tolerance)
+
+
+def test_the_rate_of_a_group_is_that_of_its_update():
+    optimiser = optim.Accumulate(optim.SGD(lambda step: 1.0 / (1 + step)), 3)
+    assert [optimiser.learning_rate(step) for step in range(7)] == [1, 1, 1, 1 / 2, 1 / 2, 1 / 2, 1 / 3]
+    assert optim.Accumulate(optim.SGD(0.1), 3).learning_rate == 0.1
+
+
+def test_the_factor_is_found_within_other_states():
+    weights = {"w": np.ones(2)}
+    outer = optim.Accumulate(optim.Adjustable(optim.SGD(0.1, 0.9)), 2).init(weights)
+    optim.rate_factor(outer)[...] = 0.5
+    assert outer.state.factor == 0.5
+    assert optim.rate_factor(optim.SGD(0.1, 0.9).init(weights)) is None
+    assert optim.rate_factor(optim.SGD(lambda step: 0.1).init(weights)) is None
+
+
+def test_settings_that_make_no_sense():
+    with pytest.raises(ValueError, match="batches is 0"):
+        optim.Accumulate(optim.SGD(0.1), 0)
+    with pytest.raises(TypeError, match="Accumulate goes around Adjustable"):
+        optim.Adjustable(optim.Accumulate(optim.SGD(0.1), 2))
