@@ -49,6 +49,8 @@ EXACT = {
     "uniform float64": lambda key: random.uniform(key, (3, 11), dtype=np.float64),
     "bernoulli": lambda key: random.bernoulli(key, 0.3, (100,)),
     "always": lambda key: random.bernoulli(key, 1.0, (100,)),
+    "permutation": lambda key: random.permutation(key, 50),
+    "of nothing": lambda key: random.permutation(key, 0),
     "never": lambda key: random.bernoulli(key, 0.0, (100,)),
 }
 
@@ -169,3 +171,15 @@ def test_positions_have_64_bits(loop_value):
 def test_what_does_not_fit(make, error):
     with pytest.raises(error):
         make()
+
+
+def test_every_order_is_equally_likely():
+    count = 6000
+    orders = [tuple(random.permutation(key, 3).tolist()) for key in random.split(KEY, count)]
+    found = {order: orders.count(order) for order in set(orders)}
+    assert len(found) == 6
+    # Six standard deviations of a binomial distribution.
+    assert max(abs(times - count / 6) for times in found.values()) < 6 * math.sqrt(count * 5 / 36)
+    assert sorted(random.permutation(KEY, 1000).tolist()) == list(range(1000))
+    with pytest.raises(ValueError, match="count -1"):
+        random.permutation(KEY, -1)

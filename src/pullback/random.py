@@ -28,9 +28,10 @@ from numpy.typing import DTypeLike, NDArray
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Node
 from pullback.numpy import astype, cos, full, log, sqrt, stack
+from pullback.numpy import sum as sum_
 from pullback.numpy.promotion import any_traced, operands
 
-__all__ = ["bernoulli", "bits", "fold_in", "key", "normal", "split", "uniform"]
+__all__ = ["bernoulli", "bits", "fold_in", "key", "normal", "permutation", "split", "uniform"]
 
 Shape = int | Sequence[int]
 _WORD = np.dtype(np.uint32)
@@ -138,6 +139,29 @@ def normal(key: Any, shape: Shape = (), dtype: DTypeLike = np.float32) -> Any:
     radius = (astype(bits(key, shape), kind) + 0.5) * _SHARE
     angle = astype(bits(key, shape, 1), kind) * (2 * math.pi * _SHARE)
     return sqrt(-2 * log(radius)) * cos(angle)
+
+
+def permutation(key: Any, count: int) -> Any:
+    """The numbers from 0 to ``count - 1`` in a random order, ``int64``; every order is equally likely.
+
+    The ranks of random numbers of 64 bits. Inside a compiled function they are counted, which takes ``count²``
+    comparisons; at once they are sorted. Raises ``ValueError`` for a negative ``count``.
+
+    >>> permutation(key(0), 5)
+    array([1, 0, 4, 3, 2])
+    """
+    if count < 0:
+        raise ValueError(f"[permutation] count {count}. Give a number that is not negative.")
+    high, low = (astype(bits(key, count, word), np.uint64) for word in (0, 1))
+    values = (high << np.uint64(32)) | low
+    if not isinstance(values, Node):
+        ranks = np.empty(count, np.int64)
+        ranks[np.argsort(values, kind="stable")] = np.arange(count)
+        return ranks
+    place = np.arange(count)
+    before = values[None] < values[:, None]
+    tied = (values[None] == values[:, None]) & (place[None] < place[:, None])
+    return sum_(astype(before | tied, np.int64), axis=1)
 
 
 def bernoulli(key: Any, probability: float, shape: Shape = ()) -> Any:

@@ -13,8 +13,13 @@ UNIFORM = {
     "fan_in_uniform": 1 / math.sqrt(120),
     "glorot_uniform": math.sqrt(6 / 300),
     "he_uniform": math.sqrt(6 / 120),
+    "lecun_uniform": math.sqrt(3 / 120),
 }
-NORMAL = {"glorot_normal": math.sqrt(2 / 300), "he_normal": math.sqrt(2 / 120)}
+NORMAL = {
+    "glorot_normal": math.sqrt(2 / 300),
+    "he_normal": math.sqrt(2 / 120),
+    "lecun_normal": math.sqrt(1 / 120),
+}
 
 
 def drawn(initialiser, shape=SHAPE, seed=0):
@@ -38,6 +43,15 @@ def test_those_with_a_parameter():
     assert np.abs(drawn(initialisers.uniform(0.2))).max() <= 0.2
     assert drawn(initialisers.normal(0.3)).std() == pytest.approx(0.3, rel=0.05)
     assert not drawn(initialisers.zeros).any()
+    assert (drawn(initialisers.constant(3)) == 3.0).all()
+
+
+def test_what_is_far_is_drawn_again():
+    values = drawn(initialisers.truncated_normal(0.3))
+    assert 0.59 < np.abs(values).max() <= 0.6
+    cut = 2 * math.exp(-2) / math.sqrt(2 * math.pi) / math.erf(math.sqrt(2))
+    assert values.std() == pytest.approx(0.3 * math.sqrt(1 - 2 * cut), rel=0.02)
+    assert drawn(initialisers.truncated_normal(1.0), ()).shape == ()
 
 
 @pytest.mark.parametrize("shape", [(7, 4), (4, 7), (5, 5), (2, 3, 4)])

@@ -74,3 +74,63 @@ def test_words_that_are_unknown():
         nn.MaxPool2d(2, channels="middle")
     with pytest.raises(ValueError, match="channels='middle'"):
         nn.GlobalMaxPool("middle")(np.zeros((1, 2, 3)))
+
+
+# -- Windows beyond the end
+
+
+def by_hand(x, size, stride, padding, dilation, mean, count_include_pad):
+    """One axis, (length,): every window that begins in the input or its first padding, as far as it reaches."""
+    low, high = padding
+    found = []
+    for start in range(-low, len(x) + high - (size - 1) * dilation - 1 + stride, stride):
+        if start >= len(x):
+            break
+        places = start + dilation * np.arange(size)
+        inside = x[places[(places >= 0) & (places < len(x))]]
+        counted = (places < len(x) + high).sum() if count_include_pad else len(inside)
+        found.append(inside.sum() / counted if mean else inside.max())
+    return np.array(found)
+
+
+@pytest.mark.parametrize("channels", ["first", "last"])
+@pytest.mark.parametrize(
+    ("length", "size", "stride", "padding", "dilation"),
+    [
+        (7, 2, 2, (0, 0), 1),
+        (8, 2, 2, (0, 0), 1),
+        (7, 3, 2, (1, 1), 1),
+        (10, 3, 3, (1, 1), 1),
+        (5, 3, 4, (0, 1), 1),
+        (4, 2, 3, (1, 1), 1),
+        (2, 3, 2, (0, 0), 1),
+        (11, 3, 2, (1, 0), 3),
+    ],
+)
+def test_windows_may_reach_beyond_the_end(length, size, stride, padding, dilation, channels):
+    x = drawn(2, 3, length)
+    given = x if channels == "first" else x.transpose(0, 2, 1)
+    options = {"channels": channels, "ceil_mode": True}
+    layers = [(nn.MaxPool1d(size, stride, [padding], dilation, **options), False, False)]
+    if dilation == 1:
+        layers += [
+            (nn.AvgPool1d(size, stride, [padding], count_include_pad=counted, **options), True, counted)
+            for counted in (False, True)
+        ]
+    for layer, mean, counted in layers:
+        wanted = [
+            [by_hand(row, size, stride, padding, dilation, mean, counted) for row in rows] for rows in x
+        ]
+        wanted = np.transpose(wanted, (0, 1, 2) if channels == "first" else (0, 2, 1))
+        for compute in (layer, jit(layer)):
+            np.testing.assert_allclose(compute(given), wanted, rtol=1e-6)
+
+
+def test_axes_reach_beyond_their_ends_each_by_itself():
+    x = drawn(1, 1, 5, 6)
+    assert nn.MaxPool2d(2, ceil_mode=True)(x).shape == (1, 1, 3, 3)
+    assert nn.AvgPool2d((2, 4), ceil_mode=True)(x).shape == (1, 1, 3, 2)
+    assert nn.MaxPool2d(2)(x).shape == (1, 1, 2, 3)
+    mean = nn.AvgPool2d((2, 4), ceil_mode=True)(x)
+    np.testing.assert_allclose(mean[0, 0, 2, 1], x[0, 0, 4, 4:].mean(), rtol=1e-6)
+    assert repr(nn.MaxPool2d(2, ceil_mode=True)) == "MaxPool2d(2 × 2, ceil mode)"

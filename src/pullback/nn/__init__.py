@@ -14,6 +14,7 @@ Chain(
 """
 
 from pullback.nn import initialisers, losses
+from pullback.nn.activations import PReLU
 from pullback.nn.convolution import (
     Conv1d,
     Conv2d,
@@ -99,6 +100,7 @@ __all__ = [
     "MaxPool2d",
     "MaxPool3d",
     "Module",
+    "PReLU",
     "Reshape",
     "Seed",
     "Training",

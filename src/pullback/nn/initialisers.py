@@ -18,15 +18,19 @@ from pullback.errors import ShapeError
 
 __all__ = [
     "Initialiser",
+    "constant",
     "fan_in_uniform",
     "fans",
     "glorot_normal",
     "glorot_uniform",
     "he_normal",
     "he_uniform",
+    "lecun_normal",
+    "lecun_uniform",
     "normal",
     "ones",
     "orthogonal",
+    "truncated_normal",
     "uniform",
     "zeros",
 ]
@@ -58,6 +62,15 @@ def ones(shape: Shape, random: np.random.Generator) -> Array:
     return np.ones(shape)
 
 
+def constant(value: float) -> Initialiser:
+    """The initialiser that gives this value to all.
+
+    >>> constant(0.5)((2,), np.random.default_rng(0))
+    array([0.5, 0.5])
+    """
+    return lambda shape, random: np.full(shape, float(value))
+
+
 def uniform(limit: float) -> Initialiser:
     """The initialiser that draws from ``[-limit, limit)``.
 
@@ -77,6 +90,25 @@ def normal(deviation: float) -> Initialiser:
 
     def draw(shape: Shape, random: np.random.Generator) -> Array:
         return random.normal(0.0, deviation, shape)
+
+    return draw
+
+
+def truncated_normal(deviation: float) -> Initialiser:
+    """The initialiser that draws as ``normal`` does, and again what is further than two deviations from 0.
+
+    What is left has 0.88 times the deviation.
+
+    >>> values = truncated_normal(0.1)((1000,), np.random.default_rng(0))
+    >>> bool((abs(values) <= 0.2).all())
+    True
+    """
+
+    def draw(shape: Shape, random: np.random.Generator) -> Array:
+        values = np.asarray(random.standard_normal(shape))
+        while (far := np.abs(values) > 2).any():
+            values[far] = random.standard_normal(int(far.sum()))
+        return deviation * values
 
     return draw
 
@@ -113,6 +145,19 @@ def he_uniform(shape: Shape, random: np.random.Generator) -> Array:
 def he_normal(shape: Shape, random: np.random.Generator) -> Array:
     r"""Normal with deviation :math:`\sqrt{2 / \text{inputs}}`. Source: as ``he_uniform``."""
     return random.normal(0.0, math.sqrt(2) / _root(fans(shape)[0]), shape)
+
+
+def lecun_uniform(shape: Shape, random: np.random.Generator) -> Array:
+    r"""Uniform in :math:`\pm\sqrt{3 / \text{inputs}}`: outputs have the inputs' variance, as ``selu`` wants it.
+
+    Source: LeCun et al., *Efficient backprop*, 1998.
+    """
+    return _in_limit(math.sqrt(3) / _root(fans(shape)[0]), shape, random)
+
+
+def lecun_normal(shape: Shape, random: np.random.Generator) -> Array:
+    r"""Normal with deviation :math:`\sqrt{1 / \text{inputs}}`. Source: as ``lecun_uniform``."""
+    return random.normal(0.0, 1 / _root(fans(shape)[0]), shape)
 
 
 def orthogonal(shape: Shape, random: np.random.Generator) -> Array:
