@@ -12,6 +12,7 @@ from pullback.compiler.build import Built, build
 from pullback.compiler.codegen.maps import alignment
 from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
+from pullback.compiler.schedule import has_checks
 
 
 @pytest.fixture
@@ -120,3 +121,27 @@ def test_memory_is_used_again(built):
 
     result = built(chain, (40, 64), (64, 64))
     assert result.plan.arena_bytes < sum(p.buffer.nbytes for p in result.plan.placed) / 2
+
+
+def test_what_one_thread_does_in_turn_is_one_phase(built):
+    def small(x, w, v):
+        y = np.tanh(x @ w)
+        return np.exp(y - y.max()) / np.exp(y - y.max()).sum() @ v
+
+    schedule = built(small, (8,), (8, 10), (10, 5)).schedule
+    assert [[group.chunks for group in phase.groups] for phase in schedule] == [[1]]
+    assert len(schedule[0].groups[0].jobs) > 3
+
+
+def test_nothing_is_overwritten_in_the_phase_of_a_check(built):
+    def update(table, index):
+        return table * 2 + table[index.astype(np.int64)].sum()
+
+    schedule = built(update, (6,), (4,), donated={0: 0}).schedule
+    checks = [any(has_checks(job.kernel) for g in phase.groups for job in g.jobs) for phase in schedule]
+    writes = [
+        any("result0" in str(job.kernel.writes()) for g in phase.groups for job in g.jobs)
+        for phase in schedule
+    ]
+    assert checks == [True, False]
+    assert writes == [False, True]

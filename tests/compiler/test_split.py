@@ -16,7 +16,13 @@ def test_a_long_sum_is_cut_into_equal_parts(stages):
 def test_short_sums_and_sums_with_many_results_stay_whole(stages):
     assert "part_" not in stages(lambda x: (x * x).sum(), (1000,))["tidy"]
     assert "part_" not in stages(lambda x: x.sum(1), (100, 1000))["tidy"]
-    assert "part_" not in stages(lambda x: x.sum(), (65537,))["tidy"]  # no equal parts: a prime number
+    assert "part_" not in stages(lambda x: x.sum(), (1_000_003,))["tidy"]  # no equal parts: a prime number
+
+
+def test_sums_of_few_elements_are_not_cut_into_parts_of_fewer(stages):
+    """Each of many results sums the nine places of a window: parts of three would be as many as is gained."""
+    windows = stages(lambda x, w: (x * w).sum((1, 2)), (4, 3, 3, 1000), (4, 3, 3, 1000))
+    assert "part_" not in windows["tidy"]
 
 
 def test_sums_in_parts_are_right(compiler, traced, processor):

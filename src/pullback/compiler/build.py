@@ -66,11 +66,12 @@ def build(
     see("lower", lowered.kernels)
     kernels = fuse(lowered.kernels, lowered.outputs)
     see("fuse", kernels)
-    kernels = split_sums([tidy(kernel) for kernel in kernels])
-    see("tidy", kernels)
 
     def lanes(kernel: Kernel) -> int:
         return lanes_of(kernel, processor)
+
+    kernels = split_sums([tidy(kernel) for kernel in kernels], lanes)
+    see("tidy", kernels)
 
     def form_of(kernel: Kernel) -> Form:
         return choose_form(kernel, lanes(kernel), processor)

@@ -16,7 +16,10 @@ ALIGNMENT = 128
 
 @dataclass(frozen=True)
 class Placed:
-    """A buffer of the arena: its offset, and the first and last phase that use it."""
+    """A buffer of the arena: its offset, and the first and last moment when it is used.
+
+    A moment is a phase, or one kernel of a phase that a single thread runs from end to end.
+    """
 
     buffer: Buffer
     offset: int
@@ -39,21 +42,24 @@ class MemoryPlan:
         lines = [f"arena: {self.arena_bytes:,} bytes"]
         for p in self.placed:
             span = f"{p.offset:>10} +{p.buffer.nbytes:<10}"
-            lines.append(f"  {span} phases {p.first}-{p.last}  {p.buffer!r}")
+            lines.append(f"  {span} moments {p.first}-{p.last}  {p.buffer!r}")
         return "\n".join(lines)
 
 
 def plan_memory(phases: Sequence[Phase], elsewhere: Iterable[Buffer]) -> MemoryPlan:
-    """Give each buffer that is not ``elsewhere`` a place; buffers alive in the same phase never overlap."""
+    """Give each buffer that is not ``elsewhere`` a place; buffers alive at the same moment never overlap."""
     outside = set(elsewhere)
     spans: dict[Buffer, tuple[int, int]] = {}
-    for position, phase in enumerate(phases):
-        for group in phase.groups:
-            for job in group.jobs:
-                for buffer in (*job.kernel.reads(), *job.kernel.writes()):
-                    if buffer not in outside:
-                        first, _ = spans.get(buffer, (position, position))
-                        spans[buffer] = (first, position)
+    moment = 0
+    for phase in phases:
+        jobs = [job for group in phase.groups for job in group.jobs]
+        in_turn = sum(group.chunks for group in phase.groups) == 1
+        for job in jobs:
+            for buffer in (*job.kernel.reads(), *job.kernel.writes()):
+                if buffer not in outside:
+                    first, _ = spans.get(buffer, (moment, moment))
+                    spans[buffer] = (first, moment)
+            moment += in_turn or job is jobs[-1]
     placed: list[Placed] = []
     for buffer, (first, last) in sorted(spans.items(), key=lambda item: (-item[0].nbytes, item[1])):
         size = -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT

@@ -134,7 +134,7 @@ def make_schedule(
                 group.rows = group.jobs[0].rows
             _cut(group, lanes, registers)
         phase.groups = _gathered(phase.groups)
-    return [phase for phase in phases if phase.groups]
+    return _one_after_another([phase for phase in phases if phase.groups], before)
 
 
 def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, Group]]) -> Group | None:
@@ -220,6 +220,29 @@ def _gathered(groups: list[Group]) -> list[Group]:
         else:
             bundles.append(Group(1, list(group.jobs), 1))
     return rest + bundles
+
+
+def _one_after_another(phases: list[Phase], before: Mapping[Kernel, Iterable[Kernel]]) -> list[Phase]:
+    """Phases of a single chunk that follow each other as one: whoever runs the first goes on without an exchange.
+
+    What a failure must stop stays in a phase after the one that may fail.
+    """
+    joined: list[Phase] = []
+    for phase in phases:
+        last = joined[-1] if joined else None
+        if last is not None and _single(last) and _single(phase):
+            (earlier,), (later,) = last.groups, phase.groups
+            may_fail = {job.kernel for job in earlier.jobs if has_checks(job.kernel)}
+            if not any(may_fail.intersection(before.get(job.kernel, ())) for job in later.jobs):
+                last.groups = [Group(1, [*earlier.jobs, *later.jobs])]
+                continue
+        joined.append(phase)
+    return joined
+
+
+def _single(phase: Phase) -> bool:
+    """Whether one thread runs the whole phase."""
+    return len(phase.groups) == 1 and phase.groups[0].chunks == 1
 
 
 def has_checks(kernel: Kernel) -> bool:

@@ -12,15 +12,20 @@ its shape only: results are the same bits for any number of threads.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from pullback.compiler.cost import kernel_cycles
+from pullback.compiler.products import contractions
 from pullback.loops import Affine, Axis, Buffer, Expression, Kernel, Load, Reduce, Store, rewrite, row_major
 
 __all__ = ["split_sums"]
 
-LEAST_WORK = 1 << 15
-"""Elements summed, below which one thread does it soonest."""
+LEAST_CYCLES = 12_000.0
+"""Sums that take less are done soonest by one thread."""
+
+LEAST_PART = 32
+"""Elements that a part sums for each result: of shorter parts too many are written and read again."""
 
 MOST_RESULTS = 4096
 MOST_PARTS = 128
@@ -28,11 +33,11 @@ FEWEST_ROWS = 8
 """Kernels with this many rows have enough to share out as they are."""
 
 
-def split_sums(kernels: Iterable[Kernel]) -> list[Kernel]:
-    """The kernels with long sums cut into parts and a sum of the parts."""
+def split_sums(kernels: Iterable[Kernel], lanes: Callable[[Kernel], int]) -> list[Kernel]:
+    """The kernels with long sums cut into parts and a sum of the parts; ``lanes`` of a kernel's vectors."""
     program: list[Kernel] = []
     for kernel in kernels:
-        reduce = _long_sum(kernel)
+        reduce = _long_sum(kernel, lanes)
         if reduce is None:
             program.append(kernel)
         else:
@@ -40,7 +45,7 @@ def split_sums(kernels: Iterable[Kernel]) -> list[Kernel]:
     return program
 
 
-def _long_sum(kernel: Kernel) -> Reduce | None:
+def _long_sum(kernel: Kernel, lanes: Callable[[Kernel], int]) -> Reduce | None:
     """The only reduction of a kernel, if it is a long sum of floats with few results."""
     found = [e for e in kernel.expressions() if isinstance(e, Reduce)]
     if len(found) != 1 or found[0].kind != "add" or found[0].dtype.kind != "f":
@@ -48,20 +53,30 @@ def _long_sum(kernel: Kernel) -> Reduce | None:
     if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
         return None
     results = math.prod(axis.extent for axis in kernel.axes)
-    work = results * math.prod(axis.extent for axis in found[0].over)
-    if work < LEAST_WORK or results > MOST_RESULTS or (kernel.axes and kernel.axes[0].extent >= FEWEST_ROWS):
+    if results > MOST_RESULTS or (kernel.axes and kernel.axes[0].extent >= FEWEST_ROWS):
         return None
-    return found[0]
+    if contractions(kernel):  # each vector that is read serves several sums
+        cycles = results * _length(found[0]) / lanes(kernel)
+    else:
+        cycles = kernel_cycles(kernel, None, lanes(kernel))
+    return found[0] if cycles >= LEAST_CYCLES else None
 
 
-def _parts(extent: int) -> int:
-    """Into how many equal parts an axis is cut: the most that divide it and do not exceed ``MOST_PARTS``."""
-    return max(part for part in range(1, min(extent, MOST_PARTS) + 1) if extent % part == 0)
+def _length(reduce: Reduce) -> int:
+    """How many elements are summed."""
+    return math.prod(axis.extent for axis in reduce.over)
+
+
+def _parts(reduce: Reduce) -> int:
+    """Into how many equal parts the first summed axis is cut: the most that divide it and are not too many."""
+    extent = reduce.over[0].extent
+    most = min(extent, MOST_PARTS, _length(reduce) // LEAST_PART)
+    return max((part for part in range(1, most + 1) if extent % part == 0), default=1)
 
 
 def _cut(kernel: Kernel, reduce: Reduce) -> list[Kernel]:
     first, *rest = reduce.over
-    parts = _parts(first.extent)
+    parts = _parts(reduce)
     if parts < 2:
         return [kernel]
     outer, inner = Axis(first.name, parts), Axis(first.name, first.extent // parts)
