@@ -3,7 +3,6 @@
 import io
 
 import numpy as np
-from rich.console import Console
 
 from pullback.io import read_history, write_history
 from pullback.train.history import History
@@ -84,25 +83,69 @@ def test_snapshot_moves_on_with_time_but_not_to_what_is_not_finite(monkeypatch):
     assert tree["w"] == [4.0]
 
 
+class Terminal(io.StringIO):
+    """A terminal, for who asks."""
+
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+    def screen(self):
+        """What a person sees in the end: writing from the left of a line leaves what it does not reach."""
+        lines = []
+        for written in self.getvalue().split("\n"):
+            line = ""
+            for part in written.split("\r"):
+                line = part + line[len(part) :]
+            lines.append(line.rstrip())
+        return lines
+
+
 def test_display_draws_a_bar_on_a_terminal(monkeypatch):
     monkeypatch.setattr("pullback.train.progress._REFRESH_SECONDS", 0.0)
-    console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    display = Display(2, 100, console)
+    terminal = Terminal()
+    display = Display(2, 100, terminal)
     display.update(0, 50, {"loss": 1.25, "accuracy": 0.5}, rate=10.0)
+    (line,) = terminal.screen()
+    assert line.endswith("─  loss 1.2500  accuracy 50.00 %  10 steps/s  0:15 left") and len(line) == 79
+    assert line.startswith("1/2  ━━━━") and line.count("━") == (line.count("━") + line.count("─")) // 4
     display.finish_epoch(0, {"loss": 1.0})
+    display.update(1, 0, {}, rate=10.0)
+    assert terminal.screen()[0] == "1/2  loss 1.0000"
+    assert terminal.screen()[1].endswith("10 steps/s  0:10 left")
     display.close()
-    text = console.file.getvalue()
-    for part in ("1/2", "loss 1.2500", "accuracy 50.00 %", "10 steps/s", "0:15 left", "1/2  loss 1.0000"):
-        assert part in text
+    assert terminal.screen() == ["1/2  loss 1.0000", ""]
+
+
+def test_display_knows_what_a_terminal_can_show(monkeypatch):
+    monkeypatch.setattr("pullback.train.progress._REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(Terminal, "encoding", "ascii")
+    plain = Terminal()
+    Display(1, 2, plain).update(0, 1, {}, rate=1.0)
+    assert "  " + "#" * 20 + "." * 20 + "  " in plain.getvalue()
+    monkeypatch.setenv("TERM", "dumb")
+    dumb = Terminal()
+    Display(1, 2, dumb).update(0, 1, {}, rate=1.0)
+    assert dumb.getvalue() == ""
+
+
+def test_display_does_not_draw_more_often_than_eyes_see(monkeypatch):
+    monkeypatch.setattr("pullback.train.progress._REFRESH_SECONDS", 1000.0)
+    terminal = Terminal()
+    display = Display(1, 3, terminal)
+    for step in range(3):
+        display.update(0, step, {}, rate=1.0)
+    assert terminal.getvalue().count("left") == 1
 
 
 def test_display_prints_a_line_per_epoch_elsewhere():
-    console = Console(file=io.StringIO(), width=20)
-    display = Display(2, 100, console)
+    file = io.StringIO()
+    display = Display(2, 100, file)
     display.update(0, 50, {"loss": 1.25}, rate=10.0)
     display.finish_epoch(0, {"loss": 1.0, "accuracy": 0.5, "seconds": 1.0})
     display.close()
-    assert console.file.getvalue() == "1/2  loss 1.0000  accuracy 50.00 %\n"
+    assert file.getvalue() == "1/2  loss 1.0000  accuracy 50.00 %\n"
 
 
 def test_durations():

@@ -10,7 +10,8 @@ _GROWTH = 32  # at most from one block to the next: the first ones are too short
 class Pace:
     """The length of the next block of steps, from how long the blocks before it took.
 
-    A run begins with one step, which may include compilation; from then on a block aims at ``seconds``.
+    A run begins with one step, which may include compilation; from then on a block aims at ``seconds``: progress is
+    to be shown ten times a second, also where a block takes somewhat longer than the one before.
     Lengths never show in a result: a step is the same in a block of any length.
 
     >>> pace = Pace(seconds=0.08)
@@ -24,7 +25,7 @@ class Pace:
     (400, 5000)
     """
 
-    def __init__(self, seconds: float = 0.1) -> None:
+    def __init__(self, seconds: float = 0.08) -> None:
         self.seconds = seconds
         self.steps = 1
         self.rate = 0.0

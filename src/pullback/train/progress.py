@@ -3,82 +3,82 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
+from typing import TextIO
 
 __all__ = ["Display", "duration", "epoch_line", "figure"]
 
 _VALIDATION = "validation_"
-_REFRESH_SECONDS = 0.5  # drawing the bar takes a few milliseconds: more often would show in the step rate
+_REFRESH_SECONDS = 0.05  # no eye sees more, and a block of steps takes longer
+_BAR = 10, 40  # characters, at least and at most
+_WIDTH = 80  # of a terminal that does not tell
 
 
 class Display:
-    """Shows the progress on ``console``: a bar on a terminal, and a line per epoch on anything.
+    """Shows the progress on ``file``, standard error by default: on a terminal a bar, and on anything a line per epoch.
 
-    The training loop itself draws, twice a second, and prints the lines of short epochs together; a thread that
-    draws would take a core from the compiled program.
+    The training loop itself draws, after every block of steps; a thread that draws would take a core from the
+    compiled program. So drawing has to be cheap: one short line is written over the one before.
     """
 
-    def __init__(self, epochs: int, steps_per_epoch: int, console: Console | None = None) -> None:
-        from rich.console import Console as RichConsole
-        from rich.progress import BarColumn, Progress, TextColumn
-
+    def __init__(self, epochs: int, steps_per_epoch: int, file: TextIO | None = None) -> None:
         self._epochs, self._steps = epochs, steps_per_epoch
-        self.console = console or RichConsole(file=sys.stderr)
-        self._progress: Progress = Progress(
-            TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(),
-            TextColumn("{task.fields[figures]}"),
-            console=self.console,
-            auto_refresh=False,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
-        self._task: TaskID = self._progress.add_task(
-            "", total=epochs * steps_per_epoch, epoch=f"1/{epochs}", figures=""
-        )
+        self._file = file or sys.stderr
+        self._bar = self._file.isatty() and os.environ.get("TERM") != "dumb"
+        self._full, self._empty = ("━", "─") if _encodes(self._file, "━─") else ("#", ".")
         self._drawn = 0.0
-        self._printed = 0.0
-        self._lines: list[str] = []
-        self._progress.start()
+        self._shown = 0  # characters of the bar that is there now
 
     def update(self, epoch: int, step: int, figures: Mapping[str, float], rate: float) -> None:
         """``step`` steps of ``epoch`` (from 0) are done, at ``rate`` steps a second."""
         now = time.monotonic()
-        if now - self._drawn < _REFRESH_SECONDS or self._progress.disable:
+        if not self._bar or now - self._drawn < _REFRESH_SECONDS:
             return
         self._drawn = now
-        self._print_lines()
-        done = epoch * self._steps + step
-        left = (self._epochs * self._steps - done) / rate if rate else math.inf
-        shown = [figure(name, value) for name, value in figures.items()]
-        text = "  ".join([*shown, f"{rate:,.0f} steps/s", f"{duration(left)} left"])
-        label = f"{epoch + 1}/{self._epochs}"
-        self._progress.update(self._task, completed=done, epoch=label, figures=text, refresh=True)
+        done, whole = epoch * self._steps + step, self._epochs * self._steps
+        left = (whole - done) / rate if rate else math.inf
+        begin = f"{epoch + 1}/{self._epochs}  "
+        words = [figure(name, value) for name, value in figures.items()]
+        words += [f"{rate:,.0f} steps/s", f"{duration(left)} left"]
+        end = "  " + "  ".join(words)
+        columns = self._columns() - 1
+        size = min(max(columns - len(begin) - len(end), _BAR[0]), _BAR[1])
+        full = size * done // whole
+        bar = self._full * full + self._empty * (size - full)
+        self._write((begin + bar + end)[:columns], "")
 
     def finish_epoch(self, epoch: int, figures: Mapping[str, float]) -> None:
         """Print the figures of an epoch."""
-        self._lines.append(epoch_line(epoch, self._epochs, figures))
-        now = time.monotonic()
-        if now - self._printed >= _REFRESH_SECONDS:
-            self._print_lines()
-            self._printed = now
-
-    def _print_lines(self) -> None:
-        if self._lines:
-            self.console.print("\n".join(self._lines), soft_wrap=True, markup=False, highlight=False)
-            self._lines.clear()
+        self._write(epoch_line(epoch, self._epochs, figures), "\n")
 
     def close(self) -> None:
-        """Print what is left and remove the bar."""
-        self._print_lines()
-        self._progress.stop()
+        """Remove the bar."""
+        if self._shown:
+            self._write("", "\r")
+
+    def _write(self, text: str, end: str) -> None:
+        """A line in the place of the bar; ``end`` tells whether it stays."""
+        over = "\r" if self._bar else ""
+        self._file.write(over + text.ljust(self._shown) + end)
+        self._file.flush()
+        self._shown = 0 if end else len(text)
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._file.fileno()).columns or _WIDTH
+        except (OSError, ValueError):  # no terminal of the system, or closed
+            return _WIDTH
+
+
+def _encodes(file: TextIO, text: str) -> bool:
+    try:
+        text.encode(getattr(file, "encoding", None) or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def epoch_line(epoch: int, epochs: int, figures: Mapping[str, float]) -> str:
