@@ -117,16 +117,22 @@ def test_every_raced_network_has_shapes_and_weights(networks: Any) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_the_best_way_is_found_one_answer_after_the_other(networks: Any) -> None:
+def test_the_best_way_is_found_one_answer_after_the_other(
+    networks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ways = importlib.import_module("contenders.ways")
     costs = {"a": 3.0, "b": 1.0, "x": 0.5, "y": 0.2, "z": 0.9}
     questions = {"first": ("a", "b"), "second": ("x", "y", "z")}
+    made = []
 
-    def seconds(way: dict[str, str]) -> float:
-        return sum(costs[answer] for answer in way.values())
+    def make(way: dict[str, str]) -> Any:
+        made.append("".join(way.values()))
+        return lambda: sum(costs[answer] for answer in way.values())
 
-    assert ways.fastest(questions, seconds, tuned=True) == {"first": "b", "second": "y"}
-    assert ways.fastest(questions, seconds, tuned=False) == {"first": "a", "second": "x"}
+    monkeypatch.setattr(ways, "_seconds", lambda run: run())
+    assert ways.fastest(questions, make, tuned=True) == {"first": "b", "second": "y"}
+    assert made == ["ax", "bx", "by", "bz"]
+    assert ways.fastest(questions, make, tuned=False) == {"first": "a", "second": "x"}
 
 
 def test_a_library_that_fails_is_left_out_with_a_line(networks: Any, data: Path) -> None:

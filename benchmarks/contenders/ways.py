@@ -7,32 +7,48 @@ from collections.abc import Callable, Sequence
 
 from networks import Network, Pool
 
-__all__ = ["Way", "described", "fastest", "reducible", "seconds_of"]
+__all__ = ["Way", "described", "fastest", "reducible"]
+
+_TURNS, _TURN_SECONDS = 5, 0.1
 
 Way = dict[str, str]
 """For each question how to write the step, such as ``"pooling"``, one of its answers."""
 
 
-def fastest(questions: dict[str, Sequence[str]], seconds: Callable[[Way], float], tuned: bool) -> Way:
-    """The first answers, or, if ``tuned``, the best that is found by changing one answer after the other."""
+def fastest(
+    questions: dict[str, Sequence[str]], make: Callable[[Way], Callable[[], object]], tuned: bool
+) -> Way:
+    """The first answers, or, if ``tuned``, the best that is found by changing one answer after the other.
+
+    ``make(way)`` returns what trains a few steps in that way. The answers to a question are timed in turns, so
+    that whatever else the machine does hits them alike, and the smallest times count.
+    """
     best = {name: answers[0] for name, answers in questions.items()}
-    if not tuned or all(len(answers) == 1 for answers in questions.values()):
+    if not tuned:
         return best
-    least = seconds(best)
+    made = {}
     for name, answers in questions.items():
-        for answer in answers[1:]:
-            way = {**best, name: answer}
-            needed = seconds(way)
-            if needed < least:
-                best, least = way, needed
+        ways = [{**best, name: answer} for answer in answers]
+        for way in ways:
+            if tuple(way.values()) not in made:
+                made[tuple(way.values())] = _warm(make(way))
+        times = dict.fromkeys(range(len(ways)), float("inf"))
+        for _ in range(_TURNS):
+            for k, way in enumerate(ways):
+                times[k] = min(times[k], _seconds(made[tuple(way.values())]))
+        best = ways[min(times, key=times.__getitem__)]
     return best
 
 
-def seconds_of(run: Callable[[], object], trial: float = 0.4) -> float:
-    """The smallest time of a call, within about ``trial`` seconds, after it has been warmed up."""
+def _warm(run: Callable[[], object]) -> Callable[[], object]:
     for _ in range(3):
         run()
-    best, end = float("inf"), time.perf_counter() + trial
+    return run
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    """The smallest time of a call in a short turn."""
+    best, end = float("inf"), time.perf_counter() + _TURN_SECONDS
     while time.perf_counter() < end:
         start = time.perf_counter()
         run()

@@ -6,6 +6,8 @@ and the best goes on from the initial weights. A job that is not ``tuned`` takes
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,31 +18,32 @@ from numpy.typing import NDArray
 from torch.nn import functional
 from workload import Array, Job
 
-from contenders.ways import Way, described, fastest, reducible, seconds_of
+from contenders.ways import Way, described, fastest, reducible
 
 Parameters = dict[str, Any]
 Step = Callable[[Any], Any]
 """From the rows of a batch to its loss; it changes the parameters."""
+
+_SHARED = 16
+"""From this batch on there is enough work for all threads."""
 
 _ACTIVATIONS = {"": lambda x: x, "relu": torch.relu, "tanh": torch.tanh}
 
 
 class Contender:
     def __init__(self, job: Job, inputs: Array, labels: Array) -> None:
-        torch.set_num_threads(job.threads)
         torch.manual_seed(job.seed)
         self.network, self.initial = job.network, job.initial_weights()
         self.inputs = torch.from_numpy(inputs).reshape(len(inputs), *self.network.input)
         self.labels = torch.from_numpy(labels)
-        self.compiled = job.variant == "compiled"
+        self.compiled, self.all_threads = job.variant == "compiled", job.threads
         questions = _questions(self.network, job.threads, self.compiled)
         way = fastest(questions, self._trial, job.tuned)
         self._begin(way)
         self.choice = described(way, questions)
 
     def _begin(self, way: Way) -> None:
-        if "threads" in way:
-            torch.set_num_threads(int(way["threads"].split()[0]))
+        self.threads = 1 if way.get("threads") == "1 thread" else self.all_threads
         self.parameters = {name: torch.tensor(value) for name, value in self.initial.items()}
         if _channels_last(way):
             self.parameters = {
@@ -50,12 +53,15 @@ class Contender:
         make = _whole_step if way.get("compiled") == "whole step" else _around_autograd
         self.step = make(self.network, way, self.parameters, self.inputs, self.labels, self.compiled)
 
-    def _trial(self, way: Way) -> float:
-        self._begin(way)
-        rows = np.random.default_rng(0).integers(0, len(self.inputs), (1, self.network.batch))
-        return seconds_of(lambda: self.run(rows))
+    def _trial(self, way: Way) -> Callable[[], Any]:
+        """A contender beside this one, going that way."""
+        other = copy.copy(self)
+        other._begin(way)
+        rows = np.random.default_rng(0).integers(0, len(self.inputs), (5, self.network.batch))
+        return lambda: other.run(rows)
 
     def run(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        torch.set_num_threads(self.threads)
         losses = [self.step(batch) for batch in torch.from_numpy(rows)]
         return torch.stack(losses).numpy()
 
@@ -76,7 +82,7 @@ def _questions(network: Network, threads: int, compiled: bool) -> dict[str, Any]
     if not compiled:
         by_hand = ("by hand",) if network.optimiser == "sgd" else ()
         questions["update"] = ("foreach", "fused", *by_hand)
-        if threads > 1:
+        if threads > 1 and network.batch < _SHARED:
             questions["threads"] = (f"{threads} threads", "1 thread")
     return questions
 
@@ -128,8 +134,9 @@ def _whole_step(
                 p.sub_(gradients[name], alpha=rate)
             return loss
         number.add_(1)
-        root = torch.sqrt(1 - 0.999**number)
-        size = rate * root / (1 - 0.9**number)
+        # -expm1(t log b) is 1 - b**t without the cancellation of float32.
+        root = torch.sqrt(-torch.expm1(number * math.log(0.999)))
+        size = rate * root / -torch.expm1(number * math.log(0.9))
         for name, p in trained.items():
             mean, square = means[name]
             mean.lerp_(gradients[name], 0.1)
@@ -268,7 +275,8 @@ def _optimiser(network: Network, trained: list[Any], **how: bool) -> Callable[[A
 
     def change(gradients: Any) -> None:
         for p, g in zip(trained, gradients):
-            p.grad = g
+            # The fused optimisers take for granted that both lie alike in memory.
+            p.grad = g if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
         optimiser.step()
 
     return change

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,29 +25,12 @@ _SEEDS = (0, 1, 2)
 
 
 def run(settings: Settings) -> list[Table]:
-    with tempfile.TemporaryDirectory() as folder:
-        tables = [_first_steps(settings, network, _drawn(settings, network, folder)) for network in JOBS]
-        if settings.long:
-            tables += [_trainings(settings, network, _drawn(settings, network, folder)) for network in JOBS]
-    return tables
+    tables = [_first_steps(settings, network) for network in JOBS]
+    return tables + [_trainings(settings, network) for network in JOBS] if settings.long else tables
 
 
-def _drawn(settings: Settings, network: Network, folder: str) -> Callable[[int], str]:
-    """The file of a seed's initial weights; a fixed embedding has vectors made from the reviews."""
-
-    def weights(seed: int) -> str:
-        file = Path(folder, f"{network.name}-{seed}.npz")
-        found = initial_weights(network, seed)
-        if network is IMDB_FROZEN:
-            found["0.weight"] = word_vectors(len(found["0.weight"]), settings.say)
-        np.savez(file, **found)
-        return str(file)
-
-    return weights
-
-
-def _first_steps(settings: Settings, network: Network, drawn: Callable[[int], str]) -> Table:
-    with started(settings, network, weights=drawn(0), tuned=False) as running:
+def _first_steps(settings: Settings, network: Network) -> Table:
+    with started(settings, network, tuned=False) as running:
         for worker, result in running:
             result.losses += worker("run", steps=_STEPS)["losses"]
     results = [result for _, result in running]
@@ -64,15 +46,17 @@ def _first_steps(settings: Settings, network: Network, drawn: Callable[[int], st
     return Table(f"loss curve, {network.name}, {_STEPS} steps", columns, rows, notes, data)
 
 
-def _trainings(settings: Settings, network: Network, drawn: Callable[[int], str]) -> Table:
+def _trainings(settings: Settings, network: Network) -> Table:
     settings.say(f"whole trainings of {network.name}")
     per_epoch = len(Job(network, settings.folder_of(network)).arrays()[0]) // network.batch
     epochs = _EPOCHS[network.name]
     found: dict[str, list[tuple[list[float], float]]] = {}
-    for seed in _SEEDS:
-        with started(settings, network, weights=drawn(seed), seed=seed, tuned=False) as running:
-            for worker, result in running:
-                found.setdefault(result.entrant, []).append(_train(worker, result, per_epoch, epochs))
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in _SEEDS:
+            weights = _with_vectors(settings, network, seed, folder) if network is IMDB_FROZEN else ""
+            with started(settings, network, weights=weights, seed=seed, tuned=False) as running:
+                for worker, result in running:
+                    found.setdefault(result.entrant, []).append(_train(worker, result, per_epoch, epochs))
     rows = []
     for name, trainings in found.items():
         losses = [statistics.mean(losses[k] for losses, _ in trainings) for k in range(epochs)]
@@ -90,6 +74,15 @@ def _trainings(settings: Settings, network: Network, drawn: Callable[[int], str]
         "the test accuracy after the last, computed in NumPy from what each has learned.",
     ]
     return Table(f"training, {network.name}, {epochs} epochs", columns, rows, notes, found)
+
+
+def _with_vectors(settings: Settings, network: Network, seed: int, folder: str) -> str:
+    """A file of initial weights whose embedding has vectors made from the reviews."""
+    weights = initial_weights(network, seed)
+    weights["0.weight"] = word_vectors(len(weights["0.weight"]), settings.say)
+    file = str(Path(folder, f"{seed}.npz"))
+    np.savez(file, **weights)
+    return file
 
 
 def _train(worker: Worker, result: Result, per_epoch: int, epochs: int) -> tuple[list[float], float]:
