@@ -354,6 +354,26 @@ def test_ctrl_c_inside_a_block_of_steps(data, make_model):
     assert history.interrupted and np.isfinite(trainer.predict(data.inputs)).all()
 
 
+def test_ctrl_c_leaves_the_number_of_steps_right(data):
+    """Each step adds the same to the weight: it tells how many were done, also of a block that was cut short."""
+
+    class Added(nn.Module):
+        weight: np.ndarray
+
+        def __call__(self, x):
+            return self.weight + 0 * x.sum()
+
+    model = Added(np.zeros((), np.float64))
+    trainer = Trainer(model, lambda y, labels: -y, optim.SGD(1.0), metrics=(), batch_size=1, scale=SCALE)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        history = trainer.fit(data, 10**9)
+    finally:
+        timer.join()
+    assert history.interrupted and trainer.steps == float(model.weight) > 0
+
+
 @pytest.mark.parametrize("label", [3, 255])
 def test_labels_out_of_range(data, make_model, label):
     labels = data.labels.copy()

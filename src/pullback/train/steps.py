@@ -87,9 +87,9 @@ class Steps:
     scale: float | None
 
     def train(
-        self, model: Any, state: Any, rows: Any, number: Any, key: Any, inputs: Any, labels: Any
-    ) -> tuple[Any, Any, Any, Figures]:
-        """The model and the optimiser's state after step ``number`` on these rows; its loss and metrics."""
+        self, model: Any, state: Any, number: Any, rows: Any, key: Any, inputs: Any, labels: Any
+    ) -> tuple[Any, Any, Any, Any, Figures]:
+        """After step ``number`` on these rows: model, optimiser's state, the next number; its loss and metrics."""
         x, y = scaled(inputs[rows], self.scale), labels[rows]
 
         def objective(model: Any) -> tuple[Any, Any]:
@@ -105,7 +105,7 @@ class Steps:
             model, state, loss = self.optimiser.update(gradients, state, model, loss)
         else:
             model, state = self.optimiser.update(gradients, state, updated)
-        return model, state, loss, self._figures(outputs, y)
+        return model, state, number + 1, loss, self._figures(outputs, y)
 
     def evaluate(self, model: Any, inputs: Any, labels: Any) -> tuple[Any, Figures]:
         """The loss and the metrics of one batch."""

@@ -90,7 +90,7 @@ class Trainer:
         self._metrics = _named(metrics)
         steps = Steps(loss, clipping(optimiser, clip_value, clip_norm), self._metrics, scale)
         self._key = key(seed)
-        self._train = jit(steps.train, donate_argnums=(0, 1), watch=2)
+        self._train = jit(steps.train, donate_argnums=(0, 1, 2), watch=3)
         self._evaluate = jit(steps.evaluate)
         self._predict = jit(steps.predict)
 
@@ -226,10 +226,9 @@ class _Fit:
     def __init__(self, trainer: Trainer, data: Dataset, display: Display | None) -> None:
         self.trainer, self.data, self.display = trainer, data, display
         self._pace = Pace()
-        # The number of the next step is part of what is restored: it decides what dropout drops.
+        # The number of the next step is updated in place like the model: it is right also after Ctrl-C.
         self._next = np.array(trainer.steps)
         self._snapshot = Snapshot((trainer.model, trainer.state, self._next))
-        self._before = trainer.steps
 
     def epoch(self, number: int, order: Rows, totals: Totals) -> None:
         """Train on the rows in this order; ``totals`` grows as blocks are done."""
@@ -257,25 +256,24 @@ class _Fit:
         losses, figures, done = self._run(rows)
         if not math.isfinite(losses[done - 1]):
             self._fail(number, rows, totals.steps, done - 1, float(losses[done - 1]))
-        self.trainer.steps += done
         totals.add(rows.shape[1], {"loss": losses, **figures})
         self._snapshot.record(rows)
 
     def _run(self, rows: Rows) -> tuple[Array, dict[str, Array], int]:
         """Steps on ``rows``, in place."""
         trainer, data = self.trainer, self.data
-        numbers = int(self._next) + np.arange(len(rows))
-        (_, _, losses, figures), done = trainer._train.run_steps(
-            (trainer.model, trainer.state, rows, numbers, trainer._key, data.inputs, data.labels),
-            len(rows),
-            sliced_argnums=(2, 3),
-        )
-        self._next += done
+        carried = (trainer.model, trainer.state, self._next)
+        try:
+            (*_, losses, figures), done = trainer._train.run_steps(
+                (*carried, rows, trainer._key, data.inputs, data.labels), len(rows), sliced_argnums=3
+            )
+        finally:
+            trainer.steps = int(self._next)
         return losses, figures, done
 
     def _fail(self, number: int, rows: Rows, before: int, good: int, loss: float) -> None:
         """Go back to the last good step and raise."""
-        step = self.trainer.steps + good + 1
+        step = self.trainer.steps
         self._snapshot.go_back(rows, good, self._run)
         self.trainer.steps = int(self._next)
         raise NonFiniteLoss(
