@@ -7,10 +7,12 @@ import sys
 import numpy as np
 import pytest
 
+from pullback import nn, optim
 from pullback.cli import main
 from pullback.cli.workloads import WORKLOADS, imdb_cnn
 from pullback.data import Vocabulary
 from pullback.io import load_metadata, load_tensors, save, save_tensors
+from pullback.train import Trainer, save_checkpoint
 
 VOCABULARY = Vocabulary(["good", "bad", "film"])
 TEXT_SETTINGS = {
@@ -150,3 +152,35 @@ def test_a_picture_of_another_size(image_model, tmp_path, capsys):
 def test_a_missing_model(tmp_path, capsys):
     assert predict(tmp_path / "none.safetensors", "a good film") == 1
     assert "cannot read" in capsys.readouterr().err
+
+
+def test_a_picture_that_is_missing_or_none(image_model, tmp_path, capsys):
+    assert predict(image_model, tmp_path / "none.npy") == 1
+    assert "No such file" in capsys.readouterr().err
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY")
+    assert predict(image_model, tmp_path / "a.npy") == 1
+    assert "damaged" in capsys.readouterr().err
+
+
+def test_a_model_that_is_truncated_or_a_text(text_model, tmp_path, capsys):
+    content = text_model.read_bytes()
+    for name, part in (("cut", content[:-7]), ("flipped", content[:-1] + b"\xff"), ("text", b"a good film")):
+        (tmp_path / name).write_bytes(part)
+        assert predict(tmp_path / name, "a good film") == 1
+        assert "damaged" in capsys.readouterr().err
+
+
+def test_a_checkpoint_is_no_model_of_a_job(tmp_path, capsys):
+    model = WORKLOADS["mnist-rnn"].restore({**IMAGE_SETTINGS, "hidden": 10})
+    save_checkpoint(Trainer(model, nn.softmax_cross_entropy, optim.SGD(0.1)), tmp_path / "c.safetensors")
+    assert predict(tmp_path / "c.safetensors", "a.npy") == 1
+    assert "Give a model that pullback train wrote" in capsys.readouterr().err
+
+
+def test_standard_input_that_is_no_text_or_empty(text_model, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"good\n\xff\xfe\n"), encoding="utf-8"))
+    assert predict(text_model, "-") == 1
+    assert "standard input is no utf-8 text" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
+    assert predict(text_model, "-") == 1
+    assert "no text" in capsys.readouterr().err

@@ -161,14 +161,14 @@ def test_a_table_is_trained_or_stays_bit_for_bit(trainable):
     assert not np.array_equal(model.dense.weight, before.dense.weight)
 
 
-@pytest.mark.parametrize("method", ["fit", "evaluate"])
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
 def test_a_token_out_of_range_is_found_in_the_data_set(method):
     tokens, labels = texts()
     tokens[41, 3] = 777
     trainer = Trainer(
         Words(nn.Embedding(50, 8, seed=0), nn.Dense(8, 2, seed=0)), nn.softmax_cross_entropy, optim.SGD(0.1)
     )
-    arguments = ((tokens, labels), 1) if method == "fit" else ((tokens, labels),)
+    arguments = {"fit": ((tokens, labels), 1), "evaluate": ((tokens, labels),), "predict": (tokens,)}[method]
     with pytest.raises(IndexRangeError, match=r"token: 777 (.|\n)* the data set has token 777 in row 41$"):
         getattr(trainer, method)(*arguments)
 

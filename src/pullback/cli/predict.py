@@ -96,6 +96,8 @@ def _read_texts(
 ) -> Iterator[tuple[str, str, float]]:
     """Beginning, more likely class and its probability, for every text."""
     texts = [text for entry in inputs for text in _lines(entry)]
+    if not texts:
+        raise DataError("[predict] standard input has no text. Give a text on each line.")
     shares = np.asarray(nn.sigmoid(model(vocabulary.encode(texts, settings["length"]))))[:, 0]
     for text, share in zip(texts, shares.tolist()):
         name = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
@@ -106,5 +108,10 @@ def _read_texts(
 def _lines(entry: str) -> list[str]:
     if entry != _STANDARD_INPUT:
         return [entry]
-    lines = [line.strip() for line in sys.stdin]
+    try:
+        lines = [line.strip() for line in sys.stdin]
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"[predict] standard input is no {error.encoding} text. Give a text on each line."
+        ) from error
     return [line for line in lines if line]

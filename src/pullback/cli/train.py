@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pullback.cli.options import INTERRUPTED, positive, rate, seed, threads, writable
+from pullback.cli.options import INTERRUPTED, positive, seed, threads, writable
+from pullback.cli.recipe import add_options, recipe
 from pullback.cli.workloads import WORKLOADS, Job, Workload, vectors
 from pullback.errors import MissingExtra, NonFiniteLoss
 from pullback.train import Trainer
@@ -34,7 +35,7 @@ def _add_workload(parser: argparse.ArgumentParser, workload: Workload) -> None:
     parser.add_argument("--data", metavar="DIR", help="folder of the data set (default: look, then download)")
     parser.add_argument("--epochs", type=positive, metavar="N", help="passes over the training set")
     parser.add_argument("--batch", type=positive, metavar="N", help="rows of a batch")
-    parser.add_argument("--learning-rate", type=rate, metavar="R", help="size of a step")
+    add_options(parser)
     parser.add_argument("--seed", type=seed, default=0, metavar="S", help="of parameters and order (0)")
     parser.add_argument("--threads", type=threads, metavar="N", help="threads to compute on (all cores)")
     parser.add_argument(
@@ -56,10 +57,11 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
     job = workload.prepare(options, lambda line: console.print(line, markup=False, soft_wrap=True))
     console.print(job.note, markup=False, soft_wrap=True)
     console.print(job.model, markup=False)
+    optimiser, callbacks = recipe(options, job)
     trainer = Trainer(
         job.model,
         job.loss,
-        job.optimiser,
+        optimiser,
         metrics=job.metrics,
         batch_size=job.batch_size,
         seed=options.seed,
@@ -70,10 +72,11 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
         "data": job.note,
         "seed": options.seed,
         "batch_size": job.batch_size,
+        "optimiser": str(optimiser),
     }
     start = time.perf_counter()
     try:
-        trainer.fit(job.train, job.epochs, validation=job.test, progress=True)
+        trainer.fit(job.train, job.epochs, validation=job.test, progress=True, on_epoch_end=callbacks)
     except NonFiniteLoss:
         _write(folder, settings, trainer, job, console)
         raise
@@ -86,16 +89,16 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
 
 
 def _table(trainer: Trainer, job: Job) -> Any:
-    """The figures of the last epoch, for training and for test data."""
+    """The figures of the model's epoch, the last or the best one, for training and for test data."""
     from rich.table import Table
 
-    last = trainer.history.last()
-    table = Table()
+    epoch = trainer.history.epochs if trainer.best is None else trainer.best.epoch
+    table = Table(title=f"the model is that of epoch {epoch}" if trainer.best else None)
     table.add_column(job.examples)
     for heading in ("rows", "loss", "accuracy"):
         table.add_column(heading, justify="right")
     for name, prefix, data in (("training", "", job.train), ("test", "validation_", job.test)):
-        loss, accuracy = last[f"{prefix}loss"], last[f"{prefix}accuracy"]
+        loss, accuracy = (trainer.history[f"{prefix}{figure}"][epoch - 1] for figure in ("loss", "accuracy"))
         table.add_row(name, f"{len(data):,}", f"{loss:.4f}", f"{100 * accuracy:.2f} %")
     return table
 

@@ -140,7 +140,9 @@ class Trainer:
         except KeyboardInterrupt:
             self.history.interrupted = True
         except IndexRangeError as error:
-            raise IndexRangeError(f"{error}{_culprit(error, data)}") from error
+            raise IndexRangeError(
+                f"{error}{_culprit(error, label=data.labels, token=data.inputs)}"
+            ) from error
         finally:
             if display is not None:
                 display.close()
@@ -160,7 +162,9 @@ class Trainer:
                 )
                 totals.add(inputs.shape[1], {"loss": loss, **figures})
         except IndexRangeError as error:
-            raise IndexRangeError(f"{error}{_culprit(error, data)}") from error
+            raise IndexRangeError(
+                f"{error}{_culprit(error, label=data.labels, token=data.inputs)}"
+            ) from error
         return totals.figures()
 
     def predict(self, inputs: Array) -> Any:
@@ -169,9 +173,12 @@ class Trainer:
         if rows.ndim == 0 or len(rows) == 0:
             raise DataError(f"[predict] inputs of shape {rows.shape}. Give at least one row.")
         parts = []
-        for (batches,) in _batches(self.batch_size, rows):
-            outputs, _ = self._predict.run_steps((self.model, batches), len(batches), sliced_argnums=(1,))
-            parts.append(map_tree(lambda y: y.reshape(-1, *y.shape[2:]), outputs))
+        try:
+            for (batches,) in _batches(self.batch_size, rows):
+                outputs, _ = self._predict.run_steps((self.model, batches), len(batches), sliced_argnums=(1,))
+                parts.append(map_tree(lambda y: y.reshape(-1, *y.shape[2:]), outputs))
+        except IndexRangeError as error:
+            raise IndexRangeError(f"{error}{_culprit(error, token=rows)}") from error
         return map_tree(lambda *pieces: np.concatenate(pieces), *parts)
 
     def _steps_per_epoch(self, data: Dataset) -> int:
@@ -354,10 +361,10 @@ def _check_arrays(model: Any) -> None:
         owners.append((path, leaf))
 
 
-def _culprit(error: IndexRangeError, data: Dataset) -> str:
+def _culprit(error: IndexRangeError, **arrays: Array) -> str:
     """Which row of the data set has the label or the token that ``error`` names, if it is one."""
     what = str(error).partition(":")[0]
-    array = {"label": data.labels, "token": data.inputs}.get(what)
+    array = arrays.get(what)
     if error.value is None or array is None:
         return ""
     rows = np.flatnonzero((array == error.value).reshape(len(array), -1).any(axis=1))

@@ -1,0 +1,120 @@
+"""The options that change how a workload is trained."""
+
+import argparse
+import json
+
+import numpy as np
+import pytest
+
+from pullback import load, optim
+from pullback.cli import main
+from pullback.cli.recipe import recipe
+from pullback.cli.train import _add_workload
+from pullback.cli.workloads import WORKLOADS, Job
+from pullback.data import load_digits
+from pullback.errors import DownloadError
+from pullback.train import EarlyStopping, ReduceOnPlateau
+
+SGD = optim.SGD(0.25)
+
+
+@pytest.fixture(autouse=True)
+def digits_only(monkeypatch, tmp_path):
+    """No MNIST on this machine and no network; results go to a folder of the test's own."""
+
+    def refuse(*_, **__):
+        raise DownloadError("no network here")
+
+    monkeypatch.setattr("pullback.data.digits.load_mnist", refuse)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def chosen():
+    """The optimiser and the callbacks for these options; 15 batches of 100 rows in each of 4 epochs."""
+    digits = load_digits()
+
+    def choose(*arguments, optimiser=SGD):
+        parser = argparse.ArgumentParser()
+        _add_workload(parser, WORKLOADS["mnist-cnn"])
+        job = Job(
+            note="",
+            model=None,
+            loss=None,
+            optimiser=optimiser,
+            train=digits.train,
+            test=digits.test,
+            scale=None,
+            batch_size=100,
+            epochs=4,
+            settings={},
+        )
+        return recipe(parser.parse_args(arguments), job)
+
+    return choose
+
+
+def test_optimisers(chosen):
+    assert chosen() == (SGD, [])
+    assert chosen("--optimiser", "momentum")[0] == optim.SGD(0.25, momentum=0.9)
+    assert chosen("--optimiser", "adam")[0] == optim.Adam()
+    assert chosen("--optimiser", "lion", "--learning-rate", "0.5")[0] == optim.Lion(0.5)
+    assert chosen("--optimiser", "sgd", optimiser=optim.Adam(0.5))[0] == optim.SGD(0.5)
+    assert chosen("--weight-decay", "0.1")[0] == optim.SGD(0.25, weight_decay=0.1)
+    assert chosen("--accumulate", "3")[0] == optim.Accumulate(SGD, 3)
+
+
+def test_schedules_are_as_long_as_the_training(chosen):
+    assert chosen("--schedule", "cosine")[0].learning_rate == optim.schedules.Cosine(0.25, 60)
+    assert chosen("--schedule", "one-cycle")[0].learning_rate == optim.schedules.OneCycle(0.25, 60)
+    optimiser, _ = chosen("--schedule", "warm-up", "--optimiser", "adamw", "--accumulate", "2")
+    assert optimiser.optimiser.learning_rate == optim.schedules.WarmUpCosine(0.001, warm_up=2, steps=30)
+
+
+def test_callbacks(chosen):
+    optimiser, (plateau, stopping) = chosen("--schedule", "plateau", "--patience", "3")
+    assert optimiser == optim.Adjustable(SGD)
+    assert isinstance(plateau, ReduceOnPlateau) and plateau.figure == "validation_loss"
+    assert isinstance(stopping, EarlyStopping) and stopping.patience == 3 and stopping.restore_best
+
+
+def test_the_model_that_is_saved_is_the_best_one(tmp_path, capsys):
+    arguments = ["--epochs", "25", "--patience", "1", "--learning-rate", "2.0", "--output", "out"]
+    assert main(["train", "mnist-rnn", *arguments]) == 0
+    history = json.loads((tmp_path / "out" / "history.json").read_text())
+    best = int(np.argmin(history["validation_loss"]))
+    assert len(history["loss"]) == best + 2 < 25
+    shown = capsys.readouterr().out
+    assert (
+        f"that of epoch {best + 1}" in shown
+        and f"{100 * history['validation_accuracy'][best]:.2f} %" in shown
+    )
+    model = WORKLOADS["mnist-rnn"].restore({"shape": [8, 8], "hidden": 64, "classes": 10})
+    model = load(tmp_path / "out" / "model.safetensors", like=model)
+    test = load_digits().test
+    accuracy = (model(test.inputs * np.float32(1 / 16)).argmax(axis=1) == test.labels).mean()
+    assert accuracy == pytest.approx(history["validation_accuracy"][best], abs=0.005)
+
+
+def test_all_of_it_together(tmp_path):
+    options = "--optimiser adam --weight-decay 1e-4 --schedule plateau --accumulate 2 --patience 5 --epochs 3"
+    assert main(["train", "mnist-cnn", *options.split(), "--output", "out"]) == 0
+    history = json.loads((tmp_path / "out" / "history.json").read_text())
+    assert history["optimiser"].startswith("Accumulate(optimiser=Adjustable(optimiser=Adam(")
+    assert history["loss"][-1] < history["loss"][0]
+
+
+def test_a_schedule_that_does_not_fit(capsys):
+    options = ["--schedule", "one-cycle", "--epochs", "1", "--batch", "2000"]
+    assert main(["train", "mnist-cnn", *options]) == 1
+    assert "--schedule one-cycle does not fit into 1 updates" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["--optimiser lbfgs", "--schedule later", "--patience 0", "--accumulate 0", "--weight-decay -1"],
+)
+def test_options_that_make_no_sense(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "mnist-cnn", *arguments.split()])
+    assert ended.value.code == 2 and "usage: pullback" in capsys.readouterr().err
