@@ -61,6 +61,27 @@ CASES: dict[str, tuple[Callable[..., object], list[tuple[int, ...]], Mapping[int
         {0: 0},
     ),
     "a gather of itself": (lambda a, i: (a + a[i.astype(np.int64) % 40],), [(40, 17), (40,)], {0: 0}),
+    "a row by its own product": (lambda w, z: (w - (w @ z)[:, None] * z, w @ z), [(300, 84), (84,)], {0: 0}),
+    "a row beside its own product": (
+        lambda w, x, z: (w - x[:, None] * z, w @ z, (w * w).sum(1)),
+        [(300, 84), (300,), (84,)],
+        {0: 0},
+    ),
+    "rows of rows beside their own product": (
+        lambda w, x, z: (w - x[:, :, None] * z, (w * z).sum(2)),
+        [(8, 40, 33), (8, 40), (33,)],
+        {0: 0},
+    ),
+    "a row beside the product of its neighbour": (
+        lambda w, x, z: (w - x[:, None] * z, w[::-1] @ z),
+        [(300, 84), (300,), (84,)],
+        {0: 0},
+    ),
+    "long rows beside their products": (
+        lambda w, x, z: (w - x[:, None] * z, w @ z),
+        [(7, 5000), (7,), (5000,)],
+        {0: 0},
+    ),
     "the empty array": (lambda a: (a + 1,), [(0, 3)], {0: 0}),
 }
 

@@ -126,3 +126,25 @@ def test_what_nobody_reads_is_not_stored():
     assert fused.writes() == (B,)
     (fused,) = fuse([first, kernel(B, axis, at(A, axis))], [A, B])
     assert set(fused.writes()) == {A, B}
+
+
+def test_a_pullback_and_an_update_are_one_sweep_of_the_weights(stages):
+    fused = stages(lambda w, x, z: (w - x[:, None] * z, w @ z), (300, 84), (300,), (84,))["fuse"]
+    assert (
+        fused
+        == """\
+for i<300:
+    result1[i] = sum[r0<84](argument0[84*i + r0] * argument2[r0])
+    for j<84:
+        result0[j + 84*i] = argument0[j + 84*i] - argument1[i] * argument2[j]"""
+    )
+
+
+def test_kernels_over_other_rows_of_an_array_are_swept_apart(stages):
+    def small(w, x, z):
+        return w - x[:, None] * z, w @ z
+
+    fused = stages(lambda w, x, z: (w - x[:, None] * z, w[::-1] @ z), (300, 84), (300,), (84,))["fuse"]
+    assert fused.count("for i<300") == 2
+    assert stages(small, (3000, 4), (3000,), (4,))["fuse"].count("for i<3000") == 2
+    assert stages(small, (30, 84), (30,), (84,))["fuse"].count("for i<30") == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -9,7 +10,19 @@ from pullback.compiler.lower import axes_of
 from pullback.compiler.order import sort_kernels
 from pullback.compiler.products import find_product
 from pullback.compiler.schedule import has_checks
-from pullback.loops import Buffer, Expression, Kernel, Load, Store, load_at, rewrite
+from pullback.loops import (
+    Affine,
+    Axis,
+    Buffer,
+    Expression,
+    Kernel,
+    Load,
+    Store,
+    load_at,
+    rewrite,
+    row_major,
+    walk,
+)
 
 __all__ = ["arrange"]
 
@@ -88,14 +101,31 @@ def _in_place(program: list[Kernel], writers: list[Kernel], result: Buffer, argu
     if has_checks(writer) or any(store.accumulate or store.dynamic for store in writer.stores):
         return False
     (store,) = [s for s in writer.stores if s.buffer is result]
-    if len({s.inner for s in writer.stores}) > 1:
-        return False
     product = find_product(writer)
     operands = [] if product is None else [load for pair in product.pairs for load in (pair.left, pair.right)]
-    for load in writer.loads():
-        if load.buffer is argument and (load in operands or load.dynamic or load.offset != store.offset):
-            return False
+    for other in writer.stores:
+        for load in {e for root in other.roots() for e in walk(root) if isinstance(e, Load)}:
+            if load.buffer is not argument:
+                continue
+            if load in operands or load.dynamic:
+                return False
+            if other.inner == store.inner:
+                if load.offset != store.offset:
+                    return False
+            elif len(other.inner) >= len(store.inner) or not _same_row(load, store, writer.axes):
+                return False
     return True
+
+
+def _same_row(load: Load, store: Store, rows: Sequence[Axis]) -> bool:
+    """Whether each turn of ``rows`` reads only of the elements that ``store``, later in the turn, writes.
+
+    Loops inside a turn run by their depth, the row's own values first.
+    """
+    pitch = max(1, math.prod(axis.extent for axis in store.inner))
+    numbers = [split and split[0] for split in (load.offset.divide(pitch), store.offset.divide(pitch))]
+    wanted = Affine.total(Affine.of(a) * s for a, s in zip(rows, row_major([a.extent for a in rows])))
+    return numbers == [wanted, wanted]
 
 
 def _reached(program: list[Kernel], buffer: Buffer) -> list[Kernel]:

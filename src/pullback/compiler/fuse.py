@@ -5,7 +5,12 @@
     for i, j: y[i, j] = e[i, j] / s[i]                  for j: y[i, j] = exp(x[i, j]) / s[i]
 
 Two kernels share the axes that they have in common; what is left of the longer one becomes loops inside. A product
-takes what follows it elementwise as its epilogue, and several products that are only added become one.
+takes what follows it elementwise as its epilogue, and several products that are only added become one. Kernels that
+do not need each other, but go through the same rows of a large array, become one sweep of it:
+
+    for i:    p[i] = add[k](w[i, k] * z[k])                for i:
+    for i, j: v[i, j] = w[i, j] - x[i] * z[j]         →         p[i] = add[k](w[i, k] * z[k])
+                                                                for j: v[i, j] = w[i, j] - x[i] * z[j]
 """
 
 from __future__ import annotations
@@ -14,7 +19,19 @@ from collections.abc import Iterable, Sequence
 
 from pullback.compiler.order import sort_kernels
 from pullback.compiler.products import contractions, find_product
-from pullback.loops import Affine, Axis, Buffer, Expression, Kernel, Load, Reduce, Store, rewrite
+from pullback.loops import (
+    Affine,
+    Axis,
+    Buffer,
+    Expression,
+    Kernel,
+    Load,
+    Reduce,
+    Store,
+    rewrite,
+    row_major,
+    walk,
+)
 
 __all__ = ["fuse"]
 
@@ -23,6 +40,12 @@ LARGEST_KERNEL = 120
 
 LONGEST_ROW = 16384
 """Rows longer than this are not kept together: their values would leave the cache between one loop and the next."""
+
+SHORTEST_ROW = 16
+"""Rows shorter than this are swept in vectors that go on from row to row, which a loop inside each row undoes."""
+
+LEAST_SWEEP = 16384
+"""Bytes of an array below which reading it twice costs nothing: it stays in the nearest cache."""
 
 MOST_REPEATED_WORK = 48
 """How many expressions a value may have to be computed again in each loop of a row rather than read back."""
@@ -52,7 +75,10 @@ def _grow(program: _Program, consumer: Kernel) -> None:
 
 
 def _pair_up(program: _Program) -> None:
-    """Fuse kernels that walk the same loops and read the same memory, such as a pool's maximum and its place."""
+    """Fuse kernels that walk the same loops, or the same rows, and read the same memory.
+
+    Such are a pool's maximum and its place, or the pullback of a matrix-vector product and the matrix's update.
+    """
     for kernel in list(program.level):
         if kernel not in program.level:
             continue
@@ -64,7 +90,7 @@ def _pair_up(program: _Program) -> None:
                 or program.level[first] != program.level[second]
             ):
                 continue  # on different levels one may need the other
-            merged = _side_by_side(first, second)
+            merged = _side_by_side(first, second) or _in_one_sweep(first, second)
             if merged is not None:
                 program.replace(first, second, merged)
                 first = merged
@@ -82,6 +108,55 @@ def _side_by_side(first: Kernel, second: Kernel) -> Kernel | None:
     axes = {old: Affine.of(new) for old, new in zip(second.axes, first.axes)}
     memo: dict[int, Expression] = {}
     return Kernel(first.axes, (*first.stores, *(_moved(store, (), axes, memo) for store in second.stores)))
+
+
+def _in_one_sweep(first: Kernel, second: Kernel) -> Kernel | None:
+    """Two independent kernels as one whose turns are rows of a large array that both read, or ``None``."""
+    short, long = sorted((first, second), key=lambda kernel: len(kernel.axes))
+    shared = len(short.axes)
+    if not shared or len(long.axes) != shared + 1:
+        return None
+    if [axis.extent for axis in short.axes] != [axis.extent for axis in long.axes[:shared]]:
+        return None
+    row = long.axes[-1].extent
+    if not SHORTEST_ROW <= row <= LONGEST_ROW or first.functions + second.functions > LARGEST_KERNEL:
+        return None
+    if contractions(short) or contractions(long):
+        return None
+    if any(s.accumulate or s.dynamic or s.inner for kernel in (short, long) for s in kernel.stores):
+        return None
+    axes = {old: Affine.of(new) for old, new in zip(long.axes[:shared], short.axes)}
+    if not any(_swept(load, long, row) and _swept_too(load, axes, short, row) for load in long.loads()):
+        return None
+    memo: dict[int, Expression] = {}
+    return Kernel(
+        short.axes, (*short.stores, *(_moved(s, long.axes[shared:], axes, memo) for s in long.stores))
+    )
+
+
+def _swept(load: Load, kernel: Kernel, row: int) -> bool:
+    """Whether a large array is read element by element, row by row."""
+    steps = [load.offset.coefficient(axis) for axis in kernel.axes]
+    return (
+        load.buffer.nbytes >= LEAST_SWEEP
+        and steps == list(row_major([axis.extent for axis in kernel.axes]))
+        and load.buffer.size == kernel.axes[0].extent * steps[0]
+        and not load.dynamic
+    )
+
+
+def _swept_too(load: Load, axes: dict[Axis, Affine], kernel: Kernel, row: int) -> bool:
+    """Whether the kernel sums over the rows that ``load``, its axes renamed, reads of."""
+    start = load.offset.replace(axes).without([a for a in load.offset.axes if a not in axes])
+    for reduce in kernel.expressions():
+        if isinstance(reduce, Reduce) and len(reduce.over) == 1:
+            along = Affine.of(reduce.over[0])
+            for other in walk(reduce.body):
+                if not isinstance(other, Load) or other.buffer is not load.buffer or other.dynamic:
+                    continue
+                if other.offset == start + along and reduce.over[0].extent == row:
+                    return True
+    return False
 
 
 class _Program:

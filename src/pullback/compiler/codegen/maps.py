@@ -93,7 +93,8 @@ def _body(values: Values, kernel: Kernel, lane: Axis | None, low: str, high: str
     # Stores of the whole row last: they may need what the others leave, and share a register-resident row.
     groups = sorted(by_inner.items(), key=lambda item: len(item[0]))
     of_one_row = len(widest) == 1 and all(inner in ((), widest) for inner in by_inner)
-    if of_one_row and _fits_registers(values, widest[0]):
+    roots = [root for store in kernel.stores for root in store.roots()]
+    if of_one_row and _fits_registers(values, widest[0], roots):
         group = _whole_group(values, widest[0])
         with values.lane_group(group, Place(None, 0)):
             for _, stores in groups:
@@ -141,8 +142,10 @@ def _accumulate(values: Values, store: Store) -> None:
         values.store(store.buffer, store.offset, total, store.dynamic)
 
 
-def _fits_registers(values: Values, axis: Axis) -> bool:
-    return -(-axis.extent // values.lanes) <= SIDE_BY_SIDE
+def _fits_registers(values: Values, axis: Axis, roots: Sequence[Expression]) -> bool:
+    """Whether all of ``axis`` is at once in registers: a quarter of them where ``roots`` need few others."""
+    most = max(SIDE_BY_SIDE, values.registers // 4) if side_by_side(roots) == SIDE_BY_SIDE else SIDE_BY_SIDE
+    return -(-axis.extent // values.lanes) <= most
 
 
 def _whole_group(values: Values, axis: Axis) -> Group:
@@ -154,7 +157,7 @@ def lane_loop(values: Values, axis: Axis, stores: Sequence[Store]) -> None:
     """All of ``axis`` in vectors: a loop over groups, then what is left in one shorter group."""
     roots = [root for store in stores for root in store.roots()]
     values.hoist(roots, [axis])
-    if _fits_registers(values, axis):
+    if _fits_registers(values, axis, roots):
         with values.lane_group(_whole_group(values, axis), Place(None, 0)):
             write_stores(values, stores)
         return

@@ -70,7 +70,9 @@ class _Emitter:
         parameters = [("ptr", "context"), *pointers, ("i64", "low"), ("i64", "high"), ("ptr", "scratch")]
         f = self.module.function(name, parameters, linkage="internal", attributes="nounwind noinline")
         places = {buffer: f[f"p{k}"] for k, buffer in enumerate(buffers)}
-        values = Values(f, places, self.lanes(kernel), _shifts(kernel), emit_reduction, self.check)
+        values = Values(
+            f, places, self.lanes(kernel), self.registers, _shifts(kernel), emit_reduction, self.check
+        )
         form = job.form
         if form.product is not None and form.blocking is not None:
             emit_blocked_product(values, form.product, form.blocking, f["low"], f["high"], f["scratch"])

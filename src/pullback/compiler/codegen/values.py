@@ -63,6 +63,7 @@ class Values:
         function: Function,
         pointers: Mapping[Buffer, str],
         lanes: int,
+        registers: int,
         shifts: Mapping[Buffer, int],
         emit_reduction: Callable[[Values, Reduce], list[str]],
         emit_check: Callable[[Values, Apply], list[str]],
@@ -70,6 +71,7 @@ class Values:
         self.f = function
         self.pointers = pointers
         self.lanes = lanes
+        self.registers = registers
         self.shifts = shifts
         self.emit_reduction = emit_reduction
         self.emit_check = emit_check
@@ -532,19 +534,26 @@ class Values:
         if mask is None:
             self.f.do(f"store {kind} {value}, ptr {address}, align {size}")
             return
-        if self.group.tail == 1:
-            # LLVM makes a scalar store of a masked one of a single lane, and forgets where the value was truncated.
-            element = self.f.value(f"extractelement {kind} {value}, i32 0")
-            self.f.do(f"store {memory_type(buffer.dtype)} {element}, ptr {address}, align {size}")
-            return
-        self.f.call(
-            "void",
-            f"llvm.masked.store.v{lanes}{_mangled(buffer.dtype)}.p0",
-            (kind, value),
-            ("ptr", address),
-            ("i32", str(size)),
-            (vector_of("i1", lanes), mask),
-        )
+        self._store_pieces(value, kind, address, size, self.group.tail)
+
+    def _store_pieces(self, value: str, kind: str, address: str, size: int, count: int) -> None:
+        """Write the first ``count`` lanes in pieces of a power of two.
+
+        A masked store would cover the next row too, and a read of that row would wait until it has reached memory.
+        """
+        assert self.group is not None
+        lanes, element = self.group.lanes, kind[kind.index("x ") + 2 : -1]
+        done = 0
+        for piece in (2**power for power in reversed(range(lanes.bit_length())) if count & 2**power):
+            at = self.f.value(f"getelementptr {element}, ptr {address}, i64 {done}") if done else address
+            if piece == 1:  # LLVM forgets where a vector of a single lane was truncated
+                part, part_kind = f"extractelement {kind} {value}, i32 {done}", element
+            else:
+                picks = ", ".join(f"i32 {done + lane}" for lane in range(piece))
+                part = f"shufflevector {kind} {value}, {kind} poison, <{piece} x i32> <{picks}>"
+                part_kind = vector_of(element, piece)
+            self.f.do(f"store {part_kind} {self.f.value(part)}, ptr {at}, align {size}")
+            done += piece
 
     def _scatter(self, buffer: Buffer, start: str, step: int, vector: int, value: str) -> None:
         """Write lanes that do not lie side by side, one by one."""
