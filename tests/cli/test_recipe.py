@@ -118,3 +118,30 @@ def test_options_that_make_no_sense(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["train", "mnist-cnn", *arguments.split()])
     assert ended.value.code == 2 and "usage: pullback" in capsys.readouterr().err
+
+
+def test_a_training_goes_on_from_its_checkpoint(tmp_path, capsys):
+    options = ["--optimiser", "adam", "--accumulate", "3", "--patience", "9"]
+    for name, epochs in (("whole", "4"), ("parts", "2"), ("parts", "4"), ("parts", "3")):
+        checkpoint = ["--checkpoint", f"{name}/kept/c.safetensors"]
+        assert main(["train", "mnist-cnn", *options, "--epochs", epochs, *checkpoint, "--output", name]) == 0
+        if epochs == "4":
+            models = [load(tmp_path / name / "model.safetensors") for name in ("whole", name)]
+    shown = capsys.readouterr().out
+    assert "2 epochs from parts/kept/c.safetensors, 2 to go" in shown and "4 epochs from" in shown
+    assert all(np.array_equal(models[0][array], models[1][array]) for array in models[0])
+    history = json.loads((tmp_path / "parts" / "history.json").read_text())
+    assert len(history["loss"]) == 4
+
+
+def test_a_checkpoint_of_another_network(tmp_path, capsys):
+    arguments = ["--epochs", "1", "--checkpoint", "c.safetensors"]
+    assert main(["train", "mnist-cnn", *arguments]) == 0
+    before = (tmp_path / "c.safetensors").read_bytes()
+    assert main(["train", "mnist-rnn", *arguments]) == 1
+    assert "does not fit" in capsys.readouterr().err
+    assert main(["train", "mnist-cnn", *arguments, "--filters", "7"]) == 1
+    assert "expected float32[7, 1, 3, 3]" in capsys.readouterr().err.replace("\n", " ")
+    assert main(["train", "mnist-cnn", *arguments, "--optimiser", "adam"]) == 1
+    assert "by SGD, and the trainer has Adam" in capsys.readouterr().err
+    assert (tmp_path / "c.safetensors").read_bytes() == before

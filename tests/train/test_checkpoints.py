@@ -1,6 +1,7 @@
 """Checkpoints, callbacks and early stopping."""
 
 import errno
+import json
 import os
 
 import numpy as np
@@ -86,6 +87,47 @@ def test_another_training_is_refused_and_changes_nothing(data, make_model, tmp_p
         with pytest.raises(DataError, match=message):
             load_checkpoint(found, tmp_path / path)
         assert bits(found) == before and found.history.epochs == (found is trainer)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": -1},
+        {"seed": "7"},
+        {"steps": 1.5},
+        {"steps": -6},
+        {"epochs": 9},
+        {"history": [1.0]},
+        {"history": {"loss": ["low"]}},
+        {"best": {"figure": "loss"}},
+        {"optimiser": None},
+        None,
+    ],
+    ids=str,
+)
+def test_an_entry_that_was_tampered_with_changes_nothing(data, make_model, tmp_path, change):
+    trainer = make_trainer(make_model())
+    trainer.fit(data, 1)
+    save_checkpoint(trainer, tmp_path / "c")
+    (name,) = io.load_metadata(tmp_path / "c")
+    entry = json.loads(io.load_metadata(tmp_path / "c")[name])
+    text = "{" if change is None else json.dumps({**entry, **change})
+    io.save_tensors(tmp_path / "c", io.load_tensors(tmp_path / "c"), {name: text})
+    fresh = make_trainer(make_model(), seed=3)
+    before = bits(fresh)
+    with pytest.raises(DataError, match=r"\[load_checkpoint\]"):
+        load_checkpoint(fresh, tmp_path / "c")
+    assert bits(fresh) == before and fresh.seed == 3 and fresh.history.epochs == fresh.steps == 0
+
+
+def test_a_checkpoint_that_is_cut_off_or_flipped(data, make_model, tmp_path):
+    trainer = make_trainer(make_model())
+    save_checkpoint(trainer, tmp_path / "c")
+    content = (tmp_path / "c").read_bytes()
+    for damaged in (content[:-9], content[: len(content) // 9], content[:-1] + bytes([content[-1] ^ 1]), b""):
+        (tmp_path / "c").write_bytes(damaged)
+        with pytest.raises(DataError, match="damaged"):
+            load_checkpoint(trainer, tmp_path / "c")
 
 
 def test_a_full_disk_leaves_the_old_one(data, make_model, tmp_path, monkeypatch):

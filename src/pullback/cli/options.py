@@ -49,7 +49,7 @@ def threads(text: str) -> int:
     return value
 
 
-def writable(folder: Path) -> Path:
+def writable(folder: Path, option: str = "--output") -> Path:
     """``folder``, made if it is missing; raises ``OutputError`` now rather than after the training."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -58,6 +58,6 @@ def writable(folder: Path) -> Path:
         os.unlink(name)
     except OSError as error:
         raise OutputError(
-            f"[train] cannot write to the folder {folder}: {error.strerror}. Choose another with --output."
+            f"[train] cannot write to the folder {folder}: {error.strerror}. Choose another with {option}."
         ) from error
     return folder

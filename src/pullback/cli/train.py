@@ -13,7 +13,7 @@ from pullback.cli.options import INTERRUPTED, positive, seed, threads, writable
 from pullback.cli.recipe import add_options, recipe
 from pullback.cli.workloads import WORKLOADS, Job, Workload, vectors
 from pullback.errors import MissingExtra, NonFiniteLoss
-from pullback.train import Trainer
+from pullback.train import Trainer, load_checkpoint, save_checkpoint
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,6 +40,9 @@ def _add_workload(parser: argparse.ArgumentParser, workload: Workload) -> None:
     parser.add_argument("--threads", type=threads, metavar="N", help="threads to compute on (all cores)")
     parser.add_argument(
         "--output", default=workload.name, metavar="DIR", help=f"for the results ({workload.name})"
+    )
+    parser.add_argument(
+        "--checkpoint", metavar="FILE", help="written after each epoch; if it is there, go on from it"
     )
     workload.add_options(parser)
     parser.set_defaults(run=lambda options: _run(workload, options))
@@ -74,16 +77,25 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
         "batch_size": job.batch_size,
         "optimiser": str(optimiser),
     }
-    start = time.perf_counter()
+    epochs = job.epochs
+    if options.checkpoint:
+        file = Path(options.checkpoint)
+        writable(file.absolute().parent, "--checkpoint")
+        if file.exists():
+            load_checkpoint(trainer, file)
+            epochs = max(job.epochs - trainer.history.epochs, 0)
+            console.print(f"{trainer.history.epochs} epochs from {file}, {epochs} to go", markup=False)
+        callbacks.append(lambda trainer: save_checkpoint(trainer, file))
+    start, before = time.perf_counter(), trainer.steps
     try:
-        trainer.fit(job.train, job.epochs, validation=job.test, progress=True, on_epoch_end=callbacks)
+        trainer.fit(job.train, epochs, validation=job.test, progress=True, on_epoch_end=callbacks)
     except NonFiniteLoss:
         _write(folder, settings, trainer, job, console)
         raise
     seconds = time.perf_counter() - start
     if not trainer.history.interrupted:
         console.print(_table(trainer, job))
-        console.print(_speed(trainer, seconds))
+        console.print(_speed(trainer, trainer.steps - before, seconds))
     _write(folder, settings, trainer, job, console)
     return INTERRUPTED if trainer.history.interrupted else 0
 
@@ -103,14 +115,14 @@ def _table(trainer: Trainer, job: Job) -> Any:
     return table
 
 
-def _speed(trainer: Trainer, seconds: float) -> str:
+def _speed(trainer: Trainer, steps: int, seconds: float) -> str:
     """How long it took, and what it took."""
     history = trainer.history
     rate = sum(history["steps"]) / sum(history["seconds"])
     memory = (
         f", {max(history['peak_memory']) / 1e6:,.0f} MB of memory at most" if sys.platform != "win32" else ""
     )
-    return f"{trainer.steps:,} steps in {seconds:.1f} s, {rate:,.0f} steps/s in training{memory}"
+    return f"{steps:,} steps in {seconds:.1f} s, {rate:,.0f} steps/s in training{memory}"
 
 
 def _write(folder: Path, settings: dict[str, Any], trainer: Trainer, job: Job, console: Console) -> None:

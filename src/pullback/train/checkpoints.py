@@ -69,17 +69,12 @@ def load_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
     Raises ``DataError``, with ``trainer`` left as it is, for a file that is missing, damaged or no checkpoint, and
     for one of another architecture or optimiser.
     """
-    text = load_metadata(path).get(_ENTRY)
-    if text is None:
-        raise DataError(
-            f"[load_checkpoint] {path} is no checkpoint. Give a file of save_checkpoint; load reads a model alone."
-        )
-    entry = json.loads(text)
+    entry, history = _read_entry(path)
     optimiser = _name(trainer.optimiser)
-    if entry["optimiser"] != optimiser:
+    if entry.get("optimiser") != optimiser:
         raise DataError(
-            f"[load_checkpoint] {path} is of a training by {entry['optimiser']}, and the trainer has {optimiser}. "
-            f"Make the trainer with {entry['optimiser']}."
+            f"[load_checkpoint] {path} is of a training by {entry.get('optimiser')}, and the trainer has {optimiser}. "
+            "Make the trainer with the optimiser of the file."
         )
     live = {"model": trainer.model, "state": trainer.state}
     stored = load(path, like=live if "best" not in entry else {**live, "best": trainer.model})
@@ -89,9 +84,31 @@ def load_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
     trainer.best = None if best is None else Best(**entry["best"], model=best)
     trainer.seed, trainer.steps = entry["seed"], entry["steps"]
     trainer._key = key(trainer.seed)
-    trainer.history = History()
-    for epoch in range(entry["epochs"]):
-        trainer.history.append({name: values[epoch] for name, values in entry["history"].items()})
+    trainer.history = history
+
+
+def _read_entry(path: str | os.PathLike[str]) -> tuple[dict[str, Any], History]:
+    """What a checkpoint says beside its arrays; raises ``DataError`` for a file that says nothing of the kind."""
+    text = load_metadata(path).get(_ENTRY)
+    if text is None:
+        raise DataError(
+            f"[load_checkpoint] {path} is no checkpoint. Give a file of save_checkpoint; load reads a model alone."
+        )
+    history = History()
+    try:
+        entry = json.loads(text)
+        for epoch in range(entry["epochs"] if entry["history"] else 0):
+            history.append({name: values[epoch] for name, values in entry["history"].items()})
+        key(entry["seed"])
+        if entry["steps"] < 0 or not isinstance(entry["steps"], int):
+            raise ValueError(f"steps {entry['steps']}")
+        if "best" in entry:
+            Best(**entry["best"], model=None)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"[load_checkpoint] {path} has an unusable entry ({error!r}). Restore it from a copy."
+        ) from error
+    return entry, history
 
 
 def _name(optimiser: Any) -> str:
