@@ -23,7 +23,7 @@ _ACTIVATIONS = {"": lambda x: x, "relu": jax.nn.relu, "tanh": jnp.tanh}
 class Contender:
     def __init__(self, job: Job, inputs: Array, labels: Array) -> None:
         self.network, self.initial, self.scan = job.network, job.initial_weights(), job.variant != "step"
-        self.stored, self.key = inputs, jax.random.key(job.seed)
+        self.stored, self.seed = inputs, job.seed
         self.labels = jax.device_put(labels)
         questions = _questions(self.network)
         way = fastest(questions, self._trial, job.tuned)
@@ -39,7 +39,7 @@ class Contender:
         parameters = {name: value for name, value in weights.items() if name in trained}
         adaptive = self.network.optimiser != "sgd"
         self.state = parameters, jax.tree.map(jnp.zeros_like, (parameters, parameters)) if adaptive else ()
-        step = _step(self.network, way, self.key)
+        step = _step(self.network, way, jax.random.key(self.seed, impl=way.get("random")))
 
         def steps(state: Any, rows: Any, numbers: Any, *data: Any) -> Any:
             return lax.scan(lambda s, batch: step(s, *batch, *data), state, (rows, numbers))
@@ -79,6 +79,8 @@ def _questions(network: Network) -> dict[str, Any]:
         questions["channels"] = (f"channels {network.channels}", f"channels {other}")
     if reducible(network):
         questions["pooling"] = ("reduce_window", "pools as axes")
+    if network.has(Dropout):
+        questions["random"] = ("threefry2x32", "rbg")
     return questions
 
 
