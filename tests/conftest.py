@@ -61,6 +61,10 @@ class Grid:
         assert isinstance(expression, Apply)
         if expression.function == "cast":
             return values[0].astype(expression.dtype)
+        if expression.function == "bounded":
+            limits = dict(expression.attributes)
+            assert np.all((values[0] >= limits["low"]) & (values[0] <= limits["high"]))
+            return values[0]
         operands = np.broadcast_arrays(*values)
         return np.asarray(OPERATORS[expression.function].reference(*operands, **dict(expression.attributes)))
 

@@ -1,4 +1,4 @@
-"""Windows and their adjoint, and the largest of a group whose first winner takes the cotangent."""
+"""The largest of each window, its winner, and the sparse form of the derivative."""
 
 from __future__ import annotations
 
@@ -7,96 +7,88 @@ import itertools
 import numpy as np
 import pytest
 
-from pullback.errors import ShapeError
-from pullback.graph import Graph, Type, Variable, constant
+from pullback.errors import DTypeError, ShapeError
+from pullback.graph import Graph, constant
 from pullback.interpreter import evaluate
-from pullback.operators.pooling import first_max, first_winner, overlap_add, windows
+from pullback.operators.pooling import at_winners, convolve_unpooled, unpool, window_max, window_winner, winner_place
 from pullback.testing import operator_cases
 
 FLOAT = np.dtype(np.float64)
 PAIRS = {"axes": (1,), "sizes": (2,), "strides": (2,), "dilations": (1,)}
-
-
-def test_windows_by_their_definition():
-    for case in operator_cases("windows", dtypes=[FLOAT]):
-        (x,) = case.arguments()
-        (y,) = evaluate(case.graph(), [x])
-        axes = case.attributes["axes"]
-        for place in np.ndindex(*y.shape):
-            given, inner = iter(place), []
-            for axis in range(x.ndim):
-                inner.append(next(given))
-                if axis in axes:
-                    k = axes.index(axis)
-                    inner[-1] = inner[-1] * case.attributes["strides"][k]
-                    inner[-1] += next(given) * case.attributes["dilations"][k]
-            assert y[place] == x[tuple(inner)]
-
-
-def test_overlap_add_is_the_adjoint_of_windows():
-    random = np.random.default_rng(0)
-    for case in operator_cases("overlap_add", dtypes=[FLOAT]):
-        (y,) = case.arguments()
-        (x,) = evaluate(case.graph(), [y])
-        other = random.standard_normal(x.shape)
-        attributes = {key: value for key, value in case.attributes.items() if key != "shape"}
-        (seen,) = evaluate(Graph((), (windows(constant(other), **attributes),)), [])
-        np.testing.assert_allclose(np.vdot(x, other), np.vdot(y, seen), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("shape", "changes", "sparse"),
-    [
-        ((3, 8), {}, True),
-        ((3, 9), {}, True),
-        ((3, 11), {"strides": (3,)}, True),
-        ((3, 2), {"strides": (1,)}, True),
-        ((3, 8), {"strides": (1,)}, False),
-        ((3, 8), {"dilations": (2,)}, False),
-    ],
-    ids=["side by side", "with a rest", "with gaps", "one window", "overlapping", "spread"],
-)
-def test_windows_that_do_not_overlap_are_put_back_by_views(shape, changes, sparse):
-    x = Variable(Type(FLOAT, shape), "x")
-    y = windows(x, **PAIRS | changes)
-    (bar,) = y.operator.pullback(y, constant(np.ones(y.shape)))
-    names = {node.operator.name for node in Graph((), (bar,)).nodes() if hasattr(node, "operator")}
-    assert (names <= {"pad", "reshape", "slice"}) is sparse and ("overlap_add" in names) is not sparse
+CONVOLUTION = {
+    "x_layout": "cb0",
+    "w_layout": "co0",
+    "out_layout": "ob0",
+    "strides": (1,),
+    "dilations": (1,),
+}
 
 
 def test_the_first_of_equal_winners_takes_the_cotangent(gradients):
     x = np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0], [0.0, np.nan, np.nan]])
-    (found,) = gradients(lambda x: first_max(x, axes=(1,)), x)
+    whole = {"sizes": (3,), "strides": (3,), "dilations": (1,)}
+    (found,) = gradients(lambda x: window_max(x, axes=(1,), **whole), x)
     np.testing.assert_array_equal(found, [[0, 1, 0], [1, 0, 0], [0, 1, 0]])
-    (found,) = gradients(lambda x: first_max(x, axes=(0, 1)), np.ones((2, 3)))
+    square = {"sizes": (2, 3), "strides": (2, 3), "dilations": (1, 1)}
+    (found,) = gradients(lambda x: window_max(x, axes=(0, 1), **square), np.ones((2, 3)))
     np.testing.assert_array_equal(found, [[1, 0, 0], [0, 0, 0]])
 
 
-def test_first_winner_counts_in_row_major_order(compute):
-    x = np.random.default_rng(0).integers(0, 3, (2, 3, 4, 2)).astype(np.float64)
-    found = compute(lambda x: first_winner(x, axes=(1, 3)), x)
+def test_overlapping_windows_add_their_cotangents(gradients):
+    x = np.array([[0.0, 5.0, 1.0, 2.0]])
+    (found,) = gradients(lambda x: window_max(x, **PAIRS | {"strides": (1,)}), x)
+    np.testing.assert_array_equal(found, [[0, 2, 0, 1]])
+
+
+def test_winners_count_in_row_major_order(compute):
+    x = np.random.default_rng(0).integers(0, 3, (2, 4, 6)).astype(np.float64)
+    square = {"axes": (1, 2), "sizes": (2, 3), "strides": (2, 3), "dilations": (1, 1)}
+    found = compute(lambda x: window_winner(x, **square), x)
     assert found.dtype == np.int32
-    for i, j in itertools.product(range(2), range(4)):
-        assert found[i, j] == x[i, :, j, :].argmax()
+    for i, j, k in itertools.product(range(2), range(2), range(2)):
+        assert found[i, j, k] == x[i, 2 * j : 2 * j + 2, 3 * k : 3 * k + 3].argmax()
 
 
-@pytest.mark.parametrize(
-    ("shape", "changes", "message"),
-    [
-        ((3, 8), {"sizes": (9,)}, "a window of 9 elements at distance 1 does not fit into 8 along axis 1"),
-        ((3, 8), {"sizes": (5,), "dilations": (2,)}, "at distance 2"),
-        ((3, 8), {"sizes": (0,)}, "1 or more"),
-        ((3, 8), {"strides": (0,)}, "1 or more"),
-        ((3, 8), {"axes": (2,)}, "rising order"),
-        ((3, 8), {"strides": (1, 1)}, "one of each"),
-        ((3, 0), {}, "does not fit into 0"),
-    ],
-)
-def test_windows_that_do_not_fit(shape, changes, message):
-    with pytest.raises(ShapeError, match=message):
-        windows(constant(np.zeros(shape)), **PAIRS | changes)
+def test_values_at_the_winners_are_the_largest(compute):
+    for case in operator_cases("window_max", dtypes=[FLOAT]):
+        (x,) = case.arguments()
+        if 0 in x.shape:
+            continue
+        winners = compute(lambda x: at_winners(x, window_winner(x, **case.attributes), **case.attributes), x)
+        np.testing.assert_array_equal(winners, evaluate(case.graph(), [x])[0])
 
 
-def test_overlap_add_of_another_shape():
-    with pytest.raises(ShapeError, match=r"\(3, 4, 2\)"):
-        overlap_add(constant(np.zeros((3, 5, 2))), shape=(3, 8), **PAIRS)
+def test_unpool_is_the_adjoint_of_at_winners():
+    random = np.random.default_rng(0)
+    for case in operator_cases("unpool", dtypes=[FLOAT]):
+        y, winner = case.arguments()
+        (x,) = evaluate(case.graph(), [y, winner])
+        other = random.standard_normal(x.shape)
+        attributes = {key: value for key, value in case.attributes.items() if key != "shape"}
+        (seen,) = evaluate(Graph((), (at_winners(constant(other), constant(winner), **attributes),)), [])
+        np.testing.assert_allclose(np.vdot(x, other), np.vdot(y, seen), rtol=1e-12, atol=1e-12)
+
+
+def test_winners_that_do_not_fit():
+    x, winner = constant(np.zeros((3, 8))), constant(np.zeros((3, 4), np.int32))
+    with pytest.raises(ShapeError, match="one winner for each window"):
+        at_winners(x, constant(np.zeros((3, 3), np.int32)), **PAIRS)
+    with pytest.raises(DTypeError, match="as integers"):
+        at_winners(x, constant(np.zeros((3, 4))), **PAIRS)
+    with pytest.raises(ShapeError, match="one number for each winner"):
+        unpool(constant(np.zeros((3, 3))), winner, shape=(3, 8), **PAIRS)
+    with pytest.raises(ShapeError, match="none of"):
+        winner_place(winner, shape=(3, 8), axis=0, **PAIRS)
+
+
+def test_winners_of_other_axes_than_the_convolution_moves_along():
+    y = winner = np.zeros((2, 2, 3))
+    with pytest.raises(ShapeError, match="unpool first"):
+        convolve_unpooled(
+            constant(np.zeros((2, 3, 6))),
+            constant(y),
+            constant(winner.astype(np.int32)),
+            shape=(2, 4, 3),
+            pool=((1,), (2,), (2,), (1,)),
+            **CONVOLUTION,
+        )

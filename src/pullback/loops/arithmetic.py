@@ -84,6 +84,9 @@ def bounds(index: Index) -> tuple[int, int] | None:
         return int(index.value), int(index.value)
     if not isinstance(index, Apply):
         return None
+    if index.function == "bounded":
+        limits = dict(index.attributes)
+        return limits["low"], limits["high"]
     if index.function == "check_index":
         return 0, dict(index.attributes)["extent"] - 1
     if index.function not in ("add", "multiply", "floor_divide", "remainder"):

@@ -23,6 +23,7 @@ from pullback.numpy.windows import (
     spatial_axes,
     widths,
 )
+from pullback.operators.convolution import window_count
 
 __all__ = ["avg_pool", "global_avg_pool", "global_max_pool", "max_pool"]
 
@@ -58,8 +59,10 @@ def max_pool(
     if x.dtype.kind == "b":
         raise DTypeError(f"max_pool takes no bool; use .astype(np.uint8) first{where_written()}")
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    view, _ = _windows("max_pool", x, size, stride, padding, dilation=dilation, channels=channels, fill=least)
-    return OPERATORS["first_max"](view, axes=_window_axes(view, channels))
+    x, moves, _ = _moves(
+        "max_pool", x, size, stride, padding, dilation=dilation, channels=channels, fill=least
+    )
+    return OPERATORS["window_max"](x, **moves)
 
 
 @at_once(arrays=1)
@@ -85,7 +88,8 @@ def avg_pool(
     [[[2. 4.]]]
     """
     x = as_float(as_array_node(x))
-    view, counts = _windows("avg_pool", x, size, stride, padding, dilation=1, channels=channels, fill=0)
+    x, moves, counts = _moves("avg_pool", x, size, stride, padding, dilation=1, channels=channels, fill=0)
+    view = OPERATORS["windows"](x, **moves)
     axes = _window_axes(view, channels)
     total = OPERATORS["sum"](view, axes=axes)
     if count_include_pad:
@@ -105,7 +109,11 @@ def global_max_pool(x: Any, /, channels: Channels = "first") -> Any:
     [[2. 5.]]
     """
     x = as_array_node(x)
-    return OPERATORS["first_max"](x, axes=_all_spatial("global_max_pool", x, channels))
+    axes = _all_spatial("global_max_pool", x, channels)
+    whole = tuple(x.shape[axis] for axis in axes)
+    largest = OPERATORS["window_max"](x, axes=axes, sizes=whole, strides=whole, dilations=(1,) * len(axes))
+    kept = tuple(extent for axis, extent in enumerate(x.shape) if axis not in axes)
+    return OPERATORS["reshape"](largest, shape=kept)
 
 
 @at_once(arrays=1)
@@ -136,7 +144,7 @@ def _all_spatial(name: str, x: Node, channels: str) -> tuple[int, ...]:
     return axes
 
 
-def _windows(
+def _moves(
     name: str,
     x: Node,
     size: Widths,
@@ -146,8 +154,8 @@ def _windows(
     dilation: Widths,
     channels: str,
     fill: float,
-) -> tuple[Node, list[np.ndarray]]:
-    """The windows of the padded ``x``, and along each axis how many elements of each are no padding."""
+) -> tuple[Node, dict[str, tuple[int, ...]], list[np.ndarray]]:
+    """The padded ``x``, how windows move over it, and along each axis how many of their elements are no padding."""
     rank = x.ndim - 2
     axes = spatial_axes(name, x.shape, max(rank, 1), channels)
     sizes = widths(name, "size", size, rank)
@@ -158,11 +166,12 @@ def _windows(
     check_windows(name, extents, low=low, high=high, sizes=sizes, dilations=dilations)
     far = reached(extents, low=low, high=high, sizes=sizes, strides=strides, dilations=dilations)
     shape, x = x.shape, padded(x, axes, low, far, fill)
-    view = OPERATORS["windows"](x, axes=axes, sizes=sizes, strides=strides, dilations=dilations)
+    moves = {"axes": axes, "sizes": sizes, "strides": strides, "dilations": dilations}
     counts = []
     for position, (axis, extent, before) in enumerate(zip(axes, extents, low)):
         places = np.arange(sizes[position]) * dilations[position] - before
-        starts = np.arange(view.shape[axis + position]) * strides[position]
+        number = window_count(x.shape[axis], sizes[position], strides[position], dilations[position])
+        starts = np.arange(number) * strides[position]
         seen = starts[:, None] + places
         counts.append(((seen >= 0) & (seen < extent)).sum(axis=1))
         if not counts[-1].all():
@@ -170,4 +179,4 @@ def _windows(
                 f"{name}: window {counts[-1].argmin()} along axis {axis} of shape {shape} sees nothing but "
                 f"padding ({before} before, {high[position]} after); pad less than a window{where_written()}"
             )
-    return view, counts
+    return x, moves, counts

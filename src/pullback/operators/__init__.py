@@ -12,6 +12,7 @@ from pullback.operators import (
     reductions,
     shapes,
     transcendental,
+    windows,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "reductions",
     "shapes",
     "transcendental",
+    "windows",
 ]

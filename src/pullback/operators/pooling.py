@@ -1,300 +1,412 @@
-"""Windows that move over an array, and the largest of a group: what pooling is made of.
+"""The largest element of each window, who it is, and what its derivative needs.
 
-A pooling is a reduction of windows: ``windows`` is a view that has an axis for the window beside each axis
-that it moves along, and any reduction may follow.
+The pullback of a maximum has one element for each window, which ``unpool`` puts at the winner's place. It stays in
+this form as long as the graph allows: what is multiplied or masked behind it can be done for the winners alone
+(``at_winners``), and a weight gradient need only visit winners (``convolve_unpooled``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from pullback.errors import ShapeError
-from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
+from pullback.errors import DTypeError, ShapeError
+from pullback.graph import Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Operand, Reduce
-from pullback.loops.arithmetic import both, divided, times, total, within
+from pullback.loops.arithmetic import both, times, total
+from pullback.loops.expression import as_expression
 from pullback.loops.guard import guarded
-from pullback.operators.convolution import window_count
-from pullback.operators.elementwise import where, zeros_like
+from pullback.operators.convolution import convolve
 from pullback.operators.reductions import argmax, max
-from pullback.operators.shapes import broadcast, framed, iota, pad, reshape, rising_axes
+from pullback.operators.windows import WINDOWS, covering, window_counts, windows
 
-__all__ = ["first_max", "first_winner", "overlap_add", "windows"]
+__all__ = [
+    "at_winners",
+    "convolve_unpooled",
+    "pool_attributes",
+    "unpool",
+    "window_max",
+    "window_winner",
+    "winner_place",
+]
 
 Shape = tuple[int, ...]
 
-# -- windows and their adjoint
+_INT, _INT32, _UINT32 = np.dtype(np.int64), np.dtype(np.int32), np.dtype(np.uint32)
+_BOOL = np.dtype(np.bool_)
+_NAMES = ("axes", "sizes", "strides", "dilations")
 
 
-def _counts(name: str, shape: Shape, *, axes: Shape, sizes: Shape, strides: Shape, dilations: Shape) -> Shape:
-    """How many windows there are along each of ``axes``; raises ``ShapeError`` where there is none."""
-    if not len(axes) == len(sizes) == len(strides) == len(dilations) or not rising_axes(axes, len(shape)):
-        raise ShapeError(
-            f"{name}: axes {axes} of shape {shape} with sizes {sizes}, strides {strides} and dilations "
-            f"{dilations}; name axes in rising order and give one of each for every axis"
-        )
-    if min((*sizes, *strides, *dilations), default=1) < 1:
-        raise ShapeError(
-            f"{name}: sizes {sizes}, strides {strides} and dilations {dilations}; they are 1 or more"
-        )
-    counts = tuple(
-        window_count(shape[axis], size, stride, dilation)
-        for axis, size, stride, dilation in zip(axes, sizes, strides, dilations)
-    )
-    for axis, count, size, dilation in zip(axes, counts, sizes, dilations):
-        if count < 1:
-            raise ShapeError(
-                f"{name}: a window of {size} elements at distance {dilation} does not fit into {shape[axis]} "
-                f"along axis {axis} of shape {shape}; pad the input, or take a smaller window"
-            )
-    return counts
+def pool_attributes(node: Operation) -> dict[str, Shape]:
+    """The windows of an operation of this file: axes, sizes, strides and dilations."""
+    return {name: node.attributes[name] for name in _NAMES}
 
 
-def _windowed(shape: Shape, axes: Shape, counts: Shape, sizes: Shape) -> Shape:
-    """``shape`` with two extents in place of each of ``axes``: how many windows, and their size."""
-    pairs = dict(zip(axes, zip(counts, sizes)))
-    return tuple(extent for axis, own in enumerate(shape) for extent in pairs.get(axis, (own,)))
+def _pooled(name: str, shape: Shape, *, axes: Shape, sizes: Shape, strides: Shape, dilations: Shape) -> Shape:
+    """``shape`` with the number of windows in place of the extent of each of ``axes``."""
+    counts = window_counts(name, shape, axes=axes, sizes=sizes, strides=strides, dilations=dilations)
+    pairs = dict(zip(axes, counts))
+    return tuple(pairs.get(axis, extent) for axis, extent in enumerate(shape))
 
 
-def _windows_type(x: Type, axes: Shape, sizes: Shape, strides: Shape, dilations: Shape) -> Type:
-    counts = _counts("windows", x.shape, axes=axes, sizes=sizes, strides=strides, dilations=dilations)
-    return x.with_shape(_windowed(x.shape, axes, counts, sizes))
+def _inner_axes(axes: Shape) -> Shape:
+    """The axes within the windows in the view that ``windows`` makes."""
+    return tuple(axis + position + 1 for position, axis in enumerate(axes))
 
 
-def _windows_reference(
-    x: np.ndarray, axes: Shape, sizes: Shape, strides: Shape, dilations: Shape
-) -> np.ndarray:
-    counts = _counts("windows", x.shape, axes=axes, sizes=sizes, strides=strides, dilations=dilations)
-    moves = tuple(x.strides[axis] * stride for axis, stride in zip(axes, strides))
-    steps = tuple(x.strides[axis] * dilation for axis, dilation in zip(axes, dilations))
-    return np.lib.stride_tricks.as_strided(
-        x,
-        _windowed(x.shape, axes, counts, sizes),
-        _windowed(x.strides, axes, moves, steps),
-        writeable=False,
-    )
+# -- the largest of each window, and who it is
 
 
-def _windows_pullback(node: Operation, g: Node) -> list[Node | None]:
-    """Windows that do not overlap lie side by side: padded to their distance, they are the array."""
+def _window_max_pullback(node: Operation, g: Node) -> list[Node | None]:
     (x,) = node.inputs
-    axes, sizes, strides, dilations = (
-        node.attributes[key] for key in ("axes", "sizes", "strides", "dilations")
-    )
-    counts = _counts("windows", x.shape, axes=axes, sizes=sizes, strides=strides, dilations=dilations)
-    distances = tuple(stride if count > 1 else size for stride, count, size in zip(strides, counts, sizes))
-    if any(step > 1 and size > 1 for step, size in zip(dilations, sizes)) or any(
-        distance < size for distance, size in zip(distances, sizes)
-    ):
-        return [overlap_add(g, shape=x.shape, **node.attributes)]
-    gaps = tuple(distance - size for distance, size in zip(distances, sizes))
-    none = (0,) * x.ndim
-    if any(gaps):
-        g = pad(g, low=(0,) * g.ndim, high=_windowed(none, axes, (0,) * len(axes), gaps))
-    covered = list(x.shape)
-    for axis, count, distance in zip(axes, counts, distances):
-        covered[axis] = count * distance
-    rest = tuple(extent - reached for extent, reached in zip(x.shape, covered))
-    return [framed(reshape(g, shape=tuple(covered)), none, rest)]
+    winner = window_winner(x, **node.attributes)
+    return [unpool(g, winner, shape=x.shape, **node.attributes)]
 
 
-def _windows_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
-    axes, strides, dilations = (node.attributes[key] for key in ("axes", "strides", "dilations"))
-    moves = dict(zip(axes, zip(strides, dilations)))
-    given = iter(index)
-    inner = []
-    for axis in range(node.inputs[0].ndim):
-        place = next(given)
-        if axis in moves:
-            stride, dilation = moves[axis]
-            place = total((times(place, stride), times(next(given), dilation)))
-        inner.append(place)
-    return operands[0](inner)
+def _reduced(
+    reduction: Operator, node: Operation, operands: Sequence[Operand], index: Sequence[Index]
+) -> Expression:
+    """``reduction`` over the places within the windows."""
+    view = windows(*node.inputs, **node.attributes)
+    reduce = reduction(view, axes=_inner_axes(node.attributes["axes"]))
+    assert view.operator.lower is not None and reduction.lower is not None
+    lower_view = view.operator.lower
+    return reduction.lower(reduce, [lambda place: lower_view(view, operands, place)], index)
 
 
-def _window_cases(
-    *rows: tuple[Shape, Shape, Shape, Shape, Shape],
-) -> list[tuple[Shape, dict[str, Shape]]]:
-    names = ("axes", "sizes", "strides", "dilations")
-    return [(shape, dict(zip(names, attributes))) for shape, *attributes in rows]
+_MAX_CASES = tuple(Case((Sample(shape, kind="any"),), attributes) for shape, attributes in WINDOWS)
 
-
-_WINDOWS = _window_cases(
-    ((2, 4, 6), (1, 2), (2, 3), (2, 3), (1, 1)),
-    ((2, 5, 7, 2), (1, 2), (2, 2), (2, 3), (1, 1)),
-    ((7,), (0,), (3,), (1,), (1,)),
-    ((9, 2), (0,), (3,), (2,), (2,)),
-    ((3, 6, 5), (1, 2), (3, 2), (2, 3), (1, 1)),
-    ((2, 3), (0, 1), (2, 3), (1, 1), (1, 1)),
-    ((1, 4), (0, 1), (1, 1), (1, 2), (3, 3)),
-    ((2, 3), (), (), (), ()),
-    ((0, 4), (1,), (2,), (2,), (1,)),
+window_max = Operator(
+    "window_max",
+    lambda x, **attributes: x.with_shape(_pooled("window_max", x.shape, **attributes)),
+    lambda x, **attributes: max.reference(
+        windows.reference(x, **attributes), axes=_inner_axes(attributes["axes"])
+    ),
+    _window_max_pullback,
+    lambda node, operands, index: _reduced(max, node, operands, index),
+    _MAX_CASES,
+    cost=float("inf"),
 )
+"""``y[..., p, ...] = max over k of x[..., p * stride + k * dilation, ...]``, NaN if one is NaN.
 
-windows = Operator(
-    "windows",
-    _windows_type,
-    _windows_reference,
-    _windows_pullback,
-    _windows_lower,
-    tuple(Case((Sample(shape, kind="any"),), attributes) for shape, attributes in _WINDOWS),
-    cost=0.0,
-    linear=True,
-)
-"""``y[..., p, k, ...] = x[..., p * stride + k * dilation, ...]``: windows of an array, as a view.
-
-Each of ``axes``, which rise, becomes two axes: the window's place ``p`` and the place ``k`` within it, of
-extents ``(extent - (size - 1) * dilation - 1) // stride + 1`` and ``size``. Any dtype.
+Windows move along ``axes``, which rise. The first of equal winners, in row-major order, takes the cotangent.
 Raises ``ShapeError`` where a window is larger than the array.
 """
 
 
-def _overlap_type(
-    y: Type, *, shape: Shape, axes: Shape, sizes: Shape, strides: Shape, dilations: Shape
-) -> Type:
-    counts = _counts("overlap_add", shape, axes=axes, sizes=sizes, strides=strides, dilations=dilations)
-    wanted = _windowed(shape, axes, counts, sizes)
-    if y.shape != wanted:
+def _window_winner_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+    return Apply("cast", (_reduced(argmax, node, operands, index),), _INT32)
+
+
+window_winner = Operator(
+    "window_winner",
+    lambda x, **attributes: Type(_INT32, _pooled("window_winner", x.shape, **attributes)),
+    lambda x, **attributes: argmax.reference(
+        windows.reference(x, **attributes), axes=_inner_axes(attributes["axes"])
+    ).astype(_INT32),
+    None,
+    _window_winner_lower,
+    _MAX_CASES,
+    cost=float("inf"),
+)
+"""The place of each window's first largest element within the window, counted in row-major order, as ``int32``."""
+
+
+# -- where the winners are
+
+
+def _check_winner(name: str, winner: Type, shape: Shape, **attributes: Shape) -> None:
+    wanted = _pooled(name, shape, **attributes)
+    if winner.shape != wanted:
         raise ShapeError(
-            f"overlap_add: shape {y.shape} is not that of the windows of shape {shape}, which is {wanted}; "
-            "give the shape that the windows were taken from"
+            f"{name}: winners of shape {winner.shape} for windows of shape {shape}, of which there are {wanted}; "
+            "give one winner for each window"
+        )
+    if winner.dtype.kind not in "iu":
+        raise DTypeError(f"{name}: winners of dtype {winner.dtype}; give places within windows, as integers")
+
+
+def _places(winner: np.ndarray, attributes: dict[str, Any]) -> list[np.ndarray]:
+    """The index of each winner, an array for each axis."""
+    index = list(np.indices(winner.shape))
+    inside = np.unravel_index(winner, (1, *attributes["sizes"]))[1:]
+    for axis, k, stride, dilation in zip(
+        attributes["axes"], inside, attributes["strides"], attributes["dilations"]
+    ):
+        index[axis] = index[axis] * stride + k * dilation
+    return index
+
+
+def _winner_index(attributes: dict[str, Any], winner: Expression, index: Sequence[Index]) -> list[Index]:
+    """The index of the winner of the window at ``index``."""
+    sizes = attributes["sizes"]
+    found = list(index)
+    rest = Apply("cast", (winner,), _UINT32)
+    for position in reversed(range(len(sizes))):
+        size = Literal(sizes[position], _UINT32)
+        inside = rest if position == 0 else Apply("remainder", (rest, size), _UINT32)
+        rest = Apply("floor_divide", (rest, size), _UINT32)
+        limits = (("high", sizes[position] - 1), ("low", 0))
+        k = Apply("bounded", (Apply("cast", (inside,), _INT),), _INT, limits)
+        axis = attributes["axes"][position]
+        moved = times(index[axis], attributes["strides"][position])
+        found[axis] = total((moved, times(k, attributes["dilations"][position])))
+    return found
+
+
+def _winner_place_type(winner: Type, shape: Shape, axis: int, **attributes: Shape) -> Type:
+    _check_winner("winner_place", winner, shape, **attributes)
+    if axis not in attributes["axes"]:
+        raise ShapeError(f"winner_place: axis {axis} is none of {attributes['axes']}, along which windows move")
+    return Type(_INT, winner.shape)
+
+
+def _winner_place_reference(winner: np.ndarray, shape: Shape, axis: int, **attributes: Shape) -> np.ndarray:
+    return _places(winner, attributes)[axis]
+
+
+def _winner_place_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+    place = _winner_index(pool_attributes(node), operands[0](index), index)[node.attributes["axis"]]
+    assert isinstance(place, Expression)
+    return place
+
+
+def _winners(shape: Shape, attributes: dict[str, Shape]) -> Sample:
+    """A winner for each window of ``shape``."""
+    return Sample(_pooled("", shape, **attributes), 0, math.prod(attributes["sizes"]), "index")
+
+
+winner_place = Operator(
+    "winner_place",
+    _winner_place_type,
+    _winner_place_reference,
+    None,
+    _winner_place_lower,
+    tuple(
+        Case((_winners(shape, attributes),), {"shape": shape, "axis": axis, **attributes})
+        for shape, attributes in WINDOWS
+        for axis in attributes["axes"]
+    ),
+)
+"""``p * stride + k * dilation`` along ``axis`` for the window's winner at place ``k`` of window ``p``: ``int64``.
+
+``shape`` is that of the array that the windows move over.
+"""
+
+
+# -- the adjoint pair
+
+
+def _at_winners_type(x: Type, winner: Type, **attributes: Shape) -> Type:
+    _check_winner("at_winners", winner, x.shape, **attributes)
+    return x.with_shape(winner.shape)
+
+
+def _at_winners_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+    return operands[0](_winner_index(node.attributes, operands[1](index), index))
+
+
+at_winners = Operator(
+    "at_winners",
+    _at_winners_type,
+    lambda x, winner, **attributes: x[tuple(_places(winner, attributes))],
+    lambda node, g: [unpool(g, node.inputs[1], shape=node.inputs[0].shape, **node.attributes), None],
+    _at_winners_lower,
+    tuple(
+        Case((Sample(shape, kind="any"), _winners(shape, attributes)), attributes)
+        for shape, attributes in WINDOWS
+    ),
+    linear=True,
+)
+"""``y[..., p, ...] = x[..., p * stride + k * dilation, ...]`` with the winner's place ``k`` of each window ``p``.
+
+``winner`` are places within windows, as ``window_winner`` gives them. Any dtype. Raises ``ShapeError`` unless there
+is a winner for each window.
+"""
+
+
+def _unpool_type(y: Type, winner: Type, shape: Shape, **attributes: Shape) -> Type:
+    _check_winner("unpool", winner, shape, **attributes)
+    if y.shape != winner.shape or y.dtype.kind == "b":
+        raise ShapeError(
+            f"unpool: {y} for winners of shape {winner.shape}; give one number for each winner"
         )
     return y.with_shape(shape)
 
 
-def _overlap_reference(
-    y: np.ndarray, *, shape: Shape, axes: Shape, sizes: Shape, strides: Shape, dilations: Shape
-) -> np.ndarray:
-    """Place by place within the window, all windows at once."""
+def _unpool_reference(y: np.ndarray, winner: np.ndarray, shape: Shape, **attributes: Shape) -> np.ndarray:
     x = np.zeros(shape, y.dtype)
-    window_axes = [axis + position + 1 for position, axis in enumerate(axes)]
-    for place in np.ndindex(*sizes):
-        target = [slice(None)] * len(shape)
-        source: list[slice | int] = [slice(None)] * y.ndim
-        for axis, window_axis, k, stride, dilation in zip(axes, window_axes, place, strides, dilations):
-            source[window_axis] = k
-            count = y.shape[window_axis - 1]
-            target[axis] = slice(k * dilation, k * dilation + (count - 1) * stride + 1, stride)
-        x[tuple(target)] += y[tuple(source)]
+    np.add.at(x, tuple(_places(winner, attributes)), y)
     return x
 
 
-def _overlap_pullback(node: Operation, g: Node) -> list[Node | None]:
-    return [windows(g, **{key: value for key, value in node.attributes.items() if key != "shape"})]
-
-
-def _overlap_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
-    """The sum of all windows that have a place here, along each axis over those that may."""
-    (y,) = node.inputs
+def _unpool_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+    """The sum of all windows that are won here; windows that do not overlap are at most one."""
+    counts = node.inputs[0].shape
+    axes, sizes, strides, dilations = pool_attributes(node).values()
     zero = Literal(0, node.dtype)
-    axes, sizes, strides, dilations = (
-        node.attributes[key] for key in ("axes", "sizes", "strides", "dilations")
-    )
-    moves = dict(zip(axes, zip(sizes, strides, dilations)))
-    over: list[Axis] = []
-    inner: list[Index] = []
+    inner, over, flat = list(index), list[Axis](), list[Index]()
     exists: Expression | bool = True
-    for axis, place in enumerate(index):
-        if axis not in moves:
-            inner.append(place)
-            continue
-        size, stride, dilation = moves[axis]
-        count = y.shape[len(inner)]
-        if dilation == 1:
-            # Counted back from the last window that begins here or before.
-            turn = Axis(f"r{axis}", -(-size // stride))
-            last, beside = divided(place, stride)
-            window = total((last, Affine.of(turn) * -1))
-            k = total((Affine.of(turn) * stride, beside))
-            exists = both(exists, both(within(window, 0, count), within(k, 0, size)))
-        else:
-            turn = Axis(f"r{axis}", size)
-            k = Affine.of(turn)
-            start = total((place, k * -dilation))
-            # Negative starts are below every window; with them out of the way no quotient is negative.
-            window, beside = divided(start, stride)
-            exists = both(exists, within(start, 0, (count - 1) * stride + 1))
-            exists = both(exists, within(beside, 0, 1))
-        over.append(turn)
-        inner += [window, k]
+    weight = math.prod(sizes)
+    for axis, size, stride, dilation in zip(axes, sizes, strides, dilations):
+        if counts[axis] == 1:  # a single window has no next one to overlap with
+            stride = stride if stride > (size - 1) * dilation else (size - 1) * dilation + 1
+        found = covering(
+            f"r{axis}", index[axis], count=counts[axis], size=size, stride=stride, dilation=dilation
+        )
+        weight //= size
+        exists = both(exists, found.exists)
+        over += [found.turn] if found.turn is not None else []
+        inner[axis] = found.window
+        flat.append(times(found.k, weight))
     if exists is False:
         return zero
+    winner, here = (Apply("cast", (part,), _INT32) for part in (operands[1](inner), as_expression(total(flat))))
+    won: Expression = Apply("equal", (winner, here), _BOOL)
     value = operands[0](inner)
-    if not isinstance(exists, bool):
-        value = Apply("where", (exists, guarded(value, exists), zero), node.dtype)
-    turning = tuple(axis for axis in over if axis.extent != 1)
-    return Reduce("add", turning, value) if turning else value
+    if isinstance(exists, Expression):
+        won, value = Apply("logical_and", (exists, guarded(won, exists)), _BOOL), guarded(value, exists)
+    value = Apply("where", (won, value, zero), node.dtype)
+    return Reduce("add", tuple(over), value) if over else value
 
 
-def _overlap_case(shape: Shape, attributes: dict[str, Shape]) -> Case:
-    given = _windows_type(Type(np.dtype(np.float64), shape), **attributes).shape
-    return Case((Sample(given, kind="int" if 0 in shape else "float"),), {"shape": shape, **attributes})
-
-
-overlap_add = Operator(
-    "overlap_add",
-    _overlap_type,
-    _overlap_reference,
-    _overlap_pullback,
-    _overlap_lower,
-    tuple(_overlap_case(shape, attributes) for shape, attributes in _WINDOWS),
-    cost=float("inf"),
+unpool = Operator(
+    "unpool",
+    _unpool_type,
+    _unpool_reference,
+    lambda node, g: [at_winners(g, node.inputs[1], **pool_attributes(node)), None],
+    _unpool_lower,
+    tuple(
+        Case(
+            (Sample(_pooled("", shape, **attributes)), _winners(shape, attributes)),
+            {"shape": shape, **attributes},
+        )
+        for shape, attributes in WINDOWS
+        if 0 not in shape
+    ),
+    cost=4.0,
     linear=True,
 )
-"""``x[..., p * stride + k * dilation, ...] += y[..., p, k, ...]``: the adjoint of ``windows``.
+"""``x[..., p * stride + k * dilation, ...] += y[..., p, ...]`` with the winner's place ``k`` of each window ``p``.
 
-``shape`` is the shape of the result, whose ``windows`` have the shape of ``y``; an element that no window
-covers is zero. Integers, which wrap around, and floats. Raises ``ShapeError`` where the shapes do not fit.
+The adjoint of ``at_winners``: zeros of ``shape`` but for the winners. Integers and floats. Raises ``ShapeError``
+unless there is a winner and an element of ``y`` for each window.
 """
 
-# -- the largest of a group, and who it is
+
+# -- a convolution that visits winners only
 
 
-def _first_max_pullback(node: Operation, g: Node) -> list[Node | None]:
-    """The first winner takes the whole cotangent."""
-    (x,), axes = node.inputs, node.attributes["axes"]
-    if not axes:
-        return [g]
-    kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
-    group = tuple(x.shape[axis] for axis in axes)
-    count = iota(shape=(math.prod(group),), axis=0, dtype=np.dtype(np.int32))
-    place = broadcast(reshape(count, shape=group), shape=x.shape, axes=axes)
-    winner = broadcast(first_winner(x, axes=axes), shape=x.shape, axes=kept)
-    g = broadcast(g, shape=x.shape, axes=kept)
-    return [where(OPERATORS["equal"](winner, place), g, zeros_like(g))]
+def _by_label(layout: str, values: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(layout, values))
 
 
-first_max = Operator(
-    "first_max",
-    max.type_rule,
-    max.reference,
-    _first_max_pullback,
-    max.lower,
-    max.cases,
+def _unpooled(node: Operation) -> Operation:
+    """The convolution that ``node`` computes, with the array of zeros and winners."""
+    x, y, winner = node.inputs
+    attributes = dict(node.attributes)
+    pool, shape = dict(zip(_NAMES, attributes.pop("pool"))), attributes.pop("shape")
+    return convolve(x, unpool(y, winner, shape=shape, **pool), **attributes)
+
+
+def _convolve_unpooled_type(
+    x: Type, y: Type, winner: Type, *, shape: Shape, pool: tuple[Shape, ...], **attributes: Any
+) -> Type:
+    w = _unpool_type(y, winner, shape, **dict(zip(_NAMES, pool)))
+    spatial = tuple(axis for axis, label in enumerate(attributes["w_layout"]) if label.isdigit())
+    if pool[0] != spatial:
+        raise ShapeError(
+            f"convolve_unpooled: windows that move along the axes {pool[0]} of {shape} laid out "
+            f"{attributes['w_layout']!r}; pool along all spatial axes, or unpool first"
+        )
+    return convolve.type_rule(x, w, **attributes)
+
+
+def _convolve_unpooled_reference(
+    x: np.ndarray, y: np.ndarray, winner: np.ndarray, *, shape: Shape, pool: tuple[Shape, ...], **attributes: Any
+) -> np.ndarray:
+    w = _unpool_reference(y, winner, shape, **dict(zip(_NAMES, pool)))
+    return convolve.reference(x, w, **attributes)
+
+
+def _convolve_unpooled_pullback(node: Operation, g: Node) -> list[Node | None]:
+    whole = _unpooled(node)
+    assert convolve.pullback is not None
+    x_bar, w_bar = convolve.pullback(whole, g)
+    y_bar = None if w_bar is None else at_winners(w_bar, node.inputs[2], **dict(zip(_NAMES, node.attributes["pool"])))
+    return [x_bar, y_bar, None]
+
+
+def _convolve_unpooled_lower(
+    node: Operation, operands: Sequence[Operand], index: Sequence[Index]
+) -> Expression:
+    """A sum over channels and windows; each winner says which element of ``x`` it meets."""
+    x_layout, w_layout, out_layout, strides, dilations = (
+        node.attributes[key] for key in ("x_layout", "w_layout", "out_layout", "strides", "dilations")
+    )
+    counts = _by_label(w_layout, node.inputs[1].shape)
+    over = {label: Axis(f"r{label}", counts[label]) for label in x_layout if label == "c" or label.isdigit()}
+    if 0 in (axis.extent for axis in over.values()):
+        return Literal(0, node.dtype)
+    out = _by_label(out_layout, index)
+    window: list[Index] = [Affine.of(over[label]) if label in over else out[label] for label in w_layout]
+    pool = dict(zip(_NAMES, node.attributes["pool"]))
+    met = _by_label(w_layout, _winner_index(pool, operands[2](window), window))
+
+    def place(label: str) -> Index:
+        if not label.isdigit():
+            return Affine.of(over[label]) if label == "c" else out[label]
+        k = int(label)
+        return total((times(out[label], strides[k]), times(met[label], dilations[k])))
+
+    factors = (operands[1](window), operands[0]([place(label) for label in x_layout]))
+    product = Apply("multiply", factors, node.dtype)
+    turning = tuple(axis for axis in over.values() if axis.extent != 1)
+    return Reduce("add", turning, product) if turning else product
+
+
+def _unpooled_case(
+    x: Shape, y: Shape, layouts: str, pool: tuple[Shape, ...], strides: Shape, dilations: Shape
+) -> Case:
+    """A case from shapes, with those of the array before pooling, and layouts written as ``x, w -> result``."""
+    x_layout, w_layout, out_layout = layouts.replace("->", ",").split(",")
+    windows_of = dict(zip(_NAMES, pool))
+    attributes = {
+        "shape": y,
+        "pool": pool,
+        "x_layout": x_layout,
+        "w_layout": w_layout,
+        "out_layout": out_layout,
+        "strides": strides,
+        "dilations": dilations,
+    }
+    return Case((Sample(x), Sample(_pooled("", y, **windows_of)), _winners(y, windows_of)), attributes)
+
+
+_SQUARE = ((2, 3), (2, 2), (2, 2), (1, 1))
+
+convolve_unpooled = Operator(
+    "convolve_unpooled",
+    _convolve_unpooled_type,
+    _convolve_unpooled_reference,
+    _convolve_unpooled_pullback,
+    _convolve_unpooled_lower,
+    (
+        _unpooled_case((2, 3, 6, 8), (2, 4, 4, 6), "cb01,co01->ob01", _SQUARE, (1, 1), (1, 1)),
+        _unpooled_case((2, 9, 8, 1), (2, 4, 3, 5), "c01b,c01o->01ob", ((1, 2), (3, 2), (1, 1), (1, 2)), (2, 1), (1, 2)),
+        _unpooled_case((3, 9, 5), (3, 8, 2), "c0b,c0o->ob0", ((1,), (4,), (4,), (1,)), (1,), (1,)),
+        _unpooled_case((1, 9, 5), (1, 7, 2), "c0b,c0o->ob0", ((1,), (7,), (7,), (1,)), (1,), (1,)),
+        _unpooled_case((2, 2, 3, 6), (2, 2, 4, 5), "gcb0,gco0->gob0", ((3,), (2,), (3,), (1,)), (1,), (1,)),
+        _unpooled_case((0, 2, 6), (0, 2, 4), "cb0,co0->ob0", ((2,), (2,), (2,), (1,)), (1,), (1,)),
+    ),
     cost=float("inf"),
 )
-"""The largest element over ``axes``, NaN if one is NaN. The first of equal winners takes the cotangent."""
+"""``convolve(x, unpool(y, winner))``, computed from the winners.
 
-
-def _first_winner_type(x: Type, axes: Shape) -> Type:
-    return Type(np.dtype(np.int32), argmax.type_rule(x, axes=axes).shape)
-
-
-def _first_winner_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
-    assert argmax.lower is not None
-    place = argmax.lower(argmax(*node.inputs, **node.attributes), operands, index)
-    return Apply("cast", (place,), node.dtype)
-
-
-first_winner = Operator(
-    "first_winner",
-    _first_winner_type,
-    lambda x, axes: argmax.reference(x, axes=axes).astype(np.int32),
-    None,
-    _first_winner_lower,
-    argmax.cases,
-    cost=float("inf"),
-)
-"""``argmax`` over ``axes`` as ``int32``, half the memory to keep, for groups of less than 2³¹ elements."""
+``pool`` are axes, sizes, strides and dilations of the windows, which move along all spatial axes of the array of
+``shape``; the other attributes are those of ``convolve``. An element that did not win counts as zero whatever it
+meets. Raises what ``unpool`` and ``convolve`` raise.
+"""

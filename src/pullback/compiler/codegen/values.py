@@ -436,7 +436,7 @@ class Values:
             kind = vector_of(scalar_type(expression.dtype), count)
             mask = vector_of("i1", count)
             return self.f.value(f"select {mask} {operands[0]}, {kind} {operands[1]}, {kind} {operands[2]}")
-        if name == "stop_gradient":
+        if name in ("stop_gradient", "bounded"):
             return operands[0]
         if name in COMPARISONS:
             floating, signed, unsigned = COMPARISONS[name]
