@@ -27,7 +27,7 @@ from pullback.loops import (
     row_major,
     walk,
 )
-from pullback.loops.expression import Reduce
+from pullback.loops.expression import Reduce, linear
 from pullback.loops.kernel import Kernel, Store
 
 __all__ = ["Lowered", "lower"]
@@ -35,10 +35,10 @@ __all__ = ["Lowered", "lower"]
 VIEWS = frozenset({"reshape", "transpose", "slice"})
 """Operators that only say where their input's elements are; a product reads through them."""
 
-ROOTS = frozenset({"sum", "prod", "max", "min", "argmax", "argmin", "contract", "scatter_add"})
+ROOTS = frozenset({"sum", "prod", "max", "min", "argmax", "argmin", "contract", "contiguous", "scatter_add"})
 """Operators whose results are always given a buffer (fusion may take it away again)."""
 
-CONTRACTIONS = frozenset({"contract", "convolve"})
+CONTRACTIONS = frozenset({"contract", "convolve", "convolve_unpooled"})
 """Operators that read their operands many times: they find them in memory, in whatever order."""
 
 RECOMPUTE_COST = 4.0
@@ -145,9 +145,9 @@ class Lowered:
         rank = updates.ndim - (base.ndim - len(selected))
         strides = row_major(base.shape)
         position = index[:rank]
-        dynamic = tuple((self.operand(i)(position), strides[axis]) for i, axis in zip(indices, selected))
         kept = [stride for axis, stride in enumerate(strides) if axis not in selected]
-        offset = Affine.total(i * stride for i, stride in zip(index[rank:], kept))
+        places = [(self.operand(i)(position), strides[axis]) for i, axis in zip(indices, selected)]
+        offset, dynamic = linear((*places, *zip(index[rank:], kept)))
         store = Store(buffer, offset, self.operand(updates)(index), (), dynamic, accumulate=True)
         self.kernels.append(Kernel(axes, (store,)))
 
@@ -236,7 +236,7 @@ def _needs_memory(user: Operation, child: Node, cost: dict[int, float]) -> bool:
     name = user.operator.name
     if name in CONTRACTIONS:
         return True
-    if name == "gather" and child is user.inputs[0]:
+    if name in ("gather", "at_winners") and child is user.inputs[0]:
         return cost.get(id(child), 0.0) * user.size > RECOMPUTE_COST * child.size
     if name == "reshape":
         return cost.get(id(child), 0.0) > 0 and not _merges_little(child.shape, user.shape)

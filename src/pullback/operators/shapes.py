@@ -20,6 +20,7 @@ from pullback.loops.guard import guarded
 
 __all__ = [
     "broadcast",
+    "contiguous",
     "concatenate",
     "dilated",
     "framed",
@@ -516,6 +517,18 @@ Raises ``ShapeError`` where another extent differs, ``DTypeError`` where a dtype
 
 
 # -- iota
+
+
+contiguous = Operator(
+    "contiguous",
+    lambda x: x,
+    lambda x: np.ascontiguousarray(x).reshape(x.shape),
+    lambda node, g: [g],
+    lambda node, operands, index: operands[0](index),
+    (Case((Sample((2, 3), kind="any"),)), Case((Sample((), kind="any"),)), Case((Sample((0, 2), kind="any"),))),
+    linear=True,
+)
+"""``y = x``, in an array of its own: for what is read often, in an order that suits the reader."""
 
 
 def _iota_type(shape: Shape, axis: int, dtype: np.dtype) -> Type:

@@ -266,7 +266,7 @@ class Values:
         for k in range(self.group.vectors):
             mask = self._both(self.mask(k), guards[k])
             if not varying and step == 1:
-                values.append(self._load_vector(load.buffer, start, k * self.group.lanes, mask))
+                values.append(self._load_vector(load.buffer, start, k, mask))
                 continue
             offsets = self._lane_offsets(load, k) if load.guard is None and load.dtype.kind != "b" else None
             if offsets is not None and max(offsets) - min(offsets) < MOST_STRIDE * self.group.lanes:
@@ -294,23 +294,42 @@ class Values:
             value = self.f.value(f"select i1 {guard}, {kind} {value}, {kind} {zero}")
         return value if dtype.kind != "b" else self.f.value(f"icmp ne i8 {value}, 0")
 
-    def _load_vector(self, buffer: Buffer, start: str, ahead: int, mask: str | None) -> str:
+    def _load_vector(self, buffer: Buffer, start: str, vector: int, mask: str | None) -> str:
+        """Lanes that lie side by side, those under ``mask``.
+
+        A short last vector is read as one of fewer lanes: LLVM may read past the end of the parts of a long one that
+        no register holds as a whole.
+        """
         assert self.group is not None
         lanes, size = self.group.lanes, buffer.dtype.itemsize
-        kind = vector_of(memory_type(buffer.dtype), lanes)
-        address = self.address(buffer, start, ahead)
+        element, address = memory_type(buffer.dtype), self.address(buffer, start, vector * lanes)
+        kind = vector_of(element, lanes)
         if mask is None:
-            value = self.f.value(f"load {kind}, ptr {address}, align {size}")
-        else:
-            value = self.f.call(
-                kind,
-                f"llvm.masked.load.v{lanes}{_mangled(buffer.dtype)}.p0",
-                ("ptr", address),
-                ("i32", str(size)),
-                (vector_of("i1", lanes), mask),
-                (kind, "zeroinitializer"),
-            )
+            return self._to_mask(self.f.value(f"load {kind}, ptr {address}, align {size}"), buffer.dtype, lanes)
+        there = lanes if vector < self.group.vectors - 1 else self.group.tail or lanes
+        short = max(2, 1 << (there - 1).bit_length())
+        if short < lanes:
+            mask = self._resized(mask, "i1", lanes, short)
+        part = vector_of(element, short)
+        value = self.f.call(
+            part,
+            f"llvm.masked.load.v{short}{_mangled(buffer.dtype)}.p0",
+            ("ptr", address),
+            ("i32", str(size)),
+            (vector_of("i1", short), mask),
+            (part, "zeroinitializer"),
+        )
+        if short < lanes:
+            value = self._resized(value, element, short, lanes)
         return self._to_mask(value, buffer.dtype, lanes)
+
+    def _resized(self, value: str, element: str, lanes: int, wanted: int) -> str:
+        """The first lanes of a vector, or all of them and zeros after."""
+        kind = vector_of(element, lanes)
+        picks = ", ".join(f"i32 {min(lane, lanes)}" for lane in range(wanted))
+        return self.f.value(
+            f"shufflevector {kind} {value}, {kind} zeroinitializer, <{wanted} x i32> <{picks}>"
+        )
 
     def _picked(self, load: Load, start: str, offsets: Sequence[int]) -> str:
         """Elements at fixed distances from ``start``, one for each lane that exists: picked out of whole vectors.

@@ -9,6 +9,7 @@ from pullback.compiler.passes.simplify_products import simplify_products
 from pullback.compiler.passes.simplify_reductions import simplify_reductions
 from pullback.compiler.passes.simplify_shapes import simplify_shapes
 from pullback.compiler.passes.sliced_convolutions import sliced_convolutions
+from pullback.compiler.passes.sparse_pooling import sparse_pooling
 from pullback.compiler.passes.transposed_products import transposed_products
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "simplify_reductions",
     "simplify_shapes",
     "sliced_convolutions",
+    "sparse_pooling",
     "transposed_products",
 ]

@@ -6,6 +6,7 @@ fold_constants
 simplify_arithmetic
 simplify_shapes
 simplify_reductions
+sparse_pooling
 broadcast_late
 simplify_products
 transposed_products
@@ -32,6 +33,7 @@ from pullback.compiler.passes.simplify_products import simplify_products
 from pullback.compiler.passes.simplify_reductions import simplify_reductions
 from pullback.compiler.passes.simplify_shapes import simplify_shapes
 from pullback.compiler.passes.sliced_convolutions import sliced_convolutions
+from pullback.compiler.passes.sparse_pooling import sparse_pooling
 from pullback.compiler.passes.transposed_products import transposed_products
 from pullback.graph import Graph
 
@@ -44,6 +46,7 @@ PASSES: tuple[Pass, ...] = (
     simplify_arithmetic,
     simplify_shapes,
     simplify_reductions,
+    sparse_pooling,
     broadcast_late,
     simplify_products,
     transposed_products,

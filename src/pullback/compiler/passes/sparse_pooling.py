@@ -1,0 +1,252 @@
+"""What follows the pullback of a maximum is done for the winners alone.
+
+One element of each window has a derivative. Masks and factors behind ``unpool`` move before it, where there is an
+element for each window; a bias gradient is a sum over windows; a weight gradient visits winners, and so does the
+gradient of a convolution's input where that costs less than going over every place.
+
+An element that did not win counts as zero whatever it meets: zero times an infinity is not made into NaN here.
+
+>>> import numpy as np
+>>> import pullback.numpy
+>>> from pullback.graph import Graph, Type, Variable, constant, format_graph
+>>> from pullback.operators.pooling import unpool, window_winner
+>>> pairs = {"axes": (1,), "sizes": (2,), "strides": (2,), "dilations": (1,)}
+>>> x = Variable(Type(np.dtype(np.float32), (3, 8)), "x")
+>>> g = Variable(Type(np.dtype(np.float32), (3, 4)), "g")
+>>> bar = unpool(g, window_winner(x, **pairs), shape=(3, 8), **pairs)
+>>> print(format_graph(sparse_pooling(Graph((x, g), (bar * x,))), sources=False))
+input  %0 x: float32[3, 8]
+input  %1 g: float32[3, 4]
+%2 = window_max(%0, axes=(1,), dilations=(1,), sizes=(2,), strides=(2,)): float32[3, 4]
+%3 = multiply(%1, %2): float32[3, 4]
+%4 = window_winner(%0, axes=(1,), dilations=(1,), sizes=(2,), strides=(2,)): int32[3, 4]
+%5 = unpool(%3, %4, axes=(1,), dilations=(1,), shape=(3, 8), sizes=(2,), strides=(2,)): float32[3, 8]
+output %5
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from pullback.compiler.passes.rewriting import Rule, RulePass, inner, scalar
+from pullback.graph import OPERATORS, Node, Operation, constant
+from pullback.operators.elementwise import where
+from pullback.operators.indexing import scatter_add
+from pullback.operators.pooling import (
+    at_winners,
+    convolve_unpooled,
+    pool_attributes,
+    unpool,
+    window_max,
+    winner_place,
+)
+from pullback.operators.shapes import broadcast, contiguous, iota, reverse, slice, transpose
+
+__all__ = ["sparse_pooling"]
+
+LANES = 16
+"""Elements of a vector of the widest kind, for comparing costs."""
+
+DEEPEST = 16
+"""Elementwise operations followed from a factor to what it is made of."""
+
+
+def _pulled(node: Node, winner: Node, pool: dict[str, Any], depth: int = DEEPEST) -> Node:
+    """``at_winners(node, winner)``, with elementwise operations done for the winners alone."""
+    single, spread = scalar(node), inner(node, "broadcast")
+    if single is not None:
+        return broadcast(constant(single), shape=winner.shape, axes=())
+    if spread is not None and not set(spread.attributes["axes"]) & set(pool["axes"]):
+        return broadcast(spread.inputs[0], shape=winner.shape, axes=spread.attributes["axes"])
+    named = inner(winner, "window_winner")
+    if named is not None and named.inputs[0] is node and pool_attributes(named) == pool:
+        return window_max(node, **pool)
+    if isinstance(node, Operation) and node.operator.elementwise and depth:
+        inputs = [_pulled(child, winner, pool, depth - 1) for child in node.inputs]
+        return node.operator(*inputs, **node.attributes)
+    return at_winners(node, winner, **pool)
+
+
+def _zero(node: Node) -> bool:
+    value = scalar(node)
+    return value is not None and not value.any()
+
+
+def _placed(y: Node, like: Operation) -> Node:
+    """``y`` in the places of ``like``, an ``unpool``."""
+    return unpool(y, like.inputs[1], **like.attributes)
+
+
+def _masked(node: Operation) -> Node | None:
+    mask, yes, no = node.inputs
+    first, second = inner(yes, "unpool"), inner(no, "unpool")
+    like = second if first is None else first
+    if like is None:
+        return None
+    chosen = []
+    for side, found in ((yes, first), (no, second)):
+        if found is not None and found.inputs[1] is like.inputs[1] and found.attributes == like.attributes:
+            chosen.append(found.inputs[0])
+        elif _zero(side):
+            chosen.append(broadcast(constant(0, node.dtype), shape=like.inputs[0].shape, axes=()))
+        else:
+            return None
+    return _placed(where(_pulled(mask, like.inputs[1], pool_attributes(like)), *chosen), like)
+
+
+def _multiplied(node: Operation) -> Node | None:
+    for placed, factor in (node.inputs, node.inputs[::-1]):
+        like = inner(placed, "unpool")
+        if like is not None and node.dtype.kind == "f":
+            y, winner = like.inputs
+            return _placed(y * _pulled(factor, winner, pool_attributes(like)), like)
+    return None
+
+
+def _added(node: Operation) -> Node | None:
+    first, second = (inner(child, "unpool") for child in node.inputs)
+    if first is None or second is None or first.inputs[1] is not second.inputs[1]:
+        return None
+    return _placed(first.inputs[0] + second.inputs[0], first) if first.attributes == second.attributes else None
+
+
+def _summed(node: Operation) -> Node | None:
+    """Every element is put into one place: their sum is the same."""
+    placed = inner(node.inputs[0], "unpool")
+    if placed is None or not set(placed.attributes["axes"]) <= set(node.attributes["axes"]):
+        return None
+    return OPERATORS["sum"](placed.inputs[0], axes=node.attributes["axes"])
+
+
+# -- convolutions
+
+
+def _spatial(layout: str) -> tuple[int, ...]:
+    return tuple(axis for axis, label in enumerate(layout) if label.isdigit())
+
+
+def _run(layout: str, extents: dict[str, int], sizes: dict[str, int], channel: str) -> int:
+    """How many elements of an array a window takes side by side: along its last axes, as far as they are whole."""
+    run = 1
+    for label in reversed(layout):
+        if label != channel and not label.isdigit():
+            break
+        run *= sizes[label] if label.isdigit() else extents[label]
+        if run < math.prod(extents[other] for other in layout[layout.index(label) :]):
+            break
+    return run
+
+
+def _vectors(count: int, elements: int, run: int) -> int:
+    """Vectors in ``count`` times so many elements that lie in runs of ``run``."""
+    return count * (elements // run) * -(-run // LANES)
+
+
+def _weight_gradient(node: Operation) -> Node | None:
+    """``convolve(x, unpool(y, winner))`` visits winners, where that is less than the zeros cost between them."""
+    x, placed = node.inputs[0], inner(node.inputs[1], "unpool")
+    if placed is None or placed.attributes["axes"] != _spatial(node.attributes["w_layout"]) or not node.size:
+        return None
+    x_layout, out_layout = node.attributes["x_layout"], node.attributes["out_layout"]
+    out, extents = dict(zip(out_layout, node.shape)), dict(zip(x_layout, x.shape))
+    elements = out["b"] * math.prod(out[label] for label in out if label.isdigit())
+    run = _run(x_layout, extents, out, "b") if set(node.attributes["strides"]) <= {1} else 1
+    y, winner = placed.inputs
+    # Beside a vector for each multiplication: finding a winner, against writing and reading a place.
+    sparse = _vectors(y.size, elements, run) + 3 * y.size
+    dense = 2 * placed.size * elements / LANES + placed.size
+    if sparse >= dense:
+        return None
+    pool = tuple(pool_attributes(placed).values())
+    return convolve_unpooled(x, y, winner, shape=placed.shape, pool=pool, **node.attributes)
+
+
+def _input_gradient(node: Operation) -> Node | None:
+    """``convolve(pad(unpool(y, winner)), w)`` as what each winner adds to the result, on the same condition."""
+    padded = inner(node.inputs[0], "pad")
+    placed = inner(node.inputs[0] if padded is None else padded.inputs[0], "unpool")
+    attributes = node.attributes
+    if placed is None or not node.size or set(attributes["strides"]) > {1}:
+        return None
+    x_layout, w_layout, out_layout = (attributes[key] for key in ("x_layout", "w_layout", "out_layout"))
+    if placed.attributes["axes"] != _spatial(x_layout):
+        return None
+    (y, winner), w = placed.inputs, node.inputs[1]
+    low = padded.attributes["low"] if padded is not None else (0,) * placed.ndim
+    sizes, whole = dict(zip(w_layout, w.shape)), dict(zip(out_layout, node.shape))
+    starts, stops = dict.fromkeys(out_layout, 0), dict(whole)
+    for axis, label in enumerate(x_layout):
+        if label.isdigit():
+            reach = (sizes[label] - 1) * attributes["dilations"][int(label)]
+            starts[label] = reach - low[axis]
+            stops[label] = starts[label] + whole[label]
+            whole[label] = placed.shape[axis] + reach
+            if starts[label] < 0 or stops[label] > whole[label]:
+                return None
+        elif low[axis] or node.inputs[0].shape[axis] != placed.shape[axis]:
+            return None
+    elements = sizes["o"] * math.prod(sizes[label] for label in sizes if label.isdigit())
+    run = _run(out_layout, whole, sizes, "o") if set(attributes["dilations"]) <= {1} else 1
+    sparse = 2 * _vectors(y.size, elements, run) + 4 * y.size
+    dense = 2 * placed.size * elements / LANES + placed.size
+    if sparse >= dense:
+        return None
+    return _spread(placed, w, attributes, whole, starts, stops)
+
+
+def _spread(
+    placed: Operation,
+    w: Node,
+    attributes: Any,
+    whole: dict[str, int],
+    starts: dict[str, int],
+    stops: dict[str, int],
+) -> Node:
+    """A scatter of the window's multiples, and the wanted part of its result."""
+    (y, winner), pool = placed.inputs, pool_attributes(placed)
+    x_layout, w_layout, out_layout = (attributes[key] for key in ("x_layout", "w_layout", "out_layout"))
+    # Loops over winners and what adds to one place, then over the window, in the order in which it lies in the result.
+    window = [label for label in out_layout if label == "o" or label.isdigit()]
+    loops = [label if not label.isdigit() else f"p{label}" for label in x_layout] + window
+    shape = (*winner.shape, *(dict(zip(w_layout, w.shape))[label] for label in window))
+
+    def over_winners(node: Node) -> Node:
+        return broadcast(node, shape=shape, axes=tuple(range(winner.ndim)))
+
+    def counted(label: str, step: int = 1) -> Node:
+        axis = loops.index(label)
+        count = iota(shape=(shape[axis],), axis=0, dtype=np.dtype(np.int64))
+        return broadcast(count * step if step != 1 else count, shape=shape, axes=(axis,))
+
+    indices = []
+    for label in out_layout:
+        if not label.isdigit():
+            indices.append(counted(label))
+            continue
+        place = winner_place(winner, shape=placed.shape, axis=x_layout.index(label), **pool)
+        indices.append(over_winners(place) + counted(label, attributes["dilations"][int(label)]))
+    # Element k of the window, counted from its end, goes k places further.
+    turned = reverse(w, axes=_spatial(w_layout)) if _spatial(w_layout) else w
+    kept = [label for label in x_layout if label in "cg"] + window
+    arranged = contiguous(transpose(turned, axes=tuple(w_layout.index(label) for label in kept)))
+    weights = broadcast(arranged, shape=shape, axes=tuple(loops.index(label) for label in kept))
+    target = tuple(whole[label] for label in out_layout)
+    zeros = broadcast(constant(0, y.dtype), shape=target, axes=())
+    made: Node = scatter_add(zeros, over_winners(y) * weights, *indices, axes=tuple(range(len(target))))
+    first, last = (tuple(ends[label] for label in out_layout) for ends in (starts, stops))
+    return made if last == target and not any(first) else slice(made, starts=first, stops=last, steps=(1,) * made.ndim)
+
+
+_RULES: dict[str, tuple[Rule, ...]] = {
+    "where": (_masked,),
+    "multiply": (_multiplied,),
+    "add": (_added,),
+    "sum": (_summed,),
+    "convolve": (_weight_gradient, _input_gradient),
+}
+
+sparse_pooling = RulePass("sparse_pooling", _RULES)
+"""Derivatives of maxima, for winners alone."""
