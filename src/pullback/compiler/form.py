@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocked import Blocking, choose_blocking
 from pullback.compiler.codegen.dots import Dots, find_dots
+from pullback.compiler.codegen.gathered import Gathered, find_gathered
 from pullback.compiler.codegen.scatters import Scatter, find_scatter
 from pullback.compiler.codegen.transposes import Transposition, find_transposition
 from pullback.compiler.products import Product, find_product
@@ -17,11 +18,12 @@ __all__ = ["Form", "choose_form"]
 
 @dataclass(frozen=True)
 class Form:
-    """A product (in blocks, if it is large), sums along memory, a transposed copy, a scatter, or else a map."""
+    """A product (in blocks, if it is large), sums along memory or at computed places, a transposed copy, a scatter, a map."""
 
     product: Product | None = None
     blocking: Blocking | None = None
     dots: Dots | None = None
+    gathered: Gathered | None = None
     transposition: Transposition | None = None
     scatter: Scatter | None = None
 
@@ -32,6 +34,8 @@ class Form:
             return "product"
         if self.dots is not None:
             return "sums along memory"
+        if self.gathered is not None:
+            return "sums at computed places"
         if self.scatter is not None:
             return "scatter"
         return "transposed copy" if self.transposition is not None else "map"
@@ -42,6 +46,9 @@ def choose_form(kernel: Kernel, lanes: int, processor: Processor) -> Form:
     scatter = find_scatter(kernel)
     if scatter is not None:
         return Form(scatter=scatter)
+    gathered = find_gathered(kernel, lanes)
+    if gathered is not None:
+        return Form(gathered=gathered)
     dots = find_dots(kernel, lanes)
     if dots is not None:
         return Form(dots=dots)

@@ -19,7 +19,8 @@ from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
 from pullback.compiler.tidy import joined_rows
-from pullback.loops import Affine, Apply, Buffer, Kernel
+from pullback.loops import Affine, Apply, Buffer, Kernel, Load
+from pullback.loops.arithmetic import bounds
 
 __all__ = ["Group", "Job", "Phase", "make_schedule"]
 
@@ -163,9 +164,20 @@ def _same_rows(producer: Kernel, consumer: Kernel) -> bool:
         if not _is_row(store.offset, pitch, Affine.of(producer.axes[0])):
             return False
         for load in consumer.loads():
-            if load.buffer is buffer and (load.dynamic or not _is_row(load.offset, pitch, row)):
+            if load.buffer is buffer and not _in_row(load, pitch, row):
                 return False
     return True
+
+
+def _in_row(load: Load, pitch: int, row: Affine) -> bool:
+    """Whether the read stays within the row, wherever its computed indices lead."""
+    reach = [(bounds(index), stride) for index, stride in load.dynamic]
+    if any(known is None or stride < 0 for known, stride in reach):
+        return False
+    first, last = (
+        sum(known[end] * stride for known, stride in reach if known is not None) for end in (0, 1)
+    )
+    return all(_is_row(load.offset + ahead, pitch, row) for ahead in (first, last))
 
 
 def _is_row(offset: Affine, pitch: int, row: Affine) -> bool:
@@ -201,7 +213,7 @@ def _alignment(job: Job, lanes: int, together: bool) -> int:
     A map whose lanes would lie along the rows goes row by row instead where others share the rows ``together`` with
     it: whole vectors of rows would make their chunks too coarse.
     """
-    if job.form.dots is not None:
+    if job.form.dots is not None or job.form.gathered is not None:
         return 1
     if job.form.transposition is not None:
         return 1 if job.form.transposition.outer else lanes

@@ -15,8 +15,10 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from pullback.compiler.codegen.gathered import gathered_sum
 from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.products import contractions
+from pullback.compiler.tidy import joined_axes
 from pullback.loops import Affine, Axis, Buffer, Expression, Kernel, Load, Reduce, Store, rewrite, row_major
 
 __all__ = ["split_sums"]
@@ -30,7 +32,7 @@ LEAST_PART = 32
 MOST_RESULTS = 4096
 MOST_PARTS = 128
 FEWEST_ROWS = 8
-"""Kernels with this many rows have enough to share out as they are."""
+"""Kernels with this many rows have enough to share out as they are; sums at computed places stay with their samples."""
 
 
 def split_sums(kernels: Iterable[Kernel], lanes: Callable[[Kernel], int]) -> list[Kernel]:
@@ -53,9 +55,12 @@ def _long_sum(kernel: Kernel, lanes: Callable[[Kernel], int]) -> Reduce | None:
     if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
         return None
     results = math.prod(axis.extent for axis in kernel.axes)
-    if results > MOST_RESULTS or (kernel.axes and kernel.axes[0].extent >= FEWEST_ROWS):
+    if results > MOST_RESULTS:
         return None
-    if contractions(kernel):  # each vector that is read serves several sums
+    gathered = gathered_sum(kernel) is not None
+    if kernel.axes and kernel.axes[0].extent >= FEWEST_ROWS and not gathered:
+        return None
+    if contractions(kernel) or gathered:  # each vector that is read serves several sums
         cycles = results * _length(found[0]) / lanes(kernel)
     else:
         cycles = kernel_cycles(kernel, None, lanes(kernel))
@@ -67,16 +72,17 @@ def _length(reduce: Reduce) -> int:
     return math.prod(axis.extent for axis in reduce.over)
 
 
-def _parts(reduce: Reduce) -> int:
+def _parts(reduce: Reduce, least: int) -> int:
     """Into how many equal parts the first summed axis is cut: the most that divide it and are not too many."""
     extent = reduce.over[0].extent
-    most = min(extent, MOST_PARTS, _length(reduce) // LEAST_PART)
+    most = min(extent, MOST_PARTS, _length(reduce) // least)
     return max((part for part in range(1, most + 1) if extent % part == 0), default=1)
 
 
 def _cut(kernel: Kernel, reduce: Reduce) -> list[Kernel]:
     first, *rest = reduce.over
-    parts = _parts(reduce)
+    # A sum at computed places reads its samples in no order: it is done best while they are in the cache.
+    parts = _parts(reduce, LEAST_PART if gathered_sum(kernel) is None else 1)
     if parts < 2:
         return [kernel]
     outer, inner = Axis(first.name, parts), Axis(first.name, first.extent // parts)
@@ -90,7 +96,7 @@ def _cut(kernel: Kernel, reduce: Reduce) -> list[Kernel]:
     buffer = Buffer(f"part_{kernel.stores[0].buffer.name}", reduce.dtype, shape)
     strides = row_major(shape)
     offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip((outer, *own), strides))
-    part = Kernel((outer, *own), (Store(buffer, offset, value),))
+    part = joined_axes(Kernel((outer, *own), (Store(buffer, offset, value),)))
     number = Axis(first.name, parts)
     read = Affine.total(Affine.of(axis) * stride for axis, stride in zip((number, *kernel.axes), strides))
     total = Reduce("add", (number,), Load(buffer, read), reduce.dtype)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pullback.compiler.codegen.gathered import with_columns_last
 from pullback.compiler.products import contractions, find_product
 from pullback.loops import (
     Affine,
@@ -21,7 +22,7 @@ from pullback.loops import (
     walk,
 )
 
-__all__ = ["joined_rows", "tidy"]
+__all__ = ["joined_axes", "joined_rows", "tidy"]
 
 SHORT_COLUMNS = 8
 """Columns that fill less than half of a vector of the widest kind."""
@@ -36,8 +37,8 @@ def tidy(kernel: Kernel) -> Kernel:
     The first axis is joined with the next only when the kernel has a single row of work for each of its turns and
     nothing else depends on its rows; that is the schedule's to decide, so here it stays as it is.
     """
-    kernel = _joined_depth(kernel)
-    kernel = _with_long_columns(_joined_axes(kernel))
+    kernel = with_columns_last(_joined_depth(kernel))
+    kernel = _with_long_columns(joined_axes(kernel))
     return kernel if find_product(kernel) is not None else _shared_rows(kernel)
 
 
@@ -98,7 +99,7 @@ def _renamed(kernel: Kernel, axes: tuple[Axis, ...], new: dict[Axis, Affine]) ->
     return Kernel(axes, stores)
 
 
-def _joined_axes(kernel: Kernel) -> Kernel:
+def joined_axes(kernel: Kernel) -> Kernel:
     """Join neighbouring axes after the first."""
     position = 1
     while position + 1 < len(kernel.axes):

@@ -1,0 +1,257 @@
+"""Sums of products that read one operand at a computed place: the weight gradient of a convolution behind a pool.
+
+    for o, k, c: dw[o, k, c] = add[p](g[o, p] * x[winner[o, p] + k, c])
+
+The place is the same for all that a winner meets: a tile of vectors, as many as registers hold, collects everything
+between two changes of the place, and for each winner an address is computed once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pullback.compiler.codegen.blocks import load_lanes
+from pullback.compiler.codegen.maps import write_stores
+from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
+from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.vectormath import Lanes
+from pullback.compiler.products import with_accumulator
+from pullback.loops import Apply, Axis, Expression, Hole, Kernel, Load, Reduce, Store
+
+__all__ = ["Gathered", "emit_gathered", "find_gathered", "gathered_sum", "with_columns_last"]
+
+MOST_VECTORS = 64
+"""Vectors for each row, beyond which their loop is not written out."""
+
+MOST_ROWS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """A kernel of such sums.
+
+    A tile is some turns of ``row``, if there is such an axis, by all of ``columns``, the last of which carries the
+    lanes. The operand at a computed place is ``right``; ``left`` does not depend on the columns.
+    """
+
+    outer: tuple[Axis, ...]
+    row: Axis | None
+    columns: tuple[Axis, ...]
+    left: Expression
+    right: Load
+    over: tuple[Axis, ...]
+    accumulator: Hole
+    stores: tuple[Store, ...]
+
+
+def gathered_sum(kernel: Kernel) -> Reduce | None:
+    """The kernel's only reduction, if it is such a sum."""
+    found = [e for e in kernel.expressions() if isinstance(e, Reduce)]
+    if len(found) != 1 or found[0].kind != "add" or found[0].dtype.kind != "f":
+        return None
+    if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
+        return None
+    return found[0] if _operands(found[0]) is not None else None
+
+
+def _operands(reduce: Reduce) -> tuple[Expression, Load] | None:
+    """The factors, the one at a computed place last."""
+    body = reduce.body
+    if not (isinstance(body, Apply) and body.function == "multiply"):
+        return None
+    for left, right in (body.operands, body.operands[::-1]):
+        if isinstance(right, Load) and right.dynamic and right.guard is None:
+            return left, right
+    return None
+
+
+def _columns(kernel: Kernel, reduce: Reduce) -> list[Axis]:
+    """Axes along which the place does not change, those of the widest steps first; the last steps by one element."""
+    found = _operands(reduce)
+    assert found is not None
+    left, right = found
+    fixed = left.axes.union(*(index.axes for index, _ in right.dynamic))
+    columns = [axis for axis in kernel.axes if axis not in fixed and right.offset.coefficient(axis) > 0]
+    return sorted(columns, key=right.offset.coefficient, reverse=True)
+
+
+def with_columns_last(kernel: Kernel) -> Kernel:
+    """The kernel with the columns as its last axes, in the order of memory, so that they can be joined."""
+    reduce = gathered_sum(kernel)
+    columns = [] if reduce is None else _columns(kernel, reduce)
+    return Kernel((*(axis for axis in kernel.axes if axis not in columns), *columns), kernel.stores)
+
+
+def find_gathered(kernel: Kernel, lanes: int) -> Gathered | None:
+    """The kernel in this form, if there are columns that lie along memory."""
+    reduce = gathered_sum(kernel)
+    if reduce is None:
+        return None
+    found = _operands(reduce)
+    assert found is not None
+    left, right = found
+    columns = _columns(kernel, reduce)
+    if not columns or right.offset.coefficient(columns[-1]) != 1 or columns[0] is kernel.axes[0]:
+        return None
+    if -(-columns[-1].extent // lanes) > MOST_VECTORS:
+        return None
+    outer = [axis for axis in kernel.axes if axis not in columns]
+    while len(columns) > 1 and _vectors(columns, lanes) > MOST_VECTORS:
+        outer.append(columns.pop(0))
+    inner = [axis for axis in outer[1:] if axis not in right.offset.axes]
+    row = inner[-1] if inner else None
+    accumulator, stores = with_accumulator(kernel, [reduce])
+    return Gathered(
+        tuple(axis for axis in outer if axis is not row),
+        row,
+        tuple(columns),
+        left,
+        right,
+        reduce.over,
+        accumulator,
+        stores,
+    )
+
+
+def _width(axis: Axis, lanes: int) -> int:
+    """Lanes of a vector along ``axis``: no more than hold all of it."""
+    return min(lanes, max(2, 1 << (axis.extent - 1).bit_length()))
+
+
+def _vectors(columns: Sequence[Axis], lanes: int) -> int:
+    """Vectors of one row."""
+    return math.prod(axis.extent for axis in columns[:-1]) * -(-columns[-1].extent // lanes)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Vectors side by side along the lanes, the other columns at ``turns``."""
+
+    turns: tuple[int, ...]
+    first: int
+    count: int
+
+
+def emit_gathered(values: Values, sums: Gathered, registers: int, low: str, high: str) -> None:
+    """Run the kernel for turns ``low`` to ``high`` of its first axis."""
+    budget = 24 if registers >= 32 else 10
+    pieces = _pieces(sums, values.lanes, budget)
+
+    def rows() -> None:
+        for part in pieces:
+            most = min(MOST_ROWS, max(1, budget // sum(piece.count for piece in part)))
+            if sums.row is None:
+                _tile(values, sums, part, Place(None), 1)
+                continue
+            full, rest = divmod(sums.row.extent, most)
+            if full > 1:
+                with values.f.loop("0", str(full * most), most) as loop, values.scope():
+                    _tile(values, sums, part, Place(loop.index), most)
+            elif full:
+                _tile(values, sums, part, Place(None), most)
+            if rest:
+                _tile(values, sums, part, Place(None, full * most), rest)
+
+    def nest(axes: Sequence[Axis]) -> None:
+        if not axes:
+            rows()
+            return
+        start, stop = (low, high) if axes[0] is sums.outer[0] else ("0", str(axes[0].extent))
+        with values.f.loop(start, stop) as loop:
+            values.places[axes[0]] = Place(loop.index)
+            with values.scope():
+                nest(axes[1:])
+            del values.places[axes[0]]
+
+    nest(sums.outer)
+
+
+def _pieces(sums: Gathered, lanes: int, budget: int) -> list[list[_Piece]]:
+    """The vectors of a row in parts of at most ``budget``, about equally many in each."""
+    *others, lane = sums.columns
+    along = -(-lane.extent // _width(lane, lanes))
+    total = _vectors(sums.columns, _width(lane, lanes))
+    size = -(-total // -(-total // budget))
+    parts: list[list[_Piece]] = [[]]
+    left = size
+    for turns in itertools.product(*(range(axis.extent) for axis in others)):
+        first = 0
+        while first < along:
+            if not left:
+                parts.append([])
+                left = size
+            count = min(left, along - first)
+            parts[-1].append(_Piece(turns, first, count))
+            first, left = first + count, left - count
+    return parts
+
+
+def _tile(values: Values, sums: Gathered, part: Sequence[_Piece], start: Place, rows: int) -> None:
+    """``rows`` turns of the row axis from ``start``, all vectors of ``part``: the sums, then their stores."""
+    f, (*others, lane), right = values.f, sums.columns, sums.right
+    width = _width(lane, values.lanes)
+    element = memory_type(right.dtype)
+    kind = vector_of(element, width)
+    step = Lanes(f, scalar_type(right.dtype), width)
+    strides = [right.offset.coefficient(axis) for axis in others]
+    fixed = right.offset.without(sums.columns)
+
+    def at_row(r: int) -> None:
+        if sums.row is not None:
+            values.places[sums.row] = Place(start.value, start.constant + r)
+
+    def turn(current: list[str]) -> list[str]:
+        new, position = list(current), 0
+        for r in range(rows):
+            at_row(r)
+            with values.scope():
+                (x,) = values.emit(sums.left)
+                dynamic = [(values.convert_index(index)[0], stride) for index, stride in right.dynamic]
+                address = values.address(right.buffer, values.element(right.buffer, fixed, dynamic))
+            spread = _spread(values, x, element, width)
+            for piece in part:
+                ahead = sum(turn * stride for turn, stride in zip(piece.turns, strides))
+                for v in range(piece.first, piece.first + piece.count):
+                    place = f.value(f"getelementptr {element}, ptr {address}, i64 {ahead + v * width}")
+                    there = min(width, lane.extent - v * width)
+                    row = load_lanes(f, place, element, width, there)
+                    new[position] = step.fma(spread, row, new[position])
+                    position += 1
+        return new
+
+    def nest(axes: Sequence[Axis], current: list[str]) -> list[str]:
+        if not axes:
+            return turn(current)
+        with f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in current]) as loop:
+            values.places[axes[0]] = Place(loop.index)
+            with values.scope():
+                loop.carry(*nest(axes[1:], loop.values))
+            del values.places[axes[0]]
+        return loop.results
+
+    vectors = sum(piece.count for piece in part)
+    totals = nest(sums.over, ["zeroinitializer"] * (rows * vectors))
+    for r in range(rows):
+        at_row(r)
+        position = r * vectors
+        for piece in part:
+            for axis, place in zip(others, piece.turns):
+                values.places[axis] = Place(None, place)
+            last = lane.extent - (piece.first + piece.count) * width
+            group = Group(lane, piece.count, width, width + last if last < 0 else 0)
+            with values.lane_group(group, Place(None, piece.first * width)):
+                values.bind(sums.accumulator, totals[position : position + piece.count])
+                write_stores(values, sums.stores)
+            position += piece.count
+    for axis in (*others, *([sums.row] if sums.row is not None else [])):
+        values.places.pop(axis, None)
+
+
+def _spread(values: Values, value: str, element: str, width: int) -> str:
+    """One scalar in every lane."""
+    kind = vector_of(element, width)
+    first = values.f.value(f"insertelement {kind} poison, {element} {value}, i32 0")
+    return values.f.value(f"shufflevector {kind} {first}, {kind} poison, <{width} x i32> zeroinitializer")
