@@ -18,7 +18,7 @@ __all__ = ["Form", "choose_form"]
 
 @dataclass(frozen=True)
 class Form:
-    """A product (in blocks, if it is large), sums along memory or at computed places, a transposed copy, a scatter, a map."""
+    """A product (in blocks, if large), sums along memory or at computed places, a transposed copy, a scatter, a map."""
 
     product: Product | None = None
     blocking: Blocking | None = None

@@ -174,9 +174,7 @@ def _in_row(load: Load, pitch: int, row: Affine) -> bool:
     reach = [(bounds(index), stride) for index, stride in load.dynamic]
     if any(known is None or stride < 0 for known, stride in reach):
         return False
-    first, last = (
-        sum(known[end] * stride for known, stride in reach if known is not None) for end in (0, 1)
-    )
+    first, last = (sum(known[end] * stride for known, stride in reach if known is not None) for end in (0, 1))
     return all(_is_row(load.offset + ahead, pitch, row) for ahead in (first, last))
 
 

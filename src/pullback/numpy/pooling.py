@@ -165,7 +165,8 @@ def _moves(
     low, high = padding_widths(name, padding, extents, sizes=sizes, strides=strides, dilations=dilations)
     check_windows(name, extents, low=low, high=high, sizes=sizes, dilations=dilations)
     far = reached(extents, low=low, high=high, sizes=sizes, strides=strides, dilations=dilations)
-    shape, x = x.shape, padded(x, axes, low, far, fill)
+    # Windows leave what they do not reach by themselves; padding that none reaches is left out.
+    shape, x = x.shape, padded(x, axes, low, [max(width, 0) for width in far], fill)
     moves = {"axes": axes, "sizes": sizes, "strides": strides, "dilations": dilations}
     counts = []
     for position, (axis, extent, before) in enumerate(zip(axes, extents, low)):

@@ -7,6 +7,7 @@ this form as long as the graph allows: what is multiplied or masked behind it ca
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -160,7 +161,9 @@ def _winner_index(attributes: dict[str, Any], winner: Expression, index: Sequenc
 def _winner_place_type(winner: Type, shape: Shape, axis: int, **attributes: Shape) -> Type:
     _check_winner("winner_place", winner, shape, **attributes)
     if axis not in attributes["axes"]:
-        raise ShapeError(f"winner_place: axis {axis} is none of {attributes['axes']}, along which windows move")
+        raise ShapeError(
+            f"winner_place: axis {axis} is none of {attributes['axes']}, along which windows move"
+        )
     return Type(_INT, winner.shape)
 
 
@@ -231,9 +234,7 @@ is a winner for each window.
 def _unpool_type(y: Type, winner: Type, shape: Shape, **attributes: Shape) -> Type:
     _check_winner("unpool", winner, shape, **attributes)
     if y.shape != winner.shape or y.dtype.kind == "b":
-        raise ShapeError(
-            f"unpool: {y} for winners of shape {winner.shape}; give one number for each winner"
-        )
+        raise ShapeError(f"unpool: {y} for winners of shape {winner.shape}; give one number for each winner")
     return y.with_shape(shape)
 
 
@@ -252,10 +253,11 @@ def _unpool_lower(node: Operation, operands: Sequence[Operand], index: Sequence[
     exists: Expression | bool = True
     weight = math.prod(sizes)
     for axis, size, stride, dilation in zip(axes, sizes, strides, dilations):
-        if counts[axis] == 1:  # a single window has no next one to overlap with
-            stride = stride if stride > (size - 1) * dilation else (size - 1) * dilation + 1
+        reach = (size - 1) * dilation + 1
+        # A single window has no next one to overlap with.
+        step = builtins.max(stride, reach) if counts[axis] == 1 else stride
         found = covering(
-            f"r{axis}", index[axis], count=counts[axis], size=size, stride=stride, dilation=dilation
+            f"r{axis}", index[axis], count=counts[axis], size=size, stride=step, dilation=dilation
         )
         weight //= size
         exists = both(exists, found.exists)
@@ -264,7 +266,9 @@ def _unpool_lower(node: Operation, operands: Sequence[Operand], index: Sequence[
         flat.append(times(found.k, weight))
     if exists is False:
         return zero
-    winner, here = (Apply("cast", (part,), _INT32) for part in (operands[1](inner), as_expression(total(flat))))
+    winner, here = (
+        Apply("cast", (part,), _INT32) for part in (operands[1](inner), as_expression(total(flat)))
+    )
     won: Expression = Apply("equal", (winner, here), _BOOL)
     value = operands[0](inner)
     if isinstance(exists, Expression):
@@ -326,7 +330,13 @@ def _convolve_unpooled_type(
 
 
 def _convolve_unpooled_reference(
-    x: np.ndarray, y: np.ndarray, winner: np.ndarray, *, shape: Shape, pool: tuple[Shape, ...], **attributes: Any
+    x: np.ndarray,
+    y: np.ndarray,
+    winner: np.ndarray,
+    *,
+    shape: Shape,
+    pool: tuple[Shape, ...],
+    **attributes: Any,
 ) -> np.ndarray:
     w = _unpool_reference(y, winner, shape, **dict(zip(_NAMES, pool)))
     return convolve.reference(x, w, **attributes)
@@ -336,7 +346,11 @@ def _convolve_unpooled_pullback(node: Operation, g: Node) -> list[Node | None]:
     whole = _unpooled(node)
     assert convolve.pullback is not None
     x_bar, w_bar = convolve.pullback(whole, g)
-    y_bar = None if w_bar is None else at_winners(w_bar, node.inputs[2], **dict(zip(_NAMES, node.attributes["pool"])))
+    y_bar = (
+        None
+        if w_bar is None
+        else at_winners(w_bar, node.inputs[2], **dict(zip(_NAMES, node.attributes["pool"])))
+    )
     return [x_bar, y_bar, None]
 
 
@@ -396,7 +410,9 @@ convolve_unpooled = Operator(
     _convolve_unpooled_lower,
     (
         _unpooled_case((2, 3, 6, 8), (2, 4, 4, 6), "cb01,co01->ob01", _SQUARE, (1, 1), (1, 1)),
-        _unpooled_case((2, 9, 8, 1), (2, 4, 3, 5), "c01b,c01o->01ob", ((1, 2), (3, 2), (1, 1), (1, 2)), (2, 1), (1, 2)),
+        _unpooled_case(
+            (2, 9, 8, 1), (2, 4, 3, 5), "c01b,c01o->01ob", ((1, 2), (3, 2), (1, 1), (1, 2)), (2, 1), (1, 2)
+        ),
         _unpooled_case((3, 9, 5), (3, 8, 2), "c0b,c0o->ob0", ((1,), (4,), (4,), (1,)), (1,), (1,)),
         _unpooled_case((1, 9, 5), (1, 7, 2), "c0b,c0o->ob0", ((1,), (7,), (7,), (1,)), (1,), (1,)),
         _unpooled_case((2, 2, 3, 6), (2, 2, 4, 5), "gcb0,gco0->gob0", ((3,), (2,), (3,), (1,)), (1,), (1,)),

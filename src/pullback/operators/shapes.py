@@ -20,8 +20,8 @@ from pullback.loops.guard import guarded
 
 __all__ = [
     "broadcast",
-    "contiguous",
     "concatenate",
+    "contiguous",
     "dilated",
     "framed",
     "iota",
@@ -525,7 +525,11 @@ contiguous = Operator(
     lambda x: np.ascontiguousarray(x).reshape(x.shape),
     lambda node, g: [g],
     lambda node, operands, index: operands[0](index),
-    (Case((Sample((2, 3), kind="any"),)), Case((Sample((), kind="any"),)), Case((Sample((0, 2), kind="any"),))),
+    (
+        Case((Sample((2, 3), kind="any"),)),
+        Case((Sample((), kind="any"),)),
+        Case((Sample((0, 2), kind="any"),)),
+    ),
     linear=True,
 )
 """``y = x``, in an array of its own: for what is read often, in an order that suits the reader."""

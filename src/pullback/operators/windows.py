@@ -19,7 +19,10 @@ __all__ = ["WINDOWS", "Covering", "covering", "overlap_add", "window_counts", "w
 
 Shape = tuple[int, ...]
 
-def window_counts(name: str, shape: Shape, *, axes: Shape, sizes: Shape, strides: Shape, dilations: Shape) -> Shape:
+
+def window_counts(
+    name: str, shape: Shape, *, axes: Shape, sizes: Shape, strides: Shape, dilations: Shape
+) -> Shape:
     """How many windows there are along each of ``axes``; raises ``ShapeError`` where there is none."""
     if not len(axes) == len(sizes) == len(strides) == len(dilations) or not rising_axes(axes, len(shape)):
         raise ShapeError(

@@ -305,7 +305,9 @@ class Values:
         element, address = memory_type(buffer.dtype), self.address(buffer, start, vector * lanes)
         kind = vector_of(element, lanes)
         if mask is None:
-            return self._to_mask(self.f.value(f"load {kind}, ptr {address}, align {size}"), buffer.dtype, lanes)
+            return self._to_mask(
+                self.f.value(f"load {kind}, ptr {address}, align {size}"), buffer.dtype, lanes
+            )
         there = lanes if vector < self.group.vectors - 1 else self.group.tail or lanes
         short = max(2, 1 << (there - 1).bit_length())
         if short < lanes:

@@ -110,7 +110,9 @@ def _added(node: Operation) -> Node | None:
     first, second = (inner(child, "unpool") for child in node.inputs)
     if first is None or second is None or first.inputs[1] is not second.inputs[1]:
         return None
-    return _placed(first.inputs[0] + second.inputs[0], first) if first.attributes == second.attributes else None
+    return (
+        _placed(first.inputs[0] + second.inputs[0], first) if first.attributes == second.attributes else None
+    )
 
 
 def _summed(node: Operation) -> Node | None:
@@ -174,7 +176,7 @@ def _input_gradient(node: Operation) -> Node | None:
     x_layout, w_layout, out_layout = (attributes[key] for key in ("x_layout", "w_layout", "out_layout"))
     if placed.attributes["axes"] != _spatial(x_layout):
         return None
-    (y, winner), w = placed.inputs, node.inputs[1]
+    y, w = placed.inputs[0], node.inputs[1]
     low = padded.attributes["low"] if padded is not None else (0,) * placed.ndim
     sizes, whole = dict(zip(w_layout, w.shape)), dict(zip(out_layout, node.shape))
     starts, stops = dict.fromkeys(out_layout, 0), dict(whole)
@@ -237,7 +239,11 @@ def _spread(
     zeros = broadcast(constant(0, y.dtype), shape=target, axes=())
     made: Node = scatter_add(zeros, over_winners(y) * weights, *indices, axes=tuple(range(len(target))))
     first, last = (tuple(ends[label] for label in out_layout) for ends in (starts, stops))
-    return made if last == target and not any(first) else slice(made, starts=first, stops=last, steps=(1,) * made.ndim)
+    return (
+        made
+        if last == target and not any(first)
+        else slice(made, starts=first, stops=last, steps=(1,) * made.ndim)
+    )
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {
