@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,8 @@ def _reduced(
     reduce = reduction(view, axes=_inner_axes(node.attributes["axes"]))
     assert view.operator.lower is not None and reduction.lower is not None
     lower_view = view.operator.lower
-    return reduction.lower(reduce, [lambda place: lower_view(view, operands, place)], index)
+    value: Expression = reduction.lower(reduce, [lambda place: lower_view(view, operands, place)], index)
+    return value
 
 
 _MAX_CASES = tuple(Case((Sample(shape, kind="any"),), attributes) for shape, attributes in WINDOWS)
@@ -132,7 +133,7 @@ def _check_winner(name: str, winner: Type, shape: Shape, **attributes: Shape) ->
 
 def _places(winner: np.ndarray, attributes: dict[str, Any]) -> list[np.ndarray]:
     """The index of each winner, an array for each axis."""
-    index = list(np.indices(winner.shape))
+    index: list[np.ndarray] = list(np.indices(winner.shape))
     inside = np.unravel_index(winner, (1, *attributes["sizes"]))[1:]
     for axis, k, stride, dilation in zip(
         attributes["axes"], inside, attributes["strides"], attributes["dilations"]
@@ -141,7 +142,7 @@ def _places(winner: np.ndarray, attributes: dict[str, Any]) -> list[np.ndarray]:
     return index
 
 
-def _winner_index(attributes: dict[str, Any], winner: Expression, index: Sequence[Index]) -> list[Index]:
+def _winner_index(attributes: Mapping[str, Any], winner: Expression, index: Sequence[Index]) -> list[Index]:
     """The index of the winner of the window at ``index``."""
     sizes = attributes["sizes"]
     found = list(index)
@@ -212,11 +213,16 @@ def _at_winners_lower(node: Operation, operands: Sequence[Operand], index: Seque
     return operands[0](_winner_index(node.attributes, operands[1](index), index))
 
 
+def _at_winners_pullback(node: Operation, g: Node) -> list[Node | None]:
+    x, winner = node.inputs
+    return [unpool(g, winner, shape=x.shape, **node.attributes), None]
+
+
 at_winners = Operator(
     "at_winners",
     _at_winners_type,
     lambda x, winner, **attributes: x[tuple(_places(winner, attributes))],
-    lambda node, g: [unpool(g, node.inputs[1], shape=node.inputs[0].shape, **node.attributes), None],
+    _at_winners_pullback,
     _at_winners_lower,
     tuple(
         Case((Sample(shape, kind="any"), _winners(shape, attributes)), attributes)
