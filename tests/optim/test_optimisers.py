@@ -234,6 +234,21 @@ def test_settings_that_make_no_sense(make):
         make()
 
 
+@both
+@every
+def test_what_decays_does_not_stay_subnormal(compiled, optimiser):
+    """Gradients are zero: every mean ends at zero, or is on its way as a normal number."""
+    update = jit(optimiser.update) if compiled else optimiser.update
+    weights = np.ones(3, np.float32)
+    state = optimiser.init(weights)
+    smallest = np.finfo(np.float32).tiny
+    state = map_tree(lambda leaf: np.full_like(leaf, 1.5 * smallest) if leaf.shape else leaf, state)
+    for _ in range(20):
+        weights, state = update(np.zeros(3, np.float32), state, weights)
+        for leaf in flatten(state)[0]:
+            assert ((leaf == 0) | (np.abs(leaf) >= smallest)).all()
+
+
 class Scaled(nn.Module):
     """A factor that is trained, a mean and a count that are not."""
 

@@ -13,6 +13,7 @@ from pullback.optim.optimiser import (
     check_not_negative,
     decayed,
     map_parameters,
+    moving_mean,
     scalar_for,
     zeros_for,
 )
@@ -66,11 +67,11 @@ class Adadelta(Counting):
     ) -> tuple[Any, AdadeltaState]:
         decay, epsilon = self.decay, self.epsilon
         gradients = decayed(gradients, parameters, self.weight_decay)
-        squares = map_parameters(lambda s, g: decay * s + (1 - decay) * square(g), state.square, gradients)
+        squares = map_parameters(lambda s, g: moving_mean(decay, s, square(g)), state.square, gradients)
         # One root of the quotient in place of a quotient of two roots.
         changes = map_parameters(
             lambda g, s, u: g * sqrt((u + epsilon) / (s + epsilon)), gradients, squares, state.change
         )
-        means = map_parameters(lambda u, d: decay * u + (1 - decay) * square(d), state.change, changes)
+        means = map_parameters(lambda u, d: moving_mean(decay, u, square(d)), state.change, changes)
         parameters = map_parameters(lambda p, d: p - scalar_for(rate, p) * d, parameters, changes)
         return parameters, AdadeltaState(squares, means)

@@ -14,6 +14,7 @@ from pullback.optim.optimiser import (
     check_not_negative,
     decayed,
     map_parameters,
+    moving_mean,
     rate_at,
     scalar_for,
     zeros_for,
@@ -85,10 +86,8 @@ class Adam:
         epsilon = self.epsilon * correction
 
         gradients, parameters = self._decay(gradients, parameters, learning_rate)
-        mean = map_parameters(lambda m, g: self.beta1 * m + (1 - self.beta1) * g, state.mean, gradients)
-        squares = map_parameters(
-            lambda s, g: self.beta2 * s + (1 - self.beta2) * square(g), state.square, gradients
-        )
+        mean = map_parameters(lambda m, g: moving_mean(self.beta1, m, g), state.mean, gradients)
+        squares = map_parameters(lambda s, g: moving_mean(self.beta2, s, square(g)), state.square, gradients)
         largest = map_parameters(maximum, state.largest, squares) if self.amsgrad else ()
 
         def moved(p: Any, m: Any, s: Any) -> Any:

@@ -12,6 +12,7 @@ from pullback.optim.optimiser import (
     check_below_one,
     check_not_negative,
     map_parameters,
+    moving_mean,
     scalar_for,
     zeros_for,
 )
@@ -62,6 +63,4 @@ class Lion(Counting):
             return remains - scalar_for(rate, p) * direction
 
         parameters = map_parameters(moved, parameters, state, gradients)
-        return parameters, map_parameters(
-            lambda m, g: self.beta2 * m + (1 - self.beta2) * g, state, gradients
-        )
+        return parameters, map_parameters(lambda m, g: moving_mean(self.beta2, m, g), state, gradients)

@@ -14,6 +14,7 @@ from pullback.optim.optimiser import (
     check_not_negative,
     decayed,
     map_parameters,
+    moving_mean,
     rate_at,
     scalar_for,
     zeros_for,
@@ -82,10 +83,8 @@ class NAdam:
         of_mean = rate * following / (1.0 - product * following)
         of_gradient = rate * (1.0 - momentum) / (1.0 - product)
         epsilon = self.epsilon * correction
-        mean = map_parameters(lambda m, g: self.beta1 * m + (1 - self.beta1) * g, state.mean, gradients)
-        squares = map_parameters(
-            lambda s, g: self.beta2 * s + (1 - self.beta2) * square(g), state.square, gradients
-        )
+        mean = map_parameters(lambda m, g: moving_mean(self.beta1, m, g), state.mean, gradients)
+        squares = map_parameters(lambda s, g: moving_mean(self.beta2, s, square(g)), state.square, gradients)
 
         def moved(p: Any, g: Any, m: Any, s: Any) -> Any:
             change = scalar_for(of_mean, p) * m + scalar_for(of_gradient, p) * g

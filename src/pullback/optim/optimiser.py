@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from pullback.numpy import astype
+from pullback.numpy import abs as abs_
+from pullback.numpy import astype, where
 from pullback.tracing import flatten, map_tree
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "decayed",
     "is_parameter",
     "map_parameters",
+    "moving_mean",
     "rate_at",
     "scalar_for",
+    "settled",
     "trained_leaves",
     "zeros_for",
 ]
@@ -131,6 +134,27 @@ def decayed(gradients: Any, parameters: Any, weight_decay: float) -> Any:
     if not weight_decay:
         return gradients
     return map_parameters(lambda g, p: g + weight_decay * p, gradients, parameters)
+
+
+def moving_mean(decay: float, mean: Any, value: Any) -> Any:
+    r"""The exponential moving mean after another value, :math:`\beta m + (1 - \beta) x`, ``settled``.
+
+    >>> moving_mean(0.75, np.array([1.0]), np.array([3.0]))
+    array([1.5])
+    """
+    return settled(decay * mean + (1 - decay) * value)
+
+
+def settled(values: Any) -> Any:
+    """``values`` with 0 in place of what is smaller than the smallest normal number.
+
+    What decays, such as the mean of gradients that have become zero, would come down to subnormal numbers and stay
+    there: rounding keeps them from zero, and processors take a hundred times as long for each.
+
+    >>> settled(np.array([1e-310, -2.0]))
+    array([ 0., -2.])
+    """
+    return where(abs_(values) < np.finfo(values.dtype).tiny, 0.0, values)
 
 
 def is_parameter(leaf: Any) -> bool:

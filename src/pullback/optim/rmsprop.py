@@ -13,7 +13,9 @@ from pullback.optim.optimiser import (
     check_not_negative,
     decayed,
     map_parameters,
+    moving_mean,
     scalar_for,
+    settled,
     zeros_for,
 )
 from pullback.tracing import static
@@ -74,12 +76,10 @@ class RMSProp(Counting):
     ) -> tuple[Any, RMSPropState]:
         smoothing = self.smoothing
         gradients = decayed(gradients, parameters, self.weight_decay)
-        squares = map_parameters(
-            lambda s, g: smoothing * s + (1 - smoothing) * square(g), state.square, gradients
-        )
+        squares = map_parameters(lambda s, g: moving_mean(smoothing, s, square(g)), state.square, gradients)
         mean, velocity, variance = state.mean, state.velocity, squares
         if self.centred:
-            mean = map_parameters(lambda a, g: smoothing * a + (1 - smoothing) * g, mean, gradients)
+            mean = map_parameters(lambda a, g: moving_mean(smoothing, a, g), mean, gradients)
             variance = map_parameters(lambda s, a: s - square(a), squares, mean)
         if not self.momentum:
 
@@ -88,7 +88,10 @@ class RMSProp(Counting):
 
             return map_parameters(moved, parameters, gradients, variance), RMSPropState(squares, mean, ())
         velocity = map_parameters(
-            lambda v, g, s: self.momentum * v + g / (sqrt(s) + self.epsilon), velocity, gradients, variance
+            lambda v, g, s: settled(self.momentum * v + g / (sqrt(s) + self.epsilon)),
+            velocity,
+            gradients,
+            variance,
         )
         parameters = map_parameters(lambda p, v: p - scalar_for(rate, p) * v, parameters, velocity)
         return parameters, RMSPropState(squares, mean, velocity)

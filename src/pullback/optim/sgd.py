@@ -13,6 +13,7 @@ from pullback.optim.optimiser import (
     decayed,
     map_parameters,
     scalar_for,
+    settled,
     zeros_for,
 )
 from pullback.tracing import static
@@ -60,7 +61,7 @@ class SGD(Counting):
     def _step(self, rate: Any, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
         steps = gradients = decayed(gradients, parameters, self.weight_decay)
         if self.momentum:
-            steps = state = map_parameters(lambda v, g: self.momentum * v + g, state, gradients)
+            steps = state = map_parameters(lambda v, g: settled(self.momentum * v + g), state, gradients)
         if self.nesterov:
             steps = map_parameters(lambda g, v: g + self.momentum * v, gradients, state)
         return map_parameters(lambda p, step: p - scalar_for(rate, p) * step, parameters, steps), state
