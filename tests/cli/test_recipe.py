@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from pullback.cli.workloads import WORKLOADS, Job
 from pullback.data import load_digits
 from pullback.errors import DownloadError
 from pullback.train import EarlyStopping, ReduceOnPlateau
+from pullback.train.progress import Display
 
 SGD = optim.SGD(0.25)
 
@@ -145,3 +148,27 @@ def test_a_checkpoint_of_another_network(tmp_path, capsys):
     assert main(["train", "mnist-cnn", *arguments, "--optimiser", "adam"]) == 1
     assert "by SGD, and the trainer has Adam" in capsys.readouterr().err
     assert (tmp_path / "c.safetensors").read_bytes() == before
+
+
+def test_ctrl_c_leaves_whole_files(tmp_path, monkeypatch, capsys):
+    """In the middle of the third epoch; the checkpoint is that of the second, and can be gone on from."""
+    update = Display.update
+
+    def interrupted(display, epoch, step, figures, rate):
+        update(display, epoch, step, figures, rate)
+        if epoch == 2 and step > 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    arguments = ["train", "mnist-cnn", "--checkpoint", "c.safetensors", "--output", "out"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Display, "update", interrupted)
+        assert main([*arguments, "--epochs", "9"]) == 130
+    history = json.loads((tmp_path / "out" / "history.json").read_text())
+    assert history["interrupted"] is True and len(history["loss"]) == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.safetensors", "out"]
+    model = WORKLOADS["mnist-cnn"].restore({"shape": [8, 8], "filters": 6, "classes": 10})
+    assert all(np.isfinite(array).all() for array in load(tmp_path / "out" / "model.safetensors").values())
+    load(tmp_path / "out" / "model.safetensors", like=model)
+    capsys.readouterr()
+    assert main([*arguments, "--epochs", "3"]) == 0
+    assert "2 epochs from c.safetensors, 1 to go" in capsys.readouterr().out
