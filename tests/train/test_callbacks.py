@@ -195,6 +195,26 @@ def test_a_bad_step_goes_back_to_what_a_callback_left(data, make_model):
     assert bits(trainers[0].model) == bits(trainers[1].model)
 
 
+def test_a_callback_may_go_back_to_a_checkpoint(data, make_model, tmp_path):
+    """What dropout drops depends on the number of the step: it goes back too."""
+    expected, trainer = (
+        make_trainer(nn.Chain(make_model(), nn.Dropout(0.3)), optim.SGD(0.5)) for _ in range(2)
+    )
+    expected.fit(data, 3)
+
+    def back(trainer):
+        if trainer.history.epochs == 1:
+            save_checkpoint(trainer, tmp_path / "c")
+        elif trainer.history.epochs == 2 and not returned:
+            load_checkpoint(trainer, tmp_path / "c")
+            returned.append(trainer.steps)
+
+    returned = []
+    trainer.fit(data, 4, on_epoch_end=back)
+    assert returned == [6] and trainer.steps == 18
+    assert bits(trainer.model) == bits(expected.model)
+
+
 # -- What goes wrong
 
 

@@ -111,7 +111,7 @@ class Trainer:
         that of the last step, the history ends with the epoch begun and is marked ``interrupted``.
 
         ``on_epoch_end`` is one function of the trainer or several; all are called after each epoch, with its
-        figures in the history, and may change what the trainer has. The training ends when one returns True, as
+        figures in the history, and may change model and state in place. The training ends when one returns True, as
         ``EarlyStopping`` does. One that has a method ``finish(trainer)`` is told when the training has ended.
 
         Raises ``NonFiniteLoss`` when the loss becomes NaN or infinite, with the model of the last good step
@@ -256,7 +256,8 @@ class _Fit:
             self._block(number, rest[None], totals)
 
     def accept_changes(self) -> None:
-        """What a callback did to model or state is what a bad step goes back to."""
+        """What a callback did to model, state or steps is where the training goes on, and a bad step back to."""
+        self._next[...] = self.trainer.steps
         self._snapshot.renew()
 
     def _block(self, number: int, rows: Rows, totals: Totals) -> None:
