@@ -13,10 +13,24 @@ def test_a_long_sum_is_cut_into_equal_parts(stages):
     assert "sqrt(sum[r0<125]" in total
 
 
+def test_what_equal_parts_leave_over_is_a_part(stages):
+    parts, left, total = stages(lambda x: x.sum(), (1_000_003,))["tidy"].split("\nonce:")
+    assert parts.startswith("for r0<128:")
+    assert "sum[r0<7812]" in parts
+    assert "[128] = sum[r0<67](argument0[r0 + 999936])" in left
+    assert "sum[r0<129]" in total
+
+
+def test_a_vector_times_a_matrix_is_cut_by_rows(stages):
+    tidied = stages(lambda x, w: x @ w, (1014,), (1014, 84))["tidy"]
+    assert "for r0<8, i<84:" in tidied
+    assert "sum[r0<126]" in tidied
+    assert "part_" not in stages(lambda w, x: w @ x, (1014, 84), (84,))["tidy"]
+
+
 def test_short_sums_and_sums_with_many_results_stay_whole(stages):
     assert "part_" not in stages(lambda x: (x * x).sum(), (1000,))["tidy"]
     assert "part_" not in stages(lambda x: x.sum(1), (100, 1000))["tidy"]
-    assert "part_" not in stages(lambda x: x.sum(), (1_000_003,))["tidy"]  # no equal parts: a prime number
 
 
 def test_sums_of_few_elements_are_not_cut_into_parts_of_fewer(stages):
@@ -29,6 +43,11 @@ def test_sums_in_parts_are_right(compiler, traced, processor):
     def function(x, y):
         return x.sum(0), (x * y).sum(0) + 1, (x[:, 0] * 2).sum(), x.max(), np.tanh(x.sum() / 100)
 
+    def by_matrix(x, y):
+        return y[:, 0] @ x, np.tanh(x[:, 1] @ x)
+
     random = np.random.default_rng(0)
+    matrices = [random.integers(-3, 4, (rows, 84)).astype(np.float32) for rows in (1009, 1009)]
+    compiler.assert_same(traced(by_matrix, *matrices), matrices, processor=processor, rounding=8)
     arrays = [random.integers(-3, 4, (30_000, 3)).astype(np.float32) for _ in range(2)]
     compiler.assert_same(traced(function, *arrays), arrays, processor=processor, rounding=8)

@@ -5,8 +5,9 @@
     for b, o, k: part[b, o, k] = add[p](g[b, o, p] * x[b, p + k])
     for o, k:    dw[o, k] = add[b](part[b, o, k])
 
-The first step treats the samples of a batch one by one, and so belongs to their row group. How a sum is cut depends on
-its shape only: results are the same bits for any number of threads.
+The first step treats the samples of a batch one by one, and so belongs to their row group. A vector times a matrix is
+cut by rows of the matrix: a share is then one piece of memory, the same that a share of its update writes. How a sum is
+cut depends on its shape only: results are the same bits for any number of threads.
 """
 
 from __future__ import annotations
@@ -26,13 +27,22 @@ __all__ = ["split_sums"]
 LEAST_CYCLES = 12_000.0
 """Sums that take less are done soonest by one thread."""
 
+LEAST_PART_CYCLES = 3000.0
+"""Parts of a vector times a matrix that take less are not worth a chunk each."""
+
 LEAST_PART = 32
 """Elements that a part sums for each result: of shorter parts too many are written and read again."""
 
 MOST_RESULTS = 4096
 MOST_PARTS = 128
 FEWEST_ROWS = 8
-"""Kernels with this many rows have enough to share out as they are; sums at computed places stay with their samples."""
+"""Kernels with this many rows have enough to share out as they are.
+
+But vectors times matrices are cut by the matrix' rows, and sums at computed places stay with their samples.
+"""
+
+FEWEST_PARTS = 8
+"""Where fewer parts than this are equal and more are wanted, what is left over is a part of its own."""
 
 
 def split_sums(kernels: Iterable[Kernel], lanes: Callable[[Kernel], int]) -> list[Kernel]:
@@ -43,7 +53,7 @@ def split_sums(kernels: Iterable[Kernel], lanes: Callable[[Kernel], int]) -> lis
         if reduce is None:
             program.append(kernel)
         else:
-            program.extend(_cut(kernel, reduce))
+            program.extend(_cut(kernel, reduce, lanes))
     return program
 
 
@@ -57,14 +67,28 @@ def _long_sum(kernel: Kernel, lanes: Callable[[Kernel], int]) -> Reduce | None:
     results = math.prod(axis.extent for axis in kernel.axes)
     if results > MOST_RESULTS:
         return None
-    gathered = gathered_sum(kernel) is not None
-    if kernel.axes and kernel.axes[0].extent >= FEWEST_ROWS and not gathered:
+    rows = kernel.axes[0].extent if kernel.axes else 1
+    if rows >= FEWEST_ROWS and not _by_matrix(kernel, found[0]) and gathered_sum(kernel) is None:
         return None
-    if contractions(kernel) or gathered:  # each vector that is read serves several sums
-        cycles = results * _length(found[0]) / lanes(kernel)
-    else:
-        cycles = kernel_cycles(kernel, None, lanes(kernel))
-    return found[0] if cycles >= LEAST_CYCLES else None
+    return found[0] if _cycles(kernel, found[0], lanes) >= LEAST_CYCLES else None
+
+
+def _by_matrix(kernel: Kernel, reduce: Reduce) -> bool:
+    """Whether the kernel is a vector times a matrix whose rows lie along its results."""
+    if not kernel.axes:
+        return False
+    steps = list(row_major([axis.extent for axis in (*reduce.over, *kernel.axes)]))
+    return len(reduce.over) == 1 and any(
+        [load.offset.coefficient(axis) for axis in (*reduce.over, *kernel.axes)] == steps
+        for load in kernel.loads()
+        if not load.dynamic
+    )
+
+
+def _cycles(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> float:
+    if contractions(kernel) or gathered_sum(kernel) is not None:  # each vector that is read serves several sums
+        return math.prod(axis.extent for axis in kernel.axes) * _length(reduce) / lanes(kernel)
+    return kernel_cycles(kernel, None, lanes(kernel))
 
 
 def _length(reduce: Reduce) -> int:
@@ -72,36 +96,54 @@ def _length(reduce: Reduce) -> int:
     return math.prod(axis.extent for axis in reduce.over)
 
 
-def _parts(reduce: Reduce, least: int) -> int:
-    """Into how many equal parts the first summed axis is cut: the most that divide it and are not too many."""
+def _parts(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> int:
+    """Into how many parts of one length the first summed axis is cut; what they leave over is one more.
+
+    As many as divide it, if these are not too few. A vector times a matrix has no use for more than can be shared out.
+    A sum at computed places reads its samples in no order: it is done best while they are in the cache, one by one.
+    """
     extent = reduce.over[0].extent
-    most = min(extent, MOST_PARTS, _length(reduce) // least)
-    return max((part for part in range(1, most + 1) if extent % part == 0), default=1)
+    gathered = gathered_sum(kernel) is not None
+    most = min(extent, MOST_PARTS, _length(reduce) // (1 if gathered else LEAST_PART))
+    if _by_matrix(kernel, reduce):
+        most = min(most, max(2, int(_cycles(kernel, reduce, lanes) / LEAST_PART_CYCLES)))
+    equal = max((part for part in range(1, most + 1) if extent % part == 0), default=1)
+    return equal if gathered or equal >= min(FEWEST_PARTS, most) else 2 ** (most.bit_length() - 1)
 
 
-def _cut(kernel: Kernel, reduce: Reduce) -> list[Kernel]:
-    first, *rest = reduce.over
-    # A sum at computed places reads its samples in no order: it is done best while they are in the cache.
-    parts = _parts(reduce, LEAST_PART if gathered_sum(kernel) is None else 1)
+def _cut(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> list[Kernel]:
+    first = reduce.over[0]
+    parts = _parts(kernel, reduce, lanes)
     if parts < 2:
         return [kernel]
-    outer, inner = Axis(first.name, parts), Axis(first.name, first.extent // parts)
-    split = {first: Affine.of(outer) * inner.extent + Affine.of(inner)}
-    own = tuple(Axis(axis.name, axis.extent) for axis in kernel.axes)
-    renamed = {old: Affine.of(new) for old, new in zip(kernel.axes, own)}
-    body = rewrite(reduce.body, {**split, **renamed}, {}, {})
-    over = tuple(axis for axis in (inner, *rest) if axis.extent > 1)
-    value: Expression = Reduce("add", over, body, reduce.dtype) if over else body
-    shape = tuple(axis.extent for axis in (outer, *own))
+    size, left = divmod(first.extent, parts)
+    shape = (parts + bool(left), *(axis.extent for axis in kernel.axes))
     buffer = Buffer(f"part_{kernel.stores[0].buffer.name}", reduce.dtype, shape)
-    strides = row_major(shape)
-    offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip((outer, *own), strides))
-    part = joined_axes(Kernel((outer, *own), (Store(buffer, offset, value),)))
-    number = Axis(first.name, parts)
-    read = Affine.total(Affine.of(axis) * stride for axis, stride in zip((number, *kernel.axes), strides))
+    program = [_part(kernel, reduce, buffer, 0, parts, size)]
+    if left:
+        program.append(_part(kernel, reduce, buffer, parts, 1, left))
+    number = Axis(first.name, shape[0])
+    read = Affine.total(Affine.of(axis) * s for axis, s in zip((number, *kernel.axes), row_major(shape)))
     total = Reduce("add", (number,), Load(buffer, read), reduce.dtype)
     stores = tuple(replace(s, value=_replaced(s.value, reduce, total)) for s in kernel.stores)
-    return [part, kernel.with_stores(stores)]
+    return [*program, kernel.with_stores(stores)]
+
+
+def _part(kernel: Kernel, reduce: Reduce, buffer: Buffer, number: int, parts: int, size: int) -> Kernel:
+    """The kernel of ``parts`` sums of ``size``, from part ``number`` of ``buffer`` to the last of their size."""
+    first, *rest = reduce.over
+    outer, inner = Axis(first.name, parts), Axis(first.name, size)
+    start = first.extent - size if number else 0
+    own = tuple(Axis(axis.name, axis.extent) for axis in kernel.axes)
+    new = {old: Affine.of(axis) for old, axis in zip(kernel.axes, own)}
+    new[first] = Affine.of(outer) * size + Affine.of(inner) + start
+    body = rewrite(reduce.body, new, {}, {})
+    over = tuple(axis for axis in (inner, *rest) if axis.extent > 1)
+    value: Expression = Reduce("add", over, body, reduce.dtype) if over else body
+    axes = tuple(axis for axis in (outer, *own) if axis is not outer or parts > 1)
+    strides = row_major(buffer.shape)
+    offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip((outer, *own), strides))
+    return joined_axes(Kernel(axes, (Store(buffer, offset + number * strides[0], value),)))
 
 
 def _replaced(value: Expression, old: Reduce, new: Reduce) -> Expression:

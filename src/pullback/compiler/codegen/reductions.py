@@ -1,8 +1,10 @@
 """Reductions: loops that carry accumulators, and the sum across the lanes of a vector.
 
-Three ways, chosen by where the lanes are. A reduction that differs between lanes keeps one accumulator a lane. One over
-the lane axis itself, when the group spans it, adds across lanes at once. Any other takes its own last axis for lanes if
-memory lies that way, with several accumulators to hide the latency, and adds them up in a fixed order.
+Four ways, chosen by where the lanes are. A reduction that differs between lanes keeps one accumulator a lane; if its
+rows lie along memory, each of these lanes is a row whose own vector of partial results is kept, and a square block of
+them is turned and reduced to one vector at the end. One over the lane axis itself, when the group spans it, adds across
+lanes at once. Any other takes its own last axis for lanes if memory lies that way, with several accumulators to hide
+the latency, and adds them up in a fixed order.
 """
 
 from __future__ import annotations
@@ -84,6 +86,8 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
         return _extreme_positions(values, reduce)
     if values.is_vector(reduce):
         assert group is not None
+        if is_turned(reduce, group.axis):
+            return [_turned(values, reduce, vector) for vector in range(group.vectors)]
         start = [literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), group.lanes)] * group.vectors
         return _accumulate(values, reduce, reduce.over, start, group.lanes)
     if across:
@@ -94,6 +98,109 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
         return [_along_lanes(values, reduce)]
     start = [literal(reduce.dtype, neutral(reduce.kind, reduce.dtype))]
     return _accumulate(values, reduce, reduce.over, start, 1)
+
+
+def is_turned(reduce: Reduce, axis: Axis) -> bool:
+    """Whether lanes along ``axis`` would gather what lies along the last reduced axis: rows are then read as they lie."""
+    last = reduce.over[-1]
+    if reduce.kind in ("argmax", "argmin") or last.extent < SHORTEST_ROW or axis.extent < SHORTEST_ROW:
+        return False
+    loads = [e for e in walk(reduce.body) if isinstance(e, Load) and e.axes & {axis, last}]
+    return any(abs(load.offset.coefficient(axis)) > MOST_STRIDE for load in loads) and all(
+        load.offset.coefficient(last) == (last in load.offset.axes)
+        and load.guard is None
+        and not any(e.axes & {axis, last} for e, _ in load.dynamic)
+        for load in loads
+    )
+
+
+def _turned(values: Values, reduce: Reduce, vector: int) -> str:
+    """The vector of results of some rows, one a lane: a vector of partial results for each row, then all turned."""
+    assert values.group is not None
+    group, here = values.group, values.places[values.group.axis]
+    *outer, along = reduce.over
+    lanes = group.lanes
+    rows = lanes if values.mask(vector) is None else group.tail
+    kind = vector_of(scalar_type(reduce.dtype), lanes)
+    places = [Place(here.value, here.constant + vector * lanes + row) for row in range(rows)]
+
+    def turn(sums: list[str], place: Place, tail: int) -> list[str]:
+        new = []
+        with values.lane_group(Group(along, 1, lanes, tail), place):
+            values.hoist([reduce.body], [group.axis])
+            for row, value in enumerate(sums):
+                values.places[group.axis] = places[row]
+                with values.scope():
+                    new += _added(values, reduce, [value])
+                del values.places[group.axis]
+        return new
+
+    def sweep(sums: list[str]) -> list[str]:
+        full, tail = divmod(along.extent, lanes)
+        if full > 1:
+            with values.f.loop("0", str(full * lanes), lanes, [(kind, value) for value in sums]) as loop:
+                loop.carry(*turn(loop.values, Place(loop.index), 0))
+            sums = loop.results
+        elif full:
+            sums = turn(sums, Place(None, 0), 0)
+        return turn(sums, Place(None, full * lanes), tail) if tail else sums
+
+    def nest(axes: Sequence[Axis], sums: list[str]) -> list[str]:
+        if not axes:
+            return sweep(sums)
+        with values.f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in sums]) as loop:
+            values.places[axes[0]] = Place(loop.index)
+            with values.scope():
+                loop.carry(*nest(axes[1:], loop.values))
+            del values.places[axes[0]]
+        return loop.results
+
+    with values.shadowing([group.axis]), values.scope():
+        empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
+        sums = nest(outer, [empty] * rows)
+    return across_rows(values, reduce.kind, [*sums, *["zeroinitializer"] * (lanes - rows)], reduce.dtype)
+
+
+def across_rows(values: Values, kind: str, rows: Sequence[str], dtype: np.dtype) -> str:
+    """From as many vectors as lanes the vector whose lane ``k`` is row ``k`` reduced.
+
+    Neighbours in pairs, the halves of each beside each other, until one vector is left: with four lanes
+
+        a = [a0 a1 a2 a3]          [a0+a1 a2+a3 b0+b1 b2+b3]
+        b = [b0 b1 b2 b3]    →     [c0+c1 …                ]    →    [a b c d]
+    """
+    lanes, current = len(rows), list(rows)
+    vector = vector_of(scalar_type(dtype), lanes)
+    while len(current) > 1:
+        following = []
+        for a, b in zip(current[::2], current[1::2]):
+            halves = []
+            for first in (0, 1):
+                picks = ", ".join(f"i32 {lane}" for lane in range(first, 2 * lanes, 2))
+                text = f"shufflevector {vector} {a}, {vector} {b}, <{lanes} x i32> <{picks}>"
+                halves.append(values.f.value(text))
+            following.append(combine(values, kind, halves[0], halves[1], dtype, lanes))
+        current = following
+    return current[0]
+
+
+def _added(values: Values, reduce: Reduce, sums: list[str]) -> list[str]:
+    """The accumulators with the body's vectors taken in; a product is multiplied and added in one instruction."""
+    assert values.group is not None
+    body = reduce.body
+    if (
+        reduce.kind == "add"
+        and isinstance(body, Apply)
+        and body.function == "multiply"
+        and body.dtype.kind == "f"
+        and values.is_vector(body)
+        and all(isinstance(operand, Load) for operand in body.operands)
+    ):  # lanes that do not exist are read as zeros
+        lanes = Lanes(values.f, scalar_type(body.dtype), values.group.lanes)
+        left, right = (values.vectors(operand) for operand in body.operands)
+        return [lanes.fma(a, b, c) for a, b, c in zip(left, right, sums)]
+    vectors = _masked(values, reduce, values.vectors(body))
+    return [combine(values, reduce.kind, a, b, reduce.dtype, values.group.lanes) for a, b in zip(sums, vectors)]
 
 
 def _runs_along(reduce: Reduce) -> bool:
@@ -111,7 +218,9 @@ def _accumulate(
 ) -> list[str]:
     """Loops over ``axes`` around ``accumulator = combine(accumulator, body)``."""
     if not axes:
-        body = values.vectors(reduce.body) if lanes > 1 else values.emit(reduce.body)
+        if lanes > 1:
+            return _added(values, reduce, start)
+        body = values.emit(reduce.body)
         return [combine(values, reduce.kind, a, b, reduce.dtype, lanes) for a, b in zip(start, body)]
     values.hoist([reduce.body], axes)
     kind = vector_of(scalar_type(reduce.dtype), lanes)
