@@ -221,3 +221,42 @@ def test_quotients_end_with_their_row(dtype, compiler, traced, processor):
     shapes = [(3, width) for width in (1, 3, 5, 6, 9, 17, 19, 33, 65, 130)]
     arrays = [np.abs(numbers(*shape, dtype=dtype)) + dtype(k + 0.5) for shape in shapes for k in (0, 1)]
     compiler.assert_same(traced(quotients, *arrays), arrays, processor=processor, rounding=256)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [7, 8, 10, 16, 33, 84])
+@pytest.mark.parametrize("height", [3, 4, 15, 37, 200])
+def test_matrices_times_vectors(height, width, dtype, compiler, traced, processor):
+    """Rows are read as they lie, a vector's worth of them at once; columns with some accumulators each."""
+
+    def products(w, z, x, three):
+        return (
+            np.tanh(w @ z),
+            x @ w,
+            (w * w).max(1) + x,
+            np.exp(z) @ np.exp(w.T) * x,
+            (three * z).sum((1, 2)),
+            three.min((1, 2)) * 2,
+        )
+
+    arrays = [
+        integers(*shape, dtype=dtype) for shape in ((height, width), (width,), (height,), (height, 3, width))
+    ]
+    compiler.assert_same(traced(products, *arrays), arrays, processor=processor, rounding=32)
+
+
+def test_lanes_beyond_the_last_row_and_column_change_nothing(compiler, traced, processor):
+    """What is not read is taken for zero, and zero times infinity would not be."""
+
+    def products(w, z):
+        return w @ z, (w * np.inf).max(1), (np.exp(w) * z).sum(1)
+
+    w, z = integers(21, 19), integers(19)
+    w[20] = np.inf
+    z[3] = 0
+    compiler.assert_same(
+        traced(products, np.abs(w), np.abs(z) + 1),
+        [np.abs(w), np.abs(z) + 1],
+        processor=processor,
+        rounding=64,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pullback.compiler.codegen.reductions import is_turned
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, Store, walk
 
@@ -53,7 +54,9 @@ def lane_axis(kernel: Kernel) -> Axis | None:
         return None  # all lanes would add to the same element
     along = against = 0
     for expression in kernel.expressions():
-        if isinstance(expression, Reduce) and 2 * expression.over[-1].extent > axis.extent:
+        if not isinstance(expression, Reduce) or is_turned(expression, axis):
+            continue
+        if 2 * expression.over[-1].extent > axis.extent:
             for load in walk(expression.body):
                 if isinstance(load, Load) and axis in load.axes:
                     if load.offset.coefficient(axis) == 1:
@@ -71,12 +74,19 @@ def side_by_side(roots: Sequence[Expression]) -> int:
     return SIDE_BY_SIDE if functions <= CHEAP else COSTLY_SIDE_BY_SIDE
 
 
+def _vectors(axis: Axis, roots: Sequence[Expression]) -> int:
+    """How many vectors along ``axis`` a loop body works on at once: one where each of its lanes is a row to read."""
+    if any(isinstance(e, Reduce) and is_turned(e, axis) for e in walk(*roots)):
+        return 1
+    return side_by_side(roots)
+
+
 def alignment(kernel: Kernel, lanes: int) -> int:
     """What shares of the first axis must be multiples of."""
     lane = lane_axis(kernel)
     if lane is None or lane is not kernel.axes[0]:
         return 1
-    return lanes * side_by_side([root for store in kernel.stores for root in store.roots()])
+    return lanes * _vectors(lane, [root for store in kernel.stores for root in store.roots()])
 
 
 def _body(values: Values, kernel: Kernel, lane: Axis | None, low: str, high: str) -> None:
@@ -157,11 +167,11 @@ def lane_loop(values: Values, axis: Axis, stores: Sequence[Store]) -> None:
     """All of ``axis`` in vectors: a loop over groups, then what is left in one shorter group."""
     roots = [root for store in stores for root in store.roots()]
     values.hoist(roots, [axis])
-    if _fits_registers(values, axis, roots):
+    if _vectors(axis, roots) > 1 and _fits_registers(values, axis, roots):
         with values.lane_group(_whole_group(values, axis), Place(None, 0)):
             write_stores(values, stores)
         return
-    side = side_by_side(roots)
+    side = _vectors(axis, roots)
     block = side * values.lanes
     blocks = axis.extent // block
     if blocks:
@@ -185,7 +195,7 @@ def _shared_lanes(values: Values, axis: Axis, stores: Sequence[Store], low: str,
     """Lanes along the axis that threads share out: full groups from ``low``, the rest only at the axis' end."""
     roots = [root for store in stores for root in store.roots()]
     values.hoist(roots, [axis])
-    block = side_by_side(roots) * values.lanes
+    block = _vectors(axis, roots) * values.lanes
     done = axis.extent // block * block
     if done:
         stop = values.f.call("i64", "llvm.smin.i64", ("i64", high), ("i64", str(done)))

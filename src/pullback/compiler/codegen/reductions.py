@@ -16,14 +16,17 @@ import numpy as np
 
 from pullback.compiler.codegen.integers import integer_function
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
-from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.values import MOST_STRIDE, Group, Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
-from pullback.loops import Affine, Axis, Load, Reduce, walk
+from pullback.loops import Affine, Apply, Axis, Load, Reduce, walk
 
-__all__ = ["emit_reduction", "horizontal", "neutral"]
+__all__ = ["across_rows", "emit_reduction", "horizontal", "is_turned", "neutral"]
 
 WRITTEN_OUT = 16
 """Reductions of up to this many elements, such as a pooling window, have no loop."""
+
+SHORTEST_ROW = 8
+"""Rows shorter than this leave too many lanes empty to be read one by one."""
 
 ACCUMULATORS = 4
 """Vectors summed side by side: an addition takes about four cycles and two start in each."""
@@ -101,9 +104,9 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
 
 
 def is_turned(reduce: Reduce, axis: Axis) -> bool:
-    """Whether lanes along ``axis`` would gather what lies along the last reduced axis: rows are then read as they lie."""
+    """Whether lanes along ``axis`` would gather what lies along the last reduced axis; then rows are read as they lie."""
     last = reduce.over[-1]
-    if reduce.kind in ("argmax", "argmin") or last.extent < SHORTEST_ROW or axis.extent < SHORTEST_ROW:
+    if reduce.kind in ("argmax", "argmin") or last.extent < SHORTEST_ROW or axis.extent < 4:
         return False
     loads = [e for e in walk(reduce.body) if isinstance(e, Load) and e.axes & {axis, last}]
     return any(abs(load.offset.coefficient(axis)) > MOST_STRIDE for load in loads) and all(
@@ -187,20 +190,23 @@ def across_rows(values: Values, kind: str, rows: Sequence[str], dtype: np.dtype)
 def _added(values: Values, reduce: Reduce, sums: list[str]) -> list[str]:
     """The accumulators with the body's vectors taken in; a product is multiplied and added in one instruction."""
     assert values.group is not None
-    body = reduce.body
+    group, body = values.group, reduce.body
+    along = group.axis in reduce.over
     if (
         reduce.kind == "add"
         and isinstance(body, Apply)
         and body.function == "multiply"
         and body.dtype.kind == "f"
-        and values.is_vector(body)
-        and all(isinstance(operand, Load) for operand in body.operands)
-    ):  # lanes that do not exist are read as zeros
-        lanes = Lanes(values.f, scalar_type(body.dtype), values.group.lanes)
+        # Lanes that do not exist are read as zeros.
+        and (not along or all(isinstance(e, Load) and group.axis in e.axes for e in body.operands))
+    ):
+        lanes = Lanes(values.f, scalar_type(body.dtype), group.lanes)
         left, right = (values.vectors(operand) for operand in body.operands)
         return [lanes.fma(a, b, c) for a, b, c in zip(left, right, sums)]
-    vectors = _masked(values, reduce, values.vectors(body))
-    return [combine(values, reduce.kind, a, b, reduce.dtype, values.group.lanes) for a, b in zip(sums, vectors)]
+    vectors = values.vectors(body)
+    if along:
+        vectors = _masked(values, reduce, vectors)
+    return [combine(values, reduce.kind, a, b, reduce.dtype, group.lanes) for a, b in zip(sums, vectors)]
 
 
 def _runs_along(reduce: Reduce) -> bool:
@@ -224,6 +230,13 @@ def _accumulate(
         return [combine(values, reduce.kind, a, b, reduce.dtype, lanes) for a, b in zip(start, body)]
     values.hoist([reduce.body], axes)
     kind = vector_of(scalar_type(reduce.dtype), lanes)
+    side = ACCUMULATORS // len(start)
+    if len(axes) == 1 and side > 1 and axes[0].extent >= 2 * side and _length(reduce) > WRITTEN_OUT:
+        start = _interleaved(values, reduce, axes[0], start, lanes, side)
+        left = axes[0].extent % side
+        for turn in range(axes[0].extent - left, axes[0].extent):
+            start = _at(values, reduce, axes[0], Place(None, turn), start, lanes)
+        return start
     return _turns(
         values,
         reduce,
@@ -232,6 +245,39 @@ def _accumulate(
         [kind] * len(start),
         lambda new: _accumulate(values, reduce, axes[1:], new, lanes),
     )
+
+
+def _interleaved(
+    values: Values, reduce: Reduce, axis: Axis, start: list[str], lanes: int, side: int
+) -> list[str]:
+    """A loop whose turns go to ``side`` sets of accumulators one after the other, as no addition waits for the last."""
+    kind, count = vector_of(scalar_type(reduce.dtype), lanes), len(start)
+    empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
+    carried = [(kind, value) for value in [*start, *[empty] * (count * (side - 1))]]
+    with values.f.loop("0", str(axis.extent // side * side), side, carried) as loop:
+        sets = [loop.values[k * count : (k + 1) * count] for k in range(side)]
+        new = [_at(values, reduce, axis, Place(loop.index, k), sums, lanes) for k, sums in enumerate(sets)]
+        loop.carry(*(value for sums in new for value in sums))
+    sets = [loop.results[k * count : (k + 1) * count] for k in range(side)]
+    while len(sets) > 1:
+        pairs = zip(sets[::2], sets[1::2])
+        paired = [[combine(values, reduce.kind, *ab, reduce.dtype, lanes) for ab in zip(*p)] for p in pairs]
+        sets = paired + sets[len(paired) * 2 :]
+    return sets[0]
+
+
+def _at(values: Values, reduce: Reduce, axis: Axis, place: Place, sums: list[str], lanes: int) -> list[str]:
+    """The accumulators after one turn of the innermost axis."""
+    values.places[axis] = place
+    with values.scope():
+        new = _accumulate(values, reduce, (), sums, lanes)
+    del values.places[axis]
+    return new
+
+
+def _length(reduce: Reduce) -> int:
+    """How many elements are reduced to one."""
+    return math.prod(axis.extent for axis in reduce.over)
 
 
 def _turns(
@@ -244,7 +290,7 @@ def _turns(
 ) -> list[str]:
     """``body`` for every turn of the first axis, carrying values of ``kinds``: a loop, or written out if short."""
     axis = axes[0]
-    if math.prod(a.extent for a in reduce.over) <= WRITTEN_OUT:
+    if _length(reduce) <= WRITTEN_OUT:
         for turn in range(axis.extent):
             values.places[axis] = Place(None, turn)
             with values.scope():
@@ -334,7 +380,7 @@ def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
     lanes = group.lanes if vector and group is not None else 1
     count = group.vectors if vector and group is not None else 1
     # Positions are as wide as the values, so that a comparison's mask selects both without being converted.
-    wide = dtype.itemsize == 8 or math.prod(axis.extent for axis in reduce.over) >= 2**31
+    wide = dtype.itemsize == 8 or _length(reduce) >= 2**31
     index_dtype = np.dtype(np.int64 if wide else np.int32)
     kind, position_kind = vector_of(scalar_type(dtype), lanes), vector_of(scalar_type(index_dtype), lanes)
     best = [literal(dtype, neutral(reduce.kind, dtype), lanes)] * count

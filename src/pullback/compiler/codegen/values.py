@@ -21,7 +21,7 @@ from pullback.compiler.codegen.types import convert, is_signed, literal, memory_
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.loops import Affine, Apply, Axis, Buffer, Expression, Hole, Literal, Load, Position, Reduce
 
-__all__ = ["Group", "Place", "Values"]
+__all__ = ["MOST_STRIDE", "Group", "Place", "Values"]
 
 _INT64 = np.dtype(np.int64)
 
