@@ -86,7 +86,9 @@ def _by_matrix(kernel: Kernel, reduce: Reduce) -> bool:
 
 
 def _cycles(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> float:
-    if contractions(kernel) or gathered_sum(kernel) is not None:  # each vector that is read serves several sums
+    if (
+        contractions(kernel) or gathered_sum(kernel) is not None
+    ):  # each vector that is read serves several sums
         return math.prod(axis.extent for axis in kernel.axes) * _length(reduce) / lanes(kernel)
     return kernel_cycles(kernel, None, lanes(kernel))
 

@@ -104,7 +104,7 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
 
 
 def is_turned(reduce: Reduce, axis: Axis) -> bool:
-    """Whether lanes along ``axis`` would gather what lies along the last reduced one: rows are then read as they lie."""
+    """Whether lanes along ``axis`` would gather what lies along the last reduced one, and rows are read instead."""
     last = reduce.over[-1]
     if reduce.kind in ("argmax", "argmin") or last.extent < SHORTEST_ROW or axis.extent < 4:
         return False
