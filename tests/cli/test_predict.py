@@ -82,6 +82,27 @@ def test_texts_from_standard_input(text_model, capsys, monkeypatch):
     assert [row[1] for row in rows(capsys)] == ["positive", "negative"]
 
 
+def test_texts_from_a_file(text_model, tmp_path, capsys):
+    (tmp_path / "texts").write_text("good\n\n  bad film\n", encoding="utf-8")
+    assert predict(text_model, f"@{tmp_path / 'texts'}", "good") == 0
+    found = rows(capsys)
+    assert [row[-3] for row in found] == ["positive", "negative", "positive"]
+    assert found[1][:2] == ["bad", "film"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "No such file"), (b"\xff\xfe", "is no utf-8 text"), (b"\n \n", "has no text")],
+    ids=["missing", "bytes", "empty"],
+)
+def test_files_of_texts_that_cannot_be_read(text_model, tmp_path, capsys, content, message):
+    if content is not None:
+        (tmp_path / "texts").write_bytes(content)
+    assert predict(text_model, "good", f"@{tmp_path / 'texts'}") == 1
+    shown = capsys.readouterr().err
+    assert message in shown and str(tmp_path / "texts") in shown
+
+
 def test_pictures(image_model, tmp_path, capsys):
     pictures = np.zeros((3, 6, 6), np.uint8)
     for number, row in enumerate(pictures):

@@ -18,7 +18,7 @@ from pullback.io import load, load_metadata
 
 __all__ = ["add_command", "load_model"]
 
-_STANDARD_INPUT = "-"
+_STANDARD_INPUT, _FILE = "-", "@"
 _SHOWN = 60  # characters of a text
 
 
@@ -31,7 +31,8 @@ def add_command(commands: Any) -> None:
         "inputs",
         nargs="+",
         metavar="INPUT",
-        help="for digits a picture (PNG, .npy or IDX), for reviews a text; - reads texts from standard input",
+        help="for digits a picture (PNG, .npy or IDX); for reviews a text, @FILE for the lines of a file, or - for "
+        "those of standard input",
     )
     parser.set_defaults(run=_run)
 
@@ -96,8 +97,6 @@ def _read_texts(
 ) -> Iterator[tuple[str, str, float]]:
     """Beginning, more likely class and its probability, for every text."""
     texts = [text for entry in inputs for text in _lines(entry)]
-    if not texts:
-        raise DataError("[predict] standard input has no text. Give a text on each line.")
     shares = np.asarray(nn.sigmoid(model(vocabulary.encode(texts, settings["length"]))))[:, 0]
     for text, share in zip(texts, shares.tolist()):
         name = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
@@ -106,12 +105,21 @@ def _read_texts(
 
 
 def _lines(entry: str) -> list[str]:
-    if entry != _STANDARD_INPUT:
-        return [entry]
+    """The texts that an argument stands for."""
+    name = "standard input" if entry == _STANDARD_INPUT else entry.removeprefix(_FILE)
     try:
-        lines = [line.strip() for line in sys.stdin]
+        if entry == _STANDARD_INPUT:
+            lines = list(sys.stdin)
+        elif entry.startswith(_FILE):
+            with open(name, encoding="utf-8") as file:
+                lines = list(file)
+        else:
+            return [entry]
+    except OSError as error:
+        raise DataError(f"[predict] cannot read {name}: {error.strerror}. Check the file's name.") from error
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"[predict] standard input is no {error.encoding} text. Give a text on each line."
-        ) from error
-    return [line for line in lines if line]
+        raise DataError(f"[predict] {name} is no {error.encoding} text. Give a text on each line.") from error
+    texts = [line.strip() for line in lines if line.strip()]
+    if not texts:
+        raise DataError(f"[predict] {name} has no text. Give a text on each line.")
+    return texts
