@@ -50,6 +50,9 @@ __all__ = ["sparse_pooling"]
 LANES = 16
 """Elements of a vector of the widest kind, for comparing costs."""
 
+FINDING, UNALIGNED = 3.0, 1.25
+"""Cycles to find a winner, and for each vector that lies anywhere."""
+
 DEEPEST = 16
 """Elementwise operations followed from a factor to what it is made of."""
 
@@ -142,9 +145,15 @@ def _run(layout: str, extents: dict[str, int], sizes: dict[str, int], channel: s
     return run
 
 
-def _vectors(count: int, elements: int, run: int) -> int:
-    """Vectors in ``count`` times so many elements that lie in runs of ``run``."""
-    return count * (elements // run) * -(-run // LANES)
+def _visits(winners: int, elements: int, run: int) -> float:
+    """Cycles, more or less, in which each winner meets so many elements that lie in runs of ``run``."""
+    vectors = (elements // run) * -(-run // LANES)
+    return winners * (FINDING + UNALIGNED * vectors)
+
+
+def _sweep(places: int, elements: int) -> float:
+    """Cycles in which each of so many places, most of them zeros that are written before, meets the elements."""
+    return places * (2.0 + elements / LANES)
 
 
 def _weight_gradient(node: Operation) -> Node | None:
@@ -157,10 +166,7 @@ def _weight_gradient(node: Operation) -> Node | None:
     elements = out["b"] * math.prod(out[label] for label in out if label.isdigit())
     run = _run(x_layout, extents, out, "b") if set(node.attributes["strides"]) <= {1} else 1
     y, winner = placed.inputs
-    # Beside a vector for each multiplication: finding a winner, against writing and reading a place.
-    sparse = _vectors(y.size, elements, run) + 3 * y.size
-    dense = 2 * placed.size * elements / LANES + placed.size
-    if sparse >= dense:
+    if _visits(y.size, elements, run) >= _sweep(placed.size, elements):
         return None
     pool = tuple(pool_attributes(placed).values())
     return convolve_unpooled(x, y, winner, shape=placed.shape, pool=pool, **node.attributes)
@@ -192,9 +198,7 @@ def _input_gradient(node: Operation) -> Node | None:
             return None
     elements = sizes["o"] * math.prod(sizes[label] for label in sizes if label.isdigit())
     run = _run(out_layout, whole, sizes, "o") if set(attributes["dilations"]) <= {1} else 1
-    sparse = 2 * _vectors(y.size, elements, run) + 4 * y.size
-    dense = 2 * placed.size * elements / LANES + placed.size
-    if sparse >= dense:
+    if 2 * _visits(y.size, elements, run) >= _sweep(placed.size, elements):  # results are read and written
         return None
     return _spread(placed, w, attributes, whole, starts, stops)
 
