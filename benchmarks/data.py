@@ -66,11 +66,11 @@ def _reviews(say: Say) -> Any:
 
 def word_vectors(rows: int, say: Say) -> NDArray[np.float32]:
     """A table for the reviews' vocabulary: the vectors that ``pullback train imdb-glove`` makes, and keeps."""
-    from pullback.cli.workloads.imdb_glove import _own_vectors
+    from pullback.cli.workloads.imdb_glove import own_vectors
     from pullback.data import read_glove
 
     reviews = _reviews(say)
-    vectors = read_glove(_own_vectors(reviews, say), reviews.split().vocabulary).vectors
+    vectors = read_glove(own_vectors(reviews, say), reviews.split().vocabulary).vectors
     table = np.zeros((rows, vectors.shape[1]), np.float32)
     table[: len(vectors)] = vectors
     return table

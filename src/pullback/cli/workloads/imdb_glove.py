@@ -21,7 +21,7 @@ from pullback.data import Reviews, load_imdb_or_generated, read_glove, write_glo
 from pullback.data.download import cache_folder, make_cache_folder
 from pullback.train.vectors import corpus_vectors
 
-__all__ = ["WORKLOAD", "prepare", "restore"]
+__all__ = ["WORKLOAD", "own_vectors", "prepare", "restore"]
 
 _LEARNING_RATE = 0.002
 
@@ -30,7 +30,7 @@ def prepare(options: argparse.Namespace, report: Report) -> Job:
     """The data, the network with its vectors, and the settings that suit them."""
     reviews = load_imdb_or_generated(options.data, report=report)
     texts = reviews.split(options.seed)
-    file = Path(options.vectors) if options.vectors else _own_vectors(reviews, report)
+    file = Path(options.vectors) if options.vectors else own_vectors(reviews, report)
     read = read_glove(file, texts.vocabulary)
     report(f"vectors from {file} for {int(read.found.sum()):,} of {len(read.found):,} words")
     settings = imdb_cnn.text_settings(texts, options.filters, read.vectors.shape[1])
@@ -55,7 +55,7 @@ def _make_model(settings: Mapping[str, Any], embedding: nn.Embedding, seed: nn.S
     )
 
 
-def _own_vectors(reviews: Reviews, report: Report) -> Path:
+def own_vectors(reviews: Reviews, report: Report) -> Path:
     """The file of vectors made from these reviews, now or before."""
     folder = cache_folder("vectors")
     # Other reviews must not get these vectors: their words are part of the name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -119,7 +120,7 @@ def run_address(
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned and (flags.writeable or not written)):
         raise DonationError(f"{name} is not contiguous, not aligned or read-only: pass x.copy()")
-    size = spec.dtype.itemsize * int(np.prod(spec.shape, dtype=np.int64))
+    size = spec.dtype.itemsize * math.prod(spec.shape)
     needed = size + stride * (steps - 1) if steps else 0
     if stride < 0 or stride % spec.dtype.itemsize or array.nbytes < needed:
         raise ShapeError(
