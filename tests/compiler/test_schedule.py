@@ -145,3 +145,13 @@ def test_nothing_is_overwritten_in_the_phase_of_a_check(built):
     ]
     assert checks == [True, False]
     assert writes == [False, True]
+
+
+def test_a_second_thread_is_for_work_that_can_be_shared(built):
+    def chain(x, w):
+        for _ in range(6):
+            x = np.tanh(w @ np.tanh(x @ w))
+        return x
+
+    assert built(step, *SHAPES).saving > 0
+    assert built(chain, (20,), (20, 20)).saving < 0

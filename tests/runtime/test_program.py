@@ -166,7 +166,24 @@ def test_cheap_programs_run_on_their_caller(mixing):
     expected, _ = mixing_reference(state, np.array([5]))
     program(state, np.array(5))
     np.testing.assert_array_equal(state, expected)
-    assert program._instances[0]._memory.word(program._instances[0].context + layout.CONTEXT["EPOCH"]) == 1
+    assert epoch(program) == 1
+
+
+def epoch(program):
+    instance = program._instances[0]
+    return instance._memory.word(instance.context + layout.CONTEXT["EPOCH"])
+
+
+def test_many_steps_that_sharing_would_slow_down_run_on_their_caller(mixing):
+    set_num_threads(2)
+    state, added = np.arange(CELLS), np.arange(400) * 7
+    expected, _ = mixing_reference(state, added)
+    alone, shared = mixing(saving=-1.0), mixing(saving=1.0)
+    for program, epochs in ((alone, 1), (shared, 401)):
+        current = state.copy()
+        run_mixing(program, current, added)
+        np.testing.assert_array_equal(current, expected)
+        assert epoch(program) == epochs
 
 
 # --- run_steps -------------------------------------------------------------------------------------------

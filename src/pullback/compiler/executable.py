@@ -104,6 +104,7 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
         "arena_bytes": built.plan.arena_bytes,
         "scratch_bytes": built.emitted.scratch_bytes,
         "nanoseconds": built.nanoseconds,
+        "saving": built.saving,
         "checks": list(built.emitted.checks),
         "constants": [positions.get(id(value), _written(value)) for value in built.constants],
     }
@@ -157,6 +158,7 @@ def _program(
         scratch_bytes=metadata["scratch_bytes"],
         constants=constants,
         cost=metadata["nanoseconds"],
+        saving=metadata["saving"],
         watch_result=watch_result,
         explain=explain,
     )

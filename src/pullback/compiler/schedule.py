@@ -220,7 +220,10 @@ def _alignment(job: Job, lanes: int, together: bool) -> int:
 
 
 def _gathered(groups: list[Group]) -> list[Group]:
-    """Groups by weight, the small ones that are not cut together in one chunk."""
+    """Groups by weight, before them the small ones that are not cut, together in one chunk.
+
+    The caller begins at the front: small ones mostly read and write what it has just had in its cache.
+    """
     small = [g for g in groups if g.chunks == 1 and g.cycles < CHUNK_CYCLES]
     rest = sorted((g for g in groups if g not in small), key=lambda g: -g.cycles / g.chunks)
     bundles: list[Group] = []
@@ -229,7 +232,7 @@ def _gathered(groups: list[Group]) -> list[Group]:
             bundles[-1].jobs.extend(group.jobs)
         else:
             bundles.append(Group(1, list(group.jobs), 1))
-    return rest + bundles
+    return bundles + rest
 
 
 def _one_after_another(phases: list[Phase], before: Mapping[Kernel, Iterable[Kernel]]) -> list[Phase]:

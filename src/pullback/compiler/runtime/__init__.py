@@ -12,8 +12,7 @@ all of them are done. ``step`` is 0 for a plain call and counts the steps of ``P
 inner_trips + inner``); ``scratch`` is 64-byte aligned memory of ``scratch_bytes`` that belongs to
 the chunk while it runs and holds garbage when it starts. What a chunk computes must depend on
 nothing else, so results are the same bits for any number of threads: choose the number of chunks
-from the shapes, never from the threads (1 to 1023; a phase of one chunk is run by whoever comes
-first).
+from the shapes, never from the threads (1 to 1023; a phase of one chunk is the caller's).
 
 **Where the memory is.** ``context`` holds a table of slots, ``[arena, arguments…, results…,
 constants…]``; each has a base address and a stride in bytes per step. ``Slots`` numbers them and
@@ -41,15 +40,17 @@ before the updates leaves donated arguments as they were.
     code = load(text, Processor.host(), key=..., cache=default_cache())  # from the cache, or compiled
     program = Program(code, arguments=[ArgumentSpec(np.dtype("float32"), (3,), donated_to=None)],
                       results=[ResultSpec(np.dtype("float32"), (3,))], phases=[Phase("scale", 1)],
-                      arena_bytes=0, scratch_bytes=0, constants=[], cost=100.0, watch_result=None,
-                      explain=None)
+                      arena_bytes=0, scratch_bytes=0, constants=[], cost=100.0, saving=-200.0,
+                      watch_result=None, explain=None)
     program(x)                      # a tuple of NumPy arrays; converts what it can, otherwise a clear error
     program.entry(x)                # the compiled function: a tuple, or NotImplemented: use program(...)
     program.run_steps(arrays, steps, argument_strides, results, result_strides)     # steps done
 
-``cost`` is the estimated time of one step on one thread in nanoseconds: cheap programs run on the
-caller alone and keep the interpreter lock. Several Python threads may call one program or many at
-once; the workers serve one run at a time and every other run is done by its caller.
+``cost`` is the estimated time of one step on one thread in nanoseconds: short runs are the caller's
+alone and keep the interpreter lock. ``saving`` is by how much two threads are faster at a step: where
+it is negative, as with many small phases, the caller runs any number of steps alone. Several Python
+threads may call one program or many at once; the workers serve one run at a time and every other
+run is done by its caller.
 
 Ctrl-C ends a run of several steps between two steps, and a single long step between two phases if
 the program has no donated argument; ``steps_done`` says how many steps were finished. After a run

@@ -6,7 +6,8 @@ done. The word carries the number of the visit and only ever grows: nothing is r
 a thread that comes late finds everything claimed and catches up, and a thread that the system has
 suspended between two chunks is waited for by nobody. The first thread takes chunks from the front
 and the second from the back, so that from phase to phase each finds the part of the arrays that is
-already in its own cache.
+already in its own cache. A phase of a single chunk is the caller's, whose cache then holds all that
+such phases hand on to each other; others take it only when the caller has not for a while.
 
 Visits are numbered ``epoch * trips + iteration``; an epoch is a step that was ever run side by
 side. A run on the caller alone uses none of this.
@@ -113,11 +114,28 @@ chunks:
 _PHASE_SHARED = """\
   %word_at = getelementptr i8, ptr %at, i64 $ENTRY_WORD
   %fresh = shl i64 %visit, $VISIT_SHIFT
+  %single = icmp eq i64 %count, 1
+  %other = icmp ne i64 %thread, 0
+  %gives_way = and i1 %single, %other
+  br i1 %gives_way, label %defer, label %first_claim
+defer:
+  %deferred = phi i64 [0, %phase], [%deferred_1, %longer]
+  %word_there = load atomic i64, ptr %word_at acquire, align 8
+  %visit_there = lshr i64 %word_there, $VISIT_SHIFT
+  %not_taken = icmp ult i64 %visit_there, %visit
+  %patient = icmp ult i64 %deferred, $DEFERRED
+  %wait_longer = and i1 %not_taken, %patient
+  br i1 %wait_longer, label %longer, label %first_claim
+longer:
+  %deferred_1 = add i64 %deferred, 1
+  call void @relax(i64 %deferred_1)
+  br label %defer
+first_claim:
   %seen_first = load atomic i64, ptr %word_at acquire, align 8
   br label %claim
 claim:
-  %seen = phi i64 [%seen_first, %phase], [%seen_again, %lost], [%seen_next, %run]
-  %finished_here = phi i64 [0, %phase], [%finished_here, %lost], [%finished_more, %run]
+  %seen = phi i64 [%seen_first, %first_claim], [%seen_again, %lost], [%seen_next, %run]
+  %finished_here = phi i64 [0, %first_claim], [%finished_here, %lost], [%finished_more, %run]
   %seen_visit = lshr i64 %seen, $VISIT_SHIFT
   %newer = icmp ugt i64 %seen_visit, %visit
   br i1 %newer, label %claimed, label %not_newer
@@ -466,6 +484,7 @@ def names() -> dict[str, str]:
         "USE_POOL": layout.USE_POOL,
         "RELEASE_LOCK": layout.RELEASE_LOCK,
         "SIGNAL_MILLISECONDS": 50,
+        "DEFERRED": 100,
     }
     for prefix, offsets in (("CONTEXT", layout.CONTEXT), ("ENTRY", layout.ENTRY), ("POOL", layout.POOL)):
         values.update({f"{prefix}_{name}": offset for name, offset in offsets.items()})

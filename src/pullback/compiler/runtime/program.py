@@ -39,8 +39,8 @@ from pullback.errors import IndexRangeError, ShapeError
 
 __all__ = ["ArgumentSpec", "Failure", "Phase", "Program", "Repeat", "ResultSpec"]
 
-# Below the first a second thread costs more than it brings; below the second giving up the
-# interpreter lock does.
+# For a run shorter than the first no other thread is woken; for one shorter than the second the
+# interpreter lock is kept.
 _SHARE_NANOSECONDS = 5_000.0
 _RELEASE_NANOSECONDS = 50_000.0
 _HUGE_PAGE = 2 << 20
@@ -51,7 +51,8 @@ class Program:
 
     ``phases`` is the schedule (see the package's description of phase functions); ``arena_bytes``
     and ``scratch_bytes`` the memory that phase functions use; ``constants`` arrays that they read;
-    ``cost`` the estimated nanoseconds of one step on one thread; ``watch_result`` the index of a
+    ``cost`` the estimated nanoseconds of one step on one thread, ``saving`` those that a second
+    thread saves of each; ``watch_result`` the index of a
     float32 or float64 result that ends a run of several steps as soon as it is not finite;
     ``explain`` makes the exception for a failure that the code recorded.
 
@@ -69,6 +70,7 @@ class Program:
         scratch_bytes: int = 0,
         constants: Sequence[NDArray[Any]] = (),
         cost: float = math.inf,
+        saving: float = math.inf,
         watch_result: int | None = None,
         explain: Callable[[Failure], Exception] | None = None,
     ) -> None:
@@ -80,6 +82,7 @@ class Program:
         self.scratch_bytes = scratch_bytes
         self.constants = tuple(np.ascontiguousarray(constant) for constant in constants)
         self.cost = float(cost)
+        self.shares = saving > 0
         self.watch_result = watch_result
         self.explain = explain or _explain
         self.steps_done = 0
@@ -185,7 +188,7 @@ class Program:
                 )
         written = [array for array in outputs if array is not None]
         check_overlap(self.arguments, arrays, written)
-        if self.cost * steps >= _SHARE_NANOSECONDS:
+        if self.shares and self.cost * steps >= _SHARE_NANOSECONDS:
             machine().pool.start()
         instance = self._taken_instance()
         try:
@@ -251,6 +254,7 @@ class _Instance:
         self._machine = shared
         self._slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
         self._cost = program.cost
+        self._shares = program.shares
         width = max(get_num_threads(), program.code.processor.cores)
         scratch_stride = (
             -(-program.scratch_bytes // 128) * 128 + 128
@@ -345,7 +349,7 @@ class _Instance:
 
     def _flags(self, steps: int) -> int:
         cost = self._cost * steps
-        share = layout.USE_POOL if cost >= _SHARE_NANOSECONDS else 0
+        share = layout.USE_POOL if self._shares and cost >= _SHARE_NANOSECONDS else 0
         release = layout.RELEASE_LOCK if cost >= _RELEASE_NANOSECONDS else 0
         return share | release
 
