@@ -201,3 +201,22 @@ def test_many_updates_are_shared_out_by_rows(rows, compiler, processor):
     shapes = [(rows, 5), (9000, 5), (rows,), (9000,)]
     table, updates, flat, numbers = (random.standard_normal(shape).astype(np.float32) for shape in shapes)
     assert_same(compiler, processor, function, table, updates, positions(rows, 9000), flat, numbers)
+
+
+@pytest.mark.parametrize("count", [1, 15, 64, 131])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.int64, np.uint32])
+def test_positions_are_found_at_every_end(dtype, count, compiler, processor):
+    """Whole and partial vectors of indices of every width, in grids whose rows do not follow each other."""
+
+    def function(table, index, cells, columns):
+        index = index.astype(np.int64)
+        return (
+            scatter_add(table, columns, index, axes=(0,)),
+            scatter_add(table, OPERATORS["transpose"](cells, axes=(1, 0)), index, index % 3, axes=(0, 1)),
+            scatter_add(table, cells[:, ::-1].T * 2, index, index // 90, axes=(0, 1)),
+        )
+
+    random = np.random.default_rng(count)
+    index = random.integers(0, 250, (count, 3)).astype(dtype)
+    arrays = [integers(250, 3), index, integers(3, count), integers(count, 3, 3)]
+    assert_same(compiler, processor, function, *arrays)

@@ -13,6 +13,7 @@ from pullback.compiler.codegen.maps import alignment
 from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
 from pullback.compiler.schedule import has_checks
+from pullback.graph import OPERATORS
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_shares_are_whole_vectors(rows, columns, dtype, built, processor):
             for job in group.jobs:
                 if job.form == Form() and not job.row_by_row and group.chunks > 1:
                     lanes = processor.lanes(np.dtype(dtype).itemsize)
-                    assert group.share % alignment(job.kernel, lanes) == 0
+                    assert group.share * job.pitch % alignment(job.kernel, lanes) == 0
 
 
 def test_buffers_alive_together_do_not_overlap(built):
@@ -155,3 +156,69 @@ def test_a_second_thread_is_for_work_that_can_be_shared(built):
 
     assert built(step, *SHAPES).saving > 0
     assert built(chain, (20,), (20, 20)).saving < 0
+
+
+def table_step(table, speed, index, updates, rate):
+    gradient = OPERATORS["scatter_add"](table * 0, updates * rate.sum(), index, axes=(0,))
+    speed = speed * 0.5 + gradient
+    return table - speed, speed
+
+
+def table_arrays(dtype=np.float32, rows=3000, updates=700):
+    random = np.random.default_rng(0)
+    shapes = [(rows, 50), (rows, 50), (updates,), (updates, 50), (40,)]
+    table, speed, _, values, rate = (random.integers(-9, 9, shape).astype(dtype) for shape in shapes)
+    return [table, speed, random.integers(0, rows, updates), values, rate]
+
+
+def test_a_table_s_gradient_waits_for_its_update(traced, processor):
+    """Zeros, updates and what is done with the sums are one row group, though the updates come late."""
+    built = build(traced(table_step, *table_arrays()), {0: 0, 1: 1}, processor)
+    groups = [g for phase in built.schedule for g in phase.groups if any(j.form.scatter for j in g.jobs)]
+    (group,) = groups
+    assert group.rows == 3000
+    assert group.chunks > 1
+    assert [job.form.name for job in group.jobs] == ["map", "scatter", "map"]
+    (gradient,) = group.jobs[1].kernel.writes()
+    kept = built.plan.kept[gradient]
+    assert kept.row_bytes == 50 * gradient.dtype.itemsize
+    assert kept.offset + group.share * kept.row_bytes <= built.emitted.scratch_bytes
+    assert built.plan.offset(gradient) is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_table_s_update_is_right(dtype, traced, compiler, processor):
+    arrays = table_arrays(dtype)
+    compiler.assert_same(traced(table_step, *arrays), arrays, {0: 0, 1: 1}, processor)
+
+
+def test_what_others_need_sooner_does_not_wait(traced, compiler):
+    """The base of a scatter is summed over its rows for the scatter's updates; a second scatter reads the first."""
+
+    def step(x, index, y):
+        base = x * 2
+        shift = base.sum(0)
+        first = OPERATORS["scatter_add"](base, y * shift, index, axes=(0,))
+        second = OPERATORS["scatter_add"](
+            first * 3, OPERATORS["gather"](first, index, axes=(0,)), index, axes=(0,)
+        )
+        return first - x, second + first
+
+    random = np.random.default_rng(0)
+    arrays = [random.integers(-3, 4, (300, 40)).astype(np.float32), random.integers(0, 300, 500)]
+    arrays.append(random.integers(-3, 4, (500, 40)).astype(np.float32))
+    compiler.assert_same(traced(step, *arrays), arrays)
+
+
+def test_rows_that_only_a_group_uses_are_in_scratch_memory(traced, compiler, processor):
+    def layers(x, w, u):
+        return np.tanh(np.tanh(x @ w) @ u) @ w
+
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(shape) for shape in ((300, 96), (96, 100), (100, 96))]
+    graph = traced(layers, *arrays)
+    plan = build(graph, {}, processor).plan
+    assert len(plan.kept) == 2
+    assert plan.arena_bytes == 0
+    assert 0 < plan.scratch_bytes < sum(buffer.nbytes for buffer in plan.kept)
+    compiler.assert_same(graph, arrays, processor=processor, rounding=64)

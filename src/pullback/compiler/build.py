@@ -15,6 +15,7 @@ from pullback.compiler.lower import Lowered, lower
 from pullback.compiler.memory import MemoryPlan, plan_memory
 from pullback.compiler.pack import pack
 from pullback.compiler.passes import PASSES, Pass, optimise
+from pullback.compiler.places import store_places
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.schedule import Phase, make_schedule
@@ -82,7 +83,7 @@ def build(
     def form_of(kernel: Kernel) -> Form:
         return choose_form(kernel, lanes(kernel), processor)
 
-    kernels = pack(kernels, form_of)
+    kernels = pack(store_places(kernels), form_of)
     see("pack", kernels)
     taken_over = {
         lowered.outputs[result]: lowered.arguments[argument] for result, argument in donated.items()
@@ -117,8 +118,13 @@ def _saved_by_two(schedule: Sequence[Phase]) -> float:
 
 
 def lanes_of(kernel: Kernel, processor: Processor) -> int:
-    """Lanes of a kernel's vectors: a register of its widest float, or of 32-bit elements where it has none."""
-    sizes = [e.dtype.itemsize for e in kernel.expressions() if e.dtype.kind == "f"]
+    """Lanes of a kernel's vectors: a register of its widest float, or of 32-bit elements where it has none.
+
+    What depends on no axis, such as a learning rate, is never a vector.
+    """
+    dtypes = [e.dtype for e in kernel.expressions() if e.axes]
+    dtypes += [store.buffer.dtype for store in kernel.stores if store.inner or kernel.axes]
+    sizes = [dtype.itemsize for dtype in dtypes if dtype.kind == "f"]
     if not sizes:
         sizes = [e.dtype.itemsize for e in kernel.expressions() if isinstance(e, Load)]
     return processor.lanes(max([4, *sizes]))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from pullback.compiler.schedule import Phase
-from pullback.loops import Buffer
+from pullback.compiler.schedule import Group, Job, Phase, buffers_of, keeps_to_rows
+from pullback.loops import Buffer, Kernel
 
-__all__ = ["MemoryPlan", "Placed", "plan_memory"]
+__all__ = ["Kept", "MemoryPlan", "Placed", "plan_memory"]
 
 ALIGNMENT = 128
 """Two cache lines: buffers of different threads do not share one, and the neighbour line is often fetched too."""
@@ -28,11 +28,21 @@ class Placed:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """A buffer of which a chunk needs only its own rows: where they lie in the chunk's scratch memory."""
+
+    offset: int
+    row_bytes: int
+
+
+@dataclass(frozen=True)
 class MemoryPlan:
-    """All buffers of the arena and its size in bytes."""
+    """All buffers of the arena and its size in bytes; and those that a chunk keeps to itself."""
 
     placed: tuple[Placed, ...]
     arena_bytes: int
+    kept: Mapping[Buffer, Kept]
+    scratch_bytes: int
 
     def offset(self, buffer: Buffer) -> int | None:
         """Where ``buffer`` starts, or ``None`` if it is not in the arena."""
@@ -43,36 +53,77 @@ class MemoryPlan:
         for p in self.placed:
             span = f"{p.offset:>10} +{p.buffer.nbytes:<10}"
             lines.append(f"  {span} moments {p.first}-{p.last}  {p.buffer!r}")
+        lines.append(f"scratch: {self.scratch_bytes:,} bytes for each thread")
+        for buffer, kept in self.kept.items():
+            lines.append(f"  {kept.offset:>10} {kept.row_bytes} bytes a row  {buffer!r}")
         return "\n".join(lines)
 
 
 def plan_memory(phases: Sequence[Phase], elsewhere: Iterable[Buffer]) -> MemoryPlan:
-    """Give each buffer that is not ``elsewhere`` a place; buffers alive at the same moment never overlap."""
+    """Give each buffer that is not ``elsewhere`` a place; buffers alive at the same moment never overlap.
+
+    What only the kernels of one row group use, each row by itself, needs no place for all rows: every chunk writes and
+    reads its own in the scratch memory of its thread, which stays in the cache from one chunk to the next.
+    """
     outside = set(elsewhere)
-    spans: dict[Buffer, tuple[int, int]] = {}
-    moment = 0
+    groups = [group for phase in phases for group in phase.groups]
+    kept: dict[Buffer, Kept] = {}
+    scratch = 0
+    for group, buffers in _kept_buffers(groups, outside):
+        rows = {buffer: buffer.nbytes // group.rows for buffer in buffers}
+        spans = _spans(([job.kernel] for job in group.jobs), buffers)
+        placed, total = _placed(spans, {buffer: group.share * size for buffer, size in rows.items()})
+        kept.update((p.buffer, Kept(p.offset, rows[p.buffer])) for p in placed)
+        scratch = max(scratch, total)
+    moments: list[list[Kernel]] = []
     for phase in phases:
-        jobs = [job for group in phase.groups for job in group.jobs]
+        kernels = [job.kernel for group in phase.groups for job in group.jobs]
         in_turn = sum(group.chunks for group in phase.groups) == 1
-        for job in jobs:
-            for buffer in (*job.kernel.reads(), *job.kernel.writes()):
-                if buffer not in outside:
-                    first, _ = spans.get(buffer, (moment, moment))
-                    spans[buffer] = (first, moment)
-            moment += in_turn or job is jobs[-1]
+        moments += [[kernel] for kernel in kernels] if in_turn else [kernels]
+    used = {buffer for kernels in moments for kernel in kernels for buffer in buffers_of(kernel)}
+    spans = _spans(moments, used - outside - kept.keys())
+    placed, total = _placed(spans, {buffer: buffer.nbytes for buffer in spans})
+    return MemoryPlan(tuple(sorted(placed, key=lambda p: p.offset)), total, kept, scratch)
+
+
+def _kept_buffers(groups: Iterable[Group], outside: set[Buffer]) -> Iterator[tuple[Group, set[Buffer]]]:
+    """The buffers that no other group uses and that every kernel of the group uses row by row."""
+    users: dict[Buffer, list[tuple[Group, Job]]] = {}
+    for group in groups:
+        for job in group.jobs:
+            for buffer in buffers_of(job.kernel):
+                users.setdefault(buffer, []).append((group, job))
+    found: dict[Group, set[Buffer]] = {}
+    for buffer, uses in users.items():
+        group = uses[0][0]
+        alone = buffer in outside or len(uses) == 1 or group.chunks == 1
+        if not alone and all(other is group and keeps_to_rows(job, buffer) for other, job in uses):
+            found.setdefault(group, set()).add(buffer)
+    yield from found.items()
+
+
+def _spans(moments: Iterable[Iterable[Kernel]], wanted: Set[Buffer]) -> dict[Buffer, tuple[int, int]]:
+    """The first and the last moment when each of the ``wanted`` buffers is used."""
+    spans: dict[Buffer, tuple[int, int]] = {}
+    for moment, kernels in enumerate(moments):
+        for buffer in (buffer for kernel in kernels for buffer in buffers_of(kernel)):
+            if buffer in wanted:
+                spans[buffer] = (spans.get(buffer, (moment, moment))[0], moment)
+    return spans
+
+
+def _placed(spans: Mapping[Buffer, tuple[int, int]], sizes: Mapping[Buffer, int]) -> tuple[list[Placed], int]:
+    """A place for each buffer, the largest first, and the bytes that all of them take."""
     placed: list[Placed] = []
-    for buffer, (first, last) in sorted(spans.items(), key=lambda item: (-item[0].nbytes, item[1])):
-        size = -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
-        busy = sorted(
-            (p.offset, p.offset + -(-p.buffer.nbytes // ALIGNMENT) * ALIGNMENT)
-            for p in placed
-            if p.first <= last and first <= p.last
-        )
+    ends: dict[Buffer, int] = {}
+    for buffer, (first, last) in sorted(spans.items(), key=lambda item: (-sizes[item[0]], item[1])):
+        size = -(-sizes[buffer] // ALIGNMENT) * ALIGNMENT
+        busy = sorted((p.offset, ends[p.buffer]) for p in placed if p.first <= last and first <= p.last)
         offset = 0
         for start, end in busy:
             if offset + size <= start:
                 break
             offset = max(offset, end)
         placed.append(Placed(buffer, offset, first, last))
-    total = max((p.offset + -(-p.buffer.nbytes // ALIGNMENT) * ALIGNMENT for p in placed), default=0)
-    return MemoryPlan(tuple(sorted(placed, key=lambda p: p.offset)), total)
+        ends[buffer] = offset + size
+    return placed, max(ends.values(), default=0)

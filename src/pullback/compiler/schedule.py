@@ -6,10 +6,15 @@ gradient summed over the batch, starts a new phase. Chunks depend on shapes alon
 
     phase 0   rows 0-9 | rows 10-19 | …        forward and backward, sample by sample
     phase 1   dw rows 0-48 | … | db | loss     sums over the batch, and the update in their epilogue
+
+A kernel may have to wait for others before it goes on with the rows of an earlier phase. Then the kernels that it goes
+on from wait with it, unless somebody else needs them sooner: the gradient of a table of vectors is set to zero, added
+to and used for the update a few rows at a time, and is never in memory as a whole.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,12 +27,15 @@ from pullback.compiler.tidy import joined_rows
 from pullback.loops import Affine, Apply, Buffer, Kernel, Load
 from pullback.loops.arithmetic import bounds
 
-__all__ = ["Group", "Job", "Phase", "make_schedule"]
+__all__ = ["Group", "Job", "Phase", "keeps_to_rows", "make_schedule"]
 
 CHUNK_CYCLES = 6000.0
 """A chunk should last at least this long: claiming one costs about a hundred cycles."""
 
 MOST_CHUNKS = 32
+
+KEPT_BYTES = 1 << 19
+"""What a chunk's rows of a scatter's target, and all that goes with them, may take: so much stays in the cache."""
 
 
 @dataclass(eq=False)
@@ -39,22 +47,35 @@ class Job:
     cycles: float
     tile: Tile | None = None
     row_by_row: bool = False
+    pitch: int = 1
+    """Turns of the kernel's first axis for each row of its group, where that axis was joined with others."""
+    given: Kernel = field(init=False)
+    """The kernel as it was before its axes were joined: the one that others wait for."""
+
+    def __post_init__(self) -> None:
+        self.given = self.kernel
 
     @property
     def alone(self) -> bool:
-        """Whether something else than rows is shared out: blocks of a large product, rows of a scatter's target."""
-        return self.form.blocking is not None or self.form.scatter is not None
+        """Whether something else than rows is shared out: blocks of a large product, parts of a scatter's rows."""
+        scatter = self.form.scatter
+        return self.form.blocking is not None or (scatter is not None and not scatter.outermost)
 
     @property
-    def rows(self) -> int:
-        """Turns of what is shared out: the first axis, or blocks of a large product; 1 where there is nothing."""
+    def turns(self) -> int:
+        """Turns of the first axis, blocks of a large product, or rows of a scatter's target."""
         if self.form.blocking is not None:
             return self.form.blocking.blocks
         if self.form.scatter is not None:
-            return self.form.scatter.shares
-        if not self.kernel.axes or any(store.accumulate for store in self.kernel.stores):
+            return self.form.scatter.rows
+        return self.kernel.axes[0].extent if self.kernel.axes else 1
+
+    @property
+    def rows(self) -> int:
+        """What is shared out, in rows of the job's group; 1 where nothing may be."""
+        if self.form.scatter is None and any(store.accumulate for store in self.kernel.stores):
             return 1
-        return self.kernel.axes[0].extent
+        return self.turns // self.pitch
 
 
 @dataclass(eq=False)
@@ -106,8 +127,12 @@ def make_schedule(
     write: they read memory that ``kernel`` overwrites, or check an index before anything is updated.
     """
     phases: list[Phase] = []
-    placed: dict[Kernel, tuple[int, Group]] = {}
+    placed: dict[Kernel, tuple[int, Group, Job]] = {}
     needs = dependencies(kernels)
+    users: dict[Kernel, set[Kernel]] = {kernel: set() for kernel in kernels}
+    for kernel in kernels:
+        for other in (*needs[kernel], *before.get(kernel, ())):
+            users[other].add(kernel)
     for kernel in kernels:
         form = form_of(kernel)
         job = Job(kernel, form, kernel_cycles(kernel, form.product, lanes(kernel)))
@@ -119,6 +144,8 @@ def make_schedule(
             earliest += 1
         while len(phases) <= earliest:
             phases.append(Phase())
+        sooner = [k for k in producers if placed[k][0] < earliest]
+        waiting = _waiting(job, sooner, before.get(kernel, ()), placed, users)
         if group is None:
             same = [
                 g for g in phases[earliest].groups if g.rows == job.rows > 1 and not (g.alone or job.alone)
@@ -126,8 +153,14 @@ def make_schedule(
             group = same[0] if same else Group(job.rows)
             if not same:
                 phases[earliest].groups.append(group)
-        group.jobs.append(job)
-        placed[kernel] = (earliest, group)
+        for moved in waiting:
+            position, left, _ = placed[moved.kernel]
+            left.jobs.remove(moved)
+            if not left.jobs:
+                phases[position].groups.remove(left)
+        for new in (*waiting, job):
+            group.jobs.append(new)
+            placed[new.kernel] = (earliest, group, new)
     for phase in phases:
         for group in phase.groups:
             if len(group.jobs) == 1 and group.jobs[0].form == Form() and group.rows > 1:
@@ -138,35 +171,79 @@ def make_schedule(
     return _one_after_another([phase for phase in phases if phase.groups], before)
 
 
-def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, Group]]) -> Group | None:
+def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, Group, Job]]) -> Group | None:
     """The row group of all ``producers`` if the job reads of them nothing but its own rows."""
     groups = {id(placed[k][1]): placed[k][1] for k in producers}
     if len(groups) != 1 or job.rows == 1 or job.alone:
         return None
     (group,) = groups.values()
-    if group.rows != job.rows or group.alone or not all(_same_rows(k, job.kernel) for k in producers):
+    if group.rows != job.rows or group.alone or not all(_same_rows(placed[k][2], job) for k in producers):
         return None
     return group
 
 
-def _same_rows(producer: Kernel, consumer: Kernel) -> bool:
-    """Whether row ``r`` of the consumer reads only what row ``r`` of the producer wrote."""
-    row = Affine.of(consumer.axes[0])
-    for store in producer.stores:
-        buffer = store.buffer
-        if buffer in consumer.writes():
+def _waiting(
+    job: Job,
+    producers: Sequence[Kernel],
+    finished: Iterable[Kernel],
+    placed: Mapping[Kernel, tuple[int, Group, Job]],
+    users: Mapping[Kernel, set[Kernel]],
+) -> list[Job]:
+    """Jobs of earlier phases that may run just before ``job``, row by row: nobody placed so far needs them sooner.
+
+    They are those of its ``producers`` whose rows it goes on with, and what only these go on from. What must have
+    ``finished`` in an earlier phase stays where it is.
+    """
+    if job.rows == 1 or job.alone:
+        return []
+    fitting = {
+        k
+        for k in producers
+        if placed[k][1].rows == job.rows and not placed[k][1].alone and _same_rows(placed[k][2], job)
+    }
+    staying = {*finished, *producers} - fitting
+    groups = {id(placed[k][1]): placed[k][1] for k in fitting}
+    found: list[Job] = []
+    for group in groups.values():
+        moved = list[Job]()
+        kernels = set[Kernel]()
+        for other in reversed(group.jobs):
+            later = {k for k in users[other.kernel] if k in placed}
+            if other.kernel in staying or not later <= kernels:
+                continue
+            if later or other.kernel in fitting:
+                moved.insert(0, other)
+                kernels.add(other.kernel)
+        found += moved
+    return found
+
+
+def _same_rows(producer: Job, consumer: Job) -> bool:
+    """Whether row ``r`` of the consumer reads only what row ``r`` of the producer wrote.
+
+    The rows of a scatter are those of its target. What it adds there, and where, it reads from anywhere.
+    """
+    for buffer in producer.kernel.writes():
+        if buffer in consumer.kernel.writes() and consumer.form.scatter is None:
             return False
-        if buffer not in consumer.reads():
-            continue
-        if buffer.size % producer.axes[0].extent or store.dynamic or store.accumulate:
+        used = buffer in consumer.kernel.reads()
+        if used and not (keeps_to_rows(producer, buffer) and keeps_to_rows(consumer, buffer)):
             return False
-        pitch = buffer.size // producer.axes[0].extent
-        if not _is_row(store.offset, pitch, Affine.of(producer.axes[0])):
-            return False
-        for load in consumer.loads():
-            if load.buffer is buffer and not _in_row(load, pitch, row):
-                return False
     return True
+
+
+def keeps_to_rows(job: Job, buffer: Buffer) -> bool:
+    """Whether row ``r`` of the job touches nothing of ``buffer`` but its row ``r``."""
+    if buffer.size % job.rows:
+        return False
+    kernel, pitch = job.given, buffer.size // job.rows
+    if job.form.scatter is not None:
+        return job.form.scatter.outermost and all(load.buffer is not buffer for load in kernel.loads())
+    row = Affine.of(kernel.axes[0])
+    if not all(_in_row(load, pitch, row) for load in kernel.loads() if load.buffer is buffer):
+        return False
+    stores = [store for store in kernel.stores if store.buffer is buffer]
+    return not any(s.accumulate or s.dynamic or not _is_row(s.offset, pitch, row) for s in stores)
 
 
 def _in_row(load: Load, pitch: int, row: Affine) -> bool:
@@ -185,8 +262,9 @@ def _is_row(offset: Affine, pitch: int, row: Affine) -> bool:
 
 def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
     """Choose the share of rows of each chunk, and the register tiles."""
-    if group.alone:
+    if group.jobs[0].form.blocking is not None:
         return
+    share = -(-group.rows // _wanted_chunks(group, lanes))
     step = aligned = 1
     for job in group.jobs:
         product = job.form.product
@@ -198,25 +276,43 @@ def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
             if tiled:
                 step = max(step, job.tile.rows)
         else:
-            aligned = max(aligned, _alignment(job, lanes(job.kernel), len(group.jobs) > 1))  # powers of two
+            aligned = max(aligned, _alignment(job, group, lanes(job.kernel), share))  # powers of two
     step = -(-step // aligned) * aligned
-    wanted = min(MOST_CHUNKS, max(1, int(group.cycles / CHUNK_CYCLES)))
-    share = -(-group.rows // wanted)
     group.share = min(group.rows, -(-share // step) * step)
 
 
-def _alignment(job: Job, lanes: int, together: bool) -> int:
+def _wanted_chunks(group: Group, lanes: Callable[[Kernel], int]) -> int:
+    """Chunks that last long enough; where a scatter takes part, more of them if their rows would leave the cache."""
+    wanted = min(MOST_CHUNKS, int(group.cycles / CHUNK_CYCLES))
+    scatters = [(job.form.scatter, lanes(job.kernel)) for job in group.jobs if job.form.scatter is not None]
+    if scatters:
+        own = {store.buffer for job in group.jobs for store in job.kernel.stores}
+        if len(group.jobs) > 1:
+            wanted = max(wanted, sum(buffer.nbytes for buffer in own) // KEPT_BYTES)
+        wanted = min([wanted, *(scatter.most_shares(width) for scatter, width in scatters)])
+    return max(1, wanted)
+
+
+def _alignment(job: Job, group: Group, lanes: int, share: int) -> int:
     """What the shares of a kernel's first axis must be multiples of.
 
-    A map whose lanes would lie along the rows goes row by row instead where others share the rows ``together`` with
-    it: whole vectors of rows would make their chunks too coarse.
+    Rows of a map that follow each other in memory are joined, and lanes may lie along the rows, if a ``share`` is long
+    enough for whole vectors. Where it is not and others share the rows with it, the map goes row by row.
     """
-    if job.form.dots is not None or job.form.gathered is not None:
+    if any(part is not None for part in (job.form.dots, job.form.gathered, job.form.scatter)):
         return 1
     if job.form.transposition is not None:
         return 1 if job.form.transposition.outer else lanes
-    job.row_by_row = together and alignment(job.kernel, lanes) > 1
-    return 1 if job.row_by_row else alignment(job.kernel, lanes)
+    together = len(group.jobs) > 1
+    joined = joined_rows(job.kernel)
+    pitch = joined.axes[0].extent // group.rows if joined.axes else 1
+    aligned = alignment(joined, lanes) // math.gcd(alignment(joined, lanes), pitch)
+    if together and joined is not job.kernel and aligned <= share:
+        job.kernel, job.pitch = joined, pitch
+        return aligned
+    aligned = alignment(job.kernel, lanes)
+    job.row_by_row = together and aligned > max(1, share)
+    return 1 if job.row_by_row else aligned
 
 
 def _gathered(groups: list[Group]) -> list[Group]:
@@ -245,8 +341,8 @@ def _one_after_another(phases: list[Phase], before: Mapping[Kernel, Iterable[Ker
         last = joined[-1] if joined else None
         if last is not None and _single(last) and _single(phase):
             (earlier,), (later,) = last.groups, phase.groups
-            may_fail = {job.kernel for job in earlier.jobs if has_checks(job.kernel)}
-            if not any(may_fail.intersection(before.get(job.kernel, ())) for job in later.jobs):
+            may_fail = {job.given for job in earlier.jobs if has_checks(job.kernel)}
+            if not any(may_fail.intersection(before.get(job.given, ())) for job in later.jobs):
                 last.groups = [Group(1, [*earlier.jobs, *later.jobs])]
                 continue
         joined.append(phase)

@@ -50,6 +50,7 @@ class _Emitter:
         self.slots = slots
         self.addressed = addressed
         self.offsets = {p.buffer: p.offset for p in plan.placed}
+        self.kept = plan.kept
         self.lanes = lanes
         self.registers = registers
         self.kernels: dict[str, str] = {}
@@ -118,10 +119,11 @@ class _Emitter:
 
     def _call(self, f: Function, function: str, job: Job, rows: tuple[str, str] | None) -> None:
         kernel = job.kernel
-        turns = job.rows if job.alone else kernel.axes[0].extent if kernel.axes else 1
-        low, high = rows or ("0", str(turns))
+        low, high = rows or ("0", str(job.turns))
+        if rows and job.pitch > 1:
+            low, high = (f.value(f"mul i64 {row}, {job.pitch}") for row in rows)
         shifts = _shifts(kernel)
-        pointers = [("ptr", self._pointer(f, buffer, shifts[buffer])) for buffer in buffers_of(kernel)]
+        pointers = [("ptr", self._pointer(f, buffer, shifts[buffer], rows)) for buffer in buffers_of(kernel)]
         f.call(
             "void",
             function,
@@ -132,9 +134,15 @@ class _Emitter:
             ("ptr", f["scratch"]),
         )
 
-    def _pointer(self, f: Function, buffer: Buffer, shift: int) -> str:
+    def _pointer(self, f: Function, buffer: Buffer, shift: int, rows: tuple[str, str] | None) -> str:
+        """The address of the buffer's element ``shift``; of a buffer in scratch memory only ``rows`` are there."""
         ahead = shift * buffer.dtype.itemsize
-        if buffer in self.addressed:
+        if buffer in self.kept and rows is not None:
+            kept = self.kept[buffer]
+            missing = f.value(f"mul i64 {rows[0]}, {-kept.row_bytes}")
+            base = f.value(f"getelementptr i8, ptr {f['scratch']}, i64 {missing}")
+            ahead += kept.offset
+        elif buffer in self.addressed:
             base = emit_pointer(f, self.addressed[buffer], f["step"])
         else:
             base = emit_pointer(f, self.slots.arena)
@@ -170,7 +178,7 @@ def emit_program(
     """The module of a schedule; ``addressed`` gives the slot of every buffer outside the arena."""
     emitter = _Emitter(slots, addressed, plan, lanes, registers)
     runtime = tuple(emitter.phase(position, phase) for position, phase in enumerate(phases))
-    scratch = 0
+    scratch = plan.scratch_bytes
     for job in (job for phase in phases for group in phase.groups for job in group.jobs):
         if job.form.product is not None and job.form.blocking is not None:
             scratch = max(

@@ -1,35 +1,51 @@
-"""Updates added at computed places: each share of the target's rows is the work of one chunk.
+"""Updates added at computed places: a chunk adds those that belong to its rows of the target.
 
-Every chunk goes through all positions in order and adds what belongs to its rows. So each element receives its updates
-in the order of the positions, whatever the number of threads, and no two chunks touch the same row.
+Every chunk goes through all positions in order. So each element receives its updates in the order of the positions,
+whatever the number of threads, and no two chunks touch the same row. A whole vector of indices is compared with the
+chunk's rows at once, several of them for one branch, and only what belongs to them is visited:
+
+    for each 64 positions:
+        mine = a bit for each position whose index is in [low, high)
+        for each set bit of mine, lowest first:
+            target[index[position], :] += updates[position, :]
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from pullback.compiler.codegen.maps import lane_axis, lane_loop, write_stores
-from pullback.compiler.codegen.values import Place, Values
-from pullback.loops import Axis, Expression, Kernel, row_major
+from pullback.compiler.codegen.types import convert, scalar_type, vector_of
+from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.loops import Apply, Axis, Expression, Kernel, row_major
 
 __all__ = ["Scatter", "emit_scatter", "find_scatter"]
 
-MOST_SHARES = 4
-"""Every share reads all indices; more of them would read more than they add."""
-
-LEAST_UPDATES = 1 << 13
+MOST_COMPARED = 64
+"""Positions compared for one branch: their bits fit into a register."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """An accumulating kernel; ``selector`` is the index whose value, below ``rows``, says whose share an update is."""
+    """An accumulating kernel; ``selector`` is the index whose value, below ``rows``, says whose share an update is.
+
+    ``outermost`` tells that the rows are those of the target's first axis, so that a share is one piece of memory.
+    """
 
     positions: tuple[Axis, ...]
     trailing: tuple[Axis, ...]
     selector: Expression
     rows: int
-    shares: int
+    outermost: bool
+
+    def most_shares(self, lanes: int) -> int:
+        """Shares beyond which comparing indices would take longer than adding the updates."""
+        updated = math.prod(axis.extent for axis in self.trailing)
+        return lanes * -(-updated // lanes)
 
 
 def find_scatter(kernel: Kernel) -> Scatter | None:
@@ -42,44 +58,115 @@ def find_scatter(kernel: Kernel) -> Scatter | None:
     rows = next((n for n, s in zip(store.buffer.shape, strides) if s == stride and n > 1), 1)
     depends = [axis for axis in kernel.axes if any(axis in e.axes for e, _ in store.dynamic)]
     last = kernel.axes.index(depends[-1]) + 1 if depends else 0
-    updates = 1
-    for axis in kernel.axes:
-        updates *= axis.extent
-    shares = min(MOST_SHARES, rows) if updates >= LEAST_UPDATES else 1
-    return Scatter(kernel.axes[:last], kernel.axes[last:], selector, rows, shares)
+    return Scatter(kernel.axes[:last], kernel.axes[last:], selector, rows, rows * stride == store.buffer.size)
 
 
 def emit_scatter(values: Values, kernel: Kernel, scatter: Scatter, low: str, high: str) -> None:
-    """Add the updates of shares ``low`` to ``high`` of the target's rows."""
-    f = values.f
+    """Add the updates of the target's rows ``low`` to ``high``."""
     lane = lane_axis(kernel)
-    first, last = (
-        f.value(f"udiv i64 {f.value(f'mul i64 {b}, {scatter.rows}')}, {scatter.shares}") for b in (low, high)
-    )
+    along = lane if lane in scatter.trailing else None
+    outer = [axis for axis in scatter.trailing if axis is not along]
 
-    def nest(axes: Sequence[Axis]) -> None:
-        if axes:
-            with f.loop("0", str(axes[0].extent)) as loop:
-                values.places[axes[0]] = Place(loop.index)
-                with values.scope():
-                    nest(axes[1:])
-                del values.places[axes[0]]
-            return
-        (row,) = values.convert_index(scatter.selector)
-        below, above = f.value(f"icmp sge i64 {row}, {first}"), f.value(f"icmp slt i64 {row}, {last}")
-        with f.when(f.value(f"and i1 {below}, {above}")), values.scope():
-            update([axis for axis in scatter.trailing if axis is not lane])
-
-    def update(axes: Sequence[Axis]) -> None:
-        if axes:
-            with f.loop("0", str(axes[0].extent)) as loop:
-                values.places[axes[0]] = Place(loop.index)
-                with values.scope():
-                    update(axes[1:])
-                del values.places[axes[0]]
-        elif lane is not None and lane in scatter.trailing:
-            lane_loop(values, lane, kernel.stores)
+    def update() -> None:
+        if along is not None:
+            lane_loop(values, along, kernel.stores)
         else:
             write_stores(values, kernel.stores)
 
-    nest(scatter.positions)
+    if not scatter.positions:
+        (row,) = values.convert_index(scatter.selector)
+        f = values.f
+        below, above = f.value(f"icmp sge i64 {row}, {low}"), f.value(f"icmp slt i64 {row}, {high}")
+        with f.when(f.value(f"and i1 {below}, {above}")), values.scope():
+            _nest(values, outer, update)
+        return
+    *before, scanned = scatter.positions
+    search = _Search(values, scatter.selector, scanned, low, high, scatter.rows)
+    _nest(values, before, lambda: search.run(lambda: _nest(values, outer, update)))
+
+
+def _nest(values: Values, axes: Sequence[Axis], body: Callable[[], None]) -> None:
+    """``body`` inside loops over ``axes``."""
+    if not axes:
+        body()
+        return
+    with values.f.loop("0", str(axes[0].extent)) as loop:
+        values.places[axes[0]] = Place(loop.index)
+        with values.scope():
+            _nest(values, axes[1:], body)
+        del values.places[axes[0]]
+
+
+class _Search:
+    """Finds the positions along one axis whose index is from ``low`` to ``high``."""
+
+    def __init__(
+        self, values: Values, selector: Expression, axis: Axis, low: str, high: str, rows: int
+    ) -> None:
+        self.values, self.axis = values, axis
+        self.index, self.dtype = _narrowed(selector, rows)
+        wide = np.dtype(np.int64)
+        self.low = convert(values.f, low, wide, self.dtype, 1)
+        count = values.f.value(f"sub i64 {high}, {low}")
+        self.count = convert(values.f, count, wide, self.dtype, 1)
+
+    def run(self, visit: Callable[[], None]) -> None:
+        """``visit`` each position found, in order."""
+        lanes = self.values.lanes
+        vectors = max(1, MOST_COMPARED // lanes)
+        full, tail = divmod(self.axis.extent, lanes)
+        blocks, left = divmod(full, vectors)
+        step = vectors * lanes
+        if blocks:
+            with self.values.f.loop("0", str(blocks * step), step) as loop:
+                self._block(Group(self.axis, vectors, lanes), Place(loop.index), visit)
+        if left or tail:
+            group = Group(self.axis, left + bool(tail), lanes, tail)
+            self._block(group, Place(None, blocks * step), visit)
+
+    def _block(self, group: Group, place: Place, visit: Callable[[], None]) -> None:
+        f, values = self.values.f, self.values
+        with values.lane_group(group, place):
+            found = self._bits(group)
+        count = f.call("i64", "llvm.ctpop.i64", ("i64", found))
+        with f.loop("0", count, carried=[("i64", found)], counted=False) as loop:
+            (bits,) = loop.values
+            ahead = f.call("i64", "llvm.cttz.i64", ("i64", bits), ("i1", "true"))
+            start = place.value or str(place.constant)
+            values.places[self.axis] = Place(f.value(f"add i64 {start}, {ahead}"))
+            with values.scope():
+                visit()
+            del values.places[self.axis]
+            loop.carry(f.value(f"and i64 {bits}, {f.value(f'add i64 {bits}, -1')}"))
+
+    def _bits(self, group: Group) -> str:
+        """A bit for each of the group's positions: whether it is one of those looked for."""
+        f, values, lanes = self.values.f, self.values, group.lanes
+        kind, mask_kind = vector_of(scalar_type(self.dtype), lanes), vector_of("i1", lanes)
+        low, count = (values.splat(bound, self.dtype) for bound in (self.low, self.count))
+        total = "0"
+        for k, vector in enumerate(values.vectors(self.index)):
+            index = convert(f, vector, self.index.dtype, self.dtype, lanes)
+            # One unsigned comparison for both ends: what is below wraps round to something large.
+            within = f.value(f"icmp ult {kind} {f.value(f'sub {kind} {index}, {low}')}, {count}")
+            exists = values.mask(k)
+            if exists is not None:
+                within = f.value(f"and {mask_kind} {within}, {exists}")
+            bits = f.value(f"zext i{lanes} {f.value(f'bitcast {mask_kind} {within} to i{lanes}')} to i64")
+            if k:
+                bits = f.value(f"shl i64 {bits}, {k * lanes}")
+            total = bits if not k else f.value(f"or i64 {total}, {bits}")
+        return total
+
+
+def _narrowed(selector: Expression, rows: int) -> tuple[Expression, np.dtype]:
+    """The index before it was made wider, and the integers that hold it and every row: more of them fit a vector."""
+    narrow, wide = np.dtype(np.int32), np.dtype(np.int64)
+    if rows > np.iinfo(narrow).max:
+        return selector, wide
+    while isinstance(selector, Apply) and selector.function == "cast":
+        (operand,) = selector.operands
+        if operand.dtype.kind not in "iu" or not np.can_cast(operand.dtype, selector.dtype):
+            break
+        selector = operand
+    return selector, narrow if np.can_cast(selector.dtype, narrow) else wide

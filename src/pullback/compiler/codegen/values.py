@@ -78,6 +78,7 @@ class Values:
         self.group: Group | None = None
         self.places: dict[Axis, Place] = {}
         self._scopes: list[dict[Expression, list[str]]] = [{}]
+        self._spare: dict[str, str] = {}
 
     # ------------------------------------------------------------------ scopes and loops
 
@@ -285,10 +286,11 @@ class Values:
         )
         kind, dtype = memory_type(load.dtype), load.dtype
         guard = None if load.guard is None else self.emit(load.guard)[0]
-        if guard is not None:  # read the first element instead, which is always there, and forget it
-            first = self.element(load.buffer, Affine())
-            offset = self.f.value(f"select i1 {guard}, i64 {offset}, i64 {first}")
-        value = self.f.value(f"load {kind}, ptr {self.address(load.buffer, offset)}, align {dtype.itemsize}")
+        address = self.address(load.buffer, offset)
+        if guard is not None:  # read something that is there instead, and forget it
+            spare = self._spare.get(kind) or self._spare.setdefault(kind, self.f.reserve(kind))
+            address = self.f.value(f"select i1 {guard}, ptr {address}, ptr {spare}")
+        value = self.f.value(f"load {kind}, ptr {address}, align {dtype.itemsize}")
         if guard is not None:
             zero = "0" if dtype.kind != "f" else "0.0"
             value = self.f.value(f"select i1 {guard}, {kind} {value}, {kind} {zero}")
