@@ -222,3 +222,25 @@ def test_rows_that_only_a_group_uses_are_in_scratch_memory(traced, compiler, pro
     assert plan.arena_bytes == 0
     assert 0 < plan.scratch_bytes < sum(buffer.nbytes for buffer in plan.kept)
     compiler.assert_same(graph, arrays, processor=processor, rounding=64)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 90])
+def test_updates_of_each_sample_s_own_row_belong_to_its_group(rows, traced, compiler, processor):
+    """Places that are known to stay within the sample need no search, and what follows needs not wait."""
+
+    def pulled(x, index, y):
+        sample = OPERATORS["iota"](shape=(rows, 20), axis=0, dtype=np.dtype(np.int64))
+        place = OPERATORS["check_index"](index, extent=30, what="place", wrap=False)
+        spread = OPERATORS["scatter_add"](x * 0, np.tanh(y), sample, place, axes=(0, 1))
+        return np.sin(spread) + x
+
+    random = np.random.default_rng(rows)
+    arrays = [random.standard_normal((rows, 30, 17)), random.integers(0, 30, (rows, 20))]
+    arrays.append(random.standard_normal((rows, 20, 17)))
+    graph = traced(pulled, *arrays)
+    groups = [g for p in build(graph, {}, processor).schedule for g in p.groups]
+    if rows > 1:
+        (group,) = [g for g in groups if any(j.form.scatter for j in g.jobs)]
+        assert group.rows == rows
+        assert [job.form.name for job in group.jobs][-3:] == ["map", "scatter", "map"]
+    compiler.assert_same(graph, arrays, processor=processor, rounding=8)

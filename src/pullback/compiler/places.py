@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pullback.compiler.codegen.scatters import find_scatter
 from pullback.compiler.tidy import joined_rows
 from pullback.loops import (
     Affine,
@@ -28,6 +29,7 @@ from pullback.loops import (
     Position,
     Store,
     row_major,
+    walk,
 )
 from pullback.loops.arithmetic import bounds
 
@@ -44,24 +46,31 @@ def store_places(kernels: Iterable[Kernel]) -> list[Kernel]:
             program.append(kernel)
             continue
         (store,) = kernel.stores
+        scatter = find_scatter(kernel)
+        apart = scatter is not None and scatter.apart  # then each place is computed once anyway
         dynamic = []
         for index, stride in store.dynamic:
             place = index
-            if not _is_plain(index):
+            if not _is_plain(index) and (_has_checks(index) or not apart):
                 before, place = _stored(kernel, store, index)
                 program.append(before)
             dynamic.append((place, stride))
-        program.append(joined_rows(kernel.with_stores((replace(store, dynamic=tuple(dynamic)),))))
+        placed = kernel.with_stores((replace(store, dynamic=tuple(dynamic)),))
+        program.append(placed if apart else joined_rows(placed))
     return program
 
 
 def _is_plain(index: Expression) -> bool:
     """Whether the index is simply there: a constant, a position, or an element of an array, made wider."""
-    while isinstance(index, Apply) and index.function == "cast":
+    while isinstance(index, Apply) and index.function in ("bounded", "cast"):
         (index,) = index.operands
     if isinstance(index, Load):
         return not index.dynamic and index.guard is None
     return isinstance(index, Literal | Position)
+
+
+def _has_checks(index: Expression) -> bool:
+    return any(isinstance(e, Apply) and e.function == "check_index" for e in walk(index))
 
 
 def _stored(kernel: Kernel, store: Store, index: Expression) -> tuple[Kernel, Expression]:
@@ -75,5 +84,7 @@ def _stored(kernel: Kernel, store: Store, index: Expression) -> tuple[Kernel, Ex
     offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip(axes, row_major(shape)))
     value = Apply("cast", (index,), dtype) if narrow else index
     load = Load(buffer, offset)
-    read = Apply("cast", (load,), _INT64) if narrow else load
+    read: Expression = Apply("cast", (load,), _INT64) if narrow else load
+    if known is not None:
+        read = Apply("bounded", (read,), _INT64, (("high", known[1]), ("low", known[0])))
     return Kernel(axes, (Store(buffer, offset, value),)), read

@@ -24,8 +24,8 @@ from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
 from pullback.compiler.tidy import joined_rows
-from pullback.loops import Affine, Apply, Buffer, Kernel, Load
-from pullback.loops.arithmetic import bounds
+from pullback.loops import Apply, Buffer, Kernel
+from pullback.loops.arithmetic import in_row
 
 __all__ = ["Group", "Job", "Phase", "keeps_to_rows", "make_schedule"]
 
@@ -59,7 +59,8 @@ class Job:
     def alone(self) -> bool:
         """Whether something else than rows is shared out: blocks of a large product, parts of a scatter's rows."""
         scatter = self.form.scatter
-        return self.form.blocking is not None or (scatter is not None and not scatter.outermost)
+        shared = scatter is None or scatter.outermost or scatter.apart
+        return self.form.blocking is not None or not shared
 
     @property
     def turns(self) -> int:
@@ -221,7 +222,7 @@ def _waiting(
 def _same_rows(producer: Job, consumer: Job) -> bool:
     """Whether row ``r`` of the consumer reads only what row ``r`` of the producer wrote.
 
-    The rows of a scatter are those of its target. What it adds there, and where, it reads from anywhere.
+    The rows of a scatter are mostly those of its target. What it adds there, and where, it then reads from anywhere.
     """
     for buffer in producer.kernel.writes():
         if buffer in consumer.kernel.writes() and consumer.form.scatter is None:
@@ -237,27 +238,12 @@ def keeps_to_rows(job: Job, buffer: Buffer) -> bool:
     if buffer.size % job.rows:
         return False
     kernel, pitch = job.given, buffer.size // job.rows
-    if job.form.scatter is not None:
-        return job.form.scatter.outermost and all(load.buffer is not buffer for load in kernel.loads())
-    row = Affine.of(kernel.axes[0])
-    if not all(_in_row(load, pitch, row) for load in kernel.loads() if load.buffer is buffer):
-        return False
-    stores = [store for store in kernel.stores if store.buffer is buffer]
-    return not any(s.accumulate or s.dynamic or not _is_row(s.offset, pitch, row) for s in stores)
-
-
-def _in_row(load: Load, pitch: int, row: Affine) -> bool:
-    """Whether the read stays within the row, wherever its computed indices lead."""
-    reach = [(bounds(index), stride) for index, stride in load.dynamic]
-    if any(known is None or stride < 0 for known, stride in reach):
-        return False
-    first, last = (sum(known[end] * stride for known, stride in reach if known is not None) for end in (0, 1))
-    return all(_is_row(load.offset + ahead, pitch, row) for ahead in (first, last))
-
-
-def _is_row(offset: Affine, pitch: int, row: Affine) -> bool:
-    split = offset.divide(pitch)
-    return split is not None and split[0] == row
+    scatter = job.form.scatter
+    if scatter is not None and not scatter.apart:
+        return scatter.outermost and all(load.buffer is not buffer for load in kernel.loads())
+    uses = [(load.offset, load.dynamic) for load in kernel.loads() if load.buffer is buffer]
+    uses += [(store.offset, store.dynamic) for store in kernel.stores if store.buffer is buffer]
+    return all(in_row(offset, dynamic, pitch, kernel.axes[0]) for offset, dynamic in uses)
 
 
 def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
@@ -284,7 +270,11 @@ def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
 def _wanted_chunks(group: Group, lanes: Callable[[Kernel], int]) -> int:
     """Chunks that last long enough; where a scatter takes part, more of them if their rows would leave the cache."""
     wanted = min(MOST_CHUNKS, int(group.cycles / CHUNK_CYCLES))
-    scatters = [(job.form.scatter, lanes(job.kernel)) for job in group.jobs if job.form.scatter is not None]
+    scatters = [
+        (job.form.scatter, lanes(job.kernel))
+        for job in group.jobs
+        if job.form.scatter is not None and not job.form.scatter.apart
+    ]
     if scatters:
         own = {store.buffer for job in group.jobs for store in job.kernel.stores}
         if len(group.jobs) > 1:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from pullback.loops.expression import Apply, Expression, Index, Literal, Position, as_expression, linear
-from pullback.loops.index import Affine
+from pullback.loops.index import Affine, Axis
 
-__all__ = ["as_index", "both", "bounds", "divided", "plus", "times", "total", "within"]
+__all__ = ["as_index", "both", "bounds", "divided", "in_row", "plus", "times", "total", "within"]
 
 _INT = np.dtype(np.int64)
 _BOOL = np.dtype(np.bool_)
@@ -104,6 +104,23 @@ def bounds(index: Index) -> tuple[int, int] | None:
         return known[0] // factor[0], known[1] // factor[0]
     low, high = sorted((known[0] * factor[0], known[1] * factor[0]))
     return low, high
+
+
+def in_row(offset: Affine, dynamic: Sequence[tuple[Expression, int]], pitch: int, row: Axis) -> bool:
+    """Whether a place is always one of the ``pitch`` elements of row ``row``, wherever its computed indices lead.
+
+    >>> i, j = Axis("i", 3), Axis("j", 4)
+    >>> in_row(Affine.of(i) * 4 + Affine.of(j), (), 4, i), in_row(Affine.of(i) * 4 + Affine.of(j) + 1, (), 4, i)
+    (True, False)
+    """
+    reach = [(bounds(index), stride) for index, stride in dynamic]
+    if any(known is None or stride < 0 for known, stride in reach):
+        return False
+    for end in (0, 1):
+        split = (offset + sum(known[end] * stride for known, stride in reach if known)).divide(pitch)
+        if split is None or split[0] != Affine.of(row):
+            return False
+    return True
 
 
 def within(index: Index, low: int, high: int) -> Expression | bool:

@@ -8,6 +8,9 @@ chunk's rows at once, several of them for one branch, and only what belongs to t
         mine = a bit for each position whose index is in [low, high)
         for each set bit of mine, lowest first:
             target[index[position], :] += updates[position, :]
+
+Where each turn of the first axis adds to a row of its own, as the pullback of a pool does sample by sample, there is
+nothing to look for: such a scatter takes part in the row group of its first axis like any other kernel.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from pullback.compiler.codegen.maps import lane_axis, lane_loop, write_stores
 from pullback.compiler.codegen.types import convert, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.loops import Apply, Axis, Expression, Kernel, row_major
+from pullback.loops.arithmetic import in_row
 
 __all__ = ["Scatter", "emit_scatter", "find_scatter"]
 
@@ -33,7 +37,8 @@ MOST_COMPARED = 64
 class Scatter:
     """An accumulating kernel; ``selector`` is the index whose value, below ``rows``, says whose share an update is.
 
-    ``outermost`` tells that the rows are those of the target's first axis, so that a share is one piece of memory.
+    ``outermost`` tells that the rows are those of the target's first axis, so that a share is one piece of memory;
+    ``apart`` that they are the turns of the first position axis, each of which adds to a row of its own.
     """
 
     positions: tuple[Axis, ...]
@@ -41,6 +46,7 @@ class Scatter:
     selector: Expression
     rows: int
     outermost: bool
+    apart: bool
 
     def most_shares(self, lanes: int) -> int:
         """Shares beyond which comparing indices would take longer than adding the updates."""
@@ -58,11 +64,16 @@ def find_scatter(kernel: Kernel) -> Scatter | None:
     rows = next((n for n, s in zip(store.buffer.shape, strides) if s == stride and n > 1), 1)
     depends = [axis for axis in kernel.axes if any(axis in e.axes for e, _ in store.dynamic)]
     last = kernel.axes.index(depends[-1]) + 1 if depends else 0
-    return Scatter(kernel.axes[:last], kernel.axes[last:], selector, rows, rows * stride == store.buffer.size)
+    positions, trailing = kernel.axes[:last], kernel.axes[last:]
+    if positions and store.buffer.size % positions[0].extent == 0:
+        pitch = store.buffer.size // positions[0].extent
+        if in_row(store.offset, store.dynamic, pitch, positions[0]):
+            return Scatter(positions, trailing, selector, positions[0].extent, True, True)
+    return Scatter(positions, trailing, selector, rows, rows * stride == store.buffer.size, False)
 
 
 def emit_scatter(values: Values, kernel: Kernel, scatter: Scatter, low: str, high: str) -> None:
-    """Add the updates of the target's rows ``low`` to ``high``."""
+    """Add the updates of rows ``low`` to ``high``."""
     lane = lane_axis(kernel)
     along = lane if lane in scatter.trailing else None
     outer = [axis for axis in scatter.trailing if axis is not along]
@@ -80,17 +91,23 @@ def emit_scatter(values: Values, kernel: Kernel, scatter: Scatter, low: str, hig
         with f.when(f.value(f"and i1 {below}, {above}")), values.scope():
             _nest(values, outer, update)
         return
+    if scatter.apart:
+        _nest(values, [*scatter.positions, *outer], update, (low, high))
+        return
     *before, scanned = scatter.positions
     search = _Search(values, scatter.selector, scanned, low, high, scatter.rows)
     _nest(values, before, lambda: search.run(lambda: _nest(values, outer, update)))
 
 
-def _nest(values: Values, axes: Sequence[Axis], body: Callable[[], None]) -> None:
-    """``body`` inside loops over ``axes``."""
+def _nest(
+    values: Values, axes: Sequence[Axis], body: Callable[[], None], ends: tuple[str, str] | None = None
+) -> None:
+    """``body`` inside loops over ``axes``, the first of them between ``ends``."""
     if not axes:
         body()
         return
-    with values.f.loop("0", str(axes[0].extent)) as loop:
+    start, stop = ends or ("0", str(axes[0].extent))
+    with values.f.loop(start, stop) as loop:
         values.places[axes[0]] = Place(loop.index)
         with values.scope():
             _nest(values, axes[1:], body)
@@ -164,7 +181,7 @@ def _narrowed(selector: Expression, rows: int) -> tuple[Expression, np.dtype]:
     narrow, wide = np.dtype(np.int32), np.dtype(np.int64)
     if rows > np.iinfo(narrow).max:
         return selector, wide
-    while isinstance(selector, Apply) and selector.function == "cast":
+    while isinstance(selector, Apply) and selector.function in ("bounded", "cast"):
         (operand,) = selector.operands
         if operand.dtype.kind not in "iu" or not np.can_cast(operand.dtype, selector.dtype):
             break
