@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pullback.compiler.codegen.blocked import Blocking, choose_blocking
 from pullback.compiler.codegen.dots import Dots, find_dots
 from pullback.compiler.codegen.gathered import Gathered, find_gathered
+from pullback.compiler.codegen.pooled import Pooled, find_pooled
 from pullback.compiler.codegen.scatters import Scatter, find_scatter
 from pullback.compiler.codegen.transposes import Transposition, find_transposition
 from pullback.compiler.products import Product, find_product
@@ -24,6 +25,7 @@ class Form:
     blocking: Blocking | None = None
     dots: Dots | None = None
     gathered: Gathered | None = None
+    pooled: Pooled | None = None
     transposition: Transposition | None = None
     scatter: Scatter | None = None
 
@@ -34,6 +36,8 @@ class Form:
             return "product"
         if self.dots is not None:
             return "sums along memory"
+        if self.pooled is not None:
+            return "largest of sums"
         if self.gathered is not None:
             return "sums at computed places"
         if self.scatter is not None:
@@ -49,6 +53,9 @@ def choose_form(kernel: Kernel, lanes: int, processor: Processor) -> Form:
     gathered = find_gathered(kernel, lanes)
     if gathered is not None:
         return Form(gathered=gathered)
+    pooled = find_pooled(kernel)
+    if pooled is not None:
+        return Form(pooled=pooled)
     dots = find_dots(kernel, lanes)
     if dots is not None:
         return Form(dots=dots)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pullback.compiler.codegen.pooled import find_pooled
 from pullback.compiler.order import sort_kernels
 from pullback.compiler.products import contractions, find_product
 from pullback.loops import (
@@ -100,14 +101,17 @@ def _side_by_side(first: Kernel, second: Kernel) -> Kernel | None:
     """Two independent kernels as one, or ``None`` where their loops differ or one of them is no plain map."""
     if [axis.extent for axis in first.axes] != [axis.extent for axis in second.axes] or not first.axes:
         return None
-    if first.functions + second.functions > LARGEST_KERNEL or contractions(first) or contractions(second):
+    if first.functions + second.functions > LARGEST_KERNEL:
         return None
     stores = (*first.stores, *second.stores)
     if any(s.accumulate or s.dynamic or s.inner for s in stores):
         return None
     axes = {old: Affine.of(new) for old, new in zip(second.axes, first.axes)}
     memo: dict[int, Expression] = {}
-    return Kernel(first.axes, (*first.stores, *(_moved(store, (), axes, memo) for store in second.stores)))
+    merged = Kernel(first.axes, (*first.stores, *(_moved(store, (), axes, memo) for store in second.stores)))
+    if (contractions(first) or contractions(second)) and find_pooled(merged) is None:
+        return None
+    return merged
 
 
 def _in_one_sweep(first: Kernel, second: Kernel) -> Kernel | None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pullback.compiler.inline import pooled_convolutions
 from pullback.compiler.key import repeats_one_value
 from pullback.graph import Constant, Graph, Node, Operation, Variable
 from pullback.loops import (
@@ -66,7 +67,7 @@ class Lowered:
         self._buffers: dict[int, Buffer] = {}
         self._values: dict[tuple[int, tuple[Index, ...]], Expression] = {}
         self._operands: dict[int, Operand] = {}
-        self._stored = _choose_stored(graph, self._order)
+        self._stored = _choose_stored(graph, self._order, pooled_convolutions(graph, self._order))
 
     def operand(self, node: Node) -> Operand:
         """The function from an index to the node's value there."""
@@ -177,8 +178,8 @@ def _without_empty(value: Expression) -> Expression:
     return value
 
 
-def _choose_stored(graph: Graph, order: list[Node]) -> set[int]:
-    """The nodes that get a buffer."""
+def _choose_stored(graph: Graph, order: list[Node], inlined: set[int]) -> set[int]:
+    """The nodes that get a buffer; those ``inlined`` get none whatever they cost."""
     users: dict[int, int] = {}
     for node in order:
         for child in node.inputs:
@@ -189,11 +190,15 @@ def _choose_stored(graph: Graph, order: list[Node]) -> set[int]:
         if not isinstance(node, Operation):
             cost[id(node)] = 0.0
             continue
+        if id(node) in inlined:
+            cost[id(node)] = 0.0
         for child in node.inputs:
             if _needs_memory(node, child, cost):
                 base = _behind_views(child)
                 strided = node.operator.name not in CONTRACTIONS or _has_strides(child, base)
                 stored.add(id(base if strided else child))
+        if id(node) in inlined:
+            continue
         own = (
             sum(0.0 if id(child) in stored else cost[id(child)] for child in node.inputs) + node.operator.cost
         )

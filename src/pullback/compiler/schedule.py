@@ -289,7 +289,8 @@ def _alignment(job: Job, group: Group, lanes: int, share: int) -> int:
     Rows of a map that follow each other in memory are joined, and lanes may lie along the rows, if a ``share`` is long
     enough for whole vectors. Where it is not and others share the rows with it, the map goes row by row.
     """
-    if any(part is not None for part in (job.form.dots, job.form.gathered, job.form.scatter)):
+    own = (job.form.dots, job.form.gathered, job.form.pooled, job.form.scatter)
+    if any(part is not None for part in own):
         return 1
     if job.form.transposition is not None:
         return 1 if job.form.transposition.outer else lanes

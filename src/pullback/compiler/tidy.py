@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pullback.compiler.codegen.gathered import with_columns_last
+from pullback.compiler.codegen.pooled import find_pooled
 from pullback.compiler.products import contractions, find_product
 from pullback.loops import (
     Affine,
@@ -39,7 +40,7 @@ def tidy(kernel: Kernel) -> Kernel:
     """
     kernel = with_columns_last(_joined_depth(kernel))
     kernel = _with_long_columns(joined_axes(kernel))
-    return kernel if find_product(kernel) is not None else _shared_rows(kernel)
+    return kernel if find_product(kernel) or find_pooled(kernel) else _shared_rows(kernel)
 
 
 def _indices(kernel: Kernel) -> Iterator[Affine]:

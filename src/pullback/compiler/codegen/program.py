@@ -11,6 +11,7 @@ from pullback.compiler.codegen.dots import emit_dots
 from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.codegen.gathered import emit_gathered
 from pullback.compiler.codegen.maps import emit_map
+from pullback.compiler.codegen.pooled import emit_pooled
 from pullback.compiler.codegen.products import emit_product
 from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.scatters import emit_scatter
@@ -82,6 +83,8 @@ class _Emitter:
             emit_product(values, form.product, job.tile, f["low"], f["high"], shares)
         elif form.dots is not None:
             emit_dots(values, form.dots, self.registers, f["low"], f["high"])
+        elif form.pooled is not None:
+            emit_pooled(values, form.pooled, self.registers, f["low"], f["high"], shares)
         elif form.gathered is not None:
             emit_gathered(values, form.gathered, self.registers, f["low"], f["high"])
         elif form.scatter is not None:

@@ -20,7 +20,7 @@ from pullback.compiler.codegen.values import MOST_STRIDE, Group, Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.loops import Affine, Apply, Axis, Load, Reduce, walk
 
-__all__ = ["across_rows", "emit_reduction", "horizontal", "is_turned", "neutral"]
+__all__ = ["across_rows", "better", "emit_reduction", "horizontal", "is_turned", "neutral"]
 
 WRITTEN_OUT = 16
 """Reductions of up to this many elements, such as a pooling window, have no loop."""
@@ -393,7 +393,7 @@ def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
         if not axes:
             body = values.vectors(reduce.body) if vector else values.emit(reduce.body)
             at = _position(values, position, index_dtype, lanes)
-            taken = [_better(values, reduce.kind, b, c, dtype, lanes) for b, c in zip(body, carried)]
+            taken = [better(values, reduce.kind, b, c, dtype, lanes) for b, c in zip(body, carried)]
             mask = vector_of("i1", lanes)
             new = [
                 values.f.value(f"select {mask} {t}, {kind} {b}, {kind} {c}")
@@ -420,7 +420,7 @@ def _position(values: Values, position: Affine, dtype: np.dtype, lanes: int) -> 
     return values.splat(narrow, dtype) if lanes > 1 else narrow
 
 
-def _better(values: Values, kind: str, new: str, best: str, dtype: np.dtype, lanes: int) -> str:
+def better(values: Values, kind: str, new: str, best: str, dtype: np.dtype, lanes: int) -> str:
     """Whether ``new`` takes the place of ``best``."""
     f, type_, mask = values.f, vector_of(scalar_type(dtype), lanes), vector_of("i1", lanes)
     if dtype.kind != "f":
