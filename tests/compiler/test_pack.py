@@ -4,15 +4,15 @@ from __future__ import annotations
 
 
 def test_an_operand_along_its_rows_is_copied_before_its_first_use(stages):
-    packed = stages(lambda x, w: (x @ w, x @ w.T), (4, 40), (40, 40))["pack"]
+    packed = stages(lambda x, w: (x @ w, x @ w.T), (9, 40), (40, 40))["pack"]
     assert (
         packed
         == """\
-for i<4, j<40:
+for i<9, j<40:
     result0[40*i + j] = sum[r0<40](argument0[40*i + r0] * argument1[j + 40*r0])
 for r0<40, j<40:
     packed0[40*r0 + j] = argument1[r0 + 40*j]
-for i<4, j<40:
+for i<9, j<40:
     result1[40*i + j] = sum[r0<40](argument0[40*i + r0] * packed0[j + 40*r0])"""
     )
 

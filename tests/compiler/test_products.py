@@ -201,3 +201,28 @@ def test_a_product_of_what_a_row_makes(compiler, traced, processor):
 
     arrays = [integers(3, length, 16) for length in (9, 17, 17)]
     compiler.assert_same(traced(attention, *arrays), arrays, processor=processor, rounding=256)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("depth", [16, 17, 84])
+@pytest.mark.parametrize(("rows", "columns"), [(2, 32), (3, 37), (4, 200), (5, 1014), (8, 33)])
+def test_few_rows_by_a_transposed_matrix(rows, columns, depth, dtype, compiler, traced, processor):
+    """Rows of the matrix are read as they lie, some together; what is left of them one by one."""
+
+    def products(x, w, b):
+        return np.tanh(x @ w.T + b), w - x.T.sum(1) * b[:, None]
+
+    random = np.random.default_rng([rows, columns, depth])
+    shapes = ((rows, depth), (columns, depth), (columns,))
+    arrays = [random.integers(-3, 4, shape).astype(dtype) for shape in shapes]
+    compiler.assert_same(traced(products, *arrays), arrays, {1: 1}, processor=processor, rounding=64)
+
+
+def test_a_matrix_is_turned_for_many_rows_or_many_products_only(stages):
+    def twice(x, y, w):
+        return np.exp(x @ w.T), np.exp(y @ w.T).sum(1)
+
+    one = lambda x, w: np.exp(x @ w.T)  # noqa: E731
+    assert "packed" not in stages(one, (4, 30), (90, 30))["pack"]
+    assert "packed" in stages(one, (5, 30), (90, 30))["pack"]
+    assert stages(twice, (4, 30), (4, 30), (90, 30))["pack"].count("packed0[") == 3

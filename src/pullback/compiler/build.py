@@ -20,7 +20,7 @@ from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.schedule import Phase, make_schedule
 from pullback.compiler.split import split_sums
-from pullback.compiler.tidy import tidy
+from pullback.compiler.tidy import few_rows_last, tidy
 from pullback.graph import Graph
 from pullback.loops import Buffer, Kernel, Load
 from pullback.loops.printer import format_kernel
@@ -77,7 +77,7 @@ def build(
     def lanes(kernel: Kernel) -> int:
         return lanes_of(kernel, processor)
 
-    kernels = split_sums([tidy(kernel) for kernel in kernels], lanes)
+    kernels = split_sums(few_rows_last([tidy(kernel) for kernel in kernels], lanes), lanes)
     see("tidy", kernels)
 
     def form_of(kernel: Kernel) -> Form:

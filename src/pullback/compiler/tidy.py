@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from pullback.compiler.codegen.gathered import with_columns_last
 from pullback.compiler.codegen.pooled import find_pooled
-from pullback.compiler.products import contractions, find_product
+from pullback.compiler.products import Product, contractions, find_product
 from pullback.loops import (
     Affine,
     Apply,
@@ -23,7 +24,7 @@ from pullback.loops import (
     walk,
 )
 
-__all__ = ["joined_axes", "joined_rows", "tidy"]
+__all__ = ["few_rows_last", "joined_axes", "joined_rows", "tidy"]
 
 SHORT_COLUMNS = 8
 """Columns that fill less than half of a vector of the widest kind."""
@@ -70,6 +71,48 @@ def _with_long_columns(kernel: Kernel) -> Kernel:
     if longest is None or depth < LONG_DEPTH or longest.extent < 2 * kernel.axes[-1].extent:
         return kernel
     return Kernel((*(axis for axis in kernel.axes if axis is not longest), longest), kernel.stores)
+
+
+def few_rows_last(kernels: Sequence[Kernel], lanes: Callable[[Kernel], int]) -> list[Kernel]:
+    """Products of few rows by the transpose of a matrix, with the axis of the matrix' rows first.
+
+    The pullback of a small batch through a layer reads each row of the weights as it lies, and sums along it; a copy
+    of the weights turned round, which larger products read, would take longer than the product. It is worth its while
+    where several products read it.
+    """
+    found = {kernel: find_product(kernel) for kernel in kernels}
+    turned = Counter(
+        pair.right.buffer
+        for product in found.values()
+        if product is not None
+        for pair in product.pairs
+        if pair.right.offset.coefficient(product.columns) != 1
+    )
+
+    def narrow(kernel: Kernel, product: Product | None) -> bool:
+        if product is None or turned[product.pairs[0].right.buffer] != 1:
+            return False
+        return _is_narrow(product, lanes(kernel))
+
+    return [
+        Kernel((kernel.axes[-1], *kernel.axes[:-1]), kernel.stores) if narrow(kernel, product) else kernel
+        for kernel, product in found.items()
+    ]
+
+
+def _is_narrow(product: Product, lanes: int) -> bool:
+    """Whether a product has few rows, and both its operands lie along the summed axis."""
+    if len(product.pairs) != 1 or len(product.rows) != 1 or len(product.pairs[0].depth) != 1:
+        return False
+    (pair,), (rows,) = product.pairs, product.rows
+    (depth,) = pair.depth
+    return (
+        2 * rows.extent <= lanes
+        and 2 * lanes <= product.columns.extent
+        and max(lanes, 2 * rows.extent) <= depth.extent
+        and pair.left.offset.coefficient(depth) == pair.right.offset.coefficient(depth) == 1
+        and pair.right.offset.coefficient(product.columns) > 1
+    )
 
 
 def _lies_along(reduce: Reduce, axis: Axis) -> bool:

@@ -11,8 +11,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from pullback.compiler.codegen.maps import write_stores
-from pullback.compiler.codegen.reductions import horizontal
+from pullback.compiler.codegen.reductions import across_rows, horizontal
 from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
@@ -27,8 +29,12 @@ SHORTEST = 8
 
 @dataclass(frozen=True, eq=False)
 class Dots:
-    """A kernel of sums of products along memory; ``left`` and ``right`` are the axes of the tile, if there are any."""
+    """A kernel of sums of products along memory; ``left`` and ``right`` are the axes of the tile, if there are any.
 
+    One of them may be the ``first`` axis of the kernel, when there is no ``outer`` one.
+    """
+
+    first: Axis
     outer: tuple[Axis, ...]
     left: Axis | None
     right: Axis | None
@@ -59,28 +65,53 @@ def find_dots(kernel: Kernel, lanes: int) -> Dots | None:
     left = next((a for a in reversed(inner) if a in first.axes and a not in second.axes), None)
     right = next((a for a in reversed(inner) if a in second.axes and a not in first.axes), None)
     outer = tuple(axis for axis in kernel.axes if axis is not left and axis is not right)
+    if len(outer) == 1 and (left is None or right is None):
+        owner, other = (first, second) if left is None else (second, first)
+        if outer[0] in owner.axes and outer[0] not in other.axes:
+            left, right, outer = left or outer[0], right or outer[0], ()
     accumulator, stores = with_accumulator(kernel, found)
-    return Dots(outer, left, right, pair, accumulator, stores)
+    return Dots(kernel.axes[0], outer, left, right, pair, accumulator, stores)
 
 
 def emit_dots(values: Values, dots: Dots, registers: int, low: str, high: str) -> None:
     """Run the kernel for turns ``low`` to ``high`` of its first axis."""
-    most = 4 if registers >= 32 else 3
+    tallest, widest = (6, 4) if registers >= 32 else (3, 3)
+    f = values.f
 
     def nest(axes: Sequence[Axis]) -> None:
         if not axes:
-            for first, rows in _segments(dots.left, 6 if registers >= 32 else 3):
-                for second, columns in _segments(dots.right, most):
+            for first, rows in _segments(dots.left, tallest):
+                for second, columns in _segments(dots.right, widest):
                     _tile(values, dots, first, rows, second, columns)
             return
-        start, stop = (low, high) if axes[0] is dots.outer[0] else ("0", str(axes[0].extent))
-        with values.f.loop(start, stop) as loop:
+        start, stop = (low, high) if axes[0] is dots.first else ("0", str(axes[0].extent))
+        with f.loop(start, stop) as loop:
             values.places[axes[0]] = Place(loop.index)
             with values.scope():
                 nest(axes[1:])
             del values.places[axes[0]]
 
-    nest(dots.outer)
+    def strips(start: str, stop: str, width: int) -> None:
+        """Tiles of ``width`` turns of the first axis, one after another."""
+        with f.loop(start, stop, width, counted=False) as loop:
+            values.places[dots.first] = Place(loop.index)
+            with values.scope():
+                if dots.first is dots.left:
+                    for second, columns in _segments(dots.right, widest):
+                        _tile(values, dots, 0, width, second, columns)
+                else:
+                    for first, rows in _segments(dots.left, tallest):
+                        _tile(values, dots, first, rows, 0, width)
+            del values.places[dots.first]
+
+    if dots.first in dots.outer:
+        nest(dots.outer)
+        return
+    width = tallest if dots.first is dots.left else widest
+    length = f.value(f"sub i64 {high}, {low}")
+    whole = f.value(f"sub i64 {high}, {f.value(f'urem i64 {length}, {width}')}")
+    strips(low, whole, width)
+    strips(whole, high, 1)
 
 
 def _segments(axis: Axis | None, size: int) -> list[tuple[int, int]]:
@@ -99,9 +130,11 @@ def _tile(values: Values, dots: Dots, first: int, rows: int, second: int, column
     kind = vector_of(scalar_type(dots.accumulator.dtype), lanes)
     step = Lanes(f, scalar_type(dots.accumulator.dtype), lanes)
 
+    start = values.places.get(dots.first, Place(None))
+
     def place(axis: Axis | None, position: int) -> None:
         if axis is not None:
-            values.places[axis] = Place(None, position)
+            values.places[axis] = Place(start.value if axis is dots.first else None, position)
 
     def turn(sums: list[str], where: Place, tail: int) -> list[str]:
         with values.lane_group(Group(along, 1, lanes, tail), where):
@@ -139,15 +172,31 @@ def _tile(values: Values, dots: Dots, first: int, rows: int, second: int, column
             del values.places[axes[0]]
         return loop.results
 
-    sums = nest(outer, ["zeroinitializer"] * (rows * columns))
+    totals = _totals(values, nest(outer, ["zeroinitializer"] * (rows * columns)), dots.accumulator.dtype)
     for r in range(rows):
         for c in range(columns):
             place(dots.left, first + r)
             place(dots.right, second + c)
-            total = horizontal(values, "add", [sums[r * columns + c]], dots.accumulator.dtype, lanes)
             with values.scope():
-                values.bind(dots.accumulator, [total])
+                values.bind(dots.accumulator, [totals[r * columns + c]])
                 write_stores(values, dots.stores)
     for axis in (dots.left, dots.right):
-        if axis is not None:
+        if axis is dots.first:
+            values.places[axis] = start
+        elif axis is not None:
             del values.places[axis]
+
+
+def _totals(values: Values, sums: list[str], dtype: np.dtype) -> list[str]:
+    """The sum over the lanes of each vector; as many vectors at once as there are lanes, or the next power of two."""
+    lanes, kind, totals = values.lanes, scalar_type(dtype), list[str]()
+    while len(totals) < len(sums):
+        rest = sums[len(totals) :]
+        count = min(lanes, 2 ** (len(rest).bit_length() - 1))
+        if count == 1:
+            totals.append(horizontal(values, "add", rest[:1], dtype, lanes))
+            continue
+        turned = across_rows(values, "add", rest[:count], dtype, lanes)
+        vector = vector_of(kind, count)
+        totals += [values.f.value(f"extractelement {vector} {turned}, i32 {k}") for k in range(count)]
+    return totals

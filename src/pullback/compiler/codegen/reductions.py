@@ -161,29 +161,36 @@ def _turned(values: Values, reduce: Reduce, vector: int) -> str:
     with values.shadowing([group.axis]), values.scope():
         empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
         sums = nest(outer, [empty] * rows)
-    return across_rows(values, reduce.kind, [*sums, *["zeroinitializer"] * (lanes - rows)], reduce.dtype)
+    return across_rows(
+        values, reduce.kind, [*sums, *["zeroinitializer"] * (lanes - rows)], reduce.dtype, lanes
+    )
 
 
-def across_rows(values: Values, kind: str, rows: Sequence[str], dtype: np.dtype) -> str:
-    """From as many vectors as lanes the vector whose lane ``k`` is row ``k`` reduced.
+def across_rows(values: Values, kind: str, rows: Sequence[str], dtype: np.dtype, lanes: int) -> str:
+    """The vector whose lane ``k`` is row ``k`` reduced; rows are a power of two, no more than ``lanes``.
 
     Neighbours in pairs, the halves of each beside each other, until one vector is left: with four lanes
 
         a = [a0 a1 a2 a3]          [a0+a1 a2+a3 b0+b1 b2+b3]
         b = [b0 b1 b2 b3]    →     [c0+c1 …                ]    →    [a b c d]
+
+    Fewer rows than lanes leave several lanes to each, which are reduced in the same way.
     """
-    lanes, current = len(rows), list(rows)
-    vector = vector_of(scalar_type(dtype), lanes)
+    scalar, current = scalar_type(dtype), list(rows)
+
+    def halves(a: str, b: str, lanes: int, kept: int) -> str:
+        vector, parts = vector_of(scalar, lanes), []
+        for first in (0, 1):
+            picks = ", ".join(f"i32 {lane}" for lane in range(first, 2 * kept, 2))
+            text = f"shufflevector {vector} {a}, {vector} {b}, <{kept} x i32> <{picks}>"
+            parts.append(values.f.value(text))
+        return combine(values, kind, parts[0], parts[1], dtype, kept)
+
     while len(current) > 1:
-        following = []
-        for a, b in zip(current[::2], current[1::2]):
-            halves = []
-            for first in (0, 1):
-                picks = ", ".join(f"i32 {lane}" for lane in range(first, 2 * lanes, 2))
-                text = f"shufflevector {vector} {a}, {vector} {b}, <{lanes} x i32> <{picks}>"
-                halves.append(values.f.value(text))
-            following.append(combine(values, kind, halves[0], halves[1], dtype, lanes))
-        current = following
+        current = [halves(a, b, lanes, lanes) for a, b in zip(current[::2], current[1::2])]
+    while lanes > len(rows):
+        current = [halves(current[0], "poison", lanes, lanes // 2)]
+        lanes //= 2
     return current[0]
 
 
