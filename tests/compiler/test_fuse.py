@@ -56,6 +56,17 @@ def test_a_result_that_is_wanted_is_still_stored(stages):
     assert "result1[j + 5*i] =" in fused
 
 
+def test_a_long_maximum_of_each_element_is_computed_once(stages):
+    """A short one is computed again where the row needs it; a long one is read back."""
+
+    def pooled(x, w):
+        largest = x.max(1)
+        return (largest * w).sum(1), np.where(largest > 0, 1, 0) * largest.sum(1, keepdims=True)
+
+    assert stages(pooled, (6, 4, 7), (7,))["fuse"].count("max[") > 1
+    assert stages(pooled, (6, 100, 7), (7,))["fuse"].count("max[") == 1
+
+
 def test_sums_over_columns_are_not_fused_with_their_readers(stages):
     fused = stages(lambda x: x - x.sum(0), (4, 5))["fuse"]
     assert (

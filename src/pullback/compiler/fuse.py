@@ -15,6 +15,7 @@ do not need each other, but go through the same rows of a large array, become on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from pullback.compiler.codegen.pooled import find_pooled
@@ -22,6 +23,7 @@ from pullback.compiler.order import sort_kernels
 from pullback.compiler.products import contractions, find_product
 from pullback.loops import (
     Affine,
+    Apply,
     Axis,
     Buffer,
     Expression,
@@ -278,7 +280,18 @@ def _row_fits(producer: Kernel, consumer: Kernel, shared: int) -> bool:
         size *= axis.extent
     if size > LONGEST_ROW:
         return False
-    return producer.functions <= MOST_REPEATED_WORK
+    return _repeated_work(producer, shared) <= MOST_REPEATED_WORK
+
+
+def _repeated_work(producer: Kernel, shared: int) -> int:
+    """Functions to compute again for one element of a row; those of a sum that belongs to the element in every turn."""
+    inner = {*producer.axes[shared:], *(axis for store in producer.stores for axis in store.inner)}
+    work = producer.functions
+    for expression in producer.expressions():
+        if isinstance(expression, Reduce) and expression.axes & inner:
+            turns = math.prod(axis.extent for axis in expression.over)
+            work += (turns - 1) * max(1, sum(isinstance(e, Apply) for e in walk(expression.body)))
+    return work
 
 
 def _moved(
