@@ -3,6 +3,7 @@
 import numpy as np
 
 from pullback.compiler.cost import kernel_cycles
+from pullback.compiler.products import find_product
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
 
 F = np.dtype(np.float32)
@@ -27,3 +28,18 @@ def test_a_sum_inside_a_sum_costs_one_more_pass():
 def test_cycles_grow_with_the_row():
     cycles = kernel_cycles(row_kernel(False), None, 8)
     assert ROWS * COLUMNS / 8 < cycles < 10 * ROWS * COLUMNS / 8
+
+
+def product_cycles(rows):
+    i, j, k = Axis("i", rows), Axis("j", COLUMNS), Axis("k", 512)
+    x, w, y = Buffer("x", F, (rows, 512)), Buffer("w", F, (512, COLUMNS)), Buffer("y", F, (rows, COLUMNS))
+    left = Load(x, Affine.of(i) * 512 + Affine.of(k))
+    right = Load(w, Affine.of(k) * COLUMNS + Affine.of(j))
+    total = Reduce("add", (k,), Apply("multiply", (left, right), F))
+    kernel = Kernel((i, j), (Store(y, Affine.of(i) * COLUMNS + Affine.of(j), total),))
+    return kernel_cycles(kernel, find_product(kernel), 16)
+
+
+def test_a_few_rows_cost_the_reading_of_the_matrix():
+    assert product_cycles(2) == product_cycles(4)
+    assert 1.9 < product_cycles(200) / product_cycles(100) < 2.1

@@ -27,14 +27,22 @@ def kernel_cycles(kernel: Kernel, product: Product | None, lanes: int) -> float:
     if product is not None:
         vectors = math.prod(a.extent for a in product.rows) * -(-product.columns.extent // lanes)
         depth = sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
+        read = sum(_bytes_read(pair.right) for pair in product.pairs) / BYTES_PER_CYCLE
         epilogue = sum(_own_cycles(e, lanes) for e in walk(*(s.value for s in product.stores)))
-        return vectors * depth / MULTIPLY_ADDS_PER_CYCLE + epilogue * vectors * lanes
+        # A few rows are done as soon as the right operand has arrived.
+        return max(vectors * depth / MULTIPLY_ADDS_PER_CYCLE, read) + epilogue * vectors * lanes
     cycles = ROW_OVERHEAD * outer / max(1, kernel.axes[-1].extent if kernel.axes else 1)
     for store in kernel.stores:
         inner = outer * math.prod(axis.extent for axis in store.inner)
         cycles += inner * store.buffer.dtype.itemsize / BYTES_PER_CYCLE
         cycles += sum(outer * _turns(root, store.inner, lanes) for root in store.roots())
     return cycles
+
+
+def _bytes_read(load: Load) -> int:
+    """Bytes of the part of a buffer that a read goes over."""
+    turns = math.prod(axis.extent for axis in load.axes)
+    return min(turns, load.buffer.size) * load.dtype.itemsize
 
 
 def _turns(root: Expression, inner: tuple[Axis, ...], lanes: int) -> float:
