@@ -67,7 +67,7 @@ def test_an_axis_is_not_shared_where_it_would_mean_two_things():
     )
     value = Reduce("add", (outer,), Reduce("add", (inner,), product))
     kernel = Kernel((i,), (Store(y, Affine.of(i), value),))
-    (found,) = tidy(kernel).stores
+    (found,) = tidy(kernel, 16).stores
     assert isinstance(found.value, Reduce)
     assert isinstance(found.value.body, Reduce)
     assert found.value.over != found.value.body.over

@@ -77,7 +77,8 @@ def build(
     def lanes(kernel: Kernel) -> int:
         return lanes_of(kernel, processor)
 
-    kernels = split_sums(few_rows_last([tidy(kernel) for kernel in kernels], lanes), lanes)
+    tidied = [tidy(kernel, lanes(kernel)) for kernel in kernels]
+    kernels = split_sums(few_rows_last(tidied, lanes), lanes)
     see("tidy", kernels)
 
     def form_of(kernel: Kernel) -> Form:

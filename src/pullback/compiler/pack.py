@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from pullback.compiler.form import Form
 from pullback.compiler.products import Pair, Product
+from pullback.compiler.tidy import joined_axes
 from pullback.loops import (
     Affine,
     Axis,
@@ -85,4 +86,4 @@ def _copy(load: Load, axes: list[Axis], target: Buffer) -> Kernel:
     own = tuple(Axis(axis.name, axis.extent) for axis in axes)
     source = load.offset.replace({old: Affine.of(new) for old, new in zip(axes, own)})
     offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip(own, row_major(target.shape)))
-    return Kernel(own, (Store(target, offset, Load(load.buffer, source)),))
+    return joined_axes(Kernel(own, (Store(target, offset, Load(load.buffer, source)),)))

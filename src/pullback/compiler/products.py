@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pullback.loops import Affine, Apply, Axis, Expression, Hole, Kernel, Load, Reduce, Store, walk
 
-__all__ = ["Pair", "Product", "contractions", "find_product", "with_accumulator"]
+__all__ = ["Pair", "Product", "contractions", "find_product", "is_contraction", "with_accumulator"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pullback.compiler.codegen.maps import alignment
-from pullback.compiler.codegen.products import Tile, choose_tile, row_axis
+from pullback.compiler.codegen.products import Tile, choose_tile
 from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
@@ -255,11 +255,8 @@ def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
     for job in group.jobs:
         product = job.form.product
         if product is not None:
-            axis = row_axis(product)
-            tiled = axis is not None and axis is product.rows[0]
-            rows = axis.extent if axis is not None else 1
-            job.tile = choose_tile(rows, product.columns.extent, lanes(job.kernel), registers)
-            if tiled:
+            job.tile = choose_tile(product, lanes(job.kernel), registers)
+            if product.rows and job.tile.row_axis is product.rows[0]:
                 step = max(step, job.tile.rows)
         else:
             aligned = max(aligned, _alignment(job, group, lanes(job.kernel), share))  # powers of two

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from pullback.compiler.codegen.gathered import gathered_sum
 from pullback.compiler.cost import kernel_cycles
-from pullback.compiler.products import contractions
+from pullback.compiler.products import contractions, is_contraction
 from pullback.compiler.tidy import joined_axes
 from pullback.loops import Affine, Axis, Buffer, Expression, Kernel, Load, Reduce, Store, rewrite, row_major
 
@@ -65,10 +65,14 @@ def _long_sum(kernel: Kernel, lanes: Callable[[Kernel], int]) -> Reduce | None:
     if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
         return None
     results = math.prod(axis.extent for axis in kernel.axes)
-    if results > MOST_RESULTS:
-        return None
     rows = kernel.axes[0].extent if kernel.axes else 1
-    if rows >= FEWEST_ROWS and not _by_matrix(kernel, found[0]) and gathered_sum(kernel) is None:
+    if _has_window(found[0]):
+        parts = _parts(kernel, found[0], lanes)
+        if parts < (FEWEST_ROWS if rows >= FEWEST_ROWS else 2):
+            return None
+    elif results > MOST_RESULTS:
+        return None
+    elif rows >= FEWEST_ROWS and not _by_matrix(kernel, found[0]) and gathered_sum(kernel) is None:
         return None
     return found[0] if _cycles(kernel, found[0], lanes) >= LEAST_CYCLES else None
 
@@ -93,6 +97,11 @@ def _cycles(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> f
     return kernel_cycles(kernel, None, lanes(kernel))
 
 
+def _has_window(reduce: Reduce) -> bool:
+    """Whether the sum is a product over several axes, as the weight gradient of a convolution is."""
+    return is_contraction(reduce) and len(reduce.over) > 1
+
+
 def _length(reduce: Reduce) -> int:
     """How many elements are summed."""
     return math.prod(axis.extent for axis in reduce.over)
@@ -103,14 +112,24 @@ def _parts(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> in
 
     As many as divide it, if these are not too few. A vector times a matrix has no use for more than can be shared out.
     A sum at computed places reads its samples in no order: it is done best while they are in the cache, one by one.
+    Of products with a window there are so few that writing and reading the parts is little beside reading the operands.
     """
     extent = reduce.over[0].extent
     gathered = gathered_sum(kernel) is not None
     most = min(extent, MOST_PARTS, _length(reduce) // (1 if gathered else LEAST_PART))
+    if _has_window(reduce):
+        read = sum(min(load.buffer.size, _places(load)) for load in kernel.loads())
+        most = min(most, read // (2 * math.prod(axis.extent for axis in kernel.axes)))
     if _by_matrix(kernel, reduce):
         most = min(most, max(2, int(_cycles(kernel, reduce, lanes) / LEAST_PART_CYCLES)))
     equal = max((part for part in range(1, most + 1) if extent % part == 0), default=1)
-    return equal if gathered or equal >= min(FEWEST_PARTS, most) else 2 ** (most.bit_length() - 1)
+    return equal if gathered or _has_window(reduce) or equal >= min(FEWEST_PARTS, most) else 2 ** (most.bit_length() - 1)
+
+
+def _places(load: Load) -> int:
+    """How many different elements a read may be of."""
+    low, high = load.offset.bounds()
+    return high - low + 1
 
 
 def _cut(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> list[Kernel]:

@@ -26,21 +26,25 @@ from pullback.loops import (
 
 __all__ = ["few_rows_last", "joined_axes", "joined_rows", "tidy"]
 
-SHORT_COLUMNS = 8
-"""Columns that fill less than half of a vector of the widest kind."""
-
 LONG_DEPTH = 256
 """Sums this long outweigh stores that step over memory."""
 
+LATENCY, COPY, ALONG_SUM = 4.0, 1.0, 1.25
+"""Cycles: from one multiply-add into a register to the next; to copy an element to another place; and how much longer
+sums along memory take than products, which read less."""
 
-def tidy(kernel: Kernel) -> Kernel:
-    """Join axes, then share inner axes.
+WORTH_IT = 0.9
+"""Another order of the axes must be this much faster than the order of the result."""
+
+
+def tidy(kernel: Kernel, lanes: int) -> Kernel:
+    """Join axes, put those last that fill vectors of ``lanes``, then share inner axes.
 
     The first axis is joined with the next only when the kernel has a single row of work for each of its turns and
     nothing else depends on its rows; that is the schedule's to decide, so here it stays as it is.
     """
     kernel = with_columns_last(_joined_depth(kernel))
-    kernel = _with_long_columns(joined_axes(kernel))
+    kernel = _with_best_columns(joined_axes(kernel), lanes)
     return kernel if find_product(kernel) or find_pooled(kernel) else _shared_rows(kernel)
 
 
@@ -55,22 +59,29 @@ def _indices(kernel: Kernel) -> Iterator[Affine]:
             yield expression.index
 
 
-def _with_long_columns(kernel: Kernel) -> Kernel:
-    """A product's axes with the best one for columns last.
+def _with_best_columns(kernel: Kernel, lanes: int) -> Kernel:
+    """A product's axes with those last that fill vectors best.
 
-    The last axis of the result is the best if an operand lies along it and it fills a vector, or nearly so. A weight
-    gradient may end in an axis of three: then an axis along which an operand lies gives whole vectors to multiply,
-    and only the stores, few beside a long sum, have to step over memory.
+    The last axis of the result is the best if one operand lies along it and it fills a vector, or nearly so. A weight
+    gradient may end in an axis of three: then other axes of one operand give fuller vectors, and only the stores, few
+    beside a long sum, have to step over memory. Axes that lie one behind the other in that operand stay together,
+    so that they can be joined where the sums are first written in parts.
     """
     found = contractions(kernel)
-    if not found or not kernel.axes or kernel.axes[-1].extent >= SHORT_COLUMNS:
+    if not found or not kernel.axes:
         return kernel
     depth = min(math.prod(axis.extent for axis in reduce.over) for reduce in found)
-    candidates = [axis for axis in kernel.axes if all(_lies_along(reduce, axis) for reduce in found)]
-    longest = max(candidates, key=lambda axis: axis.extent, default=None)
-    if longest is None or depth < LONG_DEPTH or longest.extent < 2 * kernel.axes[-1].extent:
+    if depth < LONG_DEPTH or kernel.axes[-1].extent % lanes == 0:
         return kernel
-    return Kernel((*(axis for axis in kernel.axes if axis is not longest), longest), kernel.stores)
+    best = kernel.axes[-1:]
+    cycles = min(_cycles(kernel, found, best, lanes), _cycles_along_sum(kernel, found, lanes))
+    for axis in kernel.axes:
+        run = _run(kernel, found[0], axis)
+        if len(found) > 1:
+            run = run[-1:]
+        if (other := _cycles(kernel, found, run, lanes)) < WORTH_IT * cycles:
+            best, cycles = run, other
+    return Kernel((*(axis for axis in kernel.axes if axis not in best), *best), kernel.stores)
 
 
 def few_rows_last(kernels: Sequence[Kernel], lanes: Callable[[Kernel], int]) -> list[Kernel]:
@@ -115,11 +126,48 @@ def _is_narrow(product: Product, lanes: int) -> bool:
     )
 
 
-def _lies_along(reduce: Reduce, axis: Axis) -> bool:
-    """Whether one operand of a contraction is contiguous along ``axis`` and the other does not depend on it."""
+def _run(kernel: Kernel, reduce: Reduce, last: Axis) -> tuple[Axis, ...]:
+    """The axes that ``last`` continues in the operand that depends on it, and ``last``."""
+    run = (last,)
+    load = next((o for o in _factors(reduce) if last in o.axes), None)
+    while load is not None:
+        step = load.offset.coefficient(run[0]) * run[0].extent
+        before = [a for a in kernel.axes if a not in run and load.offset.coefficient(a) == step]
+        if len(before) != 1 or any(before[0] in o.axes for o in _factors(reduce) if o is not load):
+            break
+        run = (before[0], *run)
+    return run
+
+
+def _factors(reduce: Reduce) -> list[Load]:
+    """The two operands of a contraction."""
     assert isinstance(reduce.body, Apply)
-    steps = [o.offset.coefficient(axis) for o in reduce.body.operands if isinstance(o, Load)]
-    return sorted(steps) == [0, 1]
+    return [operand for operand in reduce.body.operands if isinstance(operand, Load)]
+
+
+def _cycles(kernel: Kernel, found: list[Reduce], columns: tuple[Axis, ...], lanes: int) -> float:
+    """Cycles of a product whose lanes lie along ``columns``, with the copies of operands that lie another way."""
+    extent = math.prod(axis.extent for axis in columns)
+    rows = math.prod(axis.extent for axis in kernel.axes) // extent
+    total = 0.0
+    for reduce in found:
+        depth = math.prod(axis.extent for axis in reduce.over)
+        rights = [load for load in _factors(reduce) if columns[-1] in load.axes]
+        if len(rights) != 1:
+            return math.inf
+        total += depth * max(-(-extent // lanes) * rows / 2, LATENCY)
+        if rights[0].offset.coefficient(columns[-1]) != 1:
+            total += COPY * math.prod(axis.extent for axis in {*rights[0].axes} & {*kernel.axes, *reduce.over})
+    return total
+
+
+def _cycles_along_sum(kernel: Kernel, found: list[Reduce], lanes: int) -> float:
+    """Cycles with the lanes along the last summed axis, if both operands lie along it."""
+    (*rest, along) = found[0].over
+    if len(found) > 1 or any(load.offset.coefficient(along) != 1 for load in _factors(found[0])):
+        return math.inf
+    results = math.prod(axis.extent for axis in kernel.axes)
+    return results * math.prod(axis.extent for axis in rest) * -(-along.extent // lanes) * ALONG_SUM / 2
 
 
 def _contiguous(first: Axis, second: Axis, indices: list[Affine]) -> bool:

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes, turn_block
 from pullback.compiler.codegen.function import Function
-from pullback.compiler.codegen.products import Tile, choose_tile, multiply_panel, row_axis, run_epilogue
+from pullback.compiler.codegen.products import (
+    Block,
+    Tile,
+    fitting_rows,
+    multiply_panel,
+    row_axis,
+    run_epilogue,
+)
 from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.products import Pair, Product
@@ -89,7 +96,8 @@ def choose_blocking(product: Product, lanes: int, processor: Processor) -> Block
         return None
     widest = 4 if processor.vector_registers >= 32 else 2
     row_blocks = -(-axis.extent // MOST_ROWS) if depth * itemsize > 2048 else 1
-    tile = choose_tile(axis.extent, widest * lanes, lanes, processor.vector_registers)
+    height = fitting_rows(axis.extent, widest, processor.vector_registers)
+    tile = Tile(height, (widest,), row_axis=axis)
     block_rows = axis.extent
     if row_blocks > 1:
         block_rows = math.ceil(math.ceil(axis.extent / row_blocks) / tile.rows) * tile.rows
@@ -298,16 +306,17 @@ class _Blocks:
                 else self._resume(waiting, rows, vectors)
             )
             values.places[self.axis] = Place(row)
+            block = Block(blocking.tile, rows)
             for segment in blocking.rounds[number]:
                 pair = self.product.pairs[segment.pair]
                 packed = self._at(panel, str(segment.packed_at * blocking.width))
                 extent = (segment.start, segment.stop)
-                sums = multiply_panel(values, pair, self.axis, rows, packed, blocking.width, extent, sums)
-            del values.places[self.axis]
+                sums = multiply_panel(values, pair, block, packed, blocking.width, extent, sums)
             if last:
-                run_epilogue(values, self.product, self.axis, Place(row), rows, sums)
+                run_epilogue(values, self.product, block, sums)
             else:
                 self._wait(waiting, rows, vectors, sums)
+            del values.places[self.axis]
 
     def _spot(self, waiting: str, r: int, v: int) -> str:
         blocking = self.blocking

@@ -1,67 +1,213 @@
 """Matrix products: register tiles over rows and columns, pairs of operands one after another, the epilogue at the end.
 
-A tile is ``rows × vectors`` accumulators. For each step of the summed axis it reads the vectors of the right operand
-once and multiplies them with one element of the left operand for each row. Strides are constants, so the elements of
-all rows are addressed from one register; nothing is packed as long as the right operand stays in the nearer caches.
+A tile is ``rows × bands × vectors`` accumulators. For each step of the summed axis it reads the vectors of the right
+operand once and multiplies them with one element of the left operand for each row. Strides are constants, so the
+elements of all rows are addressed from one register; nothing is packed as long as the right operand stays in the
+nearer caches.
+
+*Rows* lie along an axis of the left operand alone; where that is short, as the channels of an image are, whole other
+axes of the left operand make more rows of each of its steps. *Bands* lie along an axis of the right operand alone: of
+a convolution whose lanes lie along the image, several lines of it share the elements of the weight that are read.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
 from pullback.compiler.products import Pair, Product
-from pullback.loops import Apply, Axis, Load, walk
+from pullback.loops import Affine, Apply, Axis, Load, walk
 
-__all__ = ["Tile", "choose_tile", "emit_product", "multiply_panel", "row_axis", "run_epilogue"]
+__all__ = ["Block", "Tile", "choose_tile", "emit_product", "fitting_rows", "multiply_panel", "row_axis", "run_epilogue"]
 
 LOOP_BODY = 16
 """Steps of the summed axis are repeated in the innermost loop until it has about this many multiply-adds."""
 
-UNROLLED_DEPTH = 32
-"""A nest of summed axes of this many steps in all, such as the window of a convolution, is written out."""
+UNROLLED = 256
+"""A nest of summed axes of this many multiply-adds, such as the window of a convolution, is written out."""
 
 EPILOGUE_IN_REGISTERS = 6
 """Epilogues of more functions than this run in a loop over rows, from a copy of the tile: they need the registers."""
 
+MOST_ROWS, MOST_VECTORS = 16, 6
+"""Elements that are spread and vectors that are read for one step, at most."""
+
+LATENCY = 4.0
+"""Cycles from one multiply-add to the next into the same register; two of them are begun in each cycle."""
+
+TILE_OVERHEAD = 8.0
+"""Cycles that a tile costs beside its multiply-adds."""
+
+NEAREST_CACHE = 32 << 10
+"""Bytes of the first-level cache of a small processor."""
+
 
 @dataclass(frozen=True)
 class Tile:
-    """Rows of a register tile and the number of vectors of each of its column groups."""
+    """Rows of a register tile, the vectors of each of its column groups, and its bands.
+
+    Each step along the row axis is as many rows as the axes ``inner`` have turns.
+    """
 
     rows: int
     columns: tuple[int, ...]
+    bands: int = 1
+    row_axis: Axis | None = None
+    band_axis: Axis | None = None
+    inner: tuple[Axis, ...] = ()
+
+    def __repr__(self) -> str:
+        rows = "·".join(map(str, (self.rows, *(axis.extent for axis in self.inner))))
+        bands = f", bands={self.bands}" if self.bands > 1 else ""
+        return f"Tile(rows={rows}, columns={self.columns}{bands})"
 
 
-def choose_tile(rows: int, columns: int, lanes: int, registers: int) -> Tile:
-    """The tile for a product of ``rows × columns``.
+@dataclass(frozen=True)
+class Block:
+    """What one tile covers: rows and bands from where their axes stand."""
 
-    Enough accumulators to hide the latency of a multiply-add, no more than the registers hold beside one row of the
-    right operand, and edges as small as they can be.
+    tile: Tile
+    rows: int
+    bands: int = 1
 
-    >>> choose_tile(100, 64, lanes=16, registers=32)
-    Tile(rows=5, columns=(4,))
-    >>> choose_tile(100, 64, lanes=8, registers=16)
-    Tile(rows=5, columns=(2, 2, 2, 2))
+    def places(self) -> Iterator[tuple[tuple[Axis, int], ...]]:
+        """For each row of each band, in the order of the accumulators, how far on it is along each axis."""
+        for band in self.over_bands():
+            for row in self.over_rows():
+                yield (*band, *row)
+
+    def over_rows(self) -> list[tuple[tuple[Axis, int], ...]]:
+        """How far on each row is."""
+        return _turns([(self.tile.row_axis, self.rows), *((axis, axis.extent) for axis in self.tile.inner)])
+
+    def over_bands(self) -> list[tuple[tuple[Axis, int], ...]]:
+        """How far on each band is."""
+        return _turns([(self.tile.band_axis, self.bands)])
+
+    def axes(self) -> list[tuple[Axis, int]]:
+        """Bands, then rows: the axes of the tile and its turns along each."""
+        pairs = [(self.tile.band_axis, self.bands), (self.tile.row_axis, self.rows)]
+        return [(a, n) for a, n in (*pairs, *((a, a.extent) for a in self.tile.inner)) if a is not None]
+
+
+def _turns(axes: Sequence[tuple[Axis | None, int]]) -> list[tuple[tuple[Axis, int], ...]]:
+    known = [(axis, count) for axis, count in axes if axis is not None]
+    return [
+        tuple((axis, turn) for (axis, _), turn in zip(known, turns))
+        for turns in itertools.product(*(range(count) for _, count in known))
+    ]
+
+
+def fitting_rows(rows: int, vectors: int, registers: int) -> int:
+    """The rows of tiles that are ``vectors`` wide with which ``rows`` rows take the fewest cycles.
+
+    >>> fitting_rows(100, 4, registers=32), fitting_rows(100, 2, registers=16)
+    (5, 5)
     """
-    vectors = -(-columns // lanes)
-    widest = 4 if registers >= 32 else 2
-    groups = -(-vectors // widest)
-    widths = tuple(vectors // groups + (k < vectors % groups) for k in range(groups))
-    most = min((registers - 2 - widths[0]) // widths[0], 14, rows)
-    fewest = max(1, -(-most // 2))
-    # Of the heights that keep the pipeline full, the one with the least rounding up; the taller of equals.
-    best = min(range(fewest, most + 1), key=lambda mr: (-(-rows // mr) * mr + 0.25 * -(-rows // mr), -mr))
-    return Tile(best, widths)
+    heights = [n for n in range(1, min(rows, MOST_ROWS) + 1) if n == 1 or _fits(n, vectors, registers)]
+    return min(
+        heights,
+        key=lambda n: (sum(c * _cycles(r, vectors, vectors, 64) for r, c in _strips(rows, n, False)), -n),
+    )
+
+
+def _fits(rows: int, vectors: int, registers: int) -> bool:
+    """Whether a tile's accumulators fit beside the vectors of one step."""
+    return rows * vectors + vectors + 2 <= registers
+
+
+def _even(extent: int, most: int) -> tuple[int, ...]:
+    """The fewest parts of at most ``most``, as equal as can be, the longer ones first."""
+    count = -(-extent // most)
+    return tuple(extent // count + (k < extent % count) for k in range(count))
+
+
+def _strips(extent: int, size: int, even: bool) -> list[tuple[int, int]]:
+    """Lengths of strips and how many there are of each."""
+    if even:
+        sizes = _even(extent, size)
+        return [(length, sizes.count(length)) for length in dict.fromkeys(sizes)]
+    return [(n, count) for n, count in ((size, extent // size), (extent % size, 1)) if n and count]
+
+
+def _cycles(rows: int, vectors: int, reads: float, depth: int) -> float:
+    """Cycles of one tile: multiply-adds, or reads, or waiting for the sums, whatever takes longest."""
+    step = max(rows * vectors / 2, (rows + reads) / 2, LATENCY)
+    return depth * step + TILE_OVERHEAD + rows * vectors
+
+
+def choose_tile(product: Product, lanes: int, registers: int) -> Tile:
+    """The tile with which ``product`` takes the fewest cycles."""
+    first = product.rows[0] if product.rows else None
+    lefts = [axis for axis in product.rows if not any(axis in p.right.axes for p in product.pairs)]
+    rights = [axis for axis in product.rows[1:] if not any(axis in p.left.axes for p in product.pairs)]
+    vectors = -(-product.columns.extent // lanes)
+    depth = sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
+    crossing = not all(_aligned(pair.right, product.columns, lanes) for pair in product.pairs)
+    others = math.prod(axis.extent for axis in product.rows)
+    best: tuple[float, Tile] | None = None
+    for main, inner in _row_choices(lefts, first):
+        whole = math.prod(axis.extent for axis in inner)
+        length = main.extent if main is not None else 1
+        for band_axis in (*rights[-1:], None):
+            lines = band_axis.extent if band_axis is not None else 1
+            rest = others // (whole * length * lines)
+            for widths, bands, height in _sizes(vectors, lines, length, whole, registers):
+                if (bands > 1) != (band_axis is not None):
+                    continue
+                cycles = 0.0
+                for rows, row_strips in _strips(length, height, main is not first):
+                    for lane_bands, band_strips in _strips(lines, bands, True):
+                        for width in widths:
+                            across = width * lane_bands
+                            reads = across * (1.75 if crossing else 1.0)
+                            one = _cycles(rows * whole, across, reads, depth)
+                            cycles += rest * row_strips * band_strips * one
+                if best is None or cycles < best[0]:
+                    best = cycles, Tile(height, widths, bands, main, band_axis, inner)
+    assert best is not None
+    return best[1]
+
+
+def _row_choices(lefts: list[Axis], first: Axis | None) -> Iterator[tuple[Axis | None, tuple[Axis, ...]]]:
+    """Axes that the rows may lie along, each with axes that make more rows of each step."""
+    if not lefts:
+        yield None, ()
+    for main in reversed(lefts):
+        rest = [axis for axis in lefts if axis is not main and axis is not first]
+        for count in range(len(rest) + 1):
+            inner = tuple(rest[len(rest) - count :])
+            if math.prod(axis.extent for axis in inner) <= MOST_ROWS:
+                yield main, inner
+
+
+def _sizes(
+    vectors: int, lines: int, length: int, whole: int, registers: int
+) -> Iterator[tuple[tuple[int, ...], int, int]]:
+    """Widths of column groups, bands and steps of rows for which there are registers."""
+    for width in range(1, min(vectors, MOST_VECTORS) + 1):
+        widths = _even(vectors, width)
+        for bands in range(1, min(lines, MOST_VECTORS // widths[0]) + 1):
+            for height in range(1, min(length, MOST_ROWS // whole) + 1):
+                if height == bands == width == 1 or _fits(height * whole, widths[0] * bands, registers):
+                    yield widths, bands, height
+
+
+def _aligned(load: Load, columns: Axis, lanes: int) -> bool:
+    """Whether vectors of the operand never lie across two lines of the cache."""
+    steps = [load.offset.constant, *(c for axis, c in load.offset.terms if axis is not columns)]
+    return all(step % lanes == 0 for step in steps)
 
 
 def row_axis(product: Product) -> Axis | None:
-    """The axis that the rows of a tile lie along: the last row axis that no right operand depends on."""
+    """The last row axis that no right operand depends on."""
     free = [axis for axis in product.rows if not any(axis in pair.right.axes for pair in product.pairs)]
     return free[-1] if free else None
 
@@ -69,34 +215,68 @@ def row_axis(product: Product) -> Axis | None:
 def emit_product(
     values: Values, product: Product, tile: Tile, low: str, high: str, shares: Sequence[int]
 ) -> None:
-    """Run ``product`` for turns ``low`` to ``high`` of its first row axis; ``shares`` are the lengths that occur."""
-    axis = row_axis(product)
-    outer = [a for a in product.rows if a is not axis]
+    """Run ``product`` for turns ``low`` to ``high`` of its first row axis; ``shares`` are the lengths that occur.
+
+    Column groups are outside of bands and rows: what a group reads of the right operand stays close by.
+    """
+    in_tile = {tile.row_axis, tile.band_axis, *tile.inner}
+    shared = product.rows[0] if product.rows else None
 
     def nest(axes: Sequence[Axis]) -> None:
-        if axes:
-            first = axes[0] is product.rows[0]
-            start, stop = (low, high) if first else ("0", str(axes[0].extent))
-            with values.f.loop(start, stop) as loop:
-                values.places[axes[0]] = Place(loop.index)
-                with values.scope():
-                    nest(axes[1:])
-                del values.places[axes[0]]
-        elif axis is None:
-            _columns(values, product, tile, None, Place(None, 0), 1)
-        elif axis is product.rows[0]:
-            _rows(values, product, tile, axis, low, high, shares)
+        if not axes:
+            _columns(values, product, tile, lambda: _bands(values, product, tile, rows))
+            return
+        start, stop = (low, high) if axes[0] is shared else ("0", str(axes[0].extent))
+        with values.f.loop(start, stop) as loop:
+            values.places[axes[0]] = Place(loop.index)
+            with values.scope():
+                nest(axes[1:])
+            del values.places[axes[0]]
+
+    def rows(bands: int) -> None:
+        if tile.row_axis is None:
+            _tile(values, product, Block(tile, 1, bands))
+        elif tile.row_axis is shared:
+            _shared_rows(values, product, tile, bands, low, high, shares)
         else:
-            _rows(values, product, tile, axis, "0", str(axis.extent), [axis.extent])
+            _along(values, tile.row_axis, tile.rows, lambda n: _tile(values, product, Block(tile, n, bands)))
 
-    nest(outer)
+    nest([axis for axis in product.rows if axis not in in_tile])
 
 
-def _rows(
-    values: Values, product: Product, tile: Tile, axis: Axis, low: str, high: str, shares: Sequence[int]
+def _bands(values: Values, product: Product, tile: Tile, rows: Callable[[int], None]) -> None:
+    for axis in tile.inner:
+        values.places[axis] = Place(None, 0)
+    if tile.band_axis is None:
+        rows(1)
+    else:
+        _along(values, tile.band_axis, tile.bands, rows)
+    for axis in tile.inner:
+        del values.places[axis]
+
+
+def _along(values: Values, axis: Axis, size: int, body: Callable[[int], None]) -> None:
+    """``body(length)`` for strips of ``axis`` of about equal lengths; those of one length are a loop."""
+    start = 0
+    for length, count in _strips(axis.extent, size, True):
+        stop = start + length * count
+        if count == 1:
+            values.places[axis] = Place(None, start)
+            body(length)
+        else:
+            with values.f.loop(str(start), str(stop), length) as loop:
+                values.places[axis] = Place(loop.index)
+                body(length)
+        start = stop
+    del values.places[axis]
+
+
+def _shared_rows(
+    values: Values, product: Product, tile: Tile, bands: int, low: str, high: str, shares: Sequence[int]
 ) -> None:
-    """Full tiles, then the rows that are left; how many that can be is known beforehand."""
-    f, height = values.f, tile.rows
+    """Full tiles, then the rows that are left; how many they can be is known beforehand."""
+    f, height, axis = values.f, tile.rows, tile.row_axis
+    assert axis is not None
     rests = sorted({share % height for share in shares} - {0})
     if any(share >= height for share in shares):
         stop = high
@@ -105,19 +285,19 @@ def _rows(
             whole = f.value(f"sub i64 {length}, {f.value(f'urem i64 {length}, {height}')}")
             stop = f.value(f"add i64 {low}, {whole}")
         with f.loop(low, stop, height, counted=all(share >= height for share in shares)) as loop:
-            _columns(values, product, tile, axis, Place(loop.index), height)
+            values.places[axis] = Place(loop.index)
+            _tile(values, product, Block(tile, height, bands))
     for rest in rests:
         length = f.value(f"sub i64 {high}, {low}")
         left = f.value(f"urem i64 {length}, {height}")
         with f.when(f.value(f"icmp eq i64 {left}, {rest}")):
-            start = f.value(f"sub i64 {high}, {rest}")
-            _columns(values, product, tile, axis, Place(start), rest)
+            values.places[axis] = Place(f.value(f"sub i64 {high}, {rest}"))
+            _tile(values, product, Block(tile, rest, bands))
+    values.places.pop(axis, None)
 
 
-def _columns(
-    values: Values, product: Product, tile: Tile, axis: Axis | None, place: Place, rows: int
-) -> None:
-    """All column groups of one strip of rows; equal full groups in a row are a loop."""
+def _columns(values: Values, product: Product, tile: Tile, body: Callable[[], None]) -> None:
+    """``body`` for all column groups; equal full groups one after another are a loop."""
     f, lanes, extent = values.f, values.lanes, product.columns.extent
     done, position = 0, 0
     while position < len(tile.columns):
@@ -126,42 +306,39 @@ def _columns(
         while position + equal < len(tile.columns) and tile.columns[position + equal] == width:
             equal += 1
         full = min(equal, (extent - done) // (width * lanes))
-        if full > 2:
+        if full > 1:
             stop = done + full * width * lanes
             with f.loop(str(done), str(stop), width * lanes) as loop:
                 group = Group(product.columns, width, lanes)
-                _tile(values, product, axis, place, rows, group, Place(loop.index))
+                with values.lane_group(group, Place(loop.index)):
+                    body()
             done, position = stop, position + full
         else:
             left = min(width * lanes, extent - done)
             group = Group(product.columns, width, lanes, left % lanes)
-            _tile(values, product, axis, place, rows, group, Place(None, done))
+            with values.lane_group(group, Place(None, done)):
+                body()
             done, position = done + left, position + 1
 
 
-def _tile(
-    values: Values, product: Product, axis: Axis | None, place: Place, rows: int, group: Group, column: Place
-) -> None:
+def _tile(values: Values, product: Product, block: Block) -> None:
     """One register tile: zero, accumulate every pair, hand the sums to the epilogue."""
-    zero = "zeroinitializer"
-    with values.lane_group(group, column), values.scope():
-        if axis is not None:
-            values.places[axis] = place
-        sums = [zero] * (rows * group.vectors)
+    group = values.group
+    assert group is not None
+    sums = ["zeroinitializer"] * (len(list(block.places())) * group.vectors)
+    with values.scope():
         for pair in product.pairs:
-            sums = accumulate(values, pair, axis, rows, sums)
-        if axis is not None:
-            del values.places[axis]
-        run_epilogue(values, product, axis, place, rows, sums)
+            sums = accumulate(values, pair, block, sums)
+        run_epilogue(values, product, block, sums)
 
 
-def accumulate(values: Values, pair: Pair, axis: Axis | None, rows: int, sums: list[str]) -> list[str]:
-    """``sums[r, v] += sum over depth of left[r] * right[v]`` at the places where the axes stand."""
+def accumulate(values: Values, pair: Pair, block: Block, sums: list[str]) -> list[str]:
+    """``sums[band, row, v] += sum over depth of left[row] * right[band, v]`` at the places where the axes stand."""
     *outer, deepest = pair.depth
     f = values.f
-    row_stride = pair.left.offset.coefficient(axis) if axis is not None else 0
     kind = vector_of(scalar_type(pair.right.dtype), values.lanes)
-    short = math.prod(axis.extent for axis in pair.depth) <= UNROLLED_DEPTH
+    steps = (pair.left.offset.coefficient(deepest), pair.right.offset.coefficient(deepest))
+    strip = _Strip(pair, _ahead(pair.left.offset, block.over_rows()), _ahead(pair.right.offset, block.over_bands()))
 
     def nest(axes: Sequence[Axis], sums: list[str]) -> list[str]:
         if not axes:
@@ -169,9 +346,8 @@ def accumulate(values: Values, pair: Pair, axis: Axis | None, rows: int, sums: l
                 values.address(load.buffer, values.element(load.buffer, load.offset.without([deepest])))
                 for load in (pair.left, pair.right)
             )
-            steps = (pair.left.offset.coefficient(deepest), pair.right.offset.coefficient(deepest))
-            return _deep(values, pair, left, right, steps, row_stride, rows, deepest.extent, sums)
-        if short:
+            return _deep(values, strip, left, right, steps, deepest.extent, sums)
+        if len(sums) * math.prod(axis.extent for axis in (*axes, deepest)) <= UNROLLED:
             for turn in range(axes[0].extent):
                 values.places[axes[0]] = Place(None, turn)
                 with values.scope():
@@ -188,11 +364,25 @@ def accumulate(values: Values, pair: Pair, axis: Axis | None, rows: int, sums: l
     return nest(outer, sums)
 
 
+def _ahead(offset: Affine, places: Sequence[tuple[tuple[Axis, int], ...]]) -> tuple[int, ...]:
+    """How many elements further on an operand is read for each of ``places``."""
+    return tuple(sum(offset.coefficient(axis) * turn for axis, turn in place) for place in places)
+
+
+@dataclass(frozen=True)
+class _Strip:
+    """A pair, and how far apart the rows of its left operand and the bands of its right one lie."""
+
+    pair: Pair
+    rows: tuple[int, ...]
+    bands: tuple[int, ...] = (0,)
+    packed: bool = False
+
+
 def multiply_panel(
     values: Values,
     pair: Pair,
-    axis: Axis,
-    rows: int,
+    block: Block,
     panel: str,
     width: int,
     extent: tuple[int, int],
@@ -204,24 +394,15 @@ def multiply_panel(
     left = values.address(pair.left.buffer, values.element(pair.left.buffer, pair.left.offset))
     del values.places[depth]
     steps = (pair.left.offset.coefficient(depth), width)
-    row_stride = pair.left.offset.coefficient(axis)
-    return _deep(values, pair, left, panel, steps, row_stride, rows, extent[1] - extent[0], sums, packed=True)
+    strip = _Strip(pair, _ahead(pair.left.offset, block.over_rows()), packed=True)
+    return _deep(values, strip, left, panel, steps, extent[1] - extent[0], sums)
 
 
 def _deep(
-    values: Values,
-    pair: Pair,
-    left: str,
-    right: str,
-    steps: tuple[int, int],
-    row_stride: int,
-    rows: int,
-    depth: int,
-    sums: list[str],
-    packed: bool = False,
+    values: Values, strip: _Strip, left: str, right: str, steps: tuple[int, int], depth: int, sums: list[str]
 ) -> list[str]:
     """The innermost loop: pointers that move along the summed axis, some steps a turn."""
-    f, group = values.f, values.group
+    f, group, pair = values.f, values.group, strip.pair
     assert group is not None
     element = memory_type(pair.right.dtype)
     kind = vector_of(element, group.lanes)
@@ -231,23 +412,25 @@ def _deep(
         return f.value(f"getelementptr {element}, ptr {pointer}, i64 {ahead}") if ahead else pointer
 
     def step(left: str, right: str, ahead: int, sums: list[str]) -> list[str]:
-        row = [
-            _read_right(values, pair.right, at(right, ahead * steps[1] + v * group.lanes), v, packed)
+        across = [
+            _read_right(values, strip, at(right, ahead * steps[1] + band + v * group.lanes), v)
+            for band in strip.bands
             for v in range(group.vectors)
         ]
         new = list(sums)
-        for r in range(rows):
-            address = at(left, ahead * steps[0] + r * row_stride)
+        for r, row in enumerate(strip.rows):
+            address = at(left, ahead * steps[0] + row)
             x = f.value(f"load {element}, ptr {address}, align {pair.left.dtype.itemsize}")
             spread = values.splat(x, pair.left.dtype)
-            for v in range(group.vectors):
-                place = r * group.vectors + v
-                new[place] = lanes.fma(spread, row[v], new[place])
+            for k, vector in enumerate(across):
+                band, v = divmod(k, group.vectors)
+                place = (band * len(strip.rows) + r) * group.vectors + v
+                new[place] = lanes.fma(spread, vector, new[place])
         return new
 
     unroll = max(1, LOOP_BODY // len(sums))
     turns, rest = divmod(depth, unroll)
-    if turns > 1:
+    if turns > 1 and depth * len(sums) > UNROLLED:
         carried = [("ptr", left), ("ptr", right), *((kind, value) for value in sums)]
         with f.loop("0", str(turns), carried=carried) as loop:
             at_left, at_right, *current = loop.values
@@ -262,69 +445,64 @@ def _deep(
     return sums
 
 
-def _read_right(values: Values, load: Load, address: str, vector: int, packed: bool) -> str:
+def _read_right(values: Values, strip: _Strip, address: str, vector: int) -> str:
     """One vector of the right operand; lanes beyond its end are not read, in a panel they are zeros."""
-    group = values.group
+    group, dtype = values.group, strip.pair.right.dtype
     assert group is not None
-    element, size = memory_type(load.dtype), load.dtype.itemsize
-    kind, mask = vector_of(element, group.lanes), values.mask(vector)
-    if mask is None or packed:
-        return values.f.value(f"load {kind}, ptr {address}, align {size}")
-    suffix = f"v{group.lanes}f{8 * size}"
-    return values.f.call(
-        kind,
-        f"llvm.masked.load.{suffix}.p0",
-        ("ptr", address),
-        ("i32", str(size)),
-        (vector_of("i1", group.lanes), mask),
-        (kind, "zeroinitializer"),
-    )
+    mask = values.mask(vector)
+    count = group.lanes if mask is None or strip.packed else group.tail
+    return load_lanes(values.f, address, memory_type(dtype), group.lanes, count)
 
 
-def run_epilogue(
-    values: Values, product: Product, axis: Axis | None, place: Place, rows: int, sums: Sequence[str]
-) -> None:
+def run_epilogue(values: Values, product: Product, block: Block, sums: Sequence[str]) -> None:
     """Evaluate the stores for each row of the tile, with the accumulator's value in its hole."""
     group = values.group
     assert group is not None
     roots = [store.value for store in product.stores]
-    width = group.vectors
-    if axis is None:
-        values.bind(product.accumulator, list(sums))
-        write_stores(values, product.stores)
-        return
-    values.places[axis] = place  # hoisting sees which values do not depend on the row
-    values.hoist(roots, [axis])
+    base = {axis: values.places[axis] for axis, _ in block.axes()}
+    values.hoist(roots, base)
     functions = sum(1 for e in walk(*roots) if isinstance(e, Apply))
-    if functions <= EPILOGUE_IN_REGISTERS or rows == 1:
-        for r in range(rows):
-            values.places[axis] = Place(place.value, place.constant + r)
+    places = list(block.places())
+    if functions <= EPILOGUE_IN_REGISTERS or len(places) == 1:
+        for number, place in enumerate(places):
+            for axis, turn in place:
+                values.places[axis] = Place(base[axis].value, base[axis].constant + turn)
             with values.scope():
-                values.bind(product.accumulator, list(sums[r * width : (r + 1) * width]))
+                values.bind(product.accumulator, list(sums[number * group.vectors :][: group.vectors]))
                 write_stores(values, product.stores)
     else:
-        _looped_epilogue(values, product, axis, place, rows, sums)
-    del values.places[axis]
+        _looped_epilogue(values, product, block, sums)
+    values.places.update(base)
 
 
-def _looped_epilogue(
-    values: Values, product: Product, axis: Axis, place: Place, rows: int, sums: Sequence[str]
-) -> None:
+def _looped_epilogue(values: Values, product: Product, block: Block, sums: Sequence[str]) -> None:
+    """The epilogue in a loop along each axis of the tile."""
     f, group = values.f, values.group
     assert group is not None
     kind = vector_of(scalar_type(product.accumulator.dtype), group.lanes)
-    tile = f.reserve(f"[{len(sums)} x {kind}]")
+    copy = f.reserve(f"[{len(sums)} x {kind}]")
     for position, value in enumerate(sums):
-        f.do(f"store {kind} {value}, ptr {f.value(f'getelementptr {kind}, ptr {tile}, i64 {position}')}")
-    with f.loop("0", str(rows)) as loop:
-        row = f.value(f"add i64 {loop.index}, {place.value}") if place.value is not None else loop.index
-        values.places[axis] = Place(row, place.constant)
-        start = f.value(f"mul i64 {loop.index}, {group.vectors}")
-        current = []
-        for v in range(group.vectors):
-            place_in_tile = f.value(f"add i64 {start}, {v}")
-            address = f.value(f"getelementptr {kind}, ptr {tile}, i64 {place_in_tile}")
-            current.append(f.value(f"load {kind}, ptr {address}"))
-        with values.scope():
+        f.do(f"store {kind} {value}, ptr {f.value(f'getelementptr {kind}, ptr {copy}, i64 {position}')}")
+
+    def nest(axes: Sequence[tuple[Axis, int]], number: str) -> None:
+        if not axes:
+            start = f.value(f"mul i64 {number}, {group.vectors}")
+            current = []
+            for v in range(group.vectors):
+                place = f.value(f"add i64 {start}, {v}")
+                address = f.value(f"getelementptr {kind}, ptr {copy}, i64 {place}")
+                current.append(f.value(f"load {kind}, ptr {address}"))
             values.bind(product.accumulator, current)
             write_stores(values, product.stores)
+            return
+        axis, count = axes[0]
+        base = values.places[axis]
+        with f.loop("0", str(count)) as loop:
+            value = loop.index if base.value is None else f.value(f"add i64 {loop.index}, {base.value}")
+            values.places[axis] = Place(value, base.constant)
+            before = f.value(f"mul i64 {number}, {count}")
+            with values.scope():
+                nest(axes[1:], f.value(f"add i64 {before}, {loop.index}"))
+        values.places[axis] = base
+
+    nest([(axis, count) for axis, count in block.axes() if count > 1], "0")
