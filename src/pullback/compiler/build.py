@@ -16,6 +16,7 @@ from pullback.compiler.memory import MemoryPlan, plan_memory
 from pullback.compiler.pack import pack
 from pullback.compiler.passes import PASSES, Pass, optimise
 from pullback.compiler.places import store_places
+from pullback.compiler.passes.projected_convolutions import projected_convolutions
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.schedule import Phase, make_schedule
@@ -64,7 +65,7 @@ def build(
     ``donated`` offers arguments to results, by number; ``passes`` are those that the graph goes through.
     ``watch(stage, lowered, kernels)`` sees the kernels as each stage leaves them.
     """
-    lowered = lower(optimise(graph, passes))
+    lowered = lower(projected_convolutions(optimise(graph, passes), processor.lanes))
 
     def see(stage: str, kernels: Sequence[Kernel]) -> None:
         if watch is not None:

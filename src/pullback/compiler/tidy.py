@@ -128,7 +128,7 @@ def _is_narrow(product: Product, lanes: int) -> bool:
 
 def _run(kernel: Kernel, reduce: Reduce, last: Axis) -> tuple[Axis, ...]:
     """The axes that ``last`` continues in the operand that depends on it, and ``last``."""
-    run = (last,)
+    run: tuple[Axis, ...] = (last,)
     load = next((o for o in _factors(reduce) if last in o.axes), None)
     while load is not None:
         step = load.offset.coefficient(run[0]) * run[0].extent
@@ -157,7 +157,9 @@ def _cycles(kernel: Kernel, found: list[Reduce], columns: tuple[Axis, ...], lane
             return math.inf
         total += depth * max(-(-extent // lanes) * rows / 2, LATENCY)
         if rights[0].offset.coefficient(columns[-1]) != 1:
-            total += COPY * math.prod(axis.extent for axis in {*rights[0].axes} & {*kernel.axes, *reduce.over})
+            total += COPY * math.prod(
+                axis.extent for axis in {*rights[0].axes} & {*kernel.axes, *reduce.over}
+            )
     return total
 
 

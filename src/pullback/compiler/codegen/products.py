@@ -25,7 +25,16 @@ from pullback.compiler.codegen.vectormath import Lanes
 from pullback.compiler.products import Pair, Product
 from pullback.loops import Affine, Apply, Axis, Load, walk
 
-__all__ = ["Block", "Tile", "choose_tile", "emit_product", "fitting_rows", "multiply_panel", "row_axis", "run_epilogue"]
+__all__ = [
+    "Block",
+    "Tile",
+    "choose_tile",
+    "emit_product",
+    "fitting_rows",
+    "multiply_panel",
+    "row_axis",
+    "run_epilogue",
+]
 
 LOOP_BODY = 16
 """Steps of the summed axis are repeated in the innermost loop until it has about this many multiply-adds."""
@@ -45,8 +54,11 @@ LATENCY = 4.0
 TILE_OVERHEAD = 8.0
 """Cycles that a tile costs beside its multiply-adds."""
 
-NEAREST_CACHE = 32 << 10
-"""Bytes of the first-level cache of a small processor."""
+LONG_DEPTH = 32
+"""Sums shorter than this gain nothing from bands: the window of a single channel is soon read."""
+
+LOOP_TURN = 4.0
+"""Cycles that a turn of a loop over the depth costs beside its multiply-adds."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +150,16 @@ def _strips(extent: int, size: int, even: bool) -> list[tuple[int, int]]:
 
 
 def _cycles(rows: int, vectors: int, reads: float, depth: int) -> float:
-    """Cycles of one tile: multiply-adds, or reads, or waiting for the sums, whatever takes longest."""
-    step = max(rows * vectors / 2, (rows + reads) / 2, LATENCY)
-    return depth * step + TILE_OVERHEAD + rows * vectors
+    """Cycles of one tile: multiply-adds, or reads, or waiting for the sums, whatever takes longest.
+
+    Where the depth is short and written out, the next tile need not wait; long code without a loop runs out of
+    registers.
+    """
+    sums = rows * vectors
+    written_out = depth * sums <= UNROLLED
+    step = max(sums / 2, (rows + reads) / 2, 0.0 if written_out else LATENCY)
+    beside = max(0.0, depth * sums - UNROLLED / 2) / 8 if written_out else LOOP_TURN * depth * sums / UNROLLED
+    return depth * step + beside + TILE_OVERHEAD + sums
 
 
 def choose_tile(product: Product, lanes: int, registers: int) -> Tile:
@@ -150,17 +169,19 @@ def choose_tile(product: Product, lanes: int, registers: int) -> Tile:
     rights = [axis for axis in product.rows[1:] if not any(axis in p.left.axes for p in product.pairs)]
     vectors = -(-product.columns.extent // lanes)
     depth = sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
+    if depth < LONG_DEPTH or vectors > MOST_VECTORS:
+        rights = []
     crossing = not all(_aligned(pair.right, product.columns, lanes) for pair in product.pairs)
     others = math.prod(axis.extent for axis in product.rows)
     best: tuple[float, Tile] | None = None
     for main, inner in _row_choices(lefts, first):
         whole = math.prod(axis.extent for axis in inner)
         length = main.extent if main is not None else 1
-        for band_axis in (*rights[-1:], None):
+        for band_axis in (None, *rights[-1:]):
             lines = band_axis.extent if band_axis is not None else 1
             rest = others // (whole * length * lines)
             for widths, bands, height in _sizes(vectors, lines, length, whole, registers):
-                if (bands > 1) != (band_axis is not None):
+                if (bands > 1) != (band_axis is not None) or (bands > 1 and len(widths) > 1):
                     continue
                 cycles = 0.0
                 for rows, row_strips in _strips(length, height, main is not first):
@@ -338,7 +359,9 @@ def accumulate(values: Values, pair: Pair, block: Block, sums: list[str]) -> lis
     f = values.f
     kind = vector_of(scalar_type(pair.right.dtype), values.lanes)
     steps = (pair.left.offset.coefficient(deepest), pair.right.offset.coefficient(deepest))
-    strip = _Strip(pair, _ahead(pair.left.offset, block.over_rows()), _ahead(pair.right.offset, block.over_bands()))
+    strip = _Strip(
+        pair, _ahead(pair.left.offset, block.over_rows()), _ahead(pair.right.offset, block.over_bands())
+    )
 
     def nest(axes: Sequence[Axis], sums: list[str]) -> list[str]:
         if not axes:
