@@ -123,7 +123,9 @@ def _parts(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> in
     if _by_matrix(kernel, reduce):
         most = min(most, max(2, int(_cycles(kernel, reduce, lanes) / LEAST_PART_CYCLES)))
     equal = max((part for part in range(1, most + 1) if extent % part == 0), default=1)
-    return equal if gathered or _has_window(reduce) or equal >= min(FEWEST_PARTS, most) else 2 ** (most.bit_length() - 1)
+    if gathered or _has_window(reduce) or equal >= min(FEWEST_PARTS, most):
+        return equal
+    return 2 ** (most.bit_length() - 1)
 
 
 def _places(load: Load) -> int:

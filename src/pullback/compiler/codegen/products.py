@@ -54,6 +54,12 @@ LATENCY = 4.0
 TILE_OVERHEAD = 8.0
 """Cycles that a tile costs beside its multiply-adds."""
 
+NEAREST_CACHE = 32 << 10
+"""Bytes of the first-level cache of a small processor."""
+
+UNEVEN = 1.05
+"""How much worse a tile is that leaves rows over where chunks are shares of the rows: some chunk has fewer."""
+
 LONG_DEPTH = 32
 """Sums shorter than this gain nothing from bands: the window of a single channel is soon read."""
 
@@ -121,7 +127,7 @@ def fitting_rows(rows: int, vectors: int, registers: int) -> int:
     """The rows of tiles that are ``vectors`` wide with which ``rows`` rows take the fewest cycles.
 
     >>> fitting_rows(100, 4, registers=32), fitting_rows(100, 2, registers=16)
-    (5, 5)
+    (6, 6)
     """
     heights = [n for n in range(1, min(rows, MOST_ROWS) + 1) if n == 1 or _fits(n, vectors, registers)]
     return min(
@@ -191,6 +197,8 @@ def choose_tile(product: Product, lanes: int, registers: int) -> Tile:
                             reads = across * (1.75 if crossing else 1.0)
                             one = _cycles(rows * whole, across, reads, depth)
                             cycles += rest * row_strips * band_strips * one
+                if main is first and length % height:
+                    cycles *= UNEVEN
                 if best is None or cycles < best[0]:
                     best = cycles, Tile(height, widths, bands, main, band_axis, inner)
     assert best is not None
@@ -236,16 +244,13 @@ def row_axis(product: Product) -> Axis | None:
 def emit_product(
     values: Values, product: Product, tile: Tile, low: str, high: str, shares: Sequence[int]
 ) -> None:
-    """Run ``product`` for turns ``low`` to ``high`` of its first row axis; ``shares`` are the lengths that occur.
-
-    Column groups are outside of bands and rows: what a group reads of the right operand stays close by.
-    """
+    """Run ``product`` for turns ``low`` to ``high`` of its first row axis; ``shares`` are the lengths that occur."""
     in_tile = {tile.row_axis, tile.band_axis, *tile.inner}
     shared = product.rows[0] if product.rows else None
 
     def nest(axes: Sequence[Axis]) -> None:
         if not axes:
-            _columns(values, product, tile, lambda: _bands(values, product, tile, rows))
+            tiles()
             return
         start, stop = (low, high) if axes[0] is shared else ("0", str(axes[0].extent))
         with values.f.loop(start, stop) as loop:
@@ -254,24 +259,50 @@ def emit_product(
                 nest(axes[1:])
             del values.places[axes[0]]
 
-    def rows(bands: int) -> None:
-        if tile.row_axis is None:
-            _tile(values, product, Block(tile, 1, bands))
-        elif tile.row_axis is shared:
-            _shared_rows(values, product, tile, bands, low, high, shares)
+    def tiles() -> None:
+        if _by_columns(product):
+            _columns(values, product, tile, lambda: bands(lambda block: _tile(values, product, block)))
         else:
-            _along(values, tile.row_axis, tile.rows, lambda n: _tile(values, product, Block(tile, n, bands)))
+            bands(lambda block: _columns(values, product, tile, lambda: _tile(values, product, block)))
+
+    def bands(body: Callable[[Block], None]) -> None:
+        _bands(values, tile, lambda count: rows(lambda n: body(Block(tile, n, count))))
+
+    def rows(body: Callable[[int], None]) -> None:
+        if tile.row_axis is None:
+            body(1)
+        elif tile.row_axis is shared:
+            _shared_rows(values, tile, low, high, shares, body)
+        else:
+            _along(values, tile.row_axis, tile.rows, body)
 
     nest([axis for axis in product.rows if axis not in in_tile])
 
 
-def _bands(values: Values, product: Product, tile: Tile, rows: Callable[[int], None]) -> None:
+def _by_columns(product: Product) -> bool:
+    """Whether all rows are done for one group of columns after another.
+
+    Then what a group reads of a large right operand stays close by; the left one, which all groups read, must lie
+    along the summed axis.
+    """
+    outer = {axis for pair in product.pairs for axis in pair.left.axes & pair.right.axes} - {
+        axis for pair in product.pairs for axis in pair.depth
+    }
+    size = sum(
+        math.prod(axis.extent for axis in pair.right.axes - outer) * pair.right.dtype.itemsize
+        for pair in product.pairs
+    )
+    along = all(pair.left.offset.coefficient(pair.depth[-1]) == 1 for pair in product.pairs)
+    return along and size > NEAREST_CACHE
+
+
+def _bands(values: Values, tile: Tile, body: Callable[[int], None]) -> None:
     for axis in tile.inner:
         values.places[axis] = Place(None, 0)
     if tile.band_axis is None:
-        rows(1)
+        body(1)
     else:
-        _along(values, tile.band_axis, tile.bands, rows)
+        _along(values, tile.band_axis, tile.bands, body)
     for axis in tile.inner:
         del values.places[axis]
 
@@ -293,7 +324,7 @@ def _along(values: Values, axis: Axis, size: int, body: Callable[[int], None]) -
 
 
 def _shared_rows(
-    values: Values, product: Product, tile: Tile, bands: int, low: str, high: str, shares: Sequence[int]
+    values: Values, tile: Tile, low: str, high: str, shares: Sequence[int], body: Callable[[int], None]
 ) -> None:
     """Full tiles, then the rows that are left; how many they can be is known beforehand."""
     f, height, axis = values.f, tile.rows, tile.row_axis
@@ -307,13 +338,13 @@ def _shared_rows(
             stop = f.value(f"add i64 {low}, {whole}")
         with f.loop(low, stop, height, counted=all(share >= height for share in shares)) as loop:
             values.places[axis] = Place(loop.index)
-            _tile(values, product, Block(tile, height, bands))
+            body(height)
     for rest in rests:
         length = f.value(f"sub i64 {high}, {low}")
         left = f.value(f"urem i64 {length}, {height}")
         with f.when(f.value(f"icmp eq i64 {left}, {rest}")):
             values.places[axis] = Place(f.value(f"sub i64 {high}, {rest}"))
-            _tile(values, product, Block(tile, rest, bands))
+            body(rest)
     values.places.pop(axis, None)
 
 
