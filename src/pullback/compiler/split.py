@@ -70,9 +70,9 @@ def _long_sum(kernel: Kernel, lanes: Callable[[Kernel], int]) -> Reduce | None:
         parts = _parts(kernel, found[0], lanes)
         if parts < (FEWEST_ROWS if rows >= FEWEST_ROWS else 2):
             return None
-    elif results > MOST_RESULTS:
-        return None
-    elif rows >= FEWEST_ROWS and not _by_matrix(kernel, found[0]) and gathered_sum(kernel) is None:
+    elif results > MOST_RESULTS or (
+        rows >= FEWEST_ROWS and not _by_matrix(kernel, found[0]) and gathered_sum(kernel) is None
+    ):
         return None
     return found[0] if _cycles(kernel, found[0], lanes) >= LEAST_CYCLES else None
 
@@ -118,20 +118,20 @@ def _parts(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> in
     gathered = gathered_sum(kernel) is not None
     most = min(extent, MOST_PARTS, _length(reduce) // (1 if gathered else LEAST_PART))
     if _has_window(reduce):
-        read = sum(min(load.buffer.size, _places(load)) for load in kernel.loads())
+        read: int = sum(min(load.buffer.size, _places(load)) for load in kernel.loads())
         most = min(most, read // (2 * math.prod(axis.extent for axis in kernel.axes)))
     if _by_matrix(kernel, reduce):
         most = min(most, max(2, int(_cycles(kernel, reduce, lanes) / LEAST_PART_CYCLES)))
     equal = max((part for part in range(1, most + 1) if extent % part == 0), default=1)
     if gathered or _has_window(reduce) or equal >= min(FEWEST_PARTS, most):
         return equal
-    return 2 ** (most.bit_length() - 1)
+    return 1 << (most.bit_length() - 1)
 
 
 def _places(load: Load) -> int:
     """How many different elements a read may be of."""
     low, high = load.offset.bounds()
-    return high - low + 1
+    return int(high - low + 1)
 
 
 def _cut(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> list[Kernel]:
