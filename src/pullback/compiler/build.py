@@ -15,8 +15,8 @@ from pullback.compiler.lower import Lowered, lower
 from pullback.compiler.memory import MemoryPlan, plan_memory
 from pullback.compiler.pack import pack
 from pullback.compiler.passes import PASSES, Pass, optimise
-from pullback.compiler.places import store_places
 from pullback.compiler.passes.projected_convolutions import projected_convolutions
+from pullback.compiler.places import store_places
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.schedule import Phase, make_schedule
