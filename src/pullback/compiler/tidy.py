@@ -29,7 +29,7 @@ __all__ = ["few_rows_last", "joined_axes", "joined_rows", "tidy"]
 LONG_DEPTH = 256
 """Sums this long outweigh stores that step over memory."""
 
-LATENCY, COPY, ALONG_SUM = 4.0, 1.0, 1.25
+LATENCY, COPY, ALONG_SUM = 4.0, 0.5, 2.0
 """Cycles: from one multiply-add into a register to the next; to copy an element to another place; and how much longer
 sums along memory take than products, which read less."""
 
