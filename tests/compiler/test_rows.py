@@ -7,6 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
+from pullback.compiler.codegen.reductions import is_turned
+from pullback.loops import Reduce, walk
+
 WIDTHS = (1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 33, 64, 65, 100, 5000)
 HEIGHTS = (1, 20)
 
@@ -260,3 +263,20 @@ def test_lanes_beyond_the_last_row_and_column_change_nothing(compiler, traced, p
         processor=processor,
         rounding=64,
     )
+
+
+def test_a_mean_inside_a_sum_is_computed_once_for_its_row(compiler, traced, monkeypatch):
+    """Rows are not turned round when each of their vectors would have to compute the inner sum again."""
+    inner = []
+
+    def watch(stage, lowered, kernels):
+        if stage == "tidy":
+            for kernel in kernels:
+                for e in kernel.expressions():
+                    if isinstance(e, Reduce) and any(isinstance(part, Reduce) for part in walk(e.body)):
+                        inner.append(is_turned(e, kernel.axes[-1]))
+
+    monkeypatch.setattr(type(compiler), "check", staticmethod(watch))
+    x = np.random.default_rng(0).standard_normal((5, 6, 40)).astype(np.float32)
+    compiler.assert_same(traced(lambda x: x.var((0, 2)), x), [x], rounding=64)
+    assert inner == [False]

@@ -104,9 +104,14 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
 
 
 def is_turned(reduce: Reduce, axis: Axis) -> bool:
-    """Whether lanes along ``axis`` would gather what lies along the last reduced one, and rows are read instead."""
+    """Whether lanes along ``axis`` would gather what lies along the last reduced one, and rows are read instead.
+
+    A reduction inside that belongs to the row would be computed again for each of the row's vectors.
+    """
     last = reduce.over[-1]
     if reduce.kind in ("argmax", "argmin") or last.extent < SHORTEST_ROW or axis.extent < 4:
+        return False
+    if any(isinstance(e, Reduce) and axis in e.axes for e in walk(reduce.body)):
         return False
     loads = [e for e in walk(reduce.body) if isinstance(e, Load) and e.axes & {axis, last}]
     return any(abs(load.offset.coefficient(axis)) > MOST_STRIDE for load in loads) and all(
