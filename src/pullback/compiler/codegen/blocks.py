@@ -57,20 +57,25 @@ def load_lanes(f: Function, address: str, kind: str, lanes: int, count: int) -> 
 
 
 def store_lanes(f: Function, value: str, address: str, kind: str, lanes: int, count: int) -> None:
-    """Write the first ``count`` lanes to ``address``."""
-    vector, (suffix, size) = vector_of(kind, lanes), _suffix(kind)
+    """Write the first ``count`` lanes to ``address``: fewer than all in pieces of a power of two.
+
+    A masked store would cover what follows too, and a read of that would wait until it has reached memory.
+    """
+    vector, (_, size) = vector_of(kind, lanes), _suffix(kind)
     if count == lanes:
         f.do(f"store {vector} {value}, ptr {address}, align {size}")
         return
-    mask = (vector_of("i1", lanes), _mask(count, lanes))
-    f.call(
-        "void",
-        f"llvm.masked.store.v{lanes}{suffix}.p0",
-        (vector, value),
-        ("ptr", address),
-        ("i32", str(size)),
-        mask,
-    )
+    done = 0
+    for piece in (2**power for power in reversed(range(lanes.bit_length())) if count & 2**power):
+        at = f.value(f"getelementptr {kind}, ptr {address}, i64 {done}") if done else address
+        if piece == 1:  # LLVM forgets where a vector of a single lane was truncated
+            part, part_kind = f"extractelement {vector} {value}, i32 {done}", kind
+        else:
+            picks = ", ".join(f"i32 {done + lane}" for lane in range(piece))
+            part = f"shufflevector {vector} {value}, {vector} poison, <{piece} x i32> <{picks}>"
+            part_kind = vector_of(kind, piece)
+        f.do(f"store {part_kind} {f.value(part)}, ptr {at}, align {size}")
+        done += piece
 
 
 def turn_block(

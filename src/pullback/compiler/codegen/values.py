@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.compiler.codegen.blocks import load_lanes
+from pullback.compiler.codegen.blocks import load_lanes, store_lanes
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.integers import COMPARISONS, integer_function
 from pullback.compiler.codegen.types import convert, is_signed, literal, memory_type, scalar_type, vector_of
@@ -549,34 +549,11 @@ class Values:
     def store_vector(self, buffer: Buffer, start: str, ahead: int, value: str, mask: str | None) -> None:
         """Write one vector to consecutive elements."""
         assert self.group is not None
-        lanes, size = self.group.lanes, buffer.dtype.itemsize
-        kind = vector_of(memory_type(buffer.dtype), lanes)
+        lanes, element = self.group.lanes, memory_type(buffer.dtype)
         if buffer.dtype.kind == "b":
-            value = self.f.value(f"zext {vector_of('i1', lanes)} {value} to {kind}")
-        address = self.address(buffer, start, ahead)
-        if mask is None:
-            self.f.do(f"store {kind} {value}, ptr {address}, align {size}")
-            return
-        self._store_pieces(value, kind, address, size, self.group.tail)
-
-    def _store_pieces(self, value: str, kind: str, address: str, size: int, count: int) -> None:
-        """Write the first ``count`` lanes in pieces of a power of two.
-
-        A masked store would cover the next row too, and a read of that row would wait until it has reached memory.
-        """
-        assert self.group is not None
-        lanes, element = self.group.lanes, kind[kind.index("x ") + 2 : -1]
-        done = 0
-        for piece in (2**power for power in reversed(range(lanes.bit_length())) if count & 2**power):
-            at = self.f.value(f"getelementptr {element}, ptr {address}, i64 {done}") if done else address
-            if piece == 1:  # LLVM forgets where a vector of a single lane was truncated
-                part, part_kind = f"extractelement {kind} {value}, i32 {done}", element
-            else:
-                picks = ", ".join(f"i32 {done + lane}" for lane in range(piece))
-                part = f"shufflevector {kind} {value}, {kind} poison, <{piece} x i32> <{picks}>"
-                part_kind = vector_of(element, piece)
-            self.f.do(f"store {part_kind} {self.f.value(part)}, ptr {at}, align {size}")
-            done += piece
+            value = self.f.value(f"zext {vector_of('i1', lanes)} {value} to {vector_of(element, lanes)}")
+        count = lanes if mask is None else self.group.tail
+        store_lanes(self.f, value, self.address(buffer, start, ahead), element, lanes, count)
 
     def _scatter(self, buffer: Buffer, start: str, step: int, vector: int, value: str) -> None:
         """Write lanes that do not lie side by side, one by one."""
