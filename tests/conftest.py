@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -24,6 +25,9 @@ from pullback.loops import (
     load_at,
     walk,
 )
+
+# A shell ignores Ctrl-C in what it runs in the background, and what it starts inherits that; some tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REDUCTIONS = {"add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
 
