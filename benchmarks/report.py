@@ -42,5 +42,11 @@ class Table:
 
 
 def relative_difference(found: Sequence[float], expected: Sequence[float]) -> float:
-    """The largest |found - expected| / |expected|."""
-    return max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True))
+    """The largest |found - expected| / |expected|.
+
+    Where what is expected is less than a hundredth of the mean, as the losses of single examples may be, it is
+    relative to that hundredth.
+    """
+    least = sum(map(abs, expected)) / len(expected) / 100
+    pairs = zip(found, expected, strict=True)
+    return max(abs(a - b) / max(abs(b), least) if a != b else 0.0 for a, b in pairs)
