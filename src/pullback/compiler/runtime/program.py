@@ -33,6 +33,7 @@ from pullback.compiler.runtime.arguments import check_overlap, conform, run_addr
 from pullback.compiler.runtime.engine import Loaded
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.memory import Memory
+from pullback.compiler.runtime.sharing import Sharing
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, Repeat, ResultSpec
 from pullback.compiler.runtime.threads import get_num_threads
 from pullback.errors import IndexRangeError, ShapeError
@@ -86,6 +87,7 @@ class Program:
         self.watch_result = watch_result
         self.explain = explain or _explain
         self.steps_done = 0
+        self._sharing = Sharing(self.cost)
         self.taken_over: dict[int, int] = {}
         for index, argument in enumerate(self.arguments):
             if argument.donated_to is not None:
@@ -190,13 +192,21 @@ class Program:
         check_overlap(self.arguments, arrays, written)
         if self.shares and self.cost * steps >= _SHARE_NANOSECONDS:
             machine().pool.start()
-        instance = self._taken_instance()
+        instance, strides = self._taken_instance(), [*argument_strides, *result_strides]
+        self.steps_done = 0
         try:
-            instance.point(addresses, [*argument_strides, *result_strides])
-            return instance.run(steps)
+            for count, shared in self._sharing.parts(steps):
+                before = self.steps_done
+                instance.point([a + before * stride for a, stride in zip(addresses, strides)], strides)
+                try:
+                    done = instance.run(count, shared)
+                finally:
+                    self.steps_done = before + instance.steps_done()
+                if done < count:
+                    break
         finally:
-            self.steps_done = instance.steps_done()
             instance.give()
+        return self.steps_done
 
     def _new_instance(self, taken: bool = False) -> _Instance:
         instance = _Instance(self)
@@ -347,9 +357,9 @@ class _Instance:
         memory.write(descriptor, entry.DESCRIPTOR, values)
         return descriptor
 
-    def _flags(self, steps: int) -> int:
+    def _flags(self, steps: int, shared: bool = True) -> int:
         cost = self._cost * steps
-        share = layout.USE_POOL if self._shares and cost >= _SHARE_NANOSECONDS else 0
+        share = layout.USE_POOL if shared and self._shares and cost >= _SHARE_NANOSECONDS else 0
         release = layout.RELEASE_LOCK if cost >= _RELEASE_NANOSECONDS else 0
         return share | release
 
@@ -370,9 +380,9 @@ class _Instance:
         for slot, (address, stride) in enumerate(zip(addresses, strides), start=1):
             self._point_slot(slot, address, stride)
 
-    def run(self, steps: int) -> int:
+    def run(self, steps: int, shared: bool) -> int:
         """Run the driver and return the steps done; raises what a failure or a signal handler says."""
-        status = self._machine.run(self.context, self._pool, steps, self._flags(steps))
+        status = self._machine.run(self.context, self._pool, steps, self._flags(steps, shared))
         if status == layout.STATUS_FAILED:
             self.reader()
         return self.steps_done()

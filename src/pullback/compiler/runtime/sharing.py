@@ -1,0 +1,55 @@
+"""Whether runs of short steps are shared with other threads: measured from time to time, not only estimated.
+
+Threads exchange something at every phase, and how long that takes is for the machine to say: of a step of some ten
+microseconds it may be more than is saved. Results are the same bits either way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+__all__ = ["Sharing"]
+
+LONGEST_STEP = 200_000.0
+"""Steps that take this long, in nanoseconds, are shared without asking."""
+
+LEAST_RUN = 20_000_000.0
+"""Shorter runs, in nanoseconds, are done as the last ones were: a trial would be too large a part of them."""
+
+TRIAL = 500_000.0
+"""Nanoseconds, about, of each of a trial's four parts."""
+
+RUNS_BETWEEN = 16
+"""Runs that keep to a verdict before it is asked again: the other threads' processors may become free, or busy."""
+
+
+class Sharing:
+    """The verdict for one program, whose step takes about ``cost`` nanoseconds."""
+
+    def __init__(self, cost: float) -> None:
+        self.shared = True
+        self._cost = cost
+        self._left = 0
+
+    def parts(self, steps: int) -> Iterator[tuple[int, bool]]:
+        """A run of so many steps in parts, each with whether to share it; the time until the next is asked for counts.
+
+        >>> list(Sharing(1e6).parts(100))
+        [(100, True)]
+        >>> [(count, shared) for count, shared in Sharing(5e4).parts(1000)][:4]
+        [(10, False), (10, True), (10, False), (10, True)]
+        """
+        if self._left or self._cost > LONGEST_STEP or self._cost * steps < LEAST_RUN:
+            self._left = max(0, self._left - 1)
+            yield steps, self.shared
+            return
+        trial = max(1, int(TRIAL / self._cost))
+        shortest = {False: float("inf"), True: float("inf")}
+        for shared in (False, True, False, True):
+            start = time.perf_counter()
+            yield trial, shared
+            shortest[shared] = min(shortest[shared], time.perf_counter() - start)
+        self.shared = shortest[True] < shortest[False]
+        self._left = RUNS_BETWEEN
+        yield steps - 4 * trial, self.shared
