@@ -247,17 +247,18 @@ def keeps_to_rows(job: Job, buffer: Buffer) -> bool:
 
 
 def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
-    """Choose the share of rows of each chunk, and the register tiles."""
+    """Choose the share of rows of each chunk, whole tiles of the longest product, and the register tiles."""
     if group.jobs[0].form.blocking is not None:
         return
     share = -(-group.rows // _wanted_chunks(group, lanes))
     step = aligned = 1
+    heaviest = 0.0
     for job in group.jobs:
         product = job.form.product
         if product is not None:
             job.tile = choose_tile(product, lanes(job.kernel), registers)
-            if product.rows and job.tile.row_axis is product.rows[0]:
-                step = max(step, job.tile.rows)
+            if product.rows and job.tile.row_axis is product.rows[0] and job.cycles > heaviest:
+                step, heaviest = job.tile.rows, job.cycles
         else:
             aligned = max(aligned, _alignment(job, group, lanes(job.kernel), share))  # powers of two
     step = -(-step // aligned) * aligned
