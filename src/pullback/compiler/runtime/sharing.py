@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 __all__ = ["Sharing"]
 
-LONGEST_STEP = 200_000.0
+LONGEST_STEP = 100_000.0
 """Steps that take this long, in nanoseconds, are shared without asking."""
 
 LEAST_RUN = 20_000_000.0
