@@ -12,18 +12,8 @@ from pullback.cli import main
 from pullback.cli.workloads import WORKLOADS
 from pullback.cli.workloads.mnist_rnn import make_model
 from pullback.data import load_digits
-from pullback.errors import DownloadError
 
-
-@pytest.fixture(autouse=True)
-def digits_only(monkeypatch, tmp_path):
-    """No MNIST on this machine and no network; results go to a folder of the test's own."""
-
-    def refuse(*_, **__):
-        raise DownloadError("no network here")
-
-    monkeypatch.setattr("pullback.data.digits.load_mnist", refuse)
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("digits_only")
 
 
 def test_training_writes_history_model_and_curves(tmp_path, capsys):

@@ -9,19 +9,9 @@ from pullback import nn
 from pullback.cli import main
 from pullback.cli.workloads import WORKLOADS
 from pullback.cli.workloads.mnist_cnn import make_model
-from pullback.errors import DownloadError
 from pullback.train import Trainer
 
-
-@pytest.fixture(autouse=True)
-def digits_only(monkeypatch, tmp_path):
-    """No MNIST on this machine and no network; results go to a folder of the test's own."""
-
-    def refuse(*_, **__):
-        raise DownloadError("no network here")
-
-    monkeypatch.setattr("pullback.data.digits.load_mnist", refuse)
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("digits_only")
 
 
 def test_the_network_is_that_of_the_workload():

@@ -14,22 +14,13 @@ from pullback.cli.recipe import recipe
 from pullback.cli.train import _add_workload
 from pullback.cli.workloads import WORKLOADS, Job
 from pullback.data import load_digits
-from pullback.errors import DownloadError
 from pullback.train import EarlyStopping, ReduceOnPlateau
 from pullback.train.progress import Display
 
 SGD = optim.SGD(0.25)
 
 
-@pytest.fixture(autouse=True)
-def digits_only(monkeypatch, tmp_path):
-    """No MNIST on this machine and no network; results go to a folder of the test's own."""
-
-    def refuse(*_, **__):
-        raise DownloadError("no network here")
-
-    monkeypatch.setattr("pullback.data.digits.load_mnist", refuse)
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("digits_only")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from pullback.compiler.codegen.reductions import better
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store
+from pullback.loops import Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store, walk
 
 __all__ = ["Pooled", "emit_pooled", "find_pooled"]
 
@@ -68,7 +68,7 @@ def find_pooled(kernel: Kernel) -> Pooled | None:
         not _alike(largest.body, other.body, dict(zip(largest.over, other.over))) for other in extremes[1:]
     ):
         return None
-    inside = [e for e in sums if _contains(largest.body, e)]
+    inside = [e for e in walk(largest.body) if e in sums]
     if len(inside) != 1:
         return None
     columns, (sum_of,) = kernel.axes[-1], inside
@@ -98,16 +98,6 @@ def _is_sum_of_products(reduce: Reduce) -> bool:
         return False
     factors = reduce.body.operands if reduce.body.function == "multiply" else ()
     return bool(factors) and all(isinstance(e, Load) and not e.dynamic and e.guard is None for e in factors)
-
-
-def _contains(root: Expression, part: Expression) -> bool:
-    stack = [root]
-    while stack:
-        expression = stack.pop()
-        if expression is part:
-            return True
-        stack.extend(expression.operands)
-    return False
 
 
 def _alike(first: Expression, second: Expression, axes: dict[Axis, Axis]) -> bool:
