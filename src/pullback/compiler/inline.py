@@ -10,12 +10,10 @@ import math
 from collections.abc import Sequence
 
 from pullback.compiler.passes.rewriting import inner, uses
+from pullback.compiler.passes.sparse_pooling import LANES
 from pullback.graph import Graph, Node, Operation
 
 __all__ = ["pooled_convolutions"]
-
-LANES = 16
-"""Elements of a vector of the widest kind."""
 
 MOST_PLACES = 9
 """Places of a window whose sums are kept in registers together."""

@@ -45,7 +45,7 @@ from pullback.operators.pooling import (
 )
 from pullback.operators.shapes import broadcast, contiguous, iota, reverse, slice, transpose
 
-__all__ = ["sparse_pooling"]
+__all__ = ["LANES", "sparse_pooling"]
 
 LANES = 16
 """Elements of a vector of the widest kind, for comparing costs."""
