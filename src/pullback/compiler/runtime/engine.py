@@ -16,8 +16,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pullback.compiler.runtime.pages import give_back_pages
 from pullback.compiler.runtime.processor import Processor
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ def _llvm() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    give_back_pages(Path(llvm.__file__).parent)
     return llvm
 
 
