@@ -11,6 +11,7 @@ from pullback import interpreter
 from pullback.graph import Case, Graph, Node, Operator, Sample, Type, Variable, constant
 from pullback.graph.operator import OPERATORS
 from pullback.operators.arithmetic import add, divide, multiply
+from pullback.operators.batching import batch_first
 from pullback.operators.transcendental import exp, log
 
 
@@ -75,7 +76,7 @@ def test_values_are_dropped_after_their_last_use() -> None:
         made.append(weakref.ref(result))
         return result
 
-    step = Operator("step", lambda x: x, reference, None, None, (Case((Sample((3,)),)),))
+    step = Operator("step", lambda x: x, reference, None, batch_first, None, (Case((Sample((3,)),)),))
     try:
         x = variable()
         node: Node = x

@@ -38,7 +38,7 @@ from pullback.numpy.activations import (
 from pullback.numpy.composite import erf
 from pullback.numpy.elementwise import where
 from pullback.tracing import Static, buffer, flatten, leaf_paths, map_tree, register_tree, static, trace
-from pullback.transforms import grad, jvp, stop_gradient, value_and_grad, vjp
+from pullback.transforms import grad, jvp, stop_gradient, value_and_grad, vjp, vmap
 
 __version__ = "0.1.0"
 
@@ -80,6 +80,7 @@ __all__ = [
     "trace",
     "value_and_grad",
     "vjp",
+    "vmap",
     "where",
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "BatchError",
     "CacheError",
     "DTypeError",
     "DataError",
@@ -37,6 +38,10 @@ class DTypeError(PullbackError, TypeError):
 
 class TracingError(PullbackError, TypeError):
     """A traced value used where Python needs a concrete one: ``if x > 0:``, ``int(x)``, ``while x < 1:``."""
+
+
+class BatchError(PullbackError, ValueError):
+    """Examples that make no batch: arrays of different batch sizes, an axis that is not there."""
 
 
 class DerivativeError(PullbackError, TypeError):

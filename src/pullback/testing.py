@@ -63,9 +63,9 @@ class OperatorCase:
         """The types of the inputs."""
         return tuple(Type(dtype, sample.shape) for dtype, sample in zip(self.dtypes, self.samples))
 
-    def arguments(self) -> list[np.ndarray]:
-        """Values for the inputs, the same ones each time."""
-        random = np.random.default_rng(zlib.crc32(str(self).encode()))
+    def arguments(self, example: int = 0) -> list[np.ndarray]:
+        """Values for the inputs, the same ones each time and others for each ``example``."""
+        random = np.random.default_rng(zlib.crc32(str(self).encode()) + example)
         return [_draw(random, sample, dtype) for sample, dtype in zip(self.samples, self.dtypes)]
 
     def apply(self, *inputs: Node) -> Node:

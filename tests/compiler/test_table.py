@@ -10,6 +10,7 @@ import pytest
 
 from pullback.graph import OPERATORS, Constant, Graph, Node, Type, Variable, constant
 from pullback.testing import OperatorCase, operator_cases
+from pullback.transforms.batching import batched
 from pullback.transforms.reverse import cotangents
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -55,6 +56,28 @@ def test_cotangents(name, compiler):
             outputs += [bar for bar in cotangents([result], [seed], active) if bar is not None]
     graph = Graph(tuple(inputs), tuple(outputs))
     compiler.assert_same(graph, arrays, rounding=ROUNDING_OF_COTANGENTS)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, cases in CASES.items() if cases[0].types and not OPERATORS[name].elementwise]
+)
+def test_batches(name, compiler):
+    """What the batching rule makes for each choice of batched inputs: axes in places where no case has them."""
+    inputs, outputs, arrays = [], [], []
+    for case in CASES[name]:
+        if case.dtypes != CASES[name][0].dtypes:
+            continue
+        rows = [case.arguments(example) for example in range(3)]
+        for chosen in list(itertools.product((True, False), repeat=len(case.types)))[:-1]:
+            own = [Variable(type, f"x{k}") for k, type in enumerate(case.types)]
+            given = [np.stack(x) if many else x[0] for x, many in zip(zip(*rows), chosen)]
+            batch = [
+                Variable(Type(x.dtype, x.shape)) if many else one for one, x, many in zip(own, given, chosen)
+            ]
+            outputs += batched([case.apply(*own)], own, batch)
+            inputs += batch
+            arrays += given
+    compiler.assert_same(Graph(tuple(inputs), tuple(outputs)), arrays, rounding=ROUNDING)
 
 
 def _elementwise(kinds: str) -> list[str]:

@@ -12,7 +12,9 @@ from pullback.graph.protocol import vocabulary
 def test_names_are_unique():
     known = OPERATORS["sin"]
     with pytest.raises(ValueError, match="two operators are named sin"):
-        Operator("sin", known.type_rule, known.reference, known.pullback, known.lower, known.cases)
+        Operator(
+            "sin", known.type_rule, known.reference, known.pullback, known.batch, known.lower, known.cases
+        )
     assert OPERATORS["sin"] is known
 
 

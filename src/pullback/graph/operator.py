@@ -49,6 +49,9 @@ class Operator:
     ``reference(*arrays, **attributes) -> array`` computes it in NumPy; the interpreter is made of these.
     ``pullback(node, cotangent) -> [cotangent | None, ...]`` gives the inputs' cotangents as graph nodes;
     ``None`` is an absent cotangent (the input does not matter to first order, or is no float).
+    ``batch(node, inputs) -> Node`` gives the results of many examples at once: ``inputs`` are those of
+    ``node``, but at least one has a further axis in front, with an example at each place, and so has the
+    result. An input without that axis is the same for all examples.
     ``lower(node, operands, index) -> Expression`` gives the value at ``index`` in loop-program vocabulary,
     where each operand is a function from its own index to its value.
     ``linear`` tells that the result is linear in all float inputs taken together.
@@ -60,6 +63,7 @@ class Operator:
     type_rule: Callable[..., Type]
     reference: Callable[..., np.ndarray]
     pullback: Callable[[Operation, Node], Sequence[Node | None]] | None
+    batch: Callable[[Operation, Sequence[Node]], Node]
     lower: Rule | None
     cases: tuple[Case, ...]
     cost: float = 1.0

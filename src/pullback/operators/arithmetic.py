@@ -12,6 +12,7 @@ import numpy as np
 
 from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Apply, Expression, Index, Operand
+from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import (
     SHAPE,
     constant_value,
@@ -211,6 +212,7 @@ cast = Operator(
     _cast_type,
     _cast_reference,
     _cast_pullback,
+    batch_first,
     _cast_lower,
     tuple(
         Case((Sample(SHAPE, 0.1, 3.9, kind="any"),), {"dtype": np.dtype(name)})
@@ -239,6 +241,7 @@ stop_gradient = Operator(
     _same_type,
     _identity,
     None,
+    batch_first,
     _lower_identity,
     (Case((Sample(SHAPE, kind="any"),), differentiable=()),),
     cost=0.0,

@@ -15,6 +15,7 @@ from pullback.errors import DTypeError, ShapeError
 from pullback.graph import Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Operand, Reduce
 from pullback.loops.arithmetic import times, total
+from pullback.operators.batching import batch_size, is_batched, moved
 from pullback.operators.shapes import dilated, framed, reshape, reverse, slice, transpose
 
 __all__ = ["convolve", "transposed_convolve", "window_count"]
@@ -301,6 +302,31 @@ def _interleaved(y: Node, layout: str, phases: dict[str, int]) -> Node:
     return reshape(transpose(reshape(y, shape=tuple(split)), axes=tuple(order)), shape=tuple(shape))
 
 
+def _convolve_batch(node: Operation, inputs: Sequence[Node]) -> Node:
+    """Examples are samples where only ``x`` differs, outputs where only ``w`` does, and groups where both do."""
+    layouts = [node.attributes[key] for key in ("x_layout", "w_layout", "out_layout")]
+    batched = [*map(is_batched, inputs, node.inputs)]
+    if all(batched) and "g" not in layouts[0]:
+        x_layout, w_layout, out_layout = ("g" + layout for layout in layouts)
+        grouped = {"x_layout": x_layout, "w_layout": w_layout, "out_layout": out_layout}
+        return convolve(*inputs, **{**node.attributes, **grouped})
+    label = "g" if all(batched) else "b" if batched[0] else "o"
+    merged = [
+        _merged(x, layout.index(label)) if inside else x
+        for x, layout, inside in zip(inputs, layouts, batched)
+    ]
+    axis, size = layouts[2].index(label), batch_size(inputs, node.inputs)
+    apart = (*node.shape[:axis], size, *node.shape[axis:])
+    return moved(reshape(convolve(*merged, **node.attributes), shape=apart), axis, 0)
+
+
+def _merged(x: Node, axis: int) -> Node:
+    """``x`` with its first axis as part of the one that is ``axis`` of an example."""
+    shape = x.shape[1:]
+    extent = x.shape[0] * shape[axis]
+    return reshape(moved(x, 0, axis), shape=(*shape[:axis], extent, *shape[axis + 1 :]))
+
+
 def _convolve_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
     """One sum over channels and window, in the order in which ``x`` lies in memory."""
     x_layout, w_layout, out_layout, strides, dilations = (
@@ -356,6 +382,7 @@ convolve = Operator(
     _convolve_type,
     _convolve_reference,
     _convolve_pullback,
+    _convolve_batch,
     _convolve_lower,
     (
         _case((2, 3, 5), (4, 3, 2), "bc0,oc0->bo0", (1,)),

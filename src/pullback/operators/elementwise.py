@@ -18,6 +18,7 @@ import numpy as np
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Case, Constant, Node, Operation, Operator, Sample, Type, constant
 from pullback.loops import Apply, Expression, Index, Operand
+from pullback.operators.batching import batch_first
 
 __all__ = [
     "constant_value",
@@ -178,6 +179,7 @@ def elementwise(
         elementwise_type(name, kinds, dtype),
         reference,
         pullback if rules else None,
+        batch_first,
         lower_elementwise,
         (Case(samples), *cases),
         cost=cost,
@@ -211,6 +213,7 @@ where = Operator(
     _where_type,
     np.where,
     _where_pullback,
+    batch_first,
     lower_elementwise,
     (Case((Sample(SHAPE, kind="bool"), Sample(SHAPE, kind="any"), Sample(SHAPE, kind="any"))),),
     linear=True,

@@ -11,8 +11,9 @@ from pullback.errors import DTypeError, IndexRangeError, ShapeError
 from pullback.graph import Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Apply, Expression, Index, Literal, Operand, walk
 from pullback.loops.arithmetic import as_index
+from pullback.operators.batching import all_batched, any_batched, batch_first, behind, is_batched, moved
 from pullback.operators.elementwise import zeros_like
-from pullback.operators.shapes import rising_axes
+from pullback.operators.shapes import iota, rising_axes
 
 __all__ = ["check_index", "gather", "range_message", "scatter_add"]
 
@@ -63,6 +64,7 @@ check_index = Operator(
     _check_index_type,
     _check_index_reference,
     None,
+    batch_first,
     _check_index_lower,
     (
         Case((Sample((5,), -4, 4, "index"),), {"extent": 4, "what": "index"}),
@@ -117,6 +119,22 @@ def _gather_pullback(node: Operation, g: Node) -> list[Node | None]:
     return [scatter_add(zeros_like(x), g, *indices, axes=node.attributes["axes"]), *(None for _ in indices)]
 
 
+def _examples(index: Node) -> Node:
+    """The number of the example at each place of a batched ``index``: it selects the example's own array."""
+    return iota(shape=index.shape, axis=0, dtype=_INT)
+
+
+def _gather_batch(node: Operation, inputs: Sequence[Node]) -> Node:
+    """The axes of the places come first: the batch axis of an array is brought before them."""
+    (x, *indices), (one, *ones), axes = inputs, node.inputs, node.attributes["axes"]
+    if not any_batched(indices, ones):
+        return moved(gather(x, *indices, axes=behind(axes)), ones[0].ndim, 0)
+    indices = all_batched(indices, ones)
+    if not is_batched(x, one):
+        return gather(x, *indices, axes=axes)
+    return gather(x, _examples(indices[0]), *indices, axes=(0, *behind(axes)))
+
+
 def _gather_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
     x, *indices = node.inputs
     rank = indices[0].ndim
@@ -142,6 +160,7 @@ gather = Operator(
     _gather_type,
     _gather_reference,
     _gather_pullback,
+    _gather_batch,
     _gather_lower,
     (
         Case((Sample((5,), kind="any"), _index(3, below=5)), {"axes": (0,)}),
@@ -194,11 +213,22 @@ def _scatter_add_pullback(node: Operation, g: Node) -> list[Node | None]:
     return [g, gather(g, *indices, axes=node.attributes["axes"]), *(None for _ in indices)]
 
 
+def _scatter_add_batch(node: Operation, inputs: Sequence[Node]) -> Node:
+    """The adjoint of the rule of ``gather``; every example has an array of its own to add to."""
+    (_, _, *indices), (_, _, *ones), axes = inputs, node.inputs, node.attributes["axes"]
+    if not any_batched(indices, ones):
+        x, updates = all_batched(inputs[:2], node.inputs[:2])
+        return scatter_add(x, moved(updates, 0, ones[0].ndim), *indices, axes=behind(axes))
+    x, updates, *indices = all_batched(inputs, node.inputs)
+    return scatter_add(x, updates, _examples(indices[0]), *indices, axes=(0, *behind(axes)))
+
+
 scatter_add = Operator(
     "scatter_add",
     _scatter_add_type,
     _scatter_add_reference,
     _scatter_add_pullback,
+    _scatter_add_batch,
     # Its result is no function of one index: the compiler runs over the updates instead.
     None,
     (

@@ -20,6 +20,7 @@ from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Oper
 from pullback.loops.arithmetic import both, times, total
 from pullback.loops.expression import as_expression
 from pullback.loops.guard import guarded
+from pullback.operators.batching import any_batched, batch_first
 from pullback.operators.convolution import convolve
 from pullback.operators.reductions import argmax, max
 from pullback.operators.windows import WINDOWS, covering, window_counts, windows
@@ -88,6 +89,7 @@ window_max = Operator(
         windows.reference(x, **attributes), axes=_inner_axes(attributes["axes"])
     ),
     _window_max_pullback,
+    batch_first,
     lambda node, operands, index: _reduced(max, node, operands, index),
     _MAX_CASES,
     cost=float("inf"),
@@ -110,6 +112,7 @@ window_winner = Operator(
         windows.reference(x, **attributes), axes=_inner_axes(attributes["axes"])
     ).astype(_INT32),
     None,
+    batch_first,
     _window_winner_lower,
     _MAX_CASES,
     cost=float("inf"),
@@ -188,6 +191,7 @@ winner_place = Operator(
     _winner_place_type,
     _winner_place_reference,
     None,
+    batch_first,
     _winner_place_lower,
     tuple(
         Case((_winners(shape, attributes),), {"shape": shape, "axis": axis, **attributes})
@@ -223,6 +227,7 @@ at_winners = Operator(
     _at_winners_type,
     lambda x, winner, **attributes: x[tuple(_places(winner, attributes))],
     _at_winners_pullback,
+    batch_first,
     _at_winners_lower,
     tuple(
         Case((Sample(shape, kind="any"), _winners(shape, attributes)), attributes)
@@ -288,6 +293,7 @@ unpool = Operator(
     _unpool_type,
     _unpool_reference,
     lambda node, g: [at_winners(g, node.inputs[1], **pool_attributes(node)), None],
+    batch_first,
     _unpool_lower,
     tuple(
         Case(
@@ -360,6 +366,17 @@ def _convolve_unpooled_pullback(node: Operation, g: Node) -> list[Node | None]:
     return [x_bar, y_bar, None]
 
 
+def _convolve_unpooled_batch(node: Operation, inputs: Sequence[Node]) -> Node:
+    """That of the convolution with the array of zeros and winners; a pass makes it sparse where it can."""
+    x, y, winner = inputs
+    whole = _unpooled(node)
+    w = whole.inputs[1]
+    if any_batched((y, winner), node.inputs[1:]):
+        assert isinstance(w, Operation)
+        w = unpool.batch(w, (y, winner))
+    return convolve.batch(whole, (x, w))
+
+
 def _convolve_unpooled_lower(
     node: Operation, operands: Sequence[Operand], index: Sequence[Index]
 ) -> Expression:
@@ -413,6 +430,7 @@ convolve_unpooled = Operator(
     _convolve_unpooled_type,
     _convolve_unpooled_reference,
     _convolve_unpooled_pullback,
+    _convolve_unpooled_batch,
     _convolve_unpooled_lower,
     (
         _unpooled_case((2, 3, 6, 8), (2, 4, 4, 6), "cb01,co01->ob01", _SQUARE, (1, 1), (1, 1)),

@@ -10,6 +10,7 @@ import numpy as np
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Operand, Reduce
+from pullback.operators.batching import is_batched
 
 __all__ = ["contract"]
 
@@ -82,6 +83,17 @@ def _contract_pullback(node: Operation, g: Node) -> list[Node | None]:
     ]
 
 
+def _contract_batch(node: Operation, inputs: Sequence[Node]) -> Node:
+    """A label for the batch axis, of the inputs that have it: a batch axis of the product, or rows or columns."""
+    a_labels, b_labels, out = (node.attributes[key] for key in ("a_labels", "b_labels", "out_labels"))
+    examples = max((*a_labels, *b_labels), default=-1) + 1
+    a_labels, b_labels = (
+        (examples, *labels) if is_batched(x, one) else labels
+        for x, one, labels in zip(inputs, node.inputs, (a_labels, b_labels))
+    )
+    return contract(*inputs, a_labels=a_labels, b_labels=b_labels, out_labels=(examples, *out))
+
+
 def _contract_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
     a_labels, b_labels, out = (node.attributes[key] for key in ("a_labels", "b_labels", "out_labels"))
     place: dict[int, Index] = dict(zip(out, index))
@@ -115,6 +127,7 @@ contract = Operator(
     _contract_type,
     _contract_reference,
     _contract_pullback,
+    _contract_batch,
     _contract_lower,
     (
         _case((2, 3), (3, 4), "ik,kj->ij"),

@@ -9,6 +9,7 @@ import numpy as np
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import Case, Operation, Operator, Sample, Type
 from pullback.loops import Apply, Expression, Index, Literal, Operand
+from pullback.operators.batching import batch_first
 
 __all__ = ["threefry"]
 
@@ -86,6 +87,7 @@ threefry = Operator(
     _type,
     _reference,
     None,
+    batch_first,
     _lower,
     tuple(Case((_SAMPLE,) * 4, {"word": word}) for word in (0, 1)),
     # Some seventy integer instructions with rotations, each as cheap as an instruction can be.

@@ -15,6 +15,7 @@ import numpy as np
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Affine, Axis, Expression, Index, Literal, Operand, Reduce
+from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import where, zeros_like
 
 __all__ = ["argmax", "argmin", "max", "min", "prod", "sum"]
@@ -107,6 +108,7 @@ sum = Operator(
     _reduction_type("sum", "iuf", neutral=True),
     _sum_reference,
     _sum_pullback,
+    batch_first,
     _lower_reduction("add", 0),
     _cases("any", neutral=True),
     linear=True,
@@ -171,6 +173,7 @@ prod = Operator(
     _reduction_type("prod", "iuf", neutral=True),
     _prod_reference,
     _prod_pullback,
+    batch_first,
     _lower_reduction("multiply", 1),
     _cases("any", neutral=True),
 )
@@ -201,6 +204,7 @@ max = Operator(
     _reduction_type("max", "biuf", neutral=False),
     _max_reference,
     _extreme_pullback,
+    batch_first,
     _lower_reduction("maximum", None),
     _cases("any", neutral=False),
 )
@@ -211,6 +215,7 @@ min = Operator(
     _reduction_type("min", "biuf", neutral=False),
     _min_reference,
     _extreme_pullback,
+    batch_first,
     _lower_reduction("minimum", None),
     _cases("any", neutral=False),
 )
@@ -234,6 +239,7 @@ argmax = Operator(
     _reduction_type("argmax", "biuf", neutral=False, result=np.dtype(np.int64)),
     _arg_reference(np.argmax),
     None,
+    batch_first,
     _lower_reduction("argmax", None),
     _cases("any", neutral=False),
 )
@@ -244,6 +250,7 @@ argmin = Operator(
     _reduction_type("argmin", "biuf", neutral=False, result=np.dtype(np.int64)),
     _arg_reference(np.argmin),
     None,
+    batch_first,
     _lower_reduction("argmin", None),
     _cases("any", neutral=False),
 )

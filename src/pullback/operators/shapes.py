@@ -17,6 +17,7 @@ from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, T
 from pullback.loops import Affine, Apply, Expression, Index, Literal, Operand, as_expression, row_major
 from pullback.loops.arithmetic import both, divided, plus, times, total, within
 from pullback.loops.guard import guarded
+from pullback.operators.batching import batch_first, behind
 
 __all__ = [
     "broadcast",
@@ -106,6 +107,9 @@ broadcast = Operator(
     _broadcast_type,
     _broadcast_reference,
     _broadcast_pullback,
+    lambda node, inputs: node.operator(
+        *inputs, shape=(inputs[0].shape[0], *node.shape), axes=(0, *behind(node.attributes["axes"]))
+    ),
     _broadcast_lower,
     (
         _case((), shape=(2, 3), axes=()),
@@ -183,6 +187,7 @@ reshape = Operator(
     _reshape_type,
     lambda x, shape: x.reshape(shape),
     _reshape_pullback,
+    batch_first,
     _reshape_lower,
     (
         _case((6,), shape=(2, 3)),
@@ -230,6 +235,7 @@ transpose = Operator(
     _transpose_type,
     lambda x, axes: x.transpose(axes),
     _transpose_pullback,
+    lambda node, inputs: node.operator(*inputs, axes=(0, *behind(node.attributes["axes"]))),
     lambda node, operands, index: operands[0]([index[axis] for axis in _inverse(node.attributes["axes"])]),
     (
         _case((), axes=()),
@@ -301,6 +307,11 @@ def framed(x: Node, low: Sequence[int], high: Sequence[int]) -> Node:
     return pad(x, low=low, high=high) if any(low) or any(high) else x
 
 
+def _slice_batch(node: Operation, inputs: Sequence[Node]) -> Node:
+    (x,), (starts, stops, steps) = inputs, (node.attributes[key] for key in ("starts", "stops", "steps"))
+    return slice(x, starts=(0, *starts), stops=(x.shape[0], *stops), steps=(1, *steps))
+
+
 def _slice_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
     starts, steps = node.attributes["starts"], node.attributes["steps"]
     return operands[0]([plus(times(i, step), start) for i, start, step in zip(index, starts, steps)])
@@ -311,6 +322,7 @@ slice = Operator(
     _slice_type,
     _slice_reference,
     _slice_pullback,
+    _slice_batch,
     _slice_lower,
     (
         _case((), starts=(), stops=(), steps=()),
@@ -359,6 +371,7 @@ reverse = Operator(
     _reverse_type,
     lambda x, axes: np.flip(x, axis=axes),
     _reverse_pullback,
+    batch_first,
     _reverse_lower,
     (
         _case((4,), axes=(0,)),
@@ -417,6 +430,9 @@ pad = Operator(
     _pad_type,
     lambda x, low, high: np.pad(x, tuple(zip(low, high))) if x.ndim else x,
     _pad_pullback,
+    lambda node, inputs: node.operator(
+        *inputs, **{side: (0, *node.attributes[side]) for side in ("low", "high")}
+    ),
     _pad_lower,
     (
         _case((), low=(), high=()),
@@ -499,6 +515,7 @@ concatenate = Operator(
     _concatenate_type,
     lambda *arrays, axis: np.concatenate(arrays, axis),
     _concatenate_pullback,
+    batch_first,
     _concatenate_lower,
     (
         Case((_any(3),), {"axis": 0}),
@@ -524,6 +541,7 @@ contiguous = Operator(
     lambda x: x,
     lambda x: np.ascontiguousarray(x).reshape(x.shape),
     lambda node, g: [g],
+    batch_first,
     lambda node, operands, index: operands[0](index),
     (
         Case((Sample((2, 3), kind="any"),)),
@@ -562,6 +580,7 @@ iota = Operator(
     _iota_type,
     _iota_reference,
     lambda node, g: [],
+    batch_first,
     _iota_lower,
     tuple(
         Case((), {"shape": shape, "axis": axis, "dtype": np.dtype(dtype)})

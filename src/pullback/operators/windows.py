@@ -12,6 +12,7 @@ from pullback.graph import Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Operand, Reduce
 from pullback.loops.arithmetic import both, divided, times, total, within
 from pullback.loops.guard import guarded
+from pullback.operators.batching import batch_first
 from pullback.operators.convolution import window_count
 from pullback.operators.shapes import framed, pad, reshape, rising_axes
 
@@ -132,6 +133,7 @@ windows = Operator(
     _windows_type,
     _windows_reference,
     _windows_pullback,
+    batch_first,
     _windows_lower,
     tuple(Case((Sample(shape, kind="any"),), attributes) for shape, attributes in WINDOWS),
     cost=0.0,
@@ -252,6 +254,7 @@ overlap_add = Operator(
     _overlap_type,
     _overlap_reference,
     _overlap_pullback,
+    batch_first,
     _overlap_lower,
     tuple(_overlap_case(shape, attributes) for shape, attributes in WINDOWS),
     cost=float("inf"),

@@ -25,7 +25,17 @@ import numpy as np
 from pullback.errors import TreeError
 from pullback.graph import Constant, Node, Operation, Type, Variable
 
-__all__ = ["Static", "Structure", "buffer", "flatten", "leaf_paths", "map_tree", "register_tree", "static"]
+__all__ = [
+    "Static",
+    "Structure",
+    "buffer",
+    "flatten",
+    "leaf_paths",
+    "map_tree",
+    "register_tree",
+    "spread",
+    "static",
+]
 
 
 class _Leaf:
@@ -224,6 +234,37 @@ def register_tree(
 
     _FLATTEN[cls] = visit
     _BUILD[cls] = unflatten
+
+
+def spread(prefix: Any, structure: Structure) -> list[Any]:
+    """What ``prefix`` says of each leaf of a tree of this structure.
+
+    A number or ``None`` in ``prefix`` says the same of all leaves below its place; its containers are those of the
+    tree. Raises ``TreeError`` naming the first place where they are not.
+
+    >>> spread({"a": None, "b": (0, 1)}, flatten({"a": [1, 2], "b": (3, [4, 5])})[1])
+    [None, None, 0, 1, 1]
+    """
+    values, given = flatten(prefix)
+    supply = iter(values)
+    found: list[Any] = []
+
+    def visit(part: Spec, spec: Spec, path: tuple[str, ...]) -> None:
+        if part is LEAF or len(part) == 2:
+            value = next(supply) if part is LEAF else part[0]
+            found.extend([value] * Structure(spec).size)
+            return
+        fits = spec is not LEAF and len(spec) == 3 and part[0] is spec[0] and len(part[2]) == len(spec[2])
+        # What is static in a dataclass says nothing about leaves; the keys of a dict do.
+        if not fits or (part[1] != spec[1] and part[0] not in _FIELDS):
+            raise TreeError(
+                f"another structure at {'.'.join(path) or 'the root'}: {_show(part)} for {_show(spec)}"
+            )
+        for name, one, other in zip(_names(spec[0], spec[1], len(spec[2])), part[2], spec[2]):
+            visit(one, other, (*path, name))
+
+    visit(given.spec, structure.spec, ())
+    return found
 
 
 def difference(left: Structure, right: Structure) -> str:

@@ -1,0 +1,35 @@
+"""Batching on graphs: what is computed of one example, computed of many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pullback.errors import BatchError
+from pullback.graph import Node, Operation, Variable, substitute
+from pullback.operators.batching import any_batched, batch_size
+
+__all__ = ["batched"]
+
+
+def batched(outputs: Sequence[Node], ones: Sequence[Variable], many: Sequence[Node]) -> list[Node]:
+    r"""``outputs`` for many examples, where ``many`` hold in front the examples of the variables ``ones``.
+
+    .. math:: Y_{n,\dots} = y(x = X_{n,\dots})
+
+    Each operation that depends on an example is replaced by what its operator's batching rule gives; all
+    else is computed once. So an output that no example matters to comes without the batch axis.
+    """
+
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+        if not any_batched(inputs, node.inputs):
+            return node
+        result = node.operator.batch(node, inputs)
+        wanted = (batch_size(inputs, node.inputs), *node.shape)
+        if (result.shape, result.dtype) != (wanted, node.dtype):
+            raise BatchError(
+                f"{node.operator.name}: its batching rule gives {result.type} for examples of {node.type}; "
+                f"it must give {node.type.with_shape(wanted)}"
+            )
+        return result
+
+    return list(substitute(outputs, dict(zip(ones, many)), rebuild))
