@@ -38,7 +38,7 @@ from pullback.numpy.activations import (
 from pullback.numpy.composite import erf
 from pullback.numpy.elementwise import where
 from pullback.tracing import Static, buffer, flatten, leaf_paths, map_tree, register_tree, static, trace
-from pullback.transforms import grad, jvp, stop_gradient, value_and_grad, vjp, vmap
+from pullback.transforms import grad, hessian, jacobian, jvp, stop_gradient, value_and_grad, vjp, vmap
 
 __version__ = "0.1.0"
 
@@ -56,6 +56,8 @@ __all__ = [
     "hard_sigmoid",
     "hard_swish",
     "hard_tanh",
+    "hessian",
+    "jacobian",
     "jvp",
     "leaf_paths",
     "leaky_relu",

@@ -1,6 +1,6 @@
 """Transformations: derivatives and batches of graphs, and the functions by which users ask for them."""
 
-from pullback.transforms.api import grad, jvp, stop_gradient, value_and_grad, vjp
+from pullback.transforms.api import grad, hessian, jacobian, jvp, stop_gradient, value_and_grad, vjp
 from pullback.transforms.mapping import vmap
 
-__all__ = ["grad", "jvp", "stop_gradient", "value_and_grad", "vjp", "vmap"]
+__all__ = ["grad", "hessian", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp", "vmap"]

@@ -16,15 +16,19 @@ import numpy as np
 from pullback.errors import DerivativeError, TreeError
 from pullback.graph import Node, Type, Variable, is_float
 from pullback.numpy import elementwise
-from pullback.numpy.promotion import as_array_node, as_node, broadcast_to_shape
+from pullback.numpy.promotion import as_array_node, as_node, broadcast_to_shape, cast
+from pullback.numpy.shapes import to_shape
+from pullback.operators.batching import moved
 from pullback.tracing.trace import finish, leaf_type, output_nodes, tracing
 from pullback.tracing.trees import Structure, difference, flatten, map_tree
+from pullback.transforms.batching import batched
 from pullback.transforms.forward import tangents
 from pullback.transforms.reverse import cotangents
 
-__all__ = ["grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["grad", "hessian", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Function = Callable[..., Any]
+TAKES_ARGNUMS = ("grad", "jacobian")
 
 
 class Arguments:
@@ -59,24 +63,25 @@ class Arguments:
         self.parts.append((leaves, smooth, structure))
         self.replaced[number] = structure.unflatten(changed)
 
-    def trees(self, values: Sequence[Any]) -> list[Any]:
+    def trees(self, values: Sequence[Any], rows: tuple[int, ...] = ()) -> list[Any]:
         """``values``, one for each variable, as trees like the arguments; zeros for leaves that are no
-        floats or belong to a ``buffer()``.
+        floats or belong to a ``buffer()``. Each value, and so the zeros, has the axes ``rows`` in front.
         """
         supply = iter(values)
         trees = []
         for leaves, smooth, structure in self.parts:
             filled = [
-                next(supply) if k in smooth else elementwise_zeros(leaf) for k, leaf in enumerate(leaves)
+                next(supply) if k in smooth else elementwise_zeros(leaf, rows)
+                for k, leaf in enumerate(leaves)
             ]
             trees.append(structure.unflatten(filled))
         return trees
 
 
-def elementwise_zeros(leaf: Any) -> Any:
-    """Concrete zeros of the type of ``leaf``."""
+def elementwise_zeros(leaf: Any, rows: tuple[int, ...] = ()) -> Any:
+    """Concrete zeros of the type of ``leaf``, with the axes ``rows`` in front."""
     type = leaf_type(leaf)
-    return np.zeros(type.shape, type.dtype)[()]
+    return np.zeros((*rows, *type.shape), type.dtype)[()]
 
 
 def _refuse_integers(name: str, number: int, types: Sequence[Type], structure: Structure) -> None:
@@ -86,7 +91,9 @@ def _refuse_integers(name: str, number: int, types: Sequence[Type], structure: S
     for type, inside, path in zip(types, structure.in_dataclass, structure.paths):
         if not inside and not is_float(type.dtype):
             place = f"argument {number}" + (f" at {path}" if path else "")
-            others = "name other arguments with argnums" if name == "grad" else "close over it in a lambda"
+            others = (
+                "name other arguments with argnums" if name in TAKES_ARGNUMS else "close over it in a lambda"
+            )
             raise DerivativeError(
                 f"{name}: {place} is {type}, and integers have no derivative; pass floats, for instance with "
                 f".astype(np.float32), or {others}"
@@ -273,6 +280,97 @@ def jvp(function: Function, primals: Sequence[Any], tangents_in: Sequence[Any]) 
     results = finish([*outputs, *zeros], variables, [*inside.leaves, *directions])
     half = len(outputs)
     return structure.unflatten(results[:half]), structure.unflatten(results[half:])
+
+
+def jacobian(function: Function, argnums: int | Sequence[int] = 0) -> Function:
+    r"""All derivatives of a function's result: one for each element of the result and of the argument.
+
+    .. math:: J_{i,j} = \partial f_i / \partial x_j
+
+    ``argnums`` is that of ``grad``. The Jacobian is a tree like the result, each leaf of it a tree like the
+    argument (with several arguments a tuple of these), whose leaves have the shape ``result.shape +
+    argument.shape`` and the argument's dtype; it is zero for a result of integers. Rows are computed all at
+    once by reverse mode, or columns by forward mode, whichever are fewer.
+
+    Raises ``DerivativeError`` when an argument holds integers.
+
+    Source: Griewank & Walther, *Evaluating Derivatives*, 2nd ed., SIAM 2008, chapter 3.
+
+    >>> jacobian(lambda x: x[:2] * x[2])(np.array([1.0, 2.0, 3.0]))
+    array([[3., 0., 1.],
+           [0., 3., 2.]])
+    """
+
+    @wraps(function)
+    def derivatives(*arguments: Any, **keywords: Any) -> Any:
+        inside = Arguments("jacobian", arguments, _normal("jacobian", argnums, len(arguments)))
+        with tracing(inside.variables):
+            outputs, structure = output_nodes(function(*inside.replaced, **keywords))
+        rows, columns = (sum(node.size for node in nodes) for nodes in (outputs, inside.variables))
+        blocks = (_by_rows if rows <= columns else _by_columns)(outputs, inside.variables)
+        values = iter(finish(blocks, inside.variables, inside.leaves))
+        parts = []
+        for output in outputs:
+            trees = inside.trees([next(values) for _ in inside.variables], output.shape)
+            parts.append(trees[0] if isinstance(argnums, int) else tuple(trees))
+        return structure.unflatten(parts)
+
+    return derivatives
+
+
+def _by_rows(outputs: Sequence[Node], variables: Sequence[Variable]) -> list[Node]:
+    """The derivatives of each output by each variable, from the cotangents of single elements."""
+    blocks = []
+    for output in outputs:
+        seed = Variable(output.type, "cotangent")
+        bars = cotangents([output], [seed], variables) if is_float(output.dtype) else [None] * len(variables)
+        blocks += [_block(row, output, x) for row, x in zip(_at_units(bars, variables, seed), variables)]
+    return blocks
+
+
+def _by_columns(outputs: Sequence[Node], variables: Sequence[Variable]) -> list[Node]:
+    """The same from the tangents of single elements, which come first and belong behind the output's axes."""
+    columns = []
+    for x in variables:
+        moving = Variable(x.type, "tangent")
+        moved_outputs = tangents(outputs, variables, [moving if other is x else None for other in variables])
+        columns.append(_at_units(moved_outputs, outputs, moving))
+    return [
+        _block(moved(column, 0, output.ndim), output, x)
+        for k, output in enumerate(outputs)
+        for x, column in zip(variables, (of_x[k] for of_x in columns))
+    ]
+
+
+def _at_units(nodes: Sequence[Node | None], like: Sequence[Node], x: Variable) -> list[Node]:
+    """``nodes``, linear in ``x`` or absent, where ``x`` is 1 in one place and 0 elsewhere: places come first."""
+    units = as_array_node(np.eye(x.size, dtype=x.dtype).reshape((x.size, *x.shape)))
+    whole = [_zero_if_absent(node, model) for node, model in zip(nodes, like)]
+    return [
+        broadcast_to_shape(many, (x.size, *one.shape))
+        for many, one in zip(batched(whole, [x], [units]), whole)
+    ]
+
+
+def _block(x: Node, output: Node, variable: Variable) -> Node:
+    return cast(to_shape(x, (*output.shape, *variable.shape)), variable.dtype)
+
+
+def hessian(function: Function, argnums: int | Sequence[int] = 0) -> Function:
+    r"""The second derivatives of a function whose result is a scalar: the Jacobian of its gradient.
+
+    .. math:: H_{i,j} = \partial^2 f / \partial x_i \, \partial x_j
+
+    ``argnums`` is that of ``grad``. For an array the Hessian has the shape ``x.shape + x.shape``; for a tree it
+    is a tree like it whose leaves are trees like it.
+
+    Raises ``DerivativeError`` when the result is no float scalar or an argument holds integers.
+
+    >>> hessian(lambda x: x[0] ** 2 * x[1])(np.array([3.0, 5.0]))
+    array([[10.,  6.],
+           [ 6.,  0.]])
+    """
+    return jacobian(grad(function, argnums), argnums)
 
 
 def _like(name: str, tree: Any, structure: Structure, nodes: Sequence[Node]) -> list[Any]:
