@@ -1,4 +1,7 @@
-"""Peak memory of a process that trains on all of the data, and what one more step allocates."""
+"""Peak memory of a process that holds all of the data and trains, and what one more step allocates.
+
+Every contender does the same number of steps, enough for all that is made once; ``--steps`` asks for more.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ from workload import Job
 
 from suite.jobs import IMDB_CNN, MNIST_CNN, MNIST_CNN_1, MNIST_RNN
 
-_BLOCK = 100
-_EPOCHS = 2
-_STEPS = 10_000
-"""No more than these, where a batch has one example."""
-_COUNTED = 1000
+_BLOCK = 50
+"""Steps of one command; everything is made in the first of them."""
+_STEPS = 100
+_COUNTED = _BLOCK // 2
+"""Steps of the shorter run that is counted; the longer one, of twice as many, is already compiled."""
 
 _TRAINER = """
 import sys
@@ -46,7 +49,7 @@ def run(settings: Settings) -> list[Table]:
 def _table(settings: Settings, network: Network, counter: str | None) -> Table:
     settings.say(f"memory of {network.name}")
     inputs, _ = Job(network, settings.folder_of(network)).arrays()
-    steps = min(_EPOCHS * len(inputs) // network.batch, _STEPS)
+    steps = max(2, (settings.steps or _STEPS) // _BLOCK) * _BLOCK
     rows, figures = [], {}
     for entrant in settings.entrants:
         try:
@@ -64,7 +67,8 @@ def _table(settings: Settings, network: Network, counter: str | None) -> Table:
             ]
         )
     notes = [
-        f"{network.name}, {steps:,} steps on the data as they are stored, {inputs.nbytes / 1e6:.0f} MB of them.",
+        f"{network.name}, {steps:,} steps of each contender on the data as they are stored, all "
+        f"{inputs.nbytes / 1e6:.0f} MB of them.",
         f"Growth is that of the resident memory from step {_BLOCK} to step {steps:,}; malloc what the C "
         "library was asked for, Python what tracemalloc saw at its peak: what one step more in a run adds to "
         "them, without its loss in the result.",
@@ -95,7 +99,7 @@ def _measure(
     settings: Settings, network: Network, entrant: Entrant, steps: int, counter: str | None
 ) -> dict[str, float]:
     job = settings.job(network, entrant, tuned=False).as_json()
-    with Worker(entrant, settings) as worker:
+    with Worker(entrant, settings, {"LD_PRELOAD": counter} if counter else None) as worker:
         worker("start", library=entrant.library, job=job)
         worker("run", steps=_BLOCK)
         before = worker("memory")["resident"]
@@ -103,9 +107,6 @@ def _measure(
         for _ in range(blocks):
             worker("run", steps=_BLOCK)
         after = worker("memory")
-    # Another process: the counting library must not be in the one whose memory is measured.
-    with Worker(entrant, settings, {"LD_PRELOAD": counter} if counter else None) as worker:
-        worker("start", library=entrant.library, job=job)
         asked = worker("allocations", steps=_COUNTED)
     return {"peak": after["peak"], "growth": (after["resident"] - before) / (blocks * _BLOCK), **asked}
 
