@@ -31,10 +31,11 @@ def flat(texts):
     return np.array([word for text in texts for word in text]), np.cumsum([0, *map(len, texts)])
 
 
-@pytest.mark.parametrize("piece", [7, 1 << 20])
+@pytest.mark.parametrize(("piece", "table"), [(7, 1 << 24), (1 << 20, 10), (1 << 20, 1 << 24)])
 @pytest.mark.parametrize("window", [1, 4, 10])
-def test_counts(monkeypatch, piece, window):
+def test_counts(monkeypatch, piece, table, window):
     monkeypatch.setattr(vectors, "_LONGEST_PIECE", piece)
+    monkeypatch.setattr(vectors, "_LARGEST_TABLE", table)
     texts = random_texts(window)
     expected = counted_by_hand(texts, 12, window)
     found = count_cooccurrences(*flat(texts), 12, window, least=0)

@@ -28,8 +28,9 @@ __all__ = ["CoOccurrences", "GloVe", "corpus_vectors", "count_cooccurrences", "g
 Array = NDArray[Any]
 
 WINDOW, LEAST = 10, 0.5
-_MOST_WORDS = 30_000  # the table of counts takes 2 bytes times their square: here 1.8 GB
+_MOST_WORDS = 30_000  # the time grows with their square: 30 walks through the texts for so many
 _LONGEST_PIECE = 1 << 20  # words that are counted at a time
+_LARGEST_TABLE = 1 << 24  # counts that are kept at a time, 64 MB
 _COMMON, _POWER = 100.0, 0.75  # of the weight of a pair, from the paper
 
 
@@ -57,7 +58,7 @@ def count_cooccurrences(
     one whatever its order; near itself a word counts like any other. Pairs with a count below ``least`` are
     left out: of the reviews two thirds, with a fiftieth of all counts.
 
-    Raises ``DataError`` for more words than there is memory for, and for texts without a pair.
+    Raises ``DataError`` for more words than can be counted in good time, and for texts without a pair.
 
     >>> texts = np.array([0, 1, 2, 0, 1])  # "a b c" and "a b"
     >>> counted = count_cooccurrences(texts, np.array([0, 3, 5]), words=3, window=2)
@@ -68,31 +69,55 @@ def count_cooccurrences(
         raise DataError(
             f"[count_cooccurrences] {words:,} words. Give 1 to {_MOST_WORDS:,}: the most frequent ones."
         )
-    table = np.zeros(words * (words + 1) // 2, np.float32)
     known = (tokens >= 0) & (tokens < words)
     texts = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))[known]
     numbers = tokens[known].astype(np.int32)
-    for first in range(0, len(numbers), _LONGEST_PIECE):
-        last = first + _LONGEST_PIECE
-        for distance in range(1, window + 1):
-            b = numbers[first + distance : last + distance]
-            together = texts[first:last][: len(b)] == texts[first + distance : last + distance]
-            a, b = numbers[first:last][: len(b)][together], b[together]
-            high, low = np.maximum(a, b), np.minimum(a, b)
-            # Sorted, equal pairs are neighbours, and the table is walked through once, in order.
-            places, times = _run_lengths(np.sort(high * (high + 1) // 2 + low))
-            table[places] += times.astype(np.float32) / np.float32(distance)
-    places = np.flatnonzero(table >= max(least, np.finfo(np.float32).tiny))
-    if not len(places):
+    del known
+    places, counts = [], []
+    size = words * (words + 1) // 2
+    for first in range(0, size, _LARGEST_TABLE):
+        table = np.zeros(min(_LARGEST_TABLE, size - first), np.float32)
+        _add_counts(table, first, numbers, texts, window)
+        enough = np.flatnonzero(table >= max(least, np.finfo(np.float32).tiny))
+        places.append((enough + first).astype(np.int32))
+        counts.append(table[enough])
+    pairs = _pairs_at(np.concatenate(places))
+    if not len(pairs):
         raise DataError(
             f"[count_cooccurrences] no two words are near each other with a count of {least} or more. "
             "Give longer texts."
         )
-    # The row of a triangular number, exact after one correction of what the root rounds.
-    high = ((np.sqrt(8.0 * places + 1) - 1) / 2).astype(np.int64)
+    return CoOccurrences(pairs, np.concatenate(counts))
+
+
+def _add_counts(table: Array, start: int, numbers: Array, texts: Array, window: int) -> None:
+    """Add to ``table`` the counts of the pairs whose triangular numbers are ``start`` and following.
+
+    A pair's number is ``high * (high + 1) / 2 + low``.
+    """
+    for first in range(0, len(numbers), _LONGEST_PIECE):
+        last = first + _LONGEST_PIECE
+        for distance in range(1, window + 1):
+            b = numbers[first + distance : last + distance]
+            a = numbers[first:last][: len(b)]
+            together = texts[first:last][: len(b)] == texts[first + distance : last + distance]
+            high, low = np.maximum(a, b), np.minimum(a, b)
+            number = high * (high + 1) // 2 + low - start
+            # Sorted, equal pairs are neighbours, and the table is walked through once, in order.
+            inside = number[together & (number >= 0) & (number < len(table))]
+            places, times = _run_lengths(np.sort(inside))
+            table[places] += times.astype(np.float32) / np.float32(distance)
+
+
+def _pairs_at(places: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The pairs (high, low) with these triangular numbers."""
+    pairs = np.empty((len(places), 2), np.int32)
+    high, low = pairs.T
+    # The row, exact after one correction of what the root rounds.
+    high[:] = (np.sqrt(8.0 * places + 1) - 1) / 2
     high += (high + 1) * (high + 2) // 2 <= places
-    pairs = np.stack([high, places - high * (high + 1) // 2], axis=1).astype(np.int32)
-    return CoOccurrences(pairs, table[places])
+    low[:] = places - high * (high + 1) // 2
+    return pairs
 
 
 class GloVe(Module):
