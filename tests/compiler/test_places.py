@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pullback import nn
 from pullback.compiler.build import build
 from pullback.graph import OPERATORS
 from pullback.loops.printer import format_kernel
+from pullback.transforms.reverse import cotangents
 
 gather, scatter_add = (OPERATORS[name] for name in ("gather", "scatter_add"))
 
@@ -40,13 +42,13 @@ def test_computed_places_are_stored_and_positions_joined(arrays, traced, process
     assert "result0[k + 5*place_result0[j]] +=" in scatter
 
 
-def test_places_known_to_be_small_are_stored_in_half_the_memory(arrays, traced, processor):
+def test_places_known_to_be_small_are_stored_in_little_memory(arrays, traced, processor):
     def checked(table, tokens, chosen, updates):
         index = OPERATORS["check_index"](tokens[chosen].astype(np.int64), extent=30, what="token", wrap=False)
         return scatter_add(table, updates, index, axes=(0,))
 
     kernels = kernels_of(traced(checked, *arrays), processor)
-    assert any("place_result0[7*i + j] = int32(check_index(" in kernel for kernel in kernels)
+    assert any("place_result0[7*i + j] = uint16(check_index(" in kernel for kernel in kernels)
     assert "int64(place_result0[j])" in kernels[-1]
     assert "check_index" not in kernels[-1]
 
@@ -65,3 +67,49 @@ def test_places_that_are_there_are_not_stored_again(arrays, traced, processor):
 
 def test_stored_places_are_right(arrays, compiler, traced, processor):
     compiler.assert_same(traced(added, *arrays), arrays, processor=processor)
+
+
+@pytest.mark.parametrize("rows", [255, 65535, 65536, 65541])
+def test_tables_of_any_length(rows, compiler, traced, processor):
+    """Places as narrow as the table allows, its last rows among them."""
+
+    def function(table, updates, tokens):
+        index = OPERATORS["check_index"](tokens, extent=rows, what="token", wrap=False)
+        return scatter_add(table, updates, index, axes=(0,)) * 2
+
+    random = np.random.default_rng(0)
+    tokens = np.concatenate([random.integers(0, rows, 300), [0, rows - 1, rows - 2, rows - 1]]).astype(
+        np.int32
+    )
+    arrays = [
+        random.integers(-9, 9, (rows, 3)).astype(np.float32),
+        random.integers(-9, 9, (304, 3)).astype(np.float32),
+        tokens,
+    ]
+    compiler.assert_same(traced(function, *arrays), arrays, processor=processor)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("samples", "channels", "window"), [(40, 5, 3), (3, 15, 2), (1, 3, 3)])
+def test_positions_along_several_axes(samples, channels, window, dtype, compiler, traced, processor):
+    """The gradient of a table behind a convolution and a pool: what a winner adds finds its rows of the table."""
+
+    def function(table, w, tokens, bar):
+        index = OPERATORS["check_index"](tokens, extent=300, what="token", wrap=False)
+        x = gather(table, index, axes=(0,))
+        y = nn.max_pool(nn.conv(x, w, channels="last"), 8, channels="last")
+        (found,) = cotangents([y], [bar], [table])
+        return table - found * found, y
+
+    random = np.random.default_rng(0)
+    length = 32 + window - 1
+    arrays = [
+        random.integers(-3, 4, (300, 18)).astype(dtype),
+        random.integers(-3, 4, (channels, 18, window)).astype(dtype),
+        random.integers(0, 300, (samples, length)),
+        random.integers(-3, 4, (samples, 4, channels)).astype(dtype),
+    ]
+    graph = traced(function, *arrays)
+    compiler.assert_same(graph, arrays, {0: 0}, processor=processor)
+    kernels = kernels_of(graph, processor)
+    assert sum("+=" in kernel for kernel in kernels) == 1

@@ -17,6 +17,7 @@ from pullback.compiler.key import repeats_one_value
 from pullback.graph import Constant, Graph, Node, Operation, Variable
 from pullback.loops import (
     Affine,
+    Apply,
     Axis,
     Buffer,
     Expression,
@@ -86,6 +87,9 @@ class Lowered:
             return lambda index: load_at(buffer, index)
         if id(node) in self._buffers:
             stored = self._buffers[id(node)]
+            if isinstance(node, Operation) and node.operator.name == "check_index":
+                limits = (("high", node.attributes["extent"] - 1), ("low", 0))
+                return lambda index: Apply("bounded", (load_at(stored, index),), node.dtype, limits)
             return lambda index: load_at(stored, index)
         assert isinstance(node, Operation)
         return lambda index: self.value(node, index)

@@ -78,13 +78,21 @@ def _stored(kernel: Kernel, store: Store, index: Expression) -> tuple[Kernel, Ex
     axes = tuple(axis for axis in kernel.axes if axis in index.axes)
     shape = tuple(axis.extent for axis in axes)
     known = bounds(index)
-    narrow = known is not None and known[0] >= -(2**31) and known[1] < 2**31
-    dtype = np.dtype(np.int32) if narrow else _INT64
+    dtype = _narrowest(known)
     buffer = Buffer(f"place_{store.buffer.name}", dtype, shape)
     offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip(axes, row_major(shape)))
-    value = Apply("cast", (index,), dtype) if narrow else index
+    value = Apply("cast", (index,), dtype) if dtype != _INT64 else index
     load = Load(buffer, offset)
-    read: Expression = Apply("cast", (load,), _INT64) if narrow else load
+    read: Expression = Apply("cast", (load,), _INT64) if dtype != _INT64 else load
     if known is not None:
         read = Apply("bounded", (read,), _INT64, (("high", known[1]), ("low", known[0])))
     return Kernel(axes, (Store(buffer, offset, value),)), read
+
+
+def _narrowest(known: tuple[int, int] | None) -> np.dtype:
+    """The smallest integers that hold what is within the bounds that are ``known``: a vector has more of them."""
+    if known is None:
+        return _INT64
+    if known[0] >= 0 and known[1] < 2**16:
+        return np.dtype(np.uint16)
+    return np.dtype(np.int32) if known[0] >= -(2**31) and known[1] < 2**31 else _INT64

@@ -9,6 +9,9 @@ chunk's rows at once, several of them for one branch, and only what belongs to t
         for each set bit of mine, lowest first:
             target[index[position], :] += updates[position, :]
 
+Indices that lie in memory in the order of the positions are searched as one long row, and what is found is divided into
+the axes again; narrow ones, which places.py stores where it can, are twice as many for a comparison.
+
 Where each turn of the first axis adds to a row of its own, as the pullback of a pool does sample by sample, there is
 nothing to look for: such a scatter takes part in the row group of its first axis like any other kernel.
 """
@@ -24,7 +27,7 @@ import numpy as np
 from pullback.compiler.codegen.maps import lane_axis, lane_loop, write_stores
 from pullback.compiler.codegen.types import convert, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
-from pullback.loops import Apply, Axis, Expression, Kernel, row_major
+from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, row_major
 from pullback.loops.arithmetic import in_row
 
 __all__ = ["Scatter", "emit_scatter", "find_scatter"]
@@ -94,9 +97,8 @@ def emit_scatter(values: Values, kernel: Kernel, scatter: Scatter, low: str, hig
     if scatter.apart:
         _nest(values, [*scatter.positions, *outer], update, (low, high))
         return
-    *before, scanned = scatter.positions
-    search = _Search(values, scatter.selector, scanned, low, high, scatter.rows)
-    _nest(values, before, lambda: search.run(lambda: _nest(values, outer, update)))
+    search = _Search(values, scatter, low, high)
+    _nest(values, search.before, lambda: search.run(lambda: _nest(values, outer, update)))
 
 
 def _nest(
@@ -115,13 +117,22 @@ def _nest(
 
 
 class _Search:
-    """Finds the positions along one axis whose index is from ``low`` to ``high``."""
+    """Finds the positions whose index is from ``low`` to ``high``: all of them where indices lie one after another.
 
-    def __init__(
-        self, values: Values, selector: Expression, axis: Axis, low: str, high: str, rows: int
-    ) -> None:
-        self.values, self.axis = values, axis
-        self.index, self.dtype = _narrowed(selector, rows)
+    Otherwise those along the last axis, in a loop over the axes ``before`` it.
+    """
+
+    def __init__(self, values: Values, scatter: Scatter, low: str, high: str) -> None:
+        self.values = values
+        self.selector, self.dtype = _narrowed(scatter.selector, scatter.rows)
+        self.before, self.axes = list(scatter.positions[:-1]), scatter.positions[-1:]
+        self.axis, self.index = self.axes[0], self.selector
+        joined = Axis("position", math.prod(axis.extent for axis in scatter.positions))
+        if _in_order(self.selector, scatter.positions):
+            assert isinstance(self.selector, Load)
+            start = self.selector.offset.without(scatter.positions)
+            self.before, self.axes, self.axis = [], scatter.positions, joined
+            self.index = Load(self.selector.buffer, start + Affine.of(joined))
         wide = np.dtype(np.int64)
         self.low = convert(values.f, low, wide, self.dtype, 1)
         count = values.f.value(f"sub i64 {high}, {low}")
@@ -129,7 +140,7 @@ class _Search:
 
     def run(self, visit: Callable[[], None]) -> None:
         """``visit`` each position found, in order."""
-        lanes = self.values.lanes
+        lanes = self.values.lanes * max(1, 4 // self.dtype.itemsize)
         vectors = max(1, MOST_COMPARED // lanes)
         full, tail = divmod(self.axis.extent, lanes)
         blocks, left = divmod(full, vectors)
@@ -152,9 +163,22 @@ class _Search:
             start = place.value or str(place.constant)
             values.places[self.axis] = Place(f.value(f"add i64 {start}, {ahead}"))
             with values.scope():
+                self._stand()
                 visit()
-            del values.places[self.axis]
+            for axis in {self.axis, *self.axes}:
+                del values.places[axis]
             loop.carry(f.value(f"and i64 {bits}, {f.value(f'add i64 {bits}, -1')}"))
+
+    def _stand(self) -> None:
+        """Say where each axis stands, and what the index is."""
+        f, values = self.values.f, self.values
+        rest = values.places[self.axis].value
+        assert rest is not None
+        values.bind(self.selector, values.emit(self.index))
+        for axis in reversed(self.axes[1:]):
+            values.places[axis] = Place(f.value(f"urem i64 {rest}, {axis.extent}"))
+            rest = f.value(f"udiv i64 {rest}, {axis.extent}")
+        values.places[self.axes[0]] = Place(rest)
 
     def _bits(self, group: Group) -> str:
         """A bit for each of the group's positions: whether it is one of those looked for."""
@@ -176,14 +200,22 @@ class _Search:
         return total
 
 
+def _in_order(selector: Expression, positions: Sequence[Axis]) -> bool:
+    """Whether the index of each position follows that of the position before in memory."""
+    if not isinstance(selector, Load) or selector.dynamic or selector.guard is not None:
+        return False
+    steps = [selector.offset.coefficient(axis) for axis in positions]
+    return steps == list(row_major([axis.extent for axis in positions]))
+
+
 def _narrowed(selector: Expression, rows: int) -> tuple[Expression, np.dtype]:
     """The index before it was made wider, and the integers that hold it and every row: more of them fit a vector."""
-    narrow, wide = np.dtype(np.int32), np.dtype(np.int64)
-    if rows > np.iinfo(narrow).max:
-        return selector, wide
     while isinstance(selector, Apply) and selector.function in ("bounded", "cast"):
         (operand,) = selector.operands
         if operand.dtype.kind not in "iu" or not np.can_cast(operand.dtype, selector.dtype):
             break
         selector = operand
-    return selector, narrow if np.can_cast(selector.dtype, narrow) else wide
+    for narrow, bits in ((np.dtype(np.uint16), 16), (np.dtype(np.int32), 31)):
+        if rows < 2**bits and np.can_cast(selector.dtype, narrow):
+            return selector, narrow
+    return selector, np.dtype(np.int64)

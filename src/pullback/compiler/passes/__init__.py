@@ -2,6 +2,7 @@
 
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.fold_constants import fold_constants
+from pullback.compiler.passes.joined_scatters import joined_scatters
 from pullback.compiler.passes.neighbouring_products import neighbouring_products
 from pullback.compiler.passes.pipeline import PASSES, Pass, optimise
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
@@ -17,6 +18,7 @@ __all__ = [
     "Pass",
     "broadcast_late",
     "fold_constants",
+    "joined_scatters",
     "neighbouring_products",
     "optimise",
     "simplify_arithmetic",

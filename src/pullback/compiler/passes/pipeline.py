@@ -11,6 +11,7 @@ broadcast_late
 simplify_products
 transposed_products
 sliced_convolutions
+joined_scatters
 neighbouring_products
 
 Two things need no pass. Equal operations on equal operands are one node from the moment they are made, and a
@@ -26,6 +27,7 @@ from functools import partial
 
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.fold_constants import fold_constants
+from pullback.compiler.passes.joined_scatters import joined_scatters
 from pullback.compiler.passes.neighbouring_products import neighbouring_products
 from pullback.compiler.passes.rewriting import GraphPass, RulePass, rewrite
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
@@ -51,6 +53,7 @@ PASSES: tuple[Pass, ...] = (
     simplify_products,
     transposed_products,
     sliced_convolutions,
+    joined_scatters,
     neighbouring_products,
 )
 """All passes, in the order in which they are run."""

@@ -1,0 +1,115 @@
+"""Updates that are added to zeros, and then together to another place, are added there at once.
+
+The gradient of a table of vectors behind a convolution and a pool has few updates, one for each winner and element of
+the window, but goes through an array with a row for each position of the text, most of it zeros. Instead each winner's
+updates find their rows of the table themselves.
+
+>>> import numpy as np
+>>> import pullback.numpy
+>>> from pullback.compiler.passes.rewriting import filled
+>>> from pullback.graph import Graph, Type, Variable, format_graph
+>>> updates = Variable(Type(np.dtype(np.float32), (3,)), "updates")
+>>> place, row = (Variable(Type(np.dtype(np.int64), (n,)), name) for n, name in ((3, "place"), (6, "row")))
+>>> between = scatter_add(filled(0, updates, (6,)), updates, place, axes=(0,))
+>>> table = scatter_add(filled(0, updates, (9,)), between, row, axes=(0,))
+>>> print(format_graph(joined_scatters(Graph((updates, place, row), (table,))), sources=False))
+input  %0 updates: float32[3]
+input  %1 place: int64[3]
+input  %2 row: int64[6]
+%3 = constant 0.0: float32[]
+%4 = broadcast(%3, axes=(), shape=(9,)): float32[9]
+%5 = gather(%2, %1, axes=(0,)): int64[3]
+%6 = scatter_add(%4, %0, %5, axes=(0,)): float32[9]
+output %6
+
+Indices that are checked must be read by somebody else as well, as by the gather whose pullback this is: an index that
+no update finds would be an error still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pullback.compiler.passes.rewriting import GraphPass, inner, scalar, uses, with_outputs
+from pullback.graph import Graph, Node, Operation, apply, substitute
+from pullback.operators.indexing import gather, scatter_add
+from pullback.operators.shapes import transpose
+
+__all__ = ["joined_scatters"]
+
+MOST_UPDATES = 4
+"""Updates for each row of the array between, beyond which it is added to first: its rows are read in their order."""
+
+
+def _joined_scatters(graph: Graph) -> Graph:
+    order = graph.nodes()
+    found = [(node, before) for node in order if (before := _before(node)) is not None]
+    if not found:
+        return graph
+    count = uses(order, graph.outputs)
+    alone = {
+        id(node)
+        for node, before in found
+        if count[id(before)] == 1
+        and all(inner(place, "check_index") is None or count[id(place)] > 1 for place in node.inputs[2:])
+    }
+
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+        if id(node) not in alone:
+            return apply(node.operator, inputs, node.attributes)
+        before = inputs[1]
+        assert isinstance(before, Operation)
+        return _joined(inputs[0], before, inputs[2:], node.attributes["axes"])
+
+    return with_outputs(graph, substitute(graph.outputs, {}, rebuild)) if alone else graph
+
+
+def _before(node: Node) -> Operation | None:
+    """The scatter of single elements into zeros whose result ``node`` scatters, if its updates are few."""
+    after = inner(node, "scatter_add")
+    before = None if after is None else inner(after.inputs[1], "scatter_add")
+    if after is None or before is None or len(before.inputs) != before.ndim + 2:
+        return None
+    zeros, updates, rank = scalar(before.inputs[0]), before.inputs[1], after.inputs[2].ndim
+    if zeros is None or zeros.any() or not before.size or not updates.size:
+        return None
+    row = int(np.prod(before.shape[rank:]))
+    return before if updates.size <= MOST_UPDATES * row * after.inputs[2].size else None
+
+
+def _joined(target: Node, before: Operation, places: Sequence[Node], axes: tuple[int, ...]) -> Node:
+    """``scatter_add`` of the updates of ``before`` to where its elements go."""
+    _, updates, *inside = before.inputs
+    rank = places[0].ndim
+    row, rest = inside[:rank], iter(inside[rank:])
+    found: dict[int, Node] = {
+        axis: gather(place, *row, axes=tuple(range(rank))) for axis, place in zip(axes, places)
+    }
+    indices: list[Node] = [found[axis] if axis in found else next(rest) for axis in range(target.ndim)]
+    order = _order(updates.shape, row)
+    if order != tuple(range(updates.ndim)):
+        updates, indices = transpose(updates, axes=order), [transpose(each, axes=order) for each in indices]
+    return scatter_add(target, updates, *indices, axes=tuple(range(target.ndim)))
+
+
+def _order(shape: tuple[int, ...], row: Sequence[Node]) -> tuple[int, ...]:
+    """The axes of the updates: the first, those along which rows differ, longer ones later, and those within rows.
+
+    Then the places of many updates, which are computed before, lie along a vector.
+    """
+    outside = sorted({axis for node in row for axis in _varying(node)})
+    first, others = outside[:1], sorted(outside[1:], key=lambda axis: shape[axis])
+    within = [axis for axis in range(len(shape)) if axis not in outside]
+    return (*first, *others, *within)
+
+
+def _varying(node: Node) -> tuple[int, ...]:
+    """The axes along which ``node`` is not the same value repeated."""
+    spread = inner(node, "broadcast")
+    return tuple(range(node.ndim)) if spread is None else spread.attributes["axes"]
+
+
+joined_scatters = GraphPass("joined_scatters", _joined_scatters)
+"""Scatters of scatters, at once."""
