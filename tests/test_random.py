@@ -49,8 +49,7 @@ EXACT = {
     "uniform float64": lambda key: random.uniform(key, (3, 11), dtype=np.float64),
     "bernoulli": lambda key: random.bernoulli(key, 0.3, (100,)),
     "always": lambda key: random.bernoulli(key, 1.0, (100,)),
-    "permutation": lambda key: random.permutation(key, 50),
-    "of nothing": lambda key: random.permutation(key, 0),
+    **{f"permutation of {n}": lambda key, n=n: random.permutation(key, n) for n in (0, 1, 2, 50, 64, 300)},
     "never": lambda key: random.bernoulli(key, 0.0, (100,)),
 }
 
