@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pullback.numpy as pnp
+from pullback import grad, nn, one_hot, trace, vmap
 from pullback.compiler.passes import PASSES, Pass, optimise
-from pullback.graph import Graph, Operation, Variable, check, constant, format_graph
+from pullback.graph import Graph, Node, Operation, Variable, check, constant, format_graph
 from pullback.operators.elementwise import filled
 from pullback.testing import OperatorCase, operator_cases
 from pullback.transforms.reverse import cotangents
@@ -44,6 +45,31 @@ def test_operators_and_their_gradients(name: str, assert_kept: Callable) -> None
         for each in PASSES:
             assert_kept(graph, each(graph), case.arguments(), tolerance=tolerance)
         assert_kept(graph, optimise(graph), case.arguments(), tolerance=tolerance)
+
+
+def test_single_samples_mapped_are_a_batch() -> None:
+    """A network for a batch, applied to each sample by itself, becomes what it is for the batch."""
+    network = nn.Chain(nn.Conv2d(2, 3, 3), nn.relu, nn.MaxPool2d(2), nn.Reshape(27), nn.Dense(27, 4))
+
+    def loss(network: nn.Chain, x: Node, targets: Node) -> Node:
+        return nn.softmax_cross_entropy(network(x), targets)
+
+    def together(network: nn.Chain, x: Node, labels: Node) -> Node:
+        return loss(network, x, one_hot(labels, 4))
+
+    def mapped(network: nn.Chain, x: Node, labels: Node) -> Node:
+        return vmap(lambda x, label: loss(network, x[None], one_hot(label, 4)[None]))(x, labels).mean()
+
+    x, labels = np.ones((5, 2, 8, 8), np.float32), np.arange(5) % 4
+    operators = [
+        sorted(
+            (node.operator.name, node.shape)
+            for node in optimise(trace(grad(function), network, x, labels).graph).nodes()
+            if isinstance(node, Operation)
+        )
+        for function in (together, mapped)
+    ]
+    assert operators[0] == operators[1]
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)

@@ -26,12 +26,12 @@ def reduce(name: str, x: Node, *axes: int) -> Node:
 CASES: dict[str, tuple[Callable[[Node], Node], Shape, list[str]]] = {
     "sum over no axis": (lambda x: reduce("sum", x), (3,), []),
     "sum over one element": (lambda x: reduce("sum", x, 0), (1, 3), ["reshape"]),
-    "sum over units and more": (lambda x: reduce("sum", x, 0, 1), (1, 3, 2), ["reshape", "sum"]),
+    "sum over units and more": (lambda x: reduce("sum", x, 0, 1), (1, 3, 2), ["sum", "reshape"]),
     "prod over one element": (lambda x: reduce("prod", x, 1), (3, 1), ["reshape"]),
     "max over one element": (lambda x: reduce("max", x, 0, 1), (1, 1), ["reshape"]),
     "argmax over one element": (lambda x: reduce("argmax", x, 1), (3, 1), []),
     "argmin over no axis": (lambda x: reduce("argmin", x), (3,), []),
-    "argmax over units and more": (lambda x: reduce("argmax", x, 0, 2), (1, 2, 3), ["reshape", "argmax"]),
+    "argmax over units and more": (lambda x: reduce("argmax", x, 0, 2), (1, 2, 3), ["argmax", "reshape"]),
     "sum of repeated values": (lambda x: reduce("sum", spread(x, (5, 3), 1), 0), (3,), ["multiply"]),
     "sum of one number": (lambda x: reduce("sum", spread(x, (5, 3)), 0, 1), (), ["multiply"]),
     "sum of repeated and other values": (
@@ -61,6 +61,17 @@ CASES: dict[str, tuple[Callable[[Node], Node], Shape, list[str]]] = {
     "sum of sum": (lambda x: reduce("sum", reduce("sum", x, 1), 0), (2, 3, 4), ["sum"]),
     "max of max": (lambda x: reduce("max", reduce("max", x, 0), 1), (2, 3, 4), ["max"]),
     "prod of prod": (lambda x: reduce("prod", reduce("prod", x, 0), 0), (2, 3), ["prod"]),
+    "sum where units were added": (lambda x: reduce("sum", x[:, None, :], 2), (2, 3), ["sum", "reshape"]),
+    "argmin where units were dropped": (
+        lambda x: reduce("argmin", OPERATORS["reshape"](x, shape=(2, 3)), 0),
+        (2, 1, 3),
+        ["argmin", "reshape"],
+    ),
+    "max of rows in another shape": (
+        lambda x: reduce("max", OPERATORS["reshape"](x, shape=(3, 2)), 0),
+        (2, 3),
+        ["reshape", "max"],
+    ),
     "sum of max": (lambda x: reduce("sum", reduce("max", x, 0), 0), (2, 3), ["max", "sum"]),
 }
 

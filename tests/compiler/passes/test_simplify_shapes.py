@@ -137,6 +137,45 @@ def test_rules(name: str, traced: Callable, names: Callable, assert_kept: Callab
     assert_kept(graph, after, [x], signs=True)
 
 
+POOL = {"axes": (1, 3), "sizes": (2, 2), "strides": (2, 1), "dilations": (1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "axes"),
+    [
+        ((4, 3), (1, 4, 1, 3), (0, 1)),
+        ((4, 1, 3), (1, 4, 1, 3), (0, 2)),
+        ((1, 4, 3), (1, 4, 1, 3), (1, 2)),
+        ((4, 2, 3), (1, 4, 2, 3), (0, 2)),
+        ((4, 5, 3), (5, 4, 1, 3), None),
+        ((4, 3, 1), (1, 4, 1, 3), None),
+        ((12,), (1, 4, 1, 3), None),
+    ],
+)
+def test_pooling_outside_units(
+    before: Shape, after: Shape, axes: Shape | None, traced: Callable, names: Callable, assert_kept: Callable
+) -> None:
+    """Windows that move along axes 1 and 3 of ``after`` move along ``axes`` of what it was made of, if they may."""
+
+    def pooled(x: Node) -> tuple[Node, ...]:
+        image = shaped(x, *after)
+        winner = OPERATORS["window_winner"](image, **POOL)
+        sparse = OPERATORS["unpool"](
+            OPERATORS["at_winners"](image, winner, **POOL), winner, shape=after, **POOL
+        )
+        return OPERATORS["window_max"](image, **POOL), sparse
+
+    graph = traced(pooled, ("float64", before))
+    simple = simplify_shapes(graph)
+    moving = {
+        node.attributes["axes"] for node in simple.nodes() if "sizes" in getattr(node, "attributes", ())
+    }
+    assert moving == {axes or POOL["axes"]}
+    assert ("reshape" in names(simple)[:1]) == (axes is None)
+    x = np.random.default_rng(0).standard_normal(before)
+    assert_kept(graph, simple, [x], signs=True)
+
+
 def test_counting(traced: Callable, names: Callable, assert_kept: Callable) -> None:
     count = OPERATORS["iota"]
     dtype = np.dtype(np.float32)

@@ -2,7 +2,7 @@
 
 Equal values are summed by one multiplication: it rounds once, so it is nearer to the true sum than additions
 one after another (and it is what they give wherever they are exact). A reduction of a reduction is one over
-all axes.
+all axes, and reductions stand inside reshapes that only add or drop axes of extent 1.
 
 >>> import numpy as np
 >>> import pullback.numpy as pnp
@@ -29,6 +29,7 @@ import math
 import numpy as np
 
 from pullback.compiler.passes.rewriting import Rule, RulePass, filled, inner
+from pullback.compiler.passes.simplify_shapes import long_axes, only_units
 from pullback.graph import Node, Operation
 from pullback.operators.arithmetic import multiply
 from pullback.operators.shapes import broadcast, reshape
@@ -39,18 +40,14 @@ Axes = tuple[int, ...]
 
 
 def _over_one_element(node: Operation) -> Node | None:
-    """Axes of one element are dropped instead; over nothing else each element is its own result."""
+    """Axes of one element are dropped behind it; over nothing else each element is its own result."""
     (x,), axes = node.inputs, node.attributes["axes"]
     over = tuple(axis for axis in axes if x.shape[axis] != 1)
     if not over:
         if node.operator.name in ("argmax", "argmin"):
             return filled(0, node)
         return x if x.shape == node.shape else reshape(x, shape=node.shape)
-    if over == axes:
-        return None
-    shape = tuple(extent for axis, extent in enumerate(x.shape) if axis in over or axis not in axes)
-    left = [axis for axis in range(x.ndim) if axis in over or axis not in axes]
-    return node.operator(reshape(x, shape=shape), axes=tuple(left.index(axis) for axis in over))
+    return None if over == axes else reshape(node.operator(x, axes=over), shape=node.shape)
 
 
 def _of_broadcast(node: Operation) -> Node | None:
@@ -85,13 +82,25 @@ def _of_same(node: Operation) -> Node | None:
     return node.operator(x, axes=tuple(sorted((*gone, *(left[axis] for axis in node.attributes["axes"])))))
 
 
+def _outside_units(node: Operation) -> Node | None:
+    """Axes of one element that are added or dropped before a reduction are so after it."""
+    reshaped = inner(node.inputs[0], "reshape")
+    if reshaped is None or not only_units(reshaped.inputs[0].shape, reshaped.shape):
+        return None
+    (x,) = reshaped.inputs
+    place = dict(zip(long_axes(reshaped.shape), long_axes(x.shape)))
+    return reshape(
+        node.operator(x, axes=tuple(place[axis] for axis in node.attributes["axes"])), shape=node.shape
+    )
+
+
 _RULES: dict[str, tuple[Rule, ...]] = {
-    "sum": (_over_one_element, _of_broadcast, _of_same),
-    "prod": (_over_one_element, _of_same),
-    "max": (_over_one_element, _of_broadcast, _of_same),
-    "min": (_over_one_element, _of_broadcast, _of_same),
-    "argmax": (_over_one_element, _of_broadcast),
-    "argmin": (_over_one_element, _of_broadcast),
+    "sum": (_over_one_element, _of_broadcast, _of_same, _outside_units),
+    "prod": (_over_one_element, _of_same, _outside_units),
+    "max": (_over_one_element, _of_broadcast, _of_same, _outside_units),
+    "min": (_over_one_element, _of_broadcast, _of_same, _outside_units),
+    "argmax": (_over_one_element, _of_broadcast, _outside_units),
+    "argmin": (_over_one_element, _of_broadcast, _outside_units),
 }
 
 simplify_reductions = RulePass("simplify_reductions", _RULES)

@@ -1,7 +1,7 @@
 """Shape operators that undo each other, or change nothing, are left away.
 
 What is left has a form of its own: reshapes and transposes stand inside broadcasts, what is broadcast has no
-axis of extent 1, transposes and elementwise operations stand inside reshapes that only add or drop axes of
+axis of extent 1, transposes, elementwise operations and pooling stand inside reshapes that only add or drop axes of
 extent 1, slices stand inside pads, and no operator is applied twice in a row. All rules are exact.
 
 >>> import numpy as np
@@ -26,6 +26,7 @@ output %2
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -128,6 +129,25 @@ def _outside_units(node: Operation) -> Node | None:
         return None
     operands = [reshape(child, shape=shape) for child in node.inputs]
     return reshape(node.operator(*operands, **node.attributes), shape=node.shape)
+
+
+def _pool_outside_units(node: Operation) -> Node | None:
+    """Pooling of an array, or at winners, to which axes of extent 1 were added beside those that windows move along."""
+    whole, moving = node.inputs[-1], node.attributes["axes"]
+    reshaped = inner(whole, "reshape")
+    if reshaped is None:
+        return None
+    before = reshaped.inputs[0].shape
+    beside = [axis for axis in range(whole.ndim) if axis not in moving and whole.shape[axis] == 1]
+    for added in combinations(beside, max(whole.ndim - len(before), 1)):
+        left = tuple(axis for axis in range(whole.ndim) if axis not in added)
+        if _at(whole.shape, left) == before:
+            inputs = [reshape(child, shape=_at(child.shape, left)) for child in node.inputs]
+            attributes = {**node.attributes, "axes": tuple(left.index(axis) for axis in moving)}
+            if "shape" in attributes:
+                attributes["shape"] = _at(attributes["shape"], left)
+            return reshape(node.operator(*inputs, **attributes), shape=node.shape)
+    return None
 
 
 def _iota(node: Operation) -> Node | None:
@@ -305,6 +325,7 @@ def _common_slice(first: Node, second: Node, axis: int) -> Node | None:
 
 _RULES: dict[str, tuple[Rule, ...]] = {
     ELEMENTWISE: (_outside_units,),
+    **dict.fromkeys(("window_max", "window_winner", "at_winners", "unpool"), (_pool_outside_units,)),
     "iota": (_iota,),
     "reshape": (_reshape,),
     "broadcast": (_broadcast,),
