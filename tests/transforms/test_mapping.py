@@ -7,7 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pullback import flatten, grad, jit, jvp, nn, one_hot, random, trace, value_and_grad, vjp, vmap
+from pullback import (
+    flatten,
+    grad,
+    jit,
+    jvp,
+    map_tree,
+    nn,
+    one_hot,
+    optim,
+    random,
+    trace,
+    value_and_grad,
+    vjp,
+    vmap,
+)
 from pullback.errors import BatchError, IndexRangeError, TracingError, TreeError
 from pullback.graph import Node, Operation
 from pullback.numpy import take
@@ -261,6 +275,30 @@ def test_a_network_of_one_sample():
             np.testing.assert_allclose(values_of[k], value, rtol=1e-5)
             for batch, one in zip(flatten(slopes_of)[0], flatten(slope)[0]):
                 np.testing.assert_allclose(batch[k], one, rtol=1e-4, atol=1e-5)
+
+
+def test_an_ensemble_is_trained():
+    """Models of a batch, each with an optimiser's state and a dropout of its own, on the same examples."""
+    optimiser, x = optim.Adam(0.1), normal(6, 3).astype(np.float32)
+    dropout = nn.Dropout(0.5)
+
+    def step(model, state, key):
+        def loss(model):
+            with nn.training(key):
+                return (dropout(model(x)) ** 2).mean()
+
+        value, gradient = value_and_grad(loss)(model)
+        return value, *optimiser.update(gradient, state, model)
+
+    models = [Dense(normal(3, 2).astype(np.float32), np.ones(2, np.float32)) for _ in range(3)]
+    many = map_tree(lambda *leaves: np.stack(leaves), *models)
+    keys = random.split(random.key(0), 3)
+    states = vmap(optimiser.init)(many)
+    for found in (vmap(step)(many, states, keys), jit(vmap(step))(many, states, keys)):
+        for k, model in enumerate(models):
+            each = step(model, optimiser.init(model), keys[k])
+            for batch, one in zip(flatten(found)[0], flatten(each)[0]):
+                np.testing.assert_allclose(batch[k], one, rtol=1e-5, atol=1e-6)
 
 
 def test_random_numbers_follow_their_keys():

@@ -13,8 +13,10 @@ import pullback.numpy as pnp
 from pullback import grad, nn, one_hot, trace, vmap
 from pullback.compiler.passes import PASSES, Pass, optimise
 from pullback.graph import Graph, Node, Operation, Variable, check, constant, format_graph
+from pullback.interpreter import evaluate
 from pullback.operators.elementwise import filled
 from pullback.testing import OperatorCase, operator_cases
+from pullback.transforms.batching import batched
 from pullback.transforms.reverse import cotangents
 
 DTYPES = [np.dtype(name) for name in ("float32", "float64", "int64", "uint8", "bool")]
@@ -81,6 +83,28 @@ def test_random_graphs(seed: int, random_graph: Callable, assert_kept: Callable)
         after = each(after)
         assert_kept(graph, after, arrays)
     assert_kept(graph, optimise(graph), arrays)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_batches_of_random_graphs(seed: int, random_graph: Callable, assert_kept: Callable) -> None:
+    """Every combination of batching rules: the batch of what each example gives, and what the passes make of it."""
+    graph, arrays = random_graph(seed)
+    random = np.random.default_rng(seed)
+    chosen = [random.random() < 0.6 for _ in arrays]
+    rows = [
+        [random.permuted(x.ravel()).reshape(x.shape) if c else x for x, c in zip(arrays, chosen)]
+        for _ in "123"
+    ]
+    inputs = tuple(
+        Variable(x.type.with_shape((3, *x.shape))) if c else x for x, c in zip(graph.inputs, chosen)
+    )
+    after = Graph(inputs, tuple(batched(graph.outputs, graph.inputs, inputs)))
+    given_arrays = [np.stack(column) if c else column[0] for column, c in zip(zip(*rows), chosen)]
+    each = [evaluate(graph, row) for row in rows]
+    for found, one, *examples in zip(evaluate(after, given_arrays), graph.outputs, *each):
+        np.testing.assert_array_equal(found, np.stack(examples) if found.ndim > one.ndim else examples[0])
+    assert_kept(after, optimise(after), given_arrays)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
