@@ -39,8 +39,15 @@ def _llvm() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    give_back_pages(Path(llvm.__file__).parent)
+    give_back_pages(_folder())
     return llvm
+
+
+def _folder() -> Path:
+    """Where LLVM's library lies."""
+    import llvmlite.binding
+
+    return Path(llvmlite.binding.__file__).parent
 
 
 def llvm_version() -> str:
@@ -76,6 +83,7 @@ def compile_object(text: str, processor: Processor) -> bytes:
     """The object file of a module; ``RuntimeError`` with LLVM's message if the text is no valid module."""
     machine = _target_machine(processor)
     data: bytes = machine.emit_object(_parse(text))
+    give_back_pages(_folder())
     return data
 
 

@@ -1,16 +1,18 @@
-"""Pages of a loaded library that only its start needed are given back to the system.
+"""Pages of a loaded library that are needed now and then are given back to the system in between.
 
-The loader relocates all of LLVM and runs its constructors, which touches some 40 MB of its file; code
-generation uses a small part of them again. They are unchanged copies of the file: whatever is used again
-comes back from the system's file cache.
+The loader relocates all of LLVM and runs its constructors, which touches some 40 MB of its file, and so does
+code generation: other ones. They are unchanged copies of the file, and what is used again comes back from the
+system's file cache.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import re
 from pathlib import Path
+from typing import Any
 
 __all__ = ["give_back_pages"]
 
@@ -21,17 +23,29 @@ _MAPPING = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) r-[-x]p \S+ \S+ \S+\s+(/.*)")
 def give_back_pages(folder: Path) -> None:
     """Drop from this process the unchanged pages of the files in ``folder`` that it has mapped.
 
-    Memory that can be written, or in which the loader has changed anything, is left alone. Where the system does not
-    tell what was changed (other than Linux) nothing happens.
+    Memory that can be written, or in which the loader has changed anything, is left alone. Which that is, is asked
+    once. Where the system does not tell what was changed (other than Linux) nothing happens.
     """
+    for start, end in _unchanged(folder):
+        _madvise()(start, end - start, mmap.MADV_DONTNEED)
+
+
+@functools.cache
+def _madvise() -> Any:
+    function = ctypes.CDLL(None).madvise
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return function
+
+
+@functools.cache
+def _unchanged(folder: Path) -> tuple[tuple[int, int], ...]:
+    """Start and end of the mappings that hold nothing but what is in their files."""
     try:
         lines = Path("/proc/self/smaps").read_bytes().splitlines()
-        advise = ctypes.CDLL(None).madvise
-    except (OSError, AttributeError, TypeError):
-        return
-    advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    except OSError:
+        return ()
     inside = str(folder.resolve()).encode() + b"/"
-    mapping = None
+    found, mapping = [], None
     for line in lines:
         if not line[:1].isupper():  # the head of a mapping, which its fields follow
             mapping = _MAPPING.match(line)
@@ -41,5 +55,5 @@ def give_back_pages(folder: Path) -> None:
             if line.split()[1] != b"0":
                 mapping = None
             elif line.startswith(b"Swap:"):  # the later of the two
-                start, end = int(mapping[1], 16), int(mapping[2], 16)
-                advise(start, end - start, mmap.MADV_DONTNEED)
+                found.append((int(mapping[1], 16), int(mapping[2], 16)))
+    return tuple(found)
