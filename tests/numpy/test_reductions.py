@@ -141,3 +141,21 @@ def test_an_axis_that_is_not_there():
         trace(lambda x: np.sum(x, axis=(0, -2)), np.ones((2, 2)))
     with pytest.raises(ShapeError, match="scalar"):
         trace(lambda x: np.sum(x, axis=0), 1.0)
+
+
+@pytest.mark.parametrize("axis", [0, -1, (0, 2), None])
+def test_standardise(axis, agrees, draw):
+    x = draw((3, 4, 5), "float64") + 100.0
+    expected = (x - x.mean(axis, keepdims=True)) / np.sqrt(x.var(axis, keepdims=True) + 0.01)
+    agrees(lambda x: pnp.standardise(x, axis, epsilon=0.01), x, expected=expected)
+    np.testing.assert_allclose(pnp.standardise(x, axis, epsilon=0.01), expected)
+    check_grads(lambda x: pnp.standardise(x, axis, epsilon=0.01), [x])
+
+
+def test_standardise_of_equal_and_of_integer_values(agrees):
+    agrees(pnp.standardise, np.full((2, 3), 7.0), expected=np.zeros((2, 3)))
+    assert pnp.standardise(np.array([1, 3])).dtype == np.float64
+    slopes = grad(lambda x: pnp.standardise(x, epsilon=0.25)[0])(np.full(4, 2.0))
+    np.testing.assert_allclose(slopes, [1.5, -0.5, -0.5, -0.5])
+    with pytest.raises(ValueError, match="epsilon is 0"):
+        pnp.standardise(np.ones(3), epsilon=0)

@@ -1,8 +1,6 @@
 """Normalisation: batch, layer and group normalisation.
 
-All subtract a mean and divide by a deviation, and differ in what these are taken over. The variance is the
-mean square of the centred values, in two passes, so that it is exact for values far from zero and never
-negative; with :math:`\\epsilon` under the root a constant row has finite derivatives.
+All subtract a mean and divide by a deviation, as ``standardise`` does, and differ in what these are taken over.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from pullback.nn.initialisers import ones, zeros
 from pullback.nn.layers import drawn
 from pullback.nn.module import Module
 from pullback.nn.training import Training, current_training
-from pullback.numpy import astype, mean, sqrt, square
+from pullback.numpy import astype, mean, sqrt, standardise, var
 from pullback.tracing import buffer, static
 
 __all__ = ["BatchNorm", "GroupNorm", "LayerNorm"]
@@ -92,17 +90,15 @@ class BatchNorm(Module):
         along[axis] = -1
         mode = current_training()
         if mode is None:
-            centred = x - self.running_mean.reshape(along)
-            variance = self.running_variance.reshape(along)
+            scale = 1 / sqrt(self.running_variance + self.epsilon)
+            normal = (x - self.running_mean.reshape(along)) * scale.reshape(along)
         else:
             axes = tuple(k for k in range(x.ndim) if k != axis)
-            middle = mean(x, axes, keepdims=True)
-            centred = x - middle
-            variance = mean(square(centred), axes, keepdims=True)
-            self._learn(mode, x, middle, variance)
-        return _scaled(self, centred, variance, along)
+            self._learn(mode, x, axes)
+            normal = standardise(x, axes, epsilon=self.epsilon)
+        return _scaled(self, normal, along)
 
-    def _learn(self, mode: Training, x: Any, middle: Any, variance: Any) -> None:
+    def _learn(self, mode: Training, x: Any, axes: tuple[int, ...]) -> None:
         """Move the running statistics towards those of the batch."""
         features, dtype = self.running_mean.shape[0], self.running_mean.dtype
         count = math.prod(x.shape) // features
@@ -111,10 +107,10 @@ class BatchNorm(Module):
                 f"[{self.describe()}] a batch of shape {tuple(x.shape)} has one element per feature, and "
                 "so no variance. Train on larger batches; drop_last=True leaves out a rest of one row."
             )
-        unbiased = variance * (count / (count - 1))
-        for running, found in ((self.running_mean, middle), (self.running_variance, unbiased)):
-            new = astype(found.reshape(features), dtype)
-            mode.set(running, (1 - self.momentum) * mode.value(running) + self.momentum * new)
+        found = mean(x, axes), var(x, axes, ddof=1)
+        for running, new in zip((self.running_mean, self.running_variance), found):
+            moved = (1 - self.momentum) * mode.value(running) + self.momentum * astype(new, dtype)
+            mode.set(running, moved)
 
     def describe(self) -> str:
         options = ["not affine"] * (self.weight is None)
@@ -167,8 +163,8 @@ class LayerNorm(Module):
                 f"[{self.describe()}] the input has shape {tuple(x.shape)}; its last axes must be "
                 f"{self.shape}. Reshape the input, or make the layer for its size."
             )
-        centred, variance = _centred(x, tuple(range(x.ndim - rank, x.ndim)))
-        return _scaled(self, centred, variance, self.shape)
+        normal = standardise(x, tuple(range(x.ndim - rank, x.ndim)), epsilon=self.epsilon)
+        return _scaled(self, normal, self.shape)
 
     def describe(self) -> str:
         options = ["not affine"] * (self.weight is None)
@@ -228,11 +224,8 @@ class GroupNorm(Module):
         split = (*shape[:axis], self.groups, self.features // self.groups, *shape[axis + 1 :])
         # The group's own axis stands where the features stood, so all others behind the batch's are summed.
         axes = tuple(k for k in range(1, len(split)) if k != axis)
-        centred, variance = _centred(x.reshape(split), axes)
-        normal = (centred / sqrt(variance + self.epsilon)).reshape(shape)
-        if self.weight is None:
-            return normal
-        return normal * self.weight.reshape(along) + self.bias.reshape(along)
+        normal = standardise(x.reshape(split), axes, epsilon=self.epsilon).reshape(shape)
+        return _scaled(self, normal, along)
 
     def describe(self) -> str:
         options = ["not affine"] * (self.weight is None)
@@ -240,18 +233,11 @@ class GroupNorm(Module):
         return f"GroupNorm({', '.join([f'{self.features} in {self.groups} groups', *options])})"
 
 
-def _centred(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
-    """``x`` without its mean over ``axes``, and its variance over them."""
-    centred = x - mean(x, axes, keepdims=True)
-    return centred, mean(square(centred), axes, keepdims=True)
-
-
-def _scaled(layer: BatchNorm | LayerNorm, centred: Any, variance: Any, shape: Sequence[int]) -> Any:
-    """Centred values divided by their deviation, with the layer's weight and bias brought to ``shape``."""
-    deviation = sqrt(variance + layer.epsilon)
+def _scaled(layer: BatchNorm | LayerNorm | GroupNorm, normal: Any, shape: Sequence[int]) -> Any:
+    """``normal`` times the layer's weight, plus its bias, both brought to ``shape``."""
     if layer.weight is None:
-        return centred / deviation
-    return centred * (layer.weight.reshape(shape) / deviation) + layer.bias.reshape(shape)
+        return normal
+    return normal * layer.weight.reshape(shape) + layer.bias.reshape(shape)
 
 
 def _affine(layer: str, shape: tuple[int, ...], affine: bool, dtype: DTypeLike) -> tuple[Any, Any]:

@@ -34,6 +34,7 @@ __all__ = [
     "min",
     "prod",
     "ptp",
+    "standardise",
     "std",
     "sum",
     "var",
@@ -246,6 +247,28 @@ def var(a: Any, axis: Axes = None, dtype: Any = None, *, ddof: float = 0, keepdi
 def std(a: Any, axis: Axes = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
     """The square root of the variance over ``axis``; its derivative is zero where the variance is."""
     return safe_sqrt(var(a, axis, dtype, ddof=ddof, keepdims=keepdims))
+
+
+def standardise(x: Any, axis: Axes = -1, *, epsilon: float = 1e-5) -> Any:
+    r"""``x`` with mean 0 and variance 1 over ``axis``: :math:`(x - \mu) / \sqrt{\sigma^2 + \epsilon}`.
+
+    The variance is the mean square of the centred values, in two passes, so that it is exact for values far from
+    zero and never negative; with :math:`\epsilon` under the root equal values have finite derivatives. The pullback
+    is :math:`(g - \bar g - y\,\overline{g y}) / \sqrt{\sigma^2 + \epsilon}`, where a bar is the mean over ``axis``.
+    Integers become floats. Raises ``ValueError`` unless ``epsilon`` is positive.
+
+    >>> print(standardise([1.0, 2.0, 3.0, 4.0]).round(3))
+    [-1.342 -0.447  0.447  1.342]
+    """
+    if not epsilon > 0:
+        raise ValueError(f"[standardise] epsilon is {epsilon}. Give a positive number.")
+    x = as_float(x)
+    how = {"axes": tuple(sorted(normal_axes("standardise", axis, x.ndim))), "epsilon": float(epsilon)}
+    return (
+        OPERATORS["standardise"](x, **how)
+        if isinstance(x, Node)
+        else OPERATORS["standardise"].reference(x, **how)
+    )
 
 
 def safe_sqrt(x: Any) -> Any:

@@ -27,7 +27,7 @@ def _kept(rank: int, axes: Axes) -> Axes:
     return tuple(axis for axis in range(rank) if axis not in axes)
 
 
-def _reduction_type(
+def reduction_type(
     name: str, kinds: str, neutral: bool, result: np.dtype | None = None
 ) -> Callable[..., Type]:
     """The type rule; reductions without a ``neutral`` element refuse to reduce nothing."""
@@ -88,7 +88,7 @@ def _cases(kind: str, neutral: bool) -> tuple[Case, ...]:
     return tuple(Case((Sample(shape, kind=kind),), {"axes": axes}) for shape, axes in examples)
 
 
-def _spread(node: Node, shape: tuple[int, ...], axes: Axes) -> Node:
+def spread(node: Node, shape: tuple[int, ...], axes: Axes) -> Node:
     """The value of each reduced group at every member of it."""
     if not axes:
         return node
@@ -100,12 +100,12 @@ def _sum_reference(x: np.ndarray, axes: Axes) -> Any:
 
 
 def _sum_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
-    return [_spread(cotangent, node.inputs[0].shape, node.attributes["axes"])]
+    return [spread(cotangent, node.inputs[0].shape, node.attributes["axes"])]
 
 
 sum = Operator(
     "sum",
-    _reduction_type("sum", "iuf", neutral=True),
+    reduction_type("sum", "iuf", neutral=True),
     _sum_reference,
     _sum_pullback,
     batch_first,
@@ -170,7 +170,7 @@ def _prod_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
 
 prod = Operator(
     "prod",
-    _reduction_type("prod", "iuf", neutral=True),
+    reduction_type("prod", "iuf", neutral=True),
     _prod_reference,
     _prod_pullback,
     batch_first,
@@ -185,10 +185,10 @@ def _extreme_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
     (x,), axes = node.inputs, node.attributes["axes"]
     if not axes:
         return [cotangent]
-    wins = OPERATORS["equal"](x, _spread(node, x.shape, axes))
+    wins = OPERATORS["equal"](x, spread(node, x.shape, axes))
     winners = sum(OPERATORS["cast"](wins, dtype=x.dtype), axes=axes)
     share = OPERATORS["divide"](cotangent, winners)
-    return [where(wins, _spread(share, x.shape, axes), zeros_like(x))]
+    return [where(wins, spread(share, x.shape, axes), zeros_like(x))]
 
 
 def _max_reference(x: np.ndarray, axes: Axes) -> Any:
@@ -201,7 +201,7 @@ def _min_reference(x: np.ndarray, axes: Axes) -> Any:
 
 max = Operator(
     "max",
-    _reduction_type("max", "biuf", neutral=False),
+    reduction_type("max", "biuf", neutral=False),
     _max_reference,
     _extreme_pullback,
     batch_first,
@@ -212,7 +212,7 @@ max = Operator(
 
 min = Operator(
     "min",
-    _reduction_type("min", "biuf", neutral=False),
+    reduction_type("min", "biuf", neutral=False),
     _min_reference,
     _extreme_pullback,
     batch_first,
@@ -236,7 +236,7 @@ def _arg_reference(choose: Callable[..., Any]) -> Callable[..., np.ndarray]:
 
 argmax = Operator(
     "argmax",
-    _reduction_type("argmax", "biuf", neutral=False, result=np.dtype(np.int64)),
+    reduction_type("argmax", "biuf", neutral=False, result=np.dtype(np.int64)),
     _arg_reference(np.argmax),
     None,
     batch_first,
@@ -247,7 +247,7 @@ argmax = Operator(
 
 argmin = Operator(
     "argmin",
-    _reduction_type("argmin", "biuf", neutral=False, result=np.dtype(np.int64)),
+    reduction_type("argmin", "biuf", neutral=False, result=np.dtype(np.int64)),
     _arg_reference(np.argmin),
     None,
     batch_first,

@@ -2,6 +2,7 @@
 
 >>> for each in PASSES:
 ...     print(each.name)
+standardise_in_steps
 fold_constants
 simplify_arithmetic
 simplify_shapes
@@ -36,6 +37,7 @@ from pullback.compiler.passes.simplify_reductions import simplify_reductions
 from pullback.compiler.passes.simplify_shapes import simplify_shapes
 from pullback.compiler.passes.sliced_convolutions import sliced_convolutions
 from pullback.compiler.passes.sparse_pooling import sparse_pooling
+from pullback.compiler.passes.standardise_in_steps import standardise_in_steps
 from pullback.compiler.passes.transposed_products import transposed_products
 from pullback.graph import Graph
 
@@ -44,6 +46,7 @@ __all__ = ["PASSES", "Pass", "optimise"]
 Pass = RulePass | GraphPass
 
 PASSES: tuple[Pass, ...] = (
+    standardise_in_steps,
     fold_constants,
     simplify_arithmetic,
     simplify_shapes,
