@@ -1,13 +1,14 @@
 """The driver that runs a program's schedule on one thread or on several, as LLVM IR text.
 
-All threads walk the same schedule. At a phase each claims chunks by compare-and-swap on the phase's
-word until none is left, adds what it finished to the same word, and waits until all chunks are
-done. The word carries the number of the visit and only ever grows: nothing is reset between steps,
-a thread that comes late finds everything claimed and catches up, and a thread that the system has
-suspended between two chunks is waited for by nobody. The first thread takes chunks from the front
-and the second from the back, so that from phase to phase each finds the part of the arrays that is
-already in its own cache. A phase of a single chunk is the caller's, whose cache then holds all that
-such phases hand on to each other; others take it only when the caller has not for a while.
+All threads walk the same schedule. The chunks of a phase are dealt out in equal stretches, one for
+each thread, so that from phase to phase a thread finds the part of the arrays that is already in its
+own cache. Each stretch has a word on a cache line of its own: its owner claims chunks from the front
+by compare-and-swap, and whoever has done all of its own helps others from the back of theirs. What a
+thread has finished it adds to the stretch's word, and goes on when all stretches are done. A word
+carries the number of the visit and only ever grows: nothing is reset between steps, a thread that
+comes late finds everything claimed and catches up, and a thread that the system has suspended between
+two chunks is waited for by nobody. A phase of a single chunk is the caller's, whose cache then holds
+all that such phases hand on to each other; others take it only when the caller has not for a while.
 
 Visits are numbered ``epoch * trips + iteration``; an epoch is a step that was ever run side by
 side. A run on the caller alone uses none of this.
@@ -27,7 +28,7 @@ from pullback.compiler.runtime import layout, waiting
 __all__ = ["driver_text"]
 
 _WALK = """
-define internal i1 @$NAME(ptr %context, i64 %epoch, i64 %step, i64 %thread) nounwind {
+define internal i1 @$NAME(ptr %context, i64 %epoch, i64 %step, i64 %thread, i64 %threads) nounwind {
 entry:
   %table_at = getelementptr i8, ptr %context, i64 $CONTEXT_TABLE
   %table = load ptr, ptr %table_at, align 8
@@ -41,8 +42,7 @@ entry:
   %scratch = getelementptr i8, ptr %scratch_base, i64 %scratch_offset
   %code_at = getelementptr i8, ptr %context, i64 $CONTEXT_FAILURE_CODE
   %caller_at = getelementptr i8, ptr %context, i64 $CONTEXT_CALLER
-  %odd = and i64 %thread, 1
-  %from_back = icmp ne i64 %odd, 0
+$BEFORE
   br label %next
 next:
   %index = phi i64 [0, %entry], [%index_1, %check], [%index_1, %begin], [%index_end, %end]
@@ -111,34 +111,55 @@ chunks:
   %again = icmp ult i64 %chunk_1, %count
   br i1 %again, label %chunks, label %phase_over"""
 
+_BEFORE_SHARED = """\
+  %words_at = getelementptr i8, ptr %context, i64 $CONTEXT_WORDS
+  %words_base = load ptr, ptr %words_at, align 8
+  %room_at = getelementptr i8, ptr %context, i64 $CONTEXT_STRETCHES
+  %room = load i64, ptr %room_at, align 8
+  %row_bytes = mul i64 %room, $WORD_BYTES
+  %stretches = call i64 @llvm.umin.i64(i64 %threads, i64 %room)
+  %own = urem i64 %thread, %stretches"""
+
 _PHASE_SHARED = """\
-  %word_at = getelementptr i8, ptr %at, i64 $ENTRY_WORD
+  %row_offset = mul i64 %index, %row_bytes
+  %row = getelementptr i8, ptr %words_base, i64 %row_offset
   %fresh = shl i64 %visit, $VISIT_SHIFT
   %single = icmp eq i64 %count, 1
   %other = icmp ne i64 %thread, 0
   %gives_way = and i1 %single, %other
-  br i1 %gives_way, label %defer, label %first_claim
+  br i1 %gives_way, label %defer, label %claims
 defer:
   %deferred = phi i64 [0, %phase], [%deferred_1, %longer]
-  %word_there = load atomic i64, ptr %word_at acquire, align 8
+  %word_there = load atomic i64, ptr %row acquire, align 8
   %visit_there = lshr i64 %word_there, $VISIT_SHIFT
   %not_taken = icmp ult i64 %visit_there, %visit
   %patient = icmp ult i64 %deferred, $DEFERRED
   %wait_longer = and i1 %not_taken, %patient
-  br i1 %wait_longer, label %longer, label %first_claim
+  br i1 %wait_longer, label %longer, label %claims
 longer:
   %deferred_1 = add i64 %deferred, 1
   call void @relax(i64 %deferred_1)
   br label %defer
-first_claim:
+claims:
+  ; its own stretch first, then those of the threads after it
+  %helped = phi i64 [0, %phase], [0, %defer], [%helped_1, %claimed]
+  %helps = icmp ne i64 %helped, 0
+  %turned = add i64 %own, %helped
+  %stretch = urem i64 %turned, %stretches
+  %first = call i64 @stretch_start(i64 %count, i64 %stretch, i64 %stretches)
+  %stretch_1 = add i64 %stretch, 1
+  %end_chunk = call i64 @stretch_start(i64 %count, i64 %stretch_1, i64 %stretches)
+  %length = sub i64 %end_chunk, %first
+  %word_offset = mul i64 %stretch, $WORD_BYTES
+  %word_at = getelementptr i8, ptr %row, i64 %word_offset
   %seen_first = load atomic i64, ptr %word_at acquire, align 8
   br label %claim
 claim:
-  %seen = phi i64 [%seen_first, %first_claim], [%seen_again, %lost], [%seen_next, %run]
-  %finished_here = phi i64 [0, %first_claim], [%finished_here, %lost], [%finished_more, %run]
+  %seen = phi i64 [%seen_first, %claims], [%seen_again, %lost], [%seen_next, %run]
+  %finished_here = phi i64 [0, %claims], [%finished_here, %lost], [%finished_more, %run]
   %seen_visit = lshr i64 %seen, $VISIT_SHIFT
   %newer = icmp ugt i64 %seen_visit, %visit
-  br i1 %newer, label %claimed, label %not_newer
+  br i1 %newer, label %taken_all, label %not_newer
 not_newer:
   %older = icmp ult i64 %seen_visit, %visit
   %state = select i1 %older, i64 %fresh, i64 %seen
@@ -146,10 +167,10 @@ not_newer:
   %back_shifted = lshr i64 %state, $COUNT_BITS
   %back = and i64 %back_shifted, $COUNT_MASK
   %taken = add i64 %front, %back
-  %left = icmp ult i64 %taken, %count
-  br i1 %left, label %try, label %claimed
+  %left = icmp ult i64 %taken, %length
+  br i1 %left, label %try, label %taken_all
 try:
-  %one = select i1 %from_back, i64 $ONE_BACK, i64 1
+  %one = select i1 %helps, i64 $ONE_BACK, i64 1
   %wanted = add i64 %state, %one
   %exchange = cmpxchg ptr %word_at, i64 %seen, i64 %wanted acq_rel acquire, align 8
   %won = extractvalue {i64, i1} %exchange, 1
@@ -158,34 +179,65 @@ lost:
   %seen_again = extractvalue {i64, i1} %exchange, 0
   br label %claim
 run:
-  %last = sub i64 %count, 1
+  %last = sub i64 %length, 1
   %mirrored = sub i64 %last, %back
-  %chunk = select i1 %from_back, i64 %mirrored, i64 %front
+  %within = select i1 %helps, i64 %mirrored, i64 %front
+  %chunk = add i64 %first, %within
   call void %function(ptr %context, i64 %step, i64 %iteration, i64 %chunk, ptr %scratch)
   %finished_more = add i64 %finished_here, 1
   %seen_next = load atomic i64, ptr %word_at acquire, align 8
   br label %claim
-claimed:
+taken_all:
   %any = icmp ne i64 %finished_here, 0
-  br i1 %any, label %report, label %wait
+  br i1 %any, label %report, label %claimed
 report:
   %amount = shl i64 %finished_here, $DONE_SHIFT
   %before = atomicrmw add ptr %word_at, i64 %amount acq_rel, align 8
-  br label %wait
+  br label %claimed
+claimed:
+  %helped_1 = add i64 %helped, 1
+  %more_stretches = icmp ult i64 %helped_1, %stretches
+  br i1 %more_stretches, label %claims, label %waits
+waits:
+  %waited = phi i64 [0, %claimed], [%waited_1, %waited_for]
+  %waited_1 = add i64 %waited, 1
+  %start_there = call i64 @stretch_start(i64 %count, i64 %waited, i64 %stretches)
+  %end_there = call i64 @stretch_start(i64 %count, i64 %waited_1, i64 %stretches)
+  %length_there = sub i64 %end_there, %start_there
+  %offset_there = mul i64 %waited, $WORD_BYTES
+  %at_there = getelementptr i8, ptr %row, i64 %offset_there
+  %empty = icmp eq i64 %length_there, 0
+  br i1 %empty, label %waited_for, label %wait
 wait:
-  %turns = phi i64 [0, %claimed], [0, %report], [%turns_1, %linger]
-  %word = load atomic i64, ptr %word_at acquire, align 8
+  %turns = phi i64 [0, %waits], [%turns_1, %linger]
+  %word = load atomic i64, ptr %at_there acquire, align 8
   %word_visit = lshr i64 %word, $VISIT_SHIFT
   %passed = icmp ugt i64 %word_visit, %visit
+  %current = icmp eq i64 %word_visit, %visit
   %done_shifted = lshr i64 %word, $DONE_SHIFT
   %done = and i64 %done_shifted, $COUNT_MASK
-  %complete = icmp uge i64 %done, %count
+  %enough = icmp uge i64 %done, %length_there
+  %complete = and i1 %current, %enough
   %go = or i1 %passed, %complete
-  br i1 %go, label %phase_over, label %linger
+  br i1 %go, label %waited_for, label %linger
 linger:
   %turns_1 = add i64 %turns, 1
   call void @relax(i64 %turns_1)
-  br label %wait"""
+  br label %wait
+waited_for:
+  %more_waits = icmp ult i64 %waited_1, %stretches
+  br i1 %more_waits, label %waits, label %phase_over"""
+
+_STRETCH = """
+; The first chunk of a stretch: the earlier ones get what cannot be dealt out evenly.
+define internal i64 @stretch_start(i64 %count, i64 %stretch, i64 %stretches) nounwind {
+  %whole = mul i64 %count, %stretch
+  %less = sub i64 %stretches, 1
+  %rounded = add i64 %whole, %less
+  %start = udiv i64 %rounded, %stretches
+  ret i64 %start
+}
+"""
 
 _CALLER = """
 define i32 @pullback_take(ptr %word) nounwind {
@@ -278,7 +330,7 @@ next:
   %more = icmp ult i64 %step, %steps
   br i1 %more, label %run, label %out
 run:
-  %failed = call i1 @step_alone(ptr %context, i64 0, i64 %step, i64 0)
+  %failed = call i1 @step_alone(ptr %context, i64 0, i64 %step, i64 0, i64 1)
   br i1 %failed, label %failure, label %after
 after:
   %step_1 = add i64 %step, 1
@@ -297,19 +349,21 @@ out:
 define internal void @restart_epochs(ptr %pool, ptr %context) nounwind noinline cold {
 entry:
   call void @pullback_quiesce(ptr %pool, ptr %context)
-  %table_at = getelementptr i8, ptr %context, i64 $CONTEXT_TABLE
-  %table = load ptr, ptr %table_at, align 8
+  %words_at = getelementptr i8, ptr %context, i64 $CONTEXT_WORDS
+  %words = load ptr, ptr %words_at, align 8
   %entries_at = getelementptr i8, ptr %context, i64 $CONTEXT_ENTRIES
   %entries = load i64, ptr %entries_at, align 8
+  %room_at = getelementptr i8, ptr %context, i64 $CONTEXT_STRETCHES
+  %room = load i64, ptr %room_at, align 8
+  %all = mul i64 %entries, %room
   br label %next
 next:
   %index = phi i64 [0, %entry], [%index_1, %clear]
-  %more = icmp ult i64 %index, %entries
+  %more = icmp ult i64 %index, %all
   br i1 %more, label %clear, label %out
 clear:
-  %offset = mul i64 %index, $ENTRY_BYTES
-  %offset_word = add i64 %offset, $ENTRY_WORD
-  %word_at = getelementptr i8, ptr %table, i64 %offset_word
+  %offset = mul i64 %index, $WORD_BYTES
+  %word_at = getelementptr i8, ptr %words, i64 %offset
   store atomic i64 0, ptr %word_at release, align 8
   %index_1 = add i64 %index, 1
   br label %next
@@ -341,7 +395,7 @@ entry:
 next:
   %epoch = phi i64 [%first, %entry], [%epoch_1, %advance]
   %step = sub i64 %epoch, %first
-  %failed = call i1 @step_shared(ptr %context, i64 %epoch, i64 %step, i64 0)
+  %failed = call i1 @step_shared(ptr %context, i64 %epoch, i64 %step, i64 0, i64 %limit)
   br i1 %failed, label %close, label %after
 after:
   %status_step = call i64 @after_step(ptr %context, i64 %step, i64 %steps, i64 %flags, ptr %caller)
@@ -468,6 +522,7 @@ def names() -> dict[str, str]:
     """What the texts call the layout's offsets and numbers."""
     values: dict[str, object] = {
         "ENTRY_BYTES": layout.ENTRY_BYTES,
+        "WORD_BYTES": layout.WORD_BYTES,
         "IN_USE_BYTES": layout.IN_USE_BYTES,
         "COUNT_BITS": layout.COUNT_BITS,
         "COUNT_MASK": layout.MAX_CHUNKS,
@@ -495,8 +550,16 @@ def driver_text(architecture: str, system: str = sys.platform) -> str:
     """The driver for an architecture (``x86_64``, ``aarch64``, …) and a system (``sys.platform``)."""
     values = names()
     walks = [
-        Template(_WALK).substitute(values, NAME=name, PHASE=Template(phase).substitute(values))
-        for name, phase in (("step_alone", _PHASE_ALONE), ("step_shared", _PHASE_SHARED))
+        Template(_WALK).substitute(
+            values,
+            NAME=name,
+            BEFORE=Template(before).substitute(values),
+            PHASE=Template(phase).substitute(values),
+        )
+        for name, before, phase in (
+            ("step_alone", "", _PHASE_ALONE),
+            ("step_shared", _BEFORE_SHARED, _PHASE_SHARED),
+        )
     ]
     waits = waiting.waiting_text(architecture, system)
-    return "\n".join([*walks, *(Template(text).substitute(values) for text in (waits, _CALLER))])
+    return "\n".join([_STRETCH, *walks, *(Template(text).substitute(values) for text in (waits, _CALLER))])

@@ -20,13 +20,15 @@ from pullback.compiler.codegen.function import Function, Module
 
 __all__ = ["MAX_CHUNKS", "Slots", "emit_failure", "emit_pointer", "phase_function"]
 
-# The word of a phase: visit (34 bits) | chunks done (10) | taken from the back (10) | taken from
-# the front (10). One word holds all, so one compare-and-swap claims a chunk and the word only ever
-# grows.
+# The word of a stretch of a phase's chunks: visit (34 bits) | chunks done (10) | taken from the back (10) |
+# taken from the front (10). One word holds all, so one compare-and-swap claims a chunk and the word only ever
+# grows. Each has a cache line of its own: nobody but its owner touches it until the chunks run out.
 COUNT_BITS = 10
 VISIT_SHIFT = 3 * COUNT_BITS
 MAX_CHUNKS = (1 << COUNT_BITS) - 1
 MAX_VISITS = 1 << (64 - VISIT_SHIFT)
+WORD_BYTES = 64
+MAX_STRETCHES = 16
 
 CONTEXT = {
     "BUSY": 0,  # i32: a call is using this context
@@ -40,8 +42,10 @@ CONTEXT = {
     "EPOCH_LIMIT": 64,  # i64: visits would overflow at this epoch
     "DONATES": 80,  # i64: 1 if memory is written in place, which a call must not leave half done
     "CALLER": 88,  # ptr to what the caller needs to look for signals between phases, or null
-    "STEPS_DONE": 72,  # i64: steps finished by the latest run
+    "WORDS": 96,  # ptr to the words of the first entry
+    "STRETCHES": 104,  # i64: words of each entry
     "EPOCH": 128,  # i64: steps ever begun side by side; alone on its cache line, threads wait on it
+    "STEPS_DONE": 136,  # i64: steps finished by the latest run
     "FAILURE_LOCK": 192,  # i32
     "FAILURE_CODE": 200,  # i64: 0 while all is well
     "FAILURE_POSITION": 208,  # i64
@@ -50,15 +54,14 @@ CONTEXT = {
 SLOTS_OFFSET = 256
 SLOT_BYTES = 16  # base address, bytes per step
 
-# An entry of the schedule; one cache line, since whoever reads what to do next also claims it.
+# An entry of the schedule, read only.
 ENTRY = {
     "KIND": 0,  # i64: PHASE, REPEAT_BEGIN or REPEAT_END
     "FUNCTION": 8,  # ptr
     "COUNT": 16,  # i64: chunks of a phase, trips of a loop
     "TARGET": 24,  # i64: the first entry of the loop's body
-    "WORD": 32,  # i64, atomic
 }
-ENTRY_BYTES = 64
+ENTRY_BYTES = 32
 PHASE, REPEAT_BEGIN, REPEAT_END = 0, 1, 2
 
 # The worker pool's control block.

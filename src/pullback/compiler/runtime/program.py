@@ -272,10 +272,11 @@ class _Instance:
         alignment = _HUGE_PAGE if program.arena_bytes >= 2 * _HUGE_PAGE else 64
         self._arena = Memory(program.arena_bytes, alignment)
         self._scratch = Memory(scratch_stride * width, 128)
-        self._memory = Memory(_memory_bytes(program), 128)
+        stretches = min(width, layout.MAX_STRETCHES)
+        self._memory = Memory(_memory_bytes(program, stretches), 128)
         context = self._memory.reserve(layout.slot_offset(self._slots.count), 128)
         self.context = context
-        self._write_context(program, context, width, scratch_stride)
+        self._write_context(program, context, width, scratch_stride, stretches)
         self.reader = _FailureReader(self._memory, context, program.explain)
         descriptor = self._write_descriptor(program)
         self.function = entry.make_function(shared.entry_address, descriptor, self)
@@ -284,7 +285,9 @@ class _Instance:
         if hasattr(self, "context"):
             self._quiesce(self._pool, self.context)
 
-    def _write_context(self, program: Program, context: int, width: int, scratch_stride: int) -> None:
+    def _write_context(
+        self, program: Program, context: int, width: int, scratch_stride: int, stretches: int
+    ) -> None:
         entries, trips = _flatten(program.phases)
         table = self._memory.reserve(layout.ENTRY_BYTES * len(entries), 128)
         addresses = {name: program.code.address(name) for _, name, _, _ in entries if name}
@@ -298,6 +301,8 @@ class _Instance:
             "SCRATCH": self._scratch.address,
             "SCRATCH_STRIDE": scratch_stride,
             "WIDTH": width,
+            "WORDS": self._memory.reserve(layout.WORD_BYTES * stretches * len(entries), 128),
+            "STRETCHES": stretches,
             "WATCH_KIND": 0 if watched is None else program.results[watched].dtype.itemsize // 4,
             "WATCH_SLOT": 0 if watched is None else layout.slot_offset(self._slots.result(watched)),
             "EPOCH_LIMIT": layout.MAX_VISITS // trips - 1,
@@ -419,11 +424,12 @@ def _flatten(phases: Sequence[Phase | Repeat]) -> tuple[list[_Row], int]:
     return rows, visits
 
 
-def _memory_bytes(program: Program) -> int:
+def _memory_bytes(program: Program, stretches: int) -> int:
     """Room for context, schedule, descriptor and specifications, with some for alignment."""
     slots = 1 + len(program.arguments) + len(program.results) + len(program.constants)
     shapes = [spec.shape for spec in program.arguments] + [spec.shape for spec in program.results]
     ranks = sum(len(shape) + 10 for shape in shapes)
     rows = len(_flatten(program.phases)[0])
     specs = entry.ARGUMENT_BYTES * len(program.arguments) + entry.RESULT_BYTES * len(program.results)
-    return 1024 + layout.slot_offset(slots) + layout.ENTRY_BYTES * rows + specs + 8 * ranks
+    schedule = (layout.ENTRY_BYTES + layout.WORD_BYTES * stretches) * rows
+    return 1024 + layout.slot_offset(slots) + schedule + specs + 8 * ranks

@@ -49,7 +49,7 @@ out:
   ret i1 %go
 }
 
-define internal void @worker_steps(ptr %context, i64 %first, i64 %last, i64 %thread) nounwind {
+define internal void @worker_steps(ptr %context, i64 %first, i64 %last, i64 %thread, i64 %threads) nounwind {
 entry:
   %epoch_at = getelementptr i8, ptr %context, i64 $CONTEXT_EPOCH
   br label %begin
@@ -64,7 +64,7 @@ look:
   br i1 %more, label %run, label %out
 run:
   %step = sub i64 %epoch, %first
-  %failed = call i1 @step_shared(ptr %context, i64 %epoch, i64 %step, i64 %thread)
+  %failed = call i1 @step_shared(ptr %context, i64 %epoch, i64 %step, i64 %thread, i64 %threads)
   br i1 %failed, label %out, label %wait_first
 wait_first:
   br label %wait
@@ -116,7 +116,7 @@ enter:
   %still = icmp eq i64 %generation_now, %generation
   br i1 %still, label %take_part, label %leave
 take_part:
-  call void @worker_steps(ptr %context, i64 %first, i64 %last, i64 %thread)
+  call void @worker_steps(ptr %context, i64 %first, i64 %last, i64 %thread, i64 %limit)
   br label %leave
 leave:
   store atomic ptr null, ptr %in_use release, align 8
