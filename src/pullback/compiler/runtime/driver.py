@@ -2,13 +2,14 @@
 
 All threads walk the same schedule. The chunks of a phase are dealt out in equal stretches, one for
 each thread, so that from phase to phase a thread finds the part of the arrays that is already in its
-own cache. Each stretch has a word on a cache line of its own: its owner claims chunks from the front
-by compare-and-swap, and whoever has done all of its own helps others from the back of theirs. What a
-thread has finished it adds to the stretch's word, and goes on when all stretches are done. A word
-carries the number of the visit and only ever grows: nothing is reset between steps, a thread that
-comes late finds everything claimed and catches up, and a thread that the system has suspended between
-two chunks is waited for by nobody. A phase of a single chunk is the caller's, whose cache then holds
-all that such phases hand on to each other; others take it only when the caller has not for a while.
+own cache. Each stretch has a word on a cache line of its own, from which its owner claims chunks by
+compare-and-swap, from the front. A thread that has done its own helps others from the back of theirs,
+but only if they have not come that far after a while: what they have in their caches takes longer to
+fetch than to work on. What a thread has finished it adds to the stretch's word, and goes on when all
+stretches are done. A word carries the number of the visit and only ever grows: nothing is reset
+between steps, a thread that comes late finds everything claimed and catches up, and a thread that the
+system has suspended between two chunks is waited for by nobody. A phase of a single chunk is the
+caller's, whose cache then holds all that such phases hand on to each other.
 
 Visits are numbered ``epoch * trips + iteration``; an epoch is a step that was ever run side by
 side. A run on the caller alone uses none of this.
@@ -124,26 +125,12 @@ _PHASE_SHARED = """\
   %row_offset = mul i64 %index, %row_bytes
   %row = getelementptr i8, ptr %words_base, i64 %row_offset
   %fresh = shl i64 %visit, $VISIT_SHIFT
-  %single = icmp eq i64 %count, 1
-  %other = icmp ne i64 %thread, 0
-  %gives_way = and i1 %single, %other
-  br i1 %gives_way, label %defer, label %claims
-defer:
-  %deferred = phi i64 [0, %phase], [%deferred_1, %longer]
-  %word_there = load atomic i64, ptr %row acquire, align 8
-  %visit_there = lshr i64 %word_there, $VISIT_SHIFT
-  %not_taken = icmp ult i64 %visit_there, %visit
-  %patient = icmp ult i64 %deferred, $DEFERRED
-  %wait_longer = and i1 %not_taken, %patient
-  br i1 %wait_longer, label %longer, label %claims
-longer:
-  %deferred_1 = add i64 %deferred, 1
-  call void @relax(i64 %deferred_1)
-  br label %defer
+  br label %claims
 claims:
   ; its own stretch first, then those of the threads after it
-  %helped = phi i64 [0, %phase], [0, %defer], [%helped_1, %claimed]
-  %helps = icmp ne i64 %helped, 0
+  %helped = phi i64 [0, %phase], [%helped_1, %claimed]
+  %patience = phi i64 [$PATIENCE, %phase], [%patience_left, %claimed]
+  %owns = icmp eq i64 %helped, 0
   %turned = add i64 %own, %helped
   %stretch = urem i64 %turned, %stretches
   %first = call i64 @stretch_start(i64 %count, i64 %stretch, i64 %stretches)
@@ -155,8 +142,10 @@ claims:
   %seen_first = load atomic i64, ptr %word_at acquire, align 8
   br label %claim
 claim:
-  %seen = phi i64 [%seen_first, %claims], [%seen_again, %lost], [%seen_next, %run]
-  %finished_here = phi i64 [0, %claims], [%finished_here, %lost], [%finished_more, %run]
+  %seen = phi i64 [%seen_first, %claims], [%seen_again, %lost], [%seen_next, %run], [%seen_later, %owner_first]
+  %finished_here = phi i64 [0, %claims], [%finished_here, %lost], [%finished_more, %run], [0, %owner_first]
+  %patience_left = phi i64 [%patience, %claims], [%patience_left, %lost], [%patience_left, %run],
+      [%patience_less, %owner_first]
   %seen_visit = lshr i64 %seen, $VISIT_SHIFT
   %newer = icmp ugt i64 %seen_visit, %visit
   br i1 %newer, label %taken_all, label %not_newer
@@ -168,9 +157,26 @@ not_newer:
   %back = and i64 %back_shifted, $COUNT_MASK
   %taken = add i64 %front, %back
   %left = icmp ult i64 %taken, %length
-  br i1 %left, label %try, label %taken_all
+  br i1 %left, label %may_take, label %taken_all
+may_take:
+  %impatient = icmp eq i64 %patience_left, 0
+  %at_once = or i1 %impatient, %owns
+  br i1 %at_once, label %try, label %owner_first
+owner_first:
+  ; look seldom: each look takes the word's line away from the owner
+  %patience_less = sub i64 %patience_left, 1
+  call void @relax(i64 0)
+  call void @relax(i64 0)
+  call void @relax(i64 0)
+  call void @relax(i64 0)
+  call void @relax(i64 0)
+  call void @relax(i64 0)
+  call void @relax(i64 0)
+  call void @relax(i64 0)
+  %seen_later = load atomic i64, ptr %word_at acquire, align 8
+  br label %claim
 try:
-  %one = select i1 %helps, i64 $ONE_BACK, i64 1
+  %one = select i1 %owns, i64 1, i64 $ONE_BACK
   %wanted = add i64 %state, %one
   %exchange = cmpxchg ptr %word_at, i64 %seen, i64 %wanted acq_rel acquire, align 8
   %won = extractvalue {i64, i1} %exchange, 1
@@ -181,7 +187,7 @@ lost:
 run:
   %last = sub i64 %length, 1
   %mirrored = sub i64 %last, %back
-  %within = select i1 %helps, i64 %mirrored, i64 %front
+  %within = select i1 %owns, i64 %front, i64 %mirrored
   %chunk = add i64 %first, %within
   call void %function(ptr %context, i64 %step, i64 %iteration, i64 %chunk, ptr %scratch)
   %finished_more = add i64 %finished_here, 1
@@ -539,7 +545,7 @@ def names() -> dict[str, str]:
         "USE_POOL": layout.USE_POOL,
         "RELEASE_LOCK": layout.RELEASE_LOCK,
         "SIGNAL_MILLISECONDS": 50,
-        "DEFERRED": 100,
+        "PATIENCE": 8,
     }
     for prefix, offsets in (("CONTEXT", layout.CONTEXT), ("ENTRY", layout.ENTRY), ("POOL", layout.POOL)):
         values.update({f"{prefix}_{name}": offset for name, offset in offsets.items()})
