@@ -23,9 +23,16 @@ def test_what_equal_parts_leave_over_is_a_part(stages):
 
 def test_a_vector_times_a_matrix_is_cut_by_rows(stages):
     tidied = stages(lambda x, w: x @ w, (1014,), (1014, 84))["tidy"]
-    assert "for r0<8, i<84:" in tidied
-    assert "sum[r0<126]" in tidied
+    assert "for r0<13, i<84:" in tidied
+    assert "sum[r0<78]" in tidied
     assert "part_" not in stages(lambda w, x: w @ x, (1014, 84), (84,))["tidy"]
+
+
+def test_a_vector_times_a_matrix_is_cut_as_the_vector_was_made(stages):
+    """Three rows of the image make three parts of the sum, though thirteen would be taken of another vector."""
+    tidied = stages(lambda x, w: np.tanh(x + x.sum(1, keepdims=True)).reshape(-1) @ w, (3, 338), (1014, 84))
+    assert "for r0<3, i<84:" in tidied["tidy"]
+    assert "sum[r0<338]" in tidied["tidy"]
 
 
 def test_short_sums_and_sums_with_many_results_stay_whole(stages):

@@ -34,6 +34,9 @@ CHUNK_CYCLES = 6000.0
 
 MOST_CHUNKS = 32
 
+SHORT_CYCLES = 120_000.0
+"""Row groups that take less go on with a kernel of fewer, longer rows: waiting costs more than uneven shares."""
+
 KEPT_BYTES = 1 << 19
 """What a chunk's rows of a scatter's target, and all that goes with them, may take: so much stays in the cache."""
 
@@ -48,7 +51,7 @@ class Job:
     tile: Tile | None = None
     row_by_row: bool = False
     pitch: int = 1
-    """Turns of the kernel's first axis for each row of its group, where that axis was joined with others."""
+    """Turns of the kernel's first axis for each row of its group, where rows or axes were joined."""
     given: Kernel = field(init=False)
     """The kernel as it was before its axes were joined: the one that others wait for."""
 
@@ -173,13 +176,22 @@ def make_schedule(
 
 
 def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, Group, Job]]) -> Group | None:
-    """The row group of all ``producers`` if the job reads of them nothing but its own rows."""
+    """The row group of all ``producers`` if the job reads of them nothing but its own rows.
+
+    A row of the job may be several of the group's, which are then taken together.
+    """
     groups = {id(placed[k][1]): placed[k][1] for k in producers}
     if len(groups) != 1 or job.rows == 1 or job.alone:
         return None
     (group,) = groups.values()
-    if group.rows != job.rows or group.alone or not all(_same_rows(placed[k][2], job) for k in producers):
+    if group.alone or group.rows % job.rows or not all(_same_rows(placed[k][2], job) for k in producers):
         return None
+    if group.rows != job.rows:
+        if group.cycles >= SHORT_CYCLES or any(other.form != Form() for other in group.jobs):
+            return None
+        for other in group.jobs:
+            other.pitch *= group.rows // job.rows
+        group.rows = job.rows
     return group
 
 
@@ -235,10 +247,11 @@ def _same_rows(producer: Job, consumer: Job) -> bool:
 
 def keeps_to_rows(job: Job, buffer: Buffer) -> bool:
     """Whether row ``r`` of the job touches nothing of ``buffer`` but its row ``r``."""
-    if buffer.size % job.rows:
+    kernel, scatter = job.given, job.form.scatter
+    rows = kernel.axes[0].extent if scatter is None and kernel.axes else job.rows
+    if buffer.size % rows:
         return False
-    kernel, pitch = job.given, buffer.size // job.rows
-    scatter = job.form.scatter
+    pitch = buffer.size // rows
     if scatter is not None and not scatter.apart:
         return scatter.outermost and all(load.buffer is not buffer for load in kernel.loads())
     uses = [(load.offset, load.dynamic) for load in kernel.loads() if load.buffer is buffer]
@@ -250,7 +263,7 @@ def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
     """Choose the share of rows of each chunk, whole tiles of the longest product, and the register tiles."""
     if group.jobs[0].form.blocking is not None:
         return
-    share = -(-group.rows // _wanted_chunks(group, lanes))
+    share = max(1, group.rows // _wanted_chunks(group, lanes))
     step = aligned = 1
     heaviest = 0.0
     for job in group.jobs:
@@ -300,6 +313,7 @@ def _alignment(job: Job, group: Group, lanes: int, share: int) -> int:
         job.kernel, job.pitch = joined, pitch
         return aligned
     aligned = alignment(job.kernel, lanes)
+    aligned //= math.gcd(aligned, job.pitch)
     job.row_by_row = together and aligned > max(1, share)
     return 1 if job.row_by_row else aligned
 

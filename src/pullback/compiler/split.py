@@ -6,14 +6,15 @@
     for o, k:    dw[o, k] = add[b](part[b, o, k])
 
 The first step treats the samples of a batch one by one, and so belongs to their row group. A vector times a matrix is
-cut by rows of the matrix: a share is then one piece of memory, the same that a share of its update writes. How a sum is
-cut depends on its shape only: results are the same bits for any number of threads.
+cut by rows of the matrix: a share is then one piece of memory, the same that a share of its update writes. If it can be,
+it is cut as what makes the vector is, a channel at a time, say: a part then goes on where that has stopped. How a sum
+is cut depends on its shape only: results are the same bits for any number of threads.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from pullback.compiler.codegen.gathered import gathered_sum
@@ -27,7 +28,7 @@ __all__ = ["split_sums"]
 LEAST_CYCLES = 12_000.0
 """Sums that take less are done soonest by one thread."""
 
-LEAST_PART_CYCLES = 3000.0
+LEAST_PART_CYCLES = 1500.0
 """Parts of a vector times a matrix that take less are not worth a chunk each."""
 
 LEAST_PART = 32
@@ -48,16 +49,18 @@ FEWEST_PARTS = 8
 def split_sums(kernels: Iterable[Kernel], lanes: Callable[[Kernel], int]) -> list[Kernel]:
     """The kernels with long sums cut into parts and a sum of the parts; ``lanes`` of a kernel's vectors."""
     program: list[Kernel] = []
+    rows: dict[Buffer, int] = {}
     for kernel in kernels:
-        reduce = _long_sum(kernel, lanes)
+        reduce = _long_sum(kernel, lanes, rows)
         if reduce is None:
             program.append(kernel)
         else:
-            program.extend(_cut(kernel, reduce, lanes))
+            program.extend(_cut(kernel, reduce, lanes, rows))
+        rows.update((buffer, kernel.axes[0].extent) for buffer in kernel.writes() if kernel.axes)
     return program
 
 
-def _long_sum(kernel: Kernel, lanes: Callable[[Kernel], int]) -> Reduce | None:
+def _long_sum(kernel: Kernel, lanes: Callable[[Kernel], int], rows: Mapping[Buffer, int]) -> Reduce | None:
     """The only reduction of a kernel, if it is a long sum of floats with few results."""
     found = [e for e in kernel.expressions() if isinstance(e, Reduce)]
     if len(found) != 1 or found[0].kind != "add" or found[0].dtype.kind != "f":
@@ -65,13 +68,13 @@ def _long_sum(kernel: Kernel, lanes: Callable[[Kernel], int]) -> Reduce | None:
     if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
         return None
     results = math.prod(axis.extent for axis in kernel.axes)
-    rows = kernel.axes[0].extent if kernel.axes else 1
+    extent = kernel.axes[0].extent if kernel.axes else 1
     if _has_window(found[0]):
-        parts = _parts(kernel, found[0], lanes)
-        if parts < (FEWEST_ROWS if rows >= FEWEST_ROWS else 2):
+        parts = _parts(kernel, found[0], lanes, rows)
+        if parts < (FEWEST_ROWS if extent >= FEWEST_ROWS else 2):
             return None
     elif results > MOST_RESULTS or (
-        rows >= FEWEST_ROWS and not _by_matrix(kernel, found[0]) and gathered_sum(kernel) is None
+        extent >= FEWEST_ROWS and not _by_matrix(kernel, found[0]) and gathered_sum(kernel) is None
     ):
         return None
     return found[0] if _cycles(kernel, found[0], lanes) >= LEAST_CYCLES else None
@@ -107,10 +110,13 @@ def _length(reduce: Reduce) -> int:
     return math.prod(axis.extent for axis in reduce.over)
 
 
-def _parts(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> int:
+def _parts(
+    kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int], rows: Mapping[Buffer, int]
+) -> int:
     """Into how many parts of one length the first summed axis is cut; what they leave over is one more.
 
-    As many as divide it, if these are not too few. A vector times a matrix has no use for more than can be shared out.
+    As many as divide it, if these are not too few. A vector times a matrix has no use for more than can be shared out,
+    and takes the number of ``rows`` of the kernel that makes the vector if it is one that it might take.
     A sum at computed places reads its samples in no order: it is done best while they are in the cache, one by one.
     Of products with a window there are so few that writing and reading the parts is little beside reading the operands.
     """
@@ -122,6 +128,10 @@ def _parts(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> in
         most = min(most, read // (2 * math.prod(axis.extent for axis in kernel.axes)))
     if _by_matrix(kernel, reduce):
         most = min(most, max(2, int(_cycles(kernel, reduce, lanes) / LEAST_PART_CYCLES)))
+        made = [rows[load.buffer] for load in kernel.loads() if load.buffer in rows]
+        found = [part for part in made if 2 <= part <= most and extent % part == 0]
+        if found:
+            return found[0]
     equal = max((part for part in range(1, most + 1) if extent % part == 0), default=1)
     if gathered or _has_window(reduce) or equal >= min(FEWEST_PARTS, most):
         return equal
@@ -134,9 +144,11 @@ def _places(load: Load) -> int:
     return int(high - low + 1)
 
 
-def _cut(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> list[Kernel]:
+def _cut(
+    kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int], rows: Mapping[Buffer, int]
+) -> list[Kernel]:
     first = reduce.over[0]
-    parts = _parts(kernel, reduce, lanes)
+    parts = _parts(kernel, reduce, lanes, rows)
     if parts < 2:
         return [kernel]
     size, left = divmod(first.extent, parts)
