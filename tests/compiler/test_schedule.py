@@ -225,19 +225,19 @@ def test_rows_that_only_a_group_uses_are_in_scratch_memory(traced, compiler, pro
 
 
 def test_longer_rows_go_on_with_several_short_ones(traced, compiler, processor):
-    """The pullback of a vector times a matrix gives 1,200 values one by one; the image's 6 rows go on with 200 each."""
+    """The pullback of a vector times a matrix gives 480 values one by one; the image's 6 rows go on with 80 each."""
 
     def pulled(w, back, image):
-        return np.exp(image * (w @ back).reshape(6, 200)).sum(1), w - 0.5 * back
+        return np.exp(image * (w @ back).reshape(6, 80)).sum(1), w - 0.5 * back
 
     random = np.random.default_rng(0)
-    shapes = ((1200, 84), (84,), (6, 200))
+    shapes = ((480, 84), (84,), (6, 80))
     arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
     graph = traced(pulled, *arrays)
     built = build(graph, {}, processor)
     (phase,) = built.schedule
     (group,) = phase.groups
-    assert (group.rows, [job.pitch for job in group.jobs]) == (6, [200, 1])
+    assert (group.rows, [job.pitch for job in group.jobs]) == (6, [80, 1])
     assert len(built.plan.kept) == 1
     compiler.assert_same(graph, arrays, processor=processor, rounding=64)
 
