@@ -79,6 +79,7 @@ def build(
         return lanes_of(kernel, processor)
 
     tidied = [tidy(kernel, lanes(kernel)) for kernel in kernels]
+    tidied = [tidy(kernel, lanes(kernel)) for kernel in fuse(tidied, lowered.outputs)]
     kernels = split_sums(few_rows_last(tidied, lanes), lanes)
     see("tidy", kernels)
 

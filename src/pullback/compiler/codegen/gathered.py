@@ -3,7 +3,8 @@
     for o, k, c: dw[o, k, c] = add[p](g[o, p] * x[winner[o, p] + k, c])
 
 The place is the same for all that a winner meets: a tile of vectors, as many as registers hold, collects everything
-between two changes of the place, and for each winner an address is computed once.
+between two changes of the place, and for each winner an address is computed once. Where the processor can, winners
+without a gradient are sorted out first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.maps import write_stores
+from pullback.compiler.codegen.nonzero import Listed, list_nonzero, lists_pay
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
@@ -27,6 +29,9 @@ MOST_VECTORS = 64
 """Vectors for each row, beyond which their loop is not written out."""
 
 MOST_ROWS = 8
+
+CHAINS = 4
+"""Sums side by side, so that one need not wait for the last addition of another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,11 +143,15 @@ class _Piece:
 def emit_gathered(values: Values, sums: Gathered, registers: int, low: str, high: str) -> None:
     """Run the kernel for turns ``low`` to ``high`` of its first axis."""
     budget = 24 if registers >= 32 else 10
-    pieces = _pieces(sums, values.lanes, budget)
+    listed = lists_pay(sums.left, sums.right, sums.over, values.lanes)
+    pieces = _pieces(sums, values.lanes, budget // 2 if listed else budget)
 
     def rows() -> None:
+        if listed:
+            _from_lists(values, sums, pieces, budget)
+            return
         for part in pieces:
-            most = min(MOST_ROWS, max(1, budget // sum(piece.count for piece in part)))
+            most = min(MOST_ROWS, max(1, budget // _count(part)))
             if sums.row is None:
                 _tile(values, sums, part, Place(None), 1)
                 continue
@@ -189,14 +198,15 @@ def _pieces(sums: Gathered, lanes: int, budget: int) -> list[list[_Piece]]:
     return parts
 
 
+def _count(part: Sequence[_Piece]) -> int:
+    """Vectors of a part."""
+    return sum(piece.count for piece in part)
+
+
 def _tile(values: Values, sums: Gathered, part: Sequence[_Piece], start: Place, rows: int) -> None:
     """``rows`` turns of the row axis from ``start``, all vectors of ``part``: the sums, then their stores."""
-    f, (*others, lane), right = values.f, sums.columns, sums.right
-    width = _width(lane, values.lanes)
-    element = memory_type(right.dtype)
-    kind = vector_of(element, width)
-    step = Lanes(f, scalar_type(right.dtype), width)
-    strides = [right.offset.coefficient(axis) for axis in others]
+    f, right = values.f, sums.right
+    kind = vector_of(memory_type(right.dtype), _width(sums.columns[-1], values.lanes))
     fixed = right.offset.without(sums.columns)
 
     def at_row(r: int) -> None:
@@ -204,22 +214,14 @@ def _tile(values: Values, sums: Gathered, part: Sequence[_Piece], start: Place, 
             values.places[sums.row] = Place(start.value, start.constant + r)
 
     def turn(current: list[str]) -> list[str]:
-        new, position = list(current), 0
+        new = list[str]()
         for r in range(rows):
             at_row(r)
             with values.scope():
                 (x,) = values.emit(sums.left)
                 dynamic = [(values.convert_index(index)[0], stride) for index, stride in right.dynamic]
                 address = values.address(right.buffer, values.element(right.buffer, fixed, dynamic))
-            spread = _spread(values, x, element, width)
-            for piece in part:
-                ahead = sum(turn * stride for turn, stride in zip(piece.turns, strides))
-                for v in range(piece.first, piece.first + piece.count):
-                    place = f.value(f"getelementptr {element}, ptr {address}, i64 {ahead + v * width}")
-                    there = min(width, lane.extent - v * width)
-                    row = load_lanes(f, place, element, width, there)
-                    new[position] = step.fma(spread, row, new[position])
-                    position += 1
+            new += _added(values, sums, part, x, address, current[len(new) : len(new) + vectors])
         return new
 
     def nest(axes: Sequence[Axis], current: list[str]) -> list[str]:
@@ -232,21 +234,99 @@ def _tile(values: Values, sums: Gathered, part: Sequence[_Piece], start: Place, 
             del values.places[axes[0]]
         return loop.results
 
-    vectors = sum(piece.count for piece in part)
+    vectors = _count(part)
     totals = nest(sums.over, ["zeroinitializer"] * (rows * vectors))
     for r in range(rows):
         at_row(r)
-        position = r * vectors
-        for piece in part:
-            for axis, place in zip(others, piece.turns):
-                values.places[axis] = Place(None, place)
-            last = lane.extent - (piece.first + piece.count) * width
-            group = Group(lane, piece.count, width, width + last if last < 0 else 0)
-            with values.lane_group(group, Place(None, piece.first * width)):
-                values.bind(sums.accumulator, totals[position : position + piece.count])
-                write_stores(values, sums.stores)
-            position += piece.count
-    for axis in (*others, *([sums.row] if sums.row is not None else [])):
+        _store(values, sums, part, totals[r * vectors : (r + 1) * vectors])
+    if sums.row is not None:
+        del values.places[sums.row]
+
+
+def _from_lists(values: Values, sums: Gathered, parts: Sequence[Sequence[_Piece]], budget: int) -> None:
+    """All turns of the row axis, one by one: the factors that are not zero, the sums of each part, their stores."""
+
+    def row() -> None:
+        fixed = sums.right.offset.without(sums.columns)
+        listed = list_nonzero(values, sums.left, sums.right, fixed, sums.over)
+        for part in parts:
+            chains = max(1, min(CHAINS, budget // _count(part)))
+            _store(values, sums, part, _sum_of_list(values, sums, part, listed, chains))
+
+    if sums.row is None:
+        row()
+        return
+    with values.f.loop("0", str(sums.row.extent)) as loop:
+        values.places[sums.row] = Place(loop.index)
+        with values.scope():
+            row()
+        del values.places[sums.row]
+
+
+def _sum_of_list(
+    values: Values, sums: Gathered, part: Sequence[_Piece], listed: Listed, chains: int
+) -> list[str]:
+    """The vectors of ``part``, summed over a list: its factors go to each of the ``chains`` in turn."""
+    f, vectors, element = values.f, _count(part), memory_type(sums.right.dtype)
+    width = _width(sums.columns[-1], values.lanes)
+    kind, step = vector_of(element, width), Lanes(f, scalar_type(sums.right.dtype), width)
+
+    def turn(position: str, current: list[str]) -> list[str]:
+        x, place = listed.value(f, element, position), listed.place(f, position)
+        return _added(values, sums, part, x, values.address(sums.right.buffer, place), current)
+
+    whole = f.value(f"sub i64 {listed.count}, {f.value(f'urem i64 {listed.count}, {chains}')}")
+    carried = [(kind, "zeroinitializer")] * (vectors * chains)
+    with f.loop("0", whole, chains, carried=carried, counted=False) as loop:
+        new = list[str]()
+        for chain in range(chains):
+            position = f.value(f"add i64 {loop.index}, {chain}") if chain else loop.index
+            new += turn(position, loop.values[len(new) : len(new) + vectors])
+        loop.carry(*new)
+    totals = [loop.results[k : k + vectors] for k in range(0, len(loop.results), vectors)]
+    if chains > 1:
+        with f.loop(whole, listed.count, carried=[(kind, v) for v in totals[0]], counted=False) as loop:
+            loop.carry(*turn(loop.index, loop.values))
+        totals[0] = loop.results
+    while len(totals) > 1:
+        pairs = zip(totals[::2], totals[1::2])
+        left = totals[-1:] if len(totals) % 2 else []
+        totals = [[step.add(a, b) for a, b in zip(*pair)] for pair in pairs] + left
+    return totals[0]
+
+
+def _added(
+    values: Values, sums: Gathered, part: Sequence[_Piece], x: str, address: str, current: Sequence[str]
+) -> list[str]:
+    """The vectors of ``part`` with ``x`` times what lies at ``address`` and after it added."""
+    f, (*others, lane), right = values.f, sums.columns, sums.right
+    width, element = _width(lane, values.lanes), memory_type(right.dtype)
+    step = Lanes(f, scalar_type(right.dtype), width)
+    strides = [right.offset.coefficient(axis) for axis in others]
+    spread, new = _spread(values, x, element, width), list[str]()
+    for piece in part:
+        ahead = sum(turn * stride for turn, stride in zip(piece.turns, strides))
+        for v in range(piece.first, piece.first + piece.count):
+            place = f.value(f"getelementptr {element}, ptr {address}, i64 {ahead + v * width}")
+            row = load_lanes(f, place, element, width, min(width, lane.extent - v * width))
+            new.append(step.fma(spread, row, current[len(new)]))
+    return new
+
+
+def _store(values: Values, sums: Gathered, part: Sequence[_Piece], totals: Sequence[str]) -> None:
+    """Write what the kernel makes of the sums of ``part``."""
+    *others, lane = sums.columns
+    width, position = _width(lane, values.lanes), 0
+    for piece in part:
+        for axis, place in zip(others, piece.turns):
+            values.places[axis] = Place(None, place)
+        last = lane.extent - (piece.first + piece.count) * width
+        group = Group(lane, piece.count, width, width + last if last < 0 else 0)
+        with values.lane_group(group, Place(None, piece.first * width)):
+            values.bind(sums.accumulator, list(totals[position : position + piece.count]))
+            write_stores(values, sums.stores)
+        position += piece.count
+    for axis in others:
         values.places.pop(axis, None)
 
 

@@ -1,0 +1,137 @@
+"""Lists of the factors that are not zero, with the places of what they multiply.
+
+Behind a relu half of a pool's gradients are zero, and where they are nobody can foresee. They are looked for a vector
+at a time: what is not zero moves to the front of the vector and is appended to the list, and its place to another.
+
+    g      0   3   0   0   5   2   0   0             values   3   5   2
+    place  7   9   1   4   2   8   0   6      →      places   9   2   8
+
+What a zero meets is not read: zero times infinity, which is NaN, is left out of the sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pullback.compiler.codegen.function import Function
+from pullback.compiler.codegen.types import memory_type, vector_of
+from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.loops import Affine, Axis, Expression, Load
+
+__all__ = ["Listed", "list_nonzero", "lists_pay"]
+
+VECTOR_BYTES = 64
+"""Processors with vectors as long as this have an instruction that moves the chosen lanes to the front."""
+
+SHORTEST = 16
+LONGEST = 4096
+"""Factors that a list is made for: fewer are as fast one by one, more would not stay in the nearest cache."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Where the values and the places (32-bit) of a list lie, and how many there are (``i64``)."""
+
+    values: str
+    places: str
+    count: str
+
+    def value(self, f: Function, element: str, position: str) -> str:
+        """The factor at ``position``."""
+        at = f.value(f"getelementptr {element}, ptr {self.values}, i64 {position}")
+        return f.value(f"load {element}, ptr {at}, align 4")
+
+    def place(self, f: Function, position: str) -> str:
+        """The place at ``position``, in elements from the buffer's pointer."""
+        at = f.value(f"getelementptr i32, ptr {self.places}, i64 {position}")
+        return f.value(f"sext i32 {f.value(f'load i32, ptr {at}, align 4')} to i64")
+
+
+def lists_pay(factor: Expression, load: Load, axes: Sequence[Axis], lanes: int) -> bool:
+    """Whether the processor can make such lists fast, and there is enough to be left out."""
+    count = math.prod(axis.extent for axis in axes)
+    wide = lanes * factor.dtype.itemsize == VECTOR_BYTES and load.buffer.size < 2**31
+    return wide and SHORTEST <= count <= LONGEST and 2 * axes[-1].extent >= lanes
+
+
+def list_nonzero(values: Values, factor: Expression, load: Load, start: Affine, axes: Sequence[Axis]) -> Listed:
+    """List what of ``factor`` is not zero over ``axes``; ``load`` is at ``start`` and its computed indices."""
+    f, lanes, (*outer, along) = values.f, values.lanes, axes
+    room = math.prod(axis.extent for axis in axes) + lanes
+    kept = f.reserve(f"[{room} x {memory_type(factor.dtype)}]"), f.reserve(f"[{room} x i32]")
+
+    def append(count: str, place: Place, there: int) -> str:
+        group = Group(along, 1, lanes, there if there < lanes else 0)
+        with values.lane_group(group, place):
+            (value,) = values.vectors(factor)
+            kind = vector_of(memory_type(factor.dtype), lanes)
+            chosen = f.value(f"fcmp une {kind} {value}, zeroinitializer")
+            exists = values.mask(0)
+            if exists is not None:
+                chosen = f.value(f"and <{lanes} x i1> {chosen}, {exists}")
+            for target, row, element in (
+                (kept[0], value, memory_type(factor.dtype)),
+                (kept[1], _places(values, load, start, along), "i32"),
+            ):
+                _append(f, target, count, row, chosen, element, lanes)
+        bits = f.value(f"bitcast <{lanes} x i1> {chosen} to i{lanes}")
+        more = f.call(f"i{lanes}", f"llvm.ctpop.i{lanes}", (f"i{lanes}", bits))
+        return f.value(f"add i64 {count}, {f.value(f'zext i{lanes} {more} to i64')}")
+
+    def nest(rest: Sequence[Axis], count: str) -> str:
+        if rest:
+            with f.loop("0", str(rest[0].extent), carried=[("i64", count)]) as loop:
+                values.places[rest[0]] = Place(loop.index)
+                with values.scope():
+                    loop.carry(nest(rest[1:], loop.values[0]))
+                del values.places[rest[0]]
+            return loop.results[0]
+        full = along.extent // lanes
+        if full > 1:
+            with f.loop("0", str(full * lanes), lanes, carried=[("i64", count)]) as loop, values.scope():
+                loop.carry(append(loop.values[0], Place(loop.index), lanes))
+            count = loop.results[0]
+        elif full:
+            count = append(count, Place(None), lanes)
+        left = along.extent % lanes
+        return append(count, Place(None, full * lanes), left) if left else count
+
+    return Listed(*kept, nest(outer, "0"))
+
+
+def _places(values: Values, load: Load, start: Affine, along: Axis) -> str:
+    """Where each lane's element lies, in elements from the buffer's pointer, as 32-bit integers."""
+    f, lanes = values.f, values.lanes
+    kind = vector_of("i32", lanes)
+    first = f.value(f"trunc i64 {values.element(load.buffer, start)} to i32")
+    head = f.value(f"insertelement {kind} poison, i32 {first}, i32 0")
+    places = f.value(f"shufflevector {kind} {head}, {kind} poison, <{lanes} x i32> zeroinitializer")
+    steps = ", ".join(f"i32 {start.coefficient(along) * lane}" for lane in range(lanes))
+    places = f.value(f"add {kind} {places}, <{steps}>")
+    for index, stride in load.dynamic:
+        (row,) = values.vectors(index)
+        if index.dtype.itemsize > 4:
+            row = f.value(f"trunc {vector_of('i64', lanes)} {row} to {kind}")
+        elif index.dtype.itemsize < 4:
+            extend = "sext" if index.dtype.kind == "i" else "zext"
+            row = f.value(f"{extend} {vector_of(memory_type(index.dtype), lanes)} {row} to {kind}")
+        far = f.value(f"mul {kind} {row}, splat (i32 {stride})")
+        places = f.value(f"add {kind} {places}, {far}")
+    return places
+
+
+def _append(f: Function, target: str, count: str, row: str, chosen: str, element: str, lanes: int) -> None:
+    """Write the chosen lanes of ``row`` to ``target`` from ``count`` on; what lies behind them is overwritten next."""
+    kind = vector_of(element, lanes)
+    name = "f32" if element == "float" else "f64" if element == "double" else element
+    front = f.call(
+        kind,
+        f"llvm.experimental.vector.compress.v{lanes}{name}",
+        (kind, row),
+        (f"<{lanes} x i1>", chosen),
+        (kind, "poison"),
+    )
+    at = f.value(f"getelementptr {element}, ptr {target}, i64 {count}")
+    f.do(f"store {kind} {front}, ptr {at}, align 4")
