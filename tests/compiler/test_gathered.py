@@ -49,6 +49,36 @@ def test_any_shape(x, before, layouts, pool, dtype, compiler, traced, processor)
     compiler.assert_same(traced(function, *arrays), arrays, processor=processor)
 
 
+def gradient(x, y, winner):
+    """Of the weights of a convolution (5, 20, 20) → (6, 18, 18) with 3 × 3 windows, behind a pool of 2 × 2."""
+    return convolve_unpooled(
+        x,
+        y,
+        winner,
+        shape=(5, 6, 18, 18),
+        pool=((2, 3), (2, 2), (2, 2), (1, 1)),
+        x_layout="cb01",
+        w_layout="co01",
+        out_layout="ob01",
+        strides=(1, 1),
+        dilations=(1, 1),
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_is_zero_is_left_out_and_nothing_else(dtype, compiler, traced, processor):
+    random = np.random.default_rng(0)
+    x, winner = np.ones((5, 1, 20, 20), dtype), random.integers(0, 4, (5, 6, 9, 9)).astype(np.int32)
+    y = (random.integers(0, 2, (5, 6, 9, 9)) * random.integers(-2, 3, (5, 6, 9, 9))).astype(dtype)
+    y[:, 2], y[1, 3, 4, 4], y[2, 4, 8, 8] = 0, np.nan, np.inf
+    graph = traced(gradient, x, y, winner)
+    (found,) = compiler.run(graph, [x, y, winner], processor=processor)
+    sums = y.sum((0, 2, 3))
+    np.testing.assert_array_equal(found.reshape(-1, 9), np.repeat(sums[:, None], 9, 1))
+    assert np.isnan(sums[3])
+    assert np.isinf(sums[4])
+
+
 def test_columns_in_the_order_of_memory_are_joined(compiler, traced, monkeypatch):
     found = []
 
