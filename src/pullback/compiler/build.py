@@ -17,6 +17,7 @@ from pullback.compiler.pack import pack
 from pullback.compiler.passes import PASSES, Pass, optimise
 from pullback.compiler.passes.projected_convolutions import projected_convolutions
 from pullback.compiler.places import store_places
+from pullback.compiler.repeated import repeat_small
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.schedule import Phase, make_schedule
@@ -94,6 +95,7 @@ def build(
     ordered, before = arrange(kernels, taken_over)
     see("donate", ordered)
     schedule = make_schedule(ordered, before, lanes, form_of, processor.vector_registers)
+    schedule = repeat_small(schedule, before, lowered.outputs, taken_over.values())
     slots = Slots(len(lowered.arguments), len(lowered.outputs), len(lowered.constants))
     addressed: dict[Buffer, int] = {}
     for position, buffer in enumerate(lowered.arguments):
@@ -138,6 +140,9 @@ def show_schedule(phases: Sequence[Phase]) -> str:
     lines = []
     for position, phase in enumerate(phases):
         lines.append(f"phase {position}")
+        if phase.first:
+            lines.append("  each thread first")
+            lines += [f"      {line}" for job in phase.first for line in format_kernel(job.kernel).splitlines()]
         for group in phase.groups:
             lines.append(
                 f"  {group.chunks} chunks of {group.share} rows of {group.rows}, {group.cycles:,.0f} cycles"

@@ -100,7 +100,7 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
     """What the runtime must know beside the code, as JSON."""
     positions = {id(node.value): k for k, node in enumerate(graph.nodes()) if isinstance(node, Constant)}
     return {
-        "phases": [[phase.function, phase.chunks] for phase in built.emitted.phases],
+        "phases": [[phase.function, phase.chunks, phase.enters] for phase in built.emitted.phases],
         "arena_bytes": built.plan.arena_bytes,
         "scratch_bytes": built.emitted.scratch_bytes,
         "nanoseconds": built.nanoseconds,
@@ -153,7 +153,7 @@ def _program(
         code,
         arguments=[ArgumentSpec(v.dtype, v.shape, target.get(k)) for k, v in enumerate(graph.inputs)],
         results=[ResultSpec(node.dtype, node.shape) for node in graph.outputs],
-        phases=[Phase(name, chunks) for name, chunks in metadata["phases"]],
+        phases=[Phase(*row) for row in metadata["phases"]],
         arena_bytes=metadata["arena_bytes"],
         scratch_bytes=metadata["scratch_bytes"],
         constants=constants,

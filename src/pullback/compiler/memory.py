@@ -37,11 +37,13 @@ class Kept:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """All buffers of the arena and its size in bytes; and those that a chunk keeps to itself."""
+    """All buffers of the arena and its size in bytes; and those that a chunk, or a thread, keeps to itself."""
 
     placed: tuple[Placed, ...]
     arena_bytes: int
     kept: Mapping[Buffer, Kept]
+    own: Mapping[Buffer, int]
+    """Where what each thread computes for itself lies in its scratch memory."""
     scratch_bytes: int
 
     def offset(self, buffer: Buffer) -> int | None:
@@ -56,6 +58,7 @@ class MemoryPlan:
         lines.append(f"scratch: {self.scratch_bytes:,} bytes for each thread")
         for buffer, kept in self.kept.items():
             lines.append(f"  {kept.offset:>10} {kept.row_bytes} bytes a row  {buffer!r}")
+        lines += [f"  {offset:>10} +{buffer.nbytes}  {buffer!r}" for buffer, offset in self.own.items()]
         return "\n".join(lines)
 
 
@@ -65,7 +68,9 @@ def plan_memory(phases: Sequence[Phase], elsewhere: Iterable[Buffer]) -> MemoryP
     What only the kernels of one row group use, each row by itself, needs no place for all rows: every chunk writes and
     reads its own in the scratch memory of its thread, which stays in the cache from one chunk to the next.
     """
-    outside = set(elsewhere)
+    firsts = [[job.kernel for job in phase.first] for phase in phases]
+    private = {buffer for kernels in firsts for kernel in kernels for buffer in kernel.writes()}
+    outside = {*elsewhere, *private}
     groups = [group for phase in phases for group in phase.groups]
     kept: dict[Buffer, Kept] = {}
     scratch = 0
@@ -75,6 +80,9 @@ def plan_memory(phases: Sequence[Phase], elsewhere: Iterable[Buffer]) -> MemoryP
         placed, total = _placed(spans, {buffer: group.share * size for buffer, size in rows.items()})
         kept.update((p.buffer, Kept(p.offset, rows[p.buffer])) for p in placed)
         scratch = max(scratch, total)
+    behind, total = _placed(_spans(firsts, private), {buffer: buffer.nbytes for buffer in private})
+    own = {p.buffer: scratch + p.offset for p in behind}
+    scratch += total
     moments: list[list[Kernel]] = []
     for phase in phases:
         kernels = [job.kernel for group in phase.groups for job in group.jobs]
@@ -83,7 +91,7 @@ def plan_memory(phases: Sequence[Phase], elsewhere: Iterable[Buffer]) -> MemoryP
     used = {buffer for kernels in moments for kernel in kernels for buffer in buffers_of(kernel)}
     spans = _spans(moments, used - outside - kept.keys())
     placed, total = _placed(spans, {buffer: buffer.nbytes for buffer in spans})
-    return MemoryPlan(tuple(sorted(placed, key=lambda p: p.offset)), total, kept, scratch)
+    return MemoryPlan(tuple(sorted(placed, key=lambda p: p.offset)), total, kept, own, scratch)
 
 
 def _kept_buffers(groups: Iterable[Group], outside: set[Buffer]) -> Iterator[tuple[Group, set[Buffer]]]:

@@ -116,6 +116,8 @@ class Phase:
     """Groups that run side by side; the heaviest first."""
 
     groups: list[Group] = field(default_factory=list)
+    first: list[Job] = field(default_factory=list)
+    """What each thread that takes part computes for itself before its first chunk."""
 
 
 def make_schedule(

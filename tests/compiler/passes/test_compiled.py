@@ -25,7 +25,7 @@ def compiled(graph: Graph, passes: Sequence[Pass]) -> Program:
         load(built.emitted.text, processor),
         arguments=[ArgumentSpec(variable.dtype, variable.shape) for variable in graph.inputs],
         results=[ResultSpec(node.dtype, node.shape) for node in graph.outputs],
-        phases=[Phase(phase.function, phase.chunks) for phase in built.emitted.phases],
+        phases=built.emitted.phases,
         arena_bytes=built.plan.arena_bytes,
         scratch_bytes=built.emitted.scratch_bytes,
         constants=built.constants,

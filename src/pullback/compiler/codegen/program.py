@@ -51,7 +51,7 @@ class _Emitter:
         self.slots = slots
         self.addressed = addressed
         self.offsets = {p.buffer: p.offset for p in plan.placed}
-        self.kept = plan.kept
+        self.kept, self.own = plan.kept, plan.own
         self.lanes = lanes
         self.registers = registers
         self.kernels: dict[str, str] = {}
@@ -107,7 +107,13 @@ class _Emitter:
             (group, [(job, self.kernel(job, _shares(group, job))) for job in group.jobs])
             for group in phase.groups
         ]
+        own = [(job, self.kernel(job, _shares(Group(1), job))) for job in phase.first]
         f = phase_function(self.module, name)
+        if own:
+            chunks = sum(group.chunks for group in phase.groups)
+            with f.when(f.value(f"icmp eq i64 {f['chunk']}, {chunks}")):
+                for job, function in own:
+                    self._call(f, function, job, None)
         first = 0
         for group, jobs in calls:
             relative = f.value(f"sub i64 {f['chunk']}, {first}") if first else f["chunk"]
@@ -118,7 +124,7 @@ class _Emitter:
                 for job, function in jobs:
                     self._call(f, function, job, (low, high) if job.rows == group.rows > 1 else None)
             first += group.chunks
-        return RuntimePhase(name, first)
+        return RuntimePhase(name, first, enters=bool(own))
 
     def _call(self, f: Function, function: str, job: Job, rows: tuple[str, str] | None) -> None:
         kernel = job.kernel
@@ -145,6 +151,9 @@ class _Emitter:
             missing = f.value(f"mul i64 {rows[0]}, {-kept.row_bytes}")
             base = f.value(f"getelementptr i8, ptr {f['scratch']}, i64 {missing}")
             ahead += kept.offset
+        elif buffer in self.own:
+            base = f["scratch"]
+            ahead += self.own[buffer]
         elif buffer in self.addressed:
             base = emit_pointer(f, self.addressed[buffer], f["step"])
         else:

@@ -79,6 +79,9 @@ phase:
   %function_at = getelementptr i8, ptr %at, i64 $ENTRY_FUNCTION
   %function = load ptr, ptr %function_at, align 8
   %iteration = sub i64 %visit, %base
+  %enters_at = getelementptr i8, ptr %at, i64 $ENTRY_ENTERS
+  %enters_word = load i64, ptr %enters_at, align 8
+  %enters = icmp ne i64 %enters_word, 0
 $PHASE
 phase_over:
   %caller = load ptr, ptr %caller_at, align 8
@@ -104,9 +107,12 @@ stop:
 """
 
 _PHASE_ALONE = """\
+  br i1 %enters, label %enter, label %chunks
+enter:
+  call void %function(ptr %context, i64 %step, i64 %iteration, i64 %count, ptr %scratch)
   br label %chunks
 chunks:
-  %chunk = phi i64 [0, %phase], [%chunk_1, %chunks]
+  %chunk = phi i64 [0, %phase], [0, %enter], [%chunk_1, %chunks]
   call void %function(ptr %context, i64 %step, i64 %iteration, i64 %chunk, ptr %scratch)
   %chunk_1 = add i64 %chunk, 1
   %again = icmp ult i64 %chunk_1, %count
@@ -130,6 +136,7 @@ claims:
   ; its own stretch first, then those of the threads after it
   %helped = phi i64 [0, %phase], [%helped_1, %claimed]
   %patience = phi i64 [$PATIENCE, %phase], [%patience_left, %claimed]
+  %to_enter = phi i1 [%enters, %phase], [%to_enter_yet, %claimed]
   %owns = icmp eq i64 %helped, 0
   %turned = add i64 %own, %helped
   %stretch = urem i64 %turned, %stretches
@@ -146,6 +153,7 @@ claim:
   %finished_here = phi i64 [0, %claims], [%finished_here, %lost], [%finished_more, %run], [0, %owner_first]
   %patience_left = phi i64 [%patience, %claims], [%patience_left, %lost], [%patience_left, %run],
       [%patience_less, %owner_first]
+  %to_enter_yet = phi i1 [%to_enter, %claims], [%to_enter_yet, %lost], [false, %run], [%to_enter_yet, %owner_first]
   %seen_visit = lshr i64 %seen, $VISIT_SHIFT
   %newer = icmp ugt i64 %seen_visit, %visit
   br i1 %newer, label %taken_all, label %not_newer
@@ -180,10 +188,15 @@ try:
   %wanted = add i64 %state, %one
   %exchange = cmpxchg ptr %word_at, i64 %seen, i64 %wanted acq_rel acquire, align 8
   %won = extractvalue {i64, i1} %exchange, 1
-  br i1 %won, label %run, label %lost
+  br i1 %won, label %own_one, label %lost
 lost:
   %seen_again = extractvalue {i64, i1} %exchange, 0
   br label %claim
+own_one:
+  br i1 %to_enter_yet, label %enter, label %run
+enter:
+  call void %function(ptr %context, i64 %step, i64 %iteration, i64 %count, ptr %scratch)
+  br label %run
 run:
   %last = sub i64 %length, 1
   %mirrored = sub i64 %last, %back

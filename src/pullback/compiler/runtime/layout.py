@@ -60,8 +60,9 @@ ENTRY = {
     "FUNCTION": 8,  # ptr
     "COUNT": 16,  # i64: chunks of a phase, trips of a loop
     "TARGET": 24,  # i64: the first entry of the loop's body
+    "ENTERS": 32,  # i64: 1 if threads call a phase's function for the chunk COUNT before their first
 }
-ENTRY_BYTES = 32
+ENTRY_BYTES = 64
 PHASE, REPEAT_BEGIN, REPEAT_END = 0, 1, 2
 
 # The worker pool's control block.

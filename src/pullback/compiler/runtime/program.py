@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -290,9 +290,15 @@ class _Instance:
     ) -> None:
         entries, trips = _flatten(program.phases)
         table = self._memory.reserve(layout.ENTRY_BYTES * len(entries), 128)
-        addresses = {name: program.code.address(name) for _, name, _, _ in entries if name}
-        for index, (kind, name, count, target) in enumerate(entries):
-            values = {"KIND": kind, "FUNCTION": addresses.get(name, 0), "COUNT": count, "TARGET": target}
+        for index, row in enumerate(entries):
+            function = program.code.address(row.function) if row.function else 0
+            values = {
+                "KIND": row.kind,
+                "FUNCTION": function,
+                "COUNT": row.count,
+                "TARGET": row.target,
+                "ENTERS": int(row.enters),
+            }
             self._memory.write(table + layout.ENTRY_BYTES * index, layout.ENTRY, values)
         watched = program.watch_result
         values = {
@@ -396,11 +402,16 @@ class _Instance:
         return self._memory.word(self.context + layout.CONTEXT["STEPS_DONE"])
 
 
-_Row = tuple[int, str, int, int]
+class _Row(NamedTuple):
+    kind: int
+    function: str = ""
+    count: int = 0
+    target: int = 0
+    enters: bool = False
 
 
 def _flatten(phases: Sequence[Phase | Repeat]) -> tuple[list[_Row], int]:
-    """The schedule as rows (kind, function, count, target) and the most visits that a row has in one step."""
+    """The schedule as rows and the most visits that a row has in one step."""
     rows: list[_Row] = []
     visits = 1
 
@@ -409,12 +420,12 @@ def _flatten(phases: Sequence[Phase | Repeat]) -> tuple[list[_Row], int]:
         visits = max(visits, trips)
         for item in items:
             if isinstance(item, Phase):
-                rows.append((layout.PHASE, item.function, item.chunks, 0))
+                rows.append(_Row(layout.PHASE, item.function, item.chunks, enters=item.enters))
             elif item.trips > 0 and item.phases:
-                rows.append((layout.REPEAT_BEGIN, "", item.trips, 0))
+                rows.append(_Row(layout.REPEAT_BEGIN, count=item.trips))
                 start = len(rows)
                 add(item.phases, trips * item.trips)
-                rows.append((layout.REPEAT_END, "", item.trips, start))
+                rows.append(_Row(layout.REPEAT_END, count=item.trips, target=start))
 
     add(phases, 1)
     if visits * 4 > layout.MAX_VISITS:

@@ -33,6 +33,8 @@ class ResultSpec:
 class Phase:
     """Calls of one function for the chunks ``0 … chunks-1``, in any order and at the same time.
 
+    If it ``enters``, each thread that takes part calls it once for the chunk ``chunks`` before its first.
+
     >>> Phase("forward", 2000)
     Traceback (most recent call last):
     ValueError: phase 'forward' has 2000 chunks: give it 1 to 1023 and let each do more
@@ -40,6 +42,7 @@ class Phase:
 
     function: str
     chunks: int = 1
+    enters: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.chunks <= MAX_CHUNKS:
