@@ -74,11 +74,27 @@ def _copied(
     terms = tuple((axis.extent, load.offset.coefficient(axis)) for axis in axes)
     key = (load.buffer, load.offset.constant, terms)
     if key not in copies:
-        copies[key] = Buffer(f"packed{len(copies)}", load.dtype, tuple(axis.extent for axis in axes))
+        *outer, row = (axis.extent for axis in axes)
+        copies[key] = Buffer(f"packed{len(copies)}", load.dtype, (*outer, _pitch(row, load.dtype.itemsize)))
         program.append(_copy(load, axes, copies[key]))
     return Load(
         copies[key], Affine.total(Affine.of(a) * s for a, s in zip(axes, row_major(copies[key].shape)))
     )
+
+
+LINE = 64
+"""Bytes of a line of the cache."""
+
+
+def _pitch(row: int, itemsize: int) -> int:
+    """Elements from one row of a copy to the next: whole lines, an odd number of them if they are many.
+
+    Vectors that lie across two lines are read twice, and rows a power of two apart would share few places of the cache.
+    """
+    lines = -(-row * itemsize // LINE)
+    if lines < 8:
+        return row
+    return (lines | 1) * LINE // itemsize
 
 
 def _copy(load: Load, axes: list[Axis], target: Buffer) -> Kernel:
