@@ -242,6 +242,48 @@ def test_longer_rows_go_on_with_several_short_ones(traced, compiler, processor):
     compiler.assert_same(graph, arrays, processor=processor, rounding=64)
 
 
+def _jobs(phase):
+    return [job for group in phase.groups for job in group.jobs]
+
+
+def twice(picture, w, rows, place):
+    """A small matrix that two phases need; everything else waits for sums over the rows, and for a check."""
+    found = OPERATORS["check_index"](place, extent=300, what="place", wrap=False)
+    matrix = picture * picture
+    first = np.tanh(rows @ matrix)
+    return w - first.sum() - OPERATORS["gather"](rows, found, axes=(0,)).sum(), (rows * first.sum(0)) @ matrix
+
+
+def test_what_is_small_each_thread_computes_for_itself(traced, compiler, processor):
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in ((24, 24), (300,), (300, 24))]
+    arrays.append(np.array([7, 250]))
+    graph = traced(twice, *arrays)
+    built = build(graph, {0: 1}, processor)
+    users = [phase for phase in built.schedule if phase.first]
+    assert len(users) == 2
+    made = {buffer for phase in users for job in phase.first for buffer in job.kernel.writes()}
+    assert (24, 24) in {buffer.shape for buffer in made}
+    assert set(built.plan.own) == made
+    (update,) = [
+        p for p in built.schedule if any(job.kernel.writes()[0].name == "result0" for job in _jobs(p))
+    ]
+    assert built.schedule.index(users[0]) < built.schedule.index(update)
+    assert [phase.enters for phase in built.emitted.phases] == [bool(phase.first) for phase in built.schedule]
+    compiler.assert_same(graph, arrays, {0: 1}, processor=processor, rounding=256)
+
+
+def test_what_is_overwritten_nobody_computes_later(built):
+    def step(picture, rows):
+        matrix = picture * picture
+        first = np.tanh(rows @ matrix)
+        return picture - first.sum(0), (rows * first.sum(0)) @ matrix
+
+    kept, donated = (built(step, (24, 24), (3000, 24), donated=given).schedule for given in ({}, {0: 0}))
+    assert any(phase.first for phase in kept)
+    assert not any(phase.first for phase in donated)
+
+
 @pytest.mark.parametrize("rows", [1, 7, 90])
 def test_updates_of_each_sample_s_own_row_belong_to_its_group(rows, traced, compiler, processor):
     """Places that are known to stay within the sample need no search, and what follows needs not wait."""

@@ -142,7 +142,9 @@ def show_schedule(phases: Sequence[Phase]) -> str:
         lines.append(f"phase {position}")
         if phase.first:
             lines.append("  each thread first")
-            lines += [f"      {line}" for job in phase.first for line in format_kernel(job.kernel).splitlines()]
+            lines += [
+                f"      {line}" for job in phase.first for line in format_kernel(job.kernel).splitlines()
+            ]
         for group in phase.groups:
             lines.append(
                 f"  {group.chunks} chunks of {group.share} rows of {group.rows}, {group.cycles:,.0f} cycles"

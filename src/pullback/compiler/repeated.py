@@ -47,7 +47,9 @@ def repeat_small(
             continue
         if any(job.form.blocking is not None for user in users for job in _jobs(user)):
             continue  # its panels lie in scratch memory
-        if all(_stands_alone(job, given, written) for job in jobs) and _in_time(jobs, users[0], found, before):
+        if all(_stands_alone(job, given, written) for job in jobs) and _in_time(
+            jobs, users[0], found, before
+        ):
             for user in users:
                 user.first.extend(jobs)
             found.remove(phase)
@@ -68,7 +70,9 @@ def _stands_alone(job: Job, given: set[Buffer], written: set[Buffer]) -> bool:
     """Whether the job is a map that computes the same whenever it runs, in any memory."""
     if job.form != Form() or any(store.accumulate for store in job.kernel.stores):
         return False
-    return not (given | written).intersection(job.kernel.reads()) and not given.intersection(job.kernel.writes())
+    return not (given | written).intersection(job.kernel.reads()) and not given.intersection(
+        job.kernel.writes()
+    )
 
 
 def _in_time(

@@ -110,9 +110,7 @@ def _length(reduce: Reduce) -> int:
     return math.prod(axis.extent for axis in reduce.over)
 
 
-def _parts(
-    kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int], rows: Mapping[Buffer, int]
-) -> int:
+def _parts(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int], rows: Mapping[Buffer, int]) -> int:
     """Into how many parts of one length the first summed axis is cut; what they leave over is one more.
 
     As many as divide it, if these are not too few. A vector times a matrix has no use for more than can be shared out,

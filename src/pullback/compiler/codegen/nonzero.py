@@ -56,7 +56,9 @@ def lists_pay(factor: Expression, load: Load, axes: Sequence[Axis], lanes: int) 
     return wide and SHORTEST <= count <= LONGEST and 2 * axes[-1].extent >= lanes
 
 
-def list_nonzero(values: Values, factor: Expression, load: Load, start: Affine, axes: Sequence[Axis]) -> Listed:
+def list_nonzero(
+    values: Values, factor: Expression, load: Load, start: Affine, axes: Sequence[Axis]
+) -> Listed:
     """List what of ``factor`` is not zero over ``axes``; ``load`` is at ``start`` and its computed indices."""
     f, lanes, (*outer, along) = values.f, values.lanes, axes
     room = math.prod(axis.extent for axis in axes) + lanes
