@@ -6,8 +6,8 @@
     for o, k:    dw[o, k] = add[b](part[b, o, k])
 
 The first step treats the samples of a batch one by one, and so belongs to their row group. A vector times a matrix is
-cut by rows of the matrix: a share is then one piece of memory, the same that a share of its update writes. If it can be,
-it is cut as what makes the vector is, a channel at a time, say: a part then goes on where that has stopped. How a sum
+cut by rows of the matrix: a share is then one piece of memory, the same that a share of its update writes. If it can,
+it is cut as what makes the vector is: a channel at a time, say; a part then goes on where that has stopped. How a sum
 is cut depends on its shape only: results are the same bits for any number of threads.
 """
 

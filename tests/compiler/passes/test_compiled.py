@@ -13,7 +13,7 @@ from pullback.compiler.build import build
 from pullback.compiler.passes import PASSES, Pass
 from pullback.compiler.runtime.engine import load
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.runtime.program import ArgumentSpec, Phase, Program, ResultSpec
+from pullback.compiler.runtime.program import ArgumentSpec, Program, ResultSpec
 from pullback.graph import Graph, Node, constant
 from pullback.interpreter import evaluate
 

@@ -295,7 +295,7 @@ class _Instance:
             values = {
                 "KIND": row.kind,
                 "FUNCTION": function,
-                "COUNT": row.count,
+                "COUNT": row.turns,
                 "TARGET": row.target,
                 "ENTERS": int(row.enters),
             }
@@ -405,7 +405,7 @@ class _Instance:
 class _Row(NamedTuple):
     kind: int
     function: str = ""
-    count: int = 0
+    turns: int = 0
     target: int = 0
     enters: bool = False
 
@@ -422,10 +422,10 @@ def _flatten(phases: Sequence[Phase | Repeat]) -> tuple[list[_Row], int]:
             if isinstance(item, Phase):
                 rows.append(_Row(layout.PHASE, item.function, item.chunks, enters=item.enters))
             elif item.trips > 0 and item.phases:
-                rows.append(_Row(layout.REPEAT_BEGIN, count=item.trips))
+                rows.append(_Row(layout.REPEAT_BEGIN, turns=item.trips))
                 start = len(rows)
                 add(item.phases, trips * item.trips)
-                rows.append(_Row(layout.REPEAT_END, count=item.trips, target=start))
+                rows.append(_Row(layout.REPEAT_END, turns=item.trips, target=start))
 
     add(phases, 1)
     if visits * 4 > layout.MAX_VISITS:
