@@ -28,6 +28,7 @@ from pullback.loops import Affine, Apply, Axis, Load, walk
 __all__ = [
     "Block",
     "Tile",
+    "by_columns",
     "choose_tile",
     "emit_product",
     "fitting_rows",
@@ -242,9 +243,18 @@ def row_axis(product: Product) -> Axis | None:
 
 
 def emit_product(
-    values: Values, product: Product, tile: Tile, low: str, high: str, shares: Sequence[int]
+    values: Values,
+    product: Product,
+    tile: Tile,
+    low: str,
+    high: str,
+    shares: Sequence[int],
+    before: Callable[[Block], None] | None = None,
 ) -> None:
-    """Run ``product`` for turns ``low`` to ``high`` of its first row axis; ``shares`` are the lengths that occur."""
+    """Run ``product`` for turns ``low`` to ``high`` of its first row axis; ``shares`` are the lengths that occur.
+
+    ``before`` emits what comes before the tiles of some rows, unless tiles go by columns.
+    """
     in_tile = {tile.row_axis, tile.band_axis, *tile.inner}
     shared = product.rows[0] if product.rows else None
 
@@ -260,10 +270,15 @@ def emit_product(
             del values.places[axes[0]]
 
     def tiles() -> None:
-        if _by_columns(product):
+        if by_columns(product):
             _columns(values, product, tile, lambda: bands(lambda block: _tile(values, product, block)))
         else:
-            bands(lambda block: _columns(values, product, tile, lambda: _tile(values, product, block)))
+            bands(across)
+
+    def across(block: Block) -> None:
+        if before is not None:
+            before(block)
+        _columns(values, product, tile, lambda: _tile(values, product, block))
 
     def bands(body: Callable[[Block], None]) -> None:
         _bands(values, tile, lambda count: rows(lambda n: body(Block(tile, n, count))))
@@ -279,7 +294,7 @@ def emit_product(
     nest([axis for axis in product.rows if axis not in in_tile])
 
 
-def _by_columns(product: Product) -> bool:
+def by_columns(product: Product) -> bool:
     """Whether all rows are done for one group of columns after another.
 
     Then what a group reads of a large right operand stays close by; the left one, which all groups read, must lie

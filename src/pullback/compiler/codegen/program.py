@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pullback.compiler.codegen.blocked import emit_blocked_product
 from pullback.compiler.codegen.checks import emit_check
 from pullback.compiler.codegen.dots import emit_dots
+from pullback.compiler.codegen.fed import Feed, emit_feed, find_feed
 from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.codegen.gathered import emit_gathered
 from pullback.compiler.codegen.maps import emit_map
@@ -17,6 +19,7 @@ from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.scatters import emit_scatter
 from pullback.compiler.codegen.transposes import emit_transposition
 from pullback.compiler.codegen.values import Values
+from pullback.compiler.form import Form
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.runtime.layout import Slots, emit_pointer, phase_function
 from pullback.compiler.runtime.specs import Phase as RuntimePhase
@@ -64,23 +67,24 @@ class _Emitter:
             self.checks.append(text)
         return emit_check(values, expression, self.checks.index(text) + 1)
 
-    def kernel(self, job: Job, shares: Sequence[int]) -> str:
+    def kernel(self, job: Job, shares: Sequence[int], feed: Feed | None) -> str:
         """The function of a job's kernel; kernels that differ only in their buffers share one."""
-        kernel = job.kernel
-        buffers = buffers_of(kernel)
+        kernel, kernels = job.kernel, _kernels(job, feed)
+        buffers = _buffers(kernels)
         name = f"kernel{len(self.kernels)}"
         pointers = [("ptr", f"p{k}") for k in range(len(buffers))]
         parameters = [("ptr", "context"), *pointers, ("i64", "low"), ("i64", "high"), ("ptr", "scratch")]
         f = self.module.function(name, parameters, linkage="internal", attributes="nounwind noinline")
         places = {buffer: f[f"p{k}"] for k, buffer in enumerate(buffers)}
         values = Values(
-            f, places, self.lanes(kernel), self.registers, _shifts(kernel), emit_reduction, self.check
+            f, places, self.lanes(kernel), self.registers, _shifts(kernels), emit_reduction, self.check
         )
         form = job.form
         if form.product is not None and form.blocking is not None:
             emit_blocked_product(values, form.product, form.blocking, f["low"], f["high"], f["scratch"])
         elif form.product is not None and job.tile is not None:
-            emit_product(values, form.product, job.tile, f["low"], f["high"], shares)
+            before = None if feed is None else partial(emit_feed, values, feed, form.product)
+            emit_product(values, form.product, job.tile, f["low"], f["high"], shares, before)
         elif form.dots is not None:
             emit_dots(values, form.dots, self.registers, f["low"], f["high"])
         elif form.pooled is not None:
@@ -103,11 +107,15 @@ class _Emitter:
     def phase(self, position: int, phase: Phase) -> RuntimePhase:
         """The function of a phase: which chunk is which rows of which group."""
         name = f"phase{position}"
+<<<<<<< HEAD
         calls = [
             (group, [(job, self.kernel(job, _shares(group, job))) for job in group.jobs])
             for group in phase.groups
         ]
         own = [(job, self.kernel(job, _shares(Group(1), job))) for job in phase.first]
+=======
+        calls = [(group, self._functions(group)) for group in phase.groups]
+>>>>>>> bfff22d (A product gathers the rows that it reads, and asks for the next tile's)
         f = phase_function(self.module, name)
         if own:
             chunks = sum(group.chunks for group in phase.groups)
@@ -121,18 +129,52 @@ class _Emitter:
                 low = f.value(f"mul i64 {relative}, {group.share}")
                 end = f.value(f"add i64 {low}, {group.share}")
                 high = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(group.rows)))
-                for job, function in jobs:
-                    self._call(f, function, job, (low, high) if job.rows == group.rows > 1 else None)
+                for job, feed, function in jobs:
+                    self._call(f, function, job, feed, (low, high) if job.rows == group.rows > 1 else None)
             first += group.chunks
         return RuntimePhase(name, first, enters=bool(own))
 
-    def _call(self, f: Function, function: str, job: Job, rows: tuple[str, str] | None) -> None:
-        kernel = job.kernel
+    def _functions(self, group: Group) -> list[tuple[Job, Feed | None, str]]:
+        """The functions to call for a chunk of the group."""
+        feeds = self._feeds(group)
+        waiting = {giver for giver, _ in feeds.values()}
+        calls = [(job, feeds[job][1] if job in feeds else None) for job in group.jobs if job not in waiting]
+        return [(job, feed, self.kernel(job, _shares(group, job), feed)) for job, feed in calls]
+
+    def _feeds(self, group: Group) -> dict[Job, tuple[Job, Feed]]:
+        """Products with the job that gathers what they are the first to read.
+
+        That job may wait: what it reads itself is not in memory that is used for something else meanwhile.
+        """
+        found: dict[Job, tuple[Job, Feed]] = {}
+        for position, job in enumerate(group.jobs):
+            written = set(job.kernel.writes())
+            users = [other for other in group.jobs[position + 1 :] if written & set(other.kernel.reads())]
+            if (
+                job.form != Form()
+                or not users
+                or users[0] in found
+                or not job.rows == users[0].rows == group.rows
+            ):
+                continue
+            product, tile = users[0].form.product, users[0].tile
+            there = all(buffer in self.addressed for buffer in job.kernel.reads())
+            if product is None or tile is None or not there:
+                continue
+            feed = find_feed(job.given, product, tile)
+            if feed is not None and self.lanes(job.kernel) == self.lanes(users[0].kernel):
+                found[users[0]] = job, feed
+        return found
+
+    def _call(
+        self, f: Function, function: str, job: Job, feed: Feed | None, rows: tuple[str, str] | None
+    ) -> None:
+        kernels = _kernels(job, feed)
         low, high = rows or ("0", str(job.turns))
         if rows and job.pitch > 1:
             low, high = (f.value(f"mul i64 {row}, {job.pitch}") for row in rows)
-        shifts = _shifts(kernel)
-        pointers = [("ptr", self._pointer(f, buffer, shifts[buffer], rows)) for buffer in buffers_of(kernel)]
+        shifts = _shifts(kernels)
+        pointers = [("ptr", self._pointer(f, buffer, shifts[buffer], rows)) for buffer in _buffers(kernels)]
         f.call(
             "void",
             function,
@@ -162,13 +204,24 @@ class _Emitter:
         return f.value(f"getelementptr i8, ptr {base}, i64 {ahead}") if ahead else base
 
 
-def _shifts(kernel: Kernel) -> dict[Buffer, int]:
+def _kernels(job: Job, feed: Feed | None) -> list[Kernel]:
+    """The kernels that one function runs."""
+    return [job.kernel] if feed is None else [job.kernel, feed.kernel]
+
+
+def _buffers(kernels: Sequence[Kernel]) -> list[Buffer]:
+    """All buffers that the kernels touch."""
+    return list(dict.fromkeys(buffer for kernel in kernels for buffer in buffers_of(kernel)))
+
+
+def _shifts(kernels: Sequence[Kernel]) -> dict[Buffer, int]:
     """How far into each buffer its pointer may be moved, so that kernels on other parts of it are the same code."""
     constants: dict[Buffer, list[int]] = {}
-    for load in kernel.loads():
-        constants.setdefault(load.buffer, []).append(load.offset.constant)
-    for store in kernel.stores:
-        constants.setdefault(store.buffer, []).append(store.offset.constant)
+    for kernel in kernels:
+        for load in kernel.loads():
+            constants.setdefault(load.buffer, []).append(load.offset.constant)
+        for store in kernel.stores:
+            constants.setdefault(store.buffer, []).append(store.offset.constant)
     return {buffer: max(0, min(found)) for buffer, found in constants.items()}
 
 
