@@ -107,21 +107,14 @@ class _Emitter:
     def phase(self, position: int, phase: Phase) -> RuntimePhase:
         """The function of a phase: which chunk is which rows of which group."""
         name = f"phase{position}"
-<<<<<<< HEAD
-        calls = [
-            (group, [(job, self.kernel(job, _shares(group, job))) for job in group.jobs])
-            for group in phase.groups
-        ]
-        own = [(job, self.kernel(job, _shares(Group(1), job))) for job in phase.first]
-=======
         calls = [(group, self._functions(group)) for group in phase.groups]
->>>>>>> bfff22d (A product gathers the rows that it reads, and asks for the next tile's)
+        own = [(job, self.kernel(job, _shares(Group(1), job), None)) for job in phase.first]
         f = phase_function(self.module, name)
         if own:
             chunks = sum(group.chunks for group in phase.groups)
             with f.when(f.value(f"icmp eq i64 {f['chunk']}, {chunks}")):
                 for job, function in own:
-                    self._call(f, function, job, None)
+                    self._call(f, function, job, None, None)
         first = 0
         for group, jobs in calls:
             relative = f.value(f"sub i64 {f['chunk']}, {first}") if first else f["chunk"]
