@@ -139,6 +139,15 @@ def test_what_nobody_reads_is_not_stored():
     assert set(fused.writes()) == {A, B}
 
 
+def test_what_has_taken_its_producer_stands_beside_those_that_need_no_more():
+    """``b`` needs ``a``, which becomes part of it: then both ``b`` and ``c`` need ``x`` alone."""
+    first, second = kernel(A, ONE, plus(at(X, ONE), at(X, ONE))), kernel(B, TWO, plus(at(A, TWO), at(X, TWO)))
+    axis = Axis("k", 4)
+    beside = kernel(C, axis, plus(at(X, axis), at(X, axis), at(X, axis)))
+    (fused,) = fuse([first, second, beside], [B, C])
+    assert set(fused.writes()) == {B, C}
+
+
 def test_a_pullback_and_an_update_are_one_sweep_of_the_weights(stages):
     fused = stages(lambda w, x, z: (w - x[:, None] * z, w @ z), (300, 84), (300,), (84,))["fuse"]
     assert (

@@ -224,11 +224,12 @@ class _Program:
 
     def replace(self, producer: Kernel, consumer: Kernel, merged: Kernel) -> None:
         """Put ``merged`` in the place of both; whoever reads of it now stands behind it."""
-        level = max(self.level.pop(producer), self.level.pop(consumer))
-        self._leave(producer)
-        self._leave(consumer)
+        for kernel in (producer, consumer):
+            del self.level[kernel]
+            self._leave(kernel)
         self._enter(merged)
-        self.level[merged] = level
+        # Not the consumer's: what the producer alone has put before it may stand beside it now.
+        self.level[merged] = 1 + max((self.level[k] for k in self._before(merged)), default=-1)
         stack = [merged]
         while stack:
             kernel = stack.pop()
