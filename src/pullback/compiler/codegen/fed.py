@@ -18,22 +18,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from pullback.compiler.codegen.maps import emit_map, lane_axis
+from pullback.compiler.codegen.prefetch import FAR, forgiving, is_far, lines_of, run_of, touch
 from pullback.compiler.codegen.products import Block, Tile, by_columns
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.products import Product
-from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load, walk
+from pullback.loops import Axis, Kernel, Load, walk
 
 __all__ = ["Feed", "emit_feed", "find_feed"]
-
-CACHE_LINE = 64
-
-FAR = 1 << 18
-"""Bytes of an array that may not be in a near cache."""
-
-_INT64 = np.dtype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +52,7 @@ def find_feed(kernel: Kernel, product: Product, tile: Tile) -> Feed | None:
         return None
     if lane_axis(inside) is inside.axes[0] or not _of_its_rows(kernel, rows, product):
         return None
-    gathered = tuple(load for load in kernel.loads() if _is_far(load, rows[-1], kernel))
+    gathered = tuple(load for load in kernel.loads() if is_far(load, rows[-1], kernel))
     return Feed(kernel, rows, gathered) if gathered else None
 
 
@@ -84,25 +76,6 @@ def _of_its_rows(kernel: Kernel, rows: tuple[Axis, ...], product: Product) -> bo
             and max(high, own_high) < pitch
         )
     return False
-
-
-def _is_far(load: Load, row: Axis, kernel: Kernel) -> bool:
-    """Whether each turn of ``row`` reads a piece of a large array at another computed place."""
-    return (
-        load.guard is None
-        and load.buffer.nbytes >= FAR
-        and any(row in index.axes for index, _ in load.dynamic)
-        and _run(load, kernel) > 1
-        and not any(load.axes.intersection(index.axes) - set(kernel.axes) for index, _ in load.dynamic)
-    )
-
-
-def _run(load: Load, kernel: Kernel) -> int:
-    """How many elements side by side one turn of the rows reads."""
-    inner = {*kernel.axes, *(axis for store in kernel.stores for axis in store.inner)}
-    along = [axis for axis in load.offset.axes if axis in inner and load.offset.coefficient(axis) == 1]
-    fixed = {axis for index, _ in load.dynamic for axis in index.axes}
-    return along[0].extent if along and along[0] not in fixed else 1
 
 
 def emit_feed(values: Values, feed: Feed, product: Product, block: Block) -> None:
@@ -134,7 +107,7 @@ def _ask(values: Values, feed: Feed, outer: list[str], start: str, count: int) -
     """
     f, (*others, along) = values.f, feed.rows
     over = f.value(f"icmp sge i64 {start}, {along.extent}") if others else ""
-    loads = [_forgiving(load, {}) for load in feed.gathered]
+    loads = [forgiving(load, {}) for load in feed.gathered]
     if others:
         start = f.value(f"select i1 {over}, i64 0, i64 {start}")
         turn = _turn(values, others, outer)
@@ -143,7 +116,7 @@ def _ask(values: Values, feed: Feed, outer: list[str], start: str, count: int) -
         values.places[along] = Place(start)
         for source in dict.fromkeys(e for load in loads for e in _sources(load, along)):
             with values.scope():
-                _touch(values, source, [0, count * source.dtype.itemsize - 1])
+                touch(values, source, [0, count * source.dtype.itemsize - 1])
         _stand(values, others, turn)
         values.places.pop(along)
     values.hoist([index for load in loads for index, _ in load.dynamic], [along])
@@ -155,7 +128,7 @@ def _ask(values: Values, feed: Feed, outer: list[str], start: str, count: int) -
         for load in loads:
             inside = [axis for axis in load.offset.axes if axis not in feed.rows]
             first = Load(load.buffer, load.offset.without(inside), load.dynamic)
-            _touch(values, first, _lines(load, _run(load, feed.kernel)))
+            touch(values, first, lines_of(load, run_of(load, feed.kernel)))
     for axis in feed.rows:
         values.places.pop(axis, None)
 
@@ -184,45 +157,3 @@ def _sources(load: Load, along: Axis) -> list[Load]:
     return [
         e for e in found if e.buffer.nbytes >= FAR and e.offset.coefficient(along) == 1 and e.guard is None
     ]
-
-
-def _touch(values: Values, load: Load, bytes_ahead: Sequence[int]) -> None:
-    """Ask for memory some bytes after where ``load`` begins to read."""
-    f = values.f
-    dynamic = [(values.convert_index(index)[0], stride) for index, stride in load.dynamic]
-    address = values.address(load.buffer, values.element(load.buffer, load.offset, dynamic))
-    for ahead in bytes_ahead:
-        line = f.value(f"getelementptr i8, ptr {address}, i64 {ahead}") if ahead else address
-        f.call("void", "llvm.prefetch.p0", ("ptr", line), ("i32", "0"), ("i32", "3"), ("i32", "1"))
-
-
-def _lines(load: Load, run: int) -> list[int]:
-    """Bytes ahead of its start at which to touch every line of a piece, wherever a multiple of its pitch begins."""
-    size = load.dtype.itemsize
-    within = math.gcd(CACHE_LINE, *(stride * size for _, stride in load.dynamic))
-    last = run * size - 1
-    starts = list(range(0, last + 1, CACHE_LINE))
-    return [*starts, last] if last - starts[-1] >= within else starts
-
-
-def _forgiving(load: Load, memo: dict[Expression, Expression]) -> Load:
-    """``load`` with indices out of range moved into it rather than reported: their time has not come."""
-    dynamic = tuple((_forgiving_value(index, memo), stride) for index, stride in load.dynamic)
-    return Load(load.buffer, load.offset, dynamic)
-
-
-def _forgiving_value(expression: Expression, memo: dict[Expression, Expression]) -> Expression:
-    if expression in memo:
-        return memo[expression]
-    new = expression
-    if isinstance(expression, Load):
-        new = _forgiving(expression, memo)
-    elif isinstance(expression, Apply):
-        operands = [_forgiving_value(operand, memo) for operand in expression.operands]
-        new = Apply(expression.function, operands, expression.dtype, expression.attributes)
-        if expression.function == "check_index":
-            most = Literal(dict(expression.attributes)["extent"] - 1, _INT64)
-            new = Apply("maximum", (operands[0], Literal(0, _INT64)), _INT64)
-            new = Apply("minimum", (new, most), _INT64)
-    memo[expression] = new
-    return new

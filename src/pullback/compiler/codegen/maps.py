@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pullback.compiler.codegen.prefetch import ask_ahead
 from pullback.compiler.codegen.reductions import is_turned
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, Store, walk
@@ -14,11 +15,14 @@ CHEAP, SIDE_BY_SIDE, COSTLY_SIDE_BY_SIDE = 12, 4, 2
 """Bodies of up to ``CHEAP`` functions run on four vectors at once, longer ones on two: registers are limited."""
 
 
-def emit_map(values: Values, kernel: Kernel, low: str, high: str, row_by_row: bool = False) -> None:
+def emit_map(
+    values: Values, kernel: Kernel, low: str, high: str, row_by_row: bool = False, asks: bool = False
+) -> None:
     """Run ``kernel`` for turns ``low`` to ``high`` of its first axis; a kernel without axes runs once.
 
     When the first axis carries the lanes, ``low`` is a multiple of ``alignment(kernel)`` and ``high`` is one too or
-    the axis' end; ``row_by_row`` keeps the lanes off that axis.
+    the axis' end; ``row_by_row`` keeps the lanes off that axis. A kernel that ``asks`` does so for what it gathers in
+    later turns.
     """
     lane = None if row_by_row else lane_axis(kernel)
     outer = tuple(axis for axis in kernel.axes if axis is not lane)
@@ -35,6 +39,8 @@ def emit_map(values: Values, kernel: Kernel, low: str, high: str, row_by_row: bo
         start, stop = (low, high) if first else ("0", str(axis.extent))
         with values.f.loop(start, stop) as loop:
             values.places[axis] = Place(loop.index)
+            if first and asks:
+                ask_ahead(values, kernel, axis, loop.index)
             with values.scope():
                 nest(axes[1:])
             del values.places[axis]

@@ -96,7 +96,7 @@ class _Emitter:
         elif form.transposition is not None:
             emit_transposition(values, form.transposition, f["low"], f["high"])
         else:
-            emit_map(values, kernel, f["low"], f["high"], job.row_by_row)
+            emit_map(values, kernel, f["low"], f["high"], job.row_by_row, asks=True)
         text = f.text().replace(f"@{name}(", "@(", 1)
         if text in self.kernels:
             del self.module.functions[name]

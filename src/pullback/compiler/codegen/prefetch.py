@@ -1,0 +1,106 @@
+"""Asking for memory before it is needed: pieces of large arrays that lie where computed indices say.
+
+A loop that gathers rows waits for each of them as long as a hundred operations take, and the processor cannot foresee
+where the next one lies. The indices are known, though: a few turns ahead they are read, and what they point to is
+asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from pullback.compiler.codegen.values import Place, Values
+from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load
+
+__all__ = ["FAR", "ask_ahead", "forgiving", "is_far", "lines_of", "run_of", "touch"]
+
+CACHE_LINE = 64
+
+FAR = 1 << 18
+"""Bytes of an array that may not be in a near cache."""
+
+AHEAD = 1 << 13
+"""Bytes to have asked for that are not yet here."""
+
+_INT64 = np.dtype(np.int64)
+
+
+def ask_ahead(values: Values, kernel: Kernel, row: Axis, turn: str) -> None:
+    """At a ``turn`` of the loop over ``row``, ask for what some later turn gathers."""
+    f = values.f
+    for load in kernel.loads():
+        if not is_far(load, row, kernel) or any(set(index.axes) - {row} for index, _ in load.dynamic):
+            continue
+        distance = max(1, AHEAD // (run_of(load, kernel) * load.dtype.itemsize))
+        later = f.value(f"add i64 {turn}, {distance}")
+        later = f.call("i64", "llvm.smin.i64", ("i64", later), ("i64", str(row.extent - 1)))
+        with values.scope():
+            values.places[row] = Place(later)
+            inside = [axis for axis in load.offset.axes if axis is not row]
+            first = Load(load.buffer, load.offset.without(inside), load.dynamic)
+            touch(values, forgiving(first, {}), lines_of(load, run_of(load, kernel)))
+        values.places[row] = Place(turn)
+
+
+def is_far(load: Load, row: Axis, kernel: Kernel) -> bool:
+    """Whether each turn of ``row`` reads a piece of a large array at another computed place."""
+    return (
+        load.guard is None
+        and load.buffer.nbytes >= FAR
+        and any(row in index.axes for index, _ in load.dynamic)
+        and run_of(load, kernel) > 1
+        and not any(load.axes.intersection(index.axes) - set(kernel.axes) for index, _ in load.dynamic)
+    )
+
+
+def run_of(load: Load, kernel: Kernel) -> int:
+    """How many elements side by side one turn of the rows reads."""
+    inner = {*kernel.axes, *(axis for store in kernel.stores for axis in store.inner)}
+    along = [axis for axis in load.offset.axes if axis in inner and load.offset.coefficient(axis) == 1]
+    fixed = {axis for index, _ in load.dynamic for axis in index.axes}
+    return along[0].extent if along and along[0] not in fixed else 1
+
+
+def touch(values: Values, load: Load, bytes_ahead: Sequence[int]) -> None:
+    """Ask for memory some bytes after where ``load`` begins to read."""
+    f = values.f
+    dynamic = [(values.convert_index(index)[0], stride) for index, stride in load.dynamic]
+    address = values.address(load.buffer, values.element(load.buffer, load.offset, dynamic))
+    for ahead in bytes_ahead:
+        line = f.value(f"getelementptr i8, ptr {address}, i64 {ahead}") if ahead else address
+        f.call("void", "llvm.prefetch.p0", ("ptr", line), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+
+
+def lines_of(load: Load, run: int) -> list[int]:
+    """Bytes ahead of its start at which to touch every line of a piece, wherever a multiple of its pitch begins."""
+    size = load.dtype.itemsize
+    within = math.gcd(CACHE_LINE, *(stride * size for _, stride in load.dynamic))
+    last = run * size - 1
+    starts = list(range(0, last + 1, CACHE_LINE))
+    return [*starts, last] if last - starts[-1] >= within else starts
+
+
+def forgiving(load: Load, memo: dict[Expression, Expression]) -> Load:
+    """``load`` with indices out of range moved into it rather than reported: their time has not come."""
+    dynamic = tuple((_forgiving_value(index, memo), stride) for index, stride in load.dynamic)
+    return Load(load.buffer, load.offset, dynamic)
+
+
+def _forgiving_value(expression: Expression, memo: dict[Expression, Expression]) -> Expression:
+    if expression in memo:
+        return memo[expression]
+    new = expression
+    if isinstance(expression, Load):
+        new = forgiving(expression, memo)
+    elif isinstance(expression, Apply):
+        operands = [_forgiving_value(operand, memo) for operand in expression.operands]
+        new = Apply(expression.function, operands, expression.dtype, expression.attributes)
+        if expression.function == "check_index":
+            most = Literal(dict(expression.attributes)["extent"] - 1, _INT64)
+            new = Apply("maximum", (operands[0], Literal(0, _INT64)), _INT64)
+            new = Apply("minimum", (new, most), _INT64)
+    memo[expression] = new
+    return new
