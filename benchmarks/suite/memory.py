@@ -17,7 +17,7 @@ from workload import Job
 
 from suite.jobs import IMDB_CNN, MNIST_CNN, MNIST_CNN_1, MNIST_RNN
 
-_BLOCK = 50
+_BLOCK = 20
 """Steps of one command; everything is made in the first of them."""
 _STEPS = 100
 _COUNTED = _BLOCK // 2
