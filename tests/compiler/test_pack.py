@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 
 def test_an_operand_along_its_rows_is_copied_before_its_first_use(stages):
     packed = stages(lambda x, w: (x @ w, x @ w.T), (9, 40), (40, 40))["pack"]
@@ -28,3 +31,41 @@ def test_other_parts_of_an_operand_are_other_copies(stages):
     packed = stages(lambda x, w: (x @ w[:16].T, x @ w[16:].T), (4, 40), (32, 40))["pack"]
     assert "packed0" in packed
     assert "packed1" in packed
+
+
+def test_wide_operands_are_copied_in_panels(stages):
+    packed = stages(lambda x, w: np.tanh((x @ w.T) + 1).sum(1), (100, 40), (500, 40))["pack"]
+    assert (
+        packed
+        == """\
+for j<31, r0<40, j<16:
+    packed0[640*j + 16*r0 + j] = argument1[640*j + r0 + 40*j]
+for i<100, j<31, j<16:
+    contract2[16*j + j + 500*i] = sum[r0<40](argument0[r0 + 40*i] * packed0[16*r0 + 640*j + j])
+for i<100, j<4:
+    contract2[j + 500*i + 496] = sum[r0<40](argument0[r0 + 40*i] * argument1[r0 + 40*j + 19840])
+for i<100:
+    result0[i] = sum[r1<500](tanh(contract2[500*i + r1] + 1.0))"""
+    )
+
+
+def test_few_columns_and_results_stay_whole(stages):
+    narrow = stages(lambda x, w: np.tanh((x @ w.T) + 1).sum(1), (100, 300), (30, 300))["pack"]
+    result = stages(lambda x, w: x @ w.T, (100, 40), (500, 40))["pack"]
+    for packed in (narrow, result):
+        assert "packed0" in packed
+        assert "packed1" not in packed
+
+
+@pytest.mark.parametrize("columns", [960, 1014, 1025])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_of_panels_are_right(columns, dtype, traced, compiler, processor):
+    def both(x, y, w):
+        hidden = np.tanh(x @ w.T + y)
+        return (hidden * hidden).sum(1), (hidden @ w).sum(0)
+
+    random = np.random.default_rng(0)
+    arrays = [
+        random.integers(-2, 3, shape).astype(dtype) for shape in ((37, 84), (37, columns), (columns, 84))
+    ]
+    compiler.assert_same(traced(both, *arrays), arrays, processor=processor, rounding=64)

@@ -87,7 +87,7 @@ def build(
     def form_of(kernel: Kernel) -> Form:
         return choose_form(kernel, lanes(kernel), processor)
 
-    kernels = pack(store_places(kernels), form_of)
+    kernels = pack(store_places(kernels), lowered.outputs, form_of, lanes, processor.vector_registers)
     see("pack", kernels)
     taken_over = {
         lowered.outputs[result]: lowered.arguments[argument] for result, argument in donated.items()

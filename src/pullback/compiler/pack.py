@@ -1,7 +1,14 @@
 """Right operands whose rows do not lie along the columns are copied into an order in which they do.
 
 A product reads whole vectors of its right operand. Where a gradient needs ``wᵀ``, a small kernel writes the transposed
-copy once, for all products that read it.
+copy once, for all products that read it. Of a wide one the product does some columns after the others, and finds in the
+copy all that it reads for them side by side:
+
+    for i<100, j<1014: y[i, j] = add[k<84](x[i, k] * w[j, k])
+    →
+    for p<12, k<84, j<80:    panels[p, k, j] = w[80*p + j, k]
+    for i<100, p<12, j<80:   y[i, 80*p + j] = add[k<84](x[i, k] * panels[p, k, j])
+    …                        and the same for the 54 columns that are left
 """
 
 from __future__ import annotations
@@ -9,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from pullback.compiler.codegen.products import NEAREST_CACHE, choose_tile
 from pullback.compiler.form import Form
 from pullback.compiler.products import Pair, Product
 from pullback.compiler.tidy import joined_axes
@@ -27,7 +35,17 @@ from pullback.loops import (
 __all__ = ["pack"]
 
 
-def pack(kernels: Iterable[Kernel], form_of: Callable[[Kernel], Form]) -> list[Kernel]:
+WIDE = 4
+"""Panels that a right operand must make; of fewer the nearer cache holds what lies between them."""
+
+
+def pack(
+    kernels: Iterable[Kernel],
+    outputs: Iterable[Buffer],
+    form_of: Callable[[Kernel], Form],
+    lanes: Callable[[Kernel], int],
+    registers: int,
+) -> list[Kernel]:
     """The kernels with transposed copies of operands put before their first users.
 
     Large products pack their right operands by themselves, in whichever of two orders they lie; there it is the left
@@ -35,7 +53,10 @@ def pack(kernels: Iterable[Kernel], form_of: Callable[[Kernel], Form]) -> list[K
     """
     copies: dict[tuple[object, ...], Buffer] = {}
     program: list[Kernel] = []
-    for kernel in kernels:
+    given = set(outputs)
+    for kernel in (
+        part for whole in kernels for part in _by_panels(whole, given, form_of(whole), lanes, registers)
+    ):
         form = form_of(kernel)
         product, blocked = form.product, form.blocking is not None
         if product is None:
@@ -53,6 +74,38 @@ def pack(kernels: Iterable[Kernel], form_of: Callable[[Kernel], Form]) -> list[K
         else:
             program.append(kernel)
     return program
+
+
+def _by_panels(
+    kernel: Kernel, outputs: set[Buffer], form: Form, lanes: Callable[[Kernel], int], registers: int
+) -> list[Kernel]:
+    """A product with a wide operand that must be turned as two: of whole panels, and of the columns that are left."""
+    product = form.product
+    if product is None or form.blocking is not None or outputs.intersection(kernel.writes()):
+        return [kernel]
+    turned = {load for pair in product.pairs for load, _ in _turned(product, pair, False)}
+    width = choose_tile(product, lanes(kernel), registers).columns[0] * lanes(kernel)
+    count, left = divmod(product.columns.extent, width)
+    if count < WIDE or not any(load.buffer.nbytes > NEAREST_CACHE for load in turned):
+        return [kernel]
+    panel, inside, rest = (Axis(product.columns.name, extent) for extent in (count, width, left))
+    parts = [_with_columns(kernel, (panel, inside), Affine.of(panel) * width + Affine.of(inside))]
+    if left:
+        parts.append(_with_columns(kernel, (rest,), Affine.of(rest) + count * width))
+    return parts
+
+
+def _with_columns(kernel: Kernel, axes: tuple[Axis, ...], columns: Affine) -> Kernel:
+    """The kernel for the ``columns`` that ``axes`` go through, its own first axes new."""
+    own = tuple(Axis(axis.name, axis.extent) for axis in kernel.axes[:-1])
+    new = {old: Affine.of(axis) for old, axis in zip(kernel.axes, own)}
+    new[kernel.axes[-1]] = columns
+    memo: dict[int, Expression] = {}
+    stores = tuple(
+        replace(store, offset=store.offset.replace(new), value=rewrite(store.value, new, {}, memo))
+        for store in kernel.stores
+    )
+    return Kernel((*own, *axes), stores)
 
 
 def _turned(product: Product, pair: Pair, blocked: bool) -> Iterator[tuple[Load, list[Axis]]]:

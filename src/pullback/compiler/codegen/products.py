@@ -26,6 +26,7 @@ from pullback.compiler.products import Pair, Product
 from pullback.loops import Affine, Apply, Axis, Load, walk
 
 __all__ = [
+    "NEAREST_CACHE",
     "Block",
     "Tile",
     "by_columns",
