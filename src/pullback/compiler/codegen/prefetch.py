@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.values import Place, Values
 from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load
 
-__all__ = ["FAR", "ask_ahead", "forgiving", "is_far", "lines_of", "run_of", "touch"]
+__all__ = ["CACHE_LINE", "FAR", "ask", "ask_ahead", "forgiving", "is_far", "lines_of", "run_of", "touch"]
 
 CACHE_LINE = 64
 
@@ -26,6 +27,11 @@ AHEAD = 1 << 13
 """Bytes to have asked for that are not yet here."""
 
 _INT64 = np.dtype(np.int64)
+
+
+def ask(f: Function, address: str) -> None:
+    """Ask for the line of the cache at ``address``, which need not exist."""
+    f.call("void", "llvm.prefetch.p0", ("ptr", address), ("i32", "0"), ("i32", "3"), ("i32", "1"))
 
 
 def ask_ahead(values: Values, kernel: Kernel, row: Axis, turn: str) -> None:
@@ -71,7 +77,7 @@ def touch(values: Values, load: Load, bytes_ahead: Sequence[int]) -> None:
     address = values.address(load.buffer, values.element(load.buffer, load.offset, dynamic))
     for ahead in bytes_ahead:
         line = f.value(f"getelementptr i8, ptr {address}, i64 {ahead}") if ahead else address
-        f.call("void", "llvm.prefetch.p0", ("ptr", line), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+        ask(f, line)
 
 
 def lines_of(load: Load, run: int) -> list[int]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.maps import write_stores
+from pullback.compiler.codegen.prefetch import CACHE_LINE, ask
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
@@ -64,6 +65,9 @@ UNEVEN = 1.05
 
 LONG_DEPTH = 32
 """Sums shorter than this gain nothing from bands: the window of a single channel is soon read."""
+
+STEPS_AHEAD = 32
+"""Steps of the summed axis, of a few nanoseconds each, that the line of another core's cache takes to arrive."""
 
 LOOP_TURN = 4.0
 """Cycles that a turn of a loop over the depth costs beside its multiply-adds."""
@@ -481,7 +485,13 @@ def _deep(
     def at(pointer: str, ahead: int) -> str:
         return f.value(f"getelementptr {element}, ptr {pointer}, i64 {ahead}") if ahead else pointer
 
+    later = 0 if strip.packed else _later(group, pair, steps[1], depth)
+
     def step(left: str, right: str, ahead: int, sums: list[str]) -> list[str]:
+        if later:
+            size = pair.right.dtype.itemsize
+            for line in range(0, group.vectors * group.lanes * size, CACHE_LINE):
+                ask(f, at(right, ahead * steps[1] + later + line // size))
         across = [
             _read_right(values, strip, at(right, ahead * steps[1] + band + v * group.lanes), v)
             for band in strip.bands
@@ -513,6 +523,15 @@ def _deep(
     for ahead in range(rest):
         sums = step(left, right, ahead, sums)
     return sums
+
+
+def _later(group: Group, pair: Pair, step: int, depth: int) -> int:
+    """How many elements ahead to ask for a right operand that is read from end to end and is not in the nearest cache.
+
+    The processor sees that it is read in order, but does not look far enough where another core has written it.
+    """
+    whole = group.axis.extent <= group.vectors * group.lanes and step <= group.vectors * group.lanes
+    return STEPS_AHEAD * step if whole and depth * step * pair.right.dtype.itemsize > NEAREST_CACHE else 0
 
 
 def _read_right(values: Values, strip: _Strip, address: str, vector: int) -> str:
