@@ -119,6 +119,21 @@ class Phase:
     first: list[Job] = field(default_factory=list)
     """What each thread that takes part computes for itself before its first chunk."""
 
+    def order(self) -> list[int]:
+        """The chunks, numbered group by group, in the order in which they are dealt out to threads.
+
+        Single ones come first; then any stretch has its share of every group, and of the same rows of each.
+
+        >>> rows = [Group(6, share=2), Group(1), Group(12, share=2)]
+        >>> Phase(rows).order()
+        [3, 4, 0, 5, 6, 1, 7, 8, 2, 9]
+        """
+        found: list[tuple[float, int]] = []
+        for group in self.groups:
+            parts = [0.0] if group.chunks == 1 else [(k + 0.5) / group.chunks for k in range(group.chunks)]
+            found += [(part, len(found) + k) for k, part in enumerate(parts)]
+        return [chunk for _, chunk in sorted(found)]
+
 
 def make_schedule(
     kernels: Sequence[Kernel],

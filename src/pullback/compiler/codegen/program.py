@@ -110,14 +110,16 @@ class _Emitter:
         calls = [(group, self._functions(group)) for group in phase.groups]
         own = [(job, self.kernel(job, _shares(Group(1), job), None)) for job in phase.first]
         f = phase_function(self.module, name)
+        order = phase.order()
         if own:
-            chunks = sum(group.chunks for group in phase.groups)
+            chunks = len(order)
             with f.when(f.value(f"icmp eq i64 {f['chunk']}, {chunks}")):
                 for job, function in own:
                     self._call(f, function, job, None, None)
+        number = f["chunk"] if order == sorted(order) else self._dealt(f, name, order)
         first = 0
         for group, jobs in calls:
-            relative = f.value(f"sub i64 {f['chunk']}, {first}") if first else f["chunk"]
+            relative = f.value(f"sub i64 {number}, {first}") if first else number
             with f.when(f.value(f"icmp ult i64 {relative}, {group.chunks}")):
                 low = f.value(f"mul i64 {relative}, {group.share}")
                 end = f.value(f"add i64 {low}, {group.share}")
@@ -126,6 +128,13 @@ class _Emitter:
                     self._call(f, function, job, feed, (low, high) if job.rows == group.rows > 1 else None)
             first += group.chunks
         return RuntimePhase(name, first, enters=bool(own))
+
+    def _dealt(self, f: Function, name: str, order: Sequence[int]) -> str:
+        """The number of a chunk among those of the groups; the chunk after the last, which enters, is none of them."""
+        kind, numbers = f"[{len(order) + 1} x i64]", ", ".join(f"i64 {k}" for k in (*order, len(order)))
+        table = self.module.define_global(f"{name}_order", f"private constant {kind} [{numbers}]")
+        place = f.value(f"getelementptr i64, ptr {table}, i64 {f['chunk']}")
+        return f.value(f"load i64, ptr {place}, align 8")
 
     def _functions(self, group: Group) -> list[tuple[Job, Feed | None, str]]:
         """The functions to call for a chunk of the group."""
