@@ -29,9 +29,10 @@ AHEAD = 1 << 13
 _INT64 = np.dtype(np.int64)
 
 
-def ask(f: Function, address: str) -> None:
-    """Ask for the line of the cache at ``address``, which need not exist."""
-    f.call("void", "llvm.prefetch.p0", ("ptr", address), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+def ask(f: Function, address: str, cache: int = 1) -> None:
+    """Ask for the line at ``address``, which need not exist, to come to the first or the second ``cache``."""
+    near = ("i32", str(4 - cache))
+    f.call("void", "llvm.prefetch.p0", ("ptr", address), ("i32", "0"), near, ("i32", "1"))
 
 
 def ask_ahead(values: Values, kernel: Kernel, row: Axis, turn: str) -> None:

@@ -491,7 +491,7 @@ def _deep(
         if later:
             size = pair.right.dtype.itemsize
             for line in range(0, group.vectors * group.lanes * size, CACHE_LINE):
-                ask(f, at(right, ahead * steps[1] + later + line // size))
+                ask(f, at(right, ahead * steps[1] + later + line // size), cache=2)
         across = [
             _read_right(values, strip, at(right, ahead * steps[1] + band + v * group.lanes), v)
             for band in strip.bands
