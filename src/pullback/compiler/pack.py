@@ -84,9 +84,11 @@ def _by_panels(
     if product is None or form.blocking is not None or outputs.intersection(kernel.writes()):
         return [kernel]
     turned = {load for pair in product.pairs for load, _ in _turned(product, pair, False)}
+    if not any(load.buffer.nbytes > NEAREST_CACHE for load in turned):
+        return [kernel]
     width = choose_tile(product, lanes(kernel), registers).columns[0] * lanes(kernel)
     count, left = divmod(product.columns.extent, width)
-    if count < WIDE or not any(load.buffer.nbytes > NEAREST_CACHE for load in turned):
+    if count < WIDE:
         return [kernel]
     panel, inside, rest = (Axis(product.columns.name, extent) for extent in (count, width, left))
     parts = [_with_columns(kernel, (panel, inside), Affine.of(panel) * width + Affine.of(inside))]
