@@ -17,7 +17,7 @@ from pullback.compiler.pack import pack
 from pullback.compiler.passes import PASSES, Pass, optimise
 from pullback.compiler.passes.projected_convolutions import projected_convolutions
 from pullback.compiler.places import store_places
-from pullback.compiler.repeated import repeat_small
+from pullback.compiler.repeated import EXCHANGE_CYCLES, repeat_small
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.schedule import Phase, make_schedule
@@ -33,9 +33,6 @@ Watch = Callable[[str, Lowered, Sequence[Kernel]], None]
 """Called with the name of a stage, what was lowered, and the kernels as the stage leaves them."""
 
 CYCLES_PER_NANOSECOND = 3.5
-
-EXCHANGE_CYCLES = 1000.0
-"""What threads lose in a phase by claiming chunks, waiting for each other and fetching what the other one wrote."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from pullback.compiler.codegen.prefetch import CACHE_LINE
 from pullback.compiler.codegen.products import NEAREST_CACHE, choose_tile
 from pullback.compiler.form import Form
 from pullback.compiler.products import Pair, Product
@@ -137,19 +138,15 @@ def _copied(
     )
 
 
-LINE = 64
-"""Bytes of a line of the cache."""
-
-
 def _pitch(row: int, itemsize: int) -> int:
     """Elements from one row of a copy to the next: whole lines, an odd number of them if they are many.
 
     Vectors that lie across two lines are read twice, and rows a power of two apart would share few places of the cache.
     """
-    lines = -(-row * itemsize // LINE)
+    lines = -(-row * itemsize // CACHE_LINE)
     if lines < 8:
         return row
-    return (lines | 1) * LINE // itemsize
+    return (lines | 1) * CACHE_LINE // itemsize
 
 
 def _copy(load: Load, axes: list[Axis], target: Buffer) -> Kernel:

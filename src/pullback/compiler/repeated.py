@@ -17,10 +17,10 @@ from pullback.compiler.form import Form
 from pullback.compiler.schedule import Job, Phase, has_checks
 from pullback.loops import Buffer, Kernel
 
-__all__ = ["repeat_small"]
+__all__ = ["EXCHANGE_CYCLES", "repeat_small"]
 
-SMALL_CYCLES = 1000.0
-"""About what an exchange costs: threads claim, wait, and fetch what another one wrote."""
+EXCHANGE_CYCLES = 1000.0
+"""What threads lose in a phase by claiming chunks, waiting for each other and fetching what the other one wrote."""
 
 MOST_USES = 3
 """Phases in which it is computed again; more would cost more than the exchange that they save."""
@@ -43,7 +43,7 @@ def repeat_small(
     for phase in phases:
         jobs = _jobs(phase)
         users = [other for other in found if other is not phase and _uses(other, jobs)]
-        if sum(job.cycles for job in jobs) > SMALL_CYCLES or not 1 <= len(users) <= MOST_USES:
+        if sum(job.cycles for job in jobs) > EXCHANGE_CYCLES or not 1 <= len(users) <= MOST_USES:
             continue
         if any(job.form.blocking is not None for user in users for job in _jobs(user)):
             continue  # its panels lie in scratch memory
