@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 
+from pullback import jit
 from pullback.compiler.codegen.reductions import is_turned
+from pullback.compiler.runtime.processor import Processor
 from pullback.loops import Reduce, walk
 
 WIDTHS = (1, 2, 3, 4, 5, 8, 15, 16, 17, 31, 33, 64, 65, 100, 5000)
@@ -280,3 +283,14 @@ def test_a_mean_inside_a_sum_is_computed_once_for_its_row(compiler, traced, monk
     x = np.random.default_rng(0).standard_normal((5, 6, 40)).astype(np.float32)
     compiler.assert_same(traced(lambda x: x.var((0, 2)), x), [x], rounding=64)
     assert inner == [False]
+
+
+def test_vectors_that_all_rows_use_are_read_before_the_loop_over_rows():
+    width = 4 * Processor.host().lanes(4)
+    w, h, z = numbers(512, width), numbers(512), numbers(width)
+    swept = jit(lambda w, h, z: (w @ z, w - h[:, None] * z))
+    text = swept.inspect(w, h, z).llvm
+    (body,) = re.findall(r"(loop\d+):\n(.*?)br i1 %v\d+, label %\1,", text, re.DOTALL)
+    assert len(re.findall(r"load <\d+ x float>", body[1])) == 4
+    for found, wanted in zip(swept(w, h, z), (w @ z, w - h[:, None] * z)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)

@@ -27,9 +27,16 @@ def emit_map(
     lane = None if row_by_row else lane_axis(kernel)
     outer = tuple(axis for axis in kernel.axes if axis is not lane)
     roots = [root for store in kernel.stores for root in store.roots()]
+    row = None if lane is not None else _one_row(values, kernel.stores, roots)
     inner_axes = {axis for store in kernel.stores for axis in store.inner}
 
     def nest(axes: Sequence[Axis]) -> None:
+        if row is not None and values.group is None and len(axes) <= 1:
+            values.hoist(roots, {*axes, row})
+            with values.lane_group(_whole_group(values, row), Place(None, 0)):
+                values.hoist(roots, axes, lanes=row)  # vectors that all rows use stay in registers
+                nest(axes)
+            return
         if not axes:
             _body(values, kernel, lane, low, high)
             return
@@ -105,19 +112,21 @@ def _body(values: Values, kernel: Kernel, lane: Axis | None, low: str, high: str
     by_inner: dict[tuple[Axis, ...], list[Store]] = {}
     for store in kernel.stores:
         by_inner.setdefault(store.inner, []).append(store)
-    widest = max(by_inner, key=len)
     # Stores of the whole row last: they may need what the others leave, and share a register-resident row.
-    groups = sorted(by_inner.items(), key=lambda item: len(item[0]))
-    of_one_row = len(widest) == 1 and all(inner in ((), widest) for inner in by_inner)
-    roots = [root for store in kernel.stores for root in store.roots()]
-    if of_one_row and _fits_registers(values, widest[0], roots):
-        group = _whole_group(values, widest[0])
-        with values.lane_group(group, Place(None, 0)):
-            for _, stores in groups:
-                write_stores(values, stores)
-        return
-    for inner, stores in groups:
-        _inner_loops(values, inner, stores)
+    for inner, stores in sorted(by_inner.items(), key=lambda item: len(item[0])):
+        if values.group is not None:
+            write_stores(values, stores)
+        else:
+            _inner_loops(values, inner, stores)
+
+
+def _one_row(values: Values, stores: Sequence[Store], roots: Sequence[Expression]) -> Axis | None:
+    """The axis inside the kernel's own that registers hold as a whole, if there is no other one."""
+    inner = {store.inner for store in stores}
+    widest = max(inner, key=len)
+    if len(widest) == 1 and inner <= {(), widest} and _fits_registers(values, widest[0], roots):
+        return widest[0]
+    return None
 
 
 def _inner_loops(values: Values, inner: tuple[Axis, ...], stores: Sequence[Store]) -> None:

@@ -120,8 +120,11 @@ class Values:
         """Give the value of ``expression`` in the current scope."""
         self._scopes[-1][expression] = value
 
-    def hoist(self, roots: Iterable[Expression], inner: Iterable[Axis]) -> None:
-        """Emit now what does not depend on the ``inner`` axes, so that their loops need not."""
+    def hoist(self, roots: Iterable[Expression], inner: Iterable[Axis], lanes: Axis | None = None) -> None:
+        """Emit now what does not depend on the ``inner`` axes, so that their loops need not.
+
+        ``lanes`` is the axis of the group if it spans the whole axis: a reduction over it is no loop.
+        """
         seen: set[int] = set()
 
         def visit(expression: Expression, bound: frozenset[Axis]) -> None:
@@ -131,7 +134,7 @@ class Values:
             if not expression.axes & bound and not isinstance(expression, Position):
                 self.emit(expression)
                 return
-            deeper = bound.union(expression.bound_axes())
+            deeper = bound.union(axis for axis in expression.bound_axes() if axis is not lanes)
             for operand in expression.operands:
                 visit(operand, deeper)
 
