@@ -498,5 +498,5 @@ def test_descriptions_that_make_no_sense(scaling_code):
         Program(scaling_code, arguments=[], results=[], phases=[Phase("absent")])
     with pytest.raises(ValueError, match="repeated"):
         Program(
-            scaling_code, arguments=[], results=[], phases=[Repeat(10**6, [Repeat(10**6, [Phase("scale")])])]
+            scaling_code, arguments=[], results=[], phases=[Repeat(10**7, [Repeat(10**7, [Phase("scale")])])]
         )

@@ -20,14 +20,16 @@ from pullback.compiler.codegen.function import Function, Module
 
 __all__ = ["MAX_CHUNKS", "Slots", "emit_failure", "emit_pointer", "phase_function"]
 
-# The word of a stretch of a phase's chunks: visit (34 bits) | chunks done (10) | taken from the back (10) |
-# taken from the front (10). One word holds all, so one compare-and-swap claims a chunk and the word only ever
-# grows. Each has a cache line of its own: nobody but its owner touches it until the chunks run out.
+# The claims of a stretch of a phase's chunks: visit (44 bits) | taken from the back (10) | taken from the front (10).
+# One word holds all, so one compare-and-swap claims chunks and the word only ever grows. What is done stands in a word
+# of its own: visit | chunks done, or the following visit and 0 when all are. Others wait on that one, and each is
+# alone on a pair of cache lines, so that an owner finds its claims in its own cache.
 COUNT_BITS = 10
-VISIT_SHIFT = 3 * COUNT_BITS
+VISIT_SHIFT = 2 * COUNT_BITS
 MAX_CHUNKS = (1 << COUNT_BITS) - 1
 MAX_VISITS = 1 << (64 - VISIT_SHIFT)
-WORD_BYTES = 64
+DONE_BYTES = 128
+WORD_BYTES = 256
 MAX_STRETCHES = 16
 
 CONTEXT = {
@@ -40,12 +42,12 @@ CONTEXT = {
     "WATCH_KIND": 48,  # i64: 0 nothing, 1 float32, 2 float64
     "WATCH_SLOT": 56,  # i64: byte offset in the context of the slot of the watched result
     "EPOCH_LIMIT": 64,  # i64: visits would overflow at this epoch
+    "STEPS_DONE": 72,  # i64: steps finished by the latest run
     "DONATES": 80,  # i64: 1 if memory is written in place, which a call must not leave half done
     "CALLER": 88,  # ptr to what the caller needs to look for signals between phases, or null
     "WORDS": 96,  # ptr to the words of the first entry
     "STRETCHES": 104,  # i64: words of each entry
     "EPOCH": 128,  # i64: steps ever begun side by side; alone on its cache line, threads wait on it
-    "STEPS_DONE": 136,  # i64: steps finished by the latest run
     "FAILURE_LOCK": 192,  # i32
     "FAILURE_CODE": 200,  # i64: 0 while all is well
     "FAILURE_POSITION": 208,  # i64

@@ -244,7 +244,9 @@ def waiting_text(architecture: str, system: str) -> str:
     values = {
         "PAUSE": f"call void @{pause}" if pause else "",
         "YIELD": f"%result = call i32 @{'SwitchToThread' if system == 'win32' else 'sched_yield'}()",
-        "MONOTONIC": "6" if system == "darwin" else "1",
+        "MONOTONIC": "6"
+        if system in ("darwin", "linux")
+        else "1",  # Linux: the coarse one, which costs least
         "FUTEX": str(_FUTEX_NUMBER.get(architecture, 0)),
         "PAUSES": "1000",
         "SPINS": "2000",
