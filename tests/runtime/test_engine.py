@@ -34,7 +34,7 @@ def call(code, x):
 
 def test_object_code_is_loaded_as_often_as_wanted():
     data = compile_object(TEXT, HOST)
-    codes = [Loaded(data, HOST) for _ in range(3)]
+    codes = [Loaded([data], HOST) for _ in range(3)]
     assert [call(code, 2.0) for code in codes] == [7.0] * 3
     assert len({code.address("affine") for code in codes}) == 3
     del codes[0]
@@ -48,7 +48,7 @@ def test_compiling_twice_gives_the_same_bytes():
 
 def test_unknown_name():
     with pytest.raises(KeyError, match="absent"):
-        Loaded(compile_object(TEXT, HOST), HOST).address("absent")
+        Loaded([compile_object(TEXT, HOST)], HOST).address("absent")
 
 
 @pytest.mark.parametrize("text", ["define void @f( {", "define i32 @f() {\n  ret i64 0\n}"])

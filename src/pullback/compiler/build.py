@@ -57,11 +57,12 @@ def build(
     processor: Processor,
     passes: Sequence[Pass] = PASSES,
     watch: Watch | None = None,
+    ready: Callable[[str], None] | None = None,
 ) -> Built:
     """Optimise, lower, fuse, schedule, plan and emit ``graph``.
 
     ``donated`` offers arguments to results, by number; ``passes`` are those that the graph goes through.
-    ``watch(stage, lowered, kernels)`` sees the kernels as each stage leaves them.
+    ``watch(stage, lowered, kernels)`` sees the kernels as each stage leaves them, ``ready`` each part of the module.
     """
     lowered = lower(projected_convolutions(optimise(graph, passes), processor.lanes))
 
@@ -102,7 +103,7 @@ def build(
     for position, buffer in enumerate(lowered.constants):
         addressed[buffer] = slots.constant(position)
     plan = plan_memory(schedule, addressed)
-    emitted = emit_program(schedule, slots, addressed, plan, lanes, processor.vector_registers)
+    emitted = emit_program(schedule, slots, addressed, plan, lanes, processor.vector_registers, ready)
     cycles = sum(group.cycles for phase in schedule for group in phase.groups)
     constants = tuple(lowered.constants.values())
     nanoseconds, saving = (each / CYCLES_PER_NANOSECOND for each in (cycles, _saved_by_two(schedule)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Mapping
@@ -12,7 +13,9 @@ import numpy as np
 
 from pullback.compiler.key import graph_key
 from pullback.compiler.runtime.cache import default_cache
-from pullback.compiler.runtime.engine import Loaded, assembly, compile_object
+from pullback.compiler.runtime.compiling import Compilation
+from pullback.compiler.runtime.engine import Loaded, assembly, rest
+from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.program import Program
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, ResultSpec
@@ -83,16 +86,23 @@ def make_executable(
     key = graph_key(graph, offered)
     entry = cache.load(key, processor) if cache is not None else None
     if entry is not None:
-        metadata, code = entry.metadata, Loaded(entry.object_bytes, processor, cached=True)
+        metadata = entry.metadata
+        ends = [0, *itertools.accumulate(metadata["objects"])]
+        objects = [entry.object_bytes[start:end] for start, end in itertools.pairwise(ends)]
     else:
-        from pullback.compiler.build import build
+        with Compilation(processor) as compilation:
+            compilation.begin(machine)  # all programs need it, and building this one takes a while
 
-        built = build(graph, offered, processor, watch=watch)
-        metadata = _metadata(graph, built)
-        code = Loaded(compile_object(built.emitted.text, processor), processor)
+            from pullback.compiler.build import build
+
+            built = build(graph, offered, processor, watch=watch, ready=compilation.add)
+            objects = compilation.objects()
+        metadata = {**_metadata(graph, built), "objects": [len(data) for data in objects]}
         if cache is not None:
-            cache.store(key, processor, code.object_bytes, metadata)
+            cache.store(key, processor, b"".join(objects), metadata)
+    code = Loaded(objects, processor, cached=entry is not None)
     program = _program(graph, offered, code, metadata, watch_result)
+    rest()
     return Executable(graph, offered, program, time.perf_counter() - start)
 
 

@@ -16,6 +16,7 @@ define double @sum(ptr %x, i64 %n) nounwind {
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ class Module:
 
     def __init__(self) -> None:
         self.functions: dict[str, Function] = {}
+        self._handed: set[str] = set()
         self._declarations: dict[str, None] = {}
         self._globals: dict[str, str] = {}
 
@@ -70,6 +72,20 @@ class Module:
         """The whole module as LLVM assembly."""
         parts = [function.text() for function in self.functions.values()]
         parts += [f"@{name} = {text}" for name, text in self._globals.items()]
+        parts += [f"declare {signature}" for signature in self._declarations]
+        return "\n".join(parts) + "\n"
+
+    def part(self) -> str:
+        """The functions written since the part before, as a module that is linked with the others later.
+
+        What it uses of other parts is declared; so only functions that are not internal may be used across parts.
+        """
+        own = {name: f.text() for name, f in self.functions.items() if name not in self._handed}
+        self._handed.update(own)
+        parts = list(own.values())
+        used = set(re.findall(r"@([\w.]+)", "\n".join(parts)))
+        parts += [f.declaration for name, f in self.functions.items() if name in used and name not in own]
+        parts += [f"@{name} = {text}" for name, text in self._globals.items() if name in used]
         parts += [f"declare {signature}" for signature in self._declarations]
         return "\n".join(parts) + "\n"
 
@@ -103,6 +119,7 @@ class Function:
         self.name = name
         arguments = ", ".join(f"{kind} %{label}" for kind, label in parameters)
         self._head = " ".join(f"define {linkage} {result} @{name}({arguments}) {attributes}".split())
+        self.declaration = f"declare {result} @{name}({', '.join(kind for kind, _ in parameters)})"
         self._result = result
         self._parameters = {label.split()[-1]: f"%{label.split()[-1]}" for _, label in parameters}
         self._lines: list[str] = []

@@ -28,17 +28,24 @@ from pullback.loops import Apply, Buffer, Kernel, Load, walk
 
 __all__ = ["Emitted", "emit_program"]
 
+_PART_CHARACTERS = 50_000
+"""Text from which on a part is worth a module of its own: many times what LLVM needs for an empty one."""
+
 
 @dataclass(frozen=True)
 class Emitted:
     """LLVM IR and what the runtime must know to run it."""
 
-    text: str
+    module: Module
     phases: tuple[RuntimePhase, ...]
     checks: tuple[str, ...]
     """What each failure code (from 1) means: a template for the message."""
     scratch_bytes: int
     """Private memory that a chunk needs."""
+
+    @property
+    def text(self) -> str:
+        return self.module.text()
 
 
 class _Emitter:
@@ -49,8 +56,10 @@ class _Emitter:
         plan: MemoryPlan,
         lanes: Callable[[Kernel], int],
         registers: int,
+        ready: Callable[[str], None] | None,
     ) -> None:
         self.module = Module()
+        self.ready, self.characters = ready, 0
         self.slots = slots
         self.addressed = addressed
         self.offsets = {p.buffer: p.offset for p in plan.placed}
@@ -74,7 +83,7 @@ class _Emitter:
         name = f"kernel{len(self.kernels)}"
         pointers = [("ptr", f"p{k}") for k in range(len(buffers))]
         parameters = [("ptr", "context"), *pointers, ("i64", "low"), ("i64", "high"), ("ptr", "scratch")]
-        f = self.module.function(name, parameters, linkage="internal", attributes="nounwind noinline")
+        f = self.module.function(name, parameters, attributes="nounwind noinline")
         places = {buffer: f[f"p{k}"] for k, buffer in enumerate(buffers)}
         values = Values(
             f, places, self.lanes(kernel), self.registers, _shifts(kernels), emit_reduction, self.check
@@ -102,7 +111,16 @@ class _Emitter:
             del self.module.functions[name]
             return self.kernels[text]
         self.kernels[text] = name
+        self.characters += len(text)
+        if self.characters >= _PART_CHARACTERS:
+            self.hand_over()
         return name
+
+    def hand_over(self) -> None:
+        """Give what was written since the last time to who compiles it."""
+        if self.ready is not None:
+            self.ready(self.module.part())
+        self.characters = 0
 
     def phase(self, position: int, phase: Phase) -> RuntimePhase:
         """The function of a phase: which chunk is which rows of which group."""
@@ -241,17 +259,22 @@ def emit_program(
     plan: MemoryPlan,
     lanes: Callable[[Kernel], int],
     registers: int,
+    ready: Callable[[str], None] | None = None,
 ) -> Emitted:
-    """The module of a schedule; ``addressed`` gives the slot of every buffer outside the arena."""
-    emitter = _Emitter(slots, addressed, plan, lanes, registers)
+    """The module of a schedule; ``addressed`` gives the slot of every buffer outside the arena.
+
+    ``ready`` is called with each part of the module as soon as it is written.
+    """
+    emitter = _Emitter(slots, addressed, plan, lanes, registers, ready)
     runtime = tuple(emitter.phase(position, phase) for position, phase in enumerate(phases))
+    emitter.hand_over()
     scratch = plan.scratch_bytes
     for job in (job for phase in phases for group in phase.groups for job in group.jobs):
         if job.form.product is not None and job.form.blocking is not None:
             scratch = max(
                 scratch, job.form.blocking.scratch_bytes(job.form.product.accumulator.dtype.itemsize)
             )
-    return Emitted(emitter.module.text(), runtime, tuple(emitter.checks), scratch)
+    return Emitted(emitter.module, runtime, tuple(emitter.checks), scratch)
 
 
 def describe_check(expression: Apply) -> str:

@@ -1,11 +1,11 @@
 """From LLVM IR text to loaded machine code.
 
 The road always leads through object code: text is compiled to the bytes of an object file, and
-bytes are loaded. Bytes that come from the cache are loaded the same way, without LLVM's code
-generator.
+those of one or several are loaded together. Bytes that come from the cache are loaded the same
+way, without LLVM's code generator.
 
 >>> text = "define i64 @twice(i64 %x) {\\n  %y = add i64 %x, %x\\n  ret i64 %y\\n}"
->>> code = Loaded(compile_object(text, Processor.host()), Processor.host())
+>>> code = Loaded([compile_object(text, Processor.host())], Processor.host())
 >>> import ctypes
 >>> ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code.address("twice"))(21)
 42
@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from pullback.compiler.runtime.processor import Processor
 if TYPE_CHECKING:
     from pullback.compiler.runtime.cache import Cache
 
-__all__ = ["Loaded", "add_symbols", "assembly", "compile_object", "llvm_version", "load"]
+__all__ = ["Loaded", "add_symbols", "assembly", "compile_object", "llvm_version", "load", "rest"]
 
 # Level 0 loses half of a product's speed and level 3 gains nothing over 2; no optimisation passes
 # are run, because the text already says which vectors, unrolling and order are wanted.
@@ -39,15 +40,26 @@ def _llvm() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    give_back_pages(_folder())
     return llvm
 
 
-def _folder() -> Path:
-    """Where LLVM's library lies."""
-    import llvmlite.binding
+def rest() -> None:
+    """LLVM is not needed for a while: give back the memory that its library takes."""
+    give_back_pages(Path(_llvm().__file__).parent)
 
-    return Path(llvmlite.binding.__file__).parent
+
+@functools.lru_cache(maxsize=1)
+def _emit_to_memory() -> Any:
+    """LLVM's code generator without llvmlite's lock, which lets one thread in at a time.
+
+    It needs none here: modules in contexts of their own share nothing.
+    """
+    llvm = _llvm()
+    function = ctypes.CDLL(llvm.ffi.lib._name).LLVMPY_TargetMachineEmitToMemory
+    kinds = llvm.ffi.LLVMTargetMachineRef, llvm.ffi.LLVMModuleRef
+    function.argtypes = [*kinds, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
+    function.restype = llvm.ffi.LLVMMemoryBufferRef
+    return function
 
 
 def llvm_version() -> str:
@@ -81,9 +93,13 @@ def _parse(text: str) -> Any:
 
 def compile_object(text: str, processor: Processor) -> bytes:
     """The object file of a module; ``RuntimeError`` with LLVM's message if the text is no valid module."""
-    machine = _target_machine(processor)
-    data: bytes = machine.emit_object(_parse(text))
-    give_back_pages(_folder())
+    machine, module, library = _target_machine(processor), _parse(text), _llvm().ffi.lib
+    with _llvm().ffi.OutputString() as message:
+        buffer = _emit_to_memory()(machine, module, 1, message)
+        if not buffer:
+            raise RuntimeError(str(message))
+    data = ctypes.string_at(library.LLVMPY_GetBufferStart(buffer), library.LLVMPY_GetBufferSize(buffer))
+    library.LLVMPY_DisposeMemoryBuffer(buffer)
     return data
 
 
@@ -102,20 +118,21 @@ def add_symbols(addresses: dict[str, int]) -> None:
 class Loaded:
     """Machine code in memory; it is unloaded when this object is freed.
 
-    ``object_bytes`` is what was loaded, ``seconds`` how long compiling (nothing if ``cached``) and
+    ``objects`` is what was loaded, ``seconds`` how long compiling (nothing if ``cached``) and
     loading took.
     """
 
     def __init__(
-        self, object_bytes: bytes, processor: Processor, cached: bool = False, seconds: float = 0.0
+        self, objects: Sequence[bytes], processor: Processor, cached: bool = False, seconds: float = 0.0
     ) -> None:
         start = time.perf_counter()
         llvm = _llvm()
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(processor))
-        self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(object_bytes))
+        for data in objects:
+            self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(data))
         self._engine.finalize_object()
         self.processor = processor
-        self.object_bytes = object_bytes
+        self.objects = tuple(objects)
         self.cached = cached
         self.seconds = seconds + time.perf_counter() - start
 
@@ -144,8 +161,8 @@ def load(text: str, processor: Processor, key: str | None = None, cache: Cache |
     name = key if key is not None else text
     entry = cache.load(name, processor) if cache is not None else None
     if entry is not None:
-        return Loaded(entry.object_bytes, processor, cached=True, seconds=time.perf_counter() - start)
+        return Loaded([entry.object_bytes], processor, cached=True, seconds=time.perf_counter() - start)
     data = compile_object(text, processor)
     if cache is not None:
         cache.store(name, processor, data, {})
-    return Loaded(data, processor, seconds=time.perf_counter() - start)
+    return Loaded([data], processor, seconds=time.perf_counter() - start)

@@ -174,9 +174,7 @@ def emit_failure(function: Function, code: int, position: str, value: str) -> No
 
 def _define_failure(module: Module) -> None:
     parameters = [("ptr", "context"), ("i64", "code"), ("i64", "position"), ("i64", "value")]
-    f = module.function(
-        "pullback_failure", parameters, linkage="internal", attributes="nounwind noinline cold"
-    )
+    f = module.function("pullback_failure", parameters, attributes="nounwind noinline cold")
     lock, code, position, value = (
         f.value(f"getelementptr i8, ptr {f['context']}, i64 {CONTEXT[name]}")
         for name in ("FAILURE_LOCK", "FAILURE_CODE", "FAILURE_POSITION", "FAILURE_VALUE")

@@ -276,7 +276,7 @@ class Arithmetic:
         labels = "xy"[: len(operands)]
         if name not in module.functions:
             parameters = [(self.type, label) for label in labels]
-            body = module.function(name, parameters, self.type, "internal", "noinline cold nounwind")
+            body = module.function(name, parameters, self.type, attributes="noinline cold nounwind")
             lanes = Arithmetic(body, self.kind, self.count)
             values = [body[label] for label in labels]
             if instruction == "frem":
