@@ -198,6 +198,36 @@ def _pieces(sums: Gathered, lanes: int, budget: int) -> list[list[_Piece]]:
     return parts
 
 
+@dataclass(frozen=True)
+class _Read:
+    """One vector of a part: ``count`` lanes from ``ahead`` elements after the place, of which ``skipped`` are unwanted.
+
+    Some of the last ones may be unwanted too: what lies between elements that are there can be read.
+    """
+
+    ahead: int
+    count: int
+    skipped: int
+
+
+def _reads(sums: Gathered, part: Sequence[_Piece], width: int) -> list[_Read]:
+    """How the vectors of ``part`` are read: whole ones wherever the columns reach that far to either side."""
+    lane, strides = sums.columns[-1], [sums.right.offset.coefficient(axis) for axis in sums.columns]
+    reach = 1 + sum((axis.extent - 1) * stride for axis, stride in zip(sums.columns, strides))
+    found = []
+    for piece in part:
+        start = sum(turn * stride for turn, stride in zip(piece.turns, strides))
+        for v in range(piece.first, piece.first + piece.count):
+            ahead, missing = start + v * width, max(0, (v + 1) * width - lane.extent)
+            if ahead + width <= reach:
+                found.append(_Read(ahead, width, 0))
+            elif ahead >= missing:
+                found.append(_Read(ahead - missing, width, missing))
+            else:
+                found.append(_Read(ahead, width - missing, 0))
+    return found
+
+
 def _count(part: Sequence[_Piece]) -> int:
     """Vectors of a part."""
     return sum(piece.count for piece in part)
@@ -299,17 +329,14 @@ def _added(
     values: Values, sums: Gathered, part: Sequence[_Piece], x: str, address: str, current: Sequence[str]
 ) -> list[str]:
     """The vectors of ``part`` with ``x`` times what lies at ``address`` and after it added."""
-    f, (*others, lane), right = values.f, sums.columns, sums.right
-    width, element = _width(lane, values.lanes), memory_type(right.dtype)
-    step = Lanes(f, scalar_type(right.dtype), width)
-    strides = [right.offset.coefficient(axis) for axis in others]
-    spread, new = _spread(values, x, element, width), list[str]()
-    for piece in part:
-        ahead = sum(turn * stride for turn, stride in zip(piece.turns, strides))
-        for v in range(piece.first, piece.first + piece.count):
-            place = f.value(f"getelementptr {element}, ptr {address}, i64 {ahead + v * width}")
-            row = load_lanes(f, place, element, width, min(width, lane.extent - v * width))
-            new.append(step.fma(spread, row, current[len(new)]))
+    f, right = values.f, sums.right
+    width, element = _width(sums.columns[-1], values.lanes), memory_type(right.dtype)
+    step, new = Lanes(f, scalar_type(right.dtype), width), list[str]()
+    spread = _spread(values, x, element, width)
+    for read, total in zip(_reads(sums, part, width), current):
+        place = f.value(f"getelementptr {element}, ptr {address}, i64 {read.ahead}")
+        row = load_lanes(f, place, element, width, read.count)
+        new.append(step.fma(spread, row, total))
     return new
 
 
@@ -317,6 +344,10 @@ def _store(values: Values, sums: Gathered, part: Sequence[_Piece], totals: Seque
     """Write what the kernel makes of the sums of ``part``."""
     *others, lane = sums.columns
     width, position = _width(lane, values.lanes), 0
+    totals = [
+        _moved(values, total, memory_type(sums.right.dtype), width, read.skipped)
+        for read, total in zip(_reads(sums, part, width), totals)
+    ]
     for piece in part:
         for axis, place in zip(others, piece.turns):
             values.places[axis] = Place(None, place)
@@ -328,6 +359,15 @@ def _store(values: Values, sums: Gathered, part: Sequence[_Piece], totals: Seque
         position += piece.count
     for axis in others:
         values.places.pop(axis, None)
+
+
+def _moved(values: Values, vector: str, element: str, width: int, lanes: int) -> str:
+    """The vector with its first ``lanes`` lanes left out."""
+    if not lanes:
+        return vector
+    kind = vector_of(element, width)
+    picks = ", ".join(f"i32 {lane + lanes if lane + lanes < width else lane}" for lane in range(width))
+    return values.f.value(f"shufflevector {kind} {vector}, {kind} poison, <{width} x i32> <{picks}>")
 
 
 def _spread(values: Values, value: str, element: str, width: int) -> str:
