@@ -257,6 +257,14 @@ def _summed(
     return nest(pooled.sums.over, ["zeroinitializer"] * (rows * len(window)))
 
 
+def _challenger(body: Expression) -> Expression:
+    """What must be larger than the largest ``body`` so far to take its place, and then takes it.
+
+    That one is a relu: nothing negative is larger, and a relu changes nothing else.
+    """
+    return body.operands[0] if isinstance(body, Apply) and body.function == "relu" else body
+
+
 def _extremes(values: Values, pooled: Pooled, window: Sequence[tuple[int, ...]], sums: Sequence[str]) -> None:
     """Give the largest value and its place, from the sums of one row."""
     group, dtype = values.group, pooled.largest.body.dtype
@@ -271,7 +279,7 @@ def _extremes(values: Values, pooled: Pooled, window: Sequence[tuple[int, ...]],
         _at_window(values, pooled, turns)
         with values.scope():
             values.bind(pooled.sums, [total])
-            (value,) = values.vectors(pooled.largest.body)
+            (value,) = values.vectors(_challenger(pooled.largest.body) if number else pooled.largest.body)
         place = literal(place_dtype, number, lanes)
         if not number:
             best, where = value, place

@@ -348,8 +348,10 @@ class Values:
         kind = vector_of(memory_type(load.dtype), lanes)
         wanted = [offset - first for offset in offsets]
         picked = "poison"
-        for part in range(0, max(wanted) + 1, lanes):
-            there = min(lanes, max(wanted) + 1 - part)
+        span = max(wanted) + 1
+        last = max(0, span - lanes)  # a vector that ends with the last element needs no mask
+        for part in (min(part, last) for part in range(0, span, lanes)):
+            there = min(lanes, span - part)
             address = self.address(load.buffer, start, first + part)
             row = load_lanes(self.f, address, memory_type(load.dtype), lanes, there)
             picks = [
