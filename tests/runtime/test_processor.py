@@ -8,7 +8,13 @@ import platform
 import pytest
 
 from pullback.compiler.runtime.engine import assembly
-from pullback.compiler.runtime.processor import Processor, _cache_sizes, _vector_bytes, usable_cores
+from pullback.compiler.runtime.processor import (
+    Processor,
+    _cache_sizes,
+    _vector_bytes,
+    machine_identity,
+    usable_cores,
+)
 from pullback.errors import ProcessorError
 
 HOST = Processor.host()
@@ -95,3 +101,19 @@ def test_limited_processor_gets_no_wider_registers(size):
 def test_widths_that_no_processor_has(size):
     with pytest.raises(ProcessorError, match="ask for 16"):
         HOST.limited(size)
+
+
+def test_a_machine_is_told_by_boot_and_processor(tmp_path):
+    def identity(boot, cpuinfo):
+        folder = tmp_path / "sys/kernel/random"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "boot_id").write_text(boot)
+        (tmp_path / "cpuinfo").write_text(cpuinfo)
+        return machine_identity(tmp_path)
+
+    first = "processor\t: 0\nmodel\t\t: 7\ncpu MHz\t\t: {}\nflags\t\t: avx2 {}\n\nprocessor\t: 1\n"
+    usual = identity("a", first.format(1000, "fma"))
+    assert usual == identity("a", first.format(2000, "fma"))
+    others = [identity("b", first.format(1000, "fma")), identity("a", first.format(1000, ""))]
+    assert len({usual, *others}) == 3
+    assert machine_identity(tmp_path / "absent") is None

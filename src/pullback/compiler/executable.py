@@ -82,7 +82,10 @@ def make_executable(
     kernels of each stage where code is made, not where it comes from the cache.
     """
     start = time.perf_counter()
-    processor, cache = processor or Processor.host(), default_cache()
+    cache = default_cache()
+    if cache is not None:
+        cache.learn_processor()
+    processor = processor or Processor.host()
     key = graph_key(graph, offered)
     entry = cache.load(key, processor) if cache is not None else None
     if entry is not None:

@@ -18,12 +18,13 @@ import stat
 import struct
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pullback.compiler.runtime.engine import llvm_version
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.runtime.processor import Processor, machine_identity, tell, told, told_by_llvm
 from pullback.errors import CacheError
 
 __all__ = ["Cache", "Entry", "default_cache"]
@@ -68,7 +69,9 @@ class Cache:
         """The entry stored under ``key`` for this processor and these library versions, if it is whole."""
         if not self._usable():
             return None
-        digest = _digest(key, processor)
+        return self._read(_digest(key, processor))
+
+    def _read(self, digest: bytes) -> Entry | None:
         path = self._path(digest)
         try:
             entry = _unpack(path.read_bytes(), digest)
@@ -83,7 +86,24 @@ class Cache:
         """Keep an entry; without permission or space nothing happens."""
         if not self._usable():
             return
-        digest = _digest(key, processor)
+        self._write(_digest(key, processor), object_bytes, metadata)
+
+    def learn_processor(self) -> None:
+        """Have the processor described by what an earlier process has kept, or keep it for later ones.
+
+        LLVM describes it, and takes longer to load than a program from the cache.
+        """
+        machine = None if told() else machine_identity()
+        if machine is None or not self._usable():
+            return
+        digest = hashlib.sha256("\0".join((_pullback_version(), _llvm_files(), machine)).encode()).digest()
+        entry = self._read(digest)
+        if entry is not None:
+            tell(entry.metadata)
+        else:
+            self._write(digest, b"", told_by_llvm())
+
+    def _write(self, digest: bytes, object_bytes: bytes, metadata: Mapping[str, Any]) -> None:
         temporary = None
         try:
             handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=self.folder)
@@ -166,13 +186,31 @@ def default_cache() -> Cache | None:
 @functools.lru_cache(maxsize=1)
 def _pullback_version() -> str:
     """Which Pullback this is: sizes and times of its files, so that a changed compiler finds no old code."""
-    root = Path(__file__).parents[2]
-    found = []
-    for file in sorted(root.rglob("*.py")):
-        with contextlib.suppress(OSError):
-            state = file.stat()
-            found.append(f"{file.relative_to(root)} {state.st_size} {state.st_mtime_ns}")
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()
+    return _files(Path(__file__).parents[2], (".py",))
+
+
+@functools.lru_cache(maxsize=1)
+def _llvm_files() -> str:
+    """Which llvmlite this is, told without loading the library."""
+    import llvmlite
+
+    return (
+        f"llvmlite {llvmlite.__version__} {_files(Path(llvmlite.__file__).parent, ('.so', '.dylib', '.dll'))}"
+    )
+
+
+def _files(root: Path, suffixes: tuple[str, ...]) -> str:
+    """A digest of the names, sizes and times of the files below ``root`` that end so."""
+    found, folders = [], [str(root)]
+    for folder in folders:
+        with contextlib.suppress(OSError), os.scandir(folder) as listing:
+            for item in listing:
+                if item.is_dir(follow_symlinks=False):
+                    folders.append(item.path)
+                elif item.name.endswith(suffixes):
+                    state = item.stat()
+                    found.append(f"{item.path[len(folders[0]) :]} {state.st_size} {state.st_mtime_ns}")
+    return hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
 
 
 def _digest(key: str, processor: Processor) -> bytes:
@@ -180,7 +218,7 @@ def _digest(key: str, processor: Processor) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _pack(digest: bytes, object_bytes: bytes, metadata: dict[str, Any]) -> bytes:
+def _pack(digest: bytes, object_bytes: bytes, metadata: Mapping[str, Any]) -> bytes:
     description = json.dumps(metadata).encode()
     body = digest + struct.pack("<Q", len(description)) + description + object_bytes
     return _MARK + hashlib.sha256(body).digest() + body

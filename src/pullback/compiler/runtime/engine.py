@@ -2,7 +2,7 @@
 
 The road always leads through object code: text is compiled to the bytes of an object file, and
 those of one or several are loaded together. Bytes that come from the cache are loaded the same
-way, without LLVM's code generator.
+way, and where ``linking`` knows their format, LLVM is not needed at all.
 
 >>> text = "define i64 @twice(i64 %x) {\\n  %y = add i64 %x, %x\\n  ret i64 %y\\n}"
 >>> code = Loaded([compile_object(text, Processor.host())], Processor.host())
@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pullback.compiler.runtime.linking import link
 from pullback.compiler.runtime.pages import give_back_pages
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.runtime.processor import Processor, told_by_llvm
 
 if TYPE_CHECKING:
     from pullback.compiler.runtime.cache import Cache
@@ -45,7 +47,8 @@ def _llvm() -> Any:
 
 def rest() -> None:
     """LLVM is not needed for a while: give back the memory that its library takes."""
-    give_back_pages(Path(_llvm().__file__).parent)
+    if "llvmlite.binding" in sys.modules:
+        give_back_pages(Path(sys.modules["llvmlite.binding"].__file__ or "").parent)
 
 
 @functools.lru_cache(maxsize=1)
@@ -66,7 +69,7 @@ def llvm_version() -> str:
     """The versions that object code depends on."""
     import llvmlite
 
-    return f"llvmlite {llvmlite.__version__}, LLVM {'.'.join(map(str, _llvm().llvm_version_info))}"
+    return f"llvmlite {llvmlite.__version__}, LLVM {told_by_llvm()['version']}"
 
 
 def _target_machine(processor: Processor) -> Any:
@@ -109,10 +112,32 @@ def assembly(text: str, processor: Processor) -> str:
     return listing
 
 
+_added: dict[str, int] = {}
+
+
 def add_symbols(addresses: dict[str, int]) -> None:
     """Tell the loader where functions outside the machine code are, whatever this system's linker exports."""
-    for name, address in addresses.items():
-        _llvm().add_symbol(name, address)
+    _added.update(addresses)
+
+
+def _address_of(name: str) -> int:
+    """The address of a function outside the machine code, 0 if there is none."""
+    if name in _added:
+        return _added[name]
+    function = getattr(ctypes.CDLL(None), name, None)
+    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _loaded_by_llvm(objects: Sequence[bytes], processor: Processor) -> Any:
+    """The object files in memory, by LLVM's loader, which knows those of all systems."""
+    llvm = _llvm()
+    for name, address in _added.items():
+        llvm.add_symbol(name, address)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(processor))
+    for data in objects:
+        engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(data))
+    engine.finalize_object()
+    return engine
 
 
 class Loaded:
@@ -126,11 +151,13 @@ class Loaded:
         self, objects: Sequence[bytes], processor: Processor, cached: bool = False, seconds: float = 0.0
     ) -> None:
         start = time.perf_counter()
-        llvm = _llvm()
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(processor))
-        for data in objects:
-            self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(data))
-        self._engine.finalize_object()
+        image = link(objects, _address_of)
+        self._memory: Any = image
+        if image is not None:
+            self._find = image.symbols.get
+        else:
+            self._memory = _loaded_by_llvm(objects, processor)
+            self._find = self._memory.get_function_address
         self.processor = processor
         self.objects = tuple(objects)
         self.cached = cached
@@ -141,14 +168,14 @@ class Loaded:
 
         Raises ``KeyError`` if the module does not define it.
         """
-        address: int = self._engine.get_function_address(name)
+        address: int | None = self._find(name)
         if not address:
             raise KeyError(f"the machine code defines no {name!r}")
         return address
 
     def make_immortal(self) -> None:
         """Never unload this code: threads of this process may be parked in it until the very end."""
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._engine))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._memory))
 
 
 def load(text: str, processor: Processor, key: str | None = None, cache: Cache | None = None) -> Loaded:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pullback.errors import ProcessorError
 
-__all__ = ["Processor", "usable_cores"]
+__all__ = ["Processor", "machine_identity", "tell", "told", "told_by_llvm", "usable_cores"]
 
 # One name or several that must all be there before vectors of this many bytes are worth their code.
 _VECTOR_FEATURES = {64: ("avx512f", "avx512vl", "avx512bw", "avx512dq", "fma"), 32: ("avx2", "fma")}
@@ -88,18 +88,58 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+_told: dict[str, str] = {}
+
+
+def told_by_llvm() -> dict[str, str]:
+    """What LLVM says of this processor and of itself: ``name``, ``features``, ``version``."""
+    if not _told:
+        import llvmlite.binding as llvm
+
+        features = _join_features(dict(llvm.get_host_cpu_features()))
+        version = ".".join(map(str, llvm.llvm_version_info))
+        _told.update(name=llvm.get_host_cpu_name(), features=features, version=version)
+    return _told
+
+
+def tell(told: Mapping[str, str]) -> None:
+    """What ``told_by_llvm`` has returned to another process on this machine: LLVM need not be loaded to ask again."""
+    _told.update(told)
+
+
+def told() -> bool:
+    """Whether LLVM, or another process, has been asked."""
+    return bool(_told)
+
+
+_CHANGING = ("cpu MHz", "bogomips", "BogoMIPS", "processor", "core id", "apicid", "initial apicid")
+"""What differs between cores, or from moment to moment."""
+
+
+def machine_identity(proc: Path = Path("/proc")) -> str | None:
+    """A text that no other machine has, nor this one after it was started again; None where the system has none.
+
+    It has the first core's description too: a machine may go on from a snapshot, on another processor.
+    """
+    try:
+        boot = (proc / "sys/kernel/random/boot_id").read_text()
+        with (proc / "cpuinfo").open("rb", buffering=0) as file:
+            lines = file.read(1 << 14).decode().split("\n\n")[0].splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return "\n".join([boot, *(line for line in lines if line.partition("\t")[0].rstrip() not in _CHANGING)])
+
+
 @functools.lru_cache(maxsize=1)
 def _host() -> Processor:
-    import llvmlite.binding as llvm
-
-    flags = dict(llvm.get_host_cpu_features())
+    flags = _parse_features(told_by_llvm()["features"])
     architecture = platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
     vector_bytes = _vector_bytes(flags)
     if vector_bytes == 64:
         flags["prefer-256-bit"] = False  # some server processors are tuned to leave half of their width idle
     caches = _cache_sizes(Path("/sys/devices/system/cpu/cpu0/cache"))
     return Processor(
-        name=llvm.get_host_cpu_name(),
+        name=told_by_llvm()["name"],
         features=_join_features(flags),
         architecture=architecture,
         vector_bytes=vector_bytes,
