@@ -1,7 +1,12 @@
 """Parts of vectors in memory, and square blocks of elements turned around in registers.
 
-A block of ``lanes × lanes`` elements is read as rows, transposed by exchanging halves, quarters, … of neighbouring
-rows, and written as rows again.
+A block of ``lanes × lanes`` elements is read in pieces of 16 bytes. A vector takes the same piece of several rows, so
+that all that is left to do is to turn squares of 16-byte rows, which needs no lane to leave its 16 bytes:
+
+    row 0   a b c d …                       a e i m | …              rows 0-3 of column 0, then rows 4-7, …
+    row 1   e f g h …    in the first       b f j n | …              of column 1
+    row 2   i j k l …    16 bytes      →    c g k o | …
+    row 3   m n o p …                       d h l p | …
 """
 
 from __future__ import annotations
@@ -11,28 +16,10 @@ from collections.abc import Callable, Sequence
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.types import vector_of
 
-__all__ = ["load_lanes", "store_lanes", "transpose", "turn_block"]
+__all__ = ["load_lanes", "store_lanes", "turn_block"]
 
-
-def transpose(f: Function, rows: Sequence[str], kind: str) -> list[str]:
-    """The columns of a square block, given its rows (vectors of ``kind``, as many lanes as rows)."""
-    lanes = len(rows)
-    current, distance = list(rows), 1
-    vector = vector_of(kind, lanes)
-    while distance < lanes:
-        low = [lane if not lane & distance else lanes + lane - distance for lane in range(lanes)]
-        high = [lane + distance if not lane & distance else lanes + lane for lane in range(lanes)]
-        following = list(current)
-        for first in range(lanes):
-            if not first & distance:
-                a, b = current[first], current[first + distance]
-                for place, picks in ((first, low), (first + distance, high)):
-                    mask = ", ".join(f"i32 {pick}" for pick in picks)
-                    following[place] = f.value(
-                        f"shufflevector {vector} {a}, {vector} {b}, <{lanes} x i32> <{mask}>"
-                    )
-        current, distance = following, 2 * distance
-    return current
+PIECE_BYTES = 16
+"""What a processor exchanges within a vector at no delay."""
 
 
 def _mask(count: int, lanes: int) -> str:
@@ -92,7 +79,50 @@ def turn_block(
 
     With ``full_rows`` whole vectors are written, zeros where the source has no row.
     """
-    block = [load_lanes(f, source(r), kind, lanes, columns) for r in range(rows)]
-    block += ["zeroinitializer"] * (lanes - rows)
-    for c, column in enumerate(transpose(f, block, kind)[:columns]):
-        store_lanes(f, column, target(c), kind, lanes, lanes if full_rows else rows)
+    piece = min(lanes, PIECE_BYTES // _suffix(kind)[1])
+    for first in range(0, columns, piece):
+        there = min(piece, columns - first)
+        vectors = [
+            _pieces(f, [source(r) for r in range(k, rows, piece)], kind, lanes, piece, first, there)
+            for k in range(piece)
+        ]
+        for c, column in enumerate(_turned_pieces(f, vectors, kind, lanes)[:there]):
+            store_lanes(f, column, target(first + c), kind, lanes, lanes if full_rows else rows)
+
+
+def _pieces(
+    f: Function, rows: Sequence[str], kind: str, lanes: int, piece: int, first: int, there: int
+) -> str:
+    """Elements ``first`` to ``first + there`` of several rows, a piece each; zeros beyond them."""
+    vector, part = vector_of(kind, lanes), vector_of(kind, piece)
+    name = f"llvm.vector.insert.v{lanes}{_suffix(kind)[0]}.v{piece}{_suffix(kind)[0]}"
+    found = "zeroinitializer"
+    for number, row in enumerate(rows):
+        address = f.value(f"getelementptr {kind}, ptr {row}, i64 {first}") if first else row
+        read = load_lanes(f, address, kind, piece, there)
+        if lanes == piece:
+            return read
+        found = f.call(vector, name, (vector, found), (part, read), ("i64", str(number * piece)))
+    return found
+
+
+def _turned_pieces(f: Function, rows: Sequence[str], kind: str, lanes: int) -> list[str]:
+    """The columns of squares that lie side by side: each row is interleaved with the one half the square below it."""
+    piece, vector = len(rows), vector_of(kind, lanes)
+    halves = []
+    for half in (0, piece // 2):
+        picks = [
+            f"i32 {start + half + k + other}"
+            for start in range(0, lanes, piece)
+            for k in range(piece // 2)
+            for other in (0, lanes)
+        ]
+        halves.append(f"<{lanes} x i32> <{', '.join(picks)}>")
+    current = list(rows)
+    for _ in range(piece.bit_length() - 1):
+        current = [
+            f.value(f"shufflevector {vector} {current[k]}, {vector} {current[k + piece // 2]}, {half}")
+            for k in range(piece // 2)
+            for half in halves
+        ]
+    return current
