@@ -68,7 +68,7 @@ def test_arguments_are_overwritten_after_their_readers(built):
     for result_name, argument in (("result0", "argument0"), ("result1", "argument1")):
         phases = {"write": [], "read": []}
         for position, phase in enumerate(result.schedule):
-            for job in (job for group in phase.groups for job in group.jobs):
+            for job in (*phase.first, *(job for group in phase.groups for job in group.jobs)):
                 names = [buffer.name for buffer in job.kernel.writes()]
                 if result_name in names:
                     phases["write"].append(position)
@@ -100,12 +100,16 @@ def test_shares_are_whole_vectors(rows, columns, dtype, built, processor):
 
 
 def test_buffers_alive_together_do_not_overlap(built):
-    result = built(step, *SHAPES)
-    placed = result.plan.placed
+    def twice(w, u, x, y):
+        first, second, *rest = step(w, u, x, y)
+        return *step(first, second, x, y), *rest
+
+    plan = built(twice, *SHAPES).plan
+    placed = plan.placed
     assert len(placed) > 3
     for k, one in enumerate(placed):
         assert one.offset % 64 == 0
-        assert one.offset + one.buffer.nbytes <= result.plan.arena_bytes
+        assert one.offset + one.buffer.nbytes <= plan.arena_bytes
         for other in placed[:k]:
             apart = (
                 one.offset + one.buffer.nbytes <= other.offset
@@ -240,48 +244,6 @@ def test_longer_rows_go_on_with_several_short_ones(traced, compiler, processor):
     assert (group.rows, [job.pitch for job in group.jobs]) == (6, [80, 1])
     assert len(built.plan.kept) == 1
     compiler.assert_same(graph, arrays, processor=processor, rounding=64)
-
-
-def _jobs(phase):
-    return [job for group in phase.groups for job in group.jobs]
-
-
-def twice(picture, w, rows, place):
-    """A small matrix that two phases need; everything else waits for sums over the rows, and for a check."""
-    found = OPERATORS["check_index"](place, extent=300, what="place", wrap=False)
-    matrix = picture * picture
-    first = np.tanh(rows @ matrix)
-    return w - first.sum() - OPERATORS["gather"](rows, found, axes=(0,)).sum(), (rows * first.sum(0)) @ matrix
-
-
-def test_what_is_small_each_thread_computes_for_itself(traced, compiler, processor):
-    random = np.random.default_rng(0)
-    arrays = [random.standard_normal(shape).astype(np.float32) for shape in ((24, 24), (300,), (300, 24))]
-    arrays.append(np.array([7, 250]))
-    graph = traced(twice, *arrays)
-    built = build(graph, {0: 1}, processor)
-    users = [phase for phase in built.schedule if phase.first]
-    assert len(users) == 2
-    made = {buffer for phase in users for job in phase.first for buffer in job.kernel.writes()}
-    assert (24, 24) in {buffer.shape for buffer in made}
-    assert set(built.plan.own) == made
-    (update,) = [
-        p for p in built.schedule if any(job.kernel.writes()[0].name == "result0" for job in _jobs(p))
-    ]
-    assert built.schedule.index(users[0]) < built.schedule.index(update)
-    assert [phase.enters for phase in built.emitted.phases] == [bool(phase.first) for phase in built.schedule]
-    compiler.assert_same(graph, arrays, {0: 1}, processor=processor, rounding=256)
-
-
-def test_what_is_overwritten_nobody_computes_later(built):
-    def step(picture, rows):
-        matrix = picture * picture
-        first = np.tanh(rows @ matrix)
-        return picture - first.sum(0), (rows * first.sum(0)) @ matrix
-
-    kept, donated = (built(step, (24, 24), (3000, 24), donated=given).schedule for given in ({}, {0: 0}))
-    assert any(phase.first for phase in kept)
-    assert not any(phase.first for phase in donated)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 90])

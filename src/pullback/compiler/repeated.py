@@ -1,4 +1,4 @@
-"""Small phases that every thread computes for itself, instead of waiting for the one that does.
+"""Small jobs that every thread does for itself, instead of fetching what another one has done.
 
     phase 0   pixel = image / 255                        phase 0   each thread first: pixel = image / 255
     phase 1   channel 0 of pixel | channel 1 | …    →              channel 0 of pixel | channel 1 | …
@@ -6,21 +6,29 @@
     phase 4   gradient 0 from pixel | 1 | …              phase 3   each thread first: pixel = image / 255
                                                                    gradient 0 from pixel | 1 | …
 
-What a thread has computed lies in its scratch memory, where nobody has to fetch it from another core's cache.
+What a thread has computed lies in its scratch memory, where nobody has to fetch it from another core's cache. So a
+phase is saved where a map is all that it holds; and a transposed copy is sooner made again than half of it fetched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from pullback.compiler.codegen.prefetch import CACHE_LINE
 from pullback.compiler.form import Form
-from pullback.compiler.schedule import Job, Phase, has_checks
+from pullback.compiler.schedule import Job, Phase
 from pullback.loops import Buffer, Kernel
 
 __all__ = ["EXCHANGE_CYCLES", "repeat_small"]
 
 EXCHANGE_CYCLES = 1000.0
 """What threads lose in a phase by claiming chunks, waiting for each other and fetching what the other one wrote."""
+
+LINE_CYCLES = 25.0
+"""What a line costs that one core writes and another reads, time after time."""
+
+OWN_BYTES = 1 << 19
+"""What a thread may keep for itself in a phase: it must stay in the core's own cache."""
 
 MOST_USES = 3
 """Phases in which it is computed again; more would cost more than the exchange that they save."""
@@ -32,26 +40,28 @@ def repeat_small(
     results: Iterable[Buffer],
     overwritten: Iterable[Buffer],
 ) -> list[Phase]:
-    """The phases without those that all threads may as well compute where they need them.
+    """The phases without what all threads may as well compute where they need it.
 
-    They depend on nothing but arguments that are not ``overwritten``, and give no ``results``. What must be checked
-    ``before`` something is overwritten is still checked in an earlier phase.
+    It depends on nothing but arguments, and gives no ``results``. What must be done ``before`` something is
+    ``overwritten``, or nothing be overwritten if it fails, is still done in an earlier phase.
     """
     found = list(phases)
-    given = {*results, *overwritten}
+    given, lost = set(results), set(overwritten)
     written = {buffer for phase in phases for job in _jobs(phase) for buffer in job.kernel.writes()}
     for phase in phases:
         jobs = _jobs(phase)
-        users = [other for other in found if other is not phase and _uses(other, jobs)]
-        if sum(job.cycles for job in jobs) > EXCHANGE_CYCLES or not 1 <= len(users) <= MOST_USES:
-            continue
-        if any(job.form.blocking is not None for user in users for job in _jobs(user)):
-            continue  # its panels lie in scratch memory
-        if all(_stands_alone(job, given, written) for job in jobs) and _in_time(
-            jobs, users[0], found, before
-        ):
-            for user in users:
-                user.first.extend(jobs)
+        users = {job: _users(job, found) for job in jobs if _stands_alone(job, given, written)}
+        moving = [job for job in users if _may_move(job, phase, users[job], found, before, lost)]
+        alone = sum(group.chunks for group in phase.groups) == 1
+        if len(moving) < len(jobs) or _cost(moving, users, alone) > EXCHANGE_CYCLES:
+            moving = [job for job in moving if _cost([job], users, False) <= 0]
+        for job in moving:
+            for user in users[job]:
+                user.first.append(job)
+            for group in phase.groups:
+                group.jobs = [other for other in group.jobs if other is not job]
+            phase.groups = [group for group in phase.groups if group.jobs]
+        if not phase.groups:
             found.remove(phase)
     return found
 
@@ -60,25 +70,53 @@ def _jobs(phase: Phase) -> list[Job]:
     return [job for group in phase.groups for job in group.jobs]
 
 
-def _uses(phase: Phase, jobs: Sequence[Job]) -> bool:
-    """Whether the phase reads what ``jobs`` write."""
-    made = {buffer for job in jobs for buffer in job.kernel.writes()}
-    return any(made.intersection(job.kernel.reads()) for job in _jobs(phase))
+def _users(job: Job, phases: Iterable[Phase]) -> list[Phase]:
+    """The phases that read what ``job`` writes."""
+    made = set(job.kernel.writes())
+    return [
+        phase for phase in phases if any(made.intersection(other.kernel.reads()) for other in _jobs(phase))
+    ]
 
 
 def _stands_alone(job: Job, given: set[Buffer], written: set[Buffer]) -> bool:
-    """Whether the job is a map that computes the same whenever it runs, in any memory."""
-    if job.form != Form() or any(store.accumulate for store in job.kernel.stores):
+    """Whether the job is a map or a transposed copy that computes the same whenever it runs, in any memory."""
+    if job.form not in (Form(), Form(transposition=job.form.transposition)):
         return False
-    return not (given | written).intersection(job.kernel.reads()) and not given.intersection(
-        job.kernel.writes()
-    )
+    if any(store.accumulate for store in job.kernel.stores):
+        return False
+    return not written.intersection(job.kernel.reads()) and not given.intersection(job.kernel.writes())
 
 
-def _in_time(
-    jobs: Sequence[Job], phase: Phase, phases: Sequence[Phase], before: Mapping[Kernel, Iterable[Kernel]]
+def _may_move(
+    job: Job,
+    phase: Phase,
+    users: Sequence[Phase],
+    phases: Sequence[Phase],
+    before: Mapping[Kernel, Iterable[Kernel]],
+    lost: set[Buffer],
 ) -> bool:
-    """Whether what ``jobs`` check is checked early enough if ``phase`` is the first to do so."""
-    checks = {job.given for job in jobs if has_checks(job.kernel)}
-    late = {job.given for other in phases[: phases.index(phase) + 1] for job in _jobs(other)}
-    return not any(checks.intersection(before.get(kernel, ())) for kernel in late)
+    """Whether ``job`` may be done in the phases that use it, each thread in its own memory."""
+    if not 1 <= len(users) <= MOST_USES or phase in users:
+        return False
+    if any(other.form.blocking is not None for user in users for other in _jobs(user)):
+        return False  # its panels lie in scratch memory
+    if any(_bytes_made([job, *user.first]) > OWN_BYTES for user in users):
+        return False
+    # Who overwrites what the job reads comes after the last of them; who only waits for its checks, after the first.
+    last = users[-1] if lost.intersection(job.kernel.reads()) else users[0]
+    late = (other.given for later in phases[: phases.index(last) + 1] for other in _jobs(later))
+    return not any(job.given in before.get(kernel, ()) for kernel in late)
+
+
+def _cost(jobs: Sequence[Job], users: Mapping[Job, Sequence[Phase]], alone: bool) -> float:
+    """The cycles that repeating ``jobs`` takes, less what it saves by not moving lines between cores.
+
+    As it is, one thread does them while the others wait, if they are ``alone`` in their phase, or two share them.
+    """
+    done = 1.0 if alone else 0.5
+    cycles = sum(job.cycles * (len(users[job]) - done) for job in jobs)
+    return cycles - LINE_CYCLES * _bytes_made(jobs) / CACHE_LINE
+
+
+def _bytes_made(jobs: Iterable[Job]) -> int:
+    return sum(buffer.nbytes for job in jobs for buffer in job.kernel.writes())
