@@ -79,6 +79,17 @@ def test_what_is_zero_is_left_out_and_nothing_else(dtype, compiler, traced, proc
     assert np.isinf(sums[4])
 
 
+def test_what_lies_beside_a_window_is_not_added(compiler, traced, processor):
+    """Vectors are read whole where the columns reach as far, unwanted elements before or behind them included."""
+    random = np.random.default_rng(0)
+    x, y = (random.integers(-3, 4, shape).astype(np.float32) for shape in ((5, 1, 20, 20), (5, 6, 9, 9)))
+    winner = random.integers(0, 2, y.shape).astype(np.int32) * 2  # the first column of each window
+    wanted = compiler.reference(traced(gradient, x, y, winner), [x, y, winner])
+    x[..., -1] = np.nan
+    found = compiler.run(traced(gradient, x, y, winner), [x, y, winner], processor=processor)
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_columns_in_the_order_of_memory_are_joined(compiler, traced, monkeypatch):
     found = []
 

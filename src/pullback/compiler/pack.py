@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from pullback.compiler.codegen.prefetch import CACHE_LINE
-from pullback.compiler.codegen.products import NEAREST_CACHE, choose_tile
+from pullback.compiler.codegen.tiles import NEAREST_CACHE, choose_tile
 from pullback.compiler.form import Form
 from pullback.compiler.products import Pair, Product
 from pullback.compiler.tidy import joined_axes

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pullback.compiler.codegen.maps import alignment
-from pullback.compiler.codegen.products import Tile, choose_tile
+from pullback.compiler.codegen.tiles import Tile, choose_tile
 from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies

@@ -15,14 +15,8 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes, turn_block
 from pullback.compiler.codegen.function import Function
-from pullback.compiler.codegen.products import (
-    Block,
-    Tile,
-    fitting_rows,
-    multiply_panel,
-    row_axis,
-    run_epilogue,
-)
+from pullback.compiler.codegen.products import multiply_panel, run_epilogue
+from pullback.compiler.codegen.tiles import Block, Tile, fitting_rows, row_axis
 from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.products import Pair, Product

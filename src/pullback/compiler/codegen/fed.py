@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.maps import emit_map, lane_axis
 from pullback.compiler.codegen.prefetch import FAR, forgiving, is_far, lines_of, run_of, touch
-from pullback.compiler.codegen.products import Block, Tile, by_columns
+from pullback.compiler.codegen.products import by_columns
+from pullback.compiler.codegen.tiles import Block, Tile
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.products import Product
 from pullback.loops import Axis, Kernel, Load, walk

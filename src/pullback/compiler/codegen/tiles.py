@@ -1,0 +1,236 @@
+"""Which register tile a product takes: the rows and vectors whose sums a processor keeps in its registers.
+
+A tile is ``rows × bands × vectors`` sums. *Rows* lie along an axis of the left operand alone; where that is short, as
+the channels of an image are, whole other axes of the left operand make more rows of each of its steps. *Bands* lie
+along an axis of the right operand alone: of a convolution whose lanes lie along the image, several lines of it share
+the elements of the weight that are read.
+
+The tile is the one with the fewest cycles by an estimate: multiply-adds, reads, and what a right operand that is too
+large for the nearest cache takes to arrive. It also decides how rows can be shared out, so two threads should have
+as many tiles each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pullback.compiler.codegen.prefetch import CACHE_LINE
+from pullback.compiler.products import Product
+from pullback.loops import Axis, Load
+
+__all__ = [
+    "MOST_VECTORS",
+    "NEAREST_CACHE",
+    "UNROLLED",
+    "Block",
+    "Tile",
+    "choose_tile",
+    "fitting_rows",
+    "row_axis",
+    "strips",
+]
+
+UNROLLED = 256
+"""A nest of summed axes of this many multiply-adds, such as the window of a convolution, is written out."""
+
+MOST_ROWS, MOST_VECTORS = 16, 6
+"""Elements that are spread and vectors that are read for one step, at most."""
+
+LATENCY = 4.0
+"""Cycles from one multiply-add to the next into the same register; two of them are begun in each cycle."""
+
+TILE_OVERHEAD = 8.0
+"""Cycles that a tile costs beside its multiply-adds."""
+
+NEAREST_CACHE = 32 << 10
+"""Bytes of the first-level cache of a small processor."""
+
+LINE_CYCLES = 3.0
+"""Cycles in which a line arrives from the second cache."""
+
+LONG_DEPTH = 32
+"""Sums shorter than this gain nothing from bands: the window of a single channel is soon read."""
+
+LOOP_TURN = 4.0
+"""Cycles that a turn of a loop over the depth costs beside its multiply-adds."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Rows of a register tile, the vectors of each of its column groups, and its bands.
+
+    Each step along the row axis is as many rows as the axes ``inner`` have turns.
+    """
+
+    rows: int
+    columns: tuple[int, ...]
+    bands: int = 1
+    row_axis: Axis | None = None
+    band_axis: Axis | None = None
+    inner: tuple[Axis, ...] = ()
+
+    def __repr__(self) -> str:
+        rows = "·".join(map(str, (self.rows, *(axis.extent for axis in self.inner))))
+        bands = f", bands={self.bands}" if self.bands > 1 else ""
+        return f"Tile(rows={rows}, columns={self.columns}{bands})"
+
+
+@dataclass(frozen=True)
+class Block:
+    """What one tile covers: rows and bands from where their axes stand."""
+
+    tile: Tile
+    rows: int
+    bands: int = 1
+
+    def places(self) -> Iterator[tuple[tuple[Axis, int], ...]]:
+        """For each row of each band, in the order of the accumulators, how far on it is along each axis."""
+        for band in self.over_bands():
+            for row in self.over_rows():
+                yield (*band, *row)
+
+    def over_rows(self) -> list[tuple[tuple[Axis, int], ...]]:
+        """How far on each row is."""
+        return _turns([(self.tile.row_axis, self.rows), *((axis, axis.extent) for axis in self.tile.inner)])
+
+    def over_bands(self) -> list[tuple[tuple[Axis, int], ...]]:
+        """How far on each band is."""
+        return _turns([(self.tile.band_axis, self.bands)])
+
+    def axes(self) -> list[tuple[Axis, int]]:
+        """Bands, then rows: the axes of the tile and its turns along each."""
+        pairs = [(self.tile.band_axis, self.bands), (self.tile.row_axis, self.rows)]
+        return [(a, n) for a, n in (*pairs, *((a, a.extent) for a in self.tile.inner)) if a is not None]
+
+
+def _turns(axes: Sequence[tuple[Axis | None, int]]) -> list[tuple[tuple[Axis, int], ...]]:
+    known = [(axis, count) for axis, count in axes if axis is not None]
+    return [
+        tuple((axis, turn) for (axis, _), turn in zip(known, turns))
+        for turns in itertools.product(*(range(count) for _, count in known))
+    ]
+
+
+def fitting_rows(rows: int, vectors: int, registers: int) -> int:
+    """The rows of tiles that are ``vectors`` wide with which ``rows`` rows take the fewest cycles.
+
+    >>> fitting_rows(100, 4, registers=32), fitting_rows(100, 2, registers=16)
+    (6, 6)
+    """
+    heights = [n for n in range(1, min(rows, MOST_ROWS) + 1) if n == 1 or _fits(n, vectors, registers)]
+    return min(
+        heights,
+        key=lambda n: (sum(c * _cycles(r, vectors, vectors, 64) for r, c in strips(rows, n, False)), -n),
+    )
+
+
+def _fits(rows: int, vectors: int, registers: int) -> bool:
+    """Whether a tile's accumulators fit beside the vectors of one step."""
+    return rows * vectors + vectors + 2 <= registers
+
+
+def _even(extent: int, most: int) -> tuple[int, ...]:
+    """The fewest parts of at most ``most``, as equal as can be, the longer ones first."""
+    count = -(-extent // most)
+    return tuple(extent // count + (k < extent % count) for k in range(count))
+
+
+def strips(extent: int, size: int, even: bool) -> list[tuple[int, int]]:
+    """Lengths of strips and how many there are of each."""
+    if even:
+        sizes = _even(extent, size)
+        return [(length, sizes.count(length)) for length in dict.fromkeys(sizes)]
+    return [(n, count) for n, count in ((size, extent // size), (extent % size, 1)) if n and count]
+
+
+def _cycles(rows: int, vectors: int, reads: float, depth: int, arrival: float = 0.0) -> float:
+    """Cycles of one tile: multiply-adds, reads, their ``arrival``, or waiting for the sums, whatever takes longest.
+
+    Where the depth is short and written out, the next tile need not wait; long code without a loop runs out of
+    registers.
+    """
+    sums = rows * vectors
+    written_out = depth * sums <= UNROLLED
+    step = max(sums / 2, (rows + reads) / 2, arrival, 0.0 if written_out else LATENCY)
+    beside = max(0.0, depth * sums - UNROLLED / 2) / 8 if written_out else LOOP_TURN * depth * sums / UNROLLED
+    return depth * step + beside + TILE_OVERHEAD + sums
+
+
+def choose_tile(product: Product, lanes: int, registers: int) -> Tile:
+    """The tile with which ``product`` takes the fewest cycles."""
+    first = product.rows[0] if product.rows else None
+    lefts = [axis for axis in product.rows if not any(axis in p.right.axes for p in product.pairs)]
+    rights = [axis for axis in product.rows[1:] if not any(axis in p.left.axes for p in product.pairs)]
+    vectors = -(-product.columns.extent // lanes)
+    depth = sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
+    if depth < LONG_DEPTH or vectors > MOST_VECTORS:
+        rights = []
+    crossing = not all(_aligned(pair.right, product.columns, lanes) for pair in product.pairs)
+    others = math.prod(axis.extent for axis in product.rows)
+    itemsize = product.accumulator.dtype.itemsize
+    best: tuple[float, Tile] | None = None
+    for main, inner in _row_choices(lefts, first):
+        whole = math.prod(axis.extent for axis in inner)
+        length = main.extent if main is not None else 1
+        for band_axis in (None, *rights[-1:]):
+            lines = band_axis.extent if band_axis is not None else 1
+            rest = others // (whole * length * lines)
+            for widths, bands, height in _sizes(vectors, lines, length, whole, registers):
+                if (bands > 1) != (band_axis is not None) or (bands > 1 and len(widths) > 1):
+                    continue
+                cycles = 0.0
+                for rows, row_strips in strips(length, height, main is not first):
+                    for lane_bands, band_strips in strips(lines, bands, True):
+                        for width in widths:
+                            across = width * lane_bands
+                            reads = across * (1.75 if crossing else 1.0)
+                            size = across * lanes * itemsize
+                            far = depth * size > NEAREST_CACHE
+                            arrival = LINE_CYCLES * (size / CACHE_LINE + 0.75 * crossing) if far else 0.0
+                            one = _cycles(rows * whole, across, reads, depth, arrival)
+                            cycles += rest * row_strips * band_strips * one
+                if main is first:  # two threads share them out
+                    cycles *= 2 * height * -(-length // (2 * height)) / length
+                if best is None or cycles < best[0]:
+                    best = cycles, Tile(height, widths, bands, main, band_axis, inner)
+    assert best is not None
+    return best[1]
+
+
+def _row_choices(lefts: list[Axis], first: Axis | None) -> Iterator[tuple[Axis | None, tuple[Axis, ...]]]:
+    """Axes that the rows may lie along, each with axes that make more rows of each step."""
+    if not lefts:
+        yield None, ()
+    for main in reversed(lefts):
+        rest = [axis for axis in lefts if axis is not main and axis is not first]
+        for count in range(len(rest) + 1):
+            inner = tuple(rest[len(rest) - count :])
+            if math.prod(axis.extent for axis in inner) <= MOST_ROWS:
+                yield main, inner
+
+
+def _sizes(
+    vectors: int, lines: int, length: int, whole: int, registers: int
+) -> Iterator[tuple[tuple[int, ...], int, int]]:
+    """Widths of column groups, bands and steps of rows for which there are registers."""
+    for width in range(1, min(vectors, MOST_VECTORS) + 1):
+        widths = _even(vectors, width)
+        for bands in range(1, min(lines, MOST_VECTORS // widths[0]) + 1):
+            for height in range(1, min(length, MOST_ROWS // whole) + 1):
+                if height == bands == width == 1 or _fits(height * whole, widths[0] * bands, registers):
+                    yield widths, bands, height
+
+
+def _aligned(load: Load, columns: Axis, lanes: int) -> bool:
+    """Whether vectors of the operand never lie across two lines of the cache."""
+    steps = [load.offset.constant, *(c for axis, c in load.offset.terms if axis is not columns)]
+    return all(step % lanes == 0 for step in steps)
+
+
+def row_axis(product: Product) -> Axis | None:
+    """The last row axis that no right operand depends on."""
+    free = [axis for axis in product.rows if not any(axis in pair.right.axes for pair in product.pairs)]
+    return free[-1] if free else None
