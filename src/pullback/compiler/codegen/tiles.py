@@ -48,6 +48,9 @@ TILE_OVERHEAD = 8.0
 NEAREST_CACHE = 32 << 10
 """Bytes of the first-level cache of a small processor."""
 
+UNEVEN = 1.05
+"""How much worse a tile is that leaves rows over where chunks are shares of the rows: some chunk has fewer."""
+
 LINE_CYCLES = 3.0
 """Cycles in which a line arrives from the second cache."""
 
@@ -192,8 +195,9 @@ def choose_tile(product: Product, lanes: int, registers: int) -> Tile:
                             arrival = LINE_CYCLES * (size / CACHE_LINE + 0.75 * crossing) if far else 0.0
                             one = _cycles(rows * whole, across, reads, depth, arrival)
                             cycles += rest * row_strips * band_strips * one
-                if main is first:  # two threads share them out
+                if main is first and length > MOST_ROWS:  # two threads share them out
                     cycles *= 2 * height * -(-length // (2 * height)) / length
+                    cycles *= UNEVEN if length % height else 1.0
                 if best is None or cycles < best[0]:
                     best = cycles, Tile(height, widths, bands, main, band_axis, inner)
     assert best is not None
