@@ -101,6 +101,7 @@ class Worker:
         threads = str(settings.threads)
         usual = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
         usual |= {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+        usual |= {"PYTHONDONTWRITEBYTECODE": ""}  # what is installed has its bytecode; a checkout gets it so
         self._process = subprocess.Popen(
             [entrant.python, str(_WORKER)],
             stdin=subprocess.PIPE,
