@@ -16,7 +16,19 @@ from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.values import Place, Values
 from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load
 
-__all__ = ["CACHE_LINE", "FAR", "ask", "ask_ahead", "forgiving", "is_far", "lines_of", "run_of", "touch"]
+__all__ = [
+    "CACHE_LINE",
+    "FAR",
+    "ask",
+    "ask_ahead",
+    "forgiving",
+    "is_far",
+    "is_fixed_piece",
+    "lines_of",
+    "run_of",
+    "touch",
+    "touch_piece",
+]
 
 CACHE_LINE = 64
 
@@ -46,9 +58,7 @@ def ask_ahead(values: Values, kernel: Kernel, row: Axis, turn: str) -> None:
         later = f.call("i64", "llvm.smin.i64", ("i64", later), ("i64", str(row.extent - 1)))
         with values.scope():
             values.places[row] = Place(later)
-            inside = [axis for axis in load.offset.axes if axis is not row]
-            first = Load(load.buffer, load.offset.without(inside), load.dynamic)
-            touch(values, forgiving(first, {}), lines_of(load, run_of(load, kernel)))
+            touch_piece(values, load, kernel, row)
         values.places[row] = Place(turn)
 
 
@@ -63,12 +73,30 @@ def is_far(load: Load, row: Axis, kernel: Kernel) -> bool:
     )
 
 
+def is_fixed_piece(load: Load, kernel: Kernel) -> bool:
+    """Whether the kernel reads one piece of a large array, at a place that is computed but the same in all turns."""
+    return (
+        load.guard is None
+        and load.buffer.nbytes >= FAR
+        and bool(load.dynamic)
+        and not any(index.axes for index, _ in load.dynamic)
+        and run_of(load, kernel) > 1
+    )
+
+
 def run_of(load: Load, kernel: Kernel) -> int:
     """How many elements side by side one turn of the rows reads."""
     inner = {*kernel.axes, *(axis for store in kernel.stores for axis in store.inner)}
     along = [axis for axis in load.offset.axes if axis in inner and load.offset.coefficient(axis) == 1]
     fixed = {axis for index, _ in load.dynamic for axis in index.axes}
     return along[0].extent if along and along[0] not in fixed else 1
+
+
+def touch_piece(values: Values, load: Load, kernel: Kernel, row: Axis | None = None) -> None:
+    """Ask for all that a kernel reads with ``load`` at one place, or at one turn of ``row``."""
+    inside = [axis for axis in load.offset.axes if axis is not row]
+    first = Load(load.buffer, load.offset.without(inside), load.dynamic)
+    touch(values, forgiving(first, {}), lines_of(load, run_of(load, kernel)))
 
 
 def touch(values: Values, load: Load, bytes_ahead: Sequence[int]) -> None:

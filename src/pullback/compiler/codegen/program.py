@@ -14,6 +14,7 @@ from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.codegen.gathered import emit_gathered
 from pullback.compiler.codegen.maps import emit_map
 from pullback.compiler.codegen.pooled import emit_pooled
+from pullback.compiler.codegen.prefetch import is_fixed_piece, touch_piece
 from pullback.compiler.codegen.products import emit_product
 from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.scatters import emit_scatter
@@ -21,7 +22,7 @@ from pullback.compiler.codegen.transposes import emit_transposition
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.form import Form
 from pullback.compiler.memory import MemoryPlan
-from pullback.compiler.runtime.layout import Slots, emit_pointer, phase_function
+from pullback.compiler.runtime.layout import Slots, emit_next_step, emit_pointer, phase_function
 from pullback.compiler.runtime.specs import Phase as RuntimePhase
 from pullback.compiler.schedule import Group, Job, Phase, buffers_of
 from pullback.loops import Apply, Buffer, Kernel, Load, walk
@@ -68,6 +69,7 @@ class _Emitter:
         self.registers = registers
         self.kernels: dict[str, str] = {}
         self.checks: list[str] = []
+        self.asked: set[Load] = set()
 
     def check(self, values: Values, expression: Apply) -> list[str]:
         """Emit an index check under its failure code; equal checks share one."""
@@ -134,6 +136,7 @@ class _Emitter:
             with f.when(f.value(f"icmp eq i64 {f['chunk']}, {chunks}")):
                 for job, function in own:
                     self._call(f, function, job, None, None)
+                    self._ask(f, job)
         number = f["chunk"] if order == sorted(order) else self._dealt(f, name, order)
         first = 0
         for group, jobs in calls:
@@ -144,6 +147,8 @@ class _Emitter:
                 high = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(group.rows)))
                 for job, feed, function in jobs:
                     self._call(f, function, job, feed, (low, high) if job.rows == group.rows > 1 else None)
+                    if group.chunks == 1:
+                        self._ask(f, job)
             first += group.chunks
         return RuntimePhase(name, first, enters=bool(own))
 
@@ -204,6 +209,18 @@ class _Emitter:
             ("i64", high),
             ("ptr", f["scratch"]),
         )
+
+    def _ask(self, f: Function, job: Job) -> None:
+        """Ask for the pieces of large arguments that the next step gathers, which arrive while this one computes."""
+        for load in job.given.loads():
+            read = {part.buffer for part in walk(load) if isinstance(part, Load)}
+            if load in self.asked or not is_fixed_piece(load, job.given) or not read <= self.addressed.keys():
+                continue
+            self.asked.add(load)
+            following = emit_next_step(f)
+            pointers = {buffer: emit_pointer(f, self.addressed[buffer], following) for buffer in read}
+            values = Values(f, pointers, 1, self.registers, {}, emit_reduction, self.check)
+            touch_piece(values, load, job.given)
 
     def _pointer(self, f: Function, buffer: Buffer, shift: int, rows: tuple[str, str] | None) -> str:
         """The address of the buffer's element ``shift``; of a buffer in scratch memory only ``rows`` are there."""

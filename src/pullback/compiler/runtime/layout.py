@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.function import Function, Module
 
-__all__ = ["MAX_CHUNKS", "Slots", "emit_failure", "emit_pointer", "phase_function"]
+__all__ = ["MAX_CHUNKS", "Slots", "emit_failure", "emit_next_step", "emit_pointer", "phase_function"]
 
 # The claims of a stretch of a phase's chunks: visit (44 bits) | taken from the back (10) | taken from the front (10).
 # One word holds all, so one compare-and-swap claims chunks and the word only ever grows. What is done stands in a word
@@ -45,6 +45,7 @@ CONTEXT = {
     "STEPS_DONE": 72,  # i64: steps finished by the latest run
     "DONATES": 80,  # i64: 1 if memory is written in place, which a call must not leave half done
     "CALLER": 88,  # ptr to what the caller needs to look for signals between phases, or null
+    "LAST_STEP": 112,  # i64: the number of the last step of the run
     "WORDS": 96,  # ptr to the words of the first entry
     "STRETCHES": 104,  # i64: words of each entry
     "EPOCH": 128,  # i64: steps ever begun side by side; alone on its cache line, threads wait on it
@@ -155,6 +156,14 @@ def emit_pointer(function: Function, slot: int, step: str | None = None) -> str:
     stride = function.value(f"load i64, ptr {stride_address}, align 8")
     offset = function.value(f"mul i64 {step}, {stride}")
     return function.value(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+
+def emit_next_step(function: Function) -> str:
+    """The number of the step after this one, or of this one if it is the run's last."""
+    at = function.value(f"getelementptr i8, ptr {function['context']}, i64 {CONTEXT['LAST_STEP']}")
+    last = function.value(f"load i64, ptr {at}, align 8")
+    following = function.value(f"add i64 {function['step']}, 1")
+    return function.call("i64", "llvm.smin.i64", ("i64", following), ("i64", last))
 
 
 def emit_failure(function: Function, code: int, position: str, value: str) -> None:
