@@ -220,3 +220,26 @@ def test_positions_are_found_at_every_end(dtype, count, compiler, processor):
     index = random.integers(0, 250, (count, 3)).astype(dtype)
     arrays = [integers(250, 3), index, integers(3, count), integers(count, 3, 3)]
     assert_same(compiler, processor, function, *arrays)
+
+
+def test_a_step_asks_for_the_row_that_the_next_one_gathers():
+    """Sliced indices of any sign, whatever lies behind the last of them; small arrays are not asked for."""
+    table = integers(3000, 100)
+    rows = positions(3000, 8, 1) - 1500
+    picked = pb.jit(lambda total, row, table: (total + table[row], total), donate_argnums=0)
+    guarded = np.concatenate([rows, [[10**15]]])[:8]
+    (total, _), done = picked.run_steps((np.zeros((1, 100), np.float32), guarded, table), 8, 1)
+    assert done == 8
+    np.testing.assert_array_equal(total, table[rows].sum(0))
+    for height, asks in ((3000, True), (100, False)):
+        text = picked.inspect(np.zeros((1, 100), np.float32), rows[0], table[:height]).llvm
+        assert ("llvm.prefetch" in text) == asks
+
+
+def test_a_step_that_fails_leaves_what_was_donated_as_the_step_before_did():
+    table, rows = integers(3000, 100), np.array([[5], [2999], [3000], [7]])
+    picked = pb.jit(lambda total, row, table: (total + table[row], total), donate_argnums=0)
+    total = np.zeros((1, 100), np.float32)
+    with pytest.raises(IndexRangeError, match="3000"):
+        picked.run_steps((total, rows, table), 4, 1)
+    np.testing.assert_array_equal(total, table[[5]] + table[[2999]])

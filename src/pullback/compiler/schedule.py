@@ -231,6 +231,7 @@ def _waiting(
         for k in producers
         if placed[k][1].rows == job.rows and not placed[k][1].alone and _same_rows(placed[k][2], job)
     }
+    fitting -= {k for k in finished if has_checks(k)}
     staying = {*finished, *producers} - fitting
     groups = {id(placed[k][1]): placed[k][1] for k in fitting}
     found: list[Job] = []
