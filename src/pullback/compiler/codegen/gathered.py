@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
+from pullback.compiler.codegen.lookups import Lookup, find_lookup, sums_of_lookups
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nonzero import Listed, list_nonzero, lists_pay
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
@@ -143,10 +144,15 @@ class _Piece:
 def emit_gathered(values: Values, sums: Gathered, registers: int, low: str, high: str) -> None:
     """Run the kernel for turns ``low`` to ``high`` of its first axis."""
     budget = 24 if registers >= 32 else 10
+    rows_at_once = 1 if sums.row is None else sums.row.extent
+    lookup = find_lookup(sums.left, sums.right, sums.over, sums.columns, rows_at_once, values.lanes)
     listed = lists_pay(sums.left, sums.right, sums.over, values.lanes)
     pieces = _pieces(sums, values.lanes, budget // 2 if listed else budget)
 
     def rows() -> None:
+        if lookup is not None:
+            _looked_up(values, sums, lookup)
+            return
         if listed:
             _from_lists(values, sums, pieces, budget)
             return
@@ -268,9 +274,34 @@ def _tile(values: Values, sums: Gathered, part: Sequence[_Piece], start: Place, 
     totals = nest(sums.over, ["zeroinitializer"] * (rows * vectors))
     for r in range(rows):
         at_row(r)
-        _store(values, sums, part, totals[r * vectors : (r + 1) * vectors])
+        _store(values, sums, part, _wanted(values, sums, part, totals[r * vectors : (r + 1) * vectors]))
     if sums.row is not None:
         del values.places[sums.row]
+
+
+def _looked_up(values: Values, sums: Gathered, lookup: Lookup) -> None:
+    """All turns of the row axis, two at a time: the sums of all lines of columns, their stores."""
+    *others, column = sums.columns
+    (part,) = _pieces(sums, values.lanes, _vectors(sums.columns, values.lanes))
+    strides = [sums.right.offset.coefficient(axis) for axis in others]
+    lines = [sum(turn * stride for turn, stride in zip(piece.turns, strides)) for piece in part]
+
+    def tile(start: Place, rows: int) -> None:
+        for r, totals in enumerate(sums_of_lookups(values, lookup, lines, column, sums.row, start, rows)):
+            if sums.row is not None:
+                values.places[sums.row] = Place(start.value, start.constant + r)
+            with values.scope():
+                _store(values, sums, part, totals)
+        if sums.row is not None:
+            del values.places[sums.row]
+
+    pairs, rest = divmod(1 if sums.row is None else sums.row.extent, 2)
+    if pairs:
+        with values.f.loop("0", str(2 * pairs), 2) as loop, values.scope():
+            tile(Place(loop.index), 2)
+    if rest:
+        with values.scope():
+            tile(Place(None, 2 * pairs), 1)
 
 
 def _from_lists(values: Values, sums: Gathered, parts: Sequence[Sequence[_Piece]], budget: int) -> None:
@@ -322,7 +353,7 @@ def _sum_of_list(
         pairs = zip(totals[::2], totals[1::2])
         left = totals[-1:] if len(totals) % 2 else []
         totals = [[step.add(a, b) for a, b in zip(*pair)] for pair in pairs] + left
-    return totals[0]
+    return _wanted(values, sums, part, totals[0])
 
 
 def _added(
@@ -344,10 +375,6 @@ def _store(values: Values, sums: Gathered, part: Sequence[_Piece], totals: Seque
     """Write what the kernel makes of the sums of ``part``."""
     *others, lane = sums.columns
     width, position = _width(lane, values.lanes), 0
-    totals = [
-        _moved(values, total, memory_type(sums.right.dtype), width, read.skipped)
-        for read, total in zip(_reads(sums, part, width), totals)
-    ]
     for piece in part:
         for axis, place in zip(others, piece.turns):
             values.places[axis] = Place(None, place)
@@ -361,13 +388,15 @@ def _store(values: Values, sums: Gathered, part: Sequence[_Piece], totals: Seque
         values.places.pop(axis, None)
 
 
-def _moved(values: Values, vector: str, element: str, width: int, lanes: int) -> str:
-    """The vector with its first ``lanes`` lanes left out."""
-    if not lanes:
-        return vector
-    kind = vector_of(element, width)
-    picks = ", ".join(f"i32 {lane + lanes if lane + lanes < width else lane}" for lane in range(width))
-    return values.f.value(f"shufflevector {kind} {vector}, {kind} poison, <{width} x i32> <{picks}>")
+def _wanted(values: Values, sums: Gathered, part: Sequence[_Piece], totals: Sequence[str]) -> list[str]:
+    """The vectors of ``part`` without the lanes that lie before the first wanted one."""
+    element, width = memory_type(sums.right.dtype), _width(sums.columns[-1], values.lanes)
+    kind, found = vector_of(element, width), list[str]()
+    for read, total in zip(_reads(sums, part, width), totals):
+        picks = ", ".join(f"i32 {min(lane + read.skipped, width - 1)}" for lane in range(width))
+        moved = f"shufflevector {kind} {total}, {kind} poison, <{width} x i32> <{picks}>"
+        found.append(values.f.value(moved) if read.skipped else total)
+    return found
 
 
 def _spread(values: Values, value: str, element: str, width: int) -> str:

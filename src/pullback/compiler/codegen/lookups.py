@@ -1,0 +1,309 @@
+"""Sums over a pool's winners whose elements are looked up in registers: the weight gradient of a small convolution.
+
+    for o, k, l: dw[o, k, l] = add[p, q](g[o, p, q] * x[2p + u + k, 2q + v + l])    u, v = divmod(winner[o, p, q], 2)
+
+What neighbouring windows can meet of the image is two runs of elements, one for each line of a window, and fits into
+two vectors: for each element of the weights one instruction moves what each winner meets to the winner's lane.
+
+    x       a b c d e f g h              u, v of three windows    0,1  1,0  1,1
+            i j k l m n o p              looked up                b    k    n
+
+So winners cost the same wherever they are, and no branch depends on them. The lower lanes belong to one row, such as a
+channel, the upper ones to the next. Zero factors are not left out: what they meet is multiplied by them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.compiler.codegen.blocks import load_lanes
+from pullback.compiler.codegen.types import vector_of
+from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.vectormath import Lanes
+from pullback.loops import Apply, Axis, Expression, Literal, Load, walk
+
+__all__ = ["Lookup", "find_lookup", "sums_of_lookups"]
+
+LANES = 16
+"""Only vectors of so many 32-bit lanes have an instruction that looks up each of them in two others."""
+
+HALF = LANES // 2
+
+MOST_SUMS = 18
+"""Sums side by side: with the vectors that they are looked up in they must fit the registers."""
+
+BESIDE = 8
+"""Vector instructions of a block of windows beside two for each sum."""
+
+MOST_INSTRUCTIONS = 3.0
+"""Vector instructions for each winner beyond which a list of those that count is shorter."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """How the elements that winners meet are found in registers.
+
+    ``number`` says which element of its window a winner is, and ``picks`` in which lane of the two vectors that one
+    lies for the first window; they begin ``starts`` elements from the window. A block is some ``windows`` along the
+    last axis of the sum, ``step`` elements apart; vectors serve ``shared`` columns.
+    """
+
+    factor: Expression
+    load: Load
+    over: tuple[Axis, ...]
+    number: Load
+    picks: tuple[int, ...]
+    starts: tuple[int, ...]
+    reach: int
+    step: int
+    windows: int
+    shared: int
+
+
+def find_lookup(
+    factor: Expression, load: Load, over: tuple[Axis, ...], columns: Sequence[Axis], rows: int, lanes: int
+) -> Lookup | None:
+    """The way to look up what ``factor`` meets, for ``rows`` rows, or ``None`` where there is none or a longer one."""
+    along, column = over[-1], columns[-1]
+    numbered = _numbered(load)
+    step = load.offset.coefficient(along)
+    if lanes != LANES or load.dtype != np.float32 or numbered is None or step < 1 or column.extent > HALF:
+        return None
+    number, offsets = numbered
+    low, high = load.offset.bounds()
+    if low + min(offsets) < 0 or high + max(offsets) >= load.buffer.size:
+        return None
+    starts = [min(offsets)]
+    starts += [offset for offset in sorted(offsets) if offset >= starts[0] + HALF][:1]
+    runs = [max(k for k, start in enumerate(starts) if offset >= start) for offset in offsets]
+    within = [offset - starts[run] for run, offset in zip(runs, offsets)]
+    reaches = {max(w for w, run in zip(within, runs) if run == k) for k in range(len(starts))}
+    if len(reaches) > 1 or max(reaches) >= HALF:
+        return None
+    (reach,) = reaches
+    whole, single = (_blocks(along, step, reach + more) for more in (column.extent - 1, 0))
+    shared, blocks = (column.extent, whole) if whole == single else (1, single)
+    sums = math.prod(axis.extent for axis in columns)
+    instructions = blocks * (2 * sums + BESIDE) / (along.extent * min(rows, 2))
+    if not blocks or sums > MOST_SUMS or instructions > MOST_INSTRUCTIONS:
+        return None
+    picks = tuple(LANES * run + place for run, place in zip(runs, within))
+    windows = -(-along.extent // blocks)
+    return Lookup(factor, load, over, number, picks, tuple(starts), reach, step, windows, shared)
+
+
+def _blocks(along: Axis, step: int, reach: int) -> int:
+    """In how many blocks all windows are done if each must find its elements in vectors; 0 if none can."""
+    return -(-along.extent // min(HALF, (LANES - 1 - reach) // step + 1)) if reach < LANES else 0
+
+
+def _numbered(load: Load) -> tuple[Load, tuple[int, ...]] | None:
+    """What the computed place depends on, if that is one small number, and how far each of its values leads."""
+    found = {e for index, _ in load.dynamic for e in walk(index) if isinstance(e, Load)}
+    if len(found) != 1:
+        return None
+    (number,) = found
+    if (
+        number.dynamic
+        or number.guard is not None
+        or number.dtype.kind not in "iu"
+        or number.dtype.itemsize != 4
+    ):
+        return None
+    counts = [_values_of(e, number) for index, _ in load.dynamic for e in walk(index)]
+    count = min((c for c in counts if c), default=0)
+    if not 0 < count <= LANES:
+        return None
+    offsets = []
+    for value in range(count):
+        places = [(_at(index, number, value), stride) for index, stride in load.dynamic]
+        if any(place is None for place, _ in places):
+            return None
+        offsets.append(sum(place * stride for place, stride in places if place is not None))
+    return number, tuple(offsets)
+
+
+def _values_of(expression: Expression, number: Load) -> int:
+    """How many values ``number`` can have because a quotient of it is known to be bounded; 0 if nothing is known."""
+    if not (isinstance(expression, Apply) and expression.function == "bounded"):
+        return 0
+    limits, value, divisor = dict(expression.attributes), expression.operands[0], 1
+    while isinstance(value, Apply) and value.function in ("cast", "floor_divide"):
+        if value.function == "floor_divide":
+            if not isinstance(value.operands[1], Literal):
+                return 0
+            divisor *= int(value.operands[1].value)
+        value = value.operands[0]
+    return (limits["high"] + 1) * divisor if value is number and limits["low"] == 0 else 0
+
+
+def _at(expression: Expression, number: Load, value: int) -> int | None:
+    """The value of an index where ``number`` has ``value``, or ``None`` if it depends on anything else."""
+    if expression is number:
+        return value
+    if isinstance(expression, Literal):
+        return int(expression.value)
+    if not isinstance(expression, Apply):
+        return None
+    known = [_at(operand, number, value) for operand in expression.operands]
+    first, last = known[0], known[-1]
+    if first is None or last is None:
+        return None
+    if expression.function in ("cast", "bounded"):
+        return first
+    if expression.function in ("floor_divide", "remainder"):
+        return first // last if expression.function == "floor_divide" else first % last
+    return None
+
+
+def sums_of_lookups(
+    values: Values,
+    lookup: Lookup,
+    lines: Sequence[int],
+    column: Axis,
+    row: Axis | None,
+    start: Place,
+    rows: int,
+) -> list[list[str]]:
+    """For one or two rows, from ``start`` on, the sums for the columns of each line: vectors of a power of two lanes.
+
+    ``lines`` tells how many elements after the place each line begins.
+    """
+    f, (*outer, along) = values.f, lookup.over
+    kind = vector_of("float", LANES)
+
+    def blocks(current: list[str]) -> list[str]:
+        for first in range(0, along.extent, lookup.windows):
+            current = _block(values, lookup, lines, column, row, start, rows, first, current)
+        return current
+
+    def nest(axes: Sequence[Axis], current: list[str]) -> list[str]:
+        if not axes:
+            return blocks(current)
+        with f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in current]) as loop:
+            values.places[axes[0]] = Place(loop.index)
+            with values.scope():
+                loop.carry(*nest(axes[1:], loop.values))
+            del values.places[axes[0]]
+        return loop.results
+
+    totals = nest(outer, ["zeroinitializer"] * (len(lines) * column.extent))
+    folded = [_folded(values, totals[k : k + column.extent]) for k in range(0, len(totals), column.extent)]
+    width = max(2, 1 << (column.extent - 1).bit_length())
+    return [
+        [_picked(values, line, line, range(r * HALF, r * HALF + width)) for line in folded]
+        for r in range(rows)
+    ]
+
+
+def _block(
+    values: Values,
+    lookup: Lookup,
+    lines: Sequence[int],
+    column: Axis,
+    row: Axis | None,
+    start: Place,
+    rows: int,
+    first: int,
+    current: Sequence[str],
+) -> list[str]:
+    """Add what the windows from ``first`` on give.
+
+    Lanes without a window have a zero as their factor, which meets what the first window might meet.
+    """
+    f, along = values.f, lookup.over[-1]
+    kind, indices = vector_of("float", LANES), vector_of("i32", LANES)
+    step = Lanes(f, "float", LANES)
+    count = min(lookup.windows, along.extent - first)
+    factor, number = _side_by_side(values, lookup, row, start, rows, first, count)
+    # Vectors begin some elements sooner where whole ones would reach too far.
+    needed = lookup.step * (count - 1) + lookup.reach + lookup.shared
+    sooner = LANES - needed if LANES - needed <= lookup.step * first else 0
+    numbered = ", ".join(f"i32 {pick}" for pick in (*lookup.picks, *[0] * (LANES - len(lookup.picks))))
+    place = f.call(indices, "llvm.x86.avx512.permvar.si.512", (indices, f"<{numbered}>"), (indices, number))
+    places = []
+    for shift in range(lookup.shared):
+        windows = [lane % HALF if lane % HALF < count else 0 for lane in range(LANES)]
+        moved = ", ".join(f"i32 {lookup.step * window + sooner + shift}" for window in windows)
+        places.append(f.value(f"add {indices} {place}, <{moved}>"))
+    values.places[along] = Place(None, first)
+    fixed = lookup.load.offset.without([a for a in lookup.load.axes if a not in values.places])
+    address = values.address(lookup.load.buffer, values.element(lookup.load.buffer, fixed))
+    del values.places[along]
+    tables: dict[int, str] = {}
+
+    def table(ahead: int) -> str:
+        if ahead not in tables:
+            at = f.value(f"getelementptr float, ptr {address}, i64 {ahead - sooner}")
+            tables[ahead] = load_lanes(f, at, "float", LANES, LANES if sooner else needed)
+        return tables[ahead]
+
+    new = list[str]()
+    for line, turn in itertools.product(lines, range(column.extent)):
+        ahead, shift = (line, turn) if lookup.shared > 1 else (line + turn, 0)
+        found = [(kind, table(ahead + start)) for start in lookup.starts]
+        name = "llvm.x86.avx512.vpermi2var.ps.512" if len(found) > 1 else "llvm.x86.avx512.permvar.sf.512"
+        met = f.call(kind, name, found[0], (indices, places[shift]), *found[1:])
+        new.append(step.fma(met, factor, current[len(new)]))
+    return new
+
+
+def _side_by_side(
+    values: Values, lookup: Lookup, row: Axis | None, start: Place, rows: int, first: int, count: int
+) -> list[str]:
+    """The factors and the numbers of some windows, of the second row in the upper lanes."""
+    group = Group(lookup.over[-1], 1, HALF, count if count < HALF else 0)
+    halves: list[list[str]] = [[], []]
+    for r in range(rows):
+        if row is not None:
+            values.places[row] = Place(start.value, start.constant + r)
+        with values.lane_group(group, Place(None, first)):
+            halves[0] += values.vectors(lookup.factor)
+            halves[1] += values.vectors(lookup.number)
+    if row is not None:
+        del values.places[row]
+    joined = []
+    for half, element in zip(halves, ("float", "i32")):
+        kind = vector_of(element, HALF)
+        upper = half[1] if rows > 1 else "zeroinitializer"
+        lanes = ", ".join(f"i32 {lane}" for lane in range(LANES))
+        joined.append(
+            values.f.value(f"shufflevector {kind} {half[0]}, {kind} {upper}, <{LANES} x i32> <{lanes}>")
+        )
+    return joined
+
+
+def _folded(values: Values, totals: Sequence[str]) -> str:
+    """In each half, lane after lane, the sum of that half of each vector."""
+    step = Lanes(values.f, "float", LANES)
+    row = list(totals)
+    row += ["zeroinitializer"] * (max(2, 1 << (len(row) - 1).bit_length()) - len(row))
+    size = HALF
+    while size > 1:
+        size //= 2
+        pairs = list(zip(row[::2], row[1::2])) if len(row) > 1 else [(row[0], row[0])]
+        row = []
+        for a, b in pairs:
+            parts = []
+            for side in (0, size):
+                # Of each half: the parts of the first vector, then those of the second.
+                picks = [
+                    half + vector * LANES + part + lane + side
+                    for half in (0, HALF)
+                    for vector in (0, 1)
+                    for part in range(0, HALF, 2 * size)
+                    for lane in range(size)
+                ]
+                parts.append(_picked(values, a, b, picks))
+            row.append(step.add(*parts))
+    return row[0]
+
+
+def _picked(values: Values, first: str, second: str, picks: Sequence[int]) -> str:
+    kind, lanes = vector_of("float", LANES), ", ".join(f"i32 {pick}" for pick in picks)
+    return values.f.value(f"shufflevector {kind} {first}, {kind} {second}, <{len(picks)} x i32> <{lanes}>")
