@@ -49,8 +49,9 @@ class Lookup:
     """How the elements that winners meet are found in registers.
 
     ``number`` says which element of its window a winner is, and ``picks`` in which lane of the two vectors that one
-    lies for the first window; they begin ``starts`` elements from the window. A block is some ``windows`` along the
-    last axis of the sum, ``step`` elements apart; vectors serve ``shared`` columns.
+    lies for the first window. They begin ``starts`` elements from the window, whose elements lie up to ``reach``
+    further. A block is some ``windows`` along the last axis of the sum, ``step`` elements apart; vectors serve
+    ``shared`` columns.
     """
 
     factor: Expression
@@ -98,7 +99,7 @@ def find_lookup(
 
 
 def _blocks(along: Axis, step: int, reach: int) -> int:
-    """In how many blocks all windows are done if each must find its elements in vectors; 0 if none can."""
+    """In how many blocks all windows are done if each needs ``reach`` elements behind its first; 0 if none fits."""
     return -(-along.extent // min(HALF, (LANES - 1 - reach) // step + 1)) if reach < LANES else 0
 
 
