@@ -37,6 +37,12 @@ MOST_CHUNKS = 32
 SHORT_CYCLES = 120_000.0
 """Row groups that take less go on with a kernel of fewer, longer rows: waiting costs more than uneven shares."""
 
+COMPARING = 0.25
+"""What each chunk of a scatter spends on comparing all places with its rows, as a part of adding the updates.
+
+More of them, until it takes as long as adding, only where their rows would leave the cache.
+"""
+
 KEPT_BYTES = 1 << 19
 """What a chunk's rows of a scatter's target, and all that goes with them, may take: so much stays in the cache."""
 
@@ -297,7 +303,7 @@ def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
 
 
 def _wanted_chunks(group: Group, lanes: Callable[[Kernel], int]) -> int:
-    """Chunks that last long enough; where a scatter takes part, more of them if their rows would leave the cache."""
+    """Chunks that last long enough; of a scatter fewer, but so many that their rows stay in the cache."""
     wanted = min(MOST_CHUNKS, int(group.cycles / CHUNK_CYCLES))
     scatters = [
         (job.form.scatter, lanes(job.kernel))
@@ -305,10 +311,12 @@ def _wanted_chunks(group: Group, lanes: Callable[[Kernel], int]) -> int:
         if job.form.scatter is not None and not job.form.scatter.apart
     ]
     if scatters:
+        most = min(scatter.most_shares(width) for scatter, width in scatters)
+        wanted = min(wanted, max(1, int(COMPARING * most)))
         own = {store.buffer for job in group.jobs for store in job.kernel.stores}
         if len(group.jobs) > 1:
             wanted = max(wanted, sum(buffer.nbytes for buffer in own) // KEPT_BYTES)
-        wanted = min([wanted, *(scatter.most_shares(width) for scatter, width in scatters)])
+        wanted = min(wanted, most)
     return max(1, wanted)
 
 

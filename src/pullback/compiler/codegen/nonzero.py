@@ -25,7 +25,7 @@ __all__ = ["Listed", "list_nonzero", "lists_pay"]
 VECTOR_BYTES = 64
 """Processors with vectors as long as this have an instruction that moves the chosen lanes to the front."""
 
-SHORTEST = 16
+SHORTEST = 32
 LONGEST = 4096
 """Factors that a list is made for: fewer are as fast one by one, more would not stay in the nearest cache."""
 
