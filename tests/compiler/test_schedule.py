@@ -99,6 +99,20 @@ def test_shares_are_whole_vectors(rows, columns, dtype, built, processor):
                     assert group.share * job.pitch % alignment(job.kernel, lanes) == 0
 
 
+def test_a_map_keeps_whole_vectors_beside_a_product_of_the_same_rows(built):
+    """A chunk of eight rows of weights must not make eight rows of a bias one by one."""
+
+    def gradients(x, z):
+        error = np.tanh(z)
+        return x.T @ error, error.sum(0)
+
+    schedule = built(gradients, (2560, 64), (2560, 64)).schedule
+    groups = {b.name: g for p in schedule for g in p.groups for j in g.jobs for b in j.kernel.writes()}
+    assert groups["result0"].chunks > 4
+    assert groups["result1"] is not groups["result0"]
+    assert not any(job.row_by_row for job in groups["result1"].jobs)
+
+
 def test_buffers_alive_together_do_not_overlap(built):
     def twice(w, u, x, y):
         first, second, *rest = step(w, u, x, y)

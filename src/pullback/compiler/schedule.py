@@ -189,6 +189,7 @@ def make_schedule(
             group.jobs.append(new)
             placed[new.kernel] = (earliest, group, new)
     for phase in phases:
+        phase.groups = [part for group in phase.groups for part in _parted(group, needs, lanes)]
         for group in phase.groups:
             if len(group.jobs) == 1 and group.jobs[0].form == Form() and group.rows > 1:
                 group.jobs[0].kernel = joined_rows(group.jobs[0].kernel)
@@ -281,6 +282,26 @@ def keeps_to_rows(job: Job, buffer: Buffer) -> bool:
     uses = [(load.offset, load.dynamic) for load in kernel.loads() if load.buffer is buffer]
     uses += [(store.offset, store.dynamic) for store in kernel.stores if store.buffer is buffer]
     return all(in_row(offset, dynamic, pitch, kernel.axes[0]) for offset, dynamic in uses)
+
+
+def _parted(
+    group: Group, needs: Mapping[Kernel, Iterable[Kernel]], lanes: Callable[[Kernel], int]
+) -> list[Group]:
+    """The group without maps whose vectors are longer than its shares, if they have nothing to do with its other jobs.
+
+    Those are groups of their own: one by one, a vector's rows would take as long as so many vectors.
+    """
+    share = max(1, group.rows // _wanted_chunks(group, lanes))
+    used = {kernel for job in group.jobs for kernel in needs[job.given]}
+    kernels = {job.given for job in group.jobs}
+    apart = [
+        job
+        for job in group.jobs
+        if job.form == Form() and alignment(job.kernel, lanes(job.kernel)) > share
+        if job.given not in used and kernels.isdisjoint(needs[job.given])
+    ]
+    rest = [job for job in group.jobs if job not in apart]
+    return [Group(group.rows, jobs) for jobs in (rest, *([job] for job in apart)) if jobs]
 
 
 def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
