@@ -116,6 +116,29 @@ def test_nested_repeats_count_iterations():
             np.testing.assert_array_equal(program()[0], [1] * 12 + [0, 0])
 
 
+@pytest.mark.parametrize("threads", [2, 3, 4, 5, 7])
+def test_any_number_of_chunks_for_any_number_of_threads(threads):
+    module, slots = Module(), Slots(arguments=0, results=1)
+    f = phase_function(module, "count")
+    y = emit_pointer(f, slots.result(0), f["step"])
+    at = f.value(f"getelementptr i64, ptr {y}, i64 {f['chunk']}")
+    step = f["step"]
+    f.do(f"store i64 {f.value(f'add i64 {step}, 1')}, ptr {at}, align 8")
+    set_num_threads(threads)
+    for chunks in range(1, 9):
+        program = Program(
+            load(module.text(), Processor.host()),
+            arguments=[],
+            results=[ResultSpec(np.dtype(np.int64), (chunks,))],
+            phases=[Phase("count", chunks)],
+            cost=1e6,
+            saving=1.0,
+        )
+        found = np.zeros((20, chunks), np.int64)
+        program.run_steps([], 20, [], [found], [8 * chunks])
+        np.testing.assert_array_equal(found, np.arange(1, 21)[:, None] + np.zeros(chunks, int))
+
+
 def test_the_next_step_of_the_last_one_is_itself():
     module, slots = Module(), Slots(arguments=0, results=1)
     f = phase_function(module, "note")

@@ -134,6 +134,7 @@ _PHASE_SHARED = """\
   %fresh = shl i64 %visit, $VISIT_SHIFT
   %visit_1 = add i64 %visit, 1
   %complete = shl i64 %visit_1, $VISIT_SHIFT
+  ; as many stretches as have a chunk, the first ones
   %used = call i64 @llvm.umin.i64(i64 %count, i64 %stretches)
   br label %claims
 claims:
@@ -167,9 +168,9 @@ wait_there:
   br label %owner_first
 measure:
   %patience_now = phi i64 [%patience, %look_there], [0, %not_over]
-  %first = call i64 @stretch_start(i64 %count, i64 %stretch, i64 %stretches)
+  %first = call i64 @stretch_start(i64 %count, i64 %stretch, i64 %used)
   %stretch_1 = add i64 %stretch, 1
-  %end_chunk = call i64 @stretch_start(i64 %count, i64 %stretch_1, i64 %stretches)
+  %end_chunk = call i64 @stretch_start(i64 %count, i64 %stretch_1, i64 %used)
   %length = sub i64 %end_chunk, %first
   %seen_first = load atomic i64, ptr %word_at acquire, align 8
   br label %claim
