@@ -11,6 +11,9 @@ from string import Template
 
 __all__ = ["waiting_text"]
 
+_MONOTONIC = {"darwin": 6, "linux": 6}
+"""The numbers of clocks that never go back; of Linux' two the coarse one, which costs least."""
+
 _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221}
 _PAUSE = {"x86_64": "llvm.x86.sse2.pause()", "aarch64": "llvm.aarch64.hint(i32 1)"}
 
@@ -244,9 +247,7 @@ def waiting_text(architecture: str, system: str) -> str:
     values = {
         "PAUSE": f"call void @{pause}" if pause else "",
         "YIELD": f"%result = call i32 @{'SwitchToThread' if system == 'win32' else 'sched_yield'}()",
-        "MONOTONIC": "6"
-        if system in ("darwin", "linux")
-        else "1",  # Linux: the coarse one, which costs least
+        "MONOTONIC": str(_MONOTONIC.get(system, 1)),
         "FUTEX": str(_FUTEX_NUMBER.get(architecture, 0)),
         "PAUSES": "1000",
         "SPINS": "2000",
