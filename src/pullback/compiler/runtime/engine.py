@@ -42,6 +42,7 @@ def _llvm() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    rest()  # what beginning has read is not what compiling reads
     return llvm
 
 
