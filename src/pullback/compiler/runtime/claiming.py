@@ -1,0 +1,186 @@
+"""How threads share the chunks of a phase, as LLVM IR text: a part of the walk in ``driver.py``.
+
+The chunks of a phase are dealt out in equal stretches, one for each thread, so that from phase to phase a
+thread finds the part of the arrays that is already in its own cache. Each stretch has a word on a cache line
+of its own, from which its owner claims chunks by compare-and-swap, from the front, half of what is left at a
+time. A thread that has done its own helps others from the back of theirs, but only if they are not done after
+a while: what they have in their caches takes longer to fetch than to work on. What is done stands in a second
+word of the stretch, and only that one do others read while they wait: the owner need not fetch its claims
+back. A thread goes on when all stretches are done. A word carries the number of the visit and only ever
+grows: nothing is reset between steps, a thread that comes late finds everything claimed and catches up, and a
+thread that the system has suspended is waited for only with what it has claimed. A phase of a single chunk is
+the caller's, whose cache then holds all that such phases hand on to each other.
+"""
+
+from __future__ import annotations
+
+__all__ = ["BEFORE_SHARED", "PHASE_SHARED", "STRETCH"]
+
+BEFORE_SHARED = """\
+  %words_at = getelementptr i8, ptr %context, i64 $CONTEXT_WORDS
+  %words_base = load ptr, ptr %words_at, align 8
+  %room_at = getelementptr i8, ptr %context, i64 $CONTEXT_STRETCHES
+  %room = load i64, ptr %room_at, align 8
+  %row_bytes = mul i64 %room, $WORD_BYTES
+  %stretches = call i64 @llvm.umin.i64(i64 %threads, i64 %room)
+  %own = urem i64 %thread, %stretches"""
+
+PHASE_SHARED = """\
+  %row_offset = mul i64 %index, %row_bytes
+  %row = getelementptr i8, ptr %words_base, i64 %row_offset
+  %fresh = shl i64 %visit, $VISIT_SHIFT
+  %visit_1 = add i64 %visit, 1
+  %complete = shl i64 %visit_1, $VISIT_SHIFT
+  ; as many stretches as have a chunk, the first ones
+  %used = call i64 @llvm.umin.i64(i64 %count, i64 %stretches)
+  br label %claims
+claims:
+  ; its own stretch first, then those of the threads after it
+  %helped = phi i64 [0, %phase], [%helped_1, %claimed]
+  %patience = phi i64 [$PATIENCE, %phase], [%patience_left, %claimed]
+  %to_enter = phi i1 [%enters, %phase], [%to_enter_yet, %claimed]
+  %owns = icmp eq i64 %helped, 0
+  %turned = add i64 %own, %helped
+  %beyond = icmp uge i64 %turned, %stretches
+  %less = select i1 %beyond, i64 %stretches, i64 0
+  %stretch = sub i64 %turned, %less
+  %word_offset = mul i64 %stretch, $WORD_BYTES
+  %word_at = getelementptr i8, ptr %row, i64 %word_offset
+  %done_at = getelementptr i8, ptr %word_at, i64 $DONE_BYTES
+  %any_there = icmp ult i64 %stretch, %used
+  br i1 %any_there, label %look_there, label %claimed
+look_there:
+  br i1 %owns, label %measure, label %owner_first
+owner_first:
+  %patience_there = phi i64 [%patience, %look_there], [%patience_less, %wait_there]
+  %done_there = load atomic i64, ptr %done_at acquire, align 8
+  %over_there = icmp uge i64 %done_there, %complete
+  br i1 %over_there, label %claimed, label %not_over
+not_over:
+  %impatient = icmp eq i64 %patience_there, 0
+  br i1 %impatient, label %measure, label %wait_there
+wait_there:
+  %patience_less = sub i64 %patience_there, 1
+  call void @relax(i64 0)
+  br label %owner_first
+measure:
+  %patience_now = phi i64 [%patience, %look_there], [0, %not_over]
+  %first = call i64 @stretch_start(i64 %count, i64 %stretch, i64 %used)
+  %stretch_1 = add i64 %stretch, 1
+  %end_chunk = call i64 @stretch_start(i64 %count, i64 %stretch_1, i64 %used)
+  %length = sub i64 %end_chunk, %first
+  %seen_first = load atomic i64, ptr %word_at acquire, align 8
+  br label %claim
+claim:
+  %seen = phi i64 [%seen_first, %measure], [%seen_again, %lost], [%seen_next, %ran]
+  %finished_here = phi i64 [0, %measure], [%finished_here, %lost], [%finished_more, %ran]
+  %to_enter_now = phi i1 [%to_enter, %measure], [%to_enter_now, %lost], [false, %ran]
+  %seen_visit = lshr i64 %seen, $VISIT_SHIFT
+  %newer = icmp ugt i64 %seen_visit, %visit
+  br i1 %newer, label %taken_all, label %not_newer
+not_newer:
+  %older = icmp ult i64 %seen_visit, %visit
+  %state = select i1 %older, i64 %fresh, i64 %seen
+  %front = and i64 %state, $COUNT_MASK
+  %back_shifted = lshr i64 %state, $COUNT_BITS
+  %back = and i64 %back_shifted, $COUNT_MASK
+  %taken = add i64 %front, %back
+  %is_left = icmp ult i64 %taken, %length
+  br i1 %is_left, label %try, label %taken_all
+try:
+  ; the owner takes half of what is left: each claim waits until all that it has written is in its cache
+  %left = sub i64 %length, %taken
+  %left_1 = add i64 %left, 1
+  %half = lshr i64 %left_1, 1
+  %amount = select i1 %owns, i64 %half, i64 1
+  %claimed_more = select i1 %owns, i64 %half, i64 $ONE_BACK
+  %wanted = add i64 %state, %claimed_more
+  %exchange = cmpxchg ptr %word_at, i64 %seen, i64 %wanted acq_rel acquire, align 8
+  %won = extractvalue {i64, i1} %exchange, 1
+  br i1 %won, label %own_some, label %lost
+lost:
+  %seen_again = extractvalue {i64, i1} %exchange, 0
+  br label %claim
+own_some:
+  %back_1 = add i64 %back, 1
+  %mirrored = sub i64 %length, %back_1
+  %within = select i1 %owns, i64 %front, i64 %mirrored
+  %chunk_first = add i64 %first, %within
+  %chunk_end = add i64 %chunk_first, %amount
+  br i1 %to_enter_now, label %enter, label %run
+enter:
+  call void %function(ptr %context, i64 %step, i64 %iteration, i64 %count, ptr %scratch)
+  br label %run
+run:
+  %chunk = phi i64 [%chunk_first, %own_some], [%chunk_first, %enter], [%chunk_1, %run]
+  call void %function(ptr %context, i64 %step, i64 %iteration, i64 %chunk, ptr %scratch)
+  %chunk_1 = add i64 %chunk, 1
+  %more_chunks = icmp ult i64 %chunk_1, %chunk_end
+  br i1 %more_chunks, label %run, label %ran
+ran:
+  %finished_more = add i64 %finished_here, %amount
+  %seen_next = load atomic i64, ptr %word_at acquire, align 8
+  br label %claim
+taken_all:
+  %any = icmp ne i64 %finished_here, 0
+  br i1 %any, label %report, label %claimed
+report:
+  %alone = icmp eq i64 %finished_here, %length
+  br i1 %alone, label %report_all, label %report_part
+report_all:
+  ; nobody else writes this word in this visit: a store, which need not be waited for
+  store atomic i64 %complete, ptr %done_at release, align 8
+  br label %claimed
+report_part:
+  %reported_first = load atomic i64, ptr %done_at acquire, align 8
+  br label %reporting
+reporting:
+  %reported = phi i64 [%reported_first, %report_part], [%reported_again, %reporting]
+  %earlier = icmp ult i64 %reported, %fresh
+  %reported_now = select i1 %earlier, i64 %fresh, i64 %reported
+  %sum = add i64 %reported_now, %finished_here
+  %sum_done = and i64 %sum, $COUNT_MASK
+  %last_of_all = icmp eq i64 %sum_done, %length
+  %report_value = select i1 %last_of_all, i64 %complete, i64 %sum
+  %swap = cmpxchg ptr %done_at, i64 %reported, i64 %report_value acq_rel acquire, align 8
+  %reported_again = extractvalue {i64, i1} %swap, 0
+  %swapped = extractvalue {i64, i1} %swap, 1
+  br i1 %swapped, label %claimed, label %reporting
+claimed:
+  %patience_left = phi i64 [%patience, %claims], [%patience_there, %owner_first], [%patience_now, %taken_all],
+      [%patience_now, %report_all], [%patience_now, %reporting]
+  %to_enter_yet = phi i1 [%to_enter, %claims], [%to_enter, %owner_first], [%to_enter_now, %taken_all],
+      [%to_enter_now, %report_all], [%to_enter_now, %reporting]
+  %helped_1 = add i64 %helped, 1
+  %more_stretches = icmp ult i64 %helped_1, %stretches
+  br i1 %more_stretches, label %claims, label %waits
+waits:
+  %waited = phi i64 [0, %claimed], [%waited_1, %waited_for]
+  %waited_1 = add i64 %waited, 1
+  %offset_there = mul i64 %waited, $WORD_BYTES
+  %word_there = getelementptr i8, ptr %row, i64 %offset_there
+  %at_there = getelementptr i8, ptr %word_there, i64 $DONE_BYTES
+  br label %wait
+wait:
+  %turns = phi i64 [0, %waits], [%turns_1, %linger]
+  %word = load atomic i64, ptr %at_there acquire, align 8
+  %go = icmp uge i64 %word, %complete
+  br i1 %go, label %waited_for, label %linger
+linger:
+  %turns_1 = add i64 %turns, 1
+  call void @relax(i64 %turns_1)
+  br label %wait
+waited_for:
+  %more_waits = icmp ult i64 %waited_1, %used
+  br i1 %more_waits, label %waits, label %phase_over"""
+
+STRETCH = """
+; The first chunk of a stretch: the earlier ones get what cannot be dealt out evenly.
+define internal i64 @stretch_start(i64 %count, i64 %stretch, i64 %stretches) nounwind {
+  %whole = mul i64 %count, %stretch
+  %less = sub i64 %stretches, 1
+  %rounded = add i64 %whole, %less
+  %start = udiv i64 %rounded, %stretches
+  ret i64 %start
+}
+"""
