@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pullback import jit
+from pullback.compiler import repeated
 from pullback.compiler.build import build
-from pullback.compiler.repeated import OWN_BYTES
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.graph import OPERATORS
 
@@ -98,10 +98,13 @@ def test_what_is_overwritten_by_then_is_copied_before(phases):
     assert copied < next(k for k, phase in enumerate(schedule) if "result0" in names(jobs_of(phase)))
 
 
-def test_what_would_not_stay_in_a_cache_is_shared(phases):
-    wide = OWN_BYTES // 4 // 96 + 16
-    schedule = phases(back, (wide, 96), (96, 96), (300, wide))
-    assert not any(phase.first for phase in schedule)
+def test_what_would_not_stay_in_a_cache_is_shared(phases, monkeypatch):
+    (copy,) = [
+        buffer for phase in phases(back, *SHAPES) for job in phase.first for buffer in job.kernel.writes()
+    ]
+    for room, own in ((copy.nbytes, True), (copy.nbytes - 1, False)):
+        monkeypatch.setattr(repeated, "OWN_BYTES", room)
+        assert any(phase.first for phase in phases(back, *SHAPES)) == own
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
