@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+import pullback as pb
 from pullback import jit
 from pullback.compiler.codegen.reductions import is_turned
 from pullback.compiler.runtime.processor import Processor
@@ -294,3 +295,28 @@ def test_vectors_that_all_rows_use_are_read_before_the_loop_over_rows():
     assert len(re.findall(r"load <\d+ x float>", body[1])) == 4
     for found, wanted in zip(swept(w, h, z), (w @ z, w - h[:, None] * z)):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def tanh_rows(z):
+    return layer_normalised(np.tanh(z))
+
+
+CHAINS = {
+    "softmax of softmax": lambda z: softmax(softmax(z)),
+    "normalised twice": lambda z: layer_normalised(layer_normalised(z)),
+    "normalised thrice": lambda z: tanh_rows(tanh_rows(tanh_rows(z))),
+    "deviation of an activation": lambda z: pb.selu(z).std(-1),
+    "normalised activation": lambda z: layer_normalised(pb.gelu(z)),
+    "softmax of a normalised row": lambda z: log_softmax(layer_normalised(z) * 3),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS.keys())
+def test_reductions_behind_reductions_over_the_same_rows(chain, compiler, traced, processor):
+    """Loops that share an axis close over it each by itself: what moves into one keeps its own."""
+
+    def values_and_gradients(*arrays):
+        return [g(z) for z in arrays for g in (chain, pb.grad(lambda z: (chain(z) ** 3).sum()))]
+
+    arrays = [numbers(*shape, dtype=np.float64) for shape in [(2, 3), (5, 16), (3, 130), (2, 3, 7), (40, 33)]]
+    compiler.assert_same(traced(values_and_gradients, *arrays), arrays, processor=processor, rounding=1 << 14)

@@ -354,15 +354,15 @@ def load_at(buffer: Buffer, index: Sequence[Index], guard: Expression | None = N
     return Load(buffer, affine, dynamic, guard)
 
 
-def walk(*roots: Expression) -> Iterator[Expression]:
-    """Every expression under ``roots`` once, operands before users."""
+def walk(*roots: Expression, enter: Callable[[Expression], bool] | None = None) -> Iterator[Expression]:
+    """Every expression under ``roots`` once, operands before users; of those not to ``enter``, no operands."""
     seen: set[int] = set()
     stack = [(root, False) for root in reversed(roots)]
     while stack:
         expression, expanded = stack.pop()
         if id(expression) in seen:
             continue
-        if expanded:
+        if expanded or (enter is not None and not enter(expression)):
             seen.add(id(expression))
             yield expression
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pullback.loops.expression import Apply, Buffer, Expression, Load, Position, Reduce, walk
@@ -85,12 +85,24 @@ def rewrite(
     loads: Mapping[Load, Expression],
     memo: dict[int, Expression],
 ) -> Expression:
-    """``root`` with axes replaced by indices and loads by other expressions.
+    """``root`` with its free axes replaced by indices and loads by other expressions.
 
-    ``memo`` is shared between calls. Replaced loads are given as they stand in ``root``, before its axes
-    change.
+    A reduction closes over its axes: inside it they keep their meaning, whatever ``axes`` says of them, and one that
+    a new index mentions gets another axis, so that the index is not captured.
+
+    >>> from pullback.loops import Affine, Axis, Buffer, Load, Reduce
+    >>> import numpy as np
+    >>> i, j, k = Axis("i", 3), Axis("j", 3), Axis("k", 3)
+    >>> x = Buffer("x", np.dtype(np.float32), (3, 3))
+    >>> row = Reduce("add", (k,), Load(x, Affine.of(i) * 3 + Affine.of(k)))
+    >>> rewrite(row, {i: Affine.of(j), k: Affine.of(i)}, {}, {})
+    add[k<3](x[3*j + k])
+
+    ``memo`` is shared between calls with equal ``axes`` and ``loads``. Replaced loads are given as they stand in
+    ``root``, before its axes change.
     """
-    for expression in walk(root):
+    named = {axis for index in axes.values() for axis in index.axes}
+    for expression in _walk_outside(root, axes, named):
         if id(expression) in memo:
             continue
         new: Expression = expression
@@ -106,7 +118,26 @@ def rewrite(
         elif isinstance(expression, Apply):
             operands = [memo[id(operand)] for operand in expression.operands]
             new = Apply(expression.function, operands, expression.dtype, expression.attributes)
+        elif isinstance(expression, Reduce) and _closes_over(expression, axes, named):
+            own = {axis: Axis(axis.name, axis.extent) for axis in expression.over if axis in named}
+            inside = {axis: index for axis, index in axes.items() if axis not in expression.over}
+            body = rewrite(expression.body, inside | {a: Affine.of(b) for a, b in own.items()}, loads, {})
+            new = Reduce(
+                expression.kind, tuple(own.get(a, a) for a in expression.over), body, expression.dtype
+            )
         elif isinstance(expression, Reduce):
             new = Reduce(expression.kind, expression.over, memo[id(expression.body)], expression.dtype)
         memo[id(expression)] = new
     return memo[id(root)]
+
+
+def _closes_over(reduce: Reduce, axes: Mapping[Axis, Affine], named: Collection[Axis]) -> bool:
+    """Whether a reduction is over an axis that is to be replaced, or that a new index names."""
+    return any(axis in axes or axis in named for axis in reduce.over)
+
+
+def _walk_outside(
+    root: Expression, axes: Mapping[Axis, Affine], named: Collection[Axis]
+) -> Iterator[Expression]:
+    """Expressions under ``root``, operands before users, but none inside reductions that close over these axes."""
+    return walk(root, enter=lambda e: not (isinstance(e, Reduce) and _closes_over(e, axes, named)))
