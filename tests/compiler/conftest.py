@@ -18,6 +18,7 @@ from pullback.compiler.executable import make_executable
 from pullback.compiler.lower import Lowered
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.program import Program
+from pullback.compiler.single_evaluation import evaluated_twice
 from pullback.graph import Graph
 from pullback.interpreter import evaluate
 from pullback.loops import Kernel
@@ -120,6 +121,8 @@ class Compiler:
         if stage != "donate":  # after it a result that is the argument it takes over is written by none
             assert all(buffer in written for buffer in lowered.outputs if buffer.size), stage
         check_program(kernels, given, shared_axes=stage not in ("lower", "fuse"))
+        twice = evaluated_twice(kernels)
+        assert twice is None, f"{stage}: {twice!r} is evaluated in two loops, each in an order of its own"
 
     def run(
         self,

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from pullback.compiler.codegen.pooled import find_pooled
 from pullback.compiler.order import sort_kernels
 from pullback.compiler.products import contractions, find_product
+from pullback.compiler.single_evaluation import evaluated_twice, has_varying_sum
 from pullback.loops import (
     Affine,
     Apply,
@@ -269,6 +270,8 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer]) -> Kernel | 
         stores.append(Store(store.buffer, store.offset, value, consumer.axes[shared:] + store.inner))
     merged = Kernel(consumer.axes[:shared], tuple(stores))
     if has_product and find_product(merged) is None:
+        return None
+    if has_varying_sum(producer, producer.axes[:shared]) and evaluated_twice([merged]) is not None:
         return None
     return merged
 

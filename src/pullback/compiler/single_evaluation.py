@@ -1,0 +1,102 @@
+"""One value, one set of bits: a sum whose order matters is evaluated in one place.
+
+Sums and products of floats depend on the order of their terms, and the order depends on the loops around them: along
+lanes, one row a lane, in a product's registers. If the sum were evaluated in two loops of a kernel, a value could
+differ in its last bits from itself, and a comparison with its own maximum would find nobody:
+
+    for i:    m[i] = max[j](add[k](d[i, j, k]))
+    for i, j: t[i, j] = add[k](d[i, j, k]) == m[i]
+
+So where a value is needed in several loops it is stored, and read by all of them; maxima, minima and integer sums are
+the same in any order and may be evaluated again. What is the same for a whole row is evaluated once, before its loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Literal, Load, Position, Reduce, walk
+
+__all__ = ["evaluated_twice", "has_varying_sum", "order_matters"]
+
+Loop = tuple[Axis, ...] | Reduce
+"""A loop inside a kernel's own: the inner axes of a store, or a reduction."""
+
+
+def order_matters(expression: Expression) -> bool:
+    """Whether the value's last bits depend on the order in which it is computed."""
+    return (
+        isinstance(expression, Reduce)
+        and expression.kind in ("add", "multiply")
+        and expression.dtype.kind not in "biu"
+    )
+
+
+def has_varying_sum(kernel: Kernel, fixed: Collection[Axis]) -> bool:
+    """Whether the kernel evaluates a sum whose order matters inside loops other than those over ``fixed``."""
+    roots = (root for store in kernel.stores for root in store.roots())
+    varying = walk(*roots, enter=lambda e: not e.axes.issubset(fixed))
+    return any(order_matters(e) and not e.axes.issubset(fixed) for e in varying)
+
+
+def _loops_around(kernel: Kernel, wanted: Collection[Expression]) -> Iterator[tuple[Expression, Loop]]:
+    """Each of the ``wanted`` expressions with each innermost loop of the kernel that its value differs in."""
+    for store in kernel.stores:
+        seen: set[tuple[int, int]] = set()
+        stack: list[tuple[Expression, tuple[Reduce, ...]]] = [(root, ()) for root in store.roots()]
+        while stack:
+            expression, around = stack.pop()
+            around = tuple(reduce for reduce in around if not expression.axes.isdisjoint(reduce.over))
+            key = (id(expression), id(around[-1]) if around else 0)
+            if key in seen:
+                continue
+            seen.add(key)
+            if expression in wanted:
+                inner = () if expression.axes.isdisjoint(store.inner) else store.inner
+                yield expression, around[-1] if around else inner
+            if isinstance(expression, Reduce):
+                around = (*around, expression)
+            stack.extend((operand, around) for operand in expression.operands)
+
+
+def evaluated_twice(kernels: Iterable[Kernel]) -> Expression | None:
+    """A sum whose order matters that is evaluated in two loops, if there is one.
+
+    Two sums are the same if they differ in the names of axes only.
+    """
+    known: dict[object, tuple[Kernel, object]] = {}
+    for kernel in kernels:
+        sums = {e for e in kernel.expressions() if order_matters(e)}
+        for expression, loop in _loops_around(kernel, sums):
+            place = (kernel, loop if isinstance(loop, tuple) else id(loop))
+            if known.setdefault(_shape_of(expression, kernel), place) != place:
+                return expression
+    return None
+
+
+def _shape_of(root: Expression, kernel: Kernel) -> object:
+    """``root`` with its axes numbered: the kernel's in their order, then the others as they are met."""
+    numbers = {axis: number for number, axis in enumerate(kernel.axes)}
+    made: dict[int, int] = {}
+    parts: list[object] = []
+
+    def index(affine: Affine) -> object:
+        terms = sorted(affine.terms, key=lambda term: (term[1], term[0].extent, numbers.get(term[0], -1)))
+        return tuple((numbers.setdefault(a, len(numbers)), a.extent, c) for a, c in terms), affine.constant
+
+    for part in walk(root):
+        operands = tuple(made[id(operand)] for operand in part.operands)
+        own: object = None
+        if isinstance(part, Load):
+            own = id(part.buffer), index(part.offset), tuple(stride for _, stride in part.dynamic)
+        elif isinstance(part, Position):
+            own = index(part.index)
+        elif isinstance(part, Apply):
+            own = part.function, part.attributes
+        elif isinstance(part, Reduce):
+            own = part.kind, tuple((numbers.setdefault(a, len(numbers)), a.extent) for a in part.over)
+        elif isinstance(part, Literal):
+            own = part.value.tobytes()
+        made[id(part)] = len(parts)
+        parts.append((type(part), part.dtype, own, operands))
+    return tuple(parts)
