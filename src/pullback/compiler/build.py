@@ -22,6 +22,7 @@ from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.schedule import Phase, make_schedule
 from pullback.compiler.split import split_sums
+from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.tidy import few_rows_last, tidy
 from pullback.graph import Graph
 from pullback.loops import Buffer, Kernel, Load
@@ -79,7 +80,7 @@ def build(
 
     tidied = [tidy(kernel, lanes(kernel)) for kernel in kernels]
     tidied = [tidy(kernel, lanes(kernel)) for kernel in fuse(tidied, lowered.outputs)]
-    kernels = split_sums(few_rows_last(tidied, lanes), lanes)
+    kernels = [sum_in_blocks(kernel) for kernel in split_sums(few_rows_last(tidied, lanes), lanes)]
     see("tidy", kernels)
 
     def form_of(kernel: Kernel) -> Form:

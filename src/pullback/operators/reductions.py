@@ -96,7 +96,10 @@ def spread(node: Node, shape: tuple[int, ...], axes: Axes) -> Node:
 
 
 def _sum_reference(x: np.ndarray, axes: Axes) -> Any:
-    return np.sum(x, axis=axes, dtype=x.dtype)
+    # NumPy adds one element after another along all axes but the last: the sum of a long column would be rough.
+    wide = np.float64 if x.dtype == np.float32 else x.dtype
+    with np.errstate(over="ignore"):
+        return np.sum(x, axis=axes, dtype=wide).astype(x.dtype)
 
 
 def _sum_pullback(node: Operation, cotangent: Node) -> list[Node | None]:

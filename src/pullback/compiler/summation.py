@@ -1,0 +1,106 @@
+"""Long sums of floats are added up in blocks, so that their rounding errors do not grow with their length.
+
+    s = add[k<1000000](x[k])    →    s = add[b<2000](add[k<500](x[500*b + k]))
+
+An accumulator that has grown large rounds what is added to it: the mean of ten million numbers near 1,000 would be off
+by a thousandth. The order is part of the program, the same for every processor. Products keep their order: their
+accumulators are few registers, and their operands are read in blocks already.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from pullback.compiler.codegen.gathered import gathered_sum
+from pullback.compiler.products import is_contraction
+from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, Reduce, rewrite, walk
+
+__all__ = ["sum_in_blocks"]
+
+LONGEST_CHAIN = 512
+"""Terms that one accumulator takes."""
+
+LONGEST_BLOCK = 16384
+"""Terms of a block along memory, where each lane of several vectors is an accumulator."""
+
+
+def sum_in_blocks(kernel: Kernel) -> Kernel:
+    """The kernel with its long sums in blocks."""
+    if not any(_is_long(e) for e in kernel.expressions()) or gathered_sum(kernel) is not None:
+        return kernel
+    memo: dict[int, Expression] = {}
+    return kernel.with_stores(tuple(replace(s, value=_summed(s.value, memo)) for s in kernel.stores))
+
+
+def _summed(root: Expression, memo: dict[int, Expression]) -> Expression:
+    for expression in walk(root):
+        if id(expression) in memo:
+            continue
+        new = expression
+        if isinstance(expression, Reduce):
+            new = Reduce(expression.kind, expression.over, memo[id(expression.body)], expression.dtype)
+            new = _in_blocks(new) if _is_long(new) else new
+        elif isinstance(expression, Apply):
+            operands = [memo[id(operand)] for operand in expression.operands]
+            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
+        memo[id(expression)] = new
+    return memo[id(root)]
+
+
+def _is_long(expression: Expression) -> bool:
+    return (
+        isinstance(expression, Reduce)
+        and expression.kind == "add"
+        and expression.dtype.kind == "f"
+        and not is_contraction(expression)
+        and _length(expression.over) > _longest(expression)
+    )
+
+
+def _length(axes: tuple[Axis, ...]) -> int:
+    return math.prod(axis.extent for axis in axes)
+
+
+def _longest(reduce: Reduce) -> int:
+    """How many terms a block has."""
+    loads = [e for e in walk(reduce.body) if isinstance(e, Load) and reduce.over[-1] in e.axes]
+    along = any(load.offset.coefficient(reduce.over[-1]) == 1 for load in loads)
+    return LONGEST_BLOCK if along else LONGEST_CHAIN
+
+
+def _in_blocks(reduce: Reduce) -> Expression:
+    """A long sum as a sum of blocks, itself in blocks, and of what these leave over."""
+    position, terms, most = len(reduce.over) - 1, 1, _longest(reduce)
+    while terms * reduce.over[position].extent <= most:
+        terms *= reduce.over[position].extent
+        position -= 1
+    *outer, axis = reduce.over[: position + 1]
+    inner = reduce.over[position + 1 :]
+    turns = _turns(axis.extent, most // terms)
+    if turns == 1 and inner:  # the axes inside make the block
+        block = Reduce("add", inner, reduce.body, reduce.dtype)
+        return _again(Reduce("add", (*outer, axis), block, reduce.dtype))
+    blocks, left = divmod(axis.extent, turns)
+    number, turn = Axis(axis.name, blocks), Axis(axis.name, turns)
+
+    def sum_over(own: Axis, index: Affine) -> Expression:
+        return Reduce("add", (own, *inner), rewrite(reduce.body, {axis: index}, {}, {}), reduce.dtype)
+
+    block = sum_over(turn, Affine.of(number) * turns + Affine.of(turn))
+    total = _again(Reduce("add", (*outer, number), block, reduce.dtype))
+    if left:
+        rest = Axis(axis.name, left)
+        over = sum_over(rest, Affine.of(rest) + blocks * turns)
+        remainder = _again(Reduce("add", tuple(outer), over, reduce.dtype)) if outer else over
+        return Apply("add", (total, remainder), reduce.dtype)
+    return total
+
+
+def _again(total: Reduce) -> Expression:
+    return _in_blocks(total) if _length(total.over) > LONGEST_CHAIN else total
+
+
+def _turns(extent: int, most: int) -> int:
+    """Turns of a block: such that blocks are equal, if they need not be much shorter for it."""
+    return max((n for n in range(max(1, most // 2), most + 1) if extent % n == 0), default=max(1, most))
