@@ -79,8 +79,8 @@ def _in_blocks(reduce: Reduce) -> Expression:
     inner = reduce.over[position + 1 :]
     turns = _turns(axis.extent, most // terms)
     if turns == 1 and inner:  # the axes inside make the block
-        block = Reduce("add", inner, reduce.body, reduce.dtype)
-        return _again(Reduce("add", (*outer, axis), block, reduce.dtype))
+        whole = Reduce("add", inner, reduce.body, reduce.dtype)
+        return _again(Reduce("add", (*outer, axis), whole, reduce.dtype))
     blocks, left = divmod(axis.extent, turns)
     number, turn = Axis(axis.name, blocks), Axis(axis.name, turns)
 
