@@ -19,6 +19,7 @@ __all__ = [
     "ProcessorError",
     "PullbackError",
     "ShapeError",
+    "StageError",
     "TracingError",
     "TreeError",
 ]
@@ -97,3 +98,7 @@ class GraphError(PullbackError, RuntimeError):
 
 class LoopError(PullbackError, RuntimeError):
     """A loop program that breaks its own grammar; raised by the checker, never by valid user code."""
+
+
+class StageError(PullbackError, RuntimeError):
+    """A stage of the compiler that has changed what a program computes; raised by checks, never by valid user code."""

@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from pullback.compiler.build import build
+from pullback.compiler.build import Stage, build
 from pullback.compiler.codegen.function import Module
 from pullback.compiler.executable import make_executable
 from pullback.compiler.lower import Lowered
@@ -112,7 +112,12 @@ class Compiler:
         self, graph: Graph, donated: Mapping[int, int] | None = None, processor: Processor = HOST
     ) -> Program:
         """The loaded program; ``donated`` offers arguments to results, by number."""
-        return make_executable(graph, donated or {}, processor=processor, watch=self.check).program
+        return make_executable(graph, donated or {}, processor=processor, watch=self.watch).program
+
+    def watch(self, stage: Stage) -> None:
+        """Check the kernels that a stage leaves."""
+        if stage.lowered is not None and stage.kernels:
+            self.check(stage.name, stage.lowered, stage.kernels)
 
     @staticmethod
     def check(stage: str, lowered: Lowered, kernels: Sequence[Kernel]) -> None:
@@ -208,8 +213,8 @@ def stages(traced: Callable[..., Graph]) -> Callable[..., dict[str, str]]:
         graph = traced(function, *(np.zeros(shape, np.float32) for shape in shapes))
         found: dict[str, str] = {}
 
-        def watch(stage: str, lowered: Lowered, kernels: Sequence[Kernel]) -> None:
-            found[stage] = "\n".join(format_kernel(kernel) for kernel in kernels)
+        def watch(stage: Stage) -> None:
+            found[stage.name] = "\n".join(format_kernel(kernel) for kernel in stage.kernels)
 
         some = Processor("generic", "+avx2,+fma", "x86_64", vector_bytes=32, vector_registers=16)
         build(graph, {}, some, passes=(), watch=watch)

@@ -94,7 +94,7 @@ def test_columns_in_the_order_of_memory_are_joined(compiler, traced, monkeypatch
     found = []
 
     def watch(stage, lowered, kernels):
-        if stage == "tidy":
+        if stage == "split":
             found.extend(g for kernel in kernels if (g := find_gathered(kernel, 16)) is not None)
 
     monkeypatch.setattr(type(compiler), "check", staticmethod(watch))

@@ -17,7 +17,7 @@ gather, scatter_add = (OPERATORS[name] for name in ("gather", "scatter_add"))
 def kernels_of(graph, processor) -> list[str]:
     """The kernels before they are scheduled, as text, those that store places first."""
     found = {}
-    build(graph, {}, processor, watch=lambda stage, _, kernels: found.update({stage: list(kernels)}))
+    build(graph, {}, processor, watch=lambda stage: found.update({stage.name: stage.kernels}))
     texts = [format_kernel(kernel) for kernel in found["pack"]]
     return sorted(texts, key=lambda text: ("+=" in text, "place_" not in text))
 

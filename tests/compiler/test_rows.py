@@ -274,7 +274,7 @@ def test_a_mean_inside_a_sum_is_computed_once_for_its_row(compiler, traced, monk
     inner = []
 
     def watch(stage, lowered, kernels):
-        if stage == "tidy":
+        if stage == "split":
             for kernel in kernels:
                 for e in kernel.expressions():
                     if isinstance(e, Reduce) and any(isinstance(part, Reduce) for part in walk(e.body)):

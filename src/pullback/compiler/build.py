@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -24,16 +25,53 @@ from pullback.compiler.schedule import Phase, make_schedule
 from pullback.compiler.split import split_sums
 from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.tidy import few_rows_last, tidy
-from pullback.graph import Graph
+from pullback.graph import Graph, format_graph
 from pullback.loops import Buffer, Kernel, Load
-from pullback.loops.printer import format_kernel
+from pullback.loops.printer import format_kernel, format_program
 
-__all__ = ["Built", "Watch", "build"]
-
-Watch = Callable[[str, Lowered, Sequence[Kernel]], None]
-"""Called with the name of a stage, what was lowered, and the kernels as the stage leaves them."""
+__all__ = ["Built", "Planned", "Stage", "Watch", "build", "plan"]
 
 CYCLES_PER_NANOSECOND = 3.5
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The program as one stage of the way leaves it: a graph, kernels, or kernels in phases of chunks."""
+
+    name: str
+    graph: Graph
+    """The graph as the last of its passes has left it."""
+    lowered: Lowered | None = None
+    """What holds arguments, constants and results; nothing while the program is a graph."""
+    kernels: tuple[Kernel, ...] = ()
+    taken_over: Mapping[Buffer, Buffer] = field(default_factory=dict)
+    """The argument whose memory a result has, once kernels are arranged for that."""
+    phases: tuple[Phase, ...] = ()
+    """The schedule, once there is one; it holds the kernels then."""
+    memory: MemoryPlan | None = None
+
+    def __str__(self) -> str:
+        if self.memory is not None:
+            return str(self.memory)
+        if self.phases:
+            return show_schedule(self.phases)
+        return format_program(self.kernels) if self.lowered is not None else format_graph(self.graph)
+
+
+Watch = Callable[[Stage], None]
+"""Called with the program as each stage leaves it; what it is given may change afterwards."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A program in phases of chunks, with a place for every buffer."""
+
+    lowered: Lowered
+    phases: tuple[Phase, ...]
+    slots: Slots
+    addressed: Mapping[Buffer, int]
+    """The slot of every buffer outside the arena."""
+    memory: MemoryPlan
 
 
 @dataclass(frozen=True)
@@ -63,38 +101,70 @@ def build(
     """Optimise, lower, fuse, schedule, plan and emit ``graph``.
 
     ``donated`` offers arguments to results, by number; ``passes`` are those that the graph goes through.
-    ``watch(stage, lowered, kernels)`` sees the kernels as each stage leaves them, ``ready`` each part of the module.
+    ``watch`` sees the program as each stage leaves it, ``ready`` each part of the module.
     """
-    lowered = lower(projected_convolutions(optimise(graph, passes), processor.lanes))
-
-    def see(stage: str, kernels: Sequence[Kernel]) -> None:
-        if watch is not None:
-            watch(stage, lowered, kernels)
-
-    see("lower", lowered.kernels)
-    kernels = fuse(lowered.kernels, lowered.outputs)
-    see("fuse", kernels)
+    planned = plan(graph, donated, processor, passes, watch)
+    phases, memory = planned.phases, planned.memory
 
     def lanes(kernel: Kernel) -> int:
         return lanes_of(kernel, processor)
 
-    tidied = [tidy(kernel, lanes(kernel)) for kernel in kernels]
-    tidied = [tidy(kernel, lanes(kernel)) for kernel in fuse(tidied, lowered.outputs)]
-    kernels = [sum_in_blocks(kernel) for kernel in split_sums(few_rows_last(tidied, lanes), lanes)]
-    see("tidy", kernels)
+    registers = processor.vector_registers
+    emitted = emit_program(phases, planned.slots, planned.addressed, memory, lanes, registers, ready)
+    cycles = sum(group.cycles for phase in phases for group in phase.groups)
+    constants = tuple(planned.lowered.constants.values())
+    nanoseconds, saving = (each / CYCLES_PER_NANOSECOND for each in (cycles, _saved_by_two(phases)))
+    return Built(emitted, phases, memory, constants, donated, nanoseconds, saving)
+
+
+def plan(
+    graph: Graph,
+    donated: Mapping[int, int],
+    processor: Processor,
+    passes: Sequence[Pass] = PASSES,
+    watch: Watch | None = None,
+) -> Planned:
+    """Everything before code is made; the processor is only described, and need not be this one."""
+
+    def see(name: str, graph: Graph, **forms: Any) -> None:
+        if watch is not None:
+            watch(Stage(name, graph, **forms))
+
+    graph = optimise(graph, passes, see)
+    graph = projected_convolutions(graph, processor.lanes)
+    see("projected_convolutions", graph)
+    lowered = lower(graph)
+
+    def lanes(kernel: Kernel) -> int:
+        return lanes_of(kernel, processor)
 
     def form_of(kernel: Kernel) -> Form:
         return choose_form(kernel, lanes(kernel), processor)
 
-    kernels = pack(store_places(kernels), lowered.outputs, form_of, lanes, processor.vector_registers)
-    see("pack", kernels)
+    def seen(name: str, kernels: Iterable[Kernel]) -> list[Kernel]:
+        made = list(kernels)
+        see(name, graph, lowered=lowered, kernels=tuple(made))
+        return made
+
+    kernels = seen("lower", lowered.kernels)
+    kernels = seen("fuse", fuse(kernels, lowered.outputs))
+    kernels = seen("tidy", [tidy(kernel, lanes(kernel)) for kernel in kernels])
+    kernels = seen("fuse again", fuse(kernels, lowered.outputs))
+    kernels = seen("tidy again", [tidy(kernel, lanes(kernel)) for kernel in kernels])
+    kernels = seen("few rows last", few_rows_last(kernels, lanes))
+    kernels = seen("split", split_sums(kernels, lanes))
+    kernels = seen("sum in blocks", map(sum_in_blocks, kernels))
+    kernels = seen("places", store_places(kernels))
+    kernels = seen("pack", pack(kernels, lowered.outputs, form_of, lanes, processor.vector_registers))
     taken_over = {
         lowered.outputs[result]: lowered.arguments[argument] for result, argument in donated.items()
     }
-    ordered, before = arrange(kernels, taken_over)
-    see("donate", ordered)
-    schedule = make_schedule(ordered, before, lanes, form_of, processor.vector_registers)
-    schedule = repeat_small(schedule, before, lowered.outputs, taken_over.values())
+    kernels, before = arrange(kernels, taken_over)
+    see("donate", graph, lowered=lowered, taken_over=taken_over, kernels=tuple(kernels))
+    phases = make_schedule(kernels, before, lanes, form_of, processor.vector_registers)
+    see("schedule", graph, lowered=lowered, taken_over=taken_over, phases=tuple(phases))
+    phases = repeat_small(phases, before, lowered.outputs, taken_over.values())
+    see("repeat", graph, lowered=lowered, taken_over=taken_over, phases=tuple(phases))
     slots = Slots(len(lowered.arguments), len(lowered.outputs), len(lowered.constants))
     addressed: dict[Buffer, int] = {}
     for position, buffer in enumerate(lowered.arguments):
@@ -103,12 +173,9 @@ def build(
         addressed[buffer] = slots.result(position)
     for position, buffer in enumerate(lowered.constants):
         addressed[buffer] = slots.constant(position)
-    plan = plan_memory(schedule, addressed)
-    emitted = emit_program(schedule, slots, addressed, plan, lanes, processor.vector_registers, ready)
-    cycles = sum(group.cycles for phase in schedule for group in phase.groups)
-    constants = tuple(lowered.constants.values())
-    nanoseconds, saving = (each / CYCLES_PER_NANOSECOND for each in (cycles, _saved_by_two(schedule)))
-    return Built(emitted, tuple(schedule), plan, constants, donated, nanoseconds, saving)
+    memory = plan_memory(phases, addressed)
+    see("memory", graph, lowered=lowered, taken_over=taken_over, phases=tuple(phases), memory=memory)
+    return Planned(lowered, tuple(phases), slots, addressed, memory)
 
 
 def _saved_by_two(schedule: Sequence[Phase]) -> float:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import cast
 
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.fold_constants import fold_constants
@@ -65,12 +66,15 @@ MOST_ROUNDS = 4
 """A graph that still changes after this many rounds is good enough."""
 
 
-def optimise(graph: Graph, passes: Sequence[Pass] = PASSES) -> Graph:
+def optimise(
+    graph: Graph, passes: Sequence[Pass] = PASSES, watch: Callable[[str, Graph], None] | None = None
+) -> Graph:
     """A graph that computes what ``graph`` computes, with less work.
 
     Results have the same dtype and shape, NaN and infinities where they were, and the same values up to the
     rounding of sums in another order. Passes made of rules share one walk over the graph, in which the rules
     of earlier passes are heard first; all passes are run again until none of them changes anything.
+    ``watch(names, graph)`` sees each graph that differs from the one before, with the passes that made it.
 
     >>> import numpy as np
     >>> from pullback.graph import Graph, Type, Variable, format_graph
@@ -79,20 +83,22 @@ def optimise(graph: Graph, passes: Sequence[Pass] = PASSES) -> Graph:
     input  %0 x: float32[3]
     output %0
     """
-    steps: list[Callable[[Graph], Graph]] = []
+    steps: list[tuple[Callable[[Graph], Graph], list[Pass]]] = []
     together: list[RulePass] = []
     for each in passes:
         if isinstance(each, GraphPass):
             together = []
-            steps.append(each)
+            steps.append((each, [each]))
             continue
         if not together:
-            steps.append(partial(rewrite, passes=together))
+            steps.append((partial(rewrite, passes=together), cast(list[Pass], together)))
         together.append(each)
     unchanged = 0
-    for step in steps * MOST_ROUNDS:
+    for step, made_of in steps * MOST_ROUNDS:
         before, graph = graph, step(graph)
         unchanged = unchanged + 1 if graph is before else 0
+        if watch is not None and graph is not before:
+            watch(", ".join(each.name for each in made_of), graph)
         if unchanged == len(steps):
             break
     return graph

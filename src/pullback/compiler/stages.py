@@ -1,0 +1,323 @@
+"""A program run after every stage of its way to code, so that what goes wrong is known by the stage that did it.
+
+Graphs are run by the graph's interpreter, kernels by that of loop programs. A schedule is run chunk by chunk, the last
+chunk of a phase first: chunks must not need each other. What each thread computes for itself lies in memory that no
+other one sees. Once there is a memory plan chunks run from first to last, buffers lie where it says in one arena, and
+what a chunk keeps to itself lies in the scratch memory of its thread. All memory is full of NaN before it is written.
+
+>>> import numpy as np, pullback as pb
+>>> from pullback.graph import Type, Variable
+>>> x = Variable(Type(np.dtype(np.float32), (2, 3)), "x")
+>>> graph, some = Graph((x,), (np.exp(x).sum(axis=1),)), Processor("generic", "+avx2,+fma", "x86_64", 32, 16)
+>>> for stage, results in run_stages(graph, [np.zeros((2, 3), np.float32)], some):
+...     if stage.name in ("lower", "memory"):
+...         print(stage.name, results)
+lower [array([3., 3.], dtype=float32)]
+memory [array([3., 3.], dtype=float32)]
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pullback.compiler.build import Stage, plan
+from pullback.compiler.memory import MemoryPlan
+from pullback.compiler.passes import PASSES, Pass
+from pullback.compiler.passes.rewriting import RulePass, rewrite
+from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.schedule import Group, Job, Phase
+from pullback.errors import IndexRangeError, LoopError, StageError
+from pullback.graph import Graph
+from pullback.interpreter import evaluate
+from pullback.loops import Axis, Buffer, Kernel
+from pullback.loops.interpreter import Memory, Rows, run_kernel
+from pullback.loops.printer import format_kernel, format_program
+
+__all__ = ["check_stages", "run_stages", "within"]
+
+Array = np.ndarray[Any, Any]
+
+Same = Callable[[int, Array, Array], bool]
+"""``same(number, value, wanted)``: whether a result is what it should be, up to rounding."""
+
+ROUNDING = 1024.0
+"""Units in the last place of a result's largest number, by which results may differ unless told otherwise."""
+
+THREADS = 2
+"""Threads that share the chunks of a phase, by turns."""
+
+
+def run_stages(
+    graph: Graph,
+    arguments: Sequence[Array],
+    processor: Processor,
+    donated: Mapping[int, int] | None = None,
+    passes: Sequence[Pass] = PASSES,
+) -> list[tuple[Stage, list[Array]]]:
+    """The results of ``graph`` for ``arguments``, by the program as each stage leaves it for ``processor``.
+
+    ``donated`` offers arguments to results, by number. Raises ``IndexRangeError`` where an index is out of range.
+    """
+    found: list[tuple[Stage, list[Array]]] = []
+    plan(graph, donated or {}, processor, passes, lambda s: found.append((s, _Run(s, arguments).results())))
+    return found
+
+
+def check_stages(
+    graph: Graph,
+    arguments: Sequence[Array],
+    processor: Processor,
+    donated: Mapping[int, int] | None = None,
+    passes: Sequence[Pass] = PASSES,
+    same: Same | None = None,
+) -> None:
+    """Raise ``StageError`` at the first stage after which the program computes something else than ``graph``.
+
+    The error names the stage and shows the kernels that first write something else than before. Where an index is out
+    of range every stage must report that. ``same`` compares results, by default with ``within()``.
+    """
+    check = _Check(graph, arguments, passes, same or within())
+    plan(graph, donated or {}, processor, passes, check)
+
+
+def within(rounding: float = ROUNDING) -> Same:
+    """Equal to ``rounding`` units in the last place of the largest finite number; what is no float, exactly."""
+
+    def same(number: int, value: Array, wanted: Array) -> bool:
+        if wanted.dtype.kind != "f":
+            return bool(np.array_equal(value, wanted))
+        finite = np.isfinite(wanted)
+        if not np.array_equal(value[~finite], wanted[~finite], equal_nan=True):
+            return False
+        largest = float(np.abs(wanted[finite]).max(initial=0.0))
+        with np.errstate(all="ignore"):
+            off = np.abs(value[finite].astype(np.float64) - wanted[finite])
+        return bool((off <= rounding * float(np.finfo(wanted.dtype).eps) * largest).all())
+
+    return same
+
+
+class _Check:
+    """Compares the program after each stage with the graph that it was made of."""
+
+    def __init__(self, graph: Graph, arguments: Sequence[Array], passes: Sequence[Pass], same: Same) -> None:
+        self.arguments, self.passes, self.same = arguments, passes, same
+        self.before = Stage("graph", graph)
+        self.contents: Mapping[Buffer, Array] = {}
+        self.wanted: list[Array] | None = None
+        with contextlib.suppress(IndexRangeError):
+            self.wanted = evaluate(graph, arguments)
+
+    def __call__(self, stage: Stage) -> None:
+        run = _Run(stage, self.arguments)
+        try:
+            results = run.results()
+        except IndexRangeError as error:
+            if self.wanted is not None:
+                raise StageError(f"[{stage.name}] {error}, where no index was before") from error
+            return
+        except (LoopError, ValueError, TypeError, LookupError) as error:
+            raise StageError(f"[{stage.name}] {error}\n{run.kernel and format_kernel(run.kernel)}") from error
+        if self.wanted is None:
+            raise StageError(f"[{stage.name}] an index that is out of range is not reported any more")
+        for number, (value, wanted) in enumerate(zip(results, self.wanted, strict=True)):
+            if (value.dtype, value.shape) != (wanted.dtype, wanted.shape):
+                raise StageError(
+                    f"[{stage.name}] result {number} has become {value.dtype}{list(value.shape)}"
+                )
+            if not self.same(number, value, wanted):
+                raise StageError(f"[{self._name(stage)}] {self._difference(stage, run, number, value)}")
+        self.before, self.contents = stage, run.contents()
+
+    def _name(self, stage: Stage) -> str:
+        """The stage, or of passes that share a walk the first one with which the results are wrong."""
+        names = stage.name.split(", ")
+        rules = [each for each in self.passes if each.name in names and isinstance(each, RulePass)]
+        for count in range(1, len(rules)):
+            made = evaluate(rewrite(self.before.graph, rules[:count]), self.arguments)
+            if not all(self.same(k, *pair) for k, pair in enumerate(zip(made, self.wanted or []))):
+                return rules[count - 1].name
+        return rules[-1].name if rules else stage.name
+
+    def _difference(self, stage: Stage, run: _Run, number: int, value: Array) -> str:
+        assert self.wanted is not None
+        wanted = self.wanted[number]
+        found, right = value.astype(np.float64), wanted.astype(np.float64)
+        with np.errstate(all="ignore"):
+            distance = np.where(
+                (found == right) | np.isnan(found) & np.isnan(right), 0, np.abs(found - right)
+            )
+        place = np.unravel_index(np.argmax(np.where(np.isnan(distance), np.inf, distance)), value.shape)
+        where = f" at {tuple(map(int, place))}" if place else ""
+        text = f"result {number}{where} is {value[place]} where the graph gives {wanted[place]}"
+        return f"{text}\n{self._culprits(stage, run, number)}"
+
+    def _culprits(self, stage: Stage, run: _Run, number: int) -> str:
+        """What writes the first buffer that holds something else than in the stage before, or else the result."""
+        if stage.lowered is None:
+            return str(stage)
+        contents, same = run.contents(), within()
+        written = [buffer for kernel in run.order for buffer in kernel.writes()]
+        known = [buffer for buffer in written if buffer in self.contents and buffer in contents]
+        changed = (b for b in known if not same(number, contents[b], self.contents[b]))
+        wrong = next(changed, stage.lowered.outputs[number])
+        return format_program(kernel for kernel in run.order if wrong in kernel.writes())
+
+
+class _Run:
+    """A program as a stage leaves it, run once."""
+
+    def __init__(self, stage: Stage, arguments: Sequence[Array]) -> None:
+        self.stage, self.arguments = stage, arguments
+        self.order: list[Kernel] = []
+        self.kernel: Kernel | None = None
+        """The kernel that runs, or was the last to run."""
+        self.memory = Memory({})
+
+    def results(self) -> list[Array]:
+        """What the program gives for the arguments."""
+        lowered = self.stage.lowered
+        if lowered is None:
+            return evaluate(self.stage.graph, self.arguments)
+        overwritten = set(self.stage.taken_over.values())
+        for buffer, array in [*zip(lowered.arguments, self.arguments), *lowered.constants.items()]:
+            flat = self.memory.arrays[buffer] = np.array(array, buffer.dtype).ravel()
+            flat.flags.writeable = buffer in overwritten
+        for buffer in lowered.outputs:
+            taken = self.stage.taken_over.get(buffer)
+            self.memory.arrays[buffer] = _unset(buffer) if taken is None else self.memory.arrays[taken]
+        if self.stage.phases:
+            self._phases(self.stage.phases, self.stage.memory)
+        for kernel in self.stage.kernels:
+            self._provide(kernel, self.memory.arrays)
+            self._run(kernel, self.memory)
+            self._report()
+        arrays = [self.memory.arrays[buffer] for buffer in lowered.outputs]
+        return [array.reshape(buffer.shape) for array, buffer in zip(arrays, lowered.outputs)]
+
+    def contents(self) -> Mapping[Buffer, Array]:
+        """What is in each buffer that has memory of its own."""
+        return self.memory.arrays if self.stage.memory is None else {}
+
+    def _provide(self, kernel: Kernel, arrays: dict[Buffer, Array]) -> None:
+        for buffer in kernel.writes():
+            if buffer not in arrays:
+                arrays[buffer] = _unset(buffer)
+
+    def _run(self, kernel: Kernel, memory: Memory, **share: Any) -> None:
+        self.kernel = kernel
+        if kernel not in self.order:
+            self.order.append(kernel)
+        run_kernel(kernel, memory, **share)
+
+    def _report(self) -> None:
+        """Raise what was found wrong with an index; nothing may have been overwritten then."""
+        if not self.memory.failures:
+            return
+        assert self.stage.lowered is not None
+        for buffer, array in zip(self.stage.lowered.arguments, self.arguments):
+            if self.memory.arrays[buffer].tobytes() != np.asarray(array, buffer.dtype).tobytes():
+                raise LoopError(f"{buffer!r} is overwritten although an index is out of range")
+        raise self.memory.failures[0]
+
+    # ------------------------------------------------------------------ schedules
+
+    def _phases(self, phases: Sequence[Phase], memory: MemoryPlan | None) -> None:
+        own = {buffer for phase in phases for job in phase.first for buffer in job.kernel.writes()}
+        jobs = [job for phase in phases for group in phase.groups for job in group.jobs]
+        if memory is None:
+            for job in jobs:
+                self._provide(job.kernel, self.memory.arrays)
+        else:
+            arena = _bytes(memory.arena_bytes)
+            for placed in memory.placed:
+                self.memory.arrays[placed.buffer] = _part(arena, placed.offset, placed.buffer)
+        for phase in phases:
+            threads = [_Thread(self.memory, memory) for _ in range(THREADS)]
+            for thread in threads:
+                for job in phase.first:
+                    thread.provide(own.intersection(job.kernel.writes()))
+                    self._job(job, 0, job.turns, thread.memory)
+            chunks = [(group, k) for group in phase.groups for k in range(group.chunks)]
+            order = [chunks[k] for k in phase.order()]
+            for k, (group, chunk) in enumerate(reversed(order) if memory is None else order):
+                self._chunk(group, chunk, threads[k % THREADS])
+            self._report()
+
+    def _chunk(self, group: Group, chunk: int, thread: _Thread) -> None:
+        low, high = chunk * group.share, min((chunk + 1) * group.share, group.rows)
+        thread.begin(group, low, high)
+        for job in group.jobs:
+            if job.rows == group.rows > 1:
+                self._job(job, low * job.pitch, high * job.pitch, thread.memory)
+            else:
+                self._job(job, 0, job.turns, thread.memory)
+
+    def _job(self, job: Job, low: int, high: int, memory: Memory) -> None:
+        """Turns ``low`` to ``high`` of what is shared out of the job."""
+        kernel, form = job.kernel, job.form
+        if form.product is not None and form.blocking is not None:
+            blocking, columns = form.blocking, form.product.columns
+            rows = blocking.tile.row_axis
+            assert rows is not None
+            width = blocking.panels * blocking.width
+            for block in range(low, high):
+                row, column = divmod(block, blocking.column_blocks)
+                share = _range(rows, row, blocking.block_rows), _range(columns, column, width)
+                self._run(kernel, memory, places=dict(zip((rows, columns), share)))
+        elif form.scatter is not None and not form.scatter.apart:
+            self._run(kernel, memory, rows=Rows(form.scatter.selector, low, high))
+        else:
+            self._run(kernel, memory, places={axis: range(low, high) for axis in kernel.axes[:1]})
+
+
+class _Thread:
+    """One thread's view of the memory in one phase: what it computed for itself, and what its chunk keeps."""
+
+    def __init__(self, shared: Memory, plan: MemoryPlan | None) -> None:
+        self.shared, self.plan = shared, plan
+        self.own: dict[Buffer, Array] = {}
+        self.scratch = _bytes(0 if plan is None else plan.scratch_bytes)
+        self.memory = Memory(dict(shared.arrays), {}, shared.failures)
+
+    def provide(self, buffers: set[Buffer]) -> None:
+        """Memory for what the thread computes for itself."""
+        for buffer in buffers:
+            own = _unset(buffer) if self.plan is None else _part(self.scratch, self.plan.own[buffer], buffer)
+            self.own[buffer] = self.memory.arrays[buffer] = own
+
+    def begin(self, group: Group, low: int, high: int) -> None:
+        """A chunk begins: nothing is left of what the one before has kept."""
+        if self.plan is None:
+            return
+        self.scratch[: min(self.plan.own.values(), default=len(self.scratch))] = 0xFF
+        arrays, starts = {**self.shared.arrays, **self.own}, dict[Buffer, int]()
+        for buffer in {b for job in group.jobs for b in (*job.kernel.reads(), *job.kernel.writes())}:
+            kept = self.plan.kept.get(buffer)
+            if kept is not None:
+                size = buffer.dtype.itemsize
+                rows = self.scratch[kept.offset : kept.offset + (high - low) * kept.row_bytes]
+                arrays[buffer], starts[buffer] = rows.view(buffer.dtype), low * kept.row_bytes // size
+        self.memory = Memory(arrays, starts, self.shared.failures)
+
+
+def _range(axis: Axis, number: int, step: int) -> range:
+    """Turns of part ``number`` of the axis, of ``step`` turns each."""
+    return range(min(number * step, axis.extent), min((number + 1) * step, axis.extent))
+
+
+def _bytes(count: int) -> Array:
+    """Memory that nothing was written to: NaN for floats, -1 for integers."""
+    return np.full(count, 0xFF, np.uint8)
+
+
+def _part(memory: Array, offset: int, buffer: Buffer) -> Array:
+    return memory[offset : offset + buffer.nbytes].view(buffer.dtype)
+
+
+def _unset(buffer: Buffer) -> Array:
+    return _part(_bytes(buffer.nbytes), 0, buffer)

@@ -1,0 +1,277 @@
+"""Loop programs, run in NumPy: what a kernel means, whatever code is made of it.
+
+A kernel is a number of *turns*, one for each place of its axes, that do not need each other: it means the same in
+whatever order they run. Within a turn
+
+- stores run by the number of their ``inner`` axes, fewest first: a row's own values, then the loops along the row;
+- of stores with the same inner axes all values are computed before any of them is stored;
+- an expression is computed in the outermost loop that knows all axes it depends on, so what a loop inside does not
+  change is read before that loop;
+- a later store reads what an earlier one of the same turn has written; what another turn writes it may not read.
+
+A store that accumulates is the exception: it adds in row-major order of the axes, one place after another.
+
+A reduction takes its axes in row-major order, from the neutral element on, one element after another in its own
+dtype. It closes over its axes by itself: a loop around it, or another reduction in it, may be over the same one. In
+sums and products an order of additions is stated so that rounding is, too; compiled code has another one, the same
+wherever the value is computed.
+
+A load under a guard that is false reads nothing and is zero. A checked index that is out of range is reported and 0.
+
+Here all turns are computed at once: the value of an expression is an array over the axes it depends on.
+
+>>> from pullback.loops import Affine, Apply, Axis, Load, Reduce, Store
+>>> i, k, float64 = Axis("i", 2), Axis("k", 3), np.dtype(np.float64)
+>>> x, total = Buffer("x", float64, (2, 3)), Buffer("total", float64, (2,))
+>>> value = Reduce("add", (k,), Load(x, Affine.of(i) * 3 + Affine.of(k)))
+>>> memory = Memory({x: np.arange(6.0), total: np.zeros(2)})
+>>> run_kernel(Kernel((i,), (Store(total, Affine.of(i), value),)), memory)
+>>> memory.arrays[total].tolist()
+[3.0, 12.0]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pullback.errors import IndexRangeError, LoopError
+from pullback.loops.expression import Apply, Buffer, Expression, Literal, Load, Position, Reduce, walk
+from pullback.loops.functions import FUNCTIONS
+from pullback.loops.index import Affine, Axis
+from pullback.loops.kernel import Kernel, Store
+
+__all__ = ["Memory", "Rows", "run_kernel"]
+
+Array = np.ndarray[Any, Any]
+
+MOST_ELEMENTS = 1 << 18
+"""Kernels whose largest array would have more are run some turns at a time."""
+
+
+@dataclass
+class Memory:
+    """The memory of buffers, each a flat array; two buffers may have the same.
+
+    ``starts`` tells of buffers of which only a part is there how many elements are missing before it. Indices that
+    were out of range are collected in ``failures``.
+    """
+
+    arrays: dict[Buffer, Array]
+    starts: Mapping[Buffer, int] = field(default_factory=dict)
+    failures: list[IndexRangeError] = field(default_factory=list)
+
+    def place(self, buffer: Buffer, index: Array, what: str) -> tuple[Array, Array]:
+        """The memory of ``buffer``, and where in it the elements ``index`` are."""
+        if buffer not in self.arrays:
+            raise LoopError(f"{buffer!r} {what} but has no memory")
+        array = self.arrays[buffer]
+        index = index - self.starts.get(buffer, 0)
+        if index.size:
+            low, high = int(index.min()), int(index.max())
+            if low < 0 or high >= array.size:
+                raise LoopError(
+                    f"{buffer!r} {what} from {low} to {high}, outside the {array.size} elements there"
+                )
+        return array, index
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The share of a scatter's updates whose ``selector`` has a value in ``range(low, high)``."""
+
+    selector: Expression
+    low: int
+    high: int
+
+
+def run_kernel(
+    kernel: Kernel, memory: Memory, places: Mapping[Axis, range] | None = None, rows: Rows | None = None
+) -> None:
+    """Run ``kernel``; of the axes in ``places`` only these turns, of its updates only those of ``rows``."""
+    turns = {axis: (places or {}).get(axis, range(axis.extent)) for axis in kernel.axes}
+    with np.errstate(all="ignore"):
+        for block in _blocks(kernel.axes, turns, _largest(kernel, turns)):
+            _Turns(kernel, memory, block).run(rows)
+
+
+def _largest(kernel: Kernel, turns: Mapping[Axis, range]) -> int:
+    """Elements of the largest array that evaluating the kernel at once would make."""
+    domains = [expression.axes for expression in kernel.expressions()]
+    domains += [frozenset([*kernel.axes, *store.inner]) for store in kernel.stores]
+    return max(math.prod(len(turns.get(a, range(a.extent))) for a in axes) for axes in domains)
+
+
+def _blocks(axes: Sequence[Axis], turns: dict[Axis, range], largest: int) -> Iterator[dict[Axis, range]]:
+    """The turns in parts, in order, so that none of the arrays has many more than ``MOST_ELEMENTS``."""
+    if not axes or largest <= MOST_ELEMENTS:
+        yield turns
+        return
+    whole = turns[axes[0]]
+    step = max(1, len(whole) * MOST_ELEMENTS // largest)
+    for start in range(0, len(whole), step):
+        part = whole[start : start + step]
+        yield from _blocks(axes[1:], {**turns, axes[0]: part}, largest * len(part) // len(whole))
+
+
+@dataclass(frozen=True)
+class _Value:
+    """The values of an expression over ``axes``, which are in the order of their serial numbers."""
+
+    array: Array
+    axes: tuple[Axis, ...]
+
+    def over(self, axes: Sequence[Axis]) -> Array:
+        """The array with a dimension for each of ``axes``, of one element where the value does not depend on it."""
+        if self.axes == axes:
+            return self.array
+        ordered = [axis for axis in axes if axis in self.axes]
+        array: Array = self.array.transpose([self.axes.index(axis) for axis in ordered])
+        return array[tuple(slice(None) if axis in self.axes else None for axis in axes)]
+
+
+def _in_order(axes: Iterator[Axis] | Sequence[Axis]) -> tuple[Axis, ...]:
+    return tuple(sorted(set(axes), key=lambda axis: axis.serial))
+
+
+class _Turns:
+    """Some turns of a kernel: the values of its expressions there."""
+
+    def __init__(self, kernel: Kernel, memory: Memory, turns: Mapping[Axis, range]) -> None:
+        self.kernel, self.memory, self.turns = kernel, memory, turns
+        self.values: dict[Expression, _Value] = {}
+
+    def run(self, rows: Rows | None) -> None:
+        by_inner: dict[tuple[Axis, ...], list[Store]] = {}
+        for store in self.kernel.stores:
+            by_inner.setdefault(store.inner, []).append(store)
+        for _, stores in sorted(by_inner.items(), key=lambda item: len(item[0])):
+            for store in stores:
+                for root in store.roots():
+                    self.value(root)
+            for store in stores:
+                self.store(store, rows)
+
+    def length(self, axis: Axis) -> int:
+        return len(self.turns[axis]) if axis in self.turns else axis.extent
+
+    def store(self, store: Store, rows: Rows | None) -> None:
+        axes = (*self.kernel.axes, *store.inner)
+        shape = tuple(self.length(axis) for axis in axes)
+        index = np.broadcast_to(self.index(store.offset, store.dynamic).over(axes), shape).ravel()
+        value = np.broadcast_to(self.value(store.value).over(axes), shape).ravel()
+        if rows is not None:
+            selected = np.broadcast_to(self.value(rows.selector).over(axes), shape).ravel()
+            mine = (rows.low <= selected) & (selected < rows.high)
+            index, value = index[mine], value[mine]
+        array, index = self.memory.place(store.buffer, index, "is written")
+        if store.accumulate:
+            np.add.at(array, index, value)
+            return
+        if not store.dynamic and len(np.unique(index)) < len(index):
+            raise LoopError(f"an element of {store.buffer!r} is stored by several turns")
+        array[index] = value
+
+    def index(self, offset: Affine, dynamic: Sequence[tuple[Expression, int]]) -> _Value:
+        """An index in elements."""
+        parts = [(self.value(index), stride) for index, stride in dynamic]
+        axes = _in_order([*offset.axes, *(axis for part, _ in parts for axis in part.axes)])
+        total = np.full((1,) * len(axes), offset.constant, np.int64)
+        for axis, step in offset.terms:
+            turns = self.turns.get(axis, range(axis.extent))
+            places = np.arange(turns.start, turns.stop, dtype=np.int64) * step
+            total = total + _Value(places, (axis,)).over(axes)
+        for part, stride in parts:
+            total = total + part.over(axes) * stride
+        return _Value(total, axes)
+
+    def value(self, root: Expression) -> _Value:
+        """The value of ``root``, and of all under it, computed once."""
+        if root not in self.values:
+            for expression in walk(root):
+                if expression not in self.values:
+                    self.values[expression] = self.computed(expression)
+        return self.values[root]
+
+    def computed(self, expression: Expression) -> _Value:
+        """The value of an expression whose operands have theirs."""
+        if isinstance(expression, Literal):
+            return _Value(np.asarray(expression.value, expression.dtype), ())
+        if isinstance(expression, Position):
+            return self.index(expression.index, ())
+        if isinstance(expression, Load):
+            return self.load(expression)
+        if isinstance(expression, Reduce):
+            return self.reduced(expression)
+        if not isinstance(expression, Apply):
+            raise LoopError(f"{expression!r} has no value by itself")
+        operands = [self.values[operand] for operand in expression.operands]
+        axes = _in_order([axis for operand in operands for axis in operand.axes])
+        arrays = [operand.over(axes) for operand in operands]
+        if expression.function == "check_index":
+            return _Value(self.checked(expression, arrays[0]), axes)
+        if expression.function == "bounded":
+            return _Value(arrays[0], axes)
+        made = FUNCTIONS[expression.function](*arrays)
+        return _Value(np.asarray(made).astype(expression.dtype, copy=False), axes)
+
+    def load(self, load: Load) -> _Value:
+        index = self.index(load.offset, load.dynamic)
+        if load.guard is None:
+            array, places = self.memory.place(load.buffer, index.array, "is read")
+            return _Value(array[places], index.axes)
+        guard = self.values[load.guard]
+        axes = _in_order([*index.axes, *guard.axes])
+        there, wanted = np.broadcast_arrays(guard.over(axes), index.over(axes))
+        found = np.zeros(there.shape, load.dtype)
+        array, places = self.memory.place(load.buffer, wanted[there], "is read")
+        found[there] = array[places]
+        return _Value(found, axes)
+
+    def reduced(self, reduce: Reduce) -> _Value:
+        body = self.values[reduce.body]
+        if any(axis in self.turns for axis in reduce.over):
+            raise LoopError(f"{reduce!r} is inside loops over the same axes")
+        kept = tuple(axis for axis in body.axes if axis not in reduce.over)
+        count = math.prod(axis.extent for axis in reduce.over)
+        shape = (*(axis.extent for axis in reduce.over), *(self.length(axis) for axis in kept))
+        array = np.broadcast_to(body.over((*reduce.over, *kept)), shape)
+        array = array.reshape(count, *shape[len(reduce.over) :])
+        return _Value(_REDUCTIONS[reduce.kind](array).astype(reduce.dtype, copy=False), kept)
+
+    def checked(self, check: Apply, index: Array) -> Array:
+        attributes = dict(check.attributes)
+        extent = attributes["extent"]
+        low = -extent if attributes["wrap"] else 0
+        outside = (index < low) | (index >= extent)
+        if outside.any():
+            value = int(index[outside].flat[0])
+            error = IndexRangeError(f"{attributes['what']}: {value} is outside {low} to {extent - 1}")
+            error.value = value
+            self.memory.failures.append(error)
+        return np.where(outside, 0, np.where(index < 0, index + extent, index))
+
+
+def _one_by_one(combine: np.ufunc, neutral: int) -> Any:
+    """A reduction of the first dimension whose result may depend on the order: from the first element to the last."""
+
+    def reduced(array: Array) -> Array:
+        if not len(array):
+            return np.full(array.shape[1:], neutral, array.dtype)
+        return np.asarray(combine.accumulate(array, axis=0, dtype=array.dtype)[-1])
+
+    return reduced
+
+
+_REDUCTIONS = {
+    "add": _one_by_one(np.add, 0),
+    "multiply": _one_by_one(np.multiply, 1),
+    "maximum": lambda array: np.asarray(np.maximum.reduce(array, axis=0)),
+    "minimum": lambda array: np.asarray(np.minimum.reduce(array, axis=0)),
+    "argmax": lambda array: np.asarray(np.argmax(array, axis=0)),
+    "argmin": lambda array: np.asarray(np.argmin(array, axis=0)),
+}
