@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import pullback.numpy  # noqa: F401  (fills the table of operators)
+from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.stages import check_stages, within
 from pullback.graph import OPERATORS, Graph, Node, Type, Variable, constant
 from pullback.transforms.reverse import cotangents
 
@@ -389,31 +391,76 @@ def test_values(compiler, data):
         compare(value, reference, about)
 
 
-@SETTINGS
-@given(data=st.data())
-def test_results_that_take_over_arguments(compiler, data):
-    maker = drawn(data)
-    wanted = [value for value in maker.values if maker.choose(2)]
+def offered(maker: Maker, wanted: list[Value]) -> dict[int, int]:
+    """Arguments that results may take over, by the number of the result."""
     donated: dict[int, int] = {}
     for argument, x in enumerate(maker.inputs):
         fits = [k for k, v in enumerate(wanted) if v.node.type == x.type and k not in donated]
         if fits and maker.choose(4):
             donated[fits[maker.choose(len(fits))]] = argument
+    return donated
+
+
+@SETTINGS
+@given(data=st.data())
+def test_results_that_take_over_arguments(compiler, data):
+    maker = drawn(data)
+    wanted = [value for value in maker.values if maker.choose(2)]
+    donated = offered(maker, wanted)
     graph, arrays = Graph(tuple(maker.inputs), tuple(v.node for v in wanted)), maker.arguments()
     found = compiler.run(graph, arrays, donated)
     for value, reference, about in zip(found, compiler.reference(graph, arrays), wanted, strict=True):
         compare(value, reference, about)
 
 
-@SETTINGS
-@given(data=st.data())
-def test_cotangents(compiler, data):
-    maker = drawn(data)
+def backwards(maker: Maker) -> Graph:
+    """The graph of the cotangents of all inputs."""
     outputs = [v.node for v in maker.outputs() if v.floating and not isinstance(v.node, Variable)]
     active = [x for x in maker.inputs if x.dtype.kind == "f"]
     random = np.random.default_rng(maker.choose(1000))
     seeds = [constant(random.integers(-2, 3, node.shape), node.dtype) for node in outputs]
     bars = [bar for bar in cotangents(outputs, seeds, active) if bar is not None]
+    return Graph(tuple(maker.inputs), tuple(bars))
+
+
+@SETTINGS
+@given(data=st.data())
+def test_cotangents(compiler, data):
+    maker = drawn(data)
+    graph = backwards(maker)
     processor = compiler.processors[maker.choose(len(compiler.processors))]
-    graph = Graph(tuple(maker.inputs), tuple(bars))
     compiler.assert_same(graph, maker.arguments(), processor=processor, rounding=ROUNDING_OF_COTANGENTS)
+
+
+DESCRIBED = (
+    Processor("znver3", "+avx2,+fma", "x86_64", 32, 16),
+    Processor("sapphirerapids", "+avx512f", "x86_64", 64, 32, 48 << 10, 2 << 20),
+    Processor("neoverse-v1", "+neon", "aarch64", 16, 32, 64 << 10, 1 << 20),
+)
+FEWER = settings(SETTINGS, max_examples=40)
+
+
+@FEWER
+@given(data=st.data())
+def test_values_after_every_stage(data):
+    maker = drawn(data)
+    wanted = maker.outputs()
+    graph = Graph(tuple(maker.inputs), tuple(v.node for v in wanted))
+
+    def same(number: int, value: np.ndarray, reference: np.ndarray) -> bool:
+        try:
+            compare(value, reference, wanted[number])
+        except AssertionError:
+            return False
+        return True
+
+    processor = DESCRIBED[maker.choose(len(DESCRIBED))]
+    check_stages(graph, maker.arguments(), processor, offered(maker, wanted), same=same)
+
+
+@FEWER
+@given(data=st.data())
+def test_cotangents_after_every_stage(data):
+    maker = drawn(data)
+    graph, processor = backwards(maker), DESCRIBED[maker.choose(len(DESCRIBED))]
+    check_stages(graph, maker.arguments(), processor, same=within(ROUNDING_OF_COTANGENTS))

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from pullback.compiler import build as compiler_build
+from pullback.compiler.lower import Lowered
+from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.schedule import Group, Phase
 from pullback.compiler.stages import check_stages, within
+from pullback.errors import StageError
 from pullback.graph import Graph, Variable, constant
+from pullback.loops import Apply, Kernel, Literal
 from pullback.testing import OperatorCase, operator_cases
 from pullback.transforms.reverse import cotangents
 
@@ -58,3 +66,106 @@ def test_cotangents(name):
             outputs += [bar for bar in cotangents([result], [seed], active) if bar is not None]
     graph = Graph(tuple(inputs), tuple(outputs))
     check_stages(graph, arrays, some_processor(f"{name}, backwards"), same=within(4096))
+
+
+# -- faults made on purpose
+
+
+def off_by_one(kernel: Kernel) -> Kernel:
+    """The kernel with 1 added to what it stores first."""
+    store, *others = kernel.stores
+    value = Apply("add", (store.value, Literal(1, store.value.dtype)), store.value.dtype)
+    return kernel.with_stores((replace(store, value=value), *others))
+
+
+def first_off(kernels: Iterable[Kernel]) -> list[Kernel]:
+    first, *rest = kernels
+    return [off_by_one(first), *rest]
+
+
+def lowered_off(lowered: Lowered) -> Lowered:
+    lowered.kernels = first_off(lowered.kernels)
+    return lowered
+
+
+def without_first(kernels: Iterable[Kernel]) -> list[Kernel]:
+    return list(kernels)[1:]
+
+
+def in_one_phase(phases: list[Phase]) -> list[Phase]:
+    """All groups side by side, though some need others."""
+    return [Phase([group for phase in phases for group in phase.groups])]
+
+
+def in_one_group(phases: list[Phase]) -> list[Phase]:
+    """A kernel that needs all rows in the row group of the kernel that makes them."""
+    rows = phases[0].groups[0]
+    for phase in phases[1:]:
+        rows.jobs += [job for group in phase.groups for job in group.jobs]
+    return [Phase([Group(rows.rows, rows.jobs, max(1, rows.rows // 4))])]
+
+
+def not_copied(phases: list[Phase]) -> list[Phase]:
+    """What each thread should have done for itself is forgotten."""
+    assert any(phase.first for phase in phases)
+    for phase in phases:
+        phase.first = []
+    return phases
+
+
+def overlapping(memory: MemoryPlan) -> MemoryPlan:
+    assert len(memory.placed) > 1
+    return replace(memory, placed=tuple(replace(p, offset=0) for p in memory.placed))
+
+
+def rows_too_short(memory: MemoryPlan) -> MemoryPlan:
+    """Every chunk is at the same elements of what chunks keep to themselves."""
+    assert memory.kept
+    return replace(memory, kept={buffer: replace(kept, row_bytes=0) for buffer, kept in memory.kept.items()})
+
+
+def network(x, w, v):
+    h = np.tanh(x @ w)
+    h = h / np.sqrt((h * h).mean(1, keepdims=True))
+    return np.tanh(h @ v).sum(0), h.sum(0)
+
+
+def repeated(picture, rows):
+    """A small matrix that two phases need; the second waits for a sum over the rows."""
+    matrix = picture * picture
+    first = np.tanh(rows @ matrix)
+    return first.sum(), (rows * first.sum(0)) @ matrix
+
+
+NETWORK = [(200, 30), (30, 70), (70, 70)]
+FAULTS = [
+    ("lower", "lower", lowered_off, network, NETWORK),
+    ("fuse", "fuse", first_off, network, NETWORK),
+    ("tidy", "tidy", off_by_one, network, NETWORK),
+    ("few rows last", "few_rows_last", first_off, network, NETWORK),
+    ("split", "split_sums", without_first, lambda x: (x * x).sum(), [(100_000,)]),
+    ("places", "store_places", first_off, network, NETWORK),
+    ("pack", "pack", first_off, lambda x, w: x @ w.T, [(9, 40), (40, 40)]),
+    ("donate", "arrange", lambda made: (made[0][::-1], made[1]), network, NETWORK),
+    ("schedule", "make_schedule", in_one_phase, network, NETWORK),
+    ("schedule", "make_schedule", in_one_group, network, NETWORK),
+    ("repeat", "repeat_small", not_copied, repeated, [(24, 24), (300, 24)]),
+    ("memory", "plan_memory", overlapping, network, NETWORK),
+    ("memory", "plan_memory", rows_too_short, network, NETWORK),
+]
+
+
+@pytest.mark.parametrize(
+    "stage, name, fault, function, shapes", FAULTS, ids=[f"{f[0]}-{k}" for k, f in enumerate(FAULTS)]
+)
+def test_a_fault_is_found_in_the_stage_that_made_it(
+    traced, monkeypatch, stage, name, fault, function, shapes
+):
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    graph, right = traced(function, *arrays), getattr(compiler_build, name)
+    check_stages(graph, arrays, PROCESSORS[0])
+    monkeypatch.setattr(compiler_build, name, lambda *arguments: fault(right(*arguments)))
+    with pytest.raises(StageError) as error:
+        check_stages(graph, arrays, PROCESSORS[0])
+    assert str(error.value).startswith(f"[{stage}] ")

@@ -244,13 +244,17 @@ class _Run:
                     self._job(job, 0, job.turns, thread.memory)
             chunks = [(group, k) for group in phase.groups for k in range(group.chunks)]
             order = [chunks[k] for k in phase.order()]
+            writers = _Writers()
             for k, (group, chunk) in enumerate(reversed(order) if memory is None else order):
-                self._chunk(group, chunk, threads[k % THREADS])
+                self._chunk(group, chunk, threads[k % THREADS], writers)
             self._report()
 
-    def _chunk(self, group: Group, chunk: int, thread: _Thread) -> None:
+    def _chunk(self, group: Group, chunk: int, thread: _Thread, writers: _Writers) -> None:
         low, high = chunk * group.share, min((chunk + 1) * group.share, group.rows)
         thread.begin(group, low, high)
+        if self.stage.memory is None:
+            writers.chunk += 1
+            thread.memory.on_write = writers
         for job in group.jobs:
             if job.rows == group.rows > 1:
                 self._job(job, low * job.pitch, high * job.pitch, thread.memory)
@@ -273,6 +277,20 @@ class _Run:
             self._run(kernel, memory, rows=Rows(form.scatter.selector, low, high))
         else:
             self._run(kernel, memory, places={axis: range(low, high) for axis in kernel.axes[:1]})
+
+
+class _Writers:
+    """Which chunk of a phase has written each element; a second one that writes it is an error."""
+
+    def __init__(self) -> None:
+        self.chunk = 0
+        self.of: dict[Buffer, Array] = {}
+
+    def __call__(self, buffer: Buffer, index: Array) -> None:
+        chunks = self.of.setdefault(buffer, np.zeros(buffer.size, np.int64))
+        if ((chunks[index] != 0) & (chunks[index] != self.chunk)).any():
+            raise LoopError(f"two chunks of a phase write an element of {buffer!r}")
+        chunks[index] = self.chunk
 
 
 class _Thread:

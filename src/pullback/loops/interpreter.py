@@ -7,7 +7,8 @@ whatever order they run. Within a turn
 - of stores with the same inner axes all values are computed before any of them is stored;
 - an expression is computed in the outermost loop that knows all axes it depends on, so what a loop inside does not
   change is read before that loop;
-- a later store reads what an earlier one of the same turn has written; what another turn writes it may not read.
+- a later store reads what an earlier one of the same turn has written. What another turn writes no turn may read:
+  that is a ``LoopError``, where results take over the memory of arguments, too.
 
 A store that accumulates is the exception: it adds in row-major order of the axes, one place after another.
 
@@ -32,8 +33,9 @@ Here all turns are computed at once: the value of an expression is an array over
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +66,8 @@ class Memory:
     arrays: dict[Buffer, Array]
     starts: Mapping[Buffer, int] = field(default_factory=dict)
     failures: list[IndexRangeError] = field(default_factory=list)
+    on_write: Callable[[Buffer, Array], None] | None = None
+    """Called with the numbers of the elements that are about to be written."""
 
     def place(self, buffer: Buffer, index: Array, what: str) -> tuple[Array, Array]:
         """The memory of ``buffer``, and where in it the elements ``index`` are."""
@@ -94,9 +98,43 @@ def run_kernel(
 ) -> None:
     """Run ``kernel``; of the axes in ``places`` only these turns, of its updates only those of ``rows``."""
     turns = {axis: (places or {}).get(axis, range(axis.extent)) for axis in kernel.axes}
+    overwritten = [
+        pair for pair in itertools.product(kernel.writes(), kernel.reads()) if _share(memory, *pair)
+    ]
     with np.errstate(all="ignore"):
-        for block in _blocks(kernel.axes, turns, _largest(kernel, turns)):
+        if overwritten:
+            _Turns(kernel, memory, turns).check_order(overwritten)
+        for block in [turns] if overwritten else _blocks(kernel.axes, turns, _largest(kernel, turns)):
             _Turns(kernel, memory, block).run(rows)
+
+
+def _share(memory: Memory, written: Buffer, read: Buffer) -> bool:
+    """Whether two buffers are in the same memory; there they must be the same elements."""
+    first, second = memory.arrays.get(written), memory.arrays.get(read)
+    if first is None or second is None or not np.may_share_memory(first, second):
+        return False
+    if (first.ctypes.data, first.dtype, first.size) != (second.ctypes.data, second.dtype, second.size):
+        raise LoopError(f"{written!r} is written into a part of the memory of {read!r}, which is read")
+    return True
+
+
+def _reads(store: Store) -> Iterator[tuple[Load, int, frozenset[Axis]]]:
+    """Every load of a store, the number of ``inner`` loops around its evaluation, and the axes reduced over there."""
+    seen = set()
+    stack: list[tuple[Expression, int | None, frozenset[Axis]]] = [
+        (e, None, frozenset()) for e in store.roots()
+    ]
+    while stack:
+        expression, depth, bound = part = stack.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        own = max((k + 1 for k, axis in enumerate(store.inner) if axis in expression.axes), default=0)
+        if isinstance(expression, Load):
+            yield expression, own if depth is None else depth, bound
+        elif isinstance(expression, Reduce):
+            depth, bound = own if depth is None else depth, bound.union(expression.over)
+        stack.extend((operand, depth, bound) for operand in expression.operands)
 
 
 def _largest(kernel: Kernel, turns: Mapping[Axis, range]) -> int:
@@ -156,19 +194,54 @@ class _Turns:
             for store in stores:
                 self.store(store, rows)
 
+    def check_order(self, overwritten: Sequence[tuple[Buffer, Buffer]]) -> None:
+        """Raise ``LoopError`` if a turn reads what another one writes, of pairs of a written and a read buffer."""
+        for store, reader in itertools.product(self.kernel.stores, repeat=2):
+            for load, depth, bound in _reads(reader):
+                if (store.buffer, load.buffer) not in overwritten:
+                    continue
+                loops = (*self.kernel.axes, *(store.inner[:depth] if store.inner == reader.inner else ()))
+                if not bound.isdisjoint(loops) or self.meets_another_turn(store, load, loops):
+                    raise LoopError(
+                        f"{load!r} is read by a turn, and {store.buffer!r}, in the same memory, written by another"
+                    )
+
+    def meets_another_turn(self, store: Store, load: Load, loops: tuple[Axis, ...]) -> bool:
+        """Whether in a turn of ``loops`` an element is read that ``store`` writes in another one."""
+        index = self.spread(self.index(store.offset, store.dynamic), (*self.kernel.axes, *store.inner))
+        array, index = self.memory.place(store.buffer, index, "is written")
+        turns = math.prod(self.length(axis) for axis in loops)
+        if not index.size or not turns:
+            return False
+        writer = np.full(array.size, -1)
+        writer[index.ravel()] = np.arange(index.size) // (index.size // turns)
+        self.value(load)
+        read = self.index(load.offset, load.dynamic)
+        guard = _Value(np.array(True), ()) if load.guard is None else self.values[load.guard]
+        domain = (*loops, *_in_order([axis for axis in (*read.axes, *guard.axes) if axis not in loops]))
+        there = self.spread(guard, domain)
+        reader = np.arange(there.size).reshape(there.shape)[there] // max(1, there.size // turns)
+        _, places = self.memory.place(load.buffer, self.spread(read, domain)[there], "is read")
+        return bool(((writer[places] >= 0) & (writer[places] != reader)).any())
+
+    def spread(self, value: _Value, axes: tuple[Axis, ...]) -> Array:
+        """The values for every turn of ``axes``."""
+        return np.broadcast_to(value.over(axes), tuple(self.length(axis) for axis in axes))
+
     def length(self, axis: Axis) -> int:
         return len(self.turns[axis]) if axis in self.turns else axis.extent
 
     def store(self, store: Store, rows: Rows | None) -> None:
         axes = (*self.kernel.axes, *store.inner)
-        shape = tuple(self.length(axis) for axis in axes)
-        index = np.broadcast_to(self.index(store.offset, store.dynamic).over(axes), shape).ravel()
-        value = np.broadcast_to(self.value(store.value).over(axes), shape).ravel()
+        index = self.spread(self.index(store.offset, store.dynamic), axes).ravel()
+        value = self.spread(self.value(store.value), axes).ravel()
         if rows is not None:
-            selected = np.broadcast_to(self.value(rows.selector).over(axes), shape).ravel()
+            selected = self.spread(self.value(rows.selector), axes).ravel()
             mine = (rows.low <= selected) & (selected < rows.high)
             index, value = index[mine], value[mine]
         array, index = self.memory.place(store.buffer, index, "is written")
+        if self.memory.on_write is not None:
+            self.memory.on_write(store.buffer, index)
         if store.accumulate:
             np.add.at(array, index, value)
             return
