@@ -21,9 +21,10 @@ def test_a_softmax_is_one_kernel_over_its_rows(stages):
         fused
         == """\
 for i<4:
-    t0 = max[r1<5](argument0[r1 + 5*i])
+    s0 = max[r1<5](argument0[r1 + 5*i])
+    s1 = sum[r1_1<5](exp(argument0[r1_1 + 5*i] - s0))
     for j<5:
-        result0[5*i + j] = exp(argument0[5*i + j] - t0) / sum[r1<5](exp(argument0[r1 + 5*i] - t0))"""
+        result0[5*i + j] = exp(argument0[5*i + j] - s0) / s1"""
     )
 
 
@@ -43,8 +44,8 @@ def test_products_that_are_added_are_one(stages):
         fused
         == """\
 for i<4, j<5:
-    t0 = sum[r0<2](argument2[r0 + 2*i] * argument3[5*r0 + j])
-    result0[5*i + j] = sum[r0<3](argument0[r0 + 3*i] * argument1[5*r0 + j]) + t0"""
+    s0 = sum[r0_1<2](argument2[r0_1 + 2*i] * argument3[5*r0_1 + j])
+    result0[5*i + j] = sum[r0<3](argument0[r0 + 3*i] * argument1[5*r0 + j]) + s0"""
     )
 
 

@@ -38,10 +38,10 @@ def test_wide_operands_are_copied_in_panels(stages):
     assert (
         packed
         == """\
-for j<31, r0<40, j<16:
-    packed0[640*j + 16*r0 + j] = argument1[640*j + r0 + 40*j]
-for i<100, j<31, j<16:
-    contract2[16*j + j + 500*i] = sum[r0<40](argument0[r0 + 40*i] * packed0[16*r0 + 640*j + j])
+for j<31, r0<40, j_1<16:
+    packed0[640*j + 16*r0 + j_1] = argument1[640*j + r0 + 40*j_1]
+for i<100, j<31, j_1<16:
+    contract2[16*j + j_1 + 500*i] = sum[r0<40](argument0[r0 + 40*i] * packed0[16*r0 + 640*j + j_1])
 for i<100, j<4:
     contract2[j + 500*i + 496] = sum[r0<40](argument0[r0 + 40*i] * argument1[r0 + 40*j + 19840])
 for i<100:

@@ -9,14 +9,14 @@ def test_a_long_sum_is_cut_into_equal_parts(stages):
     tidied = stages(lambda x: np.sqrt((x * x).sum()), (100_000,))["split"]
     parts, total = tidied.split("\nonce:")
     assert parts.startswith("for r0<125:")
-    assert "sum[r0<800]" in parts
+    assert "sum[r0_1<800]" in parts
     assert "sqrt(sum[r0<125]" in total
 
 
 def test_what_equal_parts_leave_over_is_a_part(stages):
     parts, left, total = stages(lambda x: x.sum(), (1_000_003,))["split"].split("\nonce:")
     assert parts.startswith("for r0<128:")
-    assert "sum[r0<7812]" in parts
+    assert "sum[r0_1<7812]" in parts
     assert "[128] = sum[r0<67](argument0[r0 + 999936])" in left
     assert "sum[r0<129]" in total
 
@@ -24,7 +24,7 @@ def test_what_equal_parts_leave_over_is_a_part(stages):
 def test_a_vector_times_a_matrix_is_cut_by_rows(stages):
     tidied = stages(lambda x, w: x @ w, (1014,), (1014, 84))["split"]
     assert "for r0<13, i<84:" in tidied
-    assert "sum[r0<78]" in tidied
+    assert "sum[r0_1<78]" in tidied
     assert "part_" not in stages(lambda w, x: w @ x, (1014, 84), (84,))["split"]
 
 
@@ -32,7 +32,7 @@ def test_a_vector_times_a_matrix_is_cut_as_the_vector_was_made(stages):
     """Three rows of the image make three parts of the sum, though thirteen would be taken of another vector."""
     tidied = stages(lambda x, w: np.tanh(x + x.sum(1, keepdims=True)).reshape(-1) @ w, (3, 338), (1014, 84))
     assert "for r0<3, i<84:" in tidied["split"]
-    assert "sum[r0<338]" in tidied["split"]
+    assert "sum[r0_1<338]" in tidied["split"]
 
 
 def test_short_sums_and_sums_with_many_results_stay_whole(stages):

@@ -48,8 +48,9 @@ def test_loops_of_a_row_share_their_axis(stages):
         tidied
         == """\
 for i<4:
+    s0 = max[j<5](argument0[5*i + j])
     for j<5:
-        result0[5*i + j] = argument0[5*i + j] - max[j<5](argument0[5*i + j])"""
+        result0[5*i + j] = argument0[5*i + j] - s0"""
     )
 
 

@@ -88,10 +88,10 @@ def test_reductions_with_names_inside_are_blocks():
     body = binary("multiply", binary("add", shared, outside), binary("subtract", shared, outside))
     assert format_expression(Reduce("add", (K,), body)).splitlines() == [
         "t0 = log(x[i])",
-        "t2 = sum[k<3]:",
+        "s0 = sum[k<3]:",
         "    t1 = exp(m[3*i + k])",
         "    (t1 + t0) * (t1 - t0)",
-        "t2",
+        "s0",
     ]
 
 
@@ -116,3 +116,32 @@ def test_kernels_share_names_between_stores():
     assert format_kernel(kernel).splitlines() == expected
     single = Kernel((), (Store(Buffer("one", FLOAT, ()), Affine(), Literal(1, FLOAT)),))
     assert format_program([kernel, single]).splitlines() == [*expected, "", "once:", "    one[0] = 1.0"]
+
+
+def test_different_axes_and_buffers_of_one_name_are_told_apart():
+    inner, summed = Axis("i", 3), Axis("i", 5)
+    w, other = Buffer("w", FLOAT, (5,)), Buffer("w", FLOAT, (4, 3))
+    total = Reduce("add", (summed,), load_at(w, [Affine.of(summed)]))
+    value = binary("multiply", X, total)
+    kernel = Kernel((R, inner), (Store(other, Affine.of(R) * 3 + Affine.of(inner), value),))
+    assert format_kernel(kernel).splitlines() == [
+        "for i<4, i_1<3:",
+        "    w[3*i + i_1] = x[i] * sum[i_2<5](w_1[i_2])",
+    ]
+
+
+def test_a_sum_that_is_stored_and_used_is_one_sum():
+    total = Reduce("add", (K,), M)
+    sums, scaled = Buffer("sums", FLOAT, (4,)), Buffer("scaled", FLOAT, (4, 3))
+    share = Apply("divide", (M, total), FLOAT)
+    stores = (
+        Store(sums, Affine.of(R), total),
+        Store(scaled, Affine.of(R) * 3 + Affine.of(K), share, inner=(K,)),
+    )
+    assert format_kernel(Kernel((R,), stores)).splitlines() == [
+        "for i<4:",
+        "    s0 = sum[k<3](m[3*i + k])",
+        "    sums[i] = s0",
+        "    for k<3:",
+        "        scaled[3*i + k] = m[3*i + k] / s0",
+    ]
