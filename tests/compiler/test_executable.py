@@ -174,10 +174,40 @@ def test_keys_tell_programs_apart():
 
 def test_a_report_shows_every_form(compiler):
     x = variable(4, 3)
-    report = make_executable(Graph((x,), (np.tanh(x).sum(0),)), {}).report()
+    report = make_executable(Graph((x,), (np.tanh(x).sum(0),)), {}).report([numbers(4, 3)])
     assert "tanh" in report.graph
     assert "tanh" in report.loops
     assert "define void @phase0" in report.llvm
     assert report.assembly.count("phase0") > 1
     assert report.memory.startswith("arena:")
     assert not report.from_cache
+
+
+def test_a_report_shows_every_stage_and_the_time_of_each_phase(tmp_path, monkeypatch):
+    def step(w, x):
+        h = np.tanh(x @ w) * 1.0
+        return w - 0.1 * (x.T @ h) / h.sum(), h.sum()
+
+    monkeypatch.setenv("PULLBACK_CACHE", str(tmp_path))
+    w, x = numbers(30, 40), numbers(3000, 30)
+    reports = [pb.jit(step, donate_argnums=0).inspect(w, x) for _ in range(2)]
+    assert [report.from_cache for report in reports] == [False, True]
+    np.testing.assert_array_equal(w, numbers(30, 40))
+    for report in reports:
+        assert "multiply" in report.graph  # by one, which a pass takes away
+        assert report.optimised.count("multiply") == report.graph.count("multiply") - 1
+        assert list(report.stages)[-4:] == ["donate", "schedule", "repeat", "memory"]
+        assert "tanh(sum[" in report.stages["fuse"]
+        assert "tanh(sum[" not in report.stages["lower"]
+        phases = [line for line in report.loops.splitlines() if line.startswith("phase ")]
+        assert len(phases) == len(report.phase_seconds) > 1
+        assert all(seconds >= 0 for seconds in report.phase_seconds)
+        assert all(line.endswith(" microseconds") for line in phases)
+        assert report.memory == report.stages["memory"]
+
+
+def test_what_a_program_refuses_its_report_refuses():
+    picked = pb.jit(lambda x, i: x[i] * 2)
+    assert len(picked.inspect(numbers(5), 4).phase_seconds) == 1
+    with pytest.raises(pb.errors.IndexRangeError, match="5"):
+        picked.inspect(numbers(5), 5)

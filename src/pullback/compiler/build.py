@@ -201,11 +201,12 @@ def lanes_of(kernel: Kernel, processor: Processor) -> int:
     return processor.lanes(max([4, *sizes]))
 
 
-def show_schedule(phases: Sequence[Phase]) -> str:
-    """The loop program as text: phases, groups and kernels."""
+def show_schedule(phases: Sequence[Phase], seconds: Sequence[float] = ()) -> str:
+    """The loop program as text: phases, with the time that each takes where that is known, groups and kernels."""
     lines = []
     for position, phase in enumerate(phases):
-        lines.append(f"phase {position}")
+        measured = f": {seconds[position] * 1e6:,.1f} microseconds" if seconds else ""
+        lines.append(f"phase {position}{measured}")
         if phase.first:
             lines.append("  each thread first")
             lines += [

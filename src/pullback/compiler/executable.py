@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +36,19 @@ class Report:
     """All forms of a program as text, and what it took to make it."""
 
     graph: str
+    optimised: str
+    """The graph after its passes."""
+    stages: Mapping[str, str]
+    """The program as each stage leaves it, by the stage's name: graphs, kernels, the schedule."""
     loops: str
+    """The schedule, with the time that each phase takes."""
     memory: str
     llvm: str
     assembly: str
     compile_seconds: float
     from_cache: bool
+    phase_seconds: tuple[float, ...]
+    """The time of each phase, measured on the arguments that were given."""
 
 
 class Executable:
@@ -53,19 +60,36 @@ class Executable:
         self.compile_seconds = seconds
         self._offered = dict(offered)
 
-    def report(self) -> Report:
-        """Every intermediate form; made anew if the code came from the cache."""
-        from pullback.compiler.build import build, show_schedule
+    def report(self, arguments: Sequence[Any]) -> Report:
+        """Every intermediate form, made anew, and the time of each phase on ``arguments``, which stay as they are."""
+        from pullback.compiler.build import Stage, build, show_schedule
+        from pullback.compiler.timing import phase_seconds
 
-        built = build(self.graph, self._offered, Processor.host())
+        stages: dict[str, str] = {}
+        optimised = format_graph(self.graph)
+
+        def watch(stage: Stage) -> None:
+            nonlocal optimised
+            text, name = str(stage), stage.name
+            if stage.lowered is None:
+                optimised = text
+            while name in stages:  # passes are run until none changes anything
+                name += " again"
+            stages[name] = text
+
+        built = build(self.graph, self._offered, Processor.host(), watch=watch)
+        seconds = phase_seconds(self.program, arguments)
         return Report(
             graph=format_graph(self.graph),
-            loops=show_schedule(built.schedule),
+            optimised=optimised,
+            stages=stages,
+            loops=show_schedule(built.schedule, seconds),
             memory=str(built.plan),
             llvm=built.emitted.text,
             assembly=assembly(built.emitted.text, Processor.host()),
             compile_seconds=self.compile_seconds,
             from_cache=self.program.code.cached,
+            phase_seconds=seconds,
         )
 
 

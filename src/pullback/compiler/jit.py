@@ -125,9 +125,20 @@ class Compiled:
         return special.out_structure.unflatten(final), done
 
     def inspect(self, *arguments: Any, **keywords: Any) -> Report:
-        """Graph, loops, memory plan, LLVM IR and assembly of the program for these arguments, and its compile time."""
+        """The program for these arguments as each stage of the way leaves it, from the graph to the assembly.
+
+        The program is run some times on copies of donated arguments, to tell how long each of its phases takes.
+
+        >>> import numpy as np
+        >>> report = jit(lambda x: np.exp(x).sum(axis=1)).inspect(np.zeros((2, 3)))
+        >>> print(report.stages["tidy"])
+        for i<2:
+            result0[i] = sum[r1<3](exp(argument0[3*i + r1]))
+        >>> len(report.phase_seconds)
+        1
+        """
         leaves, structure = flatten((self._marked(arguments), keywords))
-        return self._specialised(leaves, structure).executable.report()
+        return self._specialised(leaves, structure).executable.report(leaves)
 
     def _marked(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         if not self.static_argnums:

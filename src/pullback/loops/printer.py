@@ -208,6 +208,8 @@ class _Scope:
         inside = self.inside(expression.over)
         inside.define((expression.body,), body)
         value = inside.text_of(expression.body)
+        if body and body[-1].startswith(f"{value} = "):
+            value = body.pop().removeprefix(f"{value} = ")
         head = f"{_REDUCTIONS.get(expression.kind, expression.kind)}[{self.names.turns(expression.over)}]"
         if not body:
             return f"{head}({value})", _ATOM

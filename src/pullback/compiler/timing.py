@@ -1,0 +1,74 @@
+"""How long each phase of a program takes, measured by running it over and over between those before it.
+
+The programs that are timed have the very code of the one asked about in another schedule: all phases up to one, and
+that one some turns more. What the turns more take is the phase's time. Programs that are not asked about know nothing
+of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pullback.compiler.runtime.program import Program
+from pullback.compiler.runtime.specs import Phase, Repeat
+
+__all__ = ["phase_seconds"]
+
+LEAST_SECONDS = 1e-3
+"""What is timed lasts this long at least, unless it is a thousand turns."""
+
+MOST_TURNS = 1000
+SAMPLES = 3
+
+
+def phase_seconds(program: Program, arguments: Sequence[Any]) -> tuple[float, ...]:
+    """The seconds that each phase takes on these arguments, which stay as they are: the shortest of some samples.
+
+    Errors that the program raises for the arguments are raised here, too.
+    """
+    phases = list(program.phases)
+    return tuple(_seconds(program, phases[:k], phases[k], arguments) for k in range(len(phases)))
+
+
+def _seconds(
+    program: Program, before: list[Phase | Repeat], phase: Phase | Repeat, given: Sequence[Any]
+) -> float:
+    turns = 1
+    while True:
+        once, more = (_scheduled(program, [*before, Repeat(n, [phase])]) for n in (1, 1 + turns))
+        samples = [(_run(once, given), _run(more, given)) for _ in range(SAMPLES)]
+        least, most = (min(column) for column in zip(*samples))
+        seconds: float = max(0.0, most - least)
+        if seconds >= LEAST_SECONDS or turns >= MOST_TURNS:
+            return seconds / turns
+        turns = min(MOST_TURNS, turns * 8)
+
+
+def _scheduled(program: Program, phases: Sequence[Phase | Repeat]) -> Program:
+    """The program with other phases."""
+    return Program(
+        program.code,
+        arguments=program.arguments,
+        results=program.results,
+        phases=phases,
+        arena_bytes=program.arena_bytes,
+        scratch_bytes=program.scratch_bytes,
+        constants=program.constants,
+        cost=program.cost,
+        saving=1.0 if program.shares else -1.0,
+        explain=program.explain,
+    )
+
+
+def _run(program: Program, arguments: Sequence[Any]) -> float:
+    """The seconds of one call, with copies of arrays that it may overwrite."""
+    own = [
+        np.array(value) if k in program.taken_over.values() else value for k, value in enumerate(arguments)
+    ]
+    start = time.perf_counter()
+    program(*own)
+    return time.perf_counter() - start
