@@ -126,7 +126,7 @@ def test_a_way_around_keeps_two_kernels_apart():
 
 
 def test_buffers_that_are_added_to_are_left_alone():
-    base, more = kernel(A, ONE, at(X, ONE)), kernel(A, TWO, at(X, TWO), accumulate=True)
+    base, more = kernel(A, ONE, at(X, ONE)), kernel(A, TWO, at(X, TWO), accumulate="add")
     axis = Axis("k", 4)
     reader = kernel(B, axis, at(A, axis))
     assert fuse([base, more, reader], [B]) == [base, more, reader]

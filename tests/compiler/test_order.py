@@ -23,7 +23,7 @@ def test_writers_come_before_readers_and_the_rest_stays():
 
 
 def test_additions_come_after_the_store_wherever_it_stands():
-    first, second = kernel(A, accumulate=True), kernel(A, B, accumulate=True)
+    first, second = kernel(A, accumulate="add"), kernel(A, B, accumulate="add")
     base, reader, source = kernel(A), kernel(C, A), kernel(B)
     needs = dependencies([first, second, reader, base, source])
     assert needs[first] == [base]

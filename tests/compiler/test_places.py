@@ -37,9 +37,9 @@ def added(table, tokens, chosen, updates):
 def test_computed_places_are_stored_and_positions_joined(arrays, traced, processor):
     places, _, scatter = kernels_of(traced(added, *arrays), processor)
     assert places.startswith("for i<6, j<7:")
-    assert "place_result0[7*i + j] = int64(argument1" in places
+    assert "place_result0[7*i + j] = uint16(bounded(" in places
     assert scatter.startswith("for j<42, k<5:")
-    assert "result0[k + 5*place_result0[j]] +=" in scatter
+    assert "result0[k + 5*bounded(int64(place_result0[j]), high=29, low=0)] +=" in scatter
 
 
 def test_places_known_to_be_small_are_stored_in_little_memory(arrays, traced, processor):

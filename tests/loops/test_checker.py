@@ -38,7 +38,7 @@ def test_sound_kernels_pass():
     check_kernel(kernel())
     check_kernel(kernel(Apply("where", (within(Affine.of(R), 1, 9), ROW, Literal(0, FLOAT)), FLOAT)))
     check_kernel(kernel(guarded(load_at(OUT, [Affine.of(R) + (-2)]), within(Affine.of(R), 2, 9))))
-    check_kernel(kernel(Literal(1, FLOAT), Affine(), dynamic=((AT, 1),), accumulate=True))
+    check_kernel(kernel(Literal(1, FLOAT), Affine(), dynamic=((AT, 1),), accumulate="add"))
     check_kernel(kernel(ELEMENT, axes=(R,), inner=(K,)))
     empty = Axis("e", 0)
     check_kernel(Kernel((empty,), (Store(Buffer("none", FLOAT, (0,)), Affine.of(empty), Literal(1, FLOAT)),)))

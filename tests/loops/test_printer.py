@@ -103,7 +103,7 @@ def test_kernels_share_names_between_stores():
         (R,),
         (
             Store(out, Affine.of(R), shared),
-            Store(rows, Affine.of(R) * 5 + Affine.of(J), slope, inner=(J,), accumulate=True),
+            Store(rows, Affine.of(R) * 5 + Affine.of(J), slope, inner=(J,), accumulate="add"),
         ),
     )
     expected = [

@@ -11,7 +11,8 @@ from pullback.errors import DTypeError, IndexRangeError, ShapeError
 from pullback.graph import Graph, Type, Variable, check
 from pullback.interpreter import evaluate
 from pullback.loops import Affine, Apply, Axis, Buffer, load_at, walk
-from pullback.operators.indexing import check_index, gather, scatter_add
+from pullback.operators.indexing import check_index, gather
+from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import broadcast, iota, reshape, slice, transpose
 
 INT = np.dtype("int64")

@@ -10,7 +10,7 @@ from pullback.graph import SMALL_CONSTANT, Constant, Graph, Operation
 
 __all__ = ["COMPILER_VERSION", "constant_is_code", "graph_key", "repeats_one_value"]
 
-COMPILER_VERSION = 29
+COMPILER_VERSION = 30
 """Raised when the same graph gives other code than before, also when that is because a pass has changed.
 
 Keys are made from graphs before their passes, so that a program from the cache needs none of them.

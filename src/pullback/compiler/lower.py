@@ -25,19 +25,24 @@ from pullback.loops import (
     Literal,
     Load,
     Operand,
+    Position,
     load_at,
     row_major,
     walk,
 )
+from pullback.loops.arithmetic import within_extent
 from pullback.loops.expression import Reduce, linear
 from pullback.loops.kernel import Kernel, Store
+from pullback.operators.scatters import ACCUMULATED
 
 __all__ = ["Lowered", "lower"]
 
 VIEWS = frozenset({"reshape", "transpose", "slice"})
 """Operators that only say where their input's elements are; a product reads through them."""
 
-ROOTS = frozenset({"sum", "prod", "max", "min", "argmax", "argmin", "contract", "contiguous", "scatter_add"})
+ROOTS = frozenset(
+    {"sum", "prod", "max", "min", "argmax", "argmin", "contract", "contiguous", "links", *ACCUMULATED}
+)
 """Operators whose results are always given a buffer (fusion may take it away again)."""
 
 CONTRACTIONS = frozenset({"contract", "convolve", "convolve_unpooled"})
@@ -132,14 +137,17 @@ class Lowered:
         return self
 
     def _store(self, node: Operation, buffer: Buffer) -> None:
-        if node.operator.name == "scatter_add":
+        if node.operator.name in ACCUMULATED:
             self._scatter(node, buffer)
+            return
+        if node.operator.name == "links":
+            self._link(node, buffer)
             return
         axes, index = axes_of(node.shape)
         self._add(axes, buffer, index, _without_empty(self.value(node, index)))
 
     def _scatter(self, node: Operation, buffer: Buffer) -> None:
-        """Copy the base, then add the updates one position after another."""
+        """Copy the base, then make the updates one position after another."""
         base, updates, *indices = node.inputs
         selected = node.attributes["axes"]
         axes, index = axes_of(base.shape)
@@ -151,10 +159,30 @@ class Lowered:
         strides = row_major(base.shape)
         position = index[:rank]
         kept = [stride for axis, stride in enumerate(strides) if axis not in selected]
-        places = [(self.operand(i)(position), strides[axis]) for i, axis in zip(indices, selected)]
+        places = [
+            (within_extent(self.operand(i)(position), base.shape[axis]), strides[axis])
+            for i, axis in zip(indices, selected)
+        ]
         offset, dynamic = linear((*places, *zip(index[rank:], kept)))
-        store = Store(buffer, offset, self.operand(updates)(index), (), dynamic, accumulate=True)
+        function = ACCUMULATED[node.operator.name]
+        store = Store(buffer, offset, self.operand(updates)(index), (), dynamic, function)
         self.kernels.append(Kernel(axes, (store,)))
+
+    def _link(self, node: Operation, buffer: Buffer) -> None:
+        """Each position takes along what its place holds, the position before it, and leaves its own number there."""
+        (places,), extent = node.inputs, node.attributes["extent"]
+        axes, index = axes_of(node.shape)
+        self._add(axes, buffer, index, Literal(-1, node.dtype))
+        if not places.size:
+            return
+        axes, (position,) = axes_of(places.shape)
+        place = within_extent(self.operand(places)((position,)), extent)
+        offset, dynamic = linear([(place, 1)])
+        before: Expression = Load(buffer, offset, dynamic)
+        if not place.axes:  # one place for all: nothing that is read tells the turns apart
+            before = Position(position + -1)
+        number = Store(buffer, offset, Position(position), (), dynamic, "set")
+        self.kernels.append(Kernel(axes, (Store(buffer, position + extent, before), number)))
 
     def _add(
         self, axes: tuple[Axis, ...], buffer: Buffer, index: Sequence[Affine], value: Expression

@@ -11,6 +11,7 @@ donated memory in the same phase.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from pullback.compiler.tidy import joined_rows
 from pullback.loops import (
     Affine,
     Apply,
+    Axis,
     Buffer,
     Expression,
     Kernel,
@@ -31,7 +33,8 @@ from pullback.loops import (
     row_major,
     walk,
 )
-from pullback.loops.arithmetic import bounds
+from pullback.loops.arithmetic import bounds, times, total
+from pullback.loops.expression import as_expression
 
 __all__ = ["store_places"]
 
@@ -42,11 +45,15 @@ def store_places(kernels: Iterable[Kernel]) -> list[Kernel]:
     """The kernels with computed places stored before they are used; positions are joined where memory allows."""
     program: list[Kernel] = []
     for kernel in kernels:
-        if not any(store.accumulate and store.dynamic for store in kernel.stores):
+        scatter = find_scatter(kernel)
+        if scatter is None:
             program.append(kernel)
             continue
         (store,) = kernel.stores
-        scatter = find_scatter(kernel)
+        if scatter.selector is None and not scatter.apart:
+            kernel = _with_one_index(kernel)
+            (store,) = kernel.stores
+            scatter = find_scatter(kernel)
         apart = scatter is not None and scatter.apart  # then each place is computed once anyway
         dynamic = []
         for index, stride in store.dynamic:
@@ -58,6 +65,36 @@ def store_places(kernels: Iterable[Kernel]) -> list[Kernel]:
         placed = kernel.with_stores((replace(store, dynamic=tuple(dynamic)),))
         program.append(placed if apart else joined_rows(placed))
     return program
+
+
+def _with_one_index(kernel: Kernel) -> Kernel:
+    """The kernel with one computed index for what its loops over positions add to a place, if that tells the rows.
+
+    >>> from pullback.loops.printer import format_kernel
+    >>> i, k, int64 = Axis("i", 4), Axis("k", 3), np.dtype(np.int64)
+    >>> index = Load(Buffer("index", int64, (4,)), Affine.of(i))
+    >>> x, updates = (Buffer(name, np.dtype(np.float32), (6, 4, 3)) for name in ("x", "updates"))
+    >>> value = Load(updates, Affine.of(i) * 3 + Affine.of(k))
+    >>> twice = Store(x, Affine.of(k) + 3, value, (), ((index, 6), (index, 12)), "add")
+    >>> print(format_kernel(_with_one_index(Kernel((i, k), (twice,)))))
+    for i<4, k<3:
+        x[k + 3*bounded(index[i] * 2 + index[i] * 4 + 1, high=23, low=0)] += updates[3*i + k]
+    """
+    (store,) = kernel.stores
+    found = find_scatter(kernel)
+    trailing = () if found is None else found.trailing
+    within = Affine.total(Affine.of(axis) * store.offset.coefficient(axis) for axis in trailing)
+    base = store.offset.without(trailing)
+    steps = [*(step for _, step in store.dynamic), *(step for _, step in base.terms)]
+    pitch = math.gcd(store.buffer.size, *steps)
+    split = (within + base.constant).divide(pitch)
+    if split is None or split[0].terms:
+        return kernel
+    parts = [times(index, step // pitch) for index, step in store.dynamic]
+    parts += [Affine.of(axis) * (step // pitch) for axis, step in base.terms]
+    limits = (("high", store.buffer.size // pitch - 1), ("low", 0))
+    row = Apply("bounded", (as_expression(total([*parts, split[0]])),), _INT64, limits)
+    return kernel.with_stores((replace(store, offset=split[1], dynamic=((row, pitch),)),))
 
 
 def _is_plain(index: Expression) -> bool:

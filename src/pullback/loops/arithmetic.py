@@ -9,7 +9,7 @@ import numpy as np
 from pullback.loops.expression import Apply, Expression, Index, Literal, Position, as_expression, linear
 from pullback.loops.index import Affine, Axis
 
-__all__ = ["as_index", "both", "bounds", "divided", "in_row", "plus", "times", "total", "within"]
+__all__ = ["as_index", "both", "bounds", "divided", "in_row", "plus", "times", "total", "within", "within_extent"]
 
 _INT = np.dtype(np.int64)
 _BOOL = np.dtype(np.bool_)
@@ -104,6 +104,13 @@ def bounds(index: Index) -> tuple[int, int] | None:
         return known[0] // factor[0], known[1] // factor[0]
     low, high = sorted((known[0] * factor[0], known[1] * factor[0]))
     return low, high
+
+
+def within_extent(index: Expression, extent: int) -> Expression:
+    """``index``, known to be one of an axis of ``extent`` elements."""
+    if isinstance(as_index(index), Affine) or bounds(index) is not None:
+        return index
+    return Apply("bounded", (index,), _INT, (("high", extent - 1), ("low", 0)))
 
 
 def in_row(offset: Affine, dynamic: Sequence[tuple[Expression, int]], pitch: int, row: Axis) -> bool:

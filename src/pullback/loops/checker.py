@@ -9,7 +9,7 @@ import numpy as np
 from pullback.errors import LoopError
 from pullback.loops.expression import Apply, Buffer, Expression, Load, Reduce, walk
 from pullback.loops.index import Affine, Axis
-from pullback.loops.kernel import Kernel, Store
+from pullback.loops.kernel import ACCUMULATIONS, Kernel, Store
 
 __all__ = ["check_expression", "check_kernel", "check_program"]
 
@@ -43,6 +43,11 @@ def check_kernel(kernel: Kernel, shared_axes: bool = False) -> None:
             raise LoopError(f"{store.buffer.name}: an axis of {axes} is a loop twice")
         if store.value.dtype != store.buffer.dtype:
             raise LoopError(f"{store.buffer!r} is given a {store.value.dtype}")
+        if store.accumulate and store.accumulate not in ACCUMULATIONS:
+            raise LoopError(
+                f"{store.buffer.name}: no store is made with {store.accumulate!r}; there are "
+                f"{', '.join(sorted(ACCUMULATIONS))}"
+            )
         for root in store.roots():
             check_expression(root, axes, kernel.axes if shared_axes else None)
         _check_store(store, axes)

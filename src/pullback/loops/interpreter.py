@@ -10,7 +10,7 @@ whatever order they run. Within a turn
 - a later store reads what an earlier one of the same turn has written. What another turn writes no turn may read:
   that is a ``LoopError``, where results take over the memory of arguments, too.
 
-A store that accumulates is the exception: it adds in row-major order of the axes, one place after another.
+A store that accumulates is the exception: it goes in row-major order of the axes, one place after another.
 
 A reduction takes its axes in row-major order, from the neutral element on, one element after another in its own
 dtype. It closes over its axes by itself: a loop around it, or another reduction in it, may be over the same one. In
@@ -176,6 +176,20 @@ def _in_order(axes: Iterator[Axis] | Sequence[Axis]) -> tuple[Axis, ...]:
     return tuple(sorted(set(axes), key=lambda axis: axis.serial))
 
 
+def _accumulate(name: str, array: Array, index: Array, value: Array) -> None:
+    """Take the updates of each element one after another, those of different elements at once."""
+    if name == "set":
+        array[index] = value
+        return
+    by_place = np.argsort(index, kind="stable")
+    _, first, inverse = np.unique(index[by_place], return_index=True, return_inverse=True)
+    rank = np.arange(len(index)) - first[inverse]
+    for turn in range(int(rank.max(initial=-1)) + 1):
+        chosen = by_place[rank == turn]
+        places = index[chosen]
+        array[places] = FUNCTIONS[name](array[places], value[chosen])
+
+
 class _Turns:
     """Some turns of a kernel: the values of its expressions there."""
 
@@ -243,7 +257,7 @@ class _Turns:
         if self.memory.on_write is not None:
             self.memory.on_write(store.buffer, index)
         if store.accumulate:
-            np.add.at(array, index, value)
+            _accumulate(store.accumulate, array, index, value)
             return
         if not store.dynamic and len(np.unique(index)) < len(index):
             raise LoopError(f"an element of {store.buffer!r} is stored by several turns")

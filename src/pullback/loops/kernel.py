@@ -9,15 +9,19 @@ from dataclasses import dataclass, replace
 from pullback.loops.expression import Apply, Buffer, Expression, Load, Position, Reduce, walk
 from pullback.loops.index import Affine, Axis
 
-__all__ = ["Kernel", "Store", "rewrite"]
+__all__ = ["ACCUMULATIONS", "Kernel", "Store", "rewrite"]
+
+ACCUMULATIONS = frozenset({"add", "divide", "maximum", "minimum", "multiply", "power", "set"})
+"""What a store may do with the element that is there: a function of it and the value, or ``"set"``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Store:
     """``buffer[offset + sum(stride * dynamic)] = value`` for every turn of the kernel's axes and ``inner``.
 
-    With ``accumulate`` the value is added, in row-major order of the axes, so that repeated targets sum in a
-    fixed order.
+    With ``accumulate``, one of ``ACCUMULATIONS``, the element becomes that function of itself and the value, turn by
+    turn in row-major order of the axes: what meets in one element is taken in one order. ``"set"`` takes the value
+    alone, so that the last one stays.
     """
 
     buffer: Buffer
@@ -25,7 +29,7 @@ class Store:
     value: Expression
     inner: tuple[Axis, ...] = ()
     dynamic: tuple[tuple[Expression, int], ...] = ()
-    accumulate: bool = False
+    accumulate: str = ""
 
     def roots(self) -> tuple[Expression, ...]:
         """The expressions that the store evaluates."""

@@ -135,6 +135,14 @@ def _told_apart(things: Sequence[_T]) -> dict[_T, str]:
     return names
 
 
+def _sign(store: Store) -> str:
+    """``=``, or with the function before it that an accumulating store is made with."""
+    if not store.accumulate:
+        return "="
+    sign = _INFIX.get(store.accumulate)
+    return f"{store.accumulate if sign is None else sign[0]}="
+
+
 class _Scope:
     """The texts of what has been printed so far, by identity, and the names given."""
 
@@ -159,7 +167,7 @@ class _Scope:
         """The store itself."""
         dynamic = [(self.texts[id(index)], stride) for index, stride in store.dynamic]
         place = self.names.element(store.buffer, store.offset, dynamic)
-        return f"{place} {'+=' if store.accumulate else '='} {self.text_of(store.value)}"
+        return f"{place} {_sign(store)} {self.text_of(store.value)}"
 
     def text_of(self, expression: Expression) -> str:
         """The text of an expression that is defined here."""

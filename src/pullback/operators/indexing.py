@@ -1,4 +1,4 @@
-"""Indexing with integer arrays: ranges checked, elements gathered, updates scattered."""
+"""Indexing with integer arrays: ranges checked, elements gathered. Updates are scattered in ``scatters.py``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, IndexRangeError, ShapeError
-from pullback.graph import Case, Node, Operation, Operator, Sample, Type
+from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Apply, Expression, Index, Literal, Operand, walk
 from pullback.loops.arithmetic import as_index
 from pullback.operators.batching import all_batched, any_batched, batch_first, behind, is_batched, moved
 from pullback.operators.elementwise import zeros_like
 from pullback.operators.shapes import iota, rising_axes
 
-__all__ = ["check_index", "gather", "range_message", "scatter_add"]
+__all__ = [
+    "check_axes",
+    "check_index",
+    "examples",
+    "gather",
+    "gathered_shape",
+    "index_sample",
+    "range_message",
+]
 
 _INT = np.dtype(np.int64)
 
@@ -83,7 +91,8 @@ extent)``, or with ``wrap=False`` outside ``[0, extent)``; ``what`` names it in 
 # -- gather
 
 
-def _check_axes(name: str, x: Type, indices: Sequence[Type], axes: tuple[int, ...]) -> None:
+def check_axes(name: str, x: Type, indices: Sequence[Type], axes: tuple[int, ...]) -> None:
+    """Raise unless ``indices`` are one ``int64`` index for each of ``axes``, all of one shape."""
     if not indices or len(indices) != len(axes):
         raise ShapeError(
             f"{name}: {len(indices)} indices for axes {axes} of {x}; give one index for each axis"
@@ -100,14 +109,14 @@ def _check_axes(name: str, x: Type, indices: Sequence[Type], axes: tuple[int, ..
             raise DTypeError(f"{name}: {index.dtype} indices; cast them with .astype(np.int64)")
 
 
-def _gathered_shape(x: Type, index: Type, axes: tuple[int, ...]) -> tuple[int, ...]:
+def gathered_shape(x: Type, index: Type, axes: tuple[int, ...]) -> tuple[int, ...]:
     """The index's axes, then those of ``x`` that nothing was selected from."""
     return (*index.shape, *(extent for axis, extent in enumerate(x.shape) if axis not in axes))
 
 
 def _gather_type(x: Type, *indices: Type, axes: tuple[int, ...]) -> Type:
-    _check_axes("gather", x, indices, axes)
-    return Type(x.dtype, _gathered_shape(x, indices[0], axes))
+    check_axes("gather", x, indices, axes)
+    return Type(x.dtype, gathered_shape(x, indices[0], axes))
 
 
 def _gather_reference(x: np.ndarray, *indices: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
@@ -116,10 +125,11 @@ def _gather_reference(x: np.ndarray, *indices: np.ndarray, axes: tuple[int, ...]
 
 def _gather_pullback(node: Operation, g: Node) -> list[Node | None]:
     x, *indices = node.inputs
-    return [scatter_add(zeros_like(x), g, *indices, axes=node.attributes["axes"]), *(None for _ in indices)]
+    scattered = OPERATORS["scatter_add"](zeros_like(x), g, *indices, axes=node.attributes["axes"])
+    return [scattered, *(None for _ in indices)]
 
 
-def _examples(index: Node) -> Node:
+def examples(index: Node) -> Node:
     """The number of the example at each place of a batched ``index``: it selects the example's own array."""
     return iota(shape=index.shape, axis=0, dtype=_INT)
 
@@ -132,7 +142,7 @@ def _gather_batch(node: Operation, inputs: Sequence[Node]) -> Node:
     indices = all_batched(indices, ones)
     if not is_batched(x, one):
         return gather(x, *indices, axes=axes)
-    return gather(x, _examples(indices[0]), *indices, axes=(0, *behind(axes)))
+    return gather(x, examples(indices[0]), *indices, axes=(0, *behind(axes)))
 
 
 def _gather_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
@@ -151,7 +161,8 @@ def _gather_lower(node: Operation, operands: Sequence[Operand], index: Sequence[
     return value
 
 
-def _index(*shape: int, below: int) -> Sample:
+def index_sample(*shape: int, below: int) -> Sample:
+    """Positions of an axis of ``below`` elements."""
     return Sample(shape, 0, below, "index")
 
 
@@ -163,14 +174,14 @@ gather = Operator(
     _gather_batch,
     _gather_lower,
     (
-        Case((Sample((5,), kind="any"), _index(3, below=5)), {"axes": (0,)}),
-        Case((Sample((4, 3), kind="any"), _index(2, 3, below=4)), {"axes": (0,)}),
-        Case((Sample((2, 4, 3)), _index(5, below=4)), {"axes": (1,)}),
-        Case((Sample((3, 4)), _index(6, below=3), _index(6, below=4)), {"axes": (0, 1)}),
-        Case((Sample((3, 2, 4)), _index(2, 1, below=3), _index(2, 1, below=4)), {"axes": (0, 2)}),
-        Case((Sample((3, 2)), _index(below=3)), {"axes": (0,)}),
-        Case((Sample((1, 2)), _index(3, below=1)), {"axes": (0,)}),
-        Case((Sample((3, 2)), _index(0, below=3)), {"axes": (0,)}),
+        Case((Sample((5,), kind="any"), index_sample(3, below=5)), {"axes": (0,)}),
+        Case((Sample((4, 3), kind="any"), index_sample(2, 3, below=4)), {"axes": (0,)}),
+        Case((Sample((2, 4, 3)), index_sample(5, below=4)), {"axes": (1,)}),
+        Case((Sample((3, 4)), index_sample(6, below=3), index_sample(6, below=4)), {"axes": (0, 1)}),
+        Case((Sample((3, 2, 4)), index_sample(2, 1, below=3), index_sample(2, 1, below=4)), {"axes": (0, 2)}),
+        Case((Sample((3, 2)), index_sample(below=3)), {"axes": (0,)}),
+        Case((Sample((1, 2)), index_sample(3, below=1)), {"axes": (0,)}),
+        Case((Sample((3, 2)), index_sample(0, below=3)), {"axes": (0,)}),
     ),
     linear=True,
 )
@@ -179,73 +190,4 @@ gather = Operator(
 The result has the indices' axes first (``p``), then the axes of ``x`` that nothing was selected from, in
 order (``r``). Any dtype. Indices are in range (``check_index`` sees to it). Raises ``ShapeError`` where
 indices differ in shape or are not as many as ``axes``.
-"""
-
-
-# -- scatter_add
-
-
-def _scatter_add_type(x: Type, updates: Type, *indices: Type, axes: tuple[int, ...]) -> Type:
-    _check_axes("scatter_add", x, indices, axes)
-    expected = _gathered_shape(x, indices[0], axes)
-    if updates.shape != expected:
-        raise ShapeError(
-            f"scatter_add: updates of shape {updates.shape} for axes {axes} of shape {x.shape} at indices of "
-            f"shape {indices[0].shape}; broadcast the updates to {expected}"
-        )
-    if updates.dtype != x.dtype:
-        raise DTypeError(f"scatter_add: dtypes {x.dtype} and {updates.dtype} differ; cast one with .astype")
-    if x.dtype.kind == "b":
-        raise DTypeError("scatter_add takes no bool; cast the array, for instance with .astype(np.int64)")
-    return Type(x.dtype, x.shape)
-
-
-def _scatter_add_reference(
-    x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: tuple[int, ...]
-) -> np.ndarray:
-    result = np.array(x)
-    np.add.at(np.moveaxis(result, axes, range(len(axes))), indices, updates)
-    return result
-
-
-def _scatter_add_pullback(node: Operation, g: Node) -> list[Node | None]:
-    _, _, *indices = node.inputs
-    return [g, gather(g, *indices, axes=node.attributes["axes"]), *(None for _ in indices)]
-
-
-def _scatter_add_batch(node: Operation, inputs: Sequence[Node]) -> Node:
-    """The adjoint of the rule of ``gather``; every example has an array of its own to add to."""
-    (_, _, *indices), (_, _, *ones), axes = inputs, node.inputs, node.attributes["axes"]
-    if not any_batched(indices, ones):
-        x, updates = all_batched(inputs[:2], node.inputs[:2])
-        return scatter_add(x, moved(updates, 0, ones[0].ndim), *indices, axes=behind(axes))
-    x, updates, *indices = all_batched(inputs, node.inputs)
-    return scatter_add(x, updates, _examples(indices[0]), *indices, axes=(0, *behind(axes)))
-
-
-scatter_add = Operator(
-    "scatter_add",
-    _scatter_add_type,
-    _scatter_add_reference,
-    _scatter_add_pullback,
-    _scatter_add_batch,
-    # Its result is no function of one index: the compiler runs over the updates instead.
-    None,
-    (
-        Case((Sample((4,)), Sample((6,)), _index(6, below=4)), {"axes": (0,)}),
-        Case((Sample((4, 3)), Sample((2, 3, 3)), _index(2, 3, below=4)), {"axes": (0,)}),
-        Case((Sample((2, 4, 3)), Sample((5, 2, 3)), _index(5, below=4)), {"axes": (1,)}),
-        Case((Sample((3, 4)), Sample((6,)), _index(6, below=3), _index(6, below=4)), {"axes": (0, 1)}),
-        Case((Sample((3, 2)), Sample((2,)), _index(below=3)), {"axes": (0,)}),
-        Case((Sample((1, 2)), Sample((3, 2)), _index(3, below=1)), {"axes": (0,)}),
-        Case((Sample((3, 2)), Sample((0, 2)), _index(0, below=3)), {"axes": (0,)}),
-        Case((Sample((3,), kind="int"), Sample((4,), kind="int"), _index(4, below=3)), {"axes": (0,)}),
-    ),
-    linear=True,
-)
-"""``y = x``, then ``y[indices[p], r] += updates[p, r]`` for each position ``p``: the transpose of ``gather``.
-
-Positions are visited in row-major order, so an index that occurs again always gives the same sum. Integers
-and floats. Raises ``ShapeError`` unless ``updates`` has the shape that ``gather`` would give,
-``DTypeError`` where dtypes differ.
 """

@@ -64,7 +64,7 @@ def lane_axis(kernel: Kernel) -> Axis | None:
     if any(axis in e.axes for store in kernel.stores for e, _ in store.dynamic):
         return None
     if any(store.accumulate and not store.offset.coefficient(axis) for store in kernel.stores):
-        return None  # all lanes would add to the same element
+        return None  # all lanes would be for the same element
     along = against = 0
     for expression in kernel.expressions():
         if not isinstance(expression, Reduce) or is_turned(expression, axis):
@@ -160,11 +160,13 @@ def write_stores(values: Values, stores: Sequence[Store]) -> None:
 
 
 def _accumulate(values: Values, store: Store) -> None:
-    """Add to what is there."""
+    """Store a function of what is there and the value; to ``set`` is to leave what the last turn stored."""
+    value = store.value
     with values.scope():
-        there = Load(store.buffer, store.offset, store.dynamic)
-        total = Apply("add", (there, store.value), store.value.dtype)
-        values.store(store.buffer, store.offset, total, store.dynamic)
+        if store.accumulate != "set":
+            there = Load(store.buffer, store.offset, store.dynamic)
+            value = Apply(store.accumulate, (there, value), value.dtype)
+        values.store(store.buffer, store.offset, value, store.dynamic)
 
 
 def _fits_registers(values: Values, axis: Axis, roots: Sequence[Expression]) -> bool:

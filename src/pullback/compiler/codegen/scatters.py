@@ -1,4 +1,4 @@
-"""Updates added at computed places: a chunk adds those that belong to its rows of the target.
+"""Updates at computed places, added or otherwise: a chunk makes those that belong to its rows of the target.
 
 Every chunk goes through all positions in order. So each element receives its updates in the order of the positions,
 whatever the number of threads, and no two chunks touch the same row. A whole vector of indices is compared with the
@@ -14,6 +14,9 @@ the axes again; narrow ones, which places.py stores where it can, are twice as m
 
 Where each turn of the first axis adds to a row of its own, as the pullback of a pool does sample by sample, there is
 nothing to look for: such a scatter takes part in the row group of its first axis like any other kernel.
+
+Rows are told by one of the computed indices, if it is certain that all else in the place of an update leaves them as
+they are (``_row_of``). Where no index is certain to, all updates are those of one chunk.
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ import numpy as np
 from pullback.compiler.codegen.maps import lane_axis, lane_loop, write_stores
 from pullback.compiler.codegen.types import convert, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
-from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, row_major
-from pullback.loops.arithmetic import in_row
+from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, Store, row_major
+from pullback.loops.arithmetic import bounds, in_row
 
 __all__ = ["Scatter", "emit_scatter", "find_scatter"]
 
@@ -38,15 +41,17 @@ MOST_COMPARED = 64
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """An accumulating kernel; ``selector`` is the index whose value, below ``rows``, says whose share an update is.
+    """An accumulating kernel; ``selector`` plus ``shift``, below ``rows``, says whose share an update is.
 
-    ``outermost`` tells that the rows are those of the target's first axis, so that a share is one piece of memory;
-    ``apart`` that they are the turns of the first position axis, each of which adds to a row of its own.
+    There is no selector where all updates are one share, nor where they lie ``apart``: then rows are the turns of the
+    first position axis, each of which adds to a row of its own. ``outermost`` tells that a row is one piece of memory,
+    and all rows together the whole target.
     """
 
     positions: tuple[Axis, ...]
     trailing: tuple[Axis, ...]
-    selector: Expression
+    selector: Expression | None
+    shift: int
     rows: int
     outermost: bool
     apart: bool
@@ -62,17 +67,51 @@ def find_scatter(kernel: Kernel) -> Scatter | None:
     if len(kernel.stores) != 1 or not kernel.stores[0].accumulate or not kernel.stores[0].dynamic:
         return None
     (store,) = kernel.stores
-    selector, stride = store.dynamic[0]
-    strides = row_major(store.buffer.shape)
-    rows = next((n for n, s in zip(store.buffer.shape, strides) if s == stride and n > 1), 1)
     depends = [axis for axis in kernel.axes if any(axis in e.axes for e, _ in store.dynamic)]
     last = kernel.axes.index(depends[-1]) + 1 if depends else 0
     positions, trailing = kernel.axes[:last], kernel.axes[last:]
     if positions and store.buffer.size % positions[0].extent == 0:
         pitch = store.buffer.size // positions[0].extent
         if in_row(store.offset, store.dynamic, pitch, positions[0]):
-            return Scatter(positions, trailing, selector, positions[0].extent, True, True)
-    return Scatter(positions, trailing, selector, rows, rows * stride == store.buffer.size, False)
+            return Scatter(positions, trailing, None, 0, positions[0].extent, True, True)
+    for number, (selector, stride) in enumerate(store.dynamic):
+        found = _row_of(store, number)
+        if found is not None:
+            rows, shift = found
+            return Scatter(
+                positions, trailing, selector, shift, rows, rows * stride == store.buffer.size, False
+            )
+    return Scatter(positions, trailing, None, 0, 1, True, False)
+
+
+def _row_of(store: Store, number: int) -> tuple[int, int] | None:
+    """``rows`` and ``shift`` such that ``index + shift`` is ``place // stride % rows`` for every update, if any.
+
+    ``number`` says which of the store's computed indices it is, with its ``stride``. Then updates of one element have
+    one row, and updates of different rows have no element in common.
+    """
+    selector, stride = store.dynamic[number]
+    known = bounds(selector)
+    rest = _beside(store, number)
+    split = None if rest is None or stride <= 0 or store.buffer.size % stride else rest.divide(stride)
+    if known is None or split is None:
+        return None
+    above, _ = split
+    rows = math.gcd(store.buffer.size // stride, *(step for _, step in above.terms))
+    shift = above.constant % rows
+    return (rows, shift) if known[0] + shift >= 0 and known[1] + shift < rows else None
+
+
+def _beside(store: Store, number: int) -> Affine | None:
+    """The place of an update but for what one computed index adds, the others taken for axes of their own."""
+    parts = [store.offset]
+    for index, step in (*store.dynamic[:number], *store.dynamic[number + 1 :]):
+        known = bounds(index)
+        if known is None:
+            return None
+        low, high = known
+        parts.append(Affine.of(Axis("other", high - low + 1)) * step + low * step)
+    return Affine.total(parts)
 
 
 def emit_scatter(values: Values, kernel: Kernel, scatter: Scatter, low: str, high: str) -> None:
@@ -87,17 +126,22 @@ def emit_scatter(values: Values, kernel: Kernel, scatter: Scatter, low: str, hig
         else:
             write_stores(values, kernel.stores)
 
+    if scatter.apart:
+        _nest(values, [*scatter.positions, *outer], update, (low, high))
+        return
+    if scatter.selector is None:
+        _nest(values, [*scatter.positions, *outer], update)
+        return
+    f = values.f
+    if scatter.shift:
+        low, high = (f.value(f"sub i64 {end}, {scatter.shift}") for end in (low, high))
     if not scatter.positions:
         (row,) = values.convert_index(scatter.selector)
-        f = values.f
         below, above = f.value(f"icmp sge i64 {row}, {low}"), f.value(f"icmp slt i64 {row}, {high}")
         with f.when(f.value(f"and i1 {below}, {above}")), values.scope():
             _nest(values, outer, update)
         return
-    if scatter.apart:
-        _nest(values, [*scatter.positions, *outer], update, (low, high))
-        return
-    search = _Search(values, scatter, low, high)
+    search = _Search(values, scatter, scatter.selector, low, high)
     _nest(values, search.before, lambda: search.run(lambda: _nest(values, outer, update)))
 
 
@@ -122,9 +166,9 @@ class _Search:
     Otherwise those along the last axis, in a loop over the axes ``before`` it.
     """
 
-    def __init__(self, values: Values, scatter: Scatter, low: str, high: str) -> None:
+    def __init__(self, values: Values, scatter: Scatter, selector: Expression, low: str, high: str) -> None:
         self.values = values
-        self.selector, self.dtype = _narrowed(scatter.selector, scatter.rows)
+        self.selector, self.dtype = _narrowed(selector, scatter.rows)
         self.before, self.axes = list(scatter.positions[:-1]), scatter.positions[-1:]
         self.axis, self.index = self.axes[0], self.selector
         joined = Axis("position", math.prod(axis.extent for axis in scatter.positions))

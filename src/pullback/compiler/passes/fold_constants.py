@@ -33,12 +33,13 @@ import numpy as np
 from pullback.compiler.key import repeats_one_value
 from pullback.compiler.passes.rewriting import ANY, CONSTANT, ELEMENTWISE, RulePass, filled, inner, scalar
 from pullback.graph import SMALL_CONSTANT, Constant, Node, Operation, constant
+from pullback.operators.scatters import ACCUMULATED
 
 __all__ = ["fold_constants"]
 
 SHAPES = frozenset(["reshape", "transpose", "slice", "reverse", "pad", "concatenate"])
 REDUCTIONS = frozenset(["sum", "prod", "max", "min", "argmax", "argmin"])
-FOLDED = SHAPES | REDUCTIONS | {"contract", "gather", "scatter_add"}
+FOLDED = SHAPES | REDUCTIONS | ACCUMULATED.keys() | {"contract", "gather", "links"}
 """Operators beside the elementwise ones that are computed.
 
 An index out of range is left to be found when the program runs (``check_index``), and what counts by itself

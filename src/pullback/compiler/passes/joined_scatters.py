@@ -34,7 +34,8 @@ import numpy as np
 
 from pullback.compiler.passes.rewriting import GraphPass, inner, scalar, uses, with_outputs
 from pullback.graph import Graph, Node, Operation, apply, substitute
-from pullback.operators.indexing import gather, scatter_add
+from pullback.operators.indexing import gather
+from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import transpose
 
 __all__ = ["joined_scatters"]

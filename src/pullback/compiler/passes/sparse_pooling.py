@@ -34,7 +34,7 @@ import numpy as np
 from pullback.compiler.passes.rewriting import Rule, RulePass, inner, scalar
 from pullback.graph import OPERATORS, Node, Operation, constant
 from pullback.operators.elementwise import where
-from pullback.operators.indexing import scatter_add
+from pullback.operators.scatters import scatter_add
 from pullback.operators.pooling import (
     at_winners,
     convolve_unpooled,
