@@ -37,6 +37,7 @@ from pullback.numpy.activations import (
 )
 from pullback.numpy.composite import erf
 from pullback.numpy.elementwise import where
+from pullback.numpy.updates import at
 from pullback.tracing import Static, buffer, flatten, leaf_paths, map_tree, register_tree, static, trace
 from pullback.transforms import grad, hessian, jacobian, jvp, stop_gradient, value_and_grad, vjp, vmap
 
@@ -44,6 +45,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Static",
+    "at",
     "buffer",
     "celu",
     "elu",

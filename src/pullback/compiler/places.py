@@ -22,7 +22,6 @@ from pullback.compiler.tidy import joined_rows
 from pullback.loops import (
     Affine,
     Apply,
-    Axis,
     Buffer,
     Expression,
     Kernel,
@@ -44,17 +43,14 @@ _INT64 = np.dtype(np.int64)
 def store_places(kernels: Iterable[Kernel]) -> list[Kernel]:
     """The kernels with computed places stored before they are used; positions are joined where memory allows."""
     program: list[Kernel] = []
-    for kernel in kernels:
-        scatter = find_scatter(kernel)
+    for given in kernels:
+        scatter = find_scatter(given)
         if scatter is None:
-            program.append(kernel)
+            program.append(given)
             continue
+        apart = scatter.apart  # then each place is computed once anyway
+        kernel = given if apart or scatter.selector is not None else _with_one_index(given)
         (store,) = kernel.stores
-        if scatter.selector is None and not scatter.apart:
-            kernel = _with_one_index(kernel)
-            (store,) = kernel.stores
-            scatter = find_scatter(kernel)
-        apart = scatter is not None and scatter.apart  # then each place is computed once anyway
         dynamic = []
         for index, stride in store.dynamic:
             place = index

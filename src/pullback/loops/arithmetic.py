@@ -9,7 +9,18 @@ import numpy as np
 from pullback.loops.expression import Apply, Expression, Index, Literal, Position, as_expression, linear
 from pullback.loops.index import Affine, Axis
 
-__all__ = ["as_index", "both", "bounds", "divided", "in_row", "plus", "times", "total", "within", "within_extent"]
+__all__ = [
+    "as_index",
+    "both",
+    "bounds",
+    "divided",
+    "in_row",
+    "plus",
+    "times",
+    "total",
+    "within",
+    "within_extent",
+]
 
 _INT = np.dtype(np.int64)
 _BOOL = np.dtype(np.bool_)

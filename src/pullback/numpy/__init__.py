@@ -221,6 +221,7 @@ from pullback.numpy.shapes import (
     triu,
     vstack,
 )
+from pullback.numpy.updates import at
 
 __all__ = [
     "abs",
@@ -242,6 +243,7 @@ __all__ = [
     "array_split",
     "asarray",
     "astype",
+    "at",
     "atleast_1d",
     "atleast_2d",
     "average",

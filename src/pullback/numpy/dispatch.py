@@ -36,6 +36,18 @@ REDUCTIONS: dict[np.ufunc, str] = {
 """The function that is each ufunc's ``reduce``."""
 
 
+UPDATES: dict[np.ufunc, str] = {
+    np.add: "add",
+    np.subtract: "subtract",
+    np.multiply: "multiply",
+    np.divide: "divide",
+    np.power: "power",
+    np.maximum: "max",
+    np.minimum: "min",
+}
+"""The method of ``at(x)[index]`` that is each ufunc's ``at``."""
+
+
 def implements(*references: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function answer for NumPy's ``references`` on traced values; concrete ones go to NumPy's
     first.
@@ -67,6 +79,17 @@ def enter(function: Callable[..., Any], *references: Callable[..., Any]) -> None
 def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
     """Answer ``np.sin(x)``, ``np.add.reduce(x)``, ``np.multiply.outer(x, y)`` for traced arguments."""
     name = ufunc.__name__
+    if method == "at":
+        repair = UPDATES.get(ufunc)
+        raise TracingError(
+            f"np.{name}.at changes an array in place, and traced values never change; "
+            + (
+                f"take a new array instead: x = pullback.at(x)[index].{repair}(value)"
+                if repair
+                else "take a new array instead: x = pullback.at(x)[index].set(...) of what it is to hold"
+            )
+            + where_written()
+        )
     if keywords.pop("out", None) is not None:
         raise TracingError(
             f"np.{name} with out= writes into an array, and traced values cannot be written into; "
@@ -164,7 +187,7 @@ _REFUSALS = {
     ),
     "setitem": (
         "assigning into it would change a value in place, and traced values never change",
-        "use y = x.at[index].set(value) or x.at[index].add(value), or np.where(mask, value, x)",
+        "use x = x.at[index].set(value) or x = x.at[index].add(value), or np.where(mask, value, x)",
     ),
     "item": ("item() needs its numbers", "return it and convert the result"),
     "tolist": ("tolist() needs its numbers", "return it and convert the result"),

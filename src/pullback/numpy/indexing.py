@@ -34,12 +34,14 @@ class Plan:
     """What an index does: first slices, then gathering along some axes, then the shape of the result.
 
     ``shape`` is that of the result with ``-1`` where the axes of the index arrays go; it lists the axes made
-    by ``None`` and leaves out those taken by single integers.
+    by ``None`` and leaves out those taken by single integers. ``origins`` are the axes of the array that its
+    entries come from: ``None`` for those that are new, ``-1`` for the index arrays.
     """
 
     slices: list[range]
     arrays: dict[int, Any]
     shape: list[int]
+    origins: list[int | None]
 
 
 def getitem(x: Node, index: Any) -> Node:
@@ -69,12 +71,13 @@ def make_plan(x: Node, index: Any) -> Plan:
     entries = _expanded(x, index)
     # Beside an index array with axes, integers are arrays too: they share its place in the result.
     arrays_present = any(isinstance(entry, (np.ndarray, Node)) and entry.ndim for entry in entries)
-    plan = Plan([range(extent) for extent in x.shape], {}, [])
+    plan = Plan([range(extent) for extent in x.shape], {}, [], [])
     axis = 0
     last_array = -2
     for position, entry in enumerate(entries):
         if entry is None:
             plan.shape.append(1)
+            plan.origins.append(None)
             continue
         if entry is Ellipsis:
             continue
@@ -82,6 +85,7 @@ def make_plan(x: Node, index: Any) -> Plan:
         if isinstance(entry, slice):
             plan.slices[axis] = _slice(entry, extent)
             plan.shape.append(len(plan.slices[axis]))
+            plan.origins.append(axis)
         elif isinstance(entry, int) and not arrays_present:
             number = _in_range(entry, axis, extent, x)
             plan.slices[axis] = range(number, number + 1)
@@ -89,9 +93,11 @@ def make_plan(x: Node, index: Any) -> Plan:
             plan.arrays[axis] = _positions(entry, axis, extent, x)
             if -1 not in plan.shape:
                 plan.shape.append(-1)
+                plan.origins.append(-1)
             elif last_array != position - 1:
                 # Arrays apart from one another: their axes go to the front, as NumPy has it.
                 plan.shape = [-1, *[n for n in plan.shape if n != -1]]
+                plan.origins = [-1, *[origin for origin in plan.origins if origin != -1]]
             last_array = position
         axis += 1
     return plan

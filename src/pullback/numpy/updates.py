@@ -1,36 +1,53 @@
-"""``x.at[index].set(value)`` and ``x.at[index].add(value)``: what assignment is for values that never
-change.
+"""``x.at[index].add(value)`` and its like: what ``x[index] += value`` is for values that never change.
+
+An element that the index names several times is updated several times, one after another in the order of the index, as
+NumPy's ``np.add.at`` does; of several values that are set, the last one stays. The derivative goes to what counted: to
+every factor, to the value that stayed, to the largest.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pullback.errors import ShapeError, TracingError
-from pullback.graph import OPERATORS, Node
+from pullback.errors import DTypeError, ShapeError
+from pullback.graph import OPERATORS, Graph, Node
+from pullback.interpreter import evaluate
 from pullback.numpy import elementwise as e
-from pullback.numpy.indexing import INT64, getitem, make_plan
+from pullback.numpy.indexing import INT64, Plan, getitem, make_plan, sliced
 from pullback.numpy.promotion import (
     any_traced,
     as_array_node,
     as_node,
     broadcast_shapes,
     broadcast_to_shape,
+    result_dtype,
+    type_of,
     where_written,
 )
-from pullback.numpy.shapes import to_shape
+from pullback.numpy.shapes import permuted, to_shape
 
-__all__ = ["At", "Place"]
+__all__ = ["At", "Place", "at"]
+
+
+def at(x: Any) -> At:
+    """``x.at`` for arrays of every kind: NumPy's own have no such attribute, traced ones have both.
+
+    >>> import numpy as np
+    >>> at(np.array([1.0, 2.0, 3.0]))[[0, 0, 1]].multiply(np.array([2.0, 5.0, 7.0]))
+    array([10., 14.,  3.])
+    """
+    return At(x)
 
 
 @dataclass(frozen=True)
 class At:
-    """``x.at``: index it to name the elements that a new array is to have changed."""
+    """``at(x)`` and ``x.at``: index it to name the elements that a new array is to have changed."""
 
-    array: Node
+    array: Any
 
     def __getitem__(self, index: Any) -> Place:
         return Place(self.array, index)
@@ -38,88 +55,204 @@ class At:
 
 @dataclass(frozen=True)
 class Place:
-    """Elements of an array, named by an index as NumPy writes it."""
+    """Elements of an array, named by an index as NumPy writes it.
 
-    array: Node
+    Each method returns a new array, of the dtype of the old one. ``value`` broadcasts to the shape of
+    ``x[index]``, and takes the array's dtype. An index outside its axis raises ``IndexRangeError``: a concrete
+    one at once, a traced one when the program runs. Derivatives of any order by the array and by ``value``.
+
+    >>> import numpy as np
+    >>> x, i, v = np.array([1.0, 2.0, 3.0]), np.array([0, 0, 2]), np.array([4.0, 5.0, 0.0])
+    >>> for name in ("set", "add", "multiply", "max"):
+    ...     print(name, getattr(at(x)[i], name)(v))
+    set [5. 2. 0.]
+    add [10.  2.  3.]
+    multiply [20.  2.  0.]
+    max [5. 2. 3.]
+    """
+
+    array: Any
     index: Any
 
-    def get(self) -> Node:
+    def get(self) -> Any:
         """The elements themselves: ``x[index]``."""
-        return getitem(self.array, self.index)
+        return self._answered(getitem(as_array_node(self.array), self.index))
 
-    def add(self, value: Any) -> Node:
-        """The array with ``value`` added at the index, once for each time that an element is named."""
-        x = self.array
-        plan = make_plan(x, self.index)
-        axes = tuple(sorted(plan.arrays))
-        direct = axes == tuple(range(len(axes))) and axes and plan.shape[0] == -1
-        if direct and tuple(plan.shape[1:]) == x.shape[len(axes) :]:
-            indices = [as_array_node(plan.arrays[axis]) for axis in axes]
-            shape = broadcast_shapes("index", *[node.shape for node in indices])
-            spread = [broadcast_to_shape(node, shape) for node in indices]
-            updates = self._updates(value, (*shape, *plan.shape[1:]))
-            return OPERATORS["scatter_add"](x, updates, *spread, axes=axes)
-        places = self._places()
-        flat = OPERATORS["scatter_add"](
-            to_shape(x, (x.size,)),
-            to_shape(self._updates(value, places.shape), (places.size,)),
-            to_shape(places, (places.size,)),
-            axes=(0,),
-        )
-        return to_shape(flat, x.shape)
+    def set(self, value: Any) -> Any:
+        """The array with the elements at the index replaced, as by ``x[index] = value``.
 
-    def multiply(self, value: Any) -> Node:
-        """The array with the elements at the index multiplied by ``value``."""
-        return self.set(e.multiply(self.get(), value))
-
-    def set(self, value: Any) -> Node:
-        """The array with the elements at the index replaced; of several values for one element the last
-        counts.
-
-        Traced index arrays could name an element twice, so for them only ``add`` is there.
+        Of several values for one element the last one stays, and the gradient goes to it alone.
         """
-        x = self.array
-        plan = make_plan(x, self.index)
-        if any(isinstance(array, Node) and array.ndim for array in plan.arrays.values()):
-            raise TracingError(
-                "x.at[index].set with a traced index array cannot tell which value is the last for an "
-                "element named twice; use x.at[index].add(value - x[index]) when no element "
-                f"is{where_written()}"
+        return self._updated("set", value)
+
+    def add(self, value: Any) -> Any:
+        """The array with ``value`` added at the index: ``np.add.at``."""
+        return self._updated("add", value)
+
+    def subtract(self, value: Any) -> Any:
+        """The array with ``value`` subtracted at the index: ``np.subtract.at``."""
+        return self._updated("subtract", value)
+
+    def multiply(self, value: Any) -> Any:
+        """The array with the elements at the index multiplied by ``value``: ``np.multiply.at``."""
+        return self._updated("multiply", value)
+
+    def divide(self, value: Any) -> Any:
+        """The array with the elements at the index divided by ``value``: ``np.divide.at``, for arrays of floats."""
+        return self._updated("divide", value)
+
+    def power(self, value: Any) -> Any:
+        """The array with the elements at the index raised to ``value``: ``np.power.at``, for arrays of floats."""
+        return self._updated("power", value)
+
+    def max(self, value: Any) -> Any:
+        """The array with the larger of its elements at the index and ``value``: ``np.maximum.at``.
+
+        Where several are the largest, the element itself among them, they share the gradient equally.
+        """
+        return self._updated("max", value)
+
+    def min(self, value: Any) -> Any:
+        """The array with the smaller of its elements at the index and ``value``: ``np.minimum.at``.
+
+        Where several are the smallest, the element itself among them, they share the gradient equally.
+        """
+        return self._updated("min", value)
+
+    maximum = max
+    minimum = min
+
+    def _answered(self, node: Node, *others: Any) -> Any:
+        """The node where something is traced, and its value where nothing is."""
+        if any_traced(self.array, self.index, *others):
+            return node
+        (value,) = evaluate(Graph((), (node,)), [])
+        return np.array(value)
+
+    def _value(self, method: str, value: Any) -> Node:
+        """``value`` in the array's dtype; only to ``set`` it may lose more than NumPy's own updates let it."""
+        dtype = as_array_node(self.array).dtype
+        common = result_dtype(type_of(value), type_of(self.array))
+        if method != "set" and not np.can_cast(common, dtype, "same_kind"):
+            raise DTypeError(
+                f"at[...].{method}: a value of {type_of(value).dtype} for an array of {dtype} would lose its "
+                f"fraction, size or sign; cast the array, for instance with .astype({common}){where_written()}"
             )
-        if not any_traced(*plan.arrays.values()):
-            return self._set_known(value)
-        places = self._places()
-        flat = to_shape(places, (places.size,))
-        zeros = broadcast_to_shape(as_array_node(np.zeros((), x.dtype)), (x.size,))
-        updates = to_shape(self._updates(value, places.shape), (places.size,))
-        ones = broadcast_to_shape(as_array_node(np.ones((), np.int64)), (places.size,))
-        none = broadcast_to_shape(as_array_node(np.zeros((), np.int64)), (x.size,))
-        values = OPERATORS["scatter_add"](zeros, updates, flat, axes=(0,))
-        named = OPERATORS["scatter_add"](none, ones, flat, axes=(0,))
-        return e.where(to_shape(e.greater(named, 0), x.shape), to_shape(values, x.shape), x)  # type: ignore[no-any-return]
+        return as_node(value, dtype)
 
-    def _set_known(self, value: Any) -> Node:
-        """Replacement where the index is concrete: each element takes its new value, or its own."""
-        x = self.array
-        order = np.arange(x.size).reshape(x.shape)
-        places = order[self.index]
-        updates = to_shape(self._updates(value, places.shape), (places.size,))
-        source = np.arange(x.size)
-        source[places.reshape(-1)] = x.size + np.arange(places.size)
-        both = OPERATORS["concatenate"](to_shape(x, (x.size,)), updates, axis=0)
-        return to_shape(getitem(both, source), x.shape)
+    def _updated(self, method: str, value: Any) -> Any:
+        x = as_array_node(self.array)
+        if x.dtype.kind == "b" and method not in ("set", "max", "min"):
+            raise DTypeError(
+                f"at[...].{method} of a bool array; use .max(value) for or, .min(value) for and, or cast it with "
+                f".astype(np.int64){where_written()}"
+            )
+        if x.dtype.kind != "f" and method in ("divide", "power"):
+            raise DTypeError(
+                f"at[...].{method} of an array of {x.dtype}, whose results need not be integers; cast it, for "
+                f"instance with .astype(np.float64){where_written()}"
+            )
+        places, node = _Places(x, make_plan(x, self.index)), self._value(method, value)
+        if method == "subtract":
+            method, node = "add", e.negative(node)
+        updates = places.arranged(node)
+        if places.axes:
+            name = f"scatter_{method}"
+            result: Node = OPERATORS[name](x, updates, *places.indices, **places.attributes(name))
+        else:
+            result = updates if method == "set" else _WHOLE[method](x, updates)
+        return self._answered(result, value)
 
-    def _places(self) -> Node:
-        """The positions of the named elements in the flat array."""
-        x = self.array
-        flat = OPERATORS["iota"](shape=(x.size,), axis=0, dtype=INT64)
-        return getitem(to_shape(flat, x.shape), self.index)
 
-    def _updates(self, value: Any, shape: tuple[int, ...]) -> Node:
-        """``value`` in the dtype of the array and the shape of the named elements."""
-        node = as_node(value, self.array.dtype)
-        if node.ndim > len(shape) or any(n not in (1, m) for n, m in zip(node.shape[::-1], shape[::-1])):
+_WHOLE = {
+    "add": e.add,
+    "multiply": e.multiply,
+    "divide": e.divide,
+    "power": e.power,
+    "max": e.maximum,
+    "min": e.minimum,
+}
+"""What each update is where the index names all elements, each once and in their order."""
+
+
+class _Places:
+    """The elements that an index names: one integer array for each axis that it selects from.
+
+    What selects all of an axis in order leaves it to the operator as a whole. The shape of the result of
+    ``x[index]`` has new axes, which an update has no use for, and the others in any order.
+    """
+
+    def __init__(self, x: Node, plan: Plan) -> None:
+        arrays = [plan.arrays[axis] for axis in plan.arrays]
+        block = broadcast_shapes("index", *map(np.shape, arrays)) if arrays else ()
+        dimensions = [(origin, n) for origin, n in zip(plan.origins, plan.shape) if origin is not None]
+        whole = [axis for axis, part in enumerate(plan.slices) if axis not in plan.arrays]
+        whole = [axis for axis in whole if plan.slices[axis] == range(x.shape[axis])]
+        kept = [axis for axis, _ in dimensions if axis in whole]
+        self.axes = tuple(axis for axis in range(x.ndim) if axis not in kept)
+        self.shape: tuple[int, ...] = ()
+        """Of the result of ``x[index]``."""
+        self._without_new: tuple[int, ...] = ()
+        selected: list[int] = []  # where positions stand among the axes of the result without new ones
+        starts: dict[
+            int, int
+        ] = {}  # where an axis of x, or the block of the arrays, begins among the positions
+        positions: tuple[int, ...] = ()
+        for axis, extent in dimensions:
+            extents = block if axis == -1 else (extent,)
+            if axis not in kept:
+                starts[axis] = len(positions)
+                selected += range(len(self._without_new), len(self._without_new) + len(extents))
+                positions += extents
+            self._without_new += extents
+        for origin, extent in zip(plan.origins, plan.shape):
+            self.shape += block if origin == -1 else (extent,)
+        rest = [axis for axis in range(len(self._without_new)) if axis not in selected]
+        self._order = (*selected, *rest)
+        self.indices = [self._index(x, plan, axis, starts, positions, len(block)) for axis in self.axes]
+        self._plan, self._count = plan, math.prod(positions)
+        self._block = block
+
+    @staticmethod
+    def _index(
+        x: Node, plan: Plan, axis: int, starts: dict[int, int], positions: tuple[int, ...], block: int
+    ) -> Node:
+        """The index along one axis at every position."""
+        if axis in plan.arrays:
+            node, start = as_array_node(plan.arrays[axis]), starts.get(-1, 0)
+            behind = len(positions) - start - block
+        else:
+            count = OPERATORS["iota"](shape=(x.shape[axis],), axis=0, dtype=INT64)
+            node = sliced(count, plan.slices[axis : axis + 1])
+            if axis not in starts:  # a single integer
+                return broadcast_to_shape(to_shape(node, ()), positions)
+            behind = len(positions) - starts[axis] - 1
+        return broadcast_to_shape(to_shape(node, node.shape + (1,) * behind), positions)
+
+    def arranged(self, value: Node) -> Node:
+        """``value`` at every position, those axes last that are left as a whole."""
+        if value.ndim > len(self.shape) or any(
+            n not in (1, m) for n, m in zip(value.shape[::-1], self.shape[::-1])
+        ):
             raise ShapeError(
-                f"at: a value of shape {node.shape} for elements of shape {shape}{where_written()}"
+                f"at: a value of shape {value.shape} for elements of shape {self.shape}; give it a shape that "
+                f"broadcasts to that{where_written()}"
             )
-        return broadcast_to_shape(node, shape)
+        return permuted(to_shape(broadcast_to_shape(value, self.shape), self._without_new), self._order)
+
+    def attributes(self, name: str) -> dict[str, Any]:
+        """How the operator ``name`` is applied: it is told how often an element is named, where it can use that."""
+        if name not in ("scatter_set", "scatter_multiply", "scatter_power"):
+            return {"axes": self.axes}
+        return {"axes": self.axes, "repeats": self._repeats()}
+
+    def _repeats(self) -> int:
+        """The most times that one element is named: slices name each once, traced arrays perhaps all one."""
+        arrays = list(self._plan.arrays.values())
+        count = math.prod(self._block)
+        if not arrays or count == 0:
+            return 1
+        if any_traced(*arrays):
+            return count
+        named = np.stack([np.broadcast_to(array, self._block).reshape(-1) for array in arrays])
+        return int(np.unique(named, axis=1, return_counts=True)[1].max())

@@ -59,7 +59,9 @@ def _type_rule(name: str, kinds: str) -> Callable[..., Type]:
             raise DTypeError(f"{name}: dtypes {x.dtype} and {updates.dtype} differ; cast one with .astype")
         if x.dtype.kind not in kinds:
             repair = "np.float32" if kinds == "f" else "np.int64"
-            raise DTypeError(f"{name} takes no {x.dtype}; cast the array, for instance with .astype({repair})")
+            raise DTypeError(
+                f"{name} takes no {x.dtype}; cast the array, for instance with .astype({repair})"
+            )
         return Type(x.dtype, x.shape)
 
     return rule
@@ -212,7 +214,7 @@ class _Chains:
         self.count = math.prod(indices[0].shape)
         self.repeats = min(self.count, node.attributes.get("repeats") or self.count)
         extents = [x.shape[axis] for axis in node.attributes["axes"]]
-        flat = zeros_like(indices[0])
+        flat: Node = zeros_like(indices[0])
         for index, extent in zip(indices, extents):
             flat = flat * extent + index
         self.places = reshape(flat, shape=(self.count,))
@@ -249,7 +251,8 @@ class _Chains:
         one = filled(1, values.dtype, (1, *self.rest))
         end = filled(self.count, _INT, (1,))
         flat = reshape(values, shape=(self.count, *self.rest))
-        product, reach = gather(concatenate(flat, one, axis=0), link, axes=(0,)), 1
+        product: Node = gather(concatenate(flat, one, axis=0), link, axes=(0,))
+        reach = 1
         while reach < self.repeats - 1:
             product = product * gather(concatenate(product, one, axis=0), link, axes=(0,))
             link = gather(concatenate(link, end, axis=0), link, axes=(0,))
@@ -316,9 +319,7 @@ def _divide_pullback(node: Operation, g: Node) -> tuple[Node | None, Node | None
     return x_bar, None if is_constant(updates) else -_at(node, g) * (_at(node, node) / updates)
 
 
-scatter_divide = _scatter(
-    "scatter_divide", "divide", "f", np.divide.at, _divide_pullback, updates=(0.5, 2.0)
-)
+scatter_divide = _scatter("scatter_divide", "divide", "f", np.divide.at, _divide_pullback, updates=(0.5, 2.0))
 """``y = x``, then ``y[indices[p], r] /= updates[p, r]`` for each position ``p``. Floats only."""
 
 
@@ -339,7 +340,8 @@ def _power_pullback(node: Operation, g: Node) -> tuple[Node | None, Node | None]
     x_bar = None if is_constant(x) else _again(scatter_set, node, g, bar * slope)
     if is_constant(updates):
         return x_bar, None
-    smooth, others, chains = OPERATORS["greater"](base, zero), one, _chains(node)
+    smooth: Node = OPERATORS["greater"](base, zero)
+    others, chains = one, _chains(node)
     if chains is not None:
         others = chains.products_of_others(updates)
         even = OPERATORS["equal"](OPERATORS["remainder"](updates, filled(2, x.dtype, updates.shape)), zero)
@@ -350,9 +352,7 @@ def _power_pullback(node: Operation, g: Node) -> tuple[Node | None, Node | None]
     return x_bar, where(smooth, bar * (result * log * others), zero)
 
 
-scatter_power = _scatter(
-    "scatter_power", "power", "f", np.power.at, _power_pullback, (0.3, 2.5), (0.2, 2.8)
-)
+scatter_power = _scatter("scatter_power", "power", "f", np.power.at, _power_pullback, (0.3, 2.5), (0.2, 2.8))
 """``y = x``, then ``y[indices[p], r] **= updates[p, r]`` for each position ``p``. Floats only.
 
 The derivative by an exponent is 0 where what it is applied to is not positive, as with ``power``.

@@ -34,7 +34,6 @@ import numpy as np
 from pullback.compiler.passes.rewriting import Rule, RulePass, inner, scalar
 from pullback.graph import OPERATORS, Node, Operation, constant
 from pullback.operators.elementwise import where
-from pullback.operators.scatters import scatter_add
 from pullback.operators.pooling import (
     at_winners,
     convolve_unpooled,
@@ -43,6 +42,7 @@ from pullback.operators.pooling import (
     window_max,
     winner_place,
 )
+from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import broadcast, contiguous, iota, reverse, slice, transpose
 
 __all__ = ["LANES", "sparse_pooling"]
