@@ -70,7 +70,8 @@ class Grid:
             assert np.all((values[0] >= limits["low"]) & (values[0] <= limits["high"]))
             return values[0]
         operands = np.broadcast_arrays(*values)
-        return np.asarray(OPERATORS[expression.function].reference(*operands, **dict(expression.attributes)))
+        attributes = {key: value for key, value in expression.attributes if key != "source"}
+        return np.asarray(OPERATORS[expression.function].reference(*operands, **attributes))
 
     def reduce(self, reduction: Reduce, body: np.ndarray) -> np.ndarray:
         over = tuple(self.axes.index(axis) for axis in reduction.over)

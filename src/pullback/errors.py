@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pullback.graph.source import Source
+
 __all__ = [
     "BatchError",
     "CacheError",
@@ -54,10 +59,49 @@ class TreeError(PullbackError, TypeError):
 
 
 class IndexRangeError(PullbackError, IndexError):
-    """An index, token or label outside the axis that it selects from."""
+    """An index, token or label outside the axis that it selects from.
 
-    value: int | None = None
-    """The index itself, where a compiled program found it."""
+    Where one index is wrong the error says which, for code that goes on from there; what is not known is ``None``:
+
+    - ``what`` it selects from: ``"label"``, ``"token"``, ``"axis 0 of shape (3, 4)"``,
+    - its ``value``, and the least that is allowed, ``low``, and the ``extent`` of the axis,
+    - its ``position`` in the array of indices, and the ``source`` line that selects by it,
+    - the ``row`` of the data set that has it, where a trainer has found one.
+
+    >>> try:
+    ...     raise IndexRangeError("token: 7 is outside 0 to 4", what="token", value=7, low=0, extent=5)
+    ... except IndexError as error:
+    ...     print(error.what, error.value, error.extent, error.row)
+    token 7 5 None
+    """
+
+    what: str | None
+    value: int | None
+    low: int | None
+    extent: int | None
+    position: tuple[int, ...] | None
+    source: Source | None
+    row: int | None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        what: str | None = None,
+        value: int | None = None,
+        low: int | None = None,
+        extent: int | None = None,
+        position: tuple[int, ...] | None = None,
+        source: Source | None = None,
+        row: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.what, self.value, self.low, self.extent = what, value, low, extent
+        self.position, self.source, self.row = position, source, row
+
+    def extended(self, note: str, **fields: Any) -> IndexRangeError:
+        """The same error with a further line, and with what it says as ``fields``."""
+        return IndexRangeError(f"{self}\n  {note}", **{**vars(self), **fields})
 
 
 class NonFiniteLoss(PullbackError, ArithmeticError):

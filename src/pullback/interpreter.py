@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from pullback.errors import IndexRangeError
 from pullback.graph import Constant, Graph, Node, Operation
 
 __all__ = ["evaluate"]
@@ -28,7 +29,13 @@ def evaluate(
                 values[id(node)] = node.value
             elif isinstance(node, Operation):
                 inputs = [values[id(child)] for child in node.inputs]
-                values[id(node)] = np.asarray(node.operator.reference(*inputs, **node.attributes), node.dtype)
+                try:
+                    value = node.operator.reference(*inputs, **node.attributes)
+                except IndexRangeError as error:
+                    if node.source is None:
+                        raise
+                    raise error.extended(f"at {node.source}", source=node.source) from None
+                values[id(node)] = np.asarray(value, node.dtype)
                 for child in node.inputs:
                     if last_use[id(child)] == position and id(child) not in keep:
                         values.pop(id(child), None)

@@ -8,6 +8,7 @@ import pytest
 import pullback as pb
 from pullback.errors import IndexRangeError
 from pullback.graph import OPERATORS, Graph, Node, Type, Variable, constant
+from pullback.interpreter import evaluate
 
 pad, reverse, concatenate, broadcast = (OPERATORS[n] for n in ("pad", "reverse", "concatenate", "broadcast"))
 gather, scatter_add, iota = (OPERATORS[n] for n in ("gather", "scatter_add", "iota"))
@@ -170,6 +171,54 @@ def test_an_index_that_a_reduction_made_is_reported(traced, compiler):
     program = compiler.program(traced(lambda x, y: x[y.argmax() + 100], x, y))
     with pytest.raises(IndexRangeError, match="outside -7 to 6"):
         program(x, y)
+
+
+def _lookup(first, second, i, j):
+    """Two tables of one length, each with a line of its own."""
+    left = first[i]
+    right = second[j]
+    return left + right
+
+
+def _lookup_in_one_line(first, second, i, j):
+    return first[i] + second[j]
+
+
+def _line(function, number):
+    return function.__code__.co_firstlineno + number
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_an_index_out_of_range_names_its_own_line(cached, monkeypatch, tmp_path):
+    """Also where the code comes from the cache, and where other code like it has its checks on one line."""
+    monkeypatch.setenv("PULLBACK_CACHE", str(tmp_path / "code") if cached else "off")
+    good, wrong = np.array([0, 2]), np.array([1, 5])
+    tables = integers(5, 3), integers(5, 3)
+    wanted = {
+        _lookup: (_line(_lookup, 2), _line(_lookup, 3)),
+        _lookup_in_one_line: (_line(_lookup_in_one_line, 1),) * 2,
+    }
+    for function, lines in [*wanted.items(), *wanted.items()]:
+        for compiled in (pb.jit(function), pb.jit(lambda *arrays, f=function: f(*arrays))):
+            compiled(*tables, good, good)
+            for line, arguments in zip(lines, ((wrong, good), (good, wrong))):
+                with pytest.raises(
+                    IndexRangeError, match=rf"test_indexing\.py:{line} in {function.__name__}$"
+                ) as caught:
+                    compiled(*tables, *arguments)
+                error = caught.value
+                assert (error.value, error.low, error.extent, error.position) == (5, -5, 5, (1,))
+                assert error.what == "axis 0 of shape (5, 3)" and error.source.line == line
+
+
+def test_the_interpreter_names_the_same_line(traced):
+    tables, good, wrong = (integers(5, 3), integers(5, 3)), np.array([0, 2]), np.array([1, 5])
+    graph = traced(_lookup, *tables, good, good)
+    with pytest.raises(
+        IndexRangeError, match=rf"test_indexing\.py:{_line(_lookup, 3)} in _lookup$"
+    ) as caught:
+        evaluate(graph, [*tables, good, wrong])
+    assert (caught.value.value, caught.value.position) == (5, (1,))
 
 
 def test_a_wrong_index_leaves_donated_arrays_as_they_were():

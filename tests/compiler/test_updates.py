@@ -1,4 +1,4 @@
-"""``at(x)[index]`` compiled: every kind of index against NumPy's ``ufunc.at``, and gradients against the interpreter."""
+"""``at(x)[index]`` compiled: values against NumPy's ``ufunc.at``, gradients against the interpreter."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def chosen(rank, methods):
     return found + [(others[k % len(others)], index) for k, index in enumerate(every)]
 
 
-@pytest.mark.parametrize(("number", "dtype"), enumerate(["float32", "float64", "int32"]))
+@pytest.mark.parametrize(("number", "dtype"), list(enumerate(["float32", "float64", "int32"])))
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_every_kind_of_index(rank, number, dtype, compiler, traced):
     """In every dtype; those in three dimensions are many, and shared out among the dtypes."""
@@ -96,6 +96,10 @@ def test_every_kind_of_index(rank, number, dtype, compiler, traced):
     for (method, index), found in zip(cases, compiler.run(graph, [x, values]), strict=True):
         wanted = updated(x, method, index, values_for(x, index, values))
         np.testing.assert_array_equal(found, wanted, f"{method} at {index}")
+
+
+TRACED = np.array([1, -2, 1]), np.array([[2], [-1]])
+"""What is traced when an index is made of traced ones."""
 
 
 def traced_indices(rank):
@@ -127,11 +131,11 @@ def traced_indices(rank):
 def test_traced_indices(rank, dtype, compiler, traced):
     methods = EXACT if np.dtype(dtype).kind == "f" else INTEGERS
     x, values = drawn(SHAPE[:rank], dtype), drawn(1000, dtype, 1)
-    i, j = np.array([1, -2, 1]), np.array([[2], [-1]])
+    i, j = TRACED
     cases = list(itertools.product(methods, traced_indices(rank)))
     graph = traced(
         lambda x, v, i, j: [
-            update(x, m, of(i, j), values_for(np.zeros(x.shape), of(I, J), v)) for m, of in cases
+            update(x, m, of(i, j), values_for(np.zeros(x.shape), of(*TRACED), v)) for m, of in cases
         ],
         x,
         values,
@@ -143,9 +147,6 @@ def test_traced_indices(rank, dtype, compiler, traced):
         np.testing.assert_array_equal(found, wanted, f"{method} at {of(i, j)}")
 
 
-I, J = np.array([1, -2, 1]), np.array([[2], [-1]])
-
-
 @pytest.mark.parametrize("method", [*EXACT, "power"])
 def test_gradients(method, compiler, traced):
     """Of known and traced places, named once and again, against the interpreter."""
@@ -155,10 +156,10 @@ def test_gradients(method, compiler, traced):
     def loss(x, v, i, j):
         parts = [update(x, method, index, values_for(np.zeros((3, 4)), index, v)) for index in known]
         for of in traced_indices(2):
-            parts.append(update(x, method, of(i, j), values_for(np.zeros((3, 4)), of(I, J), v)))
+            parts.append(update(x, method, of(i, j), values_for(np.zeros((3, 4)), of(*TRACED), v)))
         return sum(((k + 1) * part**2).sum() for k, part in enumerate(parts))
 
-    arrays = [x, values, I, J]
+    arrays = [x, values, *TRACED]
     graph = traced(pb.grad(loss, (0, 1)), *arrays)
     compiler.assert_same(graph, arrays, rounding=64)
 

@@ -141,7 +141,7 @@ def test_check_index_lowers_to_a_checked_int64(dtype):
     buffer, axis = Buffer("i", np.dtype(dtype), (3,)), Axis("i", 3)
     value = check_index.lower(node, [lambda index: load_at(buffer, index)], [Affine.of(axis)])
     assert isinstance(value, Apply) and value.function == "check_index" and value.dtype == INT
-    assert dict(value.attributes) == {"extent": 7, "what": "token", "wrap": True}
+    assert dict(value.attributes) == {"extent": 7, "what": "token", "wrap": True, "source": node.source}
     functions = [part.function for part in walk(value) if isinstance(part, Apply)]
     assert functions == (["check_index"] if dtype == "int64" else ["cast", "check_index"])
     assert value.operands[0].dtype == INT

@@ -379,11 +379,26 @@ def test_labels_out_of_range(data, make_model, label):
     labels = data.labels.copy()
     labels[17] = label
     model = make_model()
-    with pytest.raises(IndexRangeError, match=rf"label: {label} [\s\S]*label {label} in row 17"):
+    with pytest.raises(IndexRangeError, match=rf"label: {label} [\s\S]*label {label} in row 17") as caught:
         make_trainer(model).fit(Dataset(data.inputs, labels), 1)
+    error = caught.value
+    assert (error.what, error.value, error.low, error.extent, error.row) == ("label", label, 0, 3, 17)
+    assert error.source is not None and error.position is not None
     assert all(np.isfinite(leaf).all() for leaf in flatten(model)[0])
     with pytest.raises(IndexRangeError, match=rf"label: {label} [\s\S]*label {label} in row 17"):
         make_trainer(model).evaluate(Dataset(data.inputs, labels))
+
+
+def test_a_label_that_the_loss_computes_is_in_no_row(data, make_model):
+    """What is wrong is then no label of the data set, and the error is about that alone."""
+
+    def shifted(outputs, labels):
+        return nn.softmax_cross_entropy(outputs, labels + 100)
+
+    trainer = Trainer(make_model(), shifted, optim.SGD(0.1))
+    with pytest.raises(IndexRangeError, match=r"label: 10\d at position") as caught:
+        trainer.fit(data, 1)
+    assert caught.value.row is None and "the data set has" not in str(caught.value)
 
 
 def test_data_sets_that_cannot_be_used(data, make_model):

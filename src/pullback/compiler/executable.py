@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pullback.compiler.key import graph_key
+from pullback.compiler.key import check_sites, graph_key
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.compiling import Compilation
 from pullback.compiler.runtime.engine import Loaded, assembly, rest
@@ -19,9 +19,8 @@ from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.program import Program
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, ResultSpec
-from pullback.errors import IndexRangeError
-from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, Operation, format_graph
-from pullback.operators.indexing import range_message
+from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, format_graph
+from pullback.operators.indexing import range_error
 
 if TYPE_CHECKING:
     from pullback.compiler.build import Built, Watch
@@ -135,14 +134,19 @@ def make_executable(
 
 def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
     """What the runtime must know beside the code, as JSON."""
-    positions = {id(node.value): k for k, node in enumerate(graph.nodes()) if isinstance(node, Constant)}
+    nodes = graph.nodes()
+    positions = {id(node.value): k for k, node in enumerate(nodes) if isinstance(node, Constant)}
+    sites = check_sites(nodes)
     return {
         "phases": [[phase.function, phase.chunks, phase.enters] for phase in built.emitted.phases],
         "arena_bytes": built.plan.arena_bytes,
         "scratch_bytes": built.emitted.scratch_bytes,
         "nanoseconds": built.nanoseconds,
         "saving": built.saving,
-        "checks": list(built.emitted.checks),
+        "checks": [
+            [check.what, check.low, check.extent, sites.get(check.source), list(check.shape)]
+            for check in built.emitted.checks
+        ],
         "constants": [positions.get(id(value), _written(value)) for value in built.constants],
     }
 
@@ -175,16 +179,14 @@ def _program(
     target = {argument: result for result, argument in donated.items()}
     nodes = graph.nodes()
     constants = [_constant(nodes, found) for found in metadata["constants"]]
-    checks = [text.split("\t") for text in metadata["checks"]]
-    lines = _check_lines(nodes)
+    lines = list(check_sites(nodes))
 
     def explain(failure: Failure) -> Exception:
-        what, low, extent, shape = checks[failure.code - 1]
-        place = _place(failure.position, tuple(map(int, shape.split(",")))) if shape else ()
-        message = range_message(what, failure.value, int(low), int(extent), place)
-        error = IndexRangeError(message + lines.get((what, int(extent)), ""))
-        error.value = failure.value
-        return error
+        what, low, extent, site, shape = metadata["checks"][failure.code - 1]
+        place = _place(failure.position, tuple(shape)) if shape else ()
+        error = range_error(what, failure.value, low, extent, place)
+        source = None if site is None else lines[site]
+        return error if source is None else error.extended(f"at {source}", source=source)
 
     return Program(
         code,
@@ -206,12 +208,3 @@ def _place(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     if position >= math.prod(shape):
         return (position,)
     return tuple(int(index) for index in np.unravel_index(position, shape))
-
-
-def _check_lines(nodes: list[Node]) -> dict[tuple[str, int], str]:
-    """Where each index check was written."""
-    lines = {}
-    for node in nodes:
-        if isinstance(node, Operation) and node.operator.name == "check_index" and node.source is not None:
-            lines[node.attributes["what"], node.attributes["extent"]] = f"\n  at {node.source}"
-    return lines

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pullback.graph import SMALL_CONSTANT, Constant, Graph, Operation
+from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, Operation, Source
 
-__all__ = ["COMPILER_VERSION", "constant_is_code", "graph_key", "repeats_one_value"]
+__all__ = ["COMPILER_VERSION", "check_sites", "constant_is_code", "graph_key", "repeats_one_value"]
 
 COMPILER_VERSION = 30
 """Raised when the same graph gives other code than before, also when that is because a pass has changed.
@@ -32,17 +32,31 @@ def repeats_one_value(value: np.ndarray) -> bool:
     return bool((bits == bits[:1]).all())
 
 
+def check_sites(nodes: Sequence[Node]) -> dict[Source | None, int]:
+    """A number for each line that an index check of the graph was written on, in the order of the nodes.
+
+    Code says by such a number which line an index out of range belongs to.
+    """
+    lines = dict.fromkeys(
+        node.source for node in nodes if isinstance(node, Operation) and node.operator.name == "check_index"
+    )
+    return {line: number for number, line in enumerate(lines)}
+
+
 def graph_key(graph: Graph, donated: Mapping[int, int]) -> str:
     """A text that two graphs share only if they are compiled to the same code.
 
-    Names and source lines do not matter, nor do the values of large constants, which programs read from memory.
+    Names and source lines do not matter, but for which index checks share a line, nor do the values of large
+    constants, which programs read from memory.
     """
     numbers: dict[int, int] = {}
+    nodes = graph.nodes()
+    sites = check_sites(nodes)
     lines = [f"compiler {COMPILER_VERSION}", f"donated {sorted(donated.items())}"]
     for variable in graph.inputs:
         numbers[id(variable)] = len(numbers)
         lines.append(f"input {variable.type}")
-    for node in graph.nodes():
+    for node in nodes:
         if id(node) in numbers:
             continue
         numbers[id(node)] = len(numbers)
@@ -54,6 +68,7 @@ def graph_key(graph: Graph, donated: Mapping[int, int]) -> str:
             lines.append(f"constant {node.type} {value}")
         elif isinstance(node, Operation):
             inputs = [numbers[id(child)] for child in node.inputs]
-            lines.append(f"{node.operator.name} {inputs} {sorted(node.attributes.items())} {node.type}")
+            site = f" {sites[node.source]}" if node.operator.name == "check_index" else ""
+            lines.append(f"{node.operator.name}{site} {inputs} {sorted(node.attributes.items())} {node.type}")
     lines.append(f"output {[numbers[id(node)] for node in graph.outputs]}")
     return "\n".join(lines)

@@ -245,5 +245,6 @@ class _Scope:
             right = right if right_binding > binding else f"({right})"
             return f"{left} {sign} {right}", binding
         function = str(expression.dtype) if expression.function == "cast" else expression.function
-        arguments = [text for text, _ in texts] + [f"{key}={value!r}" for key, value in expression.attributes]
+        shown = [(key, value) for key, value in expression.attributes if key != "source"]
+        arguments = [text for text, _ in texts] + [f"{key}={value!r}" for key, value in shown]
         return f"{function}({', '.join(arguments)})", _ATOM

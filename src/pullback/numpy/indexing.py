@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, IndexRangeError, ShapeError, TracingError
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS, Node, current_source
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import normal_axis
@@ -204,7 +204,12 @@ def _in_range(number: int, axis: int, extent: int, x: Node) -> int:
     if not -extent <= number < extent:
         raise IndexRangeError(
             f"index {number} is outside axis {axis} of shape {x.shape}, which has {extent} elements: "
-            f"use one from {-extent} to {extent - 1}{where_written()}"
+            f"use one from {-extent} to {extent - 1}{where_written()}",
+            what=f"axis {axis} of shape {x.shape}",
+            value=number,
+            low=-extent,
+            extent=extent,
+            source=current_source(),
         )
     return number % extent
 

@@ -22,7 +22,7 @@ __all__ = [
     "gather",
     "gathered_shape",
     "index_sample",
-    "range_message",
+    "range_error",
 ]
 
 _INT = np.dtype(np.int64)
@@ -45,25 +45,28 @@ def _check_index_reference(index: np.ndarray, extent: int, what: str, wrap: bool
     outside = (index < low) | (index >= extent)
     if outside.any():
         place = tuple(np.argwhere(outside)[0].tolist())
-        raise IndexRangeError(range_message(what, int(index[place]), low, extent, place))
+        raise range_error(what, int(index[place]), low, extent, place)
     return np.where(index < 0, index + extent, index)
 
 
-def range_message(what: str, value: int, low: int, extent: int, place: tuple[int, ...] | None = None) -> str:
-    """What an ``IndexRangeError`` says: the value, where it stands, and what is allowed."""
+def range_error(
+    what: str, value: int, low: int, extent: int, place: tuple[int, ...] | None = None
+) -> IndexRangeError:
+    """The error of an index out of range: the value, where it stands, and what is allowed."""
     position = f" at position {place}" if place else ""
     if extent == 0:
-        return (
-            f"{what}: {value}{position} is outside an axis of no elements; select from an axis that has some"
-        )
-    return f"{what}: {value}{position} is outside {low} to {extent - 1}; correct the index or widen the axis"
+        said = f"{value}{position} is outside an axis of no elements; select from an axis that has some"
+    else:
+        said = f"{value}{position} is outside {low} to {extent - 1}; correct the index or widen the axis"
+    return IndexRangeError(f"{what}: {said}", what=what, value=value, low=low, extent=extent, position=place)
 
 
 def _check_index_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
     value = operands[0](index)
     if value.dtype != _INT:
         value = Apply("cast", (value,), _INT)
-    attributes: dict[str, Any] = {"wrap": True, **node.attributes}
+    # The line goes along to the code that finds an index out of range.
+    attributes: dict[str, Any] = {"wrap": True, **node.attributes, "source": node.source}
     return Apply("check_index", (value,), _INT, tuple(sorted(attributes.items())))
 
 

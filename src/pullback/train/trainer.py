@@ -140,9 +140,7 @@ class Trainer:
         except KeyboardInterrupt:
             self.history.interrupted = True
         except IndexRangeError as error:
-            raise IndexRangeError(
-                f"{error}{_culprit(error, label=data.labels, token=data.inputs)}"
-            ) from error
+            raise _with_culprit(error, label=data.labels, token=data.inputs) from error
         finally:
             if display is not None:
                 display.close()
@@ -162,9 +160,7 @@ class Trainer:
                 )
                 totals.add(inputs.shape[1], {"loss": loss, **figures})
         except IndexRangeError as error:
-            raise IndexRangeError(
-                f"{error}{_culprit(error, label=data.labels, token=data.inputs)}"
-            ) from error
+            raise _with_culprit(error, label=data.labels, token=data.inputs) from error
         return totals.figures()
 
     def predict(self, inputs: Array) -> Any:
@@ -178,7 +174,7 @@ class Trainer:
                 outputs, _ = self._predict.run_steps((self.model, batches), len(batches), sliced_argnums=(1,))
                 parts.append(map_tree(lambda y: y.reshape(-1, *y.shape[2:]), outputs))
         except IndexRangeError as error:
-            raise IndexRangeError(f"{error}{_culprit(error, token=rows)}") from error
+            raise _with_culprit(error, token=rows) from error
         return map_tree(lambda *pieces: np.concatenate(pieces), *parts)
 
     def _steps_per_epoch(self, data: Dataset) -> int:
@@ -362,15 +358,17 @@ def _check_arrays(model: Any) -> None:
         owners.append((path, leaf))
 
 
-def _culprit(error: IndexRangeError, **arrays: Array) -> str:
-    """Which row of the data set has the label or the token that ``error`` names, if it is one."""
-    what = str(error).partition(":")[0]
-    array = arrays.get(what)
+def _with_culprit(error: IndexRangeError, **arrays: Array) -> IndexRangeError:
+    """The error with the row of the data set that has the label or the token that it names, if one has."""
+    array = arrays.get(error.what or "")
     if error.value is None or array is None:
-        return ""
+        return error
     rows = np.flatnonzero((array == error.value).reshape(len(array), -1).any(axis=1))
+    if not len(rows):  # it was computed from what the data set has
+        return error
     others = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
-    return f"\n  the data set has {what} {error.value} in row {rows[0]}{others}"
+    note = f"the data set has {error.what} {error.value} in row {rows[0]}{others}"
+    return error.extended(note, row=int(rows[0]))
 
 
 def _peak_memory() -> float:

@@ -25,12 +25,27 @@ from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.runtime.layout import Slots, emit_next_step, emit_pointer, phase_function
 from pullback.compiler.runtime.specs import Phase as RuntimePhase
 from pullback.compiler.schedule import Group, Job, Phase, buffers_of
+from pullback.graph import Source
 from pullback.loops import Apply, Buffer, Kernel, Load, walk
 
-__all__ = ["Emitted", "emit_program"]
+__all__ = ["Check", "Emitted", "emit_program"]
 
 _PART_CHARACTERS = 50_000
 """Text from which on a part is worth a module of its own: many times what LLVM needs for an empty one."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """An index check: what it is of, the least index allowed, the axis' extent, and the line that asks for it.
+
+    ``shape`` is that of the array that the index is read from, ``()`` where it is computed from none.
+    """
+
+    what: str
+    low: int
+    extent: int
+    source: Source | None
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -39,8 +54,8 @@ class Emitted:
 
     module: Module
     phases: tuple[RuntimePhase, ...]
-    checks: tuple[str, ...]
-    """What each failure code (from 1) means: a template for the message."""
+    checks: tuple[Check, ...]
+    """What each failure code (from 1) means."""
     scratch_bytes: int
     """Private memory that a chunk needs."""
 
@@ -68,15 +83,15 @@ class _Emitter:
         self.lanes = lanes
         self.registers = registers
         self.kernels: dict[str, str] = {}
-        self.checks: list[str] = []
+        self.checks: list[Check] = []
         self.asked: set[Load] = set()
 
     def check(self, values: Values, expression: Apply) -> list[str]:
         """Emit an index check under its failure code; equal checks share one."""
-        text = describe_check(expression)
-        if text not in self.checks:
-            self.checks.append(text)
-        return emit_check(values, expression, self.checks.index(text) + 1)
+        check = describe_check(expression)
+        if check not in self.checks:
+            self.checks.append(check)
+        return emit_check(values, expression, self.checks.index(check) + 1)
 
     def kernel(self, job: Job, shares: Sequence[int], feed: Feed | None) -> str:
         """The function of a job's kernel; kernels that differ only in their buffers share one."""
@@ -294,9 +309,9 @@ def emit_program(
     return Emitted(emitter.module, runtime, tuple(emitter.checks), scratch)
 
 
-def describe_check(expression: Apply) -> str:
-    """What an index check says when it fails, but for the value; at its end, the shape that it was read from."""
+def describe_check(expression: Apply) -> Check:
+    """What an index check says when it fails, but for the value and its position."""
     attributes = dict(expression.attributes)
     low = -attributes["extent"] if attributes["wrap"] else 0
     shape = next((part.buffer.shape for part in walk(expression) if isinstance(part, Load)), ())
-    return f"{attributes['what']}\t{low}\t{attributes['extent']}\t{','.join(map(str, shape))}"
+    return Check(attributes["what"], low, attributes["extent"], attributes.get("source"), shape)
