@@ -1,4 +1,4 @@
-"""``at(x)[index]`` compiled: values against NumPy's ``ufunc.at``, gradients against the interpreter."""
+"""``at(x)[index]`` and ``x[index]`` compiled, for indices of every kind, against NumPy's own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback import nn
 from pullback.compiler.build import build
 from pullback.compiler.runtime.processor import Processor
+from pullback.graph import OPERATORS, Graph, Type, Variable
 from pullback.loops.printer import format_kernel
 
 METHODS = {
@@ -238,6 +240,18 @@ def test_places_of_a_stride_that_is_no_axis(compiler, traced):
         np.testing.assert_array_equal(found, want)
 
 
+@pytest.mark.parametrize("name", ["scatter_add", "scatter_set", "scatter_multiply"])
+def test_counted_places_that_overlap(name, compiler, processor):
+    """Places that are sums of loops' own counts: each element takes its updates in the order of the positions."""
+    shape = (7, 33)
+    x, updates = (Variable(Type(np.dtype(np.float32), s)) for s in ((39,), shape))
+    counts = [OPERATORS["iota"](shape=shape, axis=axis, dtype=np.dtype(np.int64)) for axis in (0, 1)]
+    graph = Graph((x, updates), (OPERATORS[name](x, updates, counts[0] + counts[1], axes=(0,)),))
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(s).astype(np.float32) for s in ((39,), shape)]
+    compiler.assert_same(graph, arrays, processor=processor)
+
+
 def test_slices_need_no_computed_places(traced):
     texts = []
     build(
@@ -257,3 +271,115 @@ def test_an_index_out_of_range_changes_nothing(method):
     with pytest.raises(pb.errors.IndexRangeError, match=r"-7 at position \(1,\)"):
         step(x, np.array([0, -7]))
     np.testing.assert_array_equal(x, before)
+
+
+# -- what an index selects
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_every_kind_of_selection(rank, dtype, compiler, traced):
+    x, weights = drawn(SHAPE[:rank], dtype), drawn(1000, dtype, 1)
+    cases = indices(rank) if rank < 3 else indices(rank)[dtype == "float32" :: 4]
+
+    def weighted(x, index, w):
+        return (x[index] * values_for(np.zeros(x.shape), index, w)).sum()
+
+    def function(x, w):
+        bars = [pb.grad(lambda x, index=index: weighted(x, index, w))(x) for index in cases]
+        return [x[index] for index in cases], bars
+
+    found = compiler.run(traced(function, x, weights), [x, weights])
+    values, bars = found[: len(cases)], found[len(cases) :]
+    for index, value, bar in zip(cases, values, bars, strict=True):
+        np.testing.assert_array_equal(value, x[index], f"at {index}")
+        wanted = updated(np.zeros_like(x), "add", index, values_for(x, index, weights))
+        np.testing.assert_allclose(bar, wanted, rtol=1e-6, err_msg=f"at {index}")
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_selections_by_traced_indices(rank, compiler, traced):
+    x, weights = drawn(SHAPE[:rank], "float32"), drawn(1000, "float32", 1)
+    cases = list(traced_indices(rank))
+
+    def function(x, w, i, j):
+        def weighted(x, of):
+            return (x[of(i, j)] * values_for(np.zeros(x.shape), of(*TRACED), w)).sum()
+
+        return [x[of(i, j)] for of in cases], [pb.grad(lambda x, of=of: weighted(x, of))(x) for of in cases]
+
+    found = compiler.run(traced(function, x, weights, *TRACED), [x, weights, *TRACED])
+    for of, value, bar in zip(cases, found, found[len(cases) :]):
+        index = of(*TRACED)
+        np.testing.assert_array_equal(value, x[index], f"at {index}")
+        wanted = updated(np.zeros_like(x), "add", index, values_for(x, index, weights))
+        np.testing.assert_allclose(bar, wanted, rtol=1e-6, err_msg=f"at {index}")
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+def test_take_and_take_along_axis(axis, compiler, traced, processor):
+    x = drawn((3, 4, 5), "float32")
+    places = np.array([[2, -1], [0, -3], [2, 2]])
+    extent = x.size if axis is None else x.shape[axis]
+    along = np.random.default_rng(0).integers(-extent, extent, 7 if axis is None else (3, 4, 5))
+
+    def function(x, i, along):
+        results = [
+            np.take(x, i, axis),
+            np.take(x, i * 3, axis, mode="wrap"),
+            np.take(x, i * 3, axis, mode="clip"),
+            np.take(x, places, axis),
+            np.take_along_axis(x, along, axis),
+        ]
+        return results
+
+    def gradient(x, i, along):
+        return pb.grad(lambda x: sum((y**2).sum() for y in function(x, i, along)))(x)
+
+    arrays = [x, places, along]
+    for found, want in zip(
+        compiler.run(traced(function, *arrays), arrays, processor=processor), function(*arrays)
+    ):
+        np.testing.assert_array_equal(found, want)
+    compiler.assert_same(traced(gradient, *arrays), arrays, processor=processor, rounding=16)
+
+
+def test_tokens_from_the_end_and_named_again(compiler, traced):
+    """The gradient of a table: rows named many times, by negative tokens too, and by none."""
+    table, tokens = drawn((6, 3), "float32"), np.array([[5, -1, 0], [-6, 5, 2]])
+
+    def gradient(table, tokens):
+        return pb.grad(lambda table: (table[tokens] ** 2).sum())(table)
+
+    wanted = np.zeros_like(table)
+    np.add.at(wanted, tokens, 2 * table[tokens])
+    (found,) = compiler.run(traced(gradient, table, tokens), [table, tokens])
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    embedding = nn.Embedding(6, 3, seed=0)
+    bar = pb.jit(pb.grad(lambda e, i: (e(i) ** 2).sum()))(embedding, tokens % 6)
+    wanted = np.zeros_like(embedding.weight)
+    np.add.at(wanted, tokens, 2 * embedding.weight[tokens])
+    np.testing.assert_allclose(bar.weight, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0), (0, 3, 2)])
+def test_of_nothing(shape, compiler, traced):
+    """Arrays without elements, and indices that name none."""
+    table, index = drawn((4, 5), "float32"), np.zeros(shape, np.int64)
+    empty = np.zeros((0, 4), np.float32)
+
+    def function(table, empty, index):
+        rows = table[index]
+        return (
+            rows,
+            pb.grad(lambda table: (table[index] ** 2).sum())(table),
+            table.at[index].set(rows),
+            table.at[index].multiply(rows),
+            pb.grad(lambda table: (table.at[index].power(table[index]) ** 2).sum())(table),
+            empty.at[:, 1].add(1),
+            empty.at[..., index].set(0),
+            pb.grad(lambda empty: empty.at[:, [1, 1]].multiply(2.0).sum())(empty),
+        )
+
+    arrays = [table, empty, index]
+    compiler.assert_same(traced(function, *arrays), arrays)
