@@ -90,6 +90,11 @@ def _elementwise(kinds: str) -> list[str]:
     ]
 
 
+def signs_of_zeros(values: np.ndarray) -> np.ndarray:
+    """1 and -1 for zeros of either sign, 0 for the rest."""
+    return np.where(values == 0, np.copysign(1, values), 0)
+
+
 @pytest.mark.parametrize("name", _elementwise("f"))
 def test_special_floats(name, compiler, processor):
     """NaN, infinities, zeros of both signs, subnormal and huge numbers."""
@@ -111,6 +116,7 @@ def test_special_floats(name, compiler, processor):
         if want.dtype.kind == "f":
             tolerance = 2e-6 if want.dtype.itemsize == 4 else 2e-14
             np.testing.assert_allclose(value, want, rtol=tolerance, atol=0, equal_nan=True)
+            np.testing.assert_array_equal(signs_of_zeros(value), signs_of_zeros(want))
         else:
             np.testing.assert_array_equal(value, want)
 
@@ -154,6 +160,22 @@ def test_special_floats_in_reductions(name, compiler, processor):
         arrays.append(array)
         outputs += [OPERATORS[name](x, axes=axes) for axes in [(0,), (1,), (0, 1)]]
     compiler.assert_same(Graph(tuple(inputs), tuple(outputs)), arrays, processor=processor, rounding=ROUNDING)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
+def test_zeros_of_either_sign_in_reductions(name, compiler, processor):
+    """The sign does not depend on how many are reduced at once: +0 is above -0, and sums begin with +0."""
+    outputs, inputs, arrays = [], [], []
+    random = np.random.default_rng(3)
+    for dtype, shape in itertools.product(FLOATS, [(1, 3), (5, 1), (5, 3), (3, 37), (37, 3), (20, 20)]):
+        for share in (0.0, 0.1, 0.5, 1.0):
+            inputs.append(Variable(Type(dtype, shape)))
+            arrays.append(np.where(random.random(shape) < share, dtype.type(0), dtype.type(-0.0)))
+            outputs += [OPERATORS[name](inputs[-1], axes=axes) for axes in [(0,), (1,), (0, 1)]]
+    graph = Graph(tuple(inputs), tuple(outputs))
+    wanted = compiler.reference(graph, arrays)
+    for value, want in zip(compiler.run(graph, arrays, processor=processor), wanted, strict=True):
+        np.testing.assert_array_equal(signs_of_zeros(value), signs_of_zeros(want))
 
 
 def test_constants_in_every_dtype(compiler, processor):

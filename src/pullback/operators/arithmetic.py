@@ -125,6 +125,16 @@ remainder = elementwise(
 """``x - floor(x / y) * y``, with the sign of ``y``; 0 where integers are divided by zero."""
 
 
+def _maximum_reference(x: np.ndarray, y: np.ndarray) -> Any:
+    larger = np.maximum(x, y)
+    # Which of two zeros NumPy takes differs between processors, and between its own loops.
+    return np.where((larger == 0) & (x == y), x + y, larger) if x.dtype.kind == "f" else larger
+
+
+def _minimum_reference(x: np.ndarray, y: np.ndarray) -> Any:
+    return -_maximum_reference(-x, -y) if x.dtype.kind == "f" else np.minimum(x, y)
+
+
 def _extreme(g: Node, x: Node, y: Node, wins: Operator) -> Node:
     # The mask is outermost, so that the loser's cotangent is 0 whatever slopes lie under it.
     shared = where(OPERATORS["equal"](x, y), 0.5 * g, g)
@@ -133,7 +143,7 @@ def _extreme(g: Node, x: Node, y: Node, wins: Operator) -> Node:
 
 maximum = elementwise(
     "maximum",
-    np.maximum,
+    _maximum_reference,
     [
         lambda g, z, x, y: _extreme(g, x, y, OPERATORS["greater_equal"]),
         lambda g, z, x, y: _extreme(g, y, x, OPERATORS["greater_equal"]),
@@ -141,11 +151,16 @@ maximum = elementwise(
     [ANY, ANY],
     kinds="iuf",
 )
-"""The larger of ``x`` and ``y``, NaN if one is NaN. At a tie each has half of the cotangent, as in JAX."""
+"""The larger of ``x`` and ``y``, NaN if one is NaN, +0 of two zeros unless both are -0 (IEEE 754-2019).
+
+At a tie each has half of the cotangent, as in JAX. That +0 is above -0 makes the order of operands, and of a
+reduction's elements, irrelevant; processors have it as one instruction or emulate it. What NumPy gives depends on the
+processor: the second operand on x86, this on ARM.
+"""
 
 minimum = elementwise(
     "minimum",
-    np.minimum,
+    _minimum_reference,
     [
         lambda g, z, x, y: _extreme(g, x, y, OPERATORS["less_equal"]),
         lambda g, z, x, y: _extreme(g, y, x, OPERATORS["less_equal"]),
@@ -153,7 +168,10 @@ minimum = elementwise(
     [ANY, ANY],
     kinds="iuf",
 )
-"""The smaller of ``x`` and ``y``, NaN if one is NaN. At a tie each has half of the cotangent, as in JAX."""
+"""The smaller of ``x`` and ``y``, NaN if one is NaN, -0 of two zeros unless both are +0 (IEEE 754-2019).
+
+At a tie each has half of the cotangent, as in JAX.
+"""
 
 sqrt = elementwise("sqrt", np.sqrt, [lambda g, y, x: g / (y + y)], [(0.3, 3.0)], cost=4.0)
 """The square root; NaN of negative numbers."""

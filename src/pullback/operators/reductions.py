@@ -96,6 +96,8 @@ def spread(node: Node, shape: tuple[int, ...], axes: Axes) -> Node:
 
 
 def _sum_reference(x: np.ndarray, axes: Axes) -> Any:
+    if math.prod(x.shape[axis] for axis in axes) == 1:
+        return np.squeeze(x, axes)
     # NumPy adds one element after another along all axes but the last: the sum of a long column would be rough.
     wide = np.float64 if x.dtype == np.float32 else x.dtype
     with np.errstate(over="ignore"):
@@ -116,7 +118,7 @@ sum = Operator(
     _cases("any", neutral=True),
     linear=True,
 )
-"""The sum over ``axes``; 0 of nothing."""
+"""The sum over ``axes``, from +0 on; of one element, that element, -0 too."""
 
 
 def _prod_reference(x: np.ndarray, axes: Axes) -> Any:
@@ -195,11 +197,16 @@ def _extreme_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
 
 
 def _max_reference(x: np.ndarray, axes: Axes) -> Any:
-    return np.max(x, axis=axes)
+    largest = np.max(x, axis=axes)
+    if x.dtype.kind != "f" or not np.any(largest == 0):
+        return largest
+    # Which of several zeros NumPy finds depends on how many it compares at once.
+    positive = np.any((x == 0) & ~np.signbit(x), axis=axes)
+    return np.where(largest == 0, np.copysign(x.dtype.type(0), np.where(positive, 1, -1)), largest)
 
 
 def _min_reference(x: np.ndarray, axes: Axes) -> Any:
-    return np.min(x, axis=axes)
+    return -_max_reference(-x, axes) if x.dtype.kind == "f" else np.min(x, axis=axes)
 
 
 max = Operator(
@@ -211,7 +218,7 @@ max = Operator(
     _lower_reduction("maximum", None),
     _cases("any", neutral=False),
 )
-"""The largest element over ``axes``, NaN if one is NaN. Equal winners share the cotangent equally."""
+"""The largest element over ``axes``, NaN if one is NaN, +0 above -0. Equal winners share the cotangent equally."""
 
 min = Operator(
     "min",
@@ -222,7 +229,7 @@ min = Operator(
     _lower_reduction("minimum", None),
     _cases("any", neutral=False),
 )
-"""The smallest element over ``axes``, NaN if one is NaN. Equal winners share the cotangent equally."""
+"""The smallest element over ``axes``, NaN if one is NaN, -0 below +0. Equal winners share the cotangent equally."""
 
 
 def _arg_reference(choose: Callable[..., Any]) -> Callable[..., np.ndarray]:

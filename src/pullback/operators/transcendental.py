@@ -155,8 +155,8 @@ softplus = elementwise("softplus", _softplus_reference, [lambda g, y, x: g * sig
 
 def _relu_reference(x: np.ndarray) -> Any:
     x = np.asarray(x)
-    return np.maximum(x, x.dtype.type(0))
+    return np.where((x > 0) | np.isnan(x), x, x.dtype.type(0))
 
 
 relu = elementwise("relu", _relu_reference, [lambda g, y, x: where(y > 0, g, zeros_like(g))])
-"""``x`` where it is positive, else 0; NaN of NaN. The derivative at 0 is 0."""
+"""``x`` where it is positive, else +0; NaN of NaN. The derivative at 0 is 0."""

@@ -257,14 +257,6 @@ def _summed(
     return nest(pooled.sums.over, ["zeroinitializer"] * (rows * len(window)))
 
 
-def _challenger(body: Expression) -> Expression:
-    """What must be larger than the largest ``body`` so far to take its place, and then takes it.
-
-    That one is a relu: nothing negative is larger, and a relu changes nothing else.
-    """
-    return body.operands[0] if isinstance(body, Apply) and body.function == "relu" else body
-
-
 def _extremes(values: Values, pooled: Pooled, window: Sequence[tuple[int, ...]], sums: Sequence[str]) -> None:
     """Give the largest value and its place, from the sums of one row."""
     group, dtype = values.group, pooled.largest.body.dtype
@@ -275,18 +267,26 @@ def _extremes(values: Values, pooled: Pooled, window: Sequence[tuple[int, ...]],
     kind, place_kind = vector_of(scalar_type(dtype), lanes), vector_of(scalar_type(place_dtype), lanes)
     mask = vector_of("i1", lanes)
     best = where = ""
+    body = pooled.largest.body
+    is_relu = isinstance(body, Apply) and body.function == "relu"
+    # What must be larger than the largest relu so far may lack its own: nothing negative is larger, and a relu
+    # changes nothing else.
+    challenger = body.operands[0] if is_relu else body
     for number, (turns, total) in enumerate(zip(window, sums)):
         _at_window(values, pooled, turns)
         with values.scope():
             values.bind(pooled.sums, [total])
-            (value,) = values.vectors(_challenger(pooled.largest.body) if number else pooled.largest.body)
+            (value,) = values.vectors(challenger if number else body)
         place = literal(place_dtype, number, lanes)
         if not number:
             best, where = value, place
             continue
         wins = better(values, "argmax", value, best, dtype, lanes)
         where = values.f.value(f"select {mask} {wins}, {place_kind} {place}, {place_kind} {where}")
-        best = values.f.value(f"select {mask} {wins}, {kind} {value}, {kind} {best}")
+        if is_relu:
+            best = values.f.value(f"select {mask} {wins}, {kind} {value}, {kind} {best}")
+        else:  # of equal zeros the first has won its place, but +0 is the largest
+            best = Lanes(values.f, scalar_type(dtype), lanes).maximum(best, value)
     for axis in pooled.window:
         del values.places[axis]
     for extreme in pooled.extremes:

@@ -162,21 +162,22 @@ class Arithmetic:
         return self.function.call("i1", f"llvm.vector.reduce.or.v{self.count}i1", (self.mask_type, mask))
 
     def minimum(self, a: str, b: str) -> str:
-        """The smaller one; NaN if either is, as ``np.minimum``."""
-        return self._extremum("olt", a, b)
+        """The smaller one, -0 below +0; NaN if either is: IEEE 754-2019's ``minimum``."""
+        return self._extremum("minimum", "lt", -0.0, a, b)
 
     def maximum(self, a: str, b: str) -> str:
-        """The larger one; NaN if either is, as ``np.maximum``."""
-        return self._extremum("ogt", a, b)
+        """The larger one, +0 above -0; NaN if either is: IEEE 754-2019's ``maximum``."""
+        return self._extremum("maximum", "gt", 0.0, a, b)
 
-    def _extremum(self, predicate: str, a: str, b: str) -> str:
-        # A failed comparison gives the last operand, so with a constant first one instruction keeps NaN.
+    def _extremum(self, name: str, beats: str, winning_zero: float, a: str, b: str) -> str:
+        # Beside a constant one instruction does, or two where that is the zero which wins against the other.
         if not self._may_be_nan(b):
             a, b = b, a
-        chosen = self.select(self.compare(predicate, a, b), a, b)
-        if not self._may_be_nan(a):
-            return chosen
-        return self.select(self.compare("uno", a, a), a, chosen)
+        if self._may_be_nan(a):
+            return self.intrinsic(name, a, b)
+        if a == self.constant(winning_zero):
+            return self.select(self.compare(f"u{beats}", b, a), b, a)
+        return self.select(self.compare(f"o{beats}", a, b), a, b)
 
     def _may_be_nan(self, a: str) -> bool:
         return a.startswith("%") or any(float_literal(self.kind, nan) in a for nan in (math.nan, -math.nan))
