@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pullback.numpy as pnp
-from pullback import grad, jvp
+from pullback import grad, jit, jvp
 from pullback.errors import DTypeError, TracingError
 from pullback.graph import Type, Variable
 from pullback.tracing import trace
@@ -152,9 +152,34 @@ def test_casts(dtype, target, agrees, draw):
 def test_hypot_and_cbrt_at_the_edges(agrees):
     big = np.array([3e200, np.inf, 0.0, 1e-200, np.nan])
     agrees(np.hypot, big, np.array([4e200, 1.0, 0.0, 1e-200, 1.0]))
+    agrees(np.hypot, np.array([np.inf, np.nan, -np.inf]), np.array([np.nan, np.inf, np.inf]))
+    roots = trace(np.cbrt, np.zeros(6)).evaluate([np.array([0.0, -0.0, 8.0, -27.0, np.inf, -np.inf])])
+    np.testing.assert_array_equal(roots, [0.0, -0.0, 2.0, -3.0, np.inf, -np.inf])
+    assert np.signbit(roots[1]) and not np.signbit(roots[0])
     agrees(np.logaddexp, np.array([1000.0, -np.inf, -np.inf, 3.0]), np.array([1000.0, -np.inf, 2.0, np.inf]))
     assert grad(lambda x: np.hypot(x, 0.0))(0.0) == 0.0
     np.testing.assert_allclose(grad(lambda x: np.hypot(x, 4.0))(3.0), 0.6)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("name", "base"), [("logaddexp", np.e), ("logaddexp2", 2.0)])
+def test_slopes_of_a_logarithm_of_two_powers_are_their_shares(name, base, compiled):
+    """Where both are equal each has half, of infinities as well; there is no kink, so the second order is right."""
+    function = getattr(np, name)
+    run = jit if compiled else lambda f: f
+    inf = np.inf
+    x = np.array([3.0, 0.0, -700.0, inf, -inf, inf, 1.0, 1.0, 2.0])
+    y = np.array([3.0, 0.0, -700.0, inf, -inf, -inf, inf, -inf, 1.0])
+    first = np.array([0.5] * 5 + [1.0, 0.0, 1.0, base / (base + 1)])
+    total = run(grad(lambda x, y: function(x, y).sum(), argnums=(0, 1)))
+    np.testing.assert_allclose(total(x, y), [first, 1 - first], rtol=1e-15)
+    forward = run(lambda x, y: jvp(function, (x, y), (np.ones_like(x), np.zeros_like(y)))[1])
+    np.testing.assert_allclose(forward(x, y), first, rtol=1e-15)
+    finite = slice(0, 3), slice(8, 9)
+    second = run(grad(lambda x, y: grad(lambda x: function(x, y).sum())(x).sum()))(x, y)
+    assert np.isfinite(second).all()
+    for some in finite:
+        np.testing.assert_allclose(second[some], (np.log(base) * first * (1 - first))[some], rtol=1e-14)
 
 
 @pytest.mark.parametrize("decimals", [0, 1, 3, -1])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pullback import buffer, nn, optim, value_and_grad
+from pullback import buffer, grad, jit, nn, optim, value_and_grad
 from pullback import numpy as pnp
 from pullback.errors import NonFiniteLoss, TreeError
 from pullback.optim import LBFGS
@@ -64,6 +64,28 @@ def test_logistic_regression_is_where_newton_ends():
     np.testing.assert_allclose(found.parameters["weight"], theta[:3], atol=1e-7)
     np.testing.assert_allclose(found.parameters["bias"], theta[3], atol=1e-7)
     assert found.converged and found.evaluations < 40
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_logistic_regression_by_logaddexp_leaves_zero_weights(compiled):
+    """All margins are equal at the start, where the loss has a slope of a half on either side."""
+    x, y = logistic_data()
+    signs = 2 * y - 1
+
+    def loss(weights):
+        return np.mean(np.logaddexp(0.0, -signs * (x @ weights))) + 0.01 * (weights**2).sum()
+
+    def known(weights):
+        return nn.binary_cross_entropy(x @ weights, y) + 0.01 * (weights**2).sum()
+
+    run = jit if compiled else lambda f: f
+    np.testing.assert_allclose(
+        run(grad(loss))(np.zeros(3)), -(x.T @ signs) / (2 * len(y)), rtol=1e-12, atol=1e-15
+    )
+    found = LBFGS().minimise(loss, np.zeros(3), tolerance=1e-9)
+    expected = LBFGS().minimise(known, np.zeros(3), tolerance=1e-9)
+    assert found.converged and found.evaluations > 3
+    np.testing.assert_allclose(found.parameters, expected.parameters, atol=1e-7)
 
 
 def by_hand(function, begin, steps, memory):

@@ -85,36 +85,36 @@ def hypot(x: Any, y: Any, /) -> Any:
         return np.hypot(x, y)
     x, y = operands("hypot", (x, y), float_dtype)
     longest = e.stop_gradient(e.maximum(e.absolute(x), e.absolute(y)))
-    zero = e.equal(longest, 0)
-    scale = e.where(zero | e.isinf(longest), 1.0, longest)
+    zero, infinite = e.equal(longest, 0), e.isinf(x) | e.isinf(y)  # beside an infinity a NaN does not matter
+    scale = e.where(zero | infinite, 1.0, longest)
     squares = e.square(x / scale) + e.square(y / scale)
-    return e.where(zero, 0.0, e.sqrt(e.where(zero, 1.0, squares)) * scale)
+    length = e.where(zero, 0.0, e.sqrt(e.where(zero, 1.0, squares)) * scale)
+    return e.where(infinite, math.inf, length)
 
 
 def logaddexp(x: Any, y: Any, /) -> Any:
-    r""":math:`\log(e^x + e^y)` without overflow."""
+    r""":math:`\log(e^x + e^y)` without overflow; its slopes are :math:`e^x` and :math:`e^y` over their sum.
+
+    >>> print(logaddexp(0.0, 0.0).round(4))
+    0.6931
+    """
     if not any_traced(x, y):
         return np.logaddexp(x, y)
-    x, y = operands("logaddexp", (x, y), float_dtype)
-    same = e.equal(x, y)
-    distance = e.where(same, 0.0, e.absolute(x - e.where(same, 0.0, y)))
-    return e.where(same, x + math.log(2), e.maximum(x, y) + e.log1p(e.exp(-distance)))
+    return OPERATORS["logaddexp"](*operands("logaddexp", (x, y), float_dtype))
 
 
 def logaddexp2(x: Any, y: Any, /) -> Any:
-    r""":math:`\log_2(2^x + 2^y)` without overflow."""
+    r""":math:`\log_2(2^x + 2^y)` without overflow; its slopes are :math:`2^x` and :math:`2^y` over their sum."""
     if not any_traced(x, y):
         return np.logaddexp2(x, y)
-    x, y = operands("logaddexp2", (x, y), float_dtype)
-    return logaddexp(x * math.log(2), y * math.log(2)) / math.log(2)
+    return OPERATORS["logaddexp2"](*operands("logaddexp2", (x, y), float_dtype))
 
 
 def cbrt(x: Any, /) -> Any:
-    """The cube root, of negative numbers too."""
+    """The cube root, of negative numbers too; its derivative at 0 is infinite, as that of the square root."""
     if not isinstance(x, Node):
         return np.cbrt(x)
-    x = e.astype(x, float_dtype(x.dtype))
-    return e.sign(x) * e.power(e.absolute(x), 1 / 3)
+    return OPERATORS["cbrt"](e.cast(x, float_dtype(x.dtype)))
 
 
 def fmax(x: Any, y: Any, /) -> Any:

@@ -153,13 +153,15 @@ def elementwise(
     cases: Sequence[Case] = (),
     cost: float = 1.0,
     linear: bool = False,
+    lower: Callable[..., Expression] = lower_elementwise,
 ) -> Operator:
     """Define an elementwise operator.
 
     ``rules[k](g, node, *inputs)`` is ``g`` times the derivative with respect to input ``k``; without
     ``rules`` there is none. ``domains`` are the intervals that samples are drawn from, one for each input;
     ``kinds`` the letters of ``numpy.dtype.kind`` that it takes; ``result`` the result's dtype if it is not
-    that of the inputs; ``cases`` are further cases for the table's tests.
+    that of the inputs; ``cases`` are further cases for the table's tests. ``lower`` writes it in
+    other functions, where machine code has none of this name.
     """
 
     def contribution(rule: Rule, node: Operation, cotangent: Node) -> Node | None:
@@ -180,7 +182,7 @@ def elementwise(
         reference,
         pullback if rules else None,
         batch_first,
-        lower_elementwise,
+        lower,
         (Case(samples), *cases),
         cost=cost,
         linear=linear,

@@ -6,11 +6,13 @@ Derivatives are written with the result wherever it serves: a backward pass then
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pullback.graph import Operator
+from pullback.graph import OPERATORS, Node, Operation, Operator
+from pullback.loops import Apply, Expression, Index, Literal, Operand
 from pullback.operators.arithmetic import sqrt
 from pullback.operators.elementwise import elementwise, where, zeros_like
 
@@ -22,6 +24,7 @@ __all__ = [
     "arctan",
     "arctan2",
     "arctanh",
+    "cbrt",
     "cos",
     "cosh",
     "erf",
@@ -32,6 +35,8 @@ __all__ = [
     "log1p",
     "log2",
     "log10",
+    "logaddexp",
+    "logaddexp2",
     "relu",
     "sigmoid",
     "sin",
@@ -160,3 +165,52 @@ def _relu_reference(x: np.ndarray) -> Any:
 
 relu = elementwise("relu", _relu_reference, [lambda g, y, x: where(y > 0, g, zeros_like(g))])
 """``x`` where it is positive, else +0; NaN of NaN. The derivative at 0 is 0."""
+
+
+def _cbrt_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+    """``|x| ** (1/3)`` with the sign of ``x``."""
+    (x,), dtype = (operand(index) for operand in operands), node.dtype
+    size = Apply("absolute", (x,), dtype)
+    root = Apply("power", (size, Literal(1 / 3, dtype)), dtype)
+    negative = Apply("less", (x, Literal(0, dtype)), np.dtype(np.bool_))
+    signed = Apply("where", (negative, Apply("negative", (root,), dtype), root), dtype)
+    zero = Apply("equal", (x, Literal(0, dtype)), np.dtype(np.bool_))
+    return Apply("where", (zero, x, signed), dtype)
+
+
+cbrt = elementwise(
+    "cbrt", np.cbrt, [lambda g, y, x: g / (3 * (y * y))], [POSITIVE], cost=22.0, lower=_cbrt_lower
+)
+"""The cube root, of negative numbers too. The derivative at 0 is infinite."""
+
+
+def _sum_of_powers(name: str, reference: np.ufunc, base: float, exponential: str) -> Operator:
+    """The logarithm of ``base ** x + base ** y``; its slopes are the shares of the two in the sum."""
+    rate = math.log(base)
+
+    def share(g: Node, x: Node, y: Node) -> Node:
+        # Equal infinities have equal shares; only there a difference would be NaN.
+        isinf, equal = OPERATORS["isinf"], OPERATORS["equal"]
+        ahead = where(isinf(x) & equal(x, y), zeros_like(x), x - y)
+        return g * sigmoid(ahead if rate == 1 else ahead * rate)
+
+    def lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+        """``max(x, y) + log(1 + base ** -|x - y|)``."""
+        (x, y), dtype = (operand(index) for operand in operands), node.dtype
+        apart = Apply("absolute", (Apply("subtract", (x, y), dtype),), dtype)
+        smaller = Apply(exponential, (Apply("negative", (apart,), dtype),), dtype)
+        rest = Apply("multiply", (Apply("log1p", (smaller,), dtype), Literal(1 / rate, dtype)), dtype)
+        total = Apply("add", (Apply("maximum", (x, y), dtype), rest), dtype)
+        same = Apply("equal", (x, y), np.dtype(np.bool_))
+        twice = Apply("add", (x, Literal(math.log(2) / rate, dtype)), dtype)
+        return Apply("where", (same, twice, total), dtype)
+
+    rules = [lambda g, z, x, y: share(g, x, y), lambda g, z, x, y: share(g, y, x)]
+    return elementwise(name, reference, rules, [(-2.0, 2.0)] * 2, cost=28.0, lower=lower)
+
+
+logaddexp = _sum_of_powers("logaddexp", np.logaddexp, math.e, "exp")
+"""``log(e ** x + e ** y)`` without overflow. Equal infinities have half of the cotangent each."""
+
+logaddexp2 = _sum_of_powers("logaddexp2", np.logaddexp2, 2.0, "exp2")
+"""``log2(2 ** x + 2 ** y)`` without overflow. Equal infinities have half of the cotangent each."""
