@@ -12,8 +12,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from pullback.compiler.codegen.function import Module
 from pullback import operators as _operators  # noqa: F401  (fills the table)
+from pullback.compiler.codegen.function import Module
 from pullback.compiler.codegen.vectormath import ACCURACY, ELEMENTWISE, Lanes
 from pullback.graph import OPERATORS
 

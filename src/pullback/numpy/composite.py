@@ -12,7 +12,7 @@ from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.dispatch import enter, implements
 from pullback.numpy.elementwise import UFUNCS
-from pullback.numpy.promotion import any_traced, as_array_node, float_dtype, operands
+from pullback.numpy.promotion import any_traced, array_of, as_array_node, float_dtype, operands, strong
 
 __all__ = [
     "cbrt",
@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 
+@array_of
 def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
     """``a`` kept between ``a_min`` and ``a_max``; the derivative is one inside and zero outside.
 
@@ -38,6 +39,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     [0.  0.5 1. ]
     """
     low, high = (a_min if min is None else min), (a_max if max is None else max)
+    a = strong(as_array_node(a)) if any_traced(a, low, high) else a
     if low is not None:
         a = e.maximum(a, low)
     return a if high is None else e.minimum(a, high)
@@ -75,6 +77,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, 
     return e.where(e.equal(node, -math.inf), low, finite)
 
 
+@array_of
 def hypot(x: Any, y: Any, /) -> Any:
     r"""The length :math:`\sqrt{x^2 + y^2}` without overflow; its derivative is zero at the origin.
 
@@ -92,6 +95,7 @@ def hypot(x: Any, y: Any, /) -> Any:
     return e.where(infinite, math.inf, length)
 
 
+@array_of
 def logaddexp(x: Any, y: Any, /) -> Any:
     r""":math:`\log(e^x + e^y)` without overflow; its slopes are :math:`e^x` and :math:`e^y` over their sum.
 
@@ -103,6 +107,7 @@ def logaddexp(x: Any, y: Any, /) -> Any:
     return OPERATORS["logaddexp"](*operands("logaddexp", (x, y), float_dtype))
 
 
+@array_of
 def logaddexp2(x: Any, y: Any, /) -> Any:
     r""":math:`\log_2(2^x + 2^y)` without overflow; its slopes are :math:`2^x` and :math:`2^y` over their sum."""
     if not any_traced(x, y):
@@ -110,33 +115,39 @@ def logaddexp2(x: Any, y: Any, /) -> Any:
     return OPERATORS["logaddexp2"](*operands("logaddexp2", (x, y), float_dtype))
 
 
+@array_of
 def cbrt(x: Any, /) -> Any:
     """The cube root, of negative numbers too; its derivative at 0 is infinite, as that of the square root."""
     if not isinstance(x, Node):
         return np.cbrt(x)
-    return OPERATORS["cbrt"](e.cast(x, float_dtype(x.dtype)))
+    return OPERATORS["cbrt"](e.astype(x, float_dtype(x.dtype)))
 
 
+@array_of
 def fmax(x: Any, y: Any, /) -> Any:
     """The larger of each pair; where one is NaN, the other."""
     return e.where(e.isnan(x), y, e.where(e.isnan(y), x, e.maximum(x, y)))
 
 
+@array_of
 def fmin(x: Any, y: Any, /) -> Any:
     """The smaller of each pair; where one is NaN, the other."""
     return e.where(e.isnan(x), y, e.where(e.isnan(y), x, e.minimum(x, y)))
 
 
+@array_of
 def deg2rad(x: Any, /) -> Any:
     """Degrees as radians: ``x * pi / 180``."""
     return np.deg2rad(x) if not isinstance(x, Node) else e.astype(x, float_dtype(x.dtype)) * (math.pi / 180)
 
 
+@array_of
 def rad2deg(x: Any, /) -> Any:
     """Radians as degrees: ``x * 180 / pi``."""
     return np.rad2deg(x) if not isinstance(x, Node) else e.astype(x, float_dtype(x.dtype)) * (180 / math.pi)
 
 
+@array_of
 def erf(x: Any, /) -> Any:
     r"""The error function :math:`\tfrac{2}{\sqrt\pi} \int_0^x e^{-t^2} dt`.
 

@@ -15,7 +15,7 @@ from pullback.errors import TracingError
 from pullback.graph import Node
 from pullback.graph.protocol import vocabulary
 from pullback.numpy.elementwise import UFUNCS, where
-from pullback.numpy.promotion import any_traced, where_written
+from pullback.numpy.promotion import any_traced, array_of, where_written
 
 __all__ = ["FUNCTIONS", "implements", "refuse"]
 
@@ -54,6 +54,8 @@ def implements(*references: Callable[..., Any]) -> Callable[[Callable[P, R]], Ca
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        function = array_of(function)
+
         @wraps(function)
         def dispatched(*arguments: P.args, **keywords: P.kwargs) -> R:
             if any_traced(*arguments, *keywords.values()):

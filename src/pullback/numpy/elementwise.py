@@ -17,11 +17,13 @@ from pullback.graph import OPERATORS, Node
 from pullback.graph.protocol import vocabulary
 from pullback.numpy.promotion import (
     any_traced,
+    array_of,
     as_array_node,
     broadcast_to_shape,
     broadcast_together,
     cast,
     float_dtype,
+    of_python,
     operands,
     promote,
     where_written,
@@ -97,6 +99,9 @@ __all__ = [
     "where",
 ]
 
+_BITS = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
+"""What Python too makes bools of, from two bools."""
+
 UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
 """What answers each of NumPy's ufuncs on traced values."""
 
@@ -123,12 +128,12 @@ def true_divide_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def _define(name: str, function: Callable[..., Any], ufunc: np.ufunc, text: str) -> Callable[..., Any]:
-    """Name a function, document it and enter it in both tables."""
+    """Name a function, document it and enter it in both tables; the operator of Python may give a Python number."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text
-    vocabulary[name] = function
-    UFUNCS[ufunc] = function
-    return function
+    vocabulary[name] = function if ufunc in _BITS else of_python(function)
+    UFUNCS[ufunc] = array_of(function)
+    return UFUNCS[ufunc]
 
 
 def _binary(
@@ -309,6 +314,7 @@ isinf = _predicate(np.isinf, False, "Whether each element is infinite.")
 isfinite = _predicate(np.isfinite, True, "Whether each element is neither infinite nor NaN.")
 
 
+@array_of
 def absolute(x: Any, /) -> Any:
     """``|x|``; its derivative is ``sign(x)``, zero at zero."""
     if not isinstance(x, Node):
@@ -316,6 +322,7 @@ def absolute(x: Any, /) -> Any:
     return x if x.dtype.kind in "bu" else OPERATORS["absolute"](x)
 
 
+@array_of
 def positive(x: Any, /) -> Any:
     """``x`` itself."""
     if not isinstance(x, Node):
@@ -324,6 +331,7 @@ def positive(x: Any, /) -> Any:
     return x
 
 
+@array_of
 def square(x: Any, /) -> Any:
     """``x * x``."""
     if not isinstance(x, Node):
@@ -332,6 +340,7 @@ def square(x: Any, /) -> Any:
     return OPERATORS["multiply"](x, x)
 
 
+@array_of
 def reciprocal(x: Any, /) -> Any:
     """``1 / x``, in the dtype of ``x``: of integers the integer quotient, as NumPy has it."""
     if not isinstance(x, Node):
@@ -342,6 +351,7 @@ def reciprocal(x: Any, /) -> Any:
     return where(equal(absolute(x), 1), x, 0)
 
 
+@array_of
 def power(x: Any, y: Any, /) -> Any:
     r"""``x`` to the power ``y``.
 
@@ -356,7 +366,7 @@ def power(x: Any, y: Any, /) -> Any:
     """
     if not isinstance(x, Node) and not isinstance(y, Node):
         return np.power(x, y)
-    if isinstance(x, Node) and isinstance(y, (int, float)) and not isinstance(y, bool):
+    if isinstance(x, Node) and type(y) in (int, float):
         known = _known_power(x, y)
         if known is not None:
             return known
@@ -365,7 +375,7 @@ def power(x: Any, y: Any, /) -> Any:
         raise DTypeError(
             f"power: integers to the negative power {y}; cast the base with .astype(float){where_written()}"
         )
-    return OPERATORS["power"](*operands("power", nodes))
+    return OPERATORS["power"](*broadcast_together("power", nodes))
 
 
 def _known_power(x: Node, y: float) -> Node | None:
@@ -375,13 +385,15 @@ def _known_power(x: Node, y: float) -> Node | None:
     if y == 1:
         return x
     if y in (2, 3, 4):
-        squared = multiply(x, x)
-        return squared if y == 2 else multiply(squared, x if y == 3 else squared)  # type: ignore[no-any-return]
+        times = OPERATORS["multiply"]
+        squared = times(x, x)
+        return squared if y == 2 else times(squared, x if y == 3 else squared)
     if x.dtype.kind == "f" and y in (0.5, -1):
-        return sqrt(x) if y == 0.5 else divide(1, x)  # type: ignore[no-any-return]
+        return OPERATORS["sqrt"](x) if y == 0.5 else OPERATORS["divide"](*operands("divide", (1, x)))
     return None
 
 
+@array_of
 def float_power(x: Any, y: Any, /) -> Any:
     """``x`` to the power ``y``, in ``float64``."""
     if not any_traced(x, y):
@@ -390,6 +402,7 @@ def float_power(x: Any, y: Any, /) -> Any:
     return power(x, y)
 
 
+@array_of
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     """``x`` where ``condition`` holds, ``y`` elsewhere; the branch not taken passes no gradient, not even a
     NaN.
@@ -431,11 +444,11 @@ def stop_gradient(x: Any) -> Any:
 
 abs = absolute
 vocabulary.update(
-    absolute=absolute,
-    positive=positive,
+    absolute=of_python(absolute.__wrapped__),  # type: ignore[attr-defined]
+    positive=of_python(positive.__wrapped__),  # type: ignore[attr-defined]
     square=square,
     reciprocal=reciprocal,
-    power=power,
+    power=of_python(power.__wrapped__),  # type: ignore[attr-defined]
     float_power=float_power,
     where=where,
     astype=astype,

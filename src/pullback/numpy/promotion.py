@@ -10,7 +10,8 @@ Source: NumPy Enhancement Proposal 50, *Promotion rules for Python scalars*, 202
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from functools import wraps
+from typing import Any, ParamSpec, TypeGuard
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from pullback.graph import OPERATORS, Node, Type, constant, current_source
 __all__ = [
     "Scalar",
     "any_traced",
+    "array_of",
     "as_array_node",
     "as_node",
     "broadcast_shapes",
@@ -29,11 +31,15 @@ __all__ = [
     "cast",
     "float_dtype",
     "is_node",
+    "of_python",
     "operands",
     "promote",
     "result_dtype",
+    "strong",
     "where_written",
 ]
+
+P = ParamSpec("P")
 
 Scalar = (bool, int, float)
 """Python's own numbers: they take the dtype of what they meet."""
@@ -151,6 +157,36 @@ def as_node(value: Any, dtype: np.dtype) -> Node:
     return constant(value, dtype)
 
 
+def strong(x: Any) -> Any:
+    """``x`` with a dtype of its own: what NumPy's functions make of Python's numbers is no Python number.
+
+    ``np.where(mask, 300, 2) + a`` is of ``int64`` for an ``a`` of ``int8``, but ``(300 + 2) * a`` would be of ``int8``.
+    """
+    return OPERATORS["cast"](x, dtype=x.dtype) if isinstance(x, Node) and x.type.weak else x
+
+
+def array_of(function: Callable[P, Any]) -> Callable[P, Any]:
+    """``function`` as one of NumPy's: its result has a dtype of its own."""
+
+    @wraps(function)
+    def concluded(*arguments: P.args, **keywords: P.kwargs) -> Any:
+        return strong(function(*arguments, **keywords))
+
+    return concluded
+
+
+def of_python(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` as what a node's Python operator does: of Python's numbers it makes one, of bools integers."""
+
+    def operator(*operands: Any) -> Any:
+        types = [type_of(x) for x in operands if isinstance(x, (Node, bool))]
+        if len(types) == len(operands) and all(t.weak and t.dtype.kind == "b" for t in types):
+            operands = tuple([_weak(x, _DEFAULT[1]) for x in operands])
+        return function(*operands)
+
+    return operator
+
+
 def promote(values: tuple[Any, ...], dtype: Callable[[np.dtype], np.dtype] | None = None) -> tuple[Node, ...]:
     """``values`` as nodes of one dtype: NumPy's result type, or what ``dtype`` makes of it."""
     types = tuple([type_of(value) for value in values])
@@ -165,7 +201,7 @@ def promote(values: tuple[Any, ...], dtype: Callable[[np.dtype], np.dtype] | Non
 def _weak(value: Any, dtype: np.dtype) -> Node:
     if not isinstance(value, Node):
         return constant(value, dtype, weak=True)
-    return value if value.dtype == dtype else OPERATORS["cast"](value, dtype=dtype)
+    return value if value.dtype == dtype else OPERATORS["cast"](value, dtype=dtype, weak=True)
 
 
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -206,11 +206,11 @@ power = elementwise(
 """``x ** y``. The derivative by ``y`` is 0 where ``x <= 0``; integers take no negative exponents."""
 
 
-def _cast_type(x: Type, dtype: np.dtype) -> Type:
-    return Type(np.dtype(dtype), x.shape)
+def _cast_type(x: Type, dtype: np.dtype, weak: bool = False) -> Type:
+    return Type(np.dtype(dtype), x.shape, weak)
 
 
-def _cast_reference(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _cast_reference(x: np.ndarray, dtype: np.dtype, weak: bool = False) -> np.ndarray:
     return np.asarray(x).astype(dtype)
 
 
@@ -239,7 +239,10 @@ cast = Operator(
     linear=True,
     elementwise=True,
 )
-"""``x`` in another dtype. On the way to integers floats lose their fraction; only floats have derivatives."""
+"""``x`` in another dtype; ``weak`` where it stays a Python number.
+
+On the way to integers floats lose their fraction; only floats have derivatives.
+"""
 
 
 def _same_type(x: Type) -> Type:
