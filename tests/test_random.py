@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pullback import jit, random, trace
+from pullback import jit, random, trace, vmap
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import Type, Variable
@@ -47,6 +47,12 @@ EXACT = {
     "split": lambda key: random.split(key, 5),
     "uniform": lambda key: random.uniform(key, (3, 11)),
     "uniform float64": lambda key: random.uniform(key, (3, 11), dtype=np.float64),
+    "uniform in bounds": lambda key: random.uniform(key, (3, 111), -0.3, 0.7),
+    "uniform in bounds float64": lambda key: random.uniform(key, (3, 111), -0.3, 0.7, np.float64),
+    "normal": lambda key: random.normal(key, (7, 1000)),
+    "normal float64": lambda key: random.normal(key, (7, 1000), np.float64),
+    "a normal scalar": random.normal,
+    "normal from a sum": lambda key: 0.1 + random.normal(key, (1000,)),
     "bernoulli": lambda key: random.bernoulli(key, 0.3, (100,)),
     "always": lambda key: random.bernoulli(key, 1.0, (100,)),
     **{f"permutation of {n}": lambda key, n=n: random.permutation(key, n) for n in (0, 1, 2, 50, 64, 300)},
@@ -82,11 +88,21 @@ def test_a_number_follows_from_its_place():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_normal_is_near_in_every_form(dtype):
-    at_once = random.normal(KEY, (1000,), dtype)
-    compiled = jit(lambda key: random.normal(key, (1000,), dtype))(KEY)
-    assert at_once.dtype == compiled.dtype == dtype
-    np.testing.assert_allclose(compiled, at_once, rtol=0, atol=20 * np.finfo(dtype).eps)
+def test_a_hundred_thousand_keys_give_the_same_bits_compiled(dtype):
+    """One number of each key, and some of a few keys as they come at once."""
+
+    def draw(keys):
+        return vmap(lambda key: (random.normal(key, (2,), dtype), random.uniform(key, (), -1.7, 3.1, dtype)))(
+            keys
+        )
+
+    keys = random.split(KEY, 100_000)
+    interpreted = trace(draw, keys).evaluate([keys])
+    for compiled, expected in zip(jit(draw)(keys), interpreted, strict=True):
+        assert compiled.tobytes() == expected.tobytes()
+    for k in range(0, 100_000, 10_007):
+        assert random.normal(keys[k], (2,), dtype).tobytes() == interpreted[0][k].tobytes()
+        assert random.uniform(keys[k], (), -1.7, 3.1, dtype).tobytes() == interpreted[1][k].tobytes()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

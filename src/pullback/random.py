@@ -1,8 +1,9 @@
 """Random numbers without state: each is a function of a key and of its place in the result.
 
-The same key gives the same numbers each time, interpreted or compiled, for any number of threads. A key is an
-array of two ``uint32``; make one from a seed, and new ones from it by ``split`` or ``fold_in``, one for each
-use.
+The same key gives the same numbers each time, to the last bit: at once, interpreted or compiled, for any number of
+threads and any width of vectors. They are made of integers, and of floats by sums, products, quotients and roots that
+are each rounded by itself; no function of a mathematics library has a part in them. A key is an array of two
+``uint32``; make one from a seed, and new ones from it by ``split`` or ``fold_in``, one for each use.
 
 >>> import numpy as np
 >>> from pullback import random
@@ -30,13 +31,10 @@ from pullback.graph import OPERATORS, Node
 from pullback.numpy import (
     astype,
     concatenate,
-    cos,
     full,
-    log,
     maximum,
     minimum,
     reshape,
-    sqrt,
     stack,
 )
 from pullback.numpy.promotion import any_traced, operands
@@ -45,7 +43,6 @@ __all__ = ["bernoulli", "bits", "fold_in", "key", "normal", "permutation", "spli
 
 Shape = int | Sequence[int]
 _WORD = np.dtype(np.uint32)
-_SHARE = 2.0**-32
 
 
 def key(seed: int) -> NDArray[np.uint32]:
@@ -129,14 +126,18 @@ def uniform(
     else:
         upper, lower = astype(bits(key, shape) >> 5, kind), astype(bits(key, shape, 1) >> 6, kind)
         share = (upper * 2.0**26 + lower) * 2.0**-53
-    return share if (low, high) == (0.0, 1.0) else low + (high - low) * share
+    if (low, high) == (0.0, 1.0):
+        return share
+    stretched = (high - low) * share
+    return low + (OPERATORS["rounded"](stretched) if isinstance(stretched, Node) else stretched)
 
 
 def normal(key: Any, shape: Shape = (), dtype: DTypeLike = np.float32) -> Any:
     r"""Floats of the normal distribution with mean 0 and variance 1, :math:`\sqrt{-2 \ln u} \cos 2 \pi v`.
 
-    :math:`u` and :math:`v` have 32 bits, so that no value is beyond 6.8. Raises ``DTypeError`` for a dtype
-    that is no float.
+    :math:`u` and :math:`v` have 32 bits, so that no value is beyond 6.8; errors are below four units in the last place.
+    The steps are rounded alike wherever they are done, so the bits are those of the key. Raises ``DTypeError`` for a
+    dtype that is no float.
 
     Source: Box & Muller, *A note on the generation of random normal deviates*, 1958.
 
@@ -145,10 +146,11 @@ def normal(key: Any, shape: Shape = (), dtype: DTypeLike = np.float32) -> Any:
     (True, True)
     """
     kind = _float("normal", dtype)
-    # Half a step away from 0, whose logarithm is infinite; at most 1, where it is 0.
-    radius = (astype(bits(key, shape), kind) + 0.5) * _SHARE
-    angle = astype(bits(key, shape, 1), kind) * (2 * math.pi * _SHARE)
-    return sqrt(-2 * log(radius)) * cos(angle)
+    words = bits(key, shape), bits(key, shape, 1)
+    transform = OPERATORS["box_muller"]
+    return (
+        transform(*words, dtype=kind) if any_traced(*words) else transform.reference(*words, dtype=kind)[()]
+    )
 
 
 def permutation(key: Any, count: int) -> Any:

@@ -192,3 +192,29 @@ def test_constants_in_every_dtype(compiler, processor):
     for value, node in zip(found, outputs, strict=True):
         assert value.dtype == node.dtype
         assert value.tobytes() == node.value.tobytes()
+
+
+def test_random_numbers_have_the_same_bits_for_any_width(compiler, processor):
+    random = np.random.default_rng(4)
+    inputs, outputs, arrays = [], [], []
+    for size, dtype in itertools.product((1, 5, 64, 1003), FLOATS):
+        words = [Variable(Type(np.dtype(np.uint32), (size,))) for _ in range(2)]
+        inputs += words
+        arrays += [random.integers(0, 2**32, size, np.uint32) for _ in words]
+        outputs.append(OPERATORS["box_muller"](*words, dtype=dtype))
+    graph = Graph(tuple(inputs), tuple(outputs))
+    for value, want in zip(
+        compiler.run(graph, arrays, processor=processor), compiler.reference(graph, arrays)
+    ):
+        assert value.tobytes() == want.tobytes()
+
+
+def test_a_rounded_product_is_rounded_before_it_is_added(compiler, processor):
+    random = np.random.default_rng(5)
+    arrays = [random.standard_normal(1003).astype(dtype) for dtype in FLOATS for _ in range(3)]
+    own = [Variable(Type(array.dtype, array.shape)) for array in arrays]
+    outputs = [OPERATORS["rounded"](x * y) + z for x, y, z in (own[:3], own[3:])]
+    graph = Graph(tuple(own), tuple(outputs))
+    found, wanted = compiler.run(graph, arrays, processor=processor), compiler.reference(graph, arrays)
+    for value, want in zip(found, wanted, strict=True):
+        assert value.tobytes() == want.tobytes()

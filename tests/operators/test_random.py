@@ -1,11 +1,14 @@
 """The cipher against its authors' known answers."""
 
+import itertools
+
+import mpmath
 import numpy as np
 import pytest
 
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import Type, Variable
-from pullback.operators.random import threefry
+from pullback.operators.random import box_muller, threefry
 
 ANSWERS = [
     ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
@@ -59,3 +62,24 @@ WORD, LONG = Type(np.dtype(np.uint32), (2,)), Type(np.dtype(np.uint32), (3,))
 def test_what_does_not_fit(types, word, error):
     with pytest.raises(error, match="threefry: "):
         threefry.type_rule(*types, word=word)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(np.float32, 4), (np.float64, 4)])
+def test_normal_numbers_are_those_of_the_equation(dtype, most) -> None:  # type: ignore[no-untyped-def]
+    """In units of the last place, against fifty decimal digits: also where u is 1, v a quarter and both are small."""
+    random = np.random.default_rng(5)
+    words = random.integers(0, 2**32, (2, 500), np.uint32)
+    edges = np.array([0, 1, 2**29, 2**30, 2**31, 2**32 - 1, 3 << 29, 5 << 29, 7 << 29], np.uint32)
+    words = np.concatenate(
+        [words, np.array(list(itertools.product(edges, edges))).T.astype(np.uint32)], axis=1
+    )
+    found = box_muller.reference(*words, dtype=np.dtype(dtype))
+    with mpmath.workdps(50):
+        for first, second, value in zip(*words, found):
+            u = mpmath.mpf(float((dtype(first) + dtype(0.5)) * dtype(2.0**-32)))
+            turn = 2 * mpmath.pi * mpmath.mpf(int(second)) / 2**32
+            exact = mpmath.sqrt(-2 * mpmath.log(u)) * mpmath.cos(turn)
+            if int(second) % 2**30 == 0 and int(second) % 2**31:  # a quarter turn
+                exact = mpmath.mpf(0)
+            error = abs(mpmath.mpf(float(value)) - exact)
+            assert error <= most * mpmath.mpf(float(np.spacing(np.abs(dtype(exact)) + np.finfo(dtype).tiny)))

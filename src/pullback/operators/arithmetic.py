@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.errors import DTypeError
 from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Apply, Expression, Index, Operand
 from pullback.operators.batching import batch_first
@@ -19,6 +20,7 @@ from pullback.operators.elementwise import (
     elementwise,
     filled,
     inside_masks,
+    lower_elementwise,
     where,
     zeros_like,
 )
@@ -26,6 +28,7 @@ from pullback.operators.elementwise import (
 __all__ = [
     "absolute",
     "add",
+    "bitcast",
     "cast",
     "ceil",
     "divide",
@@ -38,6 +41,7 @@ __all__ = [
     "power",
     "remainder",
     "rint",
+    "rounded",
     "sign",
     "sqrt",
     "stop_gradient",
@@ -242,6 +246,45 @@ cast = Operator(
 """``x`` in another dtype; ``weak`` where it stays a Python number.
 
 On the way to integers floats lose their fraction; only floats have derivatives.
+"""
+
+
+def _bitcast_type(x: Type, dtype: np.dtype) -> Type:
+    if "b" in (x.dtype.kind, dtype.kind) or x.dtype.itemsize != dtype.itemsize:
+        raise DTypeError(f"bitcast: {x.dtype} as {dtype}; take a number of as many bits")
+    return Type(dtype, x.shape)
+
+
+def _bitcast_reference(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return np.asarray(x).view(dtype)
+
+
+bitcast = Operator(
+    "bitcast",
+    _bitcast_type,
+    _bitcast_reference,
+    None,
+    batch_first,
+    lower_elementwise,
+    tuple(
+        Case((Sample(SHAPE, kind=kind),), {"dtype": np.dtype(name)})
+        for kind, name in (
+            ("float", "int32"),
+            ("float", "int64"),
+            ("int", "float32"),
+            ("int", "float64"),
+            ("int", "uint8"),
+        )
+    ),
+    elementwise=True,
+)
+"""The bits of ``x`` read as another dtype of the same size."""
+
+rounded = elementwise("rounded", lambda x: x, [lambda g, z, x: g], cost=0.0, linear=True)
+"""``x``, rounded as if it were stored.
+
+Compiled code computes ``a * b + c`` by one instruction that rounds once; ``rounded(a * b) + c`` is rounded twice, as
+NumPy's is. So the bits of what is made of ``+ - * /`` and roots alone are the same interpreted and compiled.
 """
 
 

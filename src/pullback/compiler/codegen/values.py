@@ -464,8 +464,11 @@ class Values:
             kind = vector_of(scalar_type(expression.dtype), count)
             mask = vector_of("i1", count)
             return self.f.value(f"select {mask} {operands[0]}, {kind} {operands[1]}, {kind} {operands[2]}")
-        if name in ("stop_gradient", "bounded"):
+        if name in ("stop_gradient", "bounded", "rounded"):
             return operands[0]
+        if name == "bitcast":
+            target = vector_of(scalar_type(expression.dtype), count)
+            return self.f.value(f"bitcast {kind} {operands[0]} to {target}")
         if name in COMPARISONS:
             floating, signed, unsigned = COMPARISONS[name]
             if taken.kind == "f":
