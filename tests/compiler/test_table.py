@@ -121,6 +121,43 @@ def test_special_floats(name, compiler, processor):
             np.testing.assert_array_equal(value, want)
 
 
+@pytest.mark.parametrize(
+    "source", ["float32", "float64", "int8", "int32", "int64", "uint8", "uint64", "bool"]
+)
+def test_casts_at_the_ends(source, compiler, processor):
+    """Floats outside the range of integers become its ends, NaN 0; integers wrap around."""
+    kind = np.dtype(source)
+    floats = [
+        value
+        for dtype in (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64)
+        for end in (float(np.iinfo(dtype).min), float(np.iinfo(dtype).max))
+        for value in (end, np.nextafter(end, 0), end - 1, end - 0.5, end + 0.5, end + 1, 2 * end)
+    ]
+    if kind.kind == "f":
+        array = np.array([*SPECIAL, *floats]).astype(kind)
+    else:
+        ends = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max, 0, 1, 100)
+        array = np.array(ends, kind)
+    x = Variable(Type(kind, array.shape))
+    targets = [
+        np.dtype(np.bool_),
+        *(np.dtype(f"{u}int{n}") for u in ("", "u") for n in (8, 16, 32, 64)),
+        *FLOATS,
+    ]
+    compiler.assert_same(
+        Graph((x,), tuple(OPERATORS["cast"](x, dtype=dtype) for dtype in targets)),
+        [array],
+        processor=processor,
+    )
+
+
+def test_what_a_cast_does_to_a_float_that_does_not_fit():
+    found = OPERATORS["cast"].reference(
+        np.array([np.nan, 300.7, -300.7, -1.5, 99.9]), dtype=np.dtype(np.int8)
+    )
+    assert found.tolist() == [0, 127, -128, -1, 99]
+
+
 @pytest.mark.parametrize("name", _elementwise("iu"))
 def test_extreme_integers(name, compiler, processor):
     """The least and the greatest integers of every dtype, zero and minus one."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import pullback.numpy as pnp
 from pullback import grad, jit, jvp
-from pullback.errors import DTypeError, TracingError
+from pullback.errors import DTypeError, IndexRangeError, TracingError
 from pullback.graph import Type, Variable
 from pullback.tracing import trace
 
@@ -101,8 +101,24 @@ def test_powers_of_integers(agrees, draw):
     agrees(lambda x: x**2 + x**0 + x**5, draw((4,), "int32"))
     agrees(lambda x: x**0.5, np.array([1, 4, 9]))
     agrees(lambda x: 2**x, np.array([1, 4, 9]))
-    with pytest.raises(DTypeError, match="negative power -2"):
+    with pytest.raises(DTypeError, match="exponent -2 of an integer"):
         trace(lambda x: x**-2, np.array([1, 2]))
+    with pytest.raises(DTypeError, match="exponent -3 of an integer"):
+        trace(lambda x: x ** np.array([1, -3]), np.array([1, 2]))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+@pytest.mark.parametrize("shape", [(), (5,), (3, 40)])
+def test_a_traced_negative_power_of_an_integer_is_refused(dtype, shape):
+    x, y = np.full(shape, 3, dtype), np.full(shape, 4, dtype)
+    y.reshape(-1)[-1:] = np.iinfo(dtype).max
+    np.testing.assert_array_equal(jit(lambda x, y: x**y)(x, y), x**y)
+    y.reshape(-1)[-1:] = -2
+    for run in (jit(lambda x, y: x**y), lambda x, y: trace(lambda x, y: x**y, x, y).evaluate([x, y])):
+        with pytest.raises(IndexRangeError, match=r"power: integers have no negative powers.*: -2"):
+            run(x, y)
+    unsigned = jit(lambda x, y: x**y)(x.astype("uint8"), np.full(shape, 2, "uint8"))
+    np.testing.assert_array_equal(unsigned, np.full(shape, 9, "uint8"))
 
 
 def test_operators_of_python(agrees, draw):

@@ -358,7 +358,8 @@ def power(x: Any, y: Any, /) -> Any:
     A small exponent that is a Python number becomes products or a root: ``x ** 2`` is ``x * x``. The
     derivative with respect to ``x`` is :math:`y x^{y-1}`, with respect to ``y`` it is :math:`x^y \log x`.
 
-    Raises ``DTypeError`` for an integer to the power of a negative integer, as NumPy does.
+    An integer to the power of a negative integer is refused, as NumPy does: ``DTypeError`` for a known exponent,
+    ``IndexRangeError`` for one that only the program finds.
 
     >>> import numpy as np
     >>> print(power(np.array([1.0, 2.0, 3.0]), 2))
@@ -370,12 +371,23 @@ def power(x: Any, y: Any, /) -> Any:
         known = _known_power(x, y)
         if known is not None:
             return known
-    nodes = promote((x, y), bool_to_int8)
-    if isinstance(y, int) and y < 0 and nodes[0].dtype.kind in "iu":
-        raise DTypeError(
-            f"power: integers to the negative power {y}; cast the base with .astype(float){where_written()}"
-        )
-    return OPERATORS["power"](*broadcast_together("power", nodes))
+    base, exponent = promote((x, y), bool_to_int8)
+    if exponent.dtype.kind == "i":
+        exponent = _not_negative(y, exponent)
+    return OPERATORS["power"](*broadcast_together("power", (base, exponent)))
+
+
+def _not_negative(given: Any, exponent: Node) -> Node:
+    """The exponent of an integer, refused where it is negative: now if it is known, else by the program that runs."""
+    repair = "integers have no negative powers, cast the base with .astype(float)"
+    if isinstance(given, Node):
+        limit = int(np.iinfo(exponent.dtype).max) + 1
+        checked = OPERATORS["check_index"](exponent, extent=limit, what=f"power: {repair}", wrap=False)
+        return cast(checked, exponent.dtype)
+    least = np.min(given, initial=0)
+    if least < 0:
+        raise DTypeError(f"power: the exponent {least} of an integer; {repair}{where_written()}")
+    return exponent
 
 
 def _known_power(x: Node, y: float) -> Node | None:

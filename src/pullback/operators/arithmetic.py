@@ -215,7 +215,14 @@ def _cast_type(x: Type, dtype: np.dtype, weak: bool = False) -> Type:
 
 
 def _cast_reference(x: np.ndarray, dtype: np.dtype, weak: bool = False) -> np.ndarray:
-    return np.asarray(x).astype(dtype)
+    x = np.asarray(x)
+    if not (x.dtype.kind == "f" and dtype.kind in "iu"):
+        return x.astype(dtype)
+    # NumPy leaves what does not fit to the processor.
+    limits = np.iinfo(dtype)
+    above, below = x >= float(limits.max) + 1, x < limits.min
+    inside = np.where(np.isnan(x) | above | below, x.dtype.type(0), x).astype(dtype)
+    return np.where(above, dtype.type(limits.max), np.where(below, dtype.type(limits.min), inside))
 
 
 def _cast_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
@@ -245,7 +252,8 @@ cast = Operator(
 )
 """``x`` in another dtype; ``weak`` where it stays a Python number.
 
-On the way to integers floats lose their fraction; only floats have derivatives.
+On the way to integers floats lose their fraction; those outside the range become its nearest end and NaN 0 (what
+NumPy gives differs between processors). Integers wrap around. Only floats have derivatives.
 """
 
 

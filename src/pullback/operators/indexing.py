@@ -46,7 +46,7 @@ def _check_index_reference(index: np.ndarray, extent: int, what: str, wrap: bool
     if outside.any():
         place = tuple(np.argwhere(outside)[0].tolist())
         raise range_error(what, int(index[place]), low, extent, place)
-    return np.where(index < 0, index + extent, index)
+    return np.where(index < 0, index + extent, index) if wrap else index
 
 
 def range_error(

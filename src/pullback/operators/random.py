@@ -111,7 +111,10 @@ Source: Salmon, Moraes, Dror & Shaw, *Parallel random numbers: as easy as 1, 2, 
 # -- the normal distribution
 
 _BOOL = np.dtype(np.bool_)
-_BITS = {np.dtype(np.float32): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.int64)}
+_BITS: dict[np.dtype, np.dtype] = {
+    np.dtype(np.float32): np.dtype(np.int32),
+    np.dtype(np.float64): np.dtype(np.int64),
+}
 _TERMS = {np.dtype(np.float32): (5, 6), np.dtype(np.float64): (11, 10)}
 """Terms of the logarithm's series, and of sine and cosine: what is left out is below the last bit."""
 

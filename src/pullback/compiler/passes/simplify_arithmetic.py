@@ -233,7 +233,7 @@ def _cast(node: Operation) -> Node | None:
         return None
     source = first.inputs[0]
     kept = _keeps(source.dtype, x.dtype) and (
-        # Beyond its range an integer wraps around; what a float does there is nobody's promise.
+        # Beyond its range an integer wraps around, and a float becomes its end.
         node.dtype.kind in "bf" or x.dtype.kind in "iu" or _keeps(source.dtype, node.dtype)
     )
     return cast(source, dtype=node.dtype) if kept else None
