@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pullback.graph.source import Source
 
 __all__ = [
+    "ArrayClassError",
     "BatchError",
     "CacheError",
     "DTypeError",
@@ -40,6 +41,10 @@ class ShapeError(PullbackError, ValueError):
 
 class DTypeError(PullbackError, TypeError):
     """A dtype that an operator does not take, such as ``np.sin`` of labels that were never cast."""
+
+
+class ArrayClassError(PullbackError, TypeError):
+    """An array whose class says more than its numbers: a masked array, an ``np.matrix``."""
 
 
 class TracingError(PullbackError, TypeError):

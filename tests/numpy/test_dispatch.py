@@ -2,10 +2,12 @@
 
 import copy
 import math
+import operator
 
 import numpy as np
 import pytest
 
+import pullback as pb
 import pullback.numpy as pnp
 from pullback.errors import TracingError
 from pullback.graph import Constant, Node, Type, Variable
@@ -63,8 +65,47 @@ def test_assignment_in_place():
     x = variable()
     with pytest.raises(TracingError, match="change a value in place"):
         x[0] = 1.0
-    x += 1
-    assert x.shape == (3,)
+
+
+IN_PLACE = (
+    "iadd",
+    "isub",
+    "imul",
+    "itruediv",
+    "ifloordiv",
+    "imod",
+    "ipow",
+    "imatmul",
+    "iand",
+    "ior",
+    "ixor",
+    "ilshift",
+    "irshift",
+)
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_operators_in_place(name):
+    change = getattr(operator, name)
+    x = variable((3,), "int32")
+    with pytest.raises(
+        TracingError, match=r"x (\S+)= y would change .* write x = x \1 y .*test_dispatch\.py:\d+"
+    ):
+        change(x, 1)
+    if name != "imatmul":
+        number = variable((), "int32")
+        assert change(number, 1).shape == ()
+
+
+def test_a_sum_of_scalars_grows_in_place():
+    def total(x):
+        sum = 0.0
+        for each in x:
+            sum += each * each
+        return sum
+
+    assert pb.jit(total)(np.array([1.0, 2.0])) == total(np.array([1.0, 2.0])) == 5.0
+    np.testing.assert_array_equal(pb.grad(total)(np.array([1.0, 2.0])), [2.0, 4.0])
 
 
 def test_attributes_of_an_array():

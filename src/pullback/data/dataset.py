@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pullback.errors import DataError, IndexRangeError
+from pullback.graph import refuse_class
 
 __all__ = ["Dataset", "LabelledImages", "epoch_order"]
 
@@ -144,6 +145,7 @@ def epoch_order(n: int, seed: int, epoch: int = 0, shuffle: bool = True) -> NDAr
 
 def _rows(name: str, value: ArrayLike) -> Array:
     """``value`` as an array with a first axis; an array is returned as it is."""
+    refuse_class(value)
     try:
         array = np.asarray(value)
     except ValueError as error:

@@ -1,5 +1,6 @@
 """The graph: typed immutable nodes, their order, their printer and their checker. The ground floor."""
 
+from pullback.graph.classes import refuse_class
 from pullback.graph.graph import Graph, check, free_variables, substitute, topological
 from pullback.graph.node import SMALL_CONSTANT, Constant, Node, Operation, Variable, apply, constant
 from pullback.graph.operator import OPERATORS, Case, Operator, Sample
@@ -28,6 +29,7 @@ __all__ = [
     "format_graph",
     "free_variables",
     "is_float",
+    "refuse_class",
     "substitute",
     "topological",
     "written_at",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
+from pullback.graph.classes import refuse_class
 from pullback.graph.protocol import ArrayProtocol
 from pullback.graph.source import Source, current_source
 from pullback.graph.type import Type
@@ -142,6 +143,7 @@ def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str,
 
 def constant(value: Any, dtype: Any = None, weak: bool = False) -> Constant:
     """A constant node holding a private, read-only copy of ``value``; small equal constants are one node."""
+    refuse_class(value)
     array = np.array(value, dtype=dtype, order="C")
     array.flags.writeable = False
     if array.size > SMALL_CONSTANT:

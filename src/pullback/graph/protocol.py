@@ -103,6 +103,45 @@ class ArrayProtocol:
     def __rrshift__(self, other: Any) -> Node:
         return _functions["right_shift"](other, self)
 
+    def __iadd__(self, other: Any) -> Node:
+        return _functions["in_place"]("+", "add", self, other)
+
+    def __isub__(self, other: Any) -> Node:
+        return _functions["in_place"]("-", "subtract", self, other)
+
+    def __imul__(self, other: Any) -> Node:
+        return _functions["in_place"]("*", "multiply", self, other)
+
+    def __itruediv__(self, other: Any) -> Node:
+        return _functions["in_place"]("/", "divide", self, other)
+
+    def __ifloordiv__(self, other: Any) -> Node:
+        return _functions["in_place"]("//", "floor_divide", self, other)
+
+    def __imod__(self, other: Any) -> Node:
+        return _functions["in_place"]("%", "remainder", self, other)
+
+    def __ipow__(self, other: Any) -> Node:
+        return _functions["in_place"]("**", "power", self, other)
+
+    def __imatmul__(self, other: Any) -> Node:
+        return _functions["in_place"]("@", "matmul", self, other)
+
+    def __iand__(self, other: Any) -> Node:
+        return _functions["in_place"]("&", "bitwise_and", self, other)
+
+    def __ior__(self, other: Any) -> Node:
+        return _functions["in_place"]("|", "bitwise_or", self, other)
+
+    def __ixor__(self, other: Any) -> Node:
+        return _functions["in_place"]("^", "bitwise_xor", self, other)
+
+    def __ilshift__(self, other: Any) -> Node:
+        return _functions["in_place"]("<<", "left_shift", self, other)
+
+    def __irshift__(self, other: Any) -> Node:
+        return _functions["in_place"](">>", "right_shift", self, other)
+
     def __neg__(self) -> Node:
         return _functions["negative"](self)
 

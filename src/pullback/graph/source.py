@@ -42,7 +42,8 @@ def current_source() -> Source | None:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith((_LIBRARY, _NUMPY)):
+        generated = name == "<string>" and frame.f_code.co_name == "__init__"  # a dataclass's
+        if not generated and not name.startswith((_LIBRARY, _NUMPY)):
             return Source(name, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
     return None

@@ -41,9 +41,13 @@ class Type:
     weak: bool = False
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            names = ", ".join(str(known) for known in DTYPES)
-            raise DTypeError(f"dtype {self.dtype} has no place in a graph; cast the array to one of {names}")
+        for known in DTYPES:
+            if known == self.dtype:
+                # NumPy has several objects for one dtype: long and long long, and copies of int8 in native order.
+                object.__setattr__(self, "dtype", known)
+                return
+        names = ", ".join(str(known) for known in DTYPES)
+        raise DTypeError(f"dtype {self.dtype} has no place in a graph; cast the array to one of {names}")
 
     @property
     def rank(self) -> int:

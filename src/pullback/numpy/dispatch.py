@@ -210,4 +210,17 @@ def refuse(node: Node, attempt: str) -> NoReturn:
     )
 
 
-vocabulary.update(array_ufunc=array_ufunc, array_function=array_function, refuse=refuse)
+def in_place(sign: str, name: str, x: Node, other: Any) -> Any:
+    """``x += other``: of a scalar another value of the name, as of NumPy's scalars; of an array refused.
+
+    NumPy changes the array itself, which every other name and view of it sees.
+    """
+    if x.ndim:
+        raise TracingError(
+            f"x {sign}= y would change the array {x.type} in place, for all its names and views, and traced values "
+            f"never change; write x = x {sign} y{where_written()}"
+        )
+    return vocabulary[name](x, other)
+
+
+vocabulary.update(array_ufunc=array_ufunc, array_function=array_function, in_place=in_place, refuse=refuse)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, IndexRangeError, ShapeError, TracingError
-from pullback.graph import OPERATORS, Node, current_source
+from pullback.graph import OPERATORS, Node, current_source, refuse_class
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import normal_axis
@@ -164,6 +164,7 @@ def _entry(part: Any) -> Any:
         return part
     if isinstance(part, (list, tuple)) and any(isinstance(each, Node) for each in part):
         return vocabulary["stack"](part)
+    refuse_class(part)
     array = np.asarray(part)
     if array.dtype.kind == "b":
         if array.ndim == 0:
@@ -266,6 +267,7 @@ def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> 
     elif mode != "raise":
         raise TracingError(f"take in mode {mode!r}; use 'raise', 'clip' or 'wrap'{where_written()}")
     if not isinstance(indices, Node):
+        refuse_class(indices)
         indices = np.asarray(indices)
         _integers(indices.dtype)
     return getitem(x, (slice(None),) * k + (indices,))

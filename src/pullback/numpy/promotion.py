@@ -16,8 +16,8 @@ from typing import Any, ParamSpec, TypeGuard
 import numpy as np
 
 import pullback.operators  # noqa: F401  (importing it fills the table of operators)
-from pullback.errors import DTypeError, ShapeError, TracingError
-from pullback.graph import OPERATORS, Node, Type, constant, current_source
+from pullback.errors import ArrayClassError, DTypeError, ShapeError, TracingError
+from pullback.graph import OPERATORS, Node, Type, constant, current_source, refuse_class
 
 __all__ = [
     "Scalar",
@@ -84,6 +84,7 @@ def type_of(value: Any) -> Type:
     if weak is not None:
         return weak
     if isinstance(value, (np.ndarray, np.generic)):
+        refuse_class(value)
         return Type(value.dtype.newbyteorder("="), value.shape)
     array = np.asarray(value)
     return Type(array.dtype.newbyteorder("="), array.shape)
@@ -129,15 +130,20 @@ def as_array_node(value: Any) -> Node:
     """The node of ``value`` in its own dtype; Python's numbers become weak constants."""
     if isinstance(value, Node):
         return value
+    type = _met_type(value)
+    return constant(value, type.dtype, type.weak)
+
+
+def _met_type(value: Any) -> Type:
+    """The type of what a traced function has met; raises ``DTypeError`` with the user's line."""
     try:
-        type = type_of(value)
-        return constant(value, type.dtype, type.weak)
-    except TracingError:
+        return type_of(value)
+    except (ArrayClassError, TracingError):
         raise
     except (TypeError, ValueError, OverflowError) as error:
         name = value.__class__.__name__
         raise DTypeError(
-            f"a traced function met a {name} that is no array: {error}{where_written()}"
+            f"a traced function met a value of class {name} that is no array of numbers: {error}{where_written()}"
         ) from None
 
 
@@ -189,7 +195,7 @@ def of_python(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def promote(values: tuple[Any, ...], dtype: Callable[[np.dtype], np.dtype] | None = None) -> tuple[Node, ...]:
     """``values`` as nodes of one dtype: NumPy's result type, or what ``dtype`` makes of it."""
-    types = tuple([type_of(value) for value in values])
+    types = tuple([_met_type(value) for value in values])
     common = result_dtype(*types)
     if dtype is not None:
         common = dtype(common)

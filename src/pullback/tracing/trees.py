@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import TreeError
-from pullback.graph import Constant, Node, Operation, Type, Variable
+from pullback.graph import Constant, Node, Operation, Type, Variable, refuse_class
 
 __all__ = [
     "Static",
@@ -289,6 +289,11 @@ def _leaf(tree: Any, leaves: list[Any], inside: bool) -> Spec:
     return LEAF
 
 
+def _array(tree: Any, leaves: list[Any], inside: bool) -> Spec:
+    refuse_class(tree)
+    return _leaf(tree, leaves, inside)
+
+
 def _number(tree: Any, leaves: list[Any], inside: bool) -> Spec:
     if inside:
         return (tree, type(tree))
@@ -377,8 +382,10 @@ def _learn(kind: type) -> Flatten:
     """How instances of a class are flattened; remembered, for it is asked on every call of a compiled
     function.
     """
-    if issubclass(kind, (np.ndarray, np.generic, Node)):
-        visit: Flatten = _leaf
+    if issubclass(kind, np.ndarray):
+        visit: Flatten = _array
+    elif issubclass(kind, (np.generic, Node)):
+        visit = _leaf
     elif dataclasses.is_dataclass(kind):
         visit = _data_class(kind)
     elif issubclass(kind, (list, tuple)):

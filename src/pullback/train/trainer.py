@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pullback.compiler.jit import jit
 from pullback.data import Dataset
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
+from pullback.graph import refuse_class
 from pullback.metrics import METRICS, EpochMetric, Metric
 from pullback.optim import LineSearch, Optimiser, rate_at, rate_factor
 from pullback.random import key
@@ -165,6 +166,7 @@ class Trainer:
 
     def predict(self, inputs: Array) -> Any:
         """The model's outputs for ``inputs`` of shape (N, …), with the batch axis first."""
+        refuse_class(inputs)
         rows = np.ascontiguousarray(inputs)
         if rows.ndim == 0 or len(rows) == 0:
             raise DataError(f"[predict] inputs of shape {rows.shape}. Give at least one row.")

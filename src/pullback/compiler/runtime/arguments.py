@@ -43,9 +43,9 @@ def _conform_one(index: int, spec: ArgumentSpec, value: Any) -> NDArray[Any]:
             f"argument {index} of the compiled program has shape {array.shape}, "
             f"it was compiled for {spec.shape}"
         )
-    if array.dtype.type is not spec.dtype.type:  # long and long long are equal, yet two types
-        array = array.view(spec.dtype)
-    return np.require(array, spec.dtype, ["C", "A"])
+    array = np.require(array, spec.dtype, ["C", "A"])
+    # Only now that its bytes are in native order: long and long long are equal, yet two types to the entry.
+    return array if array.dtype is spec.dtype else array.view(spec.dtype)
 
 
 def _from_scalar(index: int, spec: ArgumentSpec, value: float) -> NDArray[Any]:

@@ -99,7 +99,9 @@ equal_dtype:
   %order_at = getelementptr i8, ptr %dtype, i64 $DTYPE_ORDER
   %order = load i8, ptr %order_at, align 1
   %native = icmp eq i8 %order, $NATIVE
-  %same_dtype = and i1 %same_scalar, %native
+  %of_bytes = icmp eq i8 %order, $NO_ORDER
+  %in_order = or i1 %native, %of_bytes
+  %same_dtype = and i1 %same_scalar, %in_order
   br i1 %same_dtype, label %rank_and_flags, label %bad
 rank_and_flags:
   $LOAD(rank_int, i32, %object, $FIELD_RANK)
@@ -445,6 +447,7 @@ def entry_text() -> str:
     ):
         values.update({f"{prefix}_{name}": str(offset) for name, offset in offsets.items()})
     values["NATIVE"] = str(ord("="))
+    values["NO_ORDER"] = str(ord("|"))  # elements of one byte
     values["ARGUMENT_BYTES_AT"] = values["ARGUMENT_BYTES"]
     values["ARGUMENT_BYTES"] = str(ARGUMENT_BYTES)
     values["RESULT_BYTES"] = str(RESULT_BYTES)
