@@ -73,7 +73,9 @@ def test_the_leaves_of_containers_come_in_order():
 
 
 def test_the_order_of_keys_does_not_matter():
-    assert flatten({"a": 1, "b": 2})[1] == flatten({"b": 3, "a": 4})[1]
+    first, other = flatten({"a": 1, "b": 2}), flatten({"b": 3, "a": 4})
+    assert first[0] == [1, 2] and other[0] == [4, 3]
+    assert first[1].fits(other[1]) and other[1].paths == ["a", "b"]
     assert flatten({2: 1.0, "b": 2.0, 1: 3.0})[0] == [3.0, 1.0, 2.0]
 
 

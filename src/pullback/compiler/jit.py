@@ -204,7 +204,7 @@ class Compiled:
             return False, {}
         for head, group, part in zip(heads, donated, parts):
             leaves, structure = flatten(head)
-            if structure != part:
+            if not structure.fits(part):
                 return False, {}
             pairs.update(zip((int(leaf) for leaf in leaves), group))
         return True, pairs

@@ -14,7 +14,7 @@ from pullback.errors import DTypeError, TracingError, TreeError
 from pullback.graph import Graph, Node, Type, Variable, free_variables, substitute
 from pullback.interpreter import evaluate
 from pullback.numpy.promotion import as_array_node, type_of
-from pullback.tracing.trees import Structure, flatten
+from pullback.tracing.trees import Structure, difference, flatten
 
 __all__ = ["Traced", "finish", "leaf_type", "trace", "trace_flat", "traces_under_way", "tracing"]
 
@@ -75,7 +75,7 @@ def trace_flat(function: Callable[..., Any], structure: Structure, types: Sequen
     names = [_argument_name(path) for path in structure.paths]
     inputs = tuple([Variable(type, name) for type, name in zip(types, names)])
     arguments, keywords = structure.unflatten(inputs)
-    with tracing(inputs):
+    with tracing(inputs, (arguments, keywords)):
         outputs, out_structure = output_nodes(function(*arguments, **keywords))
     own = {id(variable) for variable in inputs}
     free = [variable for variable in free_variables(outputs) if id(variable) not in own]
@@ -103,14 +103,35 @@ _under_way = threading.local()
 
 
 @contextmanager
-def tracing(variables: Iterable[Variable]) -> Iterator[None]:
-    """Count ``variables`` as those of a trace under way."""
+def tracing(variables: Iterable[Variable], arguments: Any = ()) -> Iterator[None]:
+    """Count ``variables`` as those of a trace under way, and refuse that it changes ``arguments``.
+
+    These are trees made for the trace: the caller's own would not change with them, as they do where nothing is
+    traced.
+    """
     stack = _under_way.__dict__.setdefault("stack", [])
     stack.append({id(variable): variable for variable in variables})
+    before, structure = flatten(arguments)
     try:
         yield
     finally:
         stack.pop()
+    _refuse_changed(arguments, before, structure)
+
+
+def _refuse_changed(arguments: Any, before: list[Any], structure: Structure) -> None:
+    try:
+        after, found = flatten(arguments)
+        where = "" if found == structure else difference(structure, found)
+    except TreeError as error:
+        after, where = [], str(error)
+    places = [path for path, one, other in zip(structure.paths, before, after) if one is not other]
+    if where or places:
+        raise TreeError(
+            f"the traced function changes an argument, {where or f'at {_argument_name(places[0])}'}: what it is given "
+            "is made for the trace, and the caller's stays as it is; return what is new, and change a copy (dict(x), "
+            "list(x), copy.copy(x), dataclasses.replace(x, …))"
+        )
 
 
 def traces_under_way() -> int:

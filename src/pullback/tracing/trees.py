@@ -8,8 +8,9 @@ In a dataclass, and in containers held by one, leaves are arrays, NumPy's scalar
 Strings, functions, ``int``, ``bool`` and whatever else is no array belong to the structure and are compared
 by equality: a layer's size is part of its program, its weights are data. A field made by ``static()``
 belongs to the structure whatever it holds; the leaves in a field made by ``buffer()`` are no parameters:
-gradients and optimisers leave them alone. Only fields travel: what ``__init__`` keeps beside them is not
-copied to a rebuilt object.
+gradients and optimisers leave them alone. Attributes that an object has beside its fields, and those of
+subclasses of containers, travel by the same rules as fields; only what a ``cached_property`` keeps is computed
+anew. A rebuilt tree has the classes of the first one, and its dicts go through their keys in the same order.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -24,6 +26,21 @@ import numpy as np
 
 from pullback.errors import TreeError
 from pullback.graph import Constant, Node, Operation, Type, Variable, refuse_class
+from pullback.tracing.specs import (
+    BUFFERS,
+    FIELDS,
+    LEAF,
+    REGISTERED,
+    Attributes,
+    Spec,
+    attributes_of,
+    first_difference,
+    part_names,
+    show,
+    trained,
+    unordered,
+    walk,
+)
 
 __all__ = [
     "Static",
@@ -38,22 +55,6 @@ __all__ = [
 ]
 
 
-class _Leaf:
-    """The place of a leaf in a structure."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "*"
-
-
-LEAF = _Leaf()
-"""A structure is made of these, of ``(value, class)`` for what is static, and of ``(class, rest, parts)``.
-
-Classes are compared too: ``1``, ``1.0`` and ``True`` are equal but make different programs.
-"""
-
-Spec = Any
 Flatten = Callable[[Any, list[Any], bool], Spec]
 Build = Callable[[Any, list[Any]], Any]
 
@@ -107,7 +108,7 @@ class Structure:
     >>> structure
     Structure({'bias': *, 'weights': *})
     >>> structure.unflatten([1, 2])
-    {'bias': 1, 'weights': 2}
+    {'weights': 2, 'bias': 1}
     """
 
     __slots__ = ("_hash", "spec")
@@ -130,27 +131,31 @@ class Structure:
     @property
     def size(self) -> int:
         """Number of leaves."""
-        return sum(1 for _ in _walk(self.spec))
+        return sum(1 for _ in walk(self.spec))
 
     @property
     def paths(self) -> list[str]:
         """The path of each leaf: names and positions joined by dots, empty for a tree that is a leaf
         itself.
         """
-        return [".".join(path) for path, _ in _walk(self.spec)]
+        return [".".join(path) for path, _ in walk(self.spec)]
 
     @property
     def in_dataclass(self) -> list[bool]:
         """Whether each leaf stands in a dataclass."""
-        return [inside for _, inside in _walk(self.spec)]
+        return [inside for _, inside in walk(self.spec)]
 
     @property
     def trained(self) -> list[bool]:
         """Whether each leaf is a parameter where it is a float, rather than part of a ``buffer()``."""
-        return list(_trained(self.spec, True))
+        return list(trained(self.spec, True))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Structure) and bool(self.spec == other.spec)
+
+    def fits(self, other: Structure) -> bool:
+        """Whether the leaves of both belong together: equal but for the order that dicts were written in."""
+        return self == other or bool(unordered(self.spec) == unordered(other.spec))
 
     def __hash__(self) -> int:
         if self._hash is not None:
@@ -165,7 +170,7 @@ class Structure:
         return self._hash
 
     def __repr__(self) -> str:
-        return f"Structure({_show(self.spec)})"
+        return f"Structure({show(self.spec)})"
 
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
@@ -204,7 +209,7 @@ def map_tree(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     columns = [leaves]
     for other in others:
         more, found = flatten(other)
-        if found != structure:
+        if not found.fits(structure):
             raise TreeError(f"trees of different structure: {difference(structure, found)}")
         columns.append(more)
     return structure.unflatten([function(*row) for row in zip(*columns)])
@@ -234,6 +239,7 @@ def register_tree(
 
     _FLATTEN[cls] = visit
     _BUILD[cls] = unflatten
+    REGISTERED.add(cls)
 
 
 def spread(prefix: Any, structure: Structure) -> list[Any]:
@@ -256,21 +262,21 @@ def spread(prefix: Any, structure: Structure) -> list[Any]:
             return
         fits = spec is not LEAF and len(spec) == 3 and part[0] is spec[0] and len(part[2]) == len(spec[2])
         # What is static in a dataclass says nothing about leaves; the keys of a dict do.
-        if not fits or (part[1] != spec[1] and part[0] not in _FIELDS):
+        if not fits or (part[1] != spec[1] and part[0] not in FIELDS):
             raise TreeError(
-                f"another structure at {'.'.join(path) or 'the root'}: {_show(part)} for {_show(spec)}"
+                f"another structure at {'.'.join(path) or 'the root'}: {show(part)} for {show(spec)}"
             )
-        for name, one, other in zip(_names(spec[0], spec[1], len(spec[2])), part[2], spec[2]):
+        for name, one, other in zip(part_names(spec[0], spec[1], len(spec[2])), part[2], spec[2]):
             visit(one, other, (*path, name))
 
-    visit(given.spec, structure.spec, ())
+    visit(unordered(given.spec), unordered(structure.spec), ())
     return found
 
 
 def difference(left: Structure, right: Structure) -> str:
     """The first place where two structures differ, in words."""
-    path, one, other = _first_difference(left.spec, right.spec, ())
-    return f"at {'.'.join(path) or 'the root'}: {_show(one)} against {_show(other)}"
+    path, one, other = first_difference(unordered(left.spec), unordered(right.spec), ())
+    return f"at {'.'.join(path) or 'the root'}: {show(one)} against {show(other)}"
 
 
 # -- Flattening: one function per class, learned at its first instance
@@ -311,6 +317,8 @@ def _other(tree: Any, leaves: list[Any], inside: bool) -> Spec:
 
 
 def _sequence(cls: type) -> Flatten:
+    names = _attribute_names(cls, ())
+
     def visit(tree: Any, leaves: list[Any], inside: bool) -> Spec:
         parts: list[Spec] = []
         for part in tree:
@@ -319,7 +327,11 @@ def _sequence(cls: type) -> Flatten:
                 parts.append(LEAF)
             else:
                 parts.append(_visit(part, leaves, inside))
-        return (cls, None, tuple(parts))
+        attributes = names(tree)
+        if not attributes:
+            return (cls, None, tuple(parts))
+        parts += [_visit(getattr(tree, name), leaves, True) for name in attributes]
+        return (cls, (attributes,), tuple(parts))
 
     return visit
 
@@ -332,20 +344,60 @@ def _sorted_keys(tree: dict[Any, Any]) -> tuple[Any, ...]:
 
 
 def _mapping(cls: type) -> Flatten:
+    """Leaves come in the order of the sorted keys; the rest keeps the order that they were written in, where that
+    is another: a function may go through them.
+    """
+    ordered, defaults = issubclass(cls, OrderedDict), issubclass(cls, defaultdict)
+    names = _attribute_names(cls, ())
+
     def visit(tree: Any, leaves: list[Any], inside: bool) -> Spec:
-        keys = _sorted_keys(tree)
-        return (cls, keys, tuple([_visit(tree[key], leaves, inside) for key in keys]))
+        written = tuple(tree)
+        keys = written if ordered else _sorted_keys(tree)
+        rest: tuple[Any, ...] = (keys, None if written == keys else written)
+        if defaults:
+            rest = (*rest, tree.default_factory)
+        parts = [_visit(tree[key], leaves, inside) for key in keys]
+        attributes = names(tree)
+        if attributes:
+            parts += [_visit(getattr(tree, name), leaves, True) for name in attributes]
+            rest = (*rest, attributes)
+        return (cls, rest, tuple(parts))
 
     return visit
 
 
-def _default_dict(tree: Any, leaves: list[Any], inside: bool) -> Spec:
-    keys = _sorted_keys(tree)
-    return (
-        defaultdict,
-        (tree.default_factory, keys),
-        tuple([_visit(tree[key], leaves, inside) for key in keys]),
-    )
+def _attribute_names(cls: type, fields: Iterable[str]) -> Callable[[Any], Attributes]:
+    """The function from an instance to the names of its attributes that are no fields.
+
+    What a ``cached_property`` has computed is left out: it is computed again from what the rebuilt object holds.
+    """
+    known = frozenset(fields)
+    slots = [
+        f"_{base.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
+        for base in cls.__mro__
+        for name in _as_names(base.__dict__.get("__slots__", ()))
+    ]
+    slots = [name for name in slots if name not in known and name not in ("__dict__", "__weakref__")]
+    none = Attributes()
+    if not slots and not cls.__dictoffset__:
+        return lambda tree: none
+
+    def names(tree: Any) -> Attributes:
+        values = vars(tree) if cls.__dictoffset__ else {}
+        if not slots and values.keys() <= known:
+            return none
+        found = [name for name in values if name not in known and not _is_cached(cls, name)]
+        return Attributes(sorted(found + [name for name in slots if hasattr(tree, name)]))
+
+    return names
+
+
+def _as_names(slots: str | Iterable[str]) -> Iterable[str]:
+    return (slots,) if isinstance(slots, str) else slots
+
+
+def _is_cached(cls: type, name: str) -> bool:
+    return any(isinstance(vars(base).get(name), cached_property) for base in cls.__mro__)
 
 
 def _data_class(cls: type) -> Flatten:
@@ -353,21 +405,31 @@ def _data_class(cls: type) -> Flatten:
     moving = [field.name for field in fields if not field.metadata.get("static")]
     fixed = [field.name for field in fields if field.metadata.get("static")]
     get_moving, get_fixed = _getter(moving), _getter(fixed)
+    names = _attribute_names(cls, [field.name for field in fields])
 
     def visit(tree: Any, leaves: list[Any], inside: bool) -> Spec:
         parts: list[Spec] = []
-        for part in get_moving(tree):
+        try:
+            values, moved = get_fixed(tree), get_moving(tree)
+        except AttributeError as error:
+            raise TreeError(
+                f"a {cls.__name__} lacks a field: {error}; set it in __init__ or __post_init__, or give it a default"
+            ) from None
+        attributes = names(tree)
+        if attributes:
+            moved = (*moved, *[getattr(tree, name) for name in attributes])
+        for part in moved:
             kind = type(part)
             if kind in ARRAY_TYPES:
                 leaves.append(part)
                 parts.append(LEAF)
             else:
                 parts.append((_FLATTEN.get(kind) or _learn(kind))(part, leaves, True))
-        values = get_fixed(tree)
-        return (cls, (*values, *map(type, values)), tuple(parts))
+        rest = (*values, *map(type, values))
+        return (cls, (*rest, attributes) if attributes else rest, tuple(parts))
 
-    _FIELDS[cls] = (tuple(moving), tuple(fixed))
-    _BUFFERS[cls] = {field.name: field.metadata["buffer"] for field in fields if "buffer" in field.metadata}
+    FIELDS[cls] = (tuple(moving), tuple(fixed))
+    BUFFERS[cls] = {field.name: field.metadata["buffer"] for field in fields if "buffer" in field.metadata}
     return visit
 
 
@@ -387,6 +449,11 @@ def _learn(kind: type) -> Flatten:
     elif issubclass(kind, (np.generic, Node)):
         visit = _leaf
     elif dataclasses.is_dataclass(kind):
+        if issubclass(kind, (list, tuple, dict)):
+            raise TreeError(
+                f"{kind.__name__} is a dataclass and a {kind.__mro__[-2].__name__}: give the elements a field of "
+                "their own, or tell pb.register_tree what its parts are"
+            )
         visit = _data_class(kind)
     elif issubclass(kind, (list, tuple)):
         visit = _sequence(kind)
@@ -405,9 +472,6 @@ ARRAY_TYPES = frozenset(
 """Classes that are leaves wherever they stand."""
 LEAF_TYPES = ARRAY_TYPES | {int, bool}
 """Classes that are leaves outside dataclasses."""
-_FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-_BUFFERS: dict[type, dict[str, str | None]] = {}
-"""Names of fields made by ``buffer()``, each with the field that turns it into a parameter, if any."""
 _FLATTEN: dict[type, Flatten] = {
     **dict.fromkeys(ARRAY_TYPES, _leaf),
     int: _number,
@@ -417,12 +481,8 @@ _FLATTEN: dict[type, Flatten] = {
     tuple: _sequence(tuple),
     list: _sequence(list),
     dict: _mapping(dict),
-    OrderedDict: lambda tree, leaves, inside: (
-        OrderedDict,
-        tuple(tree),
-        tuple([_visit(part, leaves, inside) for part in tree.values()]),
-    ),
-    defaultdict: _default_dict,
+    OrderedDict: _mapping(OrderedDict),
+    defaultdict: _mapping(defaultdict),
 }
 
 
@@ -441,122 +501,67 @@ def _build(spec: Spec, supply: Iterator[Any]) -> Any:
     return (_BUILD.get(cls) or _learn_building(cls))(rest, parts)
 
 
+def _set_attributes(instance: Any, names: tuple[str, ...], values: Sequence[Any]) -> None:
+    for name, value in zip(names, values):
+        object.__setattr__(instance, name, value)
+
+
 def _build_data_class(cls: type) -> Build:
-    moving, fixed = _FIELDS[cls]
+    moving, fixed = FIELDS[cls]
 
     def build(rest: Any, parts: list[Any]) -> Any:
         # Not by __init__: a tree is rebuilt as it was, whatever its constructor would draw or check.
         instance: Any = object.__new__(cls)
-        for name, value in zip(moving, parts):
-            object.__setattr__(instance, name, value)
-        for name, value in zip(fixed, rest):
-            object.__setattr__(instance, name, value)
+        _set_attributes(instance, moving, parts)
+        _set_attributes(instance, fixed, rest)
+        if len(parts) > len(moving):
+            _set_attributes(instance, attributes_of(rest), parts[len(moving) :])
         return instance
 
     return build
 
 
 def _learn_building(cls: Any) -> Build:
-    def build_mapping(keys: Any, parts: list[Any]) -> Any:
-        return cls(zip(keys, parts))
+    """How instances of a class are rebuilt: their contents and attributes as they were, not by ``__init__``."""
 
-    def build_named_tuple(_: Any, parts: list[Any]) -> Any:
-        return cls(*parts)
+    def build_mapping(rest: Any, parts: list[Any]) -> Any:
+        base = next(base for base in (OrderedDict, defaultdict, dict) if issubclass(cls, base))
+        instance = base.__new__(cls)
+        if base is defaultdict:
+            instance.default_factory = rest[2]
+        values = dict(zip(rest[0], parts))
+        for key in rest[1] or rest[0]:
+            base.__setitem__(instance, key, values[key])
+        _set_attributes(instance, attributes_of(rest), parts[len(values) :])
+        return instance
 
-    def build_sequence(_: Any, parts: list[Any]) -> Any:
-        return cls(parts)
+    def build_sequence(rest: Any, parts: list[Any]) -> Any:
+        names = attributes_of(rest)
+        elements = parts[: len(parts) - len(names)]
+        if issubclass(cls, tuple):
+            instance: Any = tuple.__new__(cls, elements)
+        else:
+            instance = list.__new__(cls)
+            list.extend(instance, elements)
+        _set_attributes(instance, names, parts[len(elements) :])
+        return instance
 
-    if cls in _FIELDS:
+    if cls in FIELDS:
         build: Build = _build_data_class(cls)
-    elif issubclass(cls, dict):
-        build = build_mapping
     else:
-        build = build_named_tuple if hasattr(cls, "_fields") else build_sequence
+        build = build_mapping if issubclass(cls, dict) else build_sequence
     _BUILD[cls] = build
     return build
+
+
+def _build_dict(rest: Any, parts: list[Any]) -> dict[Any, Any]:
+    keys, written = rest
+    values = dict(zip(keys, parts))
+    return values if written is None else {key: values[key] for key in written}
 
 
 _BUILD: dict[type, Build] = {
     tuple: lambda _, parts: tuple(parts),
     list: lambda _, parts: parts,
-    dict: lambda keys, parts: dict(zip(keys, parts)),
-    defaultdict: lambda rest, parts: defaultdict(rest[0], zip(rest[1], parts)),
+    dict: _build_dict,
 }
-
-
-# -- Reading a structure
-
-
-def _names(cls: type, rest: Any, count: int) -> list[str]:
-    """What the parts of a container are called in a path."""
-    if cls in _FIELDS:
-        return list(_FIELDS[cls][0])
-    if cls is defaultdict:
-        return [str(key) for key in rest[1]]
-    if issubclass(cls, dict):
-        return [str(key) for key in rest]
-    return list(getattr(cls, "_fields", map(str, range(count))))
-
-
-def _walk(
-    spec: Spec, path: tuple[str, ...] = (), inside: bool = False
-) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """The path of each leaf and whether it stands in a dataclass."""
-    if spec is LEAF:
-        yield path, inside
-    elif len(spec) == 3:
-        cls, rest, parts = spec
-        for name, part in zip(_names(cls, rest, len(parts)), parts):
-            yield from _walk(part, (*path, name), inside or cls in _FIELDS)
-
-
-def _trained(spec: Spec, inherited: bool) -> Iterator[bool]:
-    """For each leaf, whether no ``buffer()`` is on the way to it."""
-    if spec is LEAF:
-        yield inherited
-    elif len(spec) == 3:
-        cls, rest, parts = spec
-        buffers = _BUFFERS.get(cls)
-        if not buffers:
-            for part in parts:
-                yield from _trained(part, inherited)
-            return
-        moving, fixed = _FIELDS[cls]
-        settings: dict[str | None, Any] = dict(zip(fixed, rest))
-        settings |= {
-            name: part[0] for name, part in zip(moving, parts) if part is not LEAF and len(part) == 2
-        }
-        for name, part in zip(moving, parts):
-            yield from _trained(
-                part, inherited and (name not in buffers or bool(settings.get(buffers[name])))
-            )
-
-
-def _show(spec: Spec) -> str:
-    if spec is LEAF:
-        return "*"
-    if len(spec) == 2:
-        return getattr(spec[0], "__name__", None) or repr(spec[0])
-    cls, rest, parts = spec
-    shown = [_show(part) for part in parts]
-    if cls is tuple:
-        return f"({', '.join(shown)}{',' if len(shown) == 1 else ''})"
-    if cls is list:
-        return f"[{', '.join(shown)}]"
-    if cls is dict:
-        return "{" + ", ".join(f"{key!r}: {part}" for key, part in zip(rest, shown)) + "}"
-    named = [f"{name}={part}" for name, part in zip(_names(cls, rest, len(parts)), shown)]
-    if cls in _FIELDS:
-        named += [f"{name}={_show((value, type(value)))}" for name, value in zip(_FIELDS[cls][1], rest)]
-    return f"{cls.__name__}({', '.join(named)})"
-
-
-def _first_difference(left: Spec, right: Spec, path: tuple[str, ...]) -> tuple[tuple[str, ...], Spec, Spec]:
-    if left is LEAF or right is LEAF or len(left) == 2 or len(right) == 2 or left[:2] != right[:2]:
-        return path, left, right
-    if len(left[2]) != len(right[2]):
-        return path, left, right
-    for name, one, other in zip(_names(left[0], left[1], len(left[2])), left[2], right[2]):
-        if one != other:
-            return _first_difference(one, other, (*path, name))
-    return path, left, right

@@ -42,6 +42,8 @@ class Arguments:
         self.leaves: list[Any] = []
         self.variables: list[Variable] = []
         self.replaced = list(arguments)
+        self.made: list[Any] = []
+        """What stands for the chosen arguments."""
         self.parts: list[tuple[list[Any], list[int], Structure]] = []
         """For each argument its leaves, the positions of those that take part, and its structure."""
         for number in chosen:
@@ -62,6 +64,7 @@ class Arguments:
             self.leaves.append(leaves[k])
         self.parts.append((leaves, smooth, structure))
         self.replaced[number] = structure.unflatten(changed)
+        self.made.append(self.replaced[number])
 
     def trees(self, values: Sequence[Any], rows: tuple[int, ...] = ()) -> list[Any]:
         """``values``, one for each variable, as trees like the arguments; zeros for leaves that are no
@@ -135,7 +138,7 @@ def value_and_grad(function: Function, argnums: int | Sequence[int] = 0, has_aux
     def value_and_gradient(*arguments: Any, **keywords: Any) -> Any:
         chosen = _normal("grad", argnums, len(arguments))
         inside = Arguments("grad", arguments, chosen)
-        with tracing(inside.variables):
+        with tracing(inside.variables, inside.made):
             result = function(*inside.replaced, **keywords)
             loss, extra = _split(result) if has_aux else (result, None)
             value = _loss_node(loss)
@@ -226,7 +229,7 @@ def vjp(function: Function, *arguments: Any, has_aux: bool = False) -> tuple[Any
     [3. 6.] [ 3. 30.] 21.0
     """
     inside = Arguments("vjp", arguments, range(len(arguments)))
-    with tracing(inside.variables):
+    with tracing(inside.variables, inside.made):
         result = function(*inside.replaced)
         main, extra = _split(result) if has_aux else (result, None)
         outputs, structure = output_nodes(main)
@@ -272,7 +275,7 @@ def jvp(function: Function, primals: Sequence[Any], tangents_in: Sequence[Any]) 
         given = _like("jvp: the tangent", tangent, structure, nodes)
         directions += [given[k] for k in smooth]
     moving = [Variable(x.type, "tangent") for x in inside.variables]
-    with tracing(inside.variables):
+    with tracing(inside.variables, inside.made):
         outputs, structure = output_nodes(function(*inside.replaced))
     moved = tangents(outputs, inside.variables, moving)
     zeros = [_zero_if_absent(tangent, output) for tangent, output in zip(moved, outputs)]
@@ -304,7 +307,7 @@ def jacobian(function: Function, argnums: int | Sequence[int] = 0) -> Function:
     @wraps(function)
     def derivatives(*arguments: Any, **keywords: Any) -> Any:
         inside = Arguments("jacobian", arguments, _normal("jacobian", argnums, len(arguments)))
-        with tracing(inside.variables):
+        with tracing(inside.variables, inside.made):
             outputs, structure = output_nodes(function(*inside.replaced, **keywords))
         rows, columns = (sum(node.size for node in nodes) for nodes in (outputs, inside.variables))
         blocks = (_by_rows if rows <= columns else _by_columns)(outputs, inside.variables)
@@ -376,7 +379,7 @@ def hessian(function: Function, argnums: int | Sequence[int] = 0) -> Function:
 def _like(name: str, tree: Any, structure: Structure, nodes: Sequence[Node]) -> list[Any]:
     """The leaves of ``tree``, which must have this structure and the types of ``nodes``."""
     leaves, found = flatten(tree)
-    if found != structure:
+    if not found.fits(structure):
         raise TreeError(f"{name} has another structure {difference(structure, found)}")
     fitted = []
     for leaf, node, path in zip(leaves, nodes, structure.paths):

@@ -61,7 +61,7 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
     @wraps(function)
     def mapped(*arguments: Any, **keywords: Any) -> Any:
         batch = _Batch(arguments, keywords, in_axes)
-        with tracing(batch.ones):
+        with tracing(batch.ones, batch.made):
             outputs, structure = output_nodes(function(*batch.arguments, **batch.keywords))
         axes = _spread("out_axes of the result", out_axes, structure)
         results = batched(outputs, batch.ones, batch.many)
@@ -78,7 +78,8 @@ class _Batch:
     """The arguments of a mapped function with variables ``ones``, of one example, for the leaves that hold
     many.
 
-    ``variables`` stand for those ``leaves`` themselves, and ``many`` are they with the examples in front.
+    ``variables`` stand for those ``leaves`` themselves, and ``many`` are they with the examples in front. ``made``
+    are the trees of one example.
     """
 
     def __init__(self, arguments: Sequence[Any], keywords: Mapping[str, Any], in_axes: Any) -> None:
@@ -87,6 +88,7 @@ class _Batch:
         self.many: list[Node] = []
         self.ones: list[Variable] = []
         self.found: list[str] = []
+        self.made: list[Any] = []
         each = in_axes if isinstance(in_axes, (tuple, list)) else [in_axes] * len(arguments)
         if len(each) != len(arguments):
             raise TreeError(
@@ -117,7 +119,8 @@ class _Batch:
             self.ones.append(Variable(type.with_shape(self.many[-1].shape[1:]), name))
             self.found.append(f"{place} has {type.shape[axis]} along axis {axis} ({type})")
             leaves[k] = self.ones[-1]
-        return structure.unflatten(leaves)
+        self.made.append(structure.unflatten(leaves))
+        return self.made[-1]
 
     def _batch_size(self, in_axes: Any) -> int:
         if not self.many:
