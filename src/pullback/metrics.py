@@ -76,9 +76,16 @@ def accuracy(logits: Any, labels: Any) -> Any:
     ``logits`` (…, classes); ``labels`` (…), class numbers, or (…, classes), probabilities, of which the
     largest counts. Of equal logits the first counts.
 
+    Raises ``ShapeError`` for shapes that do not fit, and for a single class, of which every answer is right.
+
     >>> float(accuracy(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([1, 1])))
     0.5
     """
+    if logits.shape[-1:] == (1,) or (logits.ndim == 1 and labels.shape == logits.shape):
+        raise ShapeError(
+            f"[accuracy] logits of shape {tuple(logits.shape)} and labels of shape {tuple(labels.shape)}: of one class "
+            "every answer is right. Use binary_accuracy for one logit per example, or no accuracy for a regression."
+        )
     if labels.shape == logits.shape:
         labels = argmax(labels, axis=-1)
     if labels.shape != logits.shape[:-1]:

@@ -152,7 +152,6 @@ def test_trees_come_back_as_they_were(name, tmp_path):
     expected = contents(tree)
     assert contents(map_tree(lambda leaf: leaf, tree)) == expected
     assert contents(numbers_as_python(pb.jit(lambda tree: tree)(tree))) == expected
-    assert ()
     _, extra = pb.grad(lambda x, tree: (x * 1.0, tree), has_aux=True)(1.0, tree)
     assert contents(numbers_as_python(extra)) == expected
     pb.save(tree, tmp_path / "tree.safetensors")

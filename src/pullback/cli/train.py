@@ -65,7 +65,6 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
         job.model,
         job.loss,
         optimiser,
-        metrics=job.metrics,
         batch_size=job.batch_size,
         seed=options.seed,
         scale=job.scale,

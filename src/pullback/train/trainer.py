@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from pullback.compiler.jit import jit
 from pullback.data import Dataset
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
 from pullback.graph import refuse_class
-from pullback.metrics import METRICS, EpochMetric, Metric
+from pullback.metrics import METRICS, EpochMetric, Metric, accuracy, binary_accuracy
+from pullback.nn.losses import binary_cross_entropy, hinge, kl_divergence, softmax_cross_entropy
 from pullback.optim import LineSearch, Optimiser, rate_at, rate_factor
 from pullback.random import key
 from pullback.tracing import flatten, map_tree
@@ -39,6 +41,8 @@ class Trainer:
 
     ``loss(outputs, labels)`` gives a scalar, ``optimiser`` is one of ``pullback.optim`` or follows its
     protocol, ``metrics`` are names, functions ``(outputs, labels) -> scalar``, ``EpochMetric``, or a dict of these.
+    Without them there is the ``accuracy`` that fits the loss: of the largest logit for ``softmax_cross_entropy`` and
+    ``kl_divergence``, of the logit's sign for ``binary_cross_entropy`` and ``hinge``, and none for other losses.
     Batches of ``batch_size`` rows are gathered inside the program from the data set as it is stored; with
     ``scale``, inputs are multiplied by it there, integers as ``float32``. The last batch of an epoch may be
     smaller, or is left out with ``drop_last``. Gradients are clipped by value, then by their global norm,
@@ -66,7 +70,7 @@ class Trainer:
         loss: Callable[[Any, Any], Any],
         optimiser: Optimiser | LineSearch,
         *,
-        metrics: Iterable[str | Metric | EpochMetric] | Mapping[str, Metric | EpochMetric] = ("accuracy",),
+        metrics: Iterable[str | Metric | EpochMetric] | Mapping[str, Metric | EpochMetric] | None = None,
         batch_size: int = 100,
         seed: int = 0,
         scale: float | None = None,
@@ -88,7 +92,7 @@ class Trainer:
         """The model of the best epoch so far, where ``EarlyStopping(restore_best=True)`` keeps it."""
         self.steps = 0
         """Steps done so far, over all epochs."""
-        self._metrics = _named(metrics)
+        self._metrics = _fitting(loss) if metrics is None else _named(metrics)
         steps = Steps(loss, clipping(optimiser, clip_value, clip_norm), self._metrics, scale)
         self._key = key(seed)
         self._train = jit(steps.train, donate_argnums=(0, 1, 2), watch=3)
@@ -287,6 +291,15 @@ class _Fit:
             "The model of the last good step is kept. Lower the learning rate, clip the gradients "
             "(clip_norm=1.0), or look for NaN in the data."
         )
+
+
+def _fitting(loss: Callable[[Any, Any], Any]) -> dict[str, Metric | EpochMetric]:
+    """The accuracy that says something about answers trained with ``loss``, if there is one."""
+    while isinstance(loss, partial):
+        loss = loss.func
+    if loss in (softmax_cross_entropy, kl_divergence):
+        return {"accuracy": accuracy}
+    return {"accuracy": binary_accuracy} if loss in (binary_cross_entropy, hinge) else {}
 
 
 def _named(

@@ -18,7 +18,6 @@ from pullback.cli.options import positive
 from pullback.cli.workloads.workload import Job, Report, Workload
 from pullback.data import LabelledTexts, load_imdb_or_generated
 from pullback.data.text import LENGTH, VOCABULARY_SIZE
-from pullback.metrics import binary_accuracy
 
 __all__ = ["WORKLOAD", "make_model", "prepare", "restore", "text_job"]
 
@@ -112,7 +111,6 @@ def text_job(
         batch_size=options.batch or 64,
         epochs=options.epochs or 5,
         settings=settings,
-        metrics={"accuracy": binary_accuracy},
         examples="reviews",
         vocabulary=texts.vocabulary,
     )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pullback.data import Dataset, LabelledImages, Vocabulary
-from pullback.metrics import Metric, accuracy
 from pullback.optim import Optimiser
 
 __all__ = ["Job", "Report", "Workload", "image_settings"]
@@ -32,7 +31,6 @@ class Job:
     epochs: int
     settings: Mapping[str, Any]
     """What ``Workload.restore`` needs to make a model of this kind again; JSON holds it."""
-    metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": accuracy})
     examples: str = "images"
     """What a row of the data is called."""
     vocabulary: Vocabulary | None = None
