@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.compiler.draws import without_draws
 from pullback.compiler.executable import Executable, Report, make_executable
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
 from pullback.graph import Node, Type
@@ -156,7 +157,9 @@ class Compiled:
         return known
 
     def _compile(self, structure: Structure, types: tuple[Type, ...]) -> _Specialised:
-        traced = trace_flat(self.function, structure, types)
+        traced = without_draws(
+            lambda: trace_flat(self.function, structure, types), self.function, structure.spec
+        )
         if traced.free:
             raise TracingError(
                 f"{self.__name__} uses {traced.free[0]!r} of a trace around it; give it as an argument"

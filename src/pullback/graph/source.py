@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 
-__all__ = ["Source", "current_source", "written_at"]
+__all__ = ["Source", "current_source", "is_users", "user_frame", "written_at"]
 
 _LIBRARY = str(Path(__file__).resolve().parent.parent) + os.sep
 _NUMPY = str(Path(np.__file__).resolve().parent) + os.sep
@@ -39,13 +40,22 @@ def current_source() -> Source | None:
     override = _override.get()
     if override:
         return override[0]
-    frame = sys._getframe(1)
+    return user_frame(sys._getframe(1))
+
+
+def is_users(file: str) -> bool:
+    """Whether code of ``file`` is neither this library's nor NumPy's."""
+    return not file.startswith((_LIBRARY, _NUMPY))
+
+
+def user_frame(frame: FrameType | None) -> Source | None:
+    """Where the innermost frame outside this library is, from ``frame`` on outwards."""
     while frame is not None:
         name = frame.f_code.co_filename
         generated = name == "<string>" and frame.f_code.co_name == "__init__"  # a dataclass's
         if not generated and not name.startswith((_LIBRARY, _NUMPY)):
             return Source(name, frame.f_lineno, frame.f_code.co_name)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 
