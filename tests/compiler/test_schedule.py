@@ -8,11 +8,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import pullback as pb
 from pullback.compiler.build import Built, build
 from pullback.compiler.codegen.maps import alignment
 from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
-from pullback.compiler.schedule import has_checks
+from pullback.compiler.runtime.layout import MAX_CHUNKS
+from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
+from pullback.compiler.schedule import Group, _bounded, has_checks
 from pullback.graph import OPERATORS
 
 
@@ -111,6 +114,62 @@ def test_a_map_keeps_whole_vectors_beside_a_product_of_the_same_rows(built):
     assert groups["result0"].chunks > 4
     assert groups["result1"] is not groups["result0"]
     assert not any(job.row_by_row for job in groups["result1"].jobs)
+
+
+def several_tanhs(*arrays):
+    return [np.tanh(x) * 2 for x in arrays]
+
+
+def test_any_number_of_groups_fits_into_a_phase(traced, compiler, processor):
+    """40 independent groups of 32 chunks are more than the runtime can number: their shares are larger then."""
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal((1500 + k, 40)).astype(np.float32) for k in range(40)]
+    graph = traced(several_tanhs, *arrays)
+    (phase,) = build(graph, {}, processor).schedule
+    assert len(phase.groups) == len(arrays)
+    assert max(group.chunks for group in phase.groups) > 1
+    assert len(phase.order()) <= MAX_CHUNKS
+    program = compiler.program(graph, processor=processor)
+    before = get_num_threads()
+    try:
+        bits = []
+        for threads in (1, 3):
+            set_num_threads(threads)
+            bits.append([result.tobytes() for result in program(*arrays)])
+    finally:
+        set_num_threads(before)
+    assert bits[0] == bits[1]
+    for found, array in zip(program(*arrays), arrays):
+        np.testing.assert_allclose(found, np.tanh(array) * 2, rtol=1e-6)
+
+
+def test_the_gradient_of_a_long_polynomial(built):
+    def gradient(coefficients, x):
+        def loss(coefficients):
+            value = coefficients[-1]
+            for position in range(2, 129):
+                value = value * x + coefficients[-position]
+            return np.mean(value**2)
+
+        return pb.grad(loss)(coefficients)
+
+    for phase in built(gradient, (128,), (131_072,), dtype=np.float64).schedule:
+        assert len(phase.order()) <= MAX_CHUNKS
+
+
+@pytest.mark.parametrize("most", [6, 7, 40, 100, 1000])
+def test_bounded_groups_keep_their_rows(most):
+    """Shares grow by whole factors, so that they still consist of whole tiles."""
+    sizes = [(960, 12), (7, 7), (100, 1), (4096, 16), (33, 2), (1, 1)]
+    groups = [Group(rows, share=share) for rows, share in sizes]
+    shares = [group.share for group in groups]
+    bounded = _bounded(groups, most)
+    assert sum(group.chunks for group in bounded) <= most
+    for group, (rows, _), share in zip(bounded, sizes, shares, strict=True):
+        assert group.rows == rows
+        assert group.share == rows or group.share % share == 0
+    if most == 1000:
+        assert [group.share for group in bounded] == shares
 
 
 def test_buffers_alive_together_do_not_overlap(built):

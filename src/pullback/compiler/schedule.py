@@ -23,6 +23,7 @@ from pullback.compiler.codegen.tiles import Tile, choose_tile
 from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
+from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.tidy import joined_rows
 from pullback.loops import Apply, Buffer, Kernel
 from pullback.loops.arithmetic import in_row
@@ -195,7 +196,7 @@ def make_schedule(
                 group.jobs[0].kernel = joined_rows(group.jobs[0].kernel)
                 group.rows = group.jobs[0].rows
             _cut(group, lanes, registers)
-        phase.groups = _gathered(phase.groups)
+        phase.groups = _bounded(_gathered(phase.groups))
     return _one_after_another([phase for phase in phases if phase.groups], before)
 
 
@@ -379,6 +380,28 @@ def _gathered(groups: list[Group]) -> list[Group]:
         else:
             bundles.append(Group(1, list(group.jobs), 1))
     return bundles + rest
+
+
+def _bounded(groups: list[Group], most: int = MAX_CHUNKS) -> list[Group]:
+    """The groups of a phase in at most ``most`` chunks: larger shares first, then whole groups in one chunk.
+
+    Shares are multiplied, so they still consist of whole tiles and vectors.
+
+    >>> [group.chunks for group in _bounded([Group(960, share=10), Group(40), Group(9, share=9)], 64)]
+    [24, 20, 1]
+    >>> [group.chunks for group in _bounded([Group(2) for _ in range(9)], 4)]
+    [1, 1, 1]
+    """
+    longest = max((group.chunks for group in groups), default=1)
+    while longest > 1 and sum(group.chunks for group in groups) > most:
+        longest = -(-longest // 2)
+        for group in groups:
+            group.share = min(group.rows, group.share * -(-group.chunks // longest))
+    if len(groups) <= most:
+        return groups
+    together = -(-len(groups) // most)
+    bundles = [groups[first : first + together] for first in range(0, len(groups), together)]
+    return [Group(1, [job for group in bundle for job in group.jobs]) for bundle in bundles]
 
 
 def _one_after_another(phases: list[Phase], before: Mapping[Kernel, Iterable[Kernel]]) -> list[Phase]:
