@@ -11,6 +11,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from pullback import sources as _sources  # noqa: F401  (first: it notes when)
+
+# isort: split
 from pullback import errors, numpy
 from pullback.numpy.activations import (
     celu,

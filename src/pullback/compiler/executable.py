@@ -109,8 +109,8 @@ def make_executable(
     if cache is not None:
         cache.learn_processor()
     processor = processor or Processor.host()
-    key = graph_key(graph, offered)
-    entry = cache.load(key, processor) if cache is not None else None
+    key = graph_key(graph, offered) if cache is not None else None
+    entry = cache.load(key, processor) if cache is not None and key is not None else None
     if entry is not None:
         metadata = entry.metadata
         ends = [0, *itertools.accumulate(metadata["objects"])]
@@ -124,7 +124,7 @@ def make_executable(
             built = build(graph, offered, processor, watch=watch, ready=compilation.add)
             objects = compilation.objects()
         metadata = {**_metadata(graph, built), "objects": [len(data) for data in objects]}
-        if cache is not None:
+        if cache is not None and key is not None:
             cache.store(key, processor, b"".join(objects), metadata)
     code = Loaded(objects, processor, cached=entry is not None)
     program = _program(graph, offered, code, metadata, watch_result)

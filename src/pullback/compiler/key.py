@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, Operation, Source
+from pullback.compiler.rules import Untold, describe, is_plain, rules_text
+from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, Operation, Operator, Source, Type
 
-__all__ = ["COMPILER_VERSION", "check_sites", "constant_is_code", "graph_key", "repeats_one_value"]
-
-COMPILER_VERSION = 30
-"""Raised when the same graph gives other code than before, also when that is because a pass has changed.
-
-Keys are made from graphs before their passes, so that a program from the cache needs none of them.
-"""
+__all__ = ["check_sites", "constant_is_code", "graph_key", "repeats_one_value"]
 
 
 def constant_is_code(value: np.ndarray) -> bool:
@@ -43,19 +39,29 @@ def check_sites(nodes: Sequence[Node]) -> dict[Source | None, int]:
     return {line: number for number, line in enumerate(lines)}
 
 
-def graph_key(graph: Graph, donated: Mapping[int, int]) -> str:
-    """A text that two graphs share only if they are compiled to the same code.
+def graph_key(graph: Graph, donated: Mapping[int, int]) -> str | None:
+    """A text that two graphs share only if one compiler makes the same code of them; None where it cannot tell.
 
-    Names and source lines do not matter, but for which index checks share a line, nor do the values of large
-    constants, which programs read from memory.
+    It is made from the graph before its passes, so that a program from the cache needs none of them. The compiler
+    itself, with the rules of the package's operators, is for the cache to tell apart. Names and source lines do not
+    matter, but for which index checks share a line, nor do the values of large constants, which programs read from
+    memory.
     """
+    try:
+        return "\n".join(_lines(graph, donated))
+    except Untold:
+        return None
+
+
+def _lines(graph: Graph, donated: Mapping[int, int]) -> list[str]:
     numbers: dict[int, int] = {}
+    operators: dict[str, Operator] = {}
     nodes = graph.nodes()
     sites = check_sites(nodes)
-    lines = [f"compiler {COMPILER_VERSION}", f"donated {sorted(donated.items())}"]
+    lines = [f"donated {sorted(donated.items())}"]
     for variable in graph.inputs:
         numbers[id(variable)] = len(numbers)
-        lines.append(f"input {variable.type}")
+        lines.append(f"input {_type(variable.type)}")
     for node in nodes:
         if id(node) in numbers:
             continue
@@ -65,10 +71,22 @@ def graph_key(graph: Graph, donated: Mapping[int, int]) -> str:
             if constant_is_code(node.value):
                 part = node.value if node.value.size <= SMALL_CONSTANT else node.value.reshape(-1)[:1]
                 value = part.tobytes().hex()
-            lines.append(f"constant {node.type} {value}")
+            lines.append(f"constant {_type(node.type)} {value}")
         elif isinstance(node, Operation):
+            if operators.setdefault(node.operator.name, node.operator) is not node.operator:
+                raise Untold(f"two operators named {node.operator.name}")
             inputs = [numbers[id(child)] for child in node.inputs]
             site = f" {sites[node.source]}" if node.operator.name == "check_index" else ""
-            lines.append(f"{node.operator.name}{site} {inputs} {sorted(node.attributes.items())} {node.type}")
+            attributes = _attributes(node.attributes)
+            lines.append(f"{node.operator.name}{site} {inputs} {attributes} {_type(node.type)}")
     lines.append(f"output {[numbers[id(node)] for node in graph.outputs]}")
-    return "\n".join(lines)
+    return lines + [rules_text(operator) for _, operator in sorted(operators.items())]
+
+
+def _type(type: Type) -> str:
+    return f"weak {type}" if type.weak else str(type)
+
+
+def _attributes(attributes: Mapping[str, Any]) -> str:
+    items = tuple(sorted(attributes.items()))
+    return repr(items) if is_plain(items) else describe(items)

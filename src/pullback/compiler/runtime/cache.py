@@ -16,6 +16,7 @@ import json
 import os
 import stat
 import struct
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -23,9 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pullback.compiler.runtime.engine import llvm_version
 from pullback.compiler.runtime.processor import Processor, machine_identity, tell, told, told_by_llvm
 from pullback.errors import CacheError
+from pullback.sources import package_digest, unchanged
 
 __all__ = ["Cache", "Entry", "default_cache"]
 
@@ -67,7 +71,7 @@ class Cache:
 
     def load(self, key: str, processor: Processor) -> Entry | None:
         """The entry stored under ``key`` for this processor and these library versions, if it is whole."""
-        if not self._usable():
+        if package_digest() is None or not self._usable():
             return None
         return self._read(_digest(key, processor))
 
@@ -83,8 +87,8 @@ class Cache:
         return entry
 
     def store(self, key: str, processor: Processor, object_bytes: bytes, metadata: dict[str, Any]) -> None:
-        """Keep an entry; without permission or space nothing happens."""
-        if not self._usable():
+        """Keep an entry; nothing happens without permission or space, or where the compiler has been edited meanwhile."""
+        if not unchanged() or not self._usable():
             return
         self._write(_digest(key, processor), object_bytes, metadata)
 
@@ -94,9 +98,10 @@ class Cache:
         LLVM describes it, and takes longer to load than a program from the cache.
         """
         machine = None if told() else machine_identity()
-        if machine is None or not self._usable():
+        package = package_digest()
+        if machine is None or package is None or not self._usable():
             return
-        digest = hashlib.sha256("\0".join((_pullback_version(), _llvm_files(), machine)).encode()).digest()
+        digest = hashlib.sha256("\0".join((package, _llvm_files(), machine)).encode()).digest()
         entry = self._read(digest)
         if entry is not None:
             tell(entry.metadata)
@@ -184,12 +189,6 @@ def default_cache() -> Cache | None:
 
 
 @functools.lru_cache(maxsize=1)
-def _pullback_version() -> str:
-    """Which Pullback this is: sizes and times of its files, so that a changed compiler finds no old code."""
-    return _files(Path(__file__).parents[2], (".py",))
-
-
-@functools.lru_cache(maxsize=1)
 def _llvm_files() -> str:
     """Which llvmlite this is, told without loading the library."""
     import llvmlite
@@ -214,7 +213,8 @@ def _files(root: Path, suffixes: tuple[str, ...]) -> str:
 
 
 def _digest(key: str, processor: Processor) -> bytes:
-    text = "\0".join((_pullback_version(), llvm_version(), processor.key, key))
+    versions = (package_digest() or "", llvm_version(), f"NumPy {np.__version__}", sys.platform)
+    text = "\0".join((*versions, processor.key, key))
     return hashlib.sha256(text.encode()).digest()
 
 

@@ -77,8 +77,8 @@ class Processor:
 
     @property
     def key(self) -> str:
-        """What object code depends on, for the code cache."""
-        return f"{self.architecture}:{self.name}:{self.features}"
+        """What object code depends on, for the code cache: everything but how many cores there are."""
+        return repr(replace(self, cores=0))
 
 
 def usable_cores() -> int:
