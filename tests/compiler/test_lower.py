@@ -97,3 +97,19 @@ def test_updates_are_added_after_their_base():
 )
 def test_constants_that_repeat_one_value_are_part_of_the_code(value, buffers):
     assert len(lower(Graph((), (constant(value),))).constants) == buffers
+
+
+def test_a_chain_of_any_length_is_computed(compiler, traced):
+    """Views cost nothing, so that no cost ends what is computed inside each other."""
+
+    def turned(x):
+        for _ in range(60):
+            x = x.reshape(2, 6).T.reshape(3, 4)
+        return x @ x.T
+
+    def joined(x):
+        return np.concatenate([x * k for k in range(300)])
+
+    x = np.arange(12.0).reshape(3, 4)
+    for function in (turned, joined):
+        compiler.assert_same(traced(function, x), [x], rounding=4)

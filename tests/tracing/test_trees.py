@@ -294,3 +294,14 @@ def test_buffers_hold_whole_trees_and_stand_in_any():
     changed = map_tree(lambda a: a + 1, inner)
     assert flatten(changed)[1] == flatten(inner)[1] and changed.running.bias[0] == 2
     assert flatten(Point(one, 2.0))[1].trained == [True, True]
+
+
+def test_a_tree_that_holds_itself_or_has_no_end():
+    inside = []
+    inside.append(inside)
+    deep = np.ones(2)
+    for _ in range(20_000):
+        deep = [deep]
+    for tree in (inside, deep, {"a": inside}):
+        with pytest.raises(TreeError, match="nested too deep for a tree, or holds itself"):
+            flatten(tree)

@@ -8,7 +8,7 @@ reductions, products and scatters, what a product reads, and what would be expen
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 
@@ -56,6 +56,9 @@ SHORT_AXIS = 8
 
 DEEPEST_COST = 120.0
 """A value that costs more than this is stored even for a single user: expressions are walked recursively."""
+
+DEEPEST = 100
+"""As many operations are computed inside each other, whatever they cost: views cost nothing."""
 
 _NEUTRAL = {"add": 0, "multiply": 1}
 
@@ -218,7 +221,9 @@ def _choose_stored(graph: Graph, order: list[Node], inlined: set[int]) -> set[in
             users[id(child)] = users.get(id(child), 0) + 1
     stored = {id(node) for node in graph.outputs}
     cost: dict[int, float] = {}
+    depth: dict[int, int] = {}
     for node in order:
+        depth[id(node)] = 1 + max((depth[id(x)] for x in node.inputs if id(x) not in stored), default=0)
         if not isinstance(node, Operation):
             cost[id(node)] = 0.0
             continue
@@ -226,7 +231,7 @@ def _choose_stored(graph: Graph, order: list[Node], inlined: set[int]) -> set[in
             cost[id(node)] = 0.0
         for child in node.inputs:
             if _needs_memory(node, child, cost):
-                base = _behind_views(child)
+                base = _behind_views(child, stored)
                 strided = node.operator.name not in CONTRACTIONS or _has_strides(child, base)
                 stored.add(id(base if strided else child))
         if id(node) in inlined:
@@ -235,17 +240,16 @@ def _choose_stored(graph: Graph, order: list[Node], inlined: set[int]) -> set[in
             sum(0.0 if id(child) in stored else cost[id(child)] for child in node.inputs) + node.operator.cost
         )
         cost[id(node)] = own
-        if node.operator.name in ROOTS or own > (
-            RECOMPUTE_COST if users.get(id(node), 0) > 1 else DEEPEST_COST
-        ):
+        most = RECOMPUTE_COST if users.get(id(node), 0) > 1 else DEEPEST_COST
+        if node.operator.name in ROOTS or own > most or depth[id(node)] > DEEPEST:
             stored.add(id(node))
             cost[id(node)] = 0.0
     return stored
 
 
-def _behind_views(node: Node) -> Node:
+def _behind_views(node: Node, stored: Set[int]) -> Node:
     """The node whose memory ``node`` is a view of."""
-    while isinstance(node, Operation) and node.operator.name in VIEWS:
+    while isinstance(node, Operation) and node.operator.name in VIEWS and id(node) not in stored:
         node = node.inputs[0]
     return node
 

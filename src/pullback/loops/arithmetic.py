@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from pullback.loops.expression import Apply, Expression, Index, Literal, Position, as_expression, linear
+from pullback.loops.expression import Apply, Expression, Index, Literal, Position, as_expression, linear, walk
 from pullback.loops.index import Affine, Axis
 
 __all__ = [
@@ -89,9 +89,17 @@ def bounds(index: Index) -> tuple[int, int] | None:
     """The least and the greatest value that ``index`` can have, or ``None`` where nothing is known."""
     if isinstance(index, Affine):
         return index.bounds()
+    found: dict[int, tuple[int, int] | None] = {}
+    for part in walk(index):  # without recursion: a chain of reshapes has each part many times
+        found[id(part)] = _own_bounds(part, [found[id(operand)] for operand in part.operands])
+    return found[id(index)]
+
+
+def _own_bounds(index: Expression, operands: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
+    """The bounds of an expression whose operands have those."""
     if isinstance(index, Position):
         return index.index.bounds()
-    if isinstance(index, Literal):
+    if isinstance(index, Literal) and index.dtype.kind in "iub":
         return int(index.value), int(index.value)
     if not isinstance(index, Apply):
         return None
@@ -102,7 +110,7 @@ def bounds(index: Index) -> tuple[int, int] | None:
         return 0, dict(index.attributes)["extent"] - 1
     if index.function not in ("add", "multiply", "floor_divide", "remainder"):
         return None
-    known, factor = (bounds(operand) for operand in index.operands)
+    known, factor = operands
     if factor is None or (index.function != "add" and factor[0] != factor[1]):
         return None
     if index.function == "remainder":

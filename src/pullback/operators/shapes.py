@@ -494,20 +494,28 @@ def _concatenate_pullback(node: Operation, g: Node) -> list[Node | None]:
 
 def _concatenate_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
     axis = node.attributes["axis"]
-    value: Expression | None = None
-    stop = node.shape[axis]
-    for operand, x in zip(reversed(operands), reversed(node.inputs)):
-        start = stop - x.shape[axis]
+    parts: list[tuple[int, Expression]] = []
+    start = 0
+    for operand, x in zip(operands, node.inputs):
+        stop = start + x.shape[axis]
         inside = within(index[axis], start, stop)
         if inside is not False and start < stop:
-            inner = [plus(i, -start) if k == axis else i for k, i in enumerate(index)]
-            part = operand(inner)
-            if value is None:
-                value = part if inside is True else guarded(part, inside)
-            else:
-                value = _either(inside, part, value)
-        stop = start
-    return Literal(0, node.dtype) if value is None else value
+            part = operand([plus(i, -start) if k == axis else i for k, i in enumerate(index)])
+            parts.append((start, part if inside is True else guarded(part, inside)))
+        start = stop
+    return _chosen(index[axis], parts) if parts else Literal(0, node.dtype)
+
+
+def _chosen(index: Index, parts: Sequence[tuple[int, Expression]]) -> Expression:
+    """The one of ``parts`` that the index is in, each with where it starts; asked for by halves, not one by one."""
+    if len(parts) == 1:
+        return parts[0][1]
+    middle = len(parts) // 2
+    start, _ = parts[middle]
+    first, second = _chosen(index, parts[:middle]), _chosen(index, parts[middle:])
+    place, limit = as_expression(index), Literal(start, np.dtype(np.int64))
+    below = Apply("less", (place, limit), np.dtype(np.bool_))
+    return Apply("where", (below, first, second), first.dtype)
 
 
 concatenate = Operator(

@@ -185,7 +185,10 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     kind = type(tree)
     if kind in LEAF_TYPES:
         return [tree], Structure(LEAF)
-    return leaves, Structure((_FLATTEN.get(kind) or _learn(kind))(tree, leaves, False))
+    try:
+        return leaves, Structure((_FLATTEN.get(kind) or _learn(kind))(tree, leaves, False))
+    except RecursionError:
+        raise TreeError(f"a {kind.__name__} is nested too deep for a tree, or holds itself") from None
 
 
 def leaf_paths(tree: Any) -> list[str]:

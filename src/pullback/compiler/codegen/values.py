@@ -19,7 +19,19 @@ from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.integers import COMPARISONS, integer_function
 from pullback.compiler.codegen.types import convert, is_signed, literal, memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
-from pullback.loops import Affine, Apply, Axis, Buffer, Expression, Hole, Literal, Load, Position, Reduce
+from pullback.loops import (
+    Affine,
+    Apply,
+    Axis,
+    Buffer,
+    Expression,
+    Hole,
+    Literal,
+    Load,
+    Position,
+    Reduce,
+    walk,
+)
 
 __all__ = ["MOST_STRIDE", "Group", "Place", "Values"]
 
@@ -576,15 +588,20 @@ class Values:
 
 def _fixed(expression: Expression, axis: Axis, value: int) -> int | None:
     """An index's value where ``axis`` stands at ``value``, if it depends on nothing else."""
-    if isinstance(expression, Literal):
-        return int(expression.value)
-    if isinstance(expression, Position) and expression.index.axes in ((), (axis,)):
-        return expression.index.constant + expression.index.coefficient(axis) * value
-    if isinstance(expression, Apply) and expression.function in _INDEX_ARITHMETIC:
-        operands = [_fixed(operand, axis, value) for operand in expression.operands]
-        if None not in operands:
-            return _INDEX_ARITHMETIC[expression.function](*operands)
-    return None
+    known: dict[int, int] = {}
+    for part in walk(
+        expression
+    ):  # a chain of reshapes has each part many times, and is as deep as it is long
+        if isinstance(part, Literal):
+            known[id(part)] = int(part.value)
+        elif isinstance(part, Position) and part.index.axes in ((), (axis,)):
+            known[id(part)] = part.index.constant + part.index.coefficient(axis) * value
+        elif isinstance(part, Apply) and part.function in _INDEX_ARITHMETIC:
+            operands = [known[id(operand)] for operand in part.operands]
+            known[id(part)] = _INDEX_ARITHMETIC[part.function](*operands)
+        else:
+            return None
+    return known[id(expression)]
 
 
 _INDEX_ARITHMETIC: dict[str, Callable[..., int]] = {

@@ -87,7 +87,7 @@ class Cache:
         return entry
 
     def store(self, key: str, processor: Processor, object_bytes: bytes, metadata: dict[str, Any]) -> None:
-        """Keep an entry; nothing happens without permission or space, or where the compiler has been edited meanwhile."""
+        """Keep an entry; without permission or space, or of a compiler edited meanwhile, nothing happens."""
         if not unchanged() or not self._usable():
             return
         self._write(_digest(key, processor), object_bytes, metadata)
