@@ -97,10 +97,10 @@ def test_unwritable_folder(tmp_path):
 
 
 def test_permission_denied_names_the_repair(tmp_path, monkeypatch):
-    def denied(*_):
+    def denied(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr("builtins.open", denied)
+    monkeypatch.setattr(os, "open", denied)
     with (
         pytest.raises(OutputError, match=r"Permission denied. Choose a folder that you may"),
         atomic_write("a"),
@@ -186,3 +186,104 @@ def test_the_rights_are_those_of_an_ordinary_new_file(tmp_path):
 def test_the_error_is_caught_as_ours_and_as_an_error_of_the_system():
     assert issubclass(OutputError, PullbackError)
     assert issubclass(OutputError, OSError)
+
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@posix
+@pytest.mark.parametrize("rights", [0o600, 0o644, 0o640, 0o755])
+def test_a_file_that_is_replaced_hands_on_its_rights(tmp_path, rights):
+    (tmp_path / "a").write_bytes(b"old")
+    (tmp_path / "a").chmod(rights)
+    with atomic_write(tmp_path / "a") as file:
+        file.write(b"new")
+        file.flush()
+        (temporary,) = set(tmp_path.iterdir()) - {tmp_path / "a"}
+        assert mode(temporary) == 0o600
+    assert mode(tmp_path / "a") == rights and (tmp_path / "a").read_bytes() == b"new"
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may give files away")
+def test_a_file_that_is_replaced_hands_on_its_owner(tmp_path):
+    (tmp_path / "a").write_bytes(b"old")
+    os.chown(tmp_path / "a", 1234, 2345)
+    with atomic_write(tmp_path / "a") as file:
+        file.write(b"new")
+    state = (tmp_path / "a").stat()
+    assert (state.st_uid, state.st_gid) == (1234, 2345)
+
+
+@posix
+def test_another_group_does_not_get_the_rights_of_the_old_one(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"old")
+    (tmp_path / "a").chmod(0o664)
+    state = os.stat_result([*(tmp_path / "a").stat()[:5], 4321, *(tmp_path / "a").stat()[6:]])
+
+    def denied(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchown", denied)
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: state)
+    with atomic_write(tmp_path / "a"):
+        pass
+    monkeypatch.undo()
+    assert mode(tmp_path / "a") == 0o644
+
+
+def test_a_read_only_file_is_not_replaced(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"old")
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path / "a")  # root may write anything
+    with pytest.raises(OutputError, match="read-only"), atomic_write(tmp_path / "a"):
+        pytest.fail("the block must not run")
+    assert names(tmp_path) == ["a"]
+
+
+_WRITER = """
+import sys, time
+from pullback.io import atomic_write
+with atomic_write(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+@posix
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path):
+    def writer(path):
+        process = subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE)
+        assert process.stdout.readline().strip() == b"ready"
+        return process
+
+    def end(process):
+        process.kill()
+        process.communicate()
+
+    killed = writer(tmp_path / "a")
+    end(killed)
+    living, neighbour = writer(tmp_path / "a"), writer(tmp_path / "a.b")
+    assert len(names(tmp_path)) == 2  # what the first one left is gone, both write
+    end(neighbour)
+    with atomic_write(tmp_path / "a") as file:
+        file.write(b"new")
+    assert len(names(tmp_path)) == 3  # another file's leftovers are for whoever writes that file
+    end(living)
+    for name in ("a", "a.b"):
+        with atomic_write(tmp_path / name) as file:
+            file.write(b"newer")
+    assert names(tmp_path) == ["a", "a.b"]
+
+
+@posix
+def test_a_fifo_that_looks_like_a_leftover_is_left_alone(tmp_path):
+    fifo = tmp_path / ".a.0123456789abcdef.tmp"
+    os.mkfifo(fifo)
+    with atomic_write(tmp_path / "a"):
+        pass
+    assert names(tmp_path) == sorted([fifo.name, "a"])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from pullback.errors import OutputError
+from pullback.files import create_temporary, remove_leftovers
 
 __all__ = ["atomic_write"]
 
@@ -24,10 +26,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     The bytes go to a hidden temporary file in the same folder, which is flushed to the disk and then
     renamed. When the block raises (Ctrl-C included) the temporary file is removed and a file of that name
-    stays as it was. A symbolic link is followed: the file that it names is replaced, not the link.
+    stays as it was; what a killed process left behind is removed by the next one that writes the same file.
+    A file that is replaced hands on its rights, its owner and its group, as far as this user may set them.
+    A symbolic link is followed: the file that it names is replaced, not the link.
 
-    Raises ``OutputError`` when the folder is missing or read-only, when ``path`` is a folder or a device, and
-    when the disk is full.
+    Raises ``OutputError`` when the folder is missing or read-only, when ``path`` is a folder, a device or a
+    read-only file, and when the disk is full.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -39,30 +43,67 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     (False, b'whole')
     """
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        raise OutputError(
-            f"[atomic_write] {target} is a folder or a device, not a file. Choose another name."
-        )
-    temporary = target.with_name(f".{target.name}.{os.urandom(8).hex()}.tmp")
+    prefix = os.path.join(target.parent, f".{target.name}.")
+    remove_leftovers(prefix)
+    with _explained(target):
+        old = _replaceable(target)
+        # As long as it has not the rights of the file that it replaces, it is its user's alone.
+        handle, temporary = create_temporary(prefix, 0o666 if old is None else 0o600)
     try:
-        with _explained(target):
-            file: BinaryIO = open(temporary, "xb")  # noqa: SIM115  (closed below, whatever happens)
+        file = os.fdopen(handle, "wb")
         try:
             with _explained(target, _FULL):
                 yield file
             with _explained(target):
                 file.flush()
-                os.fsync(file.fileno())
+                if old is not None:
+                    _hand_on_rights(handle, old)
+                os.fsync(handle)
+                if os.name == "nt":  # where no open file can be renamed
+                    file.close()
+                os.replace(temporary, target)
         finally:
             with suppress(OSError):  # closing tries once more to write what could not be written
                 file.close()
-        with _explained(target):
-            os.replace(temporary, target)
     except BaseException:
-        with suppress(OSError):  # it may never have come to be; the first error is the one to report
-            temporary.unlink()
+        with suppress(OSError):  # it may have its final name; the first error is the one to report
+            os.unlink(temporary)
         raise
     _sync_folder(target.parent)
+
+
+def _replaceable(target: Path) -> os.stat_result | None:
+    """What the file that is there is like; None if there is none. Raises for what must not be replaced."""
+    try:
+        old = target.stat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(old.st_mode):
+        raise OutputError(
+            f"[atomic_write] {target} is a folder or a device, not a file. Choose another name."
+        )
+    if not os.access(target, os.W_OK):
+        raise OutputError(
+            f"[atomic_write] {target} is read-only. Choose another name, or let it be written (chmod u+w)."
+        )
+    return old
+
+
+def _hand_on_rights(handle: int, old: os.stat_result) -> None:
+    """Give the new file owner, group and mode of the old one."""
+    if not hasattr(os, "fchown"):  # Windows
+        return
+    mode = stat.S_IMODE(old.st_mode) & 0o777
+    new = os.fstat(handle)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        try:
+            os.fchown(handle, old.st_uid, old.st_gid)
+        except OSError:
+            try:
+                os.fchown(handle, -1, old.st_gid)
+            except OSError:  # another group must not get what was the old one's alone
+                mode &= ~0o070 | (mode & 0o007) << 3
+    os.fchmod(handle, mode)
 
 
 @contextmanager
@@ -71,7 +112,7 @@ def _explained(target: Path, kinds: Container[int | None] | None = None) -> Iter
     try:
         yield
     except OSError as error:
-        if kinds is not None and error.errno not in kinds:
+        if isinstance(error, OutputError) or (kinds is not None and error.errno not in kinds):
             raise
         if isinstance(error, FileNotFoundError):
             repair = f"Create the folder {target.parent} first."
