@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -15,6 +17,7 @@ from pullback.compiler.runtime.cache import Cache, default_cache
 from pullback.compiler.runtime.engine import load
 from pullback.compiler.runtime.processor import Processor
 from pullback.errors import CacheError
+from pullback.files import create_temporary
 
 HOST = Processor.host()
 TEXT = "define i64 @twice(i64 %x) {\n  %y = add i64 %x, %x\n  ret i64 %y\n}"
@@ -138,12 +141,109 @@ def test_folder_that_cannot_be_made_keeps_nothing(tmp_path):
 
 
 def test_full_disk_keeps_nothing_and_leaves_nothing(cache, monkeypatch):
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
     cache.store("a", HOST, b"code", {})
     assert list(cache.folder.iterdir()) == []
+
+
+def test_an_interrupt_leaves_nothing(cache, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cache.store("a", HOST, b"code", {})
+    assert list(cache.folder.iterdir()) == []
+
+
+def lying(cache, description, code=b""):
+    """An entry whose sums are right and whose content is not."""
+    file = entry_file(cache)
+    head = len(cache_module._MARK)
+    body = file.read_bytes()[head + 32 : head + 64] + description + code
+    file.write_bytes(cache_module._MARK + hashlib.sha256(body).digest() + body)
+    return cache.load("a", HOST)
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        b"",
+        b"\0" * 7,
+        struct.pack("<Q", 1 << 63) + b"{}",
+        struct.pack("<Q", 3) + b"{}",
+        struct.pack("<Q", 1) + b"{}",
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 2) + b"\xff\xff",
+        struct.pack("<Q", 200_000) + b"[" * 200_000,
+    ],
+    ids=["empty", "cut", "huge", "long", "short", "list", "bytes", "deep"],
+)
+def test_an_entry_that_lies_is_none(cache, description):
+    cache.store("a", HOST, b"", {"n": 1})
+    assert lying(cache, description) is None
+
+
+def test_an_entry_larger_than_the_cache_is_none(tmp_path):
+    cache = Cache(tmp_path, limit_bytes=1000)
+    cache.store("a", HOST, bytes(2000), {})
+    assert cache.load("a", HOST) is None
+
+
+@posix
+def test_a_pipe_a_folder_and_a_link_are_no_entries(cache, tmp_path):
+    """Opening a pipe for reading waits for a writer that never comes."""
+    cache.store("a", HOST, b"code", {})
+    file = entry_file(cache)
+    elsewhere = tmp_path / "elsewhere"
+    file.rename(elsewhere)
+    for make in (os.mkfifo, os.mkdir, lambda path: os.symlink(elsewhere, path)):
+        make(file)
+        assert cache.load("a", HOST) is None
+        file.rmdir() if file.is_dir() else file.unlink()
+    elsewhere.rename(file)
+    assert cache.load("a", HOST).object_bytes == b"code"
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_a_file_that_others_may_write_to_is_no_entry(cache, mode):
+    cache.store("a", HOST, b"code", {})
+    entry_file(cache).chmod(mode)
+    assert cache.load("a", HOST) is None
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may give files away")
+def test_a_file_of_another_user_is_no_entry(cache):
+    cache.store("a", HOST, b"code", {})
+    os.chown(entry_file(cache), 1234, -1)
+    assert cache.load("a", HOST) is None
+
+
+@posix
+def test_a_folder_put_into_its_place_after_the_check_is_not_used(cache, tmp_path, monkeypatch):
+    """Where others may write to the folder above, they may rename this one and put their own there."""
+    cache.store("a", HOST, b"mine", {})
+    theirs = Cache(tmp_path / "theirs")
+    theirs.store("a", HOST, b"theirs", {})
+    stat = os.stat
+
+    def exchanged(path, **options):
+        """What is there now, and then another folder is there."""
+        state = stat(path, **options)
+        if path == cache.folder or isinstance(path, int):
+            monkeypatch.setattr(os, "stat", stat)
+            os.rename(cache.folder, tmp_path / "mine")
+            os.rename(theirs.folder, cache.folder)
+        return state
+
+    monkeypatch.setattr(os, "stat", exchanged)
+    monkeypatch.setattr(os, "mkdir", lambda *_, **__: None)
+    assert cache.load("a", HOST).object_bytes == b"mine"
+    assert not theirs.folder.exists()
 
 
 def test_entries_unused_for_longest_go_first(tmp_path):
@@ -154,14 +254,21 @@ def test_entries_unused_for_longest_go_first(tmp_path):
             if file.stat().st_mtime > 1e9:
                 os.utime(file, (number, number))
     assert cache.load("entry 0", HOST) is not None  # used now, so younger than the others
-    abandoned, fresh = tmp_path / ".new-abandoned", tmp_path / ".new-fresh"
-    abandoned.write_bytes(bytes(100))
-    os.utime(abandoned, (0, 0))
-    fresh.write_bytes(bytes(100))
     Cache(tmp_path, limit_bytes=2200).store("entry 4", HOST, bytes(600), {})
     kept = [number for number in range(5) if cache.load(f"entry {number}", HOST) is not None]
     assert kept == [0, 3, 4]
-    assert not abandoned.exists() and fresh.exists()
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path):
+    prefix = str(tmp_path / cache_module._TEMPORARY)
+    handle, living = create_temporary(prefix)
+    ended, abandoned = create_temporary(prefix)
+    os.close(ended)
+    Cache(tmp_path).store("a", HOST, b"code", {})
+    assert os.path.exists(living) and not os.path.exists(abandoned)
+    os.close(handle)
+    Cache(tmp_path).store("b", HOST, b"code", {})
+    assert all(file.suffix == ".code" for file in tmp_path.iterdir())
 
 
 def test_threads_share_a_cache(cache):

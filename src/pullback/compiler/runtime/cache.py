@@ -5,6 +5,10 @@ key's own hash, the length of the metadata, the metadata as JSON, the object cod
 beside its place and renamed, so other processes see all of it or nothing. An entry that is damaged,
 truncated or unreadable is as good as none, and a folder that cannot be written is a cache that
 keeps nothing. A folder that others may write to is refused.
+
+The folder is opened once for each use, and what was opened is what is checked and used: where others may
+write to the folder that it stands in, they may put another one into its place at any moment. Files in it
+are opened without following links or waiting for a pipe, and are no entries unless they are the user's own.
 """
 
 from __future__ import annotations
@@ -17,9 +21,7 @@ import os
 import stat
 import struct
 import sys
-import tempfile
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ import numpy as np
 from pullback.compiler.runtime.engine import llvm_version
 from pullback.compiler.runtime.processor import Processor, machine_identity, tell, told, told_by_llvm
 from pullback.errors import CacheError
+from pullback.files import create_temporary, remove_leftovers
 from pullback.sources import package_digest, unchanged
 
 __all__ = ["Cache", "Entry", "default_cache"]
@@ -38,7 +41,14 @@ _HASH_BYTES = 32
 _SUFFIX = ".code"
 _TEMPORARY = ".new-"
 _LIMIT_BYTES = 512 << 20
-_TEMPORARY_SECONDS = 3600.0  # a temporary file this old was left behind by a process that died
+_BY_HANDLE = os.open in os.supports_dir_fd and os.listdir in os.supports_fd  # everywhere but on Windows
+_READ = (
+    os.O_RDONLY
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,7 @@ class Cache:
     if it belongs to another user or if others may write to it, because what it holds is run as
     machine code.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     cache = Cache(Path(folder) / "code")
     ...     cache.store("program 1", Processor.host(), b"object code", {"phases": 2})
@@ -71,26 +82,18 @@ class Cache:
 
     def load(self, key: str, processor: Processor) -> Entry | None:
         """The entry stored under ``key`` for this processor and these library versions, if it is whole."""
-        if package_digest() is None or not self._usable():
+        if package_digest() is None:
             return None
-        return self._read(_digest(key, processor))
-
-    def _read(self, digest: bytes) -> Entry | None:
-        path = self._path(digest)
-        try:
-            entry = _unpack(path.read_bytes(), digest)
-        except OSError:
-            return None
-        if entry is not None:
-            with contextlib.suppress(OSError):
-                os.utime(path)  # used now: the last to be removed
-        return entry
+        with self._opened() as folder:
+            return None if folder is None else folder.read(_digest(key, processor), self.limit_bytes)
 
     def store(self, key: str, processor: Processor, object_bytes: bytes, metadata: dict[str, Any]) -> None:
         """Keep an entry; without permission or space, or of a compiler edited meanwhile, nothing happens."""
-        if not unchanged() or not self._usable():
+        if not unchanged():
             return
-        self._write(_digest(key, processor), object_bytes, metadata)
+        with self._opened() as folder:
+            if folder is not None:
+                self._write(folder, _digest(key, processor), object_bytes, metadata)
 
     def learn_processor(self) -> None:
         """Have the processor described by what an earlier process has kept, or keep it for later ones.
@@ -99,74 +102,144 @@ class Cache:
         """
         machine = None if told() else machine_identity()
         package = package_digest()
-        if machine is None or package is None or not self._usable():
+        if machine is None or package is None:
             return
         digest = hashlib.sha256("\0".join((package, _llvm_files(), machine)).encode()).digest()
-        entry = self._read(digest)
-        if entry is not None:
-            tell(entry.metadata)
-        else:
-            self._write(digest, b"", told_by_llvm())
+        with self._opened() as folder:
+            if folder is None:
+                return
+            entry = folder.read(digest, self.limit_bytes)
+            if entry is not None:
+                tell(entry.metadata)
+            else:
+                self._write(folder, digest, b"", told_by_llvm())
 
-    def _write(self, digest: bytes, object_bytes: bytes, metadata: Mapping[str, Any]) -> None:
-        temporary = None
-        try:
-            handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=self.folder)
-            with os.fdopen(handle, "wb") as file:
-                file.write(_pack(digest, object_bytes, metadata))
-            os.replace(temporary, self._path(digest))
-        except OSError:
-            if temporary is not None:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-            return
+    def _write(
+        self, folder: _Folder, digest: bytes, object_bytes: bytes, metadata: Mapping[str, Any]
+    ) -> None:
+        with contextlib.suppress(OSError):
+            folder.write(digest, object_bytes, metadata)
         if self._stores % 16 == 0:  # reading the folder each time would cost more than it keeps in bounds
-            self._trim()
+            remove_leftovers(folder.path(_TEMPORARY), folder.handle)
+            folder.trim(self.limit_bytes)
         self._stores += 1
 
-    def _path(self, digest: bytes) -> Path:
-        return self.folder / f"{digest.hex()}{_SUFFIX}"
-
-    def _usable(self) -> bool:
-        """Whether the folder is there; ``CacheError`` if it must not be trusted."""
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[_Folder | None]:
+        """The folder, if it can be used; ``CacheError`` if it must not be trusted."""
+        handle = None
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            state = self.folder.stat()
-        except OSError:
-            return False
-        if hasattr(os, "geteuid"):
-            if state.st_uid != os.geteuid():
-                raise CacheError(
-                    f"code cache {self.folder} belongs to user {state.st_uid}, not to you: "
-                    "set PULLBACK_CACHE to a folder of your own, or to 'off'"
-                )
-            mode = stat.S_IMODE(state.st_mode)
-            if mode & (stat.S_IWGRP | stat.S_IWOTH):
-                raise CacheError(
-                    f"code cache {self.folder} may be written by others (mode {mode:o}), and it "
-                    f"holds machine code: chmod 700 it, or set PULLBACK_CACHE to another folder or to 'off'"
-                )
-        return True
+            try:
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if _BY_HANDLE:
+                    handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                state = os.stat(self.folder if handle is None else handle)
+            except OSError:
+                yield None
+                return
+            self._check(state)
+            yield _Folder(self.folder, handle)
+        finally:
+            if handle is not None:
+                os.close(handle)
 
-    def _trim(self) -> None:
-        """Remove what a dead process left behind, then the oldest entries until the rest fits."""
+    def _check(self, state: os.stat_result) -> None:
+        if not hasattr(os, "geteuid"):
+            return
+        if state.st_uid != os.geteuid():
+            raise CacheError(
+                f"code cache {self.folder} belongs to user {state.st_uid}, not to you: "
+                "set PULLBACK_CACHE to a folder of your own, or to 'off'"
+            )
+        mode = stat.S_IMODE(state.st_mode)
+        if mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise CacheError(
+                f"code cache {self.folder} may be written by others (mode {mode:o}), and it "
+                f"holds machine code: chmod 700 it, or set PULLBACK_CACHE to another folder or to 'off'"
+            )
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """The folder that was opened and checked; without a handle, on Windows, the one of that name."""
+
+    name: Path
+    handle: int | None
+
+    def path(self, name: str) -> str:
+        """The path of a file in it, to be used with the handle."""
+        return name if self.handle is not None else str(self.name / name)
+
+    def read(self, digest: bytes, most: int) -> Entry | None:
+        """The entry of this digest, if there is a whole one of at most so many bytes."""
+        path = self.path(_file_name(digest))
+        try:
+            file = os.open(path, _READ, dir_fd=self.handle)
+        except OSError:
+            return None
+        try:
+            state = os.fstat(file)
+            if not _private(state) or state.st_size > most:
+                return None
+            with open(file, "rb", closefd=False) as opened:
+                entry = _unpack(opened.read(state.st_size), digest)
+            if entry is not None:
+                with contextlib.suppress(OSError):
+                    os.utime(file if os.utime in os.supports_fd else path)  # used now: the last to be removed
+            return entry
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+
+    def write(self, digest: bytes, object_bytes: bytes, metadata: Mapping[str, Any]) -> None:
+        """Keep an entry, or raise ``OSError`` with nothing changed."""
+        file, temporary = create_temporary(self.path(_TEMPORARY), 0o600, self.handle)
+        try:
+            with os.fdopen(file, "wb") as opened:
+                opened.write(_pack(digest, object_bytes, metadata))
+                opened.flush()
+                if os.name == "nt":  # where no open file can be renamed
+                    opened.close()
+                place = self.path(_file_name(digest))
+                os.replace(temporary, place, src_dir_fd=self.handle, dst_dir_fd=self.handle)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=self.handle)
+            raise
+
+    def trim(self, most: int) -> None:
+        """Remove the oldest entries until the rest has at most so many bytes."""
         entries = []
-        now = time.time()
-        with contextlib.suppress(OSError), os.scandir(self.folder) as listing:
+        with (
+            contextlib.suppress(OSError),
+            os.scandir(self.name if self.handle is None else self.handle) as listing,
+        ):
             for item in listing:
                 with contextlib.suppress(OSError):  # another process may remove it meanwhile
-                    state = item.stat()
                     if item.name.endswith(_SUFFIX):
-                        entries.append((state.st_mtime, state.st_size, item.path))
-                    elif item.name.startswith(_TEMPORARY) and now - state.st_mtime > _TEMPORARY_SECONDS:
-                        os.unlink(item.path)
+                        state = item.stat(follow_symlinks=False)
+                        entries.append((state.st_mtime, state.st_size, item.name))
         size = sum(entry_size for _, entry_size, _ in entries)
-        for _, entry_size, path in sorted(entries):
-            if size <= self.limit_bytes:
+        for _, entry_size, name in sorted(entries):
+            if size <= most:
                 break
             with contextlib.suppress(OSError):
-                os.unlink(path)
+                os.unlink(self.path(name), dir_fd=self.handle)
             size -= entry_size
+
+
+def _private(state: os.stat_result) -> bool:
+    """Whether an opened file is a regular one that its user alone may have written."""
+    if not stat.S_ISREG(state.st_mode):
+        return False
+    if not hasattr(os, "geteuid"):
+        return True
+    return state.st_uid == os.geteuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _file_name(digest: bytes) -> str:
+    return f"{digest.hex()}{_SUFFIX}"
 
 
 def default_cache() -> Cache | None:
@@ -225,12 +298,19 @@ def _pack(digest: bytes, object_bytes: bytes, metadata: Mapping[str, Any]) -> by
 
 
 def _unpack(data: bytes, digest: bytes) -> Entry | None:
-    start = len(_MARK) + _HASH_BYTES
-    body = data[start:]
-    if data[: len(_MARK)] != _MARK or hashlib.sha256(body).digest() != data[len(_MARK) : start]:
+    start, after = len(_MARK) + _HASH_BYTES, len(_MARK) + 2 * _HASH_BYTES + 8
+    view = memoryview(data)
+    if len(data) < after or data[: len(_MARK)] != _MARK:
         return None
-    if body[:_HASH_BYTES] != digest:  # a whole entry, but another one's file under this name
+    if hashlib.sha256(view[start:]).digest() != data[len(_MARK) : start]:
         return None
-    (length,) = struct.unpack_from("<Q", body, _HASH_BYTES)
-    after = _HASH_BYTES + 8
-    return Entry(body[after + length :], json.loads(body[after : after + length]))
+    if data[start : start + _HASH_BYTES] != digest:  # a whole entry, but another one's file under this name
+        return None
+    (length,) = struct.unpack_from("<Q", data, after - 8)
+    if length > len(data) - after:
+        return None
+    try:
+        metadata = json.loads(data[after : after + length])
+    except (ValueError, RecursionError):
+        return None
+    return Entry(data[after + length :], metadata) if isinstance(metadata, dict) else None

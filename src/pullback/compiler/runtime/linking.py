@@ -75,8 +75,8 @@ def link(objects: Sequence[bytes], address_of: Callable[[str], int]) -> Image | 
         return None
     try:
         return _linked([_read(data) for data in objects], address_of)
-    except _Unknown:
-        return None
+    except (_Unknown, struct.error, ArithmeticError, IndexError, ValueError):
+        return None  # the others: a file that does not hold what it says
 
 
 def _usable() -> bool:
@@ -89,10 +89,16 @@ def _read(data: bytes) -> _Object:
     kind, machine, at, size, count, _ = _FILE.unpack_from(data)
     if (kind, machine, size) != (_RELOCATABLE, _X86_64, _SECTION.size):
         raise _Unknown
-    sections = []
+    sections: list[_Section] = []
+    # What honest files need, so that one that lies takes no more memory: sections and names lie beside each other.
+    left, padding = len(data), 2 * len(data) + mmap.PAGESIZE
     for k in range(count):
         _, kind, flags, offset, length, linked, info, align, _ = _SECTION.unpack_from(data, at + k * size)
         if flags & _ALLOCATE and ((flags & (_WRITE | _THREAD) and length) or kind == _NO_BITS):
+            raise _Unknown
+        left -= 0 if kind == _NO_BITS else length
+        padding -= max(align, _LINE_BYTES)
+        if left < 0 or padding < 0 or align > mmap.PAGESIZE:
             raise _Unknown
         content = b"" if kind == _NO_BITS else data[offset : offset + length]
         sections.append(_Section(kind, flags, content, linked, info, max(align, _LINE_BYTES)))
@@ -101,7 +107,11 @@ def _read(data: bytes) -> _Object:
         if table.kind == _SYMBOLS:
             text = sections[table.link].data
             for name, info, _, section, value in _SYMBOL.iter_unpack(table.data):
-                names.append(text[name : text.index(b"\0", name)].decode())
+                end = text.index(b"\0", name)
+                padding -= end - name
+                if padding < 0:
+                    raise _Unknown
+                names.append(text[name:end].decode())
                 symbols.append((info >> 4, section, value))
     return _Object(sections, names, symbols)
 
@@ -142,8 +152,6 @@ def _places(objects: Sequence[_Object]) -> tuple[int, int]:
         for section in each.sections:
             if section.flags & _ALLOCATE:
                 sort = 0 if section.flags & _EXECUTE else 1
-                if section.align > mmap.PAGESIZE:
-                    raise _Unknown
                 section.place = -(-ends[sort] // section.align) * section.align
                 ends[sort] = section.place + len(section.data)
     return ends[0], ends[1]
