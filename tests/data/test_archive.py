@@ -160,3 +160,13 @@ def test_other_files(tmp_path, content):
 def test_a_missing_file(tmp_path):
     with pytest.raises(DataError, match="No such file"):
         members(tmp_path / "none.tar.gz")
+
+
+def test_an_archive_that_holds_far_more_than_it_has(tmp_path):
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz", compresslevel=1) as archive:
+        for number in range(100):
+            member = tarfile.TarInfo(f"{number}.txt")
+            member.size = 1 << 20
+            archive.addfile(member, io.BytesIO(bytes(1 << 20)))
+    with pytest.raises(DataError, match=r"a.tar.gz holds more than .* bytes"):
+        list(read_members(tmp_path / "a.tar.gz", largest=1 << 20, limit=10**9, wanted=re.compile(".*")))

@@ -3,6 +3,7 @@ import pytest
 
 from pullback.data import Corpus, Reviews, Vocabulary
 from pullback.data.corpus import CorpusBuilder
+from pullback.data.text import tokenise
 from pullback.errors import DataError
 
 TEXTS = ["A good film", "", "bad film, bad story", "good"]
@@ -100,3 +101,38 @@ def test_labels_stay_with_their_texts():
 def test_too_few_to_split():
     with pytest.raises(DataError, match="4 reviews cannot be split"):
         Reviews("made", corpus_of(4), "").split()
+
+
+def words_in(content, tmp_path):
+    (tmp_path / "a.txt").write_bytes(content)
+    corpus = Corpus.of_files([tmp_path / "a.txt"])
+    return [
+        [corpus.words[k] for k in corpus.tokens[a:b]] for a, b in zip(corpus.starts[:-1], corpus.starts[1:])
+    ]
+
+
+@pytest.mark.parametrize("ending", ["", "\n"])
+@pytest.mark.parametrize("word", ["naïve ", "it's ", "a<br />b ", "<BR  /> ", "x\t", "a  ", "ΣΑΣ "])
+def test_a_long_line_is_one_text_wherever_it_is_cut(tmp_path, word, ending):
+    for before in range(3):
+        line = "z" * before + word * 30_000
+        assert words_in(f"{line}\n\n{line}{ending}".encode(), tmp_path) == [tokenise(line)] * 2
+
+
+def test_a_line_of_just_the_length_of_a_piece(tmp_path):
+    for size in (1 << 16, (1 << 16) - 1, 1 << 17):
+        line = "ab " * (size // 3) + "c" * (size % 3)
+        for content in (line, f"{line}\n", f"{line}\nab"):
+            expected = [tokenise(part) for part in content.split("\n") if part]
+            assert words_in(content.encode(), tmp_path) == expected
+
+
+def test_lines_that_are_no_text(tmp_path):
+    with pytest.raises(DataError, match=r"a.txt, line 2: 65,536 bytes without a space"):
+        words_in(b"a\n" + b"x" * 100_000, tmp_path)
+
+
+def test_files_with_more_words_than_a_text_has(tmp_path):
+    content = " ".join(f"{number:x}" for number in range(1 << 20, (1 << 20) + 300_000)).encode()
+    with pytest.raises(DataError, match=r"a.txt, line 1: .* different words among"):
+        words_in(content, tmp_path)

@@ -111,7 +111,7 @@ def test_no_flipped_bit_of_a_gzip_file_changes_a_number(tmp_path):
 
 def test_rubbish_after_gzip(tmp_path):
     (tmp_path / "a").write_bytes(gzip.compress(PAIR) + b"rubbish")
-    with pytest.raises(DataError, match="is corrupt"):
+    with pytest.raises(DataError, match="is damaged"):
         read_idx(tmp_path / "a")
 
 
@@ -176,3 +176,13 @@ def test_axes_that_are_too_long(tmp_path):
 def test_unwritable(tmp_path):
     with pytest.raises(OutputError, match="Create the folder"):
         write_idx(tmp_path / "runs" / "a", np.zeros(1))
+
+
+def test_a_gzip_file_that_holds_far_more_than_it_has(tmp_path):
+    """The header lies about it: what counts is what comes out."""
+    zeros = gzip.compress(b"\0\0\x08\1" + (100_000_000).to_bytes(4, "big") + bytes(100_000_000), 1)
+    (tmp_path / "a.gz").write_bytes(zeros)
+    with pytest.raises(DataError, match=r"a.gz .*unpack it first \(gunzip\)"):
+        read_idx(tmp_path / "a.gz")
+    (tmp_path / "a").write_bytes(gzip.decompress(zeros))
+    assert read_idx(tmp_path / "a").shape == (100_000_000,)

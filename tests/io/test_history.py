@@ -105,3 +105,17 @@ def test_damaged_files(tmp_path, content, message):
 def test_missing_file(tmp_path):
     with pytest.raises(DataError, match="No such file"):
         read_history(tmp_path / "h.json")
+
+
+def test_a_history_that_would_take_far_more_memory_than_the_file(tmp_path):
+    (tmp_path / "h.json").write_bytes(b'{"loss": [' + b"{}," * 2_000_000 + b"{}]}")
+    with pytest.raises(DataError, match=r"h.json is no JSON that can be read \(6.0 MB that would take"):
+        read_history(tmp_path / "h.json")
+
+
+def test_numbers_that_are_not_finite_come_back_at_any_depth(tmp_path):
+    (tmp_path / "h.json").write_text('{"a": [' * 300 + '"Infinity"' + "]}" * 300)
+    found = read_history(tmp_path / "h.json")
+    for _ in range(300):
+        found = found["a"][0]
+    assert found == math.inf

@@ -10,16 +10,15 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-import zlib
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
 from pullback.errors import DataError
+from pullback.io.bounded import unpacked
 
 __all__ = ["read_members"]
 
-_GZIP = b"\x1f\x8b"
 _BLOCK = 512
 _PIECE = 1 << 16
 _LARGEST_NAME = 1 << 16  # bytes of a header that gives a long name
@@ -36,26 +35,11 @@ def read_members(
 
     Raises ``DataError`` when the archive is missing, truncated, damaged, or breaks one of these rules.
     """
-    import gzip
-
     try:
-        with open(path, "rb") as file:
-            packed = file.read(2) == _GZIP
-            file.seek(0)
-            if packed:
-                with gzip.GzipFile(fileobj=file) as unpacked:
-                    stream = _Stream(path, unpacked, limit, largest)  # type: ignore[arg-type]
-                    yield from _members(path, stream, wanted)
-            else:
-                yield from _members(path, _Stream(path, file, limit, largest), wanted)
-    except EOFError as error:
-        raise DataError(f"[archive] {path} is truncated: {error}. Get the file again.") from error
-    except (zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
-        raise DataError(f"[archive] {path} is damaged or no archive: {error}. Get it again.") from error
-    except OSError as error:
-        raise DataError(
-            f"[archive] cannot read {path}: {error.strerror or error}. Check the file's name and rights."
-        ) from error
+        with unpacked(path, "archive") as (file, _, _):
+            yield from _members(path, _Stream(path, file, limit, largest), wanted)
+    except tarfile.TarError as error:
+        raise DataError(f"[archive] {path} is damaged or no archive: {error}. Get the file again.") from error
 
 
 class _Stream:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from pullback.errors import DataError
 __all__ = ["Corpus", "CorpusBuilder", "LabelledTexts", "Reviews"]
 
 _TEST_SHARE = 5  # one text in five: 10,000 of the 50,000 reviews
+_PIECE = 1 << 16  # bytes of a long line that are looked at together
+_WORD_BYTES = 200  # of memory for a word that is new: itself, its number, its place in a table
+_MARGIN, _RATIO = 24 << 20, 16  # bytes of memory for the words of a file, beside so many times its size
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,16 +54,19 @@ class Corpus:
 
     @classmethod
     def of_files(cls, paths: Iterable[str | os.PathLike[str]]) -> Corpus:
-        """The corpus of text files in UTF-8, each line of them a text, all with label 0.
+        """The corpus of text files in UTF-8, each line of them that is not empty a text, all with label 0.
 
-        Raises ``DataError`` for a file that cannot be read, naming the line that is no UTF-8.
+        Raises ``DataError`` for a file that cannot be read, naming the line that is no UTF-8, and for one with
+        more different words than a text has.
         """
-        builder = CorpusBuilder()
+        builder, size = CorpusBuilder(), 0
         for path in paths:
             try:
                 with open(path, "rb") as file:
-                    for line, content in enumerate(file, 1):
-                        builder.add(_decoded(path, line, content))
+                    for line, begins, content in _pieces(path, file):
+                        size += len(content)
+                        builder.add(_decoded(path, line, content), goes_on=not begins)
+                        builder.check(f"[Corpus] {path}, line {line}", size)
             except OSError as error:
                 raise DataError(
                     f"[Corpus] cannot read {path}: {error.strerror}. Check the file's name and rights."
@@ -98,30 +105,43 @@ class CorpusBuilder:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._texts: list[NDArray[np.int32]] = []
+        self._tokens = array("i")
+        self._ends = array("q")
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._ends)
 
-    def add(self, text: str) -> None:
-        """Add one text."""
+    def add(self, text: str, goes_on: bool = False) -> None:
+        """Add one text, or more of the one before if it ``goes_on``."""
         numbers = self._numbers
-        self._texts.append(
-            np.array([numbers.setdefault(word, len(numbers)) for word in tokenise(text)], np.int32)
-        )
+        self._tokens.extend([numbers.setdefault(word, len(numbers)) for word in tokenise(text)])
+        if goes_on:
+            self._ends[-1] = len(self._tokens)
+        else:
+            self._ends.append(len(self._tokens))
+
+    def check(self, where: str, size: int) -> None:
+        """Raise ``DataError`` if the words of files of ``size`` bytes take memory out of proportion to them."""
+        needed = 2 * self._tokens.itemsize * len(self._tokens) + _WORD_BYTES * len(self._numbers)
+        if needed > _MARGIN + _RATIO * size:
+            raise DataError(
+                f"{where}: {len(self._numbers):,} different words among {len(self._tokens):,}, and a text repeats its "
+                "words. Check that it is the right file."
+            )
 
     def corpus(self, labels: NDArray[np.uint8], order: NDArray[Any] | None = None) -> Corpus:
         """The corpus of the texts added; with ``order``, its text ``k`` is the one added ``order[k]``-th.
 
         Raises ``DataError`` unless there is a label for each text.
         """
-        if len(labels) != len(self._texts):
-            raise DataError(f"[Corpus] {len(self._texts)} texts, {len(labels)} labels. Give one for each.")
-        if order is not None:
-            self._texts = [self._texts[k] for k in order]
-        starts = np.zeros(len(self._texts) + 1, np.int64)
-        np.cumsum([len(text) for text in self._texts], out=starts[1:])
-        tokens = np.concatenate(self._texts) if self._texts else np.empty(0, np.int32)
+        if len(labels) != len(self):
+            raise DataError(f"[Corpus] {len(self)} texts, {len(labels)} labels. Give one for each.")
+        starts = np.zeros(len(self) + 1, np.int64)
+        starts[1:] = self._ends
+        tokens = np.array(self._tokens, np.int32)
+        if order is not None and len(order):
+            tokens = np.concatenate([tokens[starts[k] : starts[k + 1]] for k in order])
+            starts[1:] = np.cumsum(np.diff(starts)[order])
         return Corpus(tuple(self._numbers), tokens, starts, labels if order is None else labels[order])
 
 
@@ -167,6 +187,36 @@ class Reviews:
         train, test = (Dataset(inputs[part], labels[part]) for part in rows)
         note = f"{self.note}: {len(train):,} to train on, {len(test):,} to test on"
         return LabelledTexts(self.name, train, test, vocabulary, note)
+
+
+def _pieces(path: str | os.PathLike[str], file: BinaryIO) -> Iterator[tuple[int, bool, bytes]]:
+    """Number of a line, whether it begins here, and some words of it, for all lines that are not empty."""
+    line, begins, rest = 1, True, b""
+    while read := file.readline(_PIECE):
+        content, rest = rest + read, b""
+        ended = read.endswith(b"\n")
+        if not ended and len(read) == _PIECE:
+            cut = _between_words(content)
+            if not cut:
+                raise DataError(
+                    f"[Corpus] {path}, line {line}: {len(content):,} bytes without a space. Give text files."
+                )
+            content, rest = content[:cut], content[cut:]
+        if not begins or content.strip():
+            yield line, begins, content
+            begins = False
+        if ended:
+            line, begins = line + 1, True
+    if rest:
+        yield line, False, rest
+
+
+def _between_words(content: bytes) -> int:
+    """Where the last space is, but none within a line break, ``<br />``; 0 if there is none."""
+    cut = content.rfind(b" ")
+    while cut > 0 and (content[cut - 1 : cut].isspace() or content[cut - 3 : cut].lower() == b"<br"):
+        cut = content.rfind(b" ", 0, cut)
+    return max(cut, 0)
 
 
 def _decoded(path: str | os.PathLike[str], line: int, content: bytes) -> str:

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from pullback.data.text import Vocabulary
 from pullback.errors import DataError
 from pullback.io.atomic import atomic_write
+from pullback.io.bounded import allowance, unpacked
 
 __all__ = ["WordVectors", "read_glove", "write_glove"]
 
-_LONGEST_LINE = 1 << 20  # bytes; with 300 numbers a line has about 3,000
-_GZIP = b"\x1f\x8b"
+_LONGEST_LINE = 1 << 18  # bytes; with 300 numbers a line has about 3,000
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +44,8 @@ def read_glove(path: str | os.PathLike[str], vocabulary: Vocabulary) -> WordVect
     the published files have; of a word that is there twice the first line counts.
 
     Raises ``DataError`` with the number of the line when a line has the wrong number of values, a value that
-    is no finite number, or bytes that are no UTF-8, and when the file is missing, damaged, or has none of
-    the words.
+    is no finite number, or bytes that are no UTF-8, and when the file is missing, damaged, has none of the words,
+    or says that vectors are so long that those of the vocabulary would take far more memory than the file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -54,33 +54,44 @@ def read_glove(path: str | os.PathLike[str], vocabulary: Vocabulary) -> WordVect
     >>> read.vectors.tolist(), read.found.tolist()
     ([[0.0, 0.0], [0.0, 0.0], [-2.0, 0.0], [0.0, 0.0]], [False, False, True, False])
     """
+    with unpacked(path, "read_glove") as (file, size, exact):
+        return _read_vectors(path, file, vocabulary, allowance(size) if exact else size)
+
+
+def _read_vectors(
+    path: str | os.PathLike[str], file: BinaryIO, vocabulary: Vocabulary, most: int
+) -> WordVectors:
+    """The vectors from a file's lines; an error if they take more than ``most`` bytes."""
     wanted = {word.encode(): number for number, word in enumerate(vocabulary.words)}
-    size = 0
-    rows: dict[int, list[float]] = {}
-    line = 0
-    for line, content in enumerate(_lines(path), 1):
+    found = np.zeros(len(vocabulary), bool)
+    vectors = np.zeros((len(vocabulary), 0), np.float32)
+    size = line = 0
+    for line, content in enumerate(_lines(path, file), 1):
         spaces = content.count(b" ")
         if line == 1:
             size = spaces
+            if vectors.itemsize * len(vectors) * size > most:
+                raise DataError(
+                    f"[read_glove] {path}: {len(vectors):,} words with the {size:,} values that line 1 has would take "
+                    f"far more memory than the file. Check that it is a GloVe file, or give a smaller vocabulary."
+                )
+            vectors = np.zeros((len(vocabulary), size), np.float32)
         if spaces == size > 0:
             word, _, values = content.partition(b" ")
         else:
             word, values = _long_word(path, line, content, spaces, size)
         number = wanted.get(word)
-        if number is not None:
-            rows.setdefault(number, _numbers(path, line, values))
-        elif not word.isascii():
-            _check_encoding(path, line, word)
-    if not rows:
+        if number is None:
+            if not word.isascii():
+                _check_encoding(path, line, word)
+        elif not found[number]:
+            vectors[number] = _numbers(path, line, values)
+            found[number] = True
+    if not found.any():
         raise DataError(
             f"[read_glove] {path}: {line:,} lines, none with a word of the vocabulary. "
             "Check that it is the right file."
         )
-    vectors = np.zeros((len(vocabulary), size), np.float32)
-    for number, row in rows.items():
-        vectors[number] = row
-    found = np.zeros(len(vocabulary), bool)
-    found[list(rows)] = True
     return WordVectors(vectors, found)
 
 
@@ -111,29 +122,15 @@ def write_glove(path: str | os.PathLike[str], words: Sequence[str], vectors: NDA
             file.write((form % (word, *row) + "\n").encode())
 
 
-def _lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
+def _lines(path: str | os.PathLike[str], file: BinaryIO) -> Iterator[bytes]:
     """The lines of a file without their ends."""
-    import gzip
-    import zlib
-
-    try:
-        with open(path, "rb") as file:
-            packed = file.read(2) == _GZIP
-            file.seek(0)
-            stream: BinaryIO = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
-            while line := stream.readline(_LONGEST_LINE):
-                if len(line) == _LONGEST_LINE:
-                    raise DataError(
-                        f"[read_glove] {path}: a line of more than {_LONGEST_LINE:,} bytes. "
-                        "It is no GloVe file."
-                    )
-                yield line.rstrip(b"\r\n ")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"[read_glove] {path} is truncated or damaged: {error}. Get it again.") from error
-    except OSError as error:
-        raise DataError(
-            f"[read_glove] cannot read {path}: {error.strerror or error}. Check the file's name and rights."
-        ) from error
+    while line := file.readline(_LONGEST_LINE):
+        if len(line) == _LONGEST_LINE:
+            raise DataError(
+                f"[read_glove] {path}: a line of more than {_LONGEST_LINE:,} bytes. "
+                "It is no GloVe file; give one."
+            )
+        yield line.rstrip(b"\r\n ")
 
 
 def _long_word(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,24 +16,23 @@ from numpy.typing import NDArray
 
 from pullback.errors import DataError, DTypeError
 from pullback.io.atomic import atomic_write
+from pullback.io.bounded import fill, unpacked
 
 __all__ = ["read_idx", "write_idx"]
 
 Array = NDArray[Any]
 
 _DTYPES = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
-_GZIP = b"\x1f\x8b"
 _MOST_AXES = 32  # NumPy's own limit before version 2
-_DEFLATE_RATIO = 1032  # no deflate stream expands by more
-_PIECE = 1 << 20
 _AGAIN = "Get the file again."
 
 
-def read_idx(path: str | os.PathLike[str]) -> Array:
+def read_idx(path: str | os.PathLike[str], *, factor: int = 1) -> Array:
     """Read the array of an IDX file, gzip or plain whatever its name, in the machine's byte order.
 
     uint8, int8, int16, int32, float32 and float64 of up to 32 axes. The file is read in pieces straight
-    into the array: the memory used is that of the array.
+    into the array: the memory used is that of the array. A gzip file may hold 48 MiB and 19 times its own size, or
+    a ``factor``-th of that, where each byte is to take so many bytes of memory; a larger one is to be unpacked first.
 
     Raises ``DataError`` when the file is missing, is no IDX file, is truncated or corrupt, or goes on
     after its last element. Sizes that the file cannot hold are refused before memory is taken for them.
@@ -46,26 +44,8 @@ def read_idx(path: str | os.PathLike[str]) -> Array:
     array([[0, 1, 2],
            [3, 4, 5]], dtype=int16)
     """
-    import gzip
-
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            packed = file.read(2) == _GZIP
-            file.seek(0)
-            if not packed:
-                return _read_array(file, path, size, exact=True)
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                return _read_array(unpacked, path, size * _DEFLATE_RATIO, exact=False)  # type: ignore[arg-type]
-    except EOFError as error:
-        raise DataError(f"[read_idx] {path} is truncated: its gzip stream has no end. {_AGAIN}") from error
-    except (zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"[read_idx] {path} is corrupt: {error}. {_AGAIN}") from error
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise DataError(
-            f"[read_idx] cannot read {path}: {reason}. Check the file's name and rights."
-        ) from error
+    with unpacked(path, "read_idx", factor) as (file, size, exact):
+        return _read_array(file, path, size, exact)
 
 
 def write_idx(path: str | os.PathLike[str], array: Array) -> None:
@@ -98,8 +78,9 @@ def _read_array(file: BinaryIO, path: str | os.PathLike[str], size: int, exact: 
     start, payload = 4 + 4 * len(shape), math.prod(shape) * dtype.itemsize
     what = f"{dtype.name}{list(shape)}, {start + payload} bytes"
     if size < start + payload:
-        found = f"{size} bytes" if exact else f"a gzip file that holds at most {size}"
-        raise DataError(f"[read_idx] {path} is truncated: expected {what}, found {found}. {_AGAIN}")
+        found = f"{size} bytes" if exact else f"a gzip file that may hold {size}"
+        repair = _AGAIN if exact else "If it is the right file, unpack it first (gunzip)."
+        raise DataError(f"[read_idx] {path} is truncated: expected {what}, found {found}. {repair}")
     if exact and size > start + payload:
         raise DataError(f"[read_idx] {path} goes on after its end: expected {what}, found {size}. {_AGAIN}")
     try:
@@ -108,7 +89,7 @@ def _read_array(file: BinaryIO, path: str | os.PathLike[str], size: int, exact: 
         raise DataError(
             f"[read_idx] {path}: no memory for {what}. Check that it is the right file."
         ) from error
-    received = _fill(file, array)
+    received = fill(file, array)
     if received < payload:
         raise DataError(
             f"[read_idx] {path} is truncated: expected {what}, found {start + received} bytes. {_AGAIN}"
@@ -141,15 +122,3 @@ def _read_header(file: BinaryIO, path: str | os.PathLike[str]) -> tuple[np.dtype
             f"found {len(lengths)} bytes. {_AGAIN}"
         )
     return np.dtype(_DTYPES[magic[2]]).newbyteorder(">"), tuple(np.frombuffer(lengths, ">u4").tolist())
-
-
-def _fill(file: BinaryIO, array: Array) -> int:
-    """Read into the memory of ``array``, piece by piece; the number of bytes that came."""
-    memory = array.reshape(-1).view(np.uint8).data
-    received = 0
-    while received < len(memory):
-        count = file.readinto(memory[received : received + _PIECE])  # type: ignore[attr-defined]
-        if not count:
-            break
-        received += count
-    return received

@@ -35,6 +35,7 @@ _LARGEST_CONTENT = 1_000_000_000  # bytes of an unpacked archive
 _ROOT = "aclImdb"
 _FOLDERS = tuple(f"{part}/{side}" for part in ("train", "test") for side in ("pos", "neg"))
 _REVIEW = re.compile(r"aclImdb/(train|test)/(pos|neg)/(\d{1,9})_(\d{1,2})\.txt")
+_KEPT = [("uint8", 1), ("int32", 1), ("int64", 1), ("uint8", 1)]  # words, tokens, starts and labels
 _TOKENS = "1"  # to be raised when the tokeniser changes: cached tokens of another one are not used
 
 
@@ -66,6 +67,7 @@ def load_imdb(
 def read_reviews(source: Path) -> Corpus:
     """The reviews of an archive or of a folder ``aclImdb``, without looking into the cache."""
     builder, keys = CorpusBuilder(), []
+    size = sum(size for _, size, _ in _listing(source)) if source.is_dir() else source.stat().st_size
     for name, content in _files(source):
         if (key := _key(source, name)) is None:
             continue
@@ -73,6 +75,7 @@ def read_reviews(source: Path) -> Corpus:
             builder.add(content.decode())
         except UnicodeDecodeError as error:
             raise DataError(f"[load_imdb] {source}: {name} is no UTF-8 ({error}). Get it again.") from error
+        builder.check(f"[load_imdb] {source}: {name}", size)
         keys.append(key)
     sides = {side for _, side, _, _ in keys}
     if len(sides) < 2:
@@ -207,11 +210,22 @@ def _cached(source: Path, report: Report | None) -> Corpus:
 
 
 def _restored(tensors: dict[str, NDArray[Any]]) -> Corpus:
+    """The corpus that was kept; raises ``DataError`` for arrays that are none."""
     try:
-        words = tuple(tensors["words"].tobytes().decode().split("\n"))
-        return Corpus(words, tensors["tokens"], tensors["starts"], tensors["labels"])
+        kept, tokens, starts, labels = (tensors[name] for name in ("words", "tokens", "starts", "labels"))
+        whole = (
+            [(array.dtype.name, array.ndim) for array in (kept, tokens, starts, labels)] == _KEPT
+            and np.count_nonzero(kept == ord("\n")) <= len(tokens)  # each word is there once or more
+            and len(starts) == len(labels) + 1
+            and (starts[0], starts[-1]) == (0, len(tokens))
+            and bool((starts[1:] >= starts[:-1]).all())
+        )
+        words = tuple(kept.tobytes().decode().split("\n")) if whole else ()
     except (KeyError, UnicodeDecodeError) as error:
         raise DataError(f"[load_imdb] no words in the cache: {error!r}. Remove the file.") from error
+    if not whole or (len(tokens) and not 0 <= tokens.min() <= tokens.max() < len(words)):
+        raise DataError("[load_imdb] no words in the cache: the arrays do not fit. Remove the file.")
+    return Corpus(words, tokens, starts, labels)
 
 
 def _state(source: Path) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pullback.errors import DataError
+from pullback.io.bounded import parse_json
 
 __all__ = ["LENGTH", "PADDING", "UNKNOWN", "VOCABULARY_SIZE", "Vocabulary", "padded", "tokenise"]
 
@@ -127,9 +128,11 @@ class Vocabulary:
     def from_json(cls, text: str) -> Vocabulary:
         """The vocabulary that ``to_json`` wrote; raises ``DataError`` for other text."""
         try:
-            words = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"[Vocabulary] no JSON: {error}. Save the model again.") from error
+            words = parse_json(text)
+        except ValueError as error:
+            raise DataError(
+                f"[Vocabulary] no JSON that can be read: {error}. Save the model again."
+            ) from error
         if not isinstance(words, list):
             raise DataError(
                 f"[Vocabulary] expected a list of words, found {type(words).__name__}. Save the model again."

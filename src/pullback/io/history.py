@@ -18,6 +18,7 @@ import numpy as np
 
 from pullback.errors import DataError, DTypeError
 from pullback.io.atomic import atomic_write
+from pullback.io.bounded import parse_json
 
 __all__ = ["read_history", "write_history"]
 
@@ -51,21 +52,23 @@ def read_history(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises ``DataError`` when the file is missing, is no JSON or holds no object.
     """
     try:
-        history = json.loads(Path(path).read_bytes())
+        history = parse_json(Path(path).read_bytes())
     except OSError as error:
         raise DataError(
             f"[read_history] cannot read {path}: {error.strerror}. Check the file's name."
         ) from error
-    except (ValueError, RecursionError) as error:  # ValueError: bad JSON and bad UTF-8
+    except ValueError as error:  # bad JSON, bad UTF-8, too much of it
         raise DataError(
-            f"[read_history] {path} is no JSON ({error}); it is truncated or another file."
+            f"[read_history] {path} is no JSON that can be read ({error}); it is truncated or another file. "
+            "Give a file that write_history wrote."
         ) from error
     if not isinstance(history, dict):
         raise DataError(
             f"[read_history] {path}: expected an object of named values, found {type(history).__name__}. "
             "Give a file that write_history wrote."
         )
-    return {name: _restored(value) for name, value in history.items()}
+    _restore(history)
+    return history
 
 
 def _plain(value: Any, place: str) -> Any:
@@ -91,10 +94,13 @@ def _plain(value: Any, place: str) -> Any:
     )
 
 
-def _restored(value: Any) -> Any:
-    """``value`` with the strings that stand for NaN and the infinities turned back into numbers."""
-    if isinstance(value, dict):
-        return {name: _restored(entry) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [_restored(entry) for entry in value]
-    return _NOT_FINITE.get(value, value) if isinstance(value, str) else value
+def _restore(history: dict[str, Any]) -> None:
+    """Turn the strings that stand for NaN and the infinities back into numbers, in place at any depth."""
+    left: list[dict[str, Any] | list[Any]] = [history]
+    while left:
+        values = left.pop()
+        for place, value in values.items() if isinstance(values, dict) else enumerate(values):
+            if isinstance(value, dict | list):
+                left.append(value)
+            elif isinstance(value, str) and value in _NOT_FINITE:
+                values[place] = _NOT_FINITE[value]  # type: ignore[index]

@@ -6,8 +6,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from pullback.errors import TreeError
 from pullback.io.tensors import load_tensors, save_tensors
 from pullback.tracing import flatten
@@ -52,8 +50,7 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
         return load_tensors(path)
     wanted = _named(like)
     tensors = load_tensors(path, wanted)
-    # Copies: arrays that share a file's buffer may be read-only, and a model's are updated in place.
-    return flatten(like)[1].unflatten([np.array(tensors[name]) for name in wanted])
+    return flatten(like)[1].unflatten([tensors[name] for name in wanted])
 
 
 def _named(tree: Any) -> dict[str, Any]:

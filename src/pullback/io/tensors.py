@@ -3,26 +3,43 @@
 The format (https://github.com/huggingface/safetensors) is a JSON header and the raw bytes: reading it runs
 no code, and every framework can. It notices a truncated file but not a flipped bit, so a CRC-32 of the arrays
 travels in the metadata and is checked when it is there; files of other programs load without.
+
+What the header says is checked before memory is taken for it: arrays lie one after the other without gaps and end
+where the file does, so they are never larger than it.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import struct
 import zlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pullback.errors import DataError, DTypeError
 from pullback.io.atomic import atomic_write
+from pullback.io.bounded import fill, parse_json
 
 __all__ = ["load_metadata", "load_tensors", "save_tensors"]
 
 Array = NDArray[Any]
 
 _CHECKSUM = "pullback.crc32"
+_METADATA = "__metadata__"
+_LENGTH = struct.Struct("<Q")  # of the header, before it
+_DTYPES = {
+    "BOOL": "?",
+    **{f"{kind}{8 * size}": f"{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)},
+    **{f"F{8 * size}": f"f{size}" for size in (2, 4, 8)},
+}
+_SHOWN = 20  # differences between a file and what it is to be loaded into
+_MOST_AXES = 32  # NumPy's own limit before version 2
 _KINDS = "?bhilqBHILQefd"  # bool, integers, float16, float32, float64: what the format and NumPy share
 
 
@@ -49,7 +66,7 @@ def save_tensors(
         array = np.asarray(value)
         if array.dtype.char not in _KINDS:
             raise DTypeError(
-                f"[save_tensors] {name!r} has dtype {array.dtype}, which the file format cannot hold. "
+                f"[save_tensors] {name!r:.60} has dtype {array.dtype}, which the file format cannot hold. "
                 "Convert it to a bool, integer or float dtype."
             )
         stored[name] = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
@@ -70,15 +87,17 @@ def load_tensors(path: str | os.PathLike[str], like: Mapping[str, Array] | None 
     ...     load_tensors(f"{folder}/a.safetensors", like={"weight": np.zeros((2, 2))})["weight"].sum()
     np.float64(2.0)
     """
-    tensors, metadata = _read(path)
+    with _opened(path) as file:
+        header = _read_header(file, path)
+        if like is not None:
+            _check_fit(path, header.tensors, like)
+        tensors, metadata = _read_arrays(file, path, header), header.metadata
     expected = metadata.get(_CHECKSUM)
     if expected is not None and expected != (found := _checksum(tensors)):
         raise DataError(
             f"[load_tensors] {path} is damaged: expected CRC-32 {expected}, found {found}. "
             "Restore the file from a copy or save it again."
         )
-    if like is not None:
-        _check_fit(path, tensors, like)
     return tensors
 
 
@@ -87,26 +106,101 @@ def load_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
 
     Raises ``DataError`` when the file is missing, truncated or damaged.
     """
-    return {name: text for name, text in _read(path, names_only=True)[1].items() if name != _CHECKSUM}
+    with _opened(path) as file:
+        metadata = _read_header(file, path).metadata
+    return {name: text for name, text in metadata.items() if name != _CHECKSUM}
 
 
-def _read(path: str | os.PathLike[str], names_only: bool = False) -> tuple[dict[str, Array], dict[str, str]]:
-    """Arrays and metadata of a file; ``names_only`` leaves the arrays on the disk."""
-    from safetensors import SafetensorError, safe_open
+@dataclass(frozen=True)
+class _Header:
+    """What a file says that it holds: by name, in the order of the bytes, an array's dtype and shape."""
 
-    # A dtype that NumPy lacks (bfloat16) comes as one of the three built-in errors.
-    unreadable = (SafetensorError, TypeError, AttributeError, KeyError)
+    tensors: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
+    metadata: Mapping[str, str]
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     try:
-        with safe_open(os.fspath(path), framework="np") as file:
-            names = [] if names_only else list(file.keys())
-            return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
+        with open(path, "rb") as file:
+            yield file
     except OSError as error:
-        raise DataError(f"[load_tensors] cannot read {path}: {error}. Check the file's name.") from error
-    except unreadable as error:
         raise DataError(
-            f"[load_tensors] {path} is no readable safetensors file ({error}); it is truncated, damaged, or "
-            "of another format or dtype. Restore it from a copy or save it again."
+            f"[load_tensors] cannot read {path}: {error.strerror or error}. Check the file's name and rights."
         ) from error
+
+
+def _read_header(file: BinaryIO, path: str | os.PathLike[str]) -> _Header:
+    """The header of a file, if it is true of the file."""
+    size = os.fstat(file.fileno()).st_size
+    begin = file.read(_LENGTH.size)
+    length = _LENGTH.unpack(begin)[0] if len(begin) == _LENGTH.size else 0
+    if not 2 <= length <= size - _LENGTH.size:
+        _refuse(path, f"its header has {length:,} bytes, the file {size:,}")
+    try:
+        header = parse_json(file.read(length))
+    except ValueError as error:
+        _refuse(path, f"its header is no JSON that can be read: {error}")
+    if not isinstance(header, dict):
+        _refuse(path, f"its header is a {type(header).__name__}")
+    metadata = header.pop(_METADATA, {})
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        _refuse(path, f"its {_METADATA} is no object of strings")
+    places = {name: _place(path, name, entry) for name, entry in header.items()}
+    end = 0
+    for name, (start, stop, _, _) in sorted(places.items(), key=lambda item: item[1][:2]):
+        if start != end:
+            _refuse(path, f"{name!r:.60} begins at byte {start:,} of the arrays, expected {end:,}")
+        end = stop
+    if _LENGTH.size + length + end != size:
+        _refuse(path, f"it should have {_LENGTH.size + length + end:,} bytes and has {size:,}")
+    ordered = sorted(places, key=lambda name: places[name][:2])
+    return _Header({name: places[name][2:] for name in ordered}, metadata)
+
+
+def _place(
+    path: str | os.PathLike[str], name: str, entry: Any
+) -> tuple[int, int, np.dtype[Any], tuple[int, ...]]:
+    """Where an array begins and ends, its dtype and its shape."""
+    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+        _refuse(path, f"{name!r:.60} has no dtype, shape and data_offsets")
+    shape, offsets = entry["shape"], entry["data_offsets"]
+    if not isinstance(entry["dtype"], str) or entry["dtype"] not in _DTYPES:
+        _refuse(path, f"{name!r:.60} has the dtype {entry['dtype']!r:.60}, not one of {', '.join(_DTYPES)}")
+    if not _are_sizes(shape) or len(shape) > _MOST_AXES:
+        _refuse(path, f"{name!r:.60} has the shape {shape!r:.60}")
+    if not _are_sizes(offsets) or len(offsets) != 2:
+        _refuse(path, f"{name!r:.60} has the data_offsets {offsets!r:.60}")
+    dtype = np.dtype(_DTYPES[entry["dtype"]])
+    if offsets[1] - offsets[0] != math.prod(shape) * dtype.itemsize:
+        _refuse(path, f"{name!r:.60} is {dtype}{shape!r:.60}, and has {offsets[1] - offsets[0]} bytes")
+    return *offsets, dtype, tuple(shape)
+
+
+def _are_sizes(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 62 for value in values)
+
+
+def _read_arrays(file: BinaryIO, path: str | os.PathLike[str], header: _Header) -> dict[str, Array]:
+    """The arrays that follow the header."""
+    arrays = {}
+    for name, (dtype, shape) in header.tensors.items():
+        try:
+            arrays[name] = np.empty(shape, dtype.newbyteorder("<"))
+        except ValueError as error:  # no bytes, but a shape that no array has
+            _refuse(path, f"{name!r:.60} has the shape {list(shape)!r:.60} ({error})")
+        if fill(file, arrays[name]) < arrays[name].nbytes:
+            _refuse(path, f"it ends within {name!r:.60}")
+        if dtype.kind == "b" and arrays[name].view(np.uint8).max(initial=0) > 1:
+            _refuse(path, f"{name!r:.60} has booleans that are neither 0 nor 1")
+    return {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in arrays.items()}
+
+
+def _refuse(path: str | os.PathLike[str], reason: str) -> NoReturn:
+    raise DataError(
+        f"[load_tensors] {path} is no readable safetensors file ({reason}); it is truncated, damaged, or of another "
+        "format or dtype. Restore it from a copy or save it again."
+    )
 
 
 def _checksum(tensors: Mapping[str, Array]) -> str:
@@ -120,24 +214,23 @@ def _checksum(tensors: Mapping[str, Array]) -> str:
 
 
 def _check_fit(
-    path: str | os.PathLike[str], found: Mapping[str, Array], expected: Mapping[str, Array]
+    path: str | os.PathLike[str],
+    found: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]],
+    expected: Mapping[str, Array],
 ) -> None:
     """Raise a ``DataError`` that lists every difference in names, shapes and dtypes."""
-    differences = [f"{name!r} is missing" for name in expected if name not in found]
-    differences += [f"{name!r} is unexpected" for name in found if name not in expected]
+    differences = [f"{name!r:.60} is missing" for name in expected if name not in found]
+    differences += [f"{name!r:.60} is unexpected" for name in found if name not in expected]
     for name, wanted in expected.items():
-        if name in found and (found[name].shape, found[name].dtype) != (
-            np.shape(wanted),
-            np.asarray(wanted).dtype,
-        ):
+        kind = np.asarray(wanted).dtype, np.shape(wanted)
+        if name in found and found[name] != kind:
+            (dtype, shape), (right_dtype, right_shape) = found[name], kind
             differences.append(
-                f"{name!r} is {found[name].dtype}{list(found[name].shape)}, "
-                f"expected {np.asarray(wanted).dtype}{list(np.shape(wanted))}"
+                f"{name!r:.60} is {dtype}{list(shape)}, expected {right_dtype}{list(right_shape)}"
             )
     if differences:
+        more = f"; and {len(differences) - _SHOWN:,} more" if len(differences) > _SHOWN else ""
         raise DataError(
-            f"[load_tensors] {path} does not fit: "
-            + "; ".join(differences)
-            + ". Load it into the model that it was "
-            "saved from."
+            f"[load_tensors] {path} does not fit: {'; '.join(differences[:_SHOWN])}{more}. "
+            "Load it into the model that it was saved from."
         )
