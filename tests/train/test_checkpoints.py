@@ -73,13 +73,13 @@ def test_another_training_is_refused_and_changes_nothing(data, make_model, tmp_p
     trainer.fit(data, 1)
     save_checkpoint(trainer, tmp_path / "c")
     io.save(trainer.model, tmp_path / "model")
-    wider = make_trainer(nn.Chain(nn.Dense(6, 9, seed=0), nn.Dense(9, 3, seed=0)))
+    wider = make_trainer(nn.Chain(nn.Dense(6, 9, activation=np.tanh, seed=0), nn.Dense(9, 3, seed=0)))
     other = make_trainer(make_model(), optim.SGD(0.1))
     within = make_trainer(make_model(), optim.Accumulate(optim.Adam(), 2))
     for found, path, message in (
         (wider, "c", r"model\.layers\.0\.layers\.0\.weight.*\[6, 8\], expected float32\[6, 9\]"),
-        (other, "c", "by Adam, and the trainer has SGD"),
-        (within, "c", "by Adam, and the trainer has Accumulate of Adam"),
+        (other, "c", "optimiser was Adam, and is SGD"),
+        (within, "c", "optimiser was Adam, and is Accumulate"),
         (trainer, "model", "no checkpoint"),
         (trainer, "missing", "missing"),
     ):
@@ -100,7 +100,14 @@ def test_another_training_is_refused_and_changes_nothing(data, make_model, tmp_p
         {"history": [1.0]},
         {"history": {"loss": ["low"]}},
         {"best": {"figure": "loss"}},
-        {"optimiser": None},
+        {"settings": None},
+        {"settings": {}},
+        {"data": 3},
+        {"epochs": 1e300},
+        {"epochs": 10**400, "history": {"loss": []}},
+        {"history": {"loss": [10**400]}},
+        {"best": {"figure": "loss", "value": "low", "epoch": 1}},
+        {"best": {"figure": "loss", "value": 0.5, "epoch": 2}},
         None,
     ],
     ids=str,
@@ -185,3 +192,81 @@ def test_early_stopping_ends_a_training(data, make_model):
 def test_settings_that_make_no_sense(options):
     with pytest.raises(ValueError, match="EarlyStopping"):
         EarlyStopping(**options)
+
+
+SETTINGS = {
+    "batch_size": 20,
+    "scale": 1 / 255,
+    "clip_norm": 1.0,
+    "clip_value": None,
+    "drop_last": False,
+    "loss": nn.softmax_cross_entropy,
+    "optimiser": optim.Adam(0.05, beta1=0.8),
+    "rate": 0.2,
+}
+
+
+def trainer_with(make_model, **changes):
+    settings = {**SETTINGS, **changes}
+    model = nn.Chain(make_model(), nn.Dropout(settings.pop("rate")))
+    return Trainer(model, settings.pop("loss"), settings.pop("optimiser"), **settings)
+
+
+def other_loss(outputs, labels):
+    return 2 * nn.softmax_cross_entropy(outputs, labels)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_size": 25}, "batch_size was 20, and is 25"),
+        ({"scale": None}, r"scale was 0\.0039\d*, and is None"),
+        ({"clip_norm": 2.0}, r"clip_norm was 1\.0, and is 2\.0"),
+        ({"clip_value": 0.5}, r"clip_value was None, and is 0\.5"),
+        ({"drop_last": True}, "drop_last was False, and is True"),
+        ({"loss": other_loss}, "loss was .*softmax_cross_entropy', and is .*other_loss'"),
+        ({"optimiser": optim.Adam(0.05)}, r"optimiser\.beta1 was 0\.8, and is 0\.9"),
+        ({"optimiser": optim.Adam(0.1, beta1=0.8)}, r"optimiser\.learning_rate was 0\.05, and is 0\.1"),
+        ({"rate": 0.5}, r"model\.layers\.1\.rate was 0\.2, and is 0\.5"),
+        ({"batch_size": 25, "clip_norm": None}, "batch_size was .*; clip_norm was "),
+    ],
+    ids=lambda value: None if isinstance(value, str) else " ".join(value),
+)
+def test_every_setting_that_makes_a_difference_is_compared(data, make_model, tmp_path, changes, message):
+    trainer = trainer_with(make_model)
+    trainer.fit(data, 1)
+    save_checkpoint(trainer, tmp_path / "c")
+    found = trainer_with(make_model, **changes)
+    before = bits(found)
+    with pytest.raises(DataError, match=f"c does not fit: .*{message}.*Make the trainer as it was"):
+        load_checkpoint(found, tmp_path / "c")
+    assert bits(found) == before and found.steps == 0
+    load_checkpoint(found, tmp_path / "c", changed=(*changes, "learning_rate", "beta1"))
+    assert bits(found) == bits(trainer)
+
+
+def test_the_data_are_compared_when_the_training_goes_on(data, make_model, tmp_path):
+    trainer = trainer_with(make_model)
+    trainer.fit(data, 1)
+    save_checkpoint(trainer, tmp_path / "c")
+    found = trainer_with(make_model)
+    load_checkpoint(found, tmp_path / "c")
+    with pytest.raises(DataError, match=r"other data: rows was 103, and is 80"):
+        found.fit(data[:80], 1)
+    with pytest.raises(DataError, match=r"other data: shuffle was True, and is False"):
+        found.fit(data, 1, shuffle=False)
+    found.fit(data, 1)
+    found.fit(data[:80], 1)  # once it goes on, it is a training like any other
+    load_checkpoint(found, tmp_path / "c", changed=["data"])
+    found.fit(data[:80], 1)
+
+
+def test_a_checkpoint_without_settings_is_refused(data, make_model, tmp_path):
+    trainer = trainer_with(make_model)
+    save_checkpoint(trainer, tmp_path / "c")
+    (name,) = io.load_metadata(tmp_path / "c")
+    entry = json.loads(io.load_metadata(tmp_path / "c")[name])
+    del entry["settings"]
+    io.save_tensors(tmp_path / "c", io.load_tensors(tmp_path / "c"), {name: json.dumps(entry)})
+    with pytest.raises(DataError, match="of an earlier version"):
+        load_checkpoint(trainer, tmp_path / "c")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from pullback.errors import DataError
 from pullback.io import load, load_metadata, save
+from pullback.io.bounded import allowance, parse_json
 from pullback.random import key
 from pullback.tracing import flatten
 from pullback.train.best import Best
 from pullback.train.history import History
+from pullback.train.settings import described, differences
 from pullback.train.trainer import Trainer
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
@@ -47,7 +50,8 @@ def save_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
     """
     history, best = trainer.history, trainer.best
     entry: dict[str, Any] = {
-        "optimiser": _name(trainer.optimiser),
+        "settings": _settings(trainer),
+        "data": trainer._data,
         "seed": trainer.seed,
         "steps": trainer.steps,
         "epochs": history.epochs,
@@ -60,21 +64,23 @@ def save_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
     save(arrays, path, {_ENTRY: json.dumps(entry)})
 
 
-def load_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
+def load_checkpoint(trainer: Trainer, path: str | os.PathLike[str], *, changed: Collection[str] = ()) -> None:
     """Put ``trainer`` where the one that wrote ``path`` was; training on gives the bits that it would have given.
 
-    The model's arrays are overwritten in place. Model, optimiser and batch size have to be those of the
-    trainer that wrote the file; the learning rate may be another.
+    The model's arrays are overwritten in place; the seed becomes that of the file. All else that decides a training
+    has to be what it was: the model, the loss, the optimiser with all its settings, batch size, scale, clipping, and
+    in the next ``fit`` the rows of the data. What is to be another on purpose is named by ``changed``, such as
+    ``("learning_rate",)``, ``("optimiser.weight_decay", "data")``. Functions are known by their names.
 
     Raises ``DataError``, with ``trainer`` left as it is, for a file that is missing, damaged or no checkpoint, and
-    for one of another architecture or optimiser.
+    for one of another training, with every difference.
     """
     entry, history = _read_entry(path)
-    optimiser = _name(trainer.optimiser)
-    if entry.get("optimiser") != optimiser:
+    different = differences(entry["settings"], _settings(trainer), changed)
+    if different:
         raise DataError(
-            f"[load_checkpoint] {path} is of a training by {entry.get('optimiser')}, and the trainer has {optimiser}. "
-            "Make the trainer with the optimiser of the file."
+            f"[load_checkpoint] {path} does not fit: {'; '.join(different)}. Make the trainer as it was, or name what "
+            "is to be another: changed=('learning_rate',)."
         )
     live = {"model": trainer.model, "state": trainer.state}
     stored = load(path, like=live if "best" not in entry else {**live, "best": trainer.model})
@@ -85,6 +91,7 @@ def load_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
     trainer.seed, trainer.steps = entry["seed"], entry["steps"]
     trainer._key = key(trainer.seed)
     trainer.history = history
+    trainer._data, trainer._resumed = entry["data"], "data" not in changed
 
 
 def _read_entry(path: str | os.PathLike[str]) -> tuple[dict[str, Any], History]:
@@ -96,22 +103,46 @@ def _read_entry(path: str | os.PathLike[str]) -> tuple[dict[str, Any], History]:
         )
     history = History()
     try:
-        entry = json.loads(text)
+        entry = parse_json(text)
+        if "settings" not in entry:
+            raise DataError(
+                f"[load_checkpoint] {path} is of an earlier version, which did not keep a training's settings. Train "
+                "anew; load reads the arrays alone."
+            )
+        if not isinstance(entry["settings"], dict) or not isinstance(entry["data"], dict | None):
+            raise ValueError("no settings")
+        if entry["epochs"] * (200 + 40 * len(entry["history"])) > allowance(len(text)):
+            raise ValueError(f"{entry['epochs']} epochs")
         for epoch in range(entry["epochs"] if entry["history"] else 0):
             history.append({name: values[epoch] for name, values in entry["history"].items()})
         key(entry["seed"])
         if entry["steps"] < 0 or not isinstance(entry["steps"], int):
             raise ValueError(f"steps {entry['steps']}")
-        if "best" in entry:
-            Best(**entry["best"], model=None)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+        if "best" in entry and not _is_best(entry["best"], history):
+            raise ValueError(f"best {entry['best']!r:.80}")
+    except DataError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise DataError(
             f"[load_checkpoint] {path} has an unusable entry ({error!r}). Restore it from a copy."
         ) from error
     return entry, history
 
 
-def _name(optimiser: Any) -> str:
-    """The optimiser's class, with that of the one within it: their states may look alike."""
-    inner = getattr(optimiser, "optimiser", None)
-    return type(optimiser).__name__ + ("" if inner is None else f" of {_name(inner)}")
+def _is_best(best: Any, history: History) -> bool:
+    """Whether an entry says which epoch was the best, by which figure."""
+    return (
+        isinstance(best, dict)
+        and best.keys() == {"figure", "value", "epoch"}
+        and isinstance(best["figure"], str)
+        and isinstance(best["value"], int | float)
+        and isinstance(best["epoch"], int)
+        and 1 <= best["epoch"] <= history.epochs
+    )
+
+
+def _settings(trainer: Trainer) -> dict[str, Any]:
+    """What decides the training, but for its data and its seed."""
+    settings = {**trainer._settings, "optimiser": trainer.optimiser, "model": trainer.model}
+    description: dict[str, Any] = described(settings)
+    return description

@@ -26,6 +26,7 @@ from pullback.train.history import History
 from pullback.train.orders import Orders
 from pullback.train.pace import Pace
 from pullback.train.progress import Display
+from pullback.train.settings import differences
 from pullback.train.snapshot import Snapshot
 from pullback.train.steps import Steps, clipping
 from pullback.train.totals import Totals
@@ -92,6 +93,18 @@ class Trainer:
         """The model of the best epoch so far, where ``EarlyStopping(restore_best=True)`` keeps it."""
         self.steps = 0
         """Steps done so far, over all epochs."""
+        self._settings = {
+            "loss": loss,
+            "batch_size": batch_size,
+            "scale": scale,
+            "clip_norm": clip_norm,
+            "clip_value": clip_value,
+            "drop_last": drop_last,
+        }
+        self._data: dict[str, Any] | None = None
+        """What the data of this training are like, once it has begun."""
+        self._resumed = False
+        """Whether that is what a checkpoint says."""
         self._metrics = _fitting(loss) if metrics is None else _named(metrics)
         steps = Steps(loss, clipping(optimiser, clip_value, clip_norm), self._metrics, scale)
         self._key = key(seed)
@@ -124,6 +137,7 @@ class Trainer:
         """
         data = _as_dataset("fit", dataset)
         self._check_search(data)
+        self._check_data(data, shuffle)
         held_out = None if validation is None else _as_dataset("fit", validation)
         steps = self._steps_per_epoch(data)
         shown = sys.stderr.isatty() if progress is None else progress
@@ -201,6 +215,22 @@ class Trainer:
                 f"[fit] {name} compares the losses of whole data sets, and {len(data)} rows are more than a batch "
                 f"of {self.batch_size}. Make the trainer with batch_size={len(data)}."
             )
+
+    def _check_data(self, data: Dataset, shuffle: bool) -> None:
+        """Raise for data that are not like those of the training whose checkpoint was loaded."""
+        found = {
+            "rows": len(data),
+            "inputs": _kind(data.inputs),
+            "labels": _kind(data.labels),
+            "shuffle": shuffle,
+        }
+        different = differences(self._data, found) if self._resumed and self._data is not None else []
+        if different:
+            raise DataError(
+                f"[fit] the checkpoint is of a training on other data: {'; '.join(different)}. Give the data that it "
+                "was trained on, or load it with changed=('data',)."
+            )
+        self._data, self._resumed = found, False
 
     def _fit_epoch(self, run: _Fit, number: int, order: Rows, validation: Dataset | None) -> None:
         """One epoch, entered into the history even when it is cut short."""
@@ -335,6 +365,11 @@ def _as_dataset(caller: str, data: Dataset | tuple[Array, Array]) -> Dataset:
         data = Dataset(*data)
     inputs, labels = (np.ascontiguousarray(a, a.dtype.newbyteorder("=")) for a in (data.inputs, data.labels))
     return data if inputs is data.inputs and labels is data.labels else Dataset(inputs, labels)
+
+
+def _kind(array: Array) -> str:
+    """The dtype and the shape of a row."""
+    return f"{array.dtype}{list(array.shape[1:])}"
 
 
 def _batches(size: int, *arrays: Array) -> Iterable[tuple[Array, ...]]:
