@@ -2,16 +2,19 @@
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 from pullback import load, nn
-from pullback.cli import main
+from pullback.cli import _parser, main
 from pullback.cli.workloads import WORKLOADS
 from pullback.cli.workloads.mnist_rnn import make_model
 from pullback.data import load_digits
+from pullback.errors import OutputError
 
 pytestmark = pytest.mark.usefixtures("digits_only")
 
@@ -114,3 +117,111 @@ def test_version(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0 and capsys.readouterr().out.startswith("pullback ")
+
+
+def test_a_second_training_does_not_replace_the_results_of_the_first(tmp_path, capsys):
+    arguments = ["train", "mnist-rnn", "--epochs", "1", "--output", "out"]
+    assert main(arguments) == 0
+    before = (tmp_path / "out" / "model.safetensors").read_bytes()
+    capsys.readouterr()
+    assert main([*arguments, "--seed", "1"]) == 1
+    shown = capsys.readouterr()
+    assert "model.safetensors" in shown.err and "--output" in shown.err and "--overwrite" in shown.err
+    assert "RNN" not in shown.out  # told before the training
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == before
+    assert main([*arguments, "--seed", "1", "--overwrite"]) == 0
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() != before
+
+
+def test_a_checkpoint_of_another_training_does_not_replace_results(tmp_path, capsys):
+    arguments = ["train", "mnist-rnn", "--epochs", "1"]
+    assert main([*arguments, "--output", "first"]) == 0
+    assert main([*arguments, "--seed", "1", "--output", "second", "--checkpoint", "c"]) == 0
+    before = (tmp_path / "first" / "model.safetensors").read_bytes()
+    assert main([*arguments, "--seed", "1", "--output", "first", "--checkpoint", "c"]) == 1
+    assert "would be replaced" in capsys.readouterr().err
+    assert (tmp_path / "first" / "model.safetensors").read_bytes() == before
+
+
+def test_word_vectors_are_not_replaced(tmp_path, capsys):
+    (tmp_path / "texts").write_text("a good film\na bad film\n" * 5)
+    (tmp_path / "v.txt").write_text("mine")
+    arguments = ["train", "vectors", "texts", "--epochs", "1", "--dimensions", "2", "--output", "v.txt"]
+    assert main(arguments) == 1
+    assert (tmp_path / "v.txt").read_text() == "mine" and "--overwrite" in capsys.readouterr().err
+    assert main([*arguments, "--overwrite"]) == 0
+
+
+_PIPED = """
+import sys
+from pullback.data import digits
+from pullback.errors import DownloadError
+def refuse(*_, **__): raise DownloadError("no network here")
+digits.load_mnist = refuse
+from pullback.cli import _parser, main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")
+@pytest.mark.parametrize("closed", ["stdout", "both"])
+def test_a_pipe_that_nobody_reads_costs_no_results(tmp_path, closed):
+    """``pullback train … | head -1``, and with ``2>&1``."""
+    both = closed == "both"
+    arguments = [sys.executable, "-c", _PIPED, "train", "mnist-rnn", "--epochs", "2", "--output", "out"]
+    with subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT if both else subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline()
+        process.stdout.close()
+        errors = "" if both else process.stderr.read().decode()
+    assert process.returncode == 0
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
+        "curves.png",
+        "history.json",
+        "model.safetensors",
+    ]
+    if not both:
+        assert "standard output was closed; model.safetensors, history.json, curves.png in out" in errors
+        assert "Traceback" not in errors and "Exception" not in errors
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_info_to_a_full_disk(tmp_path):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "pullback.cli", "info"],
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    assert done.returncode == 141 and b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
+def test_help_shows_the_defaults(workload, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", workload.name, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for defaults in workload.defaults.values():
+        for value in defaults:
+            assert str(value) in shown
+    assert f"({workload.optimiser})" in shown and f"({workload.name})" in shown
+    assert "--lr" in shown and "--optimizer" in shown and "--overwrite" in shown
+
+
+def test_synonyms():
+    arguments = ["--lr", "0.5", "--optimizer", "adam"]
+    parsed = _parser().parse_args(["train", "mnist-rnn", *arguments])
+    assert parsed.learning_rate == 0.5 and parsed.optimiser == "adam"
+    assert _parser().parse_args(["train", "vectors", "--lr", "0.5"]).learning_rate == 0.5
+
+
+def test_a_file_that_cannot_be_written_costs_no_other(tmp_path, capsys, monkeypatch):
+    def full(*_):
+        raise OutputError("the disk is full")
+
+    monkeypatch.setattr("pullback.io.write_history", full)
+    assert main(["train", "mnist-rnn", "--epochs", "1", "--output", "out"]) == 1
+    assert "the disk is full" in capsys.readouterr().err
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["curves.png", "model.safetensors"]

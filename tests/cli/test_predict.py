@@ -12,6 +12,7 @@ from pullback.cli import main
 from pullback.cli.workloads import WORKLOADS, imdb_cnn
 from pullback.data import Vocabulary
 from pullback.io import load_metadata, load_tensors, save, save_tensors
+from pullback.tracing import flatten
 from pullback.train import Trainer, save_checkpoint
 
 VOCABULARY = Vocabulary(["good", "bad", "film"])
@@ -205,3 +206,76 @@ def test_standard_input_that_is_no_text_or_empty(text_model, capsys, monkeypatch
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
     assert predict(text_model, "-") == 1
     assert "no text" in capsys.readouterr().err
+
+
+def test_settings_that_ask_for_more_than_the_file_has(tmp_path, capsys):
+    """A file of some hundred bytes asked for gigabytes, and got them."""
+    for workload, settings in (
+        ("imdb-cnn", {**TEXT_SETTINGS, "words": 10**9, "dimensions": 10**6}),
+        ("imdb-cnn", {**TEXT_SETTINGS, "length": 10**9}),
+        ("imdb-glove", {**TEXT_SETTINGS, "dimensions": 10**9}),
+        ("mnist-rnn", {**IMAGE_SETTINGS, "hidden": 10**6}),
+        ("mnist-cnn", {**IMAGE_SETTINGS, "shape": [10**5, 10**5], "filters": 6}),
+        ("mnist-cnn", {**IMAGE_SETTINGS, "shape": [6, -6], "filters": 6}),
+        ("mnist-cnn", {**IMAGE_SETTINGS, "shape": [6, 6], "filters": 2.5}),
+    ):
+        metadata = {"workload": workload, "settings": json.dumps(settings), "vocabulary": "[]"}
+        save_tensors(tmp_path / "m.safetensors", {"a": np.zeros(2)}, metadata)
+        assert predict(tmp_path / "m.safetensors", "a good film") == 1
+        shown = capsys.readouterr().err
+        assert "unusable settings" in shown and "m.safetensors" in shown
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_parameters_are_counted_without_making_them(name):
+    for k in (4, 8, 29):
+        settings = {
+            "shape": [k, 2 * k],
+            "hidden": k,
+            "filters": k,
+            "classes": 7,
+            "words": 40,
+            "length": 10 * k,
+        }
+        settings["dimensions"] = k
+        workload = WORKLOADS[name]
+        model = workload.restore(settings)
+        stored = sum(array.size for array in flatten(model)[0])
+        assert workload.parameters(settings) == stored
+
+
+def test_the_folder_of_a_training_is_its_model(text_model, tmp_path, capsys):
+    text_model.rename(tmp_path / "model.safetensors")
+    assert predict(tmp_path, "A good film") == 0
+    assert rows(capsys)[0][-3] == "positive"
+
+
+def test_texts_without_a_known_word(text_model, capsys):
+    assert predict(text_model, "good", "xyz !", "a film") == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 3
+    assert (
+        shown.err
+        == "pullback: warning: 'xyz !' has no word that the model knows; its answer is about nothing.\n"
+    )
+
+
+def test_pictures_that_are_dark_on_light(image_model, tmp_path, capsys):
+    dark = np.full((6, 6), 255, np.uint8)
+    dark[2:4, 2:4] = 0
+    np.save(tmp_path / "dark.npy", dark)
+    np.save(tmp_path / "light.npy", 255 - dark)
+    np.save(tmp_path / "both.npy", np.stack([dark, 255 - dark]))
+    assert predict(image_model, *(tmp_path / f"{name}.npy" for name in ("dark", "light", "both"))) == 0
+    first, second = capsys.readouterr().err.splitlines()
+    assert "dark.npy looks dark on light" in first
+    assert "both.npy has 1 of 2 pictures that look dark on light" in second
+
+
+def test_many_texts_and_long_ones(text_model, tmp_path, capsys):
+    (tmp_path / "texts").write_text("good\n" * 200 + "bad " * 100_000 + "\n")
+    assert predict(text_model, f"@{tmp_path / 'texts'}") == 0
+    assert [row[-3] for row in rows(capsys)] == ["positive"] * 200 + ["negative"]
+    (tmp_path / "texts").write_text("bad " * 300_000)
+    assert predict(text_model, f"@{tmp_path / 'texts'}") == 1
+    assert "a line of more than" in capsys.readouterr().err

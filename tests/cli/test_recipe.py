@@ -137,7 +137,7 @@ def test_a_checkpoint_of_another_network(tmp_path, capsys):
     assert main(["train", "mnist-cnn", *arguments, "--filters", "7"]) == 1
     assert "expected float32[7, 1, 3, 3]" in capsys.readouterr().err.replace("\n", " ")
     assert main(["train", "mnist-cnn", *arguments, "--optimiser", "adam"]) == 1
-    assert "by SGD, and the trainer has Adam" in capsys.readouterr().err
+    assert "optimiser was SGD, and is Adam" in capsys.readouterr().err
     assert (tmp_path / "c.safetensors").read_bytes() == before
 
 

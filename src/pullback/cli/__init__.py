@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from pullback import __version__
 from pullback.cli import info, predict, train
 from pullback.cli.options import INTERRUPTED
+from pullback.cli.output import tell
 from pullback.errors import PullbackError
 
 __all__ = ["main"]
@@ -20,10 +20,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = options.run(options)
     except PullbackError as error:
-        print(f"pullback: {error}", file=sys.stderr)
+        tell(str(error))
         return 1
     except KeyboardInterrupt:
-        print("pullback: interrupted", file=sys.stderr)
+        tell("interrupted")
         return INTERRUPTED
     return status
 

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from pullback import __version__
+from pullback.cli.output import BROKEN_PIPE, Output
 
 __all__ = ["add_command"]
 
@@ -20,14 +21,14 @@ def add_command(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(show_header=False, box=None)
     for name, value in _facts().items():
         table.add_row(name, value)
-    Console(highlight=False).print(table, markup=False)
-    return 0
+    output = Output()
+    output.print(table)
+    return BROKEN_PIPE if output.lost else 0
 
 
 def _facts() -> dict[str, str]:

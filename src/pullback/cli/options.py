@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from pullback.errors import OutputError
 
-__all__ = ["INTERRUPTED", "positive", "rate", "seed", "threads", "writable"]
+__all__ = ["INTERRUPTED", "add_overwrite", "check_free", "positive", "rate", "seed", "threads", "writable"]
 
 INTERRUPTED = 130
 """What a shell reports for a program ended by Ctrl-C."""
@@ -53,11 +53,28 @@ def writable(folder: Path, option: str = "--output") -> Path:
     """``folder``, made if it is missing; raises ``OutputError`` now rather than after the training."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".pullback-", dir=folder)
-        os.close(handle)
-        os.unlink(name)
+        tempfile.TemporaryFile(dir=folder).close()  # it has no name, where the system can do that
     except OSError as error:
         raise OutputError(
             f"[train] cannot write to the folder {folder}: {error.strerror}. Choose another with {option}."
         ) from error
     return folder
+
+
+def add_overwrite(parser: argparse.ArgumentParser) -> None:
+    """Enter ``--overwrite``."""
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace the results of an earlier training (default: refuse to)",
+    )
+
+
+def check_free(files: Iterable[Path]) -> None:
+    """Raise ``OutputError`` if one of the files is there: it took a training to make."""
+    taken = [str(file) for file in files if file.exists()]
+    if taken:
+        raise OutputError(
+            f"[train] {', '.join(taken)} of an earlier training would be replaced. Choose another place with --output, "
+            "or allow it with --overwrite."
+        )

@@ -36,18 +36,29 @@ _SCHEDULES: dict[str, Callable[[Any, int], Any]] = {
 _PLATEAU = "plateau"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Enter the options that every network has."""
-    parser.add_argument("--learning-rate", type=rate, metavar="R", help="size of a step")
+def add_options(parser: argparse.ArgumentParser, optimiser: str, learning_rate: str) -> None:
+    """Enter the options that every network has; the last two are a workload's own optimiser and learning rate."""
     parser.add_argument(
-        "--optimiser", choices=_OPTIMISERS, help="rule of a step (default: the workload's own)"
+        "--learning-rate",
+        "--lr",
+        type=rate,
+        metavar="R",
+        help=f"size of a step ({learning_rate}; with another optimiser its own)",
     )
-    parser.add_argument("--weight-decay", type=rate, metavar="D", help="pull of the parameters to zero")
+    parser.add_argument(
+        "--optimiser", "--optimizer", choices=_OPTIMISERS, help=f"rule of a step ({optimiser})"
+    )
+    parser.add_argument(
+        "--weight-decay",
+        type=rate,
+        metavar="D",
+        help="pull of the parameters to zero (the optimiser's own, mostly 0)",
+    )
     parser.add_argument(
         "--schedule",
         choices=[*_SCHEDULES, _PLATEAU],
         help="course of the learning rate over all epochs; plateau halves it after two epochs without a "
-        "lower validation loss (default: constant)",
+        "lower validation loss (constant)",
     )
     parser.add_argument(
         "--accumulate", type=positive, default=1, metavar="K", help="batches of one update (1)"
@@ -56,7 +67,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--patience",
         type=positive,
         metavar="N",
-        help="end after N epochs without a lower validation loss, and keep the best epoch's model",
+        help="end after N epochs without a lower validation loss, and keep the best epoch's model (all epochs, and the "
+        "last one's model)",
     )
 
 

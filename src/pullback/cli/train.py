@@ -6,19 +6,22 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pullback.cli.options import INTERRUPTED, positive, seed, threads, writable
+from pullback.cli.options import INTERRUPTED, add_overwrite, check_free, positive, seed, threads, writable
+from pullback.cli.output import Output, tell
 from pullback.cli.recipe import add_options, recipe
 from pullback.cli.workloads import WORKLOADS, Job, Workload, vectors
-from pullback.errors import MissingExtra, NonFiniteLoss
-from pullback.train import Trainer, load_checkpoint, save_checkpoint
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from pullback.cli.workloads.workload import Defaults
+from pullback.errors import DataError, MissingExtra, NonFiniteLoss, OutputError
+from pullback.train import History, Trainer, load_checkpoint, save_checkpoint
 
 __all__ = ["add_command"]
+
+_RESULTS = ("model.safetensors", "history.json", "curves.png")
+"""In the order in which they are written: what took the training comes first."""
 
 
 def add_command(commands: Any) -> None:
@@ -32,34 +35,46 @@ def add_command(commands: Any) -> None:
 
 def _add_workload(parser: argparse.ArgumentParser, workload: Workload) -> None:
     parser.description = f"Train {workload.summary}."
-    parser.add_argument("--data", metavar="DIR", help="folder of the data set (default: look, then download)")
-    parser.add_argument("--epochs", type=positive, metavar="N", help="passes over the training set")
-    parser.add_argument("--batch", type=positive, metavar="N", help="rows of a batch")
-    add_options(parser)
+    parser.add_argument(
+        "--data", metavar="DIR", help="folder of the data set (look for it, then download it)"
+    )
+    epochs, batch, rate = (_default(workload, name) for name in Defaults._fields)
+    parser.add_argument(
+        "--epochs", type=positive, metavar="N", help=f"passes over the training set ({epochs})"
+    )
+    parser.add_argument("--batch", type=positive, metavar="N", help=f"rows of a batch ({batch})")
+    add_options(parser, workload.optimiser, rate)
     parser.add_argument("--seed", type=seed, default=0, metavar="S", help="of parameters and order (0)")
     parser.add_argument("--threads", type=threads, metavar="N", help="threads to compute on (all cores)")
     parser.add_argument(
-        "--output", default=workload.name, metavar="DIR", help=f"for the results ({workload.name})"
+        "--output",
+        default=workload.name,
+        metavar="DIR",
+        help=f"for the results, {', '.join(_RESULTS)} ({workload.name}); those of another training are not replaced",
     )
+    add_overwrite(parser)
     parser.add_argument(
-        "--checkpoint", metavar="FILE", help="written after each epoch; if it is there, go on from it"
+        "--checkpoint", metavar="FILE", help="written after each epoch; if it is there, go on from it (none)"
     )
     workload.add_options(parser)
     parser.set_defaults(run=lambda options: _run(workload, options))
 
 
 def _run(workload: Workload, options: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    output = Output()
     folder = writable(Path(options.output))
+    results = [folder / name for name in _RESULTS]
+    checkpoint = Path(options.checkpoint) if options.checkpoint else None
+    going_on = checkpoint is not None and checkpoint.exists()
+    if not options.overwrite and not going_on:
+        check_free(results)
     if options.threads:
         from pullback.compiler.runtime.threads import set_num_threads
 
         set_num_threads(options.threads)
-    job = workload.prepare(options, lambda line: console.print(line, markup=False, soft_wrap=True))
-    console.print(job.note, markup=False, soft_wrap=True)
-    console.print(job.model, markup=False)
+    job = workload.prepare(options, output.line)
+    output.line(job.note)
+    output.print(job.model)
     optimiser, callbacks = recipe(options, job)
     trainer = Trainer(
         job.model,
@@ -77,25 +92,31 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
         "optimiser": str(optimiser),
     }
     epochs = job.epochs
-    if options.checkpoint:
-        file = Path(options.checkpoint)
-        writable(file.absolute().parent, "--checkpoint")
-        if file.exists():
-            load_checkpoint(trainer, file)
+    if checkpoint is not None:
+        writable(checkpoint.absolute().parent, "--checkpoint")
+        if going_on:
+            # A learning rate that is asked for may be another one; all else has to be what it was.
+            changed = () if options.learning_rate is None else ("learning_rate",)
+            load_checkpoint(trainer, checkpoint, changed=changed)
+            if not options.overwrite and not _earlier(folder, trainer.history):
+                check_free(results)
             epochs = max(job.epochs - trainer.history.epochs, 0)
-            console.print(f"{trainer.history.epochs} epochs from {file}, {epochs} to go", markup=False)
-        callbacks.append(lambda trainer: save_checkpoint(trainer, file))
+            output.print(f"{trainer.history.epochs} epochs from {checkpoint}, {epochs} to go")
+        callbacks.append(lambda trainer: save_checkpoint(trainer, checkpoint))
     start, before = time.perf_counter(), trainer.steps
     try:
         trainer.fit(job.train, epochs, validation=job.test, progress=True, on_epoch_end=callbacks)
     except NonFiniteLoss:
-        _write(folder, settings, trainer, job, console)
+        output.print(_write(folder, settings, trainer, job))
         raise
     seconds = time.perf_counter() - start
+    written = _write(folder, settings, trainer, job)  # before anything is printed that may not arrive
     if not trainer.history.interrupted:
-        console.print(_table(trainer, job))
-        console.print(_speed(trainer, trainer.steps - before, seconds))
-    _write(folder, settings, trainer, job, console)
+        output.print(_table(trainer, job))
+        output.print(_speed(trainer, trainer.steps - before, seconds))
+    output.print(written)
+    if output.lost:
+        tell(f"standard output was closed; {written}")
     return INTERRUPTED if trainer.history.interrupted else 0
 
 
@@ -124,23 +145,55 @@ def _speed(trainer: Trainer, steps: int, seconds: float) -> str:
     return f"{steps:,} steps in {seconds:.1f} s, {rate:,.0f} steps/s in training{memory}"
 
 
-def _write(folder: Path, settings: dict[str, Any], trainer: Trainer, job: Job, console: Console) -> None:
-    """The history, the parameters and the curves; a missing matplotlib costs only the curves."""
+def _write(folder: Path, settings: dict[str, Any], trainer: Trainer, job: Job) -> str:
+    """Write the parameters, the history and the curves; a line that says so.
+
+    What cannot be written costs nothing else, a missing matplotlib only the curves.
+    """
     from pullback.io import plot_history, save, write_history
 
     entries = {**settings, "interrupted": trainer.history.interrupted, **trainer.history}
-    write_history(folder / "history.json", entries)
     metadata = {"workload": settings["workload"], "settings": json.dumps(job.settings)}
     if job.vocabulary is not None:
         metadata["vocabulary"] = job.vocabulary.to_json()
-    save(trainer.model, folder / "model.safetensors", metadata)
-    written = ["history.json", "model.safetensors"]
-    if trainer.history.epochs:
+    writers: dict[str, Callable[[Path], None]] = {
+        "model.safetensors": lambda path: save(trainer.model, path, metadata),
+        "history.json": lambda path: write_history(path, entries),
+        "curves.png": lambda path: plot_history(trainer.history, path),
+    }
+    written, note, failed = [], "", None
+    for name in _RESULTS if trainer.history.epochs else _RESULTS[:2]:
         try:
-            plot_history(trainer.history, folder / "curves.png")
-            written.append("curves.png")
+            writers[name](folder / name)
+            written.append(name)
         except MissingExtra:
-            console.print(
-                'no curves.png: matplotlib is not installed (pip install "pullback[plot]")', markup=False
-            )
-    console.print(f"{', '.join(written)} in {folder}", markup=False)
+            note = f'; no {name}: matplotlib is not installed (pip install "pullback[plot]")'
+        except OutputError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return f"{', '.join(written)} in {folder}{note}"
+
+
+def _earlier(folder: Path, history: History) -> bool:
+    """Whether the results in the folder are of the training that has this history, perhaps cut short."""
+    from pullback.io import read_history
+
+    try:
+        found = read_history(folder / "history.json")
+    except DataError:
+        return False
+    losses = found.get("loss")
+    if not isinstance(losses, list):
+        return False
+    whole = len(losses) - 1 if found.get("interrupted") else len(losses)
+    shared = min(whole, history.epochs)
+    return bool(shared) and losses[:shared] == history["loss"][:shared]
+
+
+def _default(workload: Workload, name: str) -> str:
+    """What a workload has where the options have nothing, for each of its data sets if they differ."""
+    values = {data: getattr(defaults, name) for data, defaults in workload.defaults.items()}
+    if len(set(values.values())) == 1:
+        return str(*set(values.values()))
+    return ", ".join(f"{value} for {data}" for data, value in values.items())

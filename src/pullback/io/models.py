@@ -32,8 +32,8 @@ def save(tree: Any, path: str | os.PathLike[str], metadata: Mapping[str, str] | 
     ...     print(sorted(load(f"{folder}/model.safetensors")))
     ...     again = load(f"{folder}/model.safetensors", like=nn.Chain(nn.Dense(2, 3), nn.relu))
     ['layers.0.bias', 'layers.0.weight']
-    >>> np.array_equal(again[0].weight, model[0].weight)
-    True
+    >>> (again[0].weight == model[0].weight).all()
+    np.True_
     """
     save_tensors(path, _named(tree), metadata)
 

@@ -7,9 +7,10 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TextIO
 
-__all__ = ["Display", "duration", "epoch_line", "figure"]
+__all__ = ["Display", "duration", "epoch_line", "figure", "silence"]
 
 _VALIDATION = "validation_"
 _REFRESH_SECONDS = 0.05  # no eye sees more, and a block of steps takes longer
@@ -31,6 +32,7 @@ class Display:
         self._full, self._empty = ("━", "─") if _encodes(self._file, "━─") else ("#", ".")
         self._drawn = 0.0
         self._shown = 0  # characters of the bar that is there now
+        self._lost = False
 
     def update(self, epoch: int, step: int, figures: Mapping[str, float], rate: float) -> None:
         """``step`` steps of ``epoch`` (from 0) are done, at ``rate`` steps a second."""
@@ -61,9 +63,15 @@ class Display:
 
     def _write(self, text: str, end: str) -> None:
         """A line in the place of the bar; ``end`` tells whether it stays."""
+        if self._lost:
+            return
         over = "\r" if self._bar else ""
-        self._file.write(over + text.ljust(self._shown) + end)
-        self._file.flush()
+        try:
+            self._file.write(over + text.ljust(self._shown) + end)
+            self._file.flush()
+        except OSError:  # a pipe without a reader, a terminal that was closed: the training goes on
+            self._lost = True
+            silence(self._file)
         self._shown = 0 if end else len(text)
 
     def _columns(self) -> int:
@@ -71,6 +79,14 @@ class Display:
             return os.get_terminal_size(self._file.fileno()).columns or _WIDTH
         except (OSError, ValueError):  # no terminal of the system, or closed
             return _WIDTH
+
+
+def silence(file: TextIO | None) -> None:
+    """Let what is written to ``file`` from now on go nowhere, so that the end of the process does not fail for it."""
+    with suppress(OSError, ValueError, AttributeError):  # no file of the system
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, file.fileno())  # type: ignore[union-attr]
+        os.close(nowhere)
 
 
 def _encodes(file: TextIO, text: str) -> bool:

@@ -15,15 +15,15 @@ import numpy as np
 
 from pullback import nn, optim
 from pullback.cli.options import positive
-from pullback.cli.workloads.workload import Job, Report, Workload
+from pullback.cli.workloads.workload import Defaults, Job, Report, Workload, size_of
 from pullback.data import LabelledTexts, load_imdb_or_generated
 from pullback.data.text import LENGTH, VOCABULARY_SIZE
 
-__all__ = ["WORKLOAD", "make_model", "prepare", "restore", "text_job"]
+__all__ = ["WORKLOAD", "make_model", "parameters", "prepare", "restore", "text_job"]
 
 _WINDOW, _POOL = 3, 8
-_LEARNING_RATES = {"IMDB": 0.0003, "generated": 0.003}
-"""Larger ones learn IMDB's reviews by heart within the five epochs; of the made-up ones there are a tenth."""
+_DEFAULTS = {"IMDB": Defaults(5, 64, 0.0003), "generated": Defaults(5, 64, 0.003)}
+"""Larger learning rates learn IMDB's reviews by heart within the five epochs; of the made-up ones there are a tenth."""
 
 
 def make_model(
@@ -69,7 +69,7 @@ def prepare(options: argparse.Namespace, report: Report) -> Job:
     texts = load_imdb_or_generated(options.data, report=report).split(options.seed)
     settings = text_settings(texts, options.filters)
     model = restore(settings, seed=options.seed)
-    return text_job(texts, model, settings, options, _LEARNING_RATES[texts.name])
+    return text_job(texts, model, settings, options, _DEFAULTS[texts.name])
 
 
 def restore(settings: Mapping[str, Any], seed: nn.Seed = 0) -> nn.Chain:
@@ -77,6 +77,14 @@ def restore(settings: Mapping[str, Any], seed: nn.Seed = 0) -> nn.Chain:
     return make_model(
         settings["words"], settings["length"], settings["dimensions"], settings["filters"], seed=seed
     )
+
+
+def parameters(settings: Mapping[str, Any]) -> int:
+    """How many numbers that network has."""
+    names = ("words", "length", "dimensions", "filters")
+    words, length, dimensions, filters = (size_of(settings, name) for name in names)
+    places = max((length - _WINDOW + 1) // _POOL, 0)
+    return words * dimensions + filters * (_WINDOW * dimensions + 1) + places * filters + 1
 
 
 def text_settings(texts: LabelledTexts, filters: int, dimensions: int = 50) -> dict[str, Any]:
@@ -97,19 +105,21 @@ def text_job(
     model: Any,
     settings: Mapping[str, Any],
     options: argparse.Namespace,
-    learning_rate: float,
+    defaults: Defaults,
 ) -> Job:
-    """The job of training ``model`` on ``texts``, at this learning rate unless the options have one."""
+    """The job of training ``model`` on ``texts``, with these defaults where the options have nothing."""
     return Job(
         note=texts.note,
         model=model,
         loss=nn.binary_cross_entropy,
-        optimiser=optim.Adam(learning_rate if options.learning_rate is None else options.learning_rate),
+        optimiser=optim.Adam(
+            defaults.learning_rate if options.learning_rate is None else options.learning_rate
+        ),
         train=texts.train,
         test=texts.test,
         scale=None,
-        batch_size=options.batch or 64,
-        epochs=options.epochs or 5,
+        batch_size=options.batch or defaults.batch_size,
+        epochs=options.epochs or defaults.epochs,
         settings=settings,
         examples="reviews",
         vocabulary=texts.vocabulary,
@@ -123,4 +133,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-WORKLOAD = Workload("imdb-cnn", "a convolutional network on film reviews", add_options, prepare, restore)
+WORKLOAD = Workload(
+    "imdb-cnn",
+    "a convolutional network on film reviews",
+    add_options,
+    prepare,
+    restore,
+    parameters,
+    _DEFAULTS,
+    "adam",
+)

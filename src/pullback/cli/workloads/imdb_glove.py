@@ -16,14 +16,14 @@ import numpy as np
 
 from pullback import nn
 from pullback.cli.workloads import imdb_cnn
-from pullback.cli.workloads.workload import Job, Report, Workload
+from pullback.cli.workloads.workload import Defaults, Job, Report, Workload
 from pullback.data import Reviews, load_imdb_or_generated, read_glove, write_glove
 from pullback.data.download import cache_folder, make_cache_folder
 from pullback.train.vectors import corpus_vectors
 
 __all__ = ["WORKLOAD", "own_vectors", "prepare", "restore"]
 
-_LEARNING_RATE = 0.002
+_DEFAULTS = {"IMDB": Defaults(5, 64, 0.002), "generated": Defaults(5, 64, 0.002)}
 
 
 def prepare(options: argparse.Namespace, report: Report) -> Job:
@@ -35,7 +35,7 @@ def prepare(options: argparse.Namespace, report: Report) -> Job:
     report(f"vectors from {file} for {int(read.found.sum()):,} of {len(read.found):,} words")
     settings = imdb_cnn.text_settings(texts, options.filters, read.vectors.shape[1])
     model = _make_model(settings, nn.Embedding.from_vectors(read.vectors), options.seed)
-    return imdb_cnn.text_job(texts, model, settings, options, _LEARNING_RATE)
+    return imdb_cnn.text_job(texts, model, settings, options, _DEFAULTS[texts.name])
 
 
 def restore(settings: Mapping[str, Any], seed: nn.Seed = 0) -> nn.Chain:
@@ -84,4 +84,7 @@ WORKLOAD = Workload(
     _add_options,
     prepare,
     restore,
+    imdb_cnn.parameters,
+    _DEFAULTS,
+    "adam",
 )

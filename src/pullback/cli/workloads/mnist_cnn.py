@@ -14,20 +14,29 @@ import numpy as np
 
 from pullback import nn, optim
 from pullback.cli.options import positive
-from pullback.cli.workloads.workload import Job, Report, Workload, image_settings
+from pullback.cli.workloads.workload import (
+    Defaults,
+    Job,
+    Report,
+    Workload,
+    image_settings,
+    image_sizes,
+    size_of,
+)
 from pullback.data import load_digits_or_mnist
 
-__all__ = ["WORKLOAD", "make_model", "prepare", "restore"]
+__all__ = ["WORKLOAD", "make_model", "parameters", "prepare", "restore"]
 
-_DEFAULTS = {"MNIST": (3, 100, 0.01), "digits": (40, 20, 0.1)}
-"""Epochs, batch size and learning rate; the digits are a fortieth of MNIST and take more and larger steps."""
+_HIDDEN = 84
+_DEFAULTS = {"MNIST": Defaults(3, 100, 0.01), "digits": Defaults(40, 20, 0.1)}
+"""The digits are a fortieth of MNIST and take more and larger steps."""
 
 
 def make_model(
     height: int = 28,
     width: int = 28,
     filters: int = 6,
-    hidden: int = 84,
+    hidden: int = _HIDDEN,
     classes: int = 10,
     *,
     seed: nn.Seed = 0,
@@ -83,6 +92,14 @@ def restore(settings: Mapping[str, Any], seed: nn.Seed = 0) -> nn.Chain:
     return make_model(height, width, settings["filters"], classes=settings["classes"], seed=seed)
 
 
+def parameters(settings: Mapping[str, Any]) -> int:
+    """How many numbers that network has."""
+    height, width = image_sizes(settings)
+    filters, classes = size_of(settings, "filters"), size_of(settings, "classes")
+    pooled = filters * max((height - 2) // 2, 0) * max((width - 2) // 2, 0)
+    return 9 * filters + _HIDDEN * (pooled + classes)
+
+
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--filters", type=positive, default=6, metavar="N", help="output channels of the convolution (6)"
@@ -90,5 +107,12 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 WORKLOAD = Workload(
-    "mnist-cnn", "a convolutional network on handwritten digits", _add_options, prepare, restore
+    "mnist-cnn",
+    "a convolutional network on handwritten digits",
+    _add_options,
+    prepare,
+    restore,
+    parameters,
+    _DEFAULTS,
+    "sgd",
 )

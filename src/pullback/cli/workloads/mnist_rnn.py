@@ -15,14 +15,22 @@ import numpy as np
 
 from pullback import nn, optim
 from pullback.cli.options import positive
-from pullback.cli.workloads.workload import Job, Report, Workload, image_settings
+from pullback.cli.workloads.workload import (
+    Defaults,
+    Job,
+    Report,
+    Workload,
+    image_settings,
+    image_sizes,
+    size_of,
+)
 from pullback.data import load_digits_or_mnist
 
-__all__ = ["WORKLOAD", "make_model", "prepare", "restore"]
+__all__ = ["WORKLOAD", "make_model", "parameters", "prepare", "restore"]
 
 _STEPS = 4
-_DEFAULTS = {"MNIST": (5, 100, 0.015), "digits": (20, 20, 0.1)}
-"""Epochs, batch size and learning rate; the digits are a fortieth of MNIST and take more and larger steps."""
+_DEFAULTS = {"MNIST": Defaults(5, 100, 0.015), "digits": Defaults(20, 20, 0.1)}
+"""The digits are a fortieth of MNIST and take more and larger steps."""
 
 
 def make_model(
@@ -68,10 +76,26 @@ def restore(settings: Mapping[str, Any], seed: nn.Seed = 0) -> nn.Chain:
     return make_model(math.prod(settings["shape"]), settings["hidden"], settings["classes"], seed=seed)
 
 
+def parameters(settings: Mapping[str, Any]) -> int:
+    """How many numbers that network has."""
+    height, width = image_sizes(settings)
+    hidden, classes = size_of(settings, "hidden"), size_of(settings, "classes")
+    return hidden * (height * width // _STEPS + hidden + 1) + classes * (hidden + 1)
+
+
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hidden", type=positive, default=64, metavar="N", help="units of the recurrent cell (64)"
     )
 
 
-WORKLOAD = Workload("mnist-rnn", "a recurrent network on handwritten digits", _add_options, prepare, restore)
+WORKLOAD = Workload(
+    "mnist-rnn",
+    "a recurrent network on handwritten digits",
+    _add_options,
+    prepare,
+    restore,
+    parameters,
+    _DEFAULTS,
+    "sgd",
+)

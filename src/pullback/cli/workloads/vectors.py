@@ -6,7 +6,17 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pullback.cli.options import INTERRUPTED, positive, rate, seed, threads, writable
+from pullback.cli.options import (
+    INTERRUPTED,
+    add_overwrite,
+    check_free,
+    positive,
+    rate,
+    seed,
+    threads,
+    writable,
+)
+from pullback.cli.output import Output, tell
 from pullback.cli.workloads.workload import Report
 from pullback.data import Corpus, load_imdb_or_generated, write_glove
 from pullback.data.text import VOCABULARY_SIZE
@@ -39,22 +49,28 @@ def add_command(workloads: Any) -> None:
     }
     for name, (value, text) in defaults.items():
         parser.add_argument(f"--{name}", type=positive, default=value, metavar="N", help=f"{text} ({value})")
-    parser.add_argument("--learning-rate", type=rate, default=0.3, metavar="R", help="size of a step (0.3)")
+    parser.add_argument(
+        "--learning-rate", "--lr", type=rate, default=0.3, metavar="R", help="size of a step (0.3)"
+    )
     parser.add_argument("--seed", type=seed, default=0, metavar="S", help="of parameters and order (0)")
     parser.add_argument("--threads", type=threads, metavar="N", help="threads to compute on (all cores)")
-    parser.add_argument("--output", default="vectors.txt", metavar="FILE", help="to write (vectors.txt)")
+    parser.add_argument(
+        "--output",
+        default="vectors.txt",
+        metavar="FILE",
+        help="to write (vectors.txt); a file that is there is not replaced",
+    )
+    add_overwrite(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-
-    def report(line: str) -> None:
-        console.print(line, markup=False, soft_wrap=True)
-
-    writable(Path(options.output).absolute().parent)
+    output = Output()
+    report = output.line
+    file = Path(options.output)
+    writable(file.absolute().parent)
+    if not options.overwrite:
+        check_free([file])
     if options.threads:
         from pullback.compiler.runtime.threads import set_num_threads
 
@@ -72,7 +88,10 @@ def _run(options: argparse.Namespace) -> int:
         progress=True,
     )
     write_glove(options.output, words, vectors)
-    report(f"{len(words):,} words of {options.dimensions} numbers in {options.output}")
+    written = f"{len(words):,} words of {options.dimensions} numbers in {options.output}"
+    report(written)
+    if output.lost:
+        tell(f"standard output was closed; {written}")
     return INTERRUPTED if history.interrupted else 0
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from pullback.data import Dataset, LabelledImages, Vocabulary
 from pullback.optim import Optimiser
 
-__all__ = ["Job", "Report", "Workload", "image_settings"]
+__all__ = ["Defaults", "Job", "Report", "Workload", "image_settings", "image_sizes", "size_of"]
 
 Report = Callable[[str], None]
 
@@ -37,13 +37,24 @@ class Job:
     """What the numbers of a text's words mean; it is saved with the model."""
 
 
+class Defaults(NamedTuple):
+    """What a job has unless the options say otherwise."""
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+
+
 @dataclass(frozen=True)
 class Workload:
     """A named training.
 
     ``add_options`` adds the options that only this workload has. ``prepare`` makes the job from all options;
     ``epochs``, ``batch`` and ``learning_rate`` are None where the user gave none: the workload has its own.
-    ``restore`` makes a model of the sizes in a job's ``settings``, for the arrays of a file to be put into.
+    ``restore`` makes a model of the sizes in a job's ``settings``, for the arrays of a file to be put into;
+    ``parameters`` tells how many numbers that model has, without making it, and raises ``ValueError`` for settings
+    that are no sizes. ``defaults`` are those for each data set, by its name, and ``optimiser`` is the rule, by its
+    name among the options.
     """
 
     name: str
@@ -51,6 +62,26 @@ class Workload:
     add_options: Callable[[argparse.ArgumentParser], None]
     prepare: Callable[[argparse.Namespace, Report], Job]
     restore: Callable[[Mapping[str, Any]], Any]
+    parameters: Callable[[Mapping[str, Any]], int]
+    defaults: Mapping[str, Defaults]
+    optimiser: str
+
+
+def size_of(settings: Mapping[str, Any], name: str) -> int:
+    """One of the sizes among a job's settings; ``ValueError`` if it is none."""
+    return _size(settings[name], name)
+
+
+def image_sizes(settings: Mapping[str, Any]) -> tuple[int, int]:
+    """Height and width of a job's images; ``ValueError`` if they are none."""
+    height, width = settings["shape"]
+    return _size(height, "shape"), _size(width, "shape")
+
+
+def _size(value: Any, name: str) -> int:
+    if type(value) is not int or not 1 <= value < 1 << 31:
+        raise ValueError(f"{name} is {value!r:.60}, which is no size")
+    return value
 
 
 def image_settings(images: LabelledImages) -> dict[str, Any]:
