@@ -7,6 +7,8 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,13 +23,17 @@ from pullback.compiler.runtime.program import Program
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, ResultSpec
 from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, format_graph
 from pullback.operators.indexing import range_error
+from pullback.undisturbed import undisturbed
 
 if TYPE_CHECKING:
-    from pullback.compiler.build import Built, Watch
+    from pullback.compiler.build import Built, Stage, Watch
 
 __all__ = ["Executable", "Report", "make_executable"]
 
-# What builds programs is imported where one is built: a program from the cache starts sooner without it.
+
+def _builder() -> ModuleType:
+    """What builds programs, imported where one is built: a program from the cache starts sooner without it."""
+    return undisturbed(lambda: import_module("pullback.compiler.build"))
 
 
 @dataclass(frozen=True)
@@ -61,9 +67,9 @@ class Executable:
 
     def report(self, arguments: Sequence[Any]) -> Report:
         """Every intermediate form, made anew, and the time of each phase on ``arguments``, which stay as they are."""
-        from pullback.compiler.build import Stage, build, show_schedule
         from pullback.compiler.timing import phase_seconds
 
+        builder = _builder()
         stages: dict[str, str] = {}
         optimised = format_graph(self.graph)
 
@@ -76,13 +82,13 @@ class Executable:
                 name += " again"
             stages[name] = text
 
-        built = build(self.graph, self._offered, Processor.host(), watch=watch)
+        built = builder.build(self.graph, self._offered, Processor.host(), watch=watch)
         seconds = phase_seconds(self.program, arguments)
         return Report(
             graph=format_graph(self.graph),
             optimised=optimised,
             stages=stages,
-            loops=show_schedule(built.schedule, seconds),
+            loops=builder.show_schedule(built.schedule, seconds),
             memory=str(built.plan),
             llvm=built.emitted.text,
             assembly=assembly(built.emitted.text, Processor.host()),
@@ -119,9 +125,7 @@ def make_executable(
         with Compilation(processor) as compilation:
             compilation.begin(machine)  # all programs need it, and building this one takes a while
 
-            from pullback.compiler.build import build
-
-            built = build(graph, offered, processor, watch=watch, ready=compilation.add)
+            built = _builder().build(graph, offered, processor, watch=watch, ready=compilation.add)
             objects = compilation.objects()
         metadata = {**_metadata(graph, built), "objects": [len(data) for data in objects]}
         if cache is not None and key is not None:

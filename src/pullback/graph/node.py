@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ from pullback.graph.classes import refuse_class
 from pullback.graph.protocol import ArrayProtocol
 from pullback.graph.source import Source, current_source
 from pullback.graph.type import Type
+from pullback.interning import Interned
 
 if TYPE_CHECKING:
     from pullback.graph.operator import Operator
@@ -116,8 +115,7 @@ class Operation(Node):
         return f"Operation({self.operator.name}: {self.type})"
 
 
-_interned: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
-_lock = threading.RLock()
+_interned: Interned[Any] = Interned()
 
 
 def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Operation:
@@ -125,20 +123,20 @@ def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str,
 
     Raises ``ShapeError`` or ``DTypeError`` from the operator's type rule, with the user's line at its end.
     """
+
+    def make() -> Operation:
+        source = current_source()
+        try:
+            type = operator.type_rule(*(node.type for node in inputs), **attributes)
+        except (ShapeError, DTypeError) as error:
+            if source is not None:
+                error.args = (f"{error}\n  at {source}",)
+            raise
+        return Operation(operator, inputs, MappingProxyType(dict(attributes)), type, source)
+
     key = (operator, tuple(map(id, inputs)), tuple(sorted(attributes.items())))
-    with _lock:
-        known = _interned.get(key)
-        if known is None:
-            source = current_source()
-            try:
-                type = operator.type_rule(*(node.type for node in inputs), **attributes)
-            except (ShapeError, DTypeError) as error:
-                if source is not None:
-                    error.args = (f"{error}\n  at {source}",)
-                raise
-            known = Operation(operator, inputs, MappingProxyType(dict(attributes)), type, source)
-            _interned[key] = known
-    return known  # type: ignore[return-value]
+    node: Operation = _interned.intern(key, make)
+    return node
 
 
 def constant(value: Any, dtype: Any = None, weak: bool = False) -> Constant:
@@ -149,8 +147,5 @@ def constant(value: Any, dtype: Any = None, weak: bool = False) -> Constant:
     if array.size > SMALL_CONSTANT:
         return Constant(array, weak)
     key = (array.dtype, array.shape, array.tobytes(), weak)
-    with _lock:
-        known = _interned.get(key)
-        if known is None:
-            known = _interned[key] = Constant(array, weak)
-    return known  # type: ignore[return-value]
+    node: Constant = _interned.intern(key, lambda: Constant(array, weak))
+    return node

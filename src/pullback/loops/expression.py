@@ -6,12 +6,12 @@ memory on identity.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
+from pullback.interning import Interned
 from pullback.loops.index import Affine, Axis
 
 __all__ = [
@@ -57,7 +57,7 @@ class Buffer:
         return f"{self.name}: {self.dtype}{list(self.shape)}"
 
 
-_interned: weakref.WeakValueDictionary[Any, Expression] = weakref.WeakValueDictionary()
+_interned: Interned[Any] = Interned()
 _E = TypeVar("_E", bound="Expression")
 
 
@@ -98,11 +98,8 @@ class Expression:
 
 
 def _intern(key: Any, make: Callable[[], _E]) -> _E:
-    known = _interned.get(key)
-    if known is None:
-        known = make()
-        _interned[key] = known
-    return known  # type: ignore[return-value]
+    expression: _E = _interned.intern(key, make)
+    return expression
 
 
 class Literal(Expression):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from pullback.loops.expression import Apply, Buffer, Expression, Load, Position, Reduce, walk
 from pullback.loops.index import Affine, Axis
@@ -13,6 +13,24 @@ __all__ = ["ACCUMULATIONS", "Kernel", "Store", "rewrite"]
 
 ACCUMULATIONS = frozenset({"add", "divide", "maximum", "minimum", "multiply", "power", "set"})
 """What a store may do with the element that is there: a function of it and the value, or ``"set"``."""
+
+_T = TypeVar("_T")
+
+
+class _Once(Generic[_T]):
+    """A property that is computed when first asked for.
+
+    ``functools.cached_property`` has a lock up to Python 3.11, which a fork may find taken by another thread.
+    """
+
+    def __init__(self, compute: Callable[[Any], _T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, kernel: Any, owner: type) -> _T:
+        value = self._compute(kernel)
+        kernel.__dict__[self._compute.__name__] = value
+        return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,22 +77,22 @@ class Kernel:
         """Buffers written."""
         return self._writes
 
-    @functools.cached_property
+    @_Once
     def functions(self) -> int:
         """How many different functions one turn evaluates."""
         return sum(1 for expression in self.expressions() if isinstance(expression, Apply))
 
-    @functools.cached_property
+    @_Once
     def _loads(self) -> tuple[Load, ...]:
         return tuple(expression for expression in self.expressions() if isinstance(expression, Load))
 
-    @functools.cached_property
+    @_Once
     def _reads(self) -> tuple[Buffer, ...]:
         found = {load.buffer: None for load in self._loads}
         found.update({store.buffer: None for store in self.stores if store.accumulate})
         return tuple(found)
 
-    @functools.cached_property
+    @_Once
     def _writes(self) -> tuple[Buffer, ...]:
         return tuple({store.buffer: None for store in self.stores})
 

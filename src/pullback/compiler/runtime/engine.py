@@ -4,6 +4,9 @@ The road always leads through object code: text is compiled to the bytes of an o
 those of one or several are loaded together. Bytes that come from the cache are loaded the same
 way, and where ``linking`` knows their format, LLVM is not needed at all.
 
+LLVM works in threads that no signal disturbs (``undisturbed``): Ctrl-C would leave llvmlite's lock taken, or a module
+without the context that it lies in. Whatever LLVM makes is disposed of where it was made, in its order.
+
 >>> text = "define i64 @twice(i64 %x) {\\n  %y = add i64 %x, %x\\n  ret i64 %y\\n}"
 >>> code = Loaded([compile_object(text, Processor.host())], Processor.host())
 >>> import ctypes
@@ -17,13 +20,16 @@ import ctypes
 import functools
 import sys
 import time
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pullback.compiler.runtime.linking import link
 from pullback.compiler.runtime.pages import give_back_pages
 from pullback.compiler.runtime.processor import Processor, told_by_llvm
+from pullback.undisturbed import undisturbed
 
 if TYPE_CHECKING:
     from pullback.compiler.runtime.cache import Cache
@@ -88,29 +94,41 @@ def _target_machine(processor: Processor) -> Any:
     )
 
 
-def _parse(text: str) -> Any:
+@contextmanager
+def _parsed(text: str) -> Iterator[Any]:
+    """The module of a text, in a context of its own that goes after it."""
     llvm = _llvm()
-    module = llvm.parse_assembly(text, llvm.create_context())  # a context of its own, so that it can be freed
-    module.verify()
-    return module
+    with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
+        module.verify()
+        yield module
 
 
 def compile_object(text: str, processor: Processor) -> bytes:
     """The object file of a module; ``RuntimeError`` with LLVM's message if the text is no valid module."""
-    machine, module, library = _target_machine(processor), _parse(text), _llvm().ffi.lib
-    with _llvm().ffi.OutputString() as message:
-        buffer = _emit_to_memory()(machine, module, 1, message)
-        if not buffer:
-            raise RuntimeError(str(message))
-    data = ctypes.string_at(library.LLVMPY_GetBufferStart(buffer), library.LLVMPY_GetBufferSize(buffer))
-    library.LLVMPY_DisposeMemoryBuffer(buffer)
-    return data
+    return undisturbed(lambda: _object(text, processor))
+
+
+def _object(text: str, processor: Processor) -> bytes:
+    library = _llvm().ffi.lib
+    with _parsed(text) as module, _target_machine(processor) as machine:
+        with _llvm().ffi.OutputString() as message:
+            buffer = _emit_to_memory()(machine, module, 1, message)
+            if not buffer:
+                raise RuntimeError(str(message))
+        data = ctypes.string_at(library.LLVMPY_GetBufferStart(buffer), library.LLVMPY_GetBufferSize(buffer))
+        library.LLVMPY_DisposeMemoryBuffer(buffer)
+        return data
 
 
 def assembly(text: str, processor: Processor) -> str:
     """The module as assembly for a person to read."""
-    listing: str = _target_machine(processor).emit_assembly(_parse(text))
-    return listing
+
+    def listing() -> str:
+        with _parsed(text) as module, _target_machine(processor) as machine:
+            lines: str = machine.emit_assembly(module)
+            return lines
+
+    return undisturbed(listing)
 
 
 _added: dict[str, int] = {}
@@ -129,15 +147,24 @@ def _address_of(name: str) -> int:
     return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def _loaded_by_llvm(objects: Sequence[bytes], processor: Processor) -> Any:
-    """The object files in memory, by LLVM's loader, which knows those of all systems."""
+_engines: list[tuple[weakref.ref[Loaded], Any]] = []
+"""LLVM's loaders, each for as long as its code is there."""
+
+
+def _loaded_by_llvm(owner: Loaded) -> Any:
+    """The owner's object files in memory, by LLVM's loader, which knows those of all systems."""
     llvm = _llvm()
+    for entry in list(_engines):
+        if entry[0]() is None:
+            _engines.remove(entry)
+            entry[1].close()
     for name, address in _added.items():
         llvm.add_symbol(name, address)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(processor))
-    for data in objects:
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(owner.processor))
+    for data in owner.objects:
         engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(data))
     engine.finalize_object()
+    _engines.append((weakref.ref(owner), engine))
     return engine
 
 
@@ -152,16 +179,16 @@ class Loaded:
         self, objects: Sequence[bytes], processor: Processor, cached: bool = False, seconds: float = 0.0
     ) -> None:
         start = time.perf_counter()
-        image = link(objects, _address_of)
-        self._memory: Any = image
-        if image is not None:
-            self._find = image.symbols.get
-        else:
-            self._memory = _loaded_by_llvm(objects, processor)
-            self._find = self._memory.get_function_address
         self.processor = processor
         self.objects = tuple(objects)
         self.cached = cached
+        self._image = link(objects, _address_of)
+        self._find: Callable[[str], int | None]
+        if self._image is not None:
+            self._find = self._image.symbols.get
+        else:
+            engine = undisturbed(lambda: _loaded_by_llvm(self))
+            self._find = lambda name: undisturbed(lambda: engine.get_function_address(name))
         self.seconds = seconds + time.perf_counter() - start
 
     def address(self, name: str) -> int:
@@ -169,14 +196,14 @@ class Loaded:
 
         Raises ``KeyError`` if the module does not define it.
         """
-        address: int | None = self._find(name)
+        address = self._find(name)
         if not address:
             raise KeyError(f"the machine code defines no {name!r}")
         return address
 
     def make_immortal(self) -> None:
         """Never unload this code: threads of this process may be parked in it until the very end."""
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._memory))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
 
 def load(text: str, processor: Processor, key: str | None = None, cache: Cache | None = None) -> Loaded:

@@ -11,6 +11,7 @@ from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.engine import add_symbols, load
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.threads import Pool
+from pullback.undisturbed import undisturbed
 
 __all__ = ["Machine", "machine"]
 
@@ -59,9 +60,12 @@ if hasattr(os, "register_at_fork"):
 
 def machine() -> Machine:
     """The one machine of this process, made on first use."""
+    return _machine or undisturbed(_made)
+
+
+def _made() -> Machine:
     global _machine
-    if _machine is None:
-        with _lock:
-            if _machine is None:
-                _machine = Machine()
-    return _machine
+    with _lock:
+        if _machine is None:
+            _machine = Machine()
+        return _machine

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pullback.errors import ProcessorError
+from pullback.undisturbed import undisturbed
 
 __all__ = ["Processor", "machine_identity", "tell", "told", "told_by_llvm", "usable_cores"]
 
@@ -94,12 +95,16 @@ _told: dict[str, str] = {}
 def told_by_llvm() -> dict[str, str]:
     """What LLVM says of this processor and of itself: ``name``, ``features``, ``version``."""
     if not _told:
-        import llvmlite.binding as llvm
-
-        features = _join_features(dict(llvm.get_host_cpu_features()))
-        version = ".".join(map(str, llvm.llvm_version_info))
-        _told.update(name=llvm.get_host_cpu_name(), features=features, version=version)
+        _told.update(undisturbed(_asked_of_llvm))
     return _told
+
+
+def _asked_of_llvm() -> dict[str, str]:
+    import llvmlite.binding as llvm
+
+    features = _join_features(dict(llvm.get_host_cpu_features()))
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return {"name": llvm.get_host_cpu_name(), "features": features, "version": version}
 
 
 def tell(told: Mapping[str, str]) -> None:

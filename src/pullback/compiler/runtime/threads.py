@@ -17,6 +17,7 @@ import threading
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import Loaded
 from pullback.compiler.runtime.processor import usable_cores
+from pullback.undisturbed import undisturbed
 
 __all__ = ["Pool", "get_num_threads", "set_num_threads"]
 
@@ -89,6 +90,10 @@ class Pool:
 
     def start(self) -> None:
         """Start the workers that are missing; where the system refuses, go on with those that there are."""
+        if len(self._threads) + 1 < self._word("WANTED").value:
+            undisturbed(self._start)  # two workers of one number would work in the same memory
+
+    def _start(self) -> None:
         with self._lock:
             while len(self._threads) + 1 < self._word("WANTED").value:
                 number = len(self._threads) + 1

@@ -1,0 +1,71 @@
+"""Tables that keep equal things one: values by key, for as long as somebody else refers to them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Interned"]
+
+_V = TypeVar("_V")
+_LEAST = 1024  # entries before the dead ones are looked for
+
+
+class Interned(Generic[_V]):
+    """Values by key, held weakly.
+
+    Entries of dead values are removed when there are twice as many entries as were alive the last time. A callback
+    for each of them, as ``WeakValueDictionary`` has, would be Python code that runs wherever a value dies: there
+    Ctrl-C would be dropped, because nobody could be told.
+
+    The table is whole between any two instructions, so after a fork in which another thread was at work here, its
+    lock is all that has to be made anew.
+
+    >>> class Word(str): pass
+    >>> words = Interned()
+    >>> a = words.intern("a", lambda: Word("a"))
+    >>> words.intern("a", lambda: Word("other")) is a, len(words)
+    (True, 1)
+    >>> del a
+    >>> len(words)
+    0
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._references: dict[Any, weakref.ref[Any]] = {}
+        self._limit = _LEAST
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew_lock)
+
+    def intern(self, key: Any, make: Callable[[], _V]) -> _V:
+        """The value of ``key``; where none is alive, ``make()``."""
+        with self._lock:
+            reference = self._references.get(key)
+            known: _V | None = None if reference is None else reference()
+            if known is None:
+                known = make()
+                self._references[key] = weakref.ref(known)
+                if len(self._references) > self._limit:
+                    self._sweep()
+        return known
+
+    def __len__(self) -> int:
+        """How many values are alive."""
+        self._sweep()
+        return len(self._references)
+
+    def _sweep(self) -> None:
+        with self._lock:
+            entries = self._references.copy().items()  # a finaliser may enter something meanwhile
+            dead = [(key, reference) for key, reference in entries if reference() is None]
+            for key, reference in dead:
+                if self._references.get(key) is reference:
+                    del self._references[key]
+            self._limit = max(_LEAST, 2 * len(self._references))
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.RLock()
