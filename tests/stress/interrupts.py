@@ -83,6 +83,10 @@ def interrupt_victims(what: str, count: int, chance: random.Random) -> tuple[Cou
             victim = _Process(what, os.environ | ({} if started % 2 else {"PULLBACK_CACHE": "off"}))
             started += 1
         words = victim.line(PATIENCE)
+        if words == [] and victim.process.wait() == 0:  # it has done its rounds
+            victim = None
+            continue
+        done += 1
         if words and words[0] == "begin":
             time.sleep(chance.uniform(0, 1.5 * float(words[1])))
             for attempt in range(3):  # an interrupt that is dropped in a finaliser comes a second time
@@ -91,10 +95,6 @@ def interrupt_victims(what: str, count: int, chance: random.Random) -> tuple[Cou
                 if words is not None:
                     break
                 outcomes["dropped"] += attempt < 2
-            done += 1
-        elif words == [] and victim.process.wait() == 0:  # it has done its rounds
-            victim = None
-            continue
         if words and words[0] == "right":
             outcomes["right"] += 1
             continue

@@ -105,11 +105,16 @@ class _Counter(nn.Module):
 
     weight: Any
 
-    def __init__(self) -> None:
-        self.weight = np.zeros((), np.float32)
+    def __call__(self, x: Any) -> Any:
+        return self.weight + 0 * x.sum()
+
+
+class _Network(nn.Module):
+    first: Any
+    second: Any
 
     def __call__(self, x: Any) -> Any:
-        return x * 0 - self.weight
+        return self.second(np.tanh(self.first(x)))
 
 
 class Fit(Victim):
@@ -124,9 +129,11 @@ class Fit(Victim):
         self.new()
 
     def new(self) -> None:
-        model = nn.Sequential(nn.Dense(8, 32, seed=0), np.tanh, nn.Dense(32, 3, seed=1))
-        self.trainer = Trainer(model, nn.cross_entropy, optim.Adam(1e-3), batch_size=32)
-        self.counter = Trainer(_Counter(), lambda y, _: y.mean(), optim.SGD(1.0), metrics=(), batch_size=10)
+        model = _Network(nn.Dense(8, 32, seed=0), nn.Dense(32, 3, seed=1))
+        self.trainer = Trainer(model, nn.softmax_cross_entropy, optim.Adam(1e-3), batch_size=32)
+        self.counter = Trainer(
+            _Counter(np.zeros(())), lambda y, _: -y, optim.SGD(1.0), metrics=(), batch_size=10
+        )
 
     def work(self) -> None:
         for trainer, data in ((self.trainer, self.data), (self.counter, self.counted)):

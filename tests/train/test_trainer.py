@@ -13,6 +13,7 @@ from pullback.data import Dataset, epoch_order, load_digits
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
 from pullback.tracing import flatten, map_tree
 from pullback.train import Trainer
+from pullback.train.snapshot import Snapshot
 
 SCALE = 1 / 255
 
@@ -365,6 +366,7 @@ def test_ctrl_c_leaves_the_number_of_steps_right(data):
 
     model = Added(np.zeros((), np.float64))
     trainer = Trainer(model, lambda y, labels: -y, optim.SGD(1.0), metrics=(), batch_size=1, scale=SCALE)
+    trainer.fit(data, 1)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     try:
@@ -372,6 +374,40 @@ def test_ctrl_c_leaves_the_number_of_steps_right(data):
     finally:
         timer.join()
     assert history.interrupted and trainer.steps == float(model.weight) > 0
+
+
+class Restless:
+    """Presses Ctrl-C in its finaliser, where Python can only report what is raised."""
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("epochs", [1, 1000])
+def test_ctrl_c_in_a_finaliser_ends_the_training(data, make_model, epochs):
+    def drop(trainer):
+        Restless()
+
+    history = make_trainer(make_model()).fit(data, epochs, on_epoch_end=drop)
+    assert history.interrupted and history.epochs == 1
+
+
+def test_ctrl_c_while_bad_steps_are_undone_leaves_a_whole_model(data, make_model, monkeypatch):
+    """The way back to the last good step is gone to its end."""
+    trainer, undisturbed = make_trainer(make_model(), scale=None), make_trainer(make_model(), scale=None)
+    with pytest.raises(NonFiniteLoss):
+        undisturbed.fit(poisoned(data, 5), 1)
+    restore = Snapshot._restore
+
+    def pressed(self, blocks, replay):
+        os.kill(os.getpid(), signal.SIGINT)
+        restore(self, blocks, replay)
+
+    monkeypatch.setattr(Snapshot, "_restore", pressed)
+    assert trainer.fit(poisoned(data, 5), 1).interrupted
+    for found, expected in zip(flatten(trainer.model)[0], flatten(undisturbed.model)[0]):
+        np.testing.assert_array_equal(found, expected)
+    assert trainer.steps == undisturbed.steps
 
 
 @pytest.mark.parametrize("label", [3, 255])

@@ -7,17 +7,16 @@ import os
 from collections.abc import Collection
 from typing import Any
 
-import numpy as np
-
 from pullback.errors import DataError
 from pullback.io import load, load_metadata, save
 from pullback.io.bounded import allowance, parse_json
 from pullback.random import key
-from pullback.tracing import flatten
 from pullback.train.best import Best
 from pullback.train.history import History
 from pullback.train.settings import described, differences
+from pullback.train.snapshot import copy_arrays
 from pullback.train.trainer import Trainer
+from pullback.undisturbed import completed
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
 
@@ -33,6 +32,7 @@ def save_checkpoint(trainer: Trainer, path: str | os.PathLike[str]) -> None:
     Raises ``OutputError`` when the file cannot be written.
 
     >>> import tempfile
+    >>> import numpy as np
     >>> from pullback import nn, optim
     >>> inputs = np.linspace(-1, 1, 100, dtype=np.float32)[:, None]
     >>> def make():
@@ -85,13 +85,16 @@ def load_checkpoint(trainer: Trainer, path: str | os.PathLike[str], *, changed: 
     live = {"model": trainer.model, "state": trainer.state}
     stored = load(path, like=live if "best" not in entry else {**live, "best": trainer.model})
     best = stored.pop("best", None)
-    for array, value in zip(flatten(live)[0], flatten(stored)[0]):
-        np.copyto(array, value)
-    trainer.best = None if best is None else Best(**entry["best"], model=best)
-    trainer.seed, trainer.steps = entry["seed"], entry["steps"]
-    trainer._key = key(trainer.seed)
-    trainer.history = history
-    trainer._data, trainer._resumed = entry["data"], "data" not in changed
+
+    def put() -> None:
+        copy_arrays(live, stored)
+        trainer.best = None if best is None else Best(**entry["best"], model=best)
+        trainer.seed, trainer.steps = entry["seed"], entry["steps"]
+        trainer._key = key(trainer.seed)
+        trainer.history = history
+        trainer._data, trainer._resumed = entry["data"], "data" not in changed
+
+    completed(put)
 
 
 def _read_entry(path: str | os.PathLike[str]) -> tuple[dict[str, Any], History]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
-
 import numpy as np
 from numpy.typing import NDArray
 
 from pullback.data import epoch_order
+from pullback.undisturbed import Job
 
 __all__ = ["Orders"]
 
@@ -15,29 +14,23 @@ __all__ = ["Orders"]
 class Orders:
     """``epoch_order`` of one data set, one epoch ahead: NumPy shuffles without the interpreter lock.
 
-    >>> with Orders(5, seed=1, shuffle=False) as orders:
-    ...     orders.take(0, more=True), orders.take(1, more=False)
+    >>> orders = Orders(5, seed=1, shuffle=False)
+    >>> orders.take(0, more=True), orders.take(1, more=False)
     (array([0, 1, 2, 3, 4]), array([0, 1, 2, 3, 4]))
     """
 
     def __init__(self, rows: int, seed: int, shuffle: bool) -> None:
         self._rows, self._seed, self._shuffle = rows, seed, shuffle
-        self._executor = ThreadPoolExecutor(1, "pullback-orders")
-        self._ahead: dict[int, Future[NDArray[np.int64]]] = {}
+        self._ahead: dict[int, Job[NDArray[np.int64]]] = {}
 
     def take(self, epoch: int, more: bool) -> NDArray[np.int64]:
         """The order of ``epoch``; with ``more`` the next one is begun."""
         begun = self._ahead.pop(epoch, None)
         order = self._of(epoch) if begun is None else begun.result()
         if more:
-            self._ahead[epoch + 1] = self._executor.submit(self._of, epoch + 1)
+            self._ahead[epoch + 1] = job = Job(lambda: self._of(epoch + 1))
+            job.start()
         return order
 
     def _of(self, epoch: int) -> NDArray[np.int64]:
         return epoch_order(self._rows, self._seed, epoch, self._shuffle)
-
-    def __enter__(self) -> Orders:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._executor.shutdown(cancel_futures=True)

@@ -11,11 +11,17 @@ from numpy.typing import NDArray
 
 from pullback.tracing import flatten
 
-__all__ = ["Snapshot"]
+__all__ = ["Snapshot", "copy_arrays"]
 
 Rows = NDArray[np.int64]
 
 _SECONDS = 1.0  # between copies: what a copy costs is lost in them, and replaying them is soon done
+
+
+def copy_arrays(live: Any, stored: Any) -> None:
+    """Put what the arrays of one tree hold into those of another of its structure."""
+    for array, value in zip(flatten(live)[0], flatten(stored)[0]):
+        np.copyto(array, value)
 
 
 class Snapshot:
@@ -40,8 +46,7 @@ class Snapshot:
     def renew(self) -> None:
         """Copy what there is now, if it is finite, and forget the steps before."""
         if self.finite():
-            for copy, live in zip(self._copies, self._live):
-                np.copyto(copy, live)
+            copy_arrays(self._copies, self._live)
             self._blocks.clear()
             self._time = time.monotonic()
 
@@ -60,8 +65,7 @@ class Snapshot:
             self._restore(blocks, replay)
 
     def _restore(self, blocks: list[Rows], replay: Callable[[Rows], object]) -> None:
-        for copy, live in zip(self._copies, self._live):
-            np.copyto(live, copy)
+        copy_arrays(self._live, self._copies)
         for rows in blocks:
             if len(rows):
                 replay(rows)

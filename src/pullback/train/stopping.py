@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 
-from pullback.tracing import flatten, map_tree
+from pullback.tracing import map_tree
 from pullback.train.best import Best
 from pullback.train.history import epochs_without_improvement, watched
+from pullback.train.snapshot import copy_arrays
 from pullback.train.trainer import Trainer
+from pullback.undisturbed import completed
 
 __all__ = ["EarlyStopping"]
 
@@ -58,8 +60,7 @@ class EarlyStopping:
         """The training has ended: put the best model back."""
         best = trainer.best
         if self.restore_best and best is not None and best.figure == self.figure:
-            for live, kept in zip(flatten(trainer.model)[0], flatten(best.model)[0]):
-                np.copyto(live, kept)
+            completed(lambda: copy_arrays(trainer.model, best.model))
 
     def _keep(self, trainer: Trainer, value: float) -> None:
         """Copy the model if this is the best value so far."""

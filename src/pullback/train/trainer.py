@@ -23,6 +23,7 @@ from pullback.random import key
 from pullback.tracing import flatten, map_tree
 from pullback.train.best import Best
 from pullback.train.history import History
+from pullback.train.interrupts import Interrupts
 from pullback.train.orders import Orders
 from pullback.train.pace import Pace
 from pullback.train.progress import Display
@@ -30,6 +31,7 @@ from pullback.train.settings import differences
 from pullback.train.snapshot import Snapshot
 from pullback.train.steps import Steps, clipping
 from pullback.train.totals import Totals
+from pullback.undisturbed import completed
 
 __all__ = ["Trainer"]
 
@@ -91,8 +93,8 @@ class Trainer:
         self.history = History()
         self.best: Best | None = None
         """The model of the best epoch so far, where ``EarlyStopping(restore_best=True)`` keeps it."""
-        self.steps = 0
-        """Steps done so far, over all epochs."""
+        self._next = np.array(0)
+        """The number of the next step; programs count on in place, as they update the model."""
         self._settings = {
             "loss": loss,
             "batch_size": batch_size,
@@ -111,6 +113,15 @@ class Trainer:
         self._train = jit(steps.train, donate_argnums=(0, 1, 2), watch=3)
         self._evaluate = jit(steps.evaluate)
         self._predict = jit(steps.predict)
+
+    @property
+    def steps(self) -> int:
+        """Steps done so far, over all epochs."""
+        return int(self._next)
+
+    @steps.setter
+    def steps(self, number: int) -> None:
+        self._next[...] = number
 
     def fit(
         self,
@@ -143,10 +154,11 @@ class Trainer:
         shown = sys.stderr.isatty() if progress is None else progress
         display = Display(epochs, steps) if shown else None
         callbacks = (on_epoch_end,) if callable(on_epoch_end) else tuple(on_epoch_end)
-        run = _Fit(self, data, display)
         self.history.interrupted = False
         try:
-            with Orders(len(data), self.seed, shuffle) as orders:
+            with Interrupts() as interrupts:
+                run = _Fit(self, data, display, interrupts)
+                orders = Orders(len(data), self.seed, shuffle)
                 for number in range(epochs):
                     order = orders.take(self.history.epochs, more=number + 1 < epochs)
                     self._fit_epoch(run, number, order, held_out)
@@ -154,6 +166,7 @@ class Trainer:
                     ended = any([callback(self) is True for callback in callbacks])  # noqa: C419
                     if callbacks:
                         run.accept_changes()
+                    interrupts.check()
                     if ended:
                         break
         except KeyboardInterrupt:
@@ -262,12 +275,12 @@ class Trainer:
 class _Fit:
     """One call of ``fit``: blocks of steps, the way back from a bad one, and what is shown."""
 
-    def __init__(self, trainer: Trainer, data: Dataset, display: Display | None) -> None:
-        self.trainer, self.data, self.display = trainer, data, display
+    def __init__(
+        self, trainer: Trainer, data: Dataset, display: Display | None, interrupts: Interrupts
+    ) -> None:
+        self.trainer, self.data, self.display, self._interrupts = trainer, data, display, interrupts
         self._pace = Pace()
-        # The number of the next step is updated in place like the model: it is right also after Ctrl-C.
-        self._next = np.array(trainer.steps)
-        self._snapshot = Snapshot((trainer.model, trainer.state, self._next))
+        self._snapshot = Snapshot((trainer.model, trainer.state, trainer._next))
 
     def epoch(self, number: int, order: Rows, totals: Totals) -> None:
         """Train on the rows in this order; ``totals`` grows as blocks are done."""
@@ -289,7 +302,6 @@ class _Fit:
 
     def accept_changes(self) -> None:
         """What a callback did to model, state or steps is where the training goes on, and a bad step back to."""
-        self._next[...] = self.trainer.steps
         self._snapshot.renew()
 
     def _block(self, number: int, rows: Rows, totals: Totals) -> None:
@@ -298,24 +310,21 @@ class _Fit:
             self._fail(number, rows, totals.steps, done - 1, float(losses[done - 1]))
         totals.add(rows.shape[1], {"loss": losses, **figures})
         self._snapshot.record(rows)
+        self._interrupts.check()
 
     def _run(self, rows: Rows) -> tuple[Array, dict[str, Array], int]:
         """Steps on ``rows``, in place."""
         trainer, data = self.trainer, self.data
-        carried = (trainer.model, trainer.state, self._next)
-        try:
-            (*_, losses, figures), done = trainer._train.run_steps(
-                (*carried, rows, trainer._key, data.inputs, data.labels), len(rows), sliced_argnums=3
-            )
-        finally:
-            trainer.steps = int(self._next)
+        carried = (trainer.model, trainer.state, trainer._next)
+        (*_, losses, figures), done = trainer._train.run_steps(
+            (*carried, rows, trainer._key, data.inputs, data.labels), len(rows), sliced_argnums=3
+        )
         return losses, figures, done
 
     def _fail(self, number: int, rows: Rows, before: int, good: int, loss: float) -> None:
         """Go back to the last good step and raise."""
         step = self.trainer.steps
-        self._snapshot.go_back(rows, good, self._run)
-        self.trainer.steps = int(self._next)
+        completed(lambda: self._snapshot.go_back(rows, good, self._run))
         raise NonFiniteLoss(
             f"[fit] the loss became {loss} at step {step} (step {before + good + 1} of epoch {number + 1}). "
             "The model of the last good step is kept. Lower the learning rate, clip the gradients "
