@@ -8,41 +8,50 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
 from pullback import sources as _sources  # noqa: F401  (first: it notes when)
 
 # isort: split
-from pullback import errors, numpy
-from pullback.numpy.activations import (
-    celu,
-    elu,
-    gelu,
-    glu,
-    hard_sigmoid,
-    hard_swish,
-    hard_tanh,
-    leaky_relu,
-    log_sigmoid,
-    log_softmax,
-    logsumexp,
-    mish,
-    one_hot,
-    relu,
-    relu6,
-    selu,
-    sigmoid,
-    silu,
-    softmax,
-    softplus,
-    softsign,
-)
-from pullback.numpy.composite import erf
-from pullback.numpy.elementwise import where
-from pullback.numpy.updates import at
-from pullback.tracing import Static, buffer, flatten, leaf_paths, map_tree, register_tree, static, trace
-from pullback.transforms import grad, hessian, jacobian, jvp, stop_gradient, value_and_grad, vjp, vmap
+from pullback.undisturbed import completed
+
+completed(lambda: import_module("numpy"))  # interrupted half-way, it could not be imported a second time
+try:
+    from pullback import errors, numpy
+    from pullback.numpy.activations import (
+        celu,
+        elu,
+        gelu,
+        glu,
+        hard_sigmoid,
+        hard_swish,
+        hard_tanh,
+        leaky_relu,
+        log_sigmoid,
+        log_softmax,
+        logsumexp,
+        mish,
+        one_hot,
+        relu,
+        relu6,
+        selu,
+        sigmoid,
+        silu,
+        softmax,
+        softplus,
+        softsign,
+    )
+    from pullback.numpy.composite import erf
+    from pullback.numpy.elementwise import where
+    from pullback.numpy.updates import at
+    from pullback.tracing import Static, buffer, flatten, leaf_paths, map_tree, register_tree, static, trace
+    from pullback.transforms import grad, hessian, jacobian, jvp, stop_gradient, value_and_grad, vjp, vmap
+except BaseException:  # what is half there must not stand in the way of the next attempt
+    for _name in [name for name in sys.modules if name.startswith("pullback.")]:
+        del sys.modules[_name]
+    raise
 
 __version__ = "0.1.0"
 

@@ -129,21 +129,25 @@ print("right", flush=True)
 """
 
 
+_COMMAND = """
+print("begin", flush=True)
+from pullback.cli import main
+raise SystemExit(main(["--help"]))
+"""
+
+
 def interrupt_imports(count: int, chance: random.Random) -> tuple[Counter[str], list[str]]:
     """Interrupt ``count`` fresh processes: in turns one that imports twice, and the command line."""
     outcomes: Counter[str] = Counter()
     reports = []
     for number in range(count):
         imports = number % 2 == 0
-        command = ["-c", _AGAIN] if imports else ["-m", "pullback.cli", "--help"]
+        command = ["-c", _AGAIN if imports else _COMMAND]
         process = subprocess.Popen(
             [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        if imports:
-            process.stdout.readline()
-            time.sleep(chance.uniform(0, 0.6))
-        else:
-            time.sleep(chance.uniform(0.05, 0.8))  # Python itself, before, is not ours
+        process.stdout.readline()
+        time.sleep(chance.uniform(0, 0.6))
         process.send_signal(signal.SIGINT)
         try:
             output, errors = process.communicate(timeout=PATIENCE)

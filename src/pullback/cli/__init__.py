@@ -16,8 +16,8 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with ``arguments`` (by default those of the process) and return its exit status."""
-    options = _parser().parse_args(arguments)
     try:
+        options = _parser().parse_args(arguments)
         status: int = options.run(options)
     except PullbackError as error:
         tell(str(error))
