@@ -414,10 +414,26 @@ declare double @PyFloat_AsDouble(ptr)
 declare ptr @PyObject_CallObject(ptr, ptr)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
+declare ptr @PyCapsule_GetPointer(ptr, ptr)
+declare ptr @PyCapsule_GetContext(ptr)
+
+; The end of a capsule that holds a context: what it lies in is let go once no worker is in it. A finaliser written in
+; Python would be the place where Ctrl-C is dropped, and where it keeps the workers from being waited for.
+define void @pullback_release(ptr %capsule) nounwind {
+  %context = call ptr @PyCapsule_GetPointer(ptr %capsule, ptr null)
+  %pool_at = getelementptr i8, ptr %context, i64 $CONTEXT_POOL
+  %pool = load ptr, ptr %pool_at, align 8
+  call void @pullback_quiesce(ptr %pool, ptr %context)
+  %owners = call ptr @PyCapsule_GetContext(ptr %capsule)
+  call void @Py_DecRef(ptr %owners)
+  ret void
+}
 """
 
 # The functions of Python's interface that driver and entry call.
 PYTHON_FUNCTIONS = (
+    "PyCapsule_GetContext",
+    "PyCapsule_GetPointer",
     "PyErr_CheckSignals",
     "PyEval_RestoreThread",
     "PyEval_SaveThread",

@@ -46,6 +46,7 @@ CONTEXT = {
     "DONATES": 80,  # i64: 1 if memory is written in place, which a call must not leave half done
     "CALLER": 88,  # ptr to what the caller needs to look for signals between phases, or null
     "LAST_STEP": 112,  # i64: the number of the last step of the run
+    "POOL": 120,  # ptr to the control block of the workers that may be in this context
     "WORDS": 96,  # ptr to the words of the first entry
     "STRETCHES": 104,  # i64: words of each entry
     "EPOCH": 128,  # i64: steps ever begun side by side; alone on its cache line, threads wait on it

@@ -41,9 +41,21 @@ class Machine:
         )
         self.take = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(code.address("pullback_take"))
         self.give = ctypes.PYFUNCTYPE(None, pointer)(code.address("pullback_give"))
-        self.quiesce = ctypes.CFUNCTYPE(None, pointer, pointer)(code.address("pullback_quiesce"))
+        self._release = code.address("pullback_release")
         self.reads_arrays = entry.array_layout_holds()
 
+    def hold(self, context: int, owners: tuple[object, ...]) -> object:
+        """An object that keeps ``owners`` until it is dropped and no worker is in ``context`` any more."""
+        python = ctypes.pythonapi
+        capsule = _new_capsule(context, None, self._release)
+        python.Py_IncRef(ctypes.py_object(owners))
+        python.PyCapsule_SetContext(ctypes.py_object(capsule), ctypes.c_void_p(id(owners)))
+        return capsule
+
+
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    ("PyCapsule_New", ctypes.pythonapi)
+)
 
 _machine: Machine | None = None
 _lock = threading.Lock()

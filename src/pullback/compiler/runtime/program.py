@@ -256,11 +256,9 @@ class _Instance:
 
     def __init__(self, program: Program) -> None:
         shared = machine()
-        self._quiesce, self._pool = shared.quiesce, shared.pool.address
-        self._program_code = program.code  # the code must not be unloaded while this memory can run it
+        self._pool = shared.pool.address
         dtypes = [spec.dtype for spec in program.arguments], [spec.dtype for spec in program.results]
         self._dtypes = dtypes  # the descriptor has their addresses
-        self._constants = program.constants
         self._machine = shared
         self._slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
         self._cost = program.cost
@@ -277,13 +275,12 @@ class _Instance:
         context = self._memory.reserve(layout.slot_offset(self._slots.count), 128)
         self.context = context
         self._write_context(program, context, width, scratch_stride, stretches)
+        # What a worker may still be looking at when this object goes, the machine code among it.
+        owners = self._memory, self._arena, self._scratch, program.code, program.constants
+        self._held = shared.hold(context, owners)
         self.reader = _FailureReader(self._memory, context, program.explain)
         descriptor = self._write_descriptor(program)
         self.function = entry.make_function(shared.entry_address, descriptor, self)
-
-    def __del__(self) -> None:
-        if hasattr(self, "context"):
-            self._quiesce(self._pool, self.context)
 
     def _write_context(
         self, program: Program, context: int, width: int, scratch_stride: int, stretches: int
@@ -314,6 +311,7 @@ class _Instance:
             "EPOCH_LIMIT": layout.MAX_VISITS // trips - 1,
             "EPOCH": 1,
             "DONATES": int(bool(program.taken_over)),
+            "POOL": self._pool,
         }
         self._memory.write(context, layout.CONTEXT, values)
         self._point_slot(self._slots.arena, self._arena.address, 0)
