@@ -1,0 +1,1 @@
+"""Random programs, run in every way there is and compared."""

@@ -1,0 +1,222 @@
+"""All that is compared for one program: NumPy, the interpreter, compiled code, differences, numbers of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import pullback
+from pullback.compiler.jit import Compiled
+from pullback.graph import Graph
+from pullback.testing.programs.program import LOSSES, Program
+from pullback.testing.programs.rounding import Expected, expected
+from pullback.tracing.trees import flatten
+
+__all__ = ["Difference", "Stages", "difference"]
+
+THREADS = 1, 3
+
+Stages = Callable[[Graph, Mapping[int, int], Sequence[Any]], Iterable[tuple[str, Sequence[np.ndarray]]]]
+"""``stages(graph, donated, arguments)`` gives the results after each stage of the compiler, with its name."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What was compared with what, and how they differ."""
+
+    compared: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.compared}: {self.what}"
+
+
+class Found(Exception):
+    """Ends the comparisons at the first difference."""
+
+
+def difference(program: Program, stages: Stages | None = None) -> Difference | None:
+    """The first difference between the ways to run ``program``, or ``None``."""
+    try:
+        (_refused if program.asked.fails else _compare)(program, stages)
+    except Found as found:
+        return Difference(*found.args)
+    return None
+
+
+def _refused(program: Program, stages: Stages | None) -> None:
+    """What NumPy refuses is refused when it is traced, or when it runs."""
+    refused = _error(program.numpy)
+    if refused is None:
+        raise Found("NumPy", "was to refuse the program and does not")
+    for name, run in (("traced", _interpreted), ("compiled", _compiled)):
+        error = _error(lambda run=run: run(program))  # type: ignore[misc]
+        if error is None:
+            raise Found(f"{name} against NumPy", f"no error; NumPy has {type(refused).__name__}: {refused}")
+        if not isinstance(error, pullback.errors.PullbackError):
+            raise Found(f"{name} against NumPy", f"{type(error).__name__}: {error}; NumPy has {refused}")
+
+
+def _error(run: Callable[[], Any]) -> Exception | None:
+    try:
+        run()
+    except Exception as error:
+        return error
+    return None
+
+
+def _interpreted(program: Program) -> Any:
+    arguments = program.arguments()
+    return pullback.trace(program.function(), *arguments).evaluate(arguments)
+
+
+def _compiled(program: Program) -> Any:
+    return program.compiled()(*program.arguments())
+
+
+def _compare(program: Program, stages: Stages | None) -> None:
+    arguments = program.arguments()
+    traced = _run("traced", lambda: pullback.trace(program.function(), *arguments))
+    graph = traced.graph
+    wanted = _run("interpreted", lambda: expected(graph, arguments))
+    if program.asked.form in ("value", "both"):
+        for k, (name, value) in enumerate(zip(program.outputs, program.numpy())):
+            _same("interpreted against NumPy", name, wanted[k], value)
+    if program.asked.form in ("gradient", "both"):
+        _slopes(program, wanted[-len(program.differentiable()) :])
+    if stages is not None:
+        for stage, results in stages(graph, _donated(program, graph), arguments):
+            for k, result in enumerate(results):
+                _same(f"the program after {stage} against interpreted", f"result {k}", wanted[k], result)
+    compiled = program.compiled()
+    assert isinstance(compiled, Compiled)
+    first: list[np.ndarray] = []
+    before = pullback.get_num_threads()
+    try:
+        for threads in THREADS:
+            pullback.set_num_threads(threads)
+            given = program.arguments()
+            results = _run("compiled", lambda given=given: flatten(compiled(*given))[0])  # type: ignore[misc]
+            results = [np.array(result) for result in results]
+            for k, result in enumerate(results):
+                _same("compiled against interpreted", _name(program, k), wanted[k], result)
+            for k, (one, several) in enumerate(zip(first, results)):
+                if one.tobytes() != several.tobytes():
+                    raise Found(
+                        f"{THREADS[0]} threads against {threads}", f"{one!r} and {several!r} for result {k}"
+                    )
+            first = results
+            for k, (x, argument) in enumerate(zip(program.inputs, given)):
+                if k not in program.asked.donated and x.values.tobytes() != np.array(argument).tobytes():
+                    _unchanged(x.values, argument, x.name)
+    finally:
+        pullback.set_num_threads(before)
+
+
+def _unchanged(values: np.ndarray, argument: Any, name: str) -> None:
+    now = np.asarray(argument).astype(values.dtype)
+    if now.tobytes() != values.tobytes():
+        raise Found("argument after the call against before", f"{name} was written: {now!r} for {values!r}")
+
+
+def _name(program: Program, k: int) -> str:
+    if program.asked.form in ("value", "both") and k < len(program.outputs):
+        return program.outputs[k]
+    number = program.differentiable()[k - (len(program.outputs) if program.asked.form == "both" else 0)]
+    what = "second derivative" if program.asked.form == "curvature" else "gradient"
+    return f"the {what} by {program.inputs[number].name}"
+
+
+def _donated(program: Program, graph: Graph) -> dict[int, int]:
+    """Which argument each result may take over, by number."""
+    offered: dict[int, int] = {}
+    for argument in program.asked.donated:
+        for k, node in enumerate(graph.outputs):
+            if k not in offered and node.type == graph.inputs[argument].type:
+                offered[k] = argument
+                break
+    return offered
+
+
+def _run(how: str, run: Callable[[], Any]) -> Any:
+    """``run()``; an error is a difference, for NumPy computes the program."""
+    try:
+        return run()
+    except Exception as error:
+        raise Found(f"{how} against NumPy", f"{type(error).__name__}: {error}") from error
+
+
+def _same(compared: str, name: str, wanted: Expected, found: Any) -> None:
+    wrong = wanted.difference(found)
+    if wrong is not None:
+        raise Found(compared, f"{name} is {wrong}")
+
+
+# ---------------------------------------------------------------------- slopes
+
+
+def _slopes(program: Program, gradients: Sequence[Expected]) -> None:
+    """Gradients in float64 against differences by NumPy, along a random direction.
+
+    The differences on both sides and for two steps must agree to within a bound that then is the tolerance; where
+    they do not, there is a kink, a jump or too much rounding, and nothing is known.
+    """
+    inputs = [program.inputs[k] for k in program.differentiable()]
+    if any(x.values.dtype != np.float64 or not np.isfinite(x.values).all() for x in inputs):
+        return
+    random = np.random.default_rng(0)
+    directions = {x.name: random.uniform(-1, 1, x.values.shape) for x in inputs}
+    slope, tolerance = 0.0, 0.0
+    for x, gradient in zip(inputs, gradients):
+        direction = directions[x.name]
+        if not gradient.decided.all():
+            return
+        slope += float(np.sum(gradient.value * direction))
+        tolerance += float(np.sum(gradient.tolerance * np.abs(direction)))
+    kept: dict[int, dict[str, Any]] = {}
+
+    def loss(step: float) -> float:
+        total = 0.0
+        for number, given in enumerate(program.examples()):
+            moved = {}
+            for name, value in given.items():
+                along = directions.get(name)
+                if along is None:
+                    moved[name] = value
+                else:
+                    row = along[number] if next(x for x in inputs if x.name == name).batched else along
+                    moved[name] = np.asarray(value) + step * row
+            outputs = program.outputs_of(moved, kept.setdefault(number, {}))
+            for value in outputs:
+                if np.asarray(value).dtype.kind == "f":
+                    text = LOSSES[program.asked.loss].format("x")
+                    total += float(eval(text, {"np": np, "x": np.asarray(value)}))
+        return total
+
+    with np.errstate(all="ignore"):
+        centre = loss(0.0)
+        if not np.isfinite(centre):
+            return
+        found = []
+        for step in (2e-4, 1e-4, 5e-5):
+            right, left = (loss(step) - centre) / step, (centre - loss(-step)) / step
+            found.append((right, left))
+    (r1, l1), (r2, l2), (r3, l3) = found
+    central = (r3 + l3) / 2
+    # Smooth: the one-sided slopes approach each other as the step does, the central ones faster.
+    gap1, gap2, gap3 = abs(r1 - l1), abs(r2 - l2), abs(r3 - l3)
+    noise = 1e-10 * (1 + abs(centre)) + 1e-7 * (1 + abs(central))
+    smooth = gap2 <= 0.6 * gap1 + noise and gap3 <= 0.6 * gap2 + noise
+    error = max(abs((r1 + l1) / 2 - central), abs((r2 + l2) / 2 - central))
+    if not np.isfinite(central) or not smooth or error > 1e-3 * (1 + abs(central)):
+        return
+    allowed = 4 * error + 100 * noise + tolerance + 1e-9 * abs(centre) / 5e-5
+    if not abs(slope - central) <= allowed:
+        raise Found(
+            "gradient against differences",
+            f"along a random direction the slope is {slope!r}, differences by NumPy give {central!r} "
+            f"within {allowed:.3g}",
+        )

@@ -1,0 +1,269 @@
+"""What users write in several lines, and compilers get wrong: chains of row reductions, distances, ties, networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pullback.testing.programs.maker import Maker
+from pullback.testing.programs.vocabulary import ACTIVATIONS, indices
+
+__all__ = ["IDIOMS"]
+
+Idiom = Callable[[Maker], object]
+
+IDIOMS: list[tuple[Idiom, float]] = []
+"""Each idiom with its weight."""
+
+
+def idiom(weight: float) -> Callable[[Idiom], Idiom]:
+    def enter(function: Idiom) -> Idiom:
+        IDIOMS.append((function, weight))
+        return function
+
+    return enter
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def standardised(m: Maker, x: str, axis: int) -> str:
+    """A layer normalisation, written in one of several ways."""
+    keep = f"axis={axis}, keepdims=True"
+    if m.chance(0.3):
+        return m.step(f"({{0}} - {{0}}.mean({keep})) / np.sqrt({{0}}.var({keep}) + 1e-5)", x)
+    centred = m.step("{0} - {1}", x, m.step(f"np.mean({{0}}, {keep})", x))
+    spread = m.step(m.pick((f"np.mean({{0}} * {{0}}, {keep})", f"np.mean({{0}} ** 2, {keep})")), centred)
+    if m.chance(0.3):
+        spread = m.step(f"np.var({{0}}, {keep})", x)
+    return m.step(m.pick(("{0} / np.sqrt({1} + 1e-5)", "{0} * ({1} + 0.01) ** -0.5")), centred, spread)
+
+
+def rms(m: Maker, x: str, axis: int) -> str:
+    return m.step(f"{{0}} / np.sqrt(np.mean({{0}} * {{0}}, axis={axis}, keepdims=True) + 1e-6)", x)
+
+
+def softmaxed(m: Maker, x: str, axis: int) -> str:
+    """A softmax by hand, its maximum left out or not."""
+    keep = f"axis={axis}, keepdims=True"
+    shifted = m.step("{0} - {1}", x, m.step(f"np.max({{0}}, {keep})", x))
+    if m.chance(0.2):
+        return m.step(f"{{0}} - np.log(np.sum(np.exp({{0}}), {keep}))", shifted)
+    powers = m.step("np.exp({0})", shifted)
+    return m.step("{0} / {1}", powers, m.step(f"np.sum({{0}}, {keep})", powers))
+
+
+def deviated(m: Maker, x: str, axis: int) -> str:
+    keep = f"axis={axis}, keepdims=True"
+    name = m.pick(("std", "var", "max", "min", "mean", "sum", "ptp", "prod"))
+    reduced = m.step(f"np.{name}({{0}}, {keep})", x)
+    return m.step(m.pick(("{0} - {1}", "{0} / (1 + {1} * {1})", "{0} * {1}", "{0} + {1}")), x, reduced)
+
+
+def unit(m: Maker, x: str, axis: int) -> str:
+    return m.step(f"{{0}} / (np.linalg.norm({{0}}, axis={axis}, keepdims=True) + 1e-3)", x)
+
+
+ROWS = (standardised, standardised, rms, softmaxed, softmaxed, deviated, deviated, unit)
+
+
+@idiom(8)
+def chain_of_rows(m: Maker) -> str:
+    """Normalisations, softmaxes and reductions one behind the other, with functions between."""
+    x = m.floats(1)
+    axis = m.axis(x)
+    for _ in range(m.pick((1, 2, 2, 3, 3, 4))):
+        if m.chance(0.5):
+            x = m.step(f"pb.{m.pick(ACTIVATIONS)}({{0}})", x)
+        if m.chance(0.2):
+            axis = m.axis(x)
+        x = m.pick(ROWS)(m, x, axis)
+    if m.chance(0.3):
+        return m.step(f"np.{m.pick(('std', 'var', 'sum', 'max', 'mean'))}({{0}}, axis={axis})", x)
+    return x
+
+
+@idiom(4)
+def against_own_reduction(m: Maker) -> str:
+    """Ties: where a value equals its maximum, how many do, and the like."""
+    x = m.number(1)
+    if m.chance(0.4):
+        x = m.step(m.pick(("np.exp({0})", "{0} * 0.1", "np.sin({0})", "{0} * {0}", "np.abs({0})")), x)
+    name = m.pick(("max", "min", "max", "min", "mean", "sum"))
+    reduced = m.step(f"np.{name}({{0}}, axis={m.axis(x)}, keepdims=True)", x)
+    found = m.step(f"{{0}} {m.pick(('==', '==', '>=', '<=', '<', '!='))} {{1}}", x, reduced)
+    text = m.pick(
+        (
+            *(
+                "np.where({0}, {1}, 0)",
+                "np.where({0}, 0, {1})",
+                "{0} * {1}",
+                "{1} - np.sum({0}, axis=-1, keepdims=True)",
+            ),
+            "np.sum(np.where({0}, {1}, 0), axis=-1) / np.sum({0}, axis=-1)",
+        )
+    )
+    return m.step(text, found, x)
+
+
+# ---------------------------------------------------------------------- distances
+
+
+@idiom(5)
+def distances(m: Maker) -> str:
+    """A table of distances of points and centres, and what is done with it."""
+    features = m.pick((1, 2, 3, 3, 8))
+    points, centres = m.pick((2, 5, 9, 17, 33)), m.pick((1, 2, 3, 5, 10))
+    if m.chance():
+        x = m.input((points, 1, features))
+        c = m.input((centres, features))
+        difference = m.step("{0} - {1}", x, c)
+    else:
+        x = m.any(lambda n: m.dtype(n).kind == "f" and m.rank(n) == 2 and m.shape(n)[0] * m.shape(n)[0] < 900)
+        c = x if m.chance(0.4) else m.input((centres, m.shape(x)[1]))
+        difference = m.step("{0}[:, None, :] - {1}[None, :, :]", x, c)
+    table = m.step(
+        m.pick(
+            (
+                "np.sum({0} ** 2, axis=-1)",
+                "np.sum(np.abs({0}), axis=-1)",
+                "np.einsum('ijk,ijk->ij', {0}, {0})",
+            )
+        ),
+        difference,
+    )
+    ending = m.below(7)
+    if ending == 0:
+        return m.step("np.sum(np.min({0}, axis=1))", table)
+    if ending == 1:
+        return m.step("np.min({0}, axis=1)", table)
+    if ending == 2:
+        return m.step("pb.numpy.logsumexp(-0.5 * {0}, axis=1)", table)
+    if ending == 3:
+        return softmaxed(m, m.step("-{0}", table), m.pick((0, 1)))
+    if ending == 4:
+        return m.step("np.take_along_axis({0}, np.argmin({0}, axis=1)[:, None], axis=1)", table)
+    if ending == 5:
+        return m.step("np.exp(-{0}) @ {1}", table, m.input((m.shape(table)[1], 2)))
+    return m.step("np.sqrt({0} + 1e-3)", table)
+
+
+@idiom(2)
+def mixture(m: Maker) -> str:
+    """A Gaussian mixture's log-likelihood, its log-sum-exp by hand."""
+    points, parts, features = m.pick((3, 9, 17)), m.pick((1, 2, 4)), m.pick((1, 2, 3))
+    x, means, scales = m.input((points, features)), m.input((parts, features)), m.input((parts, features))
+    z = m.step("({0}[:, None] - {1}) * np.exp(-{2})", x, means, scales)
+    logs = m.step("-0.5 * np.sum({0} * {0}, axis=-1) - np.sum({1}, axis=-1)", z, scales)
+    most = m.step("np.max({0}, axis=1, keepdims=True)", logs)
+    total = m.step("np.log(np.sum(np.exp({0} - {1}), axis=1)) + {1}[:, 0]", logs, most)
+    return m.step("np.mean({0})", total) if m.chance() else total
+
+
+# ---------------------------------------------------------------------- networks
+
+
+@idiom(4)
+def layers(m: Maker) -> str:
+    """Dense layers one behind the other, normalised or not, with a residual path or not."""
+    x = (
+        m.any(lambda n: m.dtype(n) == m.float and m.rank(n) == 2)
+        if m.chance(0.6)
+        else m.input((m.pick(m.extents), m.pick(m.extents)))
+    )
+    for _ in range(m.pick((1, 2, 2))):
+        wide = m.shape(x)[1]
+        out = wide if m.chance() else m.pick(m.extents)
+        y = m.step("{0} @ {1}", x, m.input((wide, out)))
+        if m.chance(0.4):
+            y = m.step("{0} + {1}", y, m.input((out,)))
+        y = m.step(f"pb.{m.pick(ACTIVATIONS)}({{0}})" if m.chance(0.7) else "np.tanh({0})", y)
+        if m.chance(0.3):
+            y = m.pick(ROWS)(m, y, m.pick((-1, 0)))
+        x = m.step("{0} + {1}", x, y) if out == wide and m.chance(0.4) else y
+    return x
+
+
+@idiom(3)
+def attention(m: Maker) -> str:
+    """Queries, keys and values; masked or not; of one head or several."""
+    tokens, width = m.pick((1, 3, 5, 8, 17)), m.pick((2, 4, 8))
+    x = (
+        m.input((tokens, width))
+        if m.chance(0.5)
+        else m.any(lambda n: m.dtype(n).kind == "f" and m.rank(n) == 2)
+    )
+    width = m.shape(x)[1]
+    q = m.step("{0} @ {1}", x, m.input((width, width)))
+    k = m.step("{0} @ {1}", x, m.input((width, width))) if m.chance() else x
+    scores = m.step(f"{{0}} @ {{1}}.T / {max(1, width) ** 0.5!r}", q, k)
+    if m.chance(0.4):
+        tokens = m.shape(x)[0]
+        scores = m.step(f"np.where(np.tri({tokens}, dtype=bool), {{0}}, {m.pick(('-inf', '-1e9'))})", scores)
+    weights = m.step("pb.softmax({0})", scores) if m.chance() else softmaxed(m, scores, -1)
+    return m.step("{0} @ {1}", weights, x)
+
+
+@idiom(2)
+def embedding(m: Maker) -> str:
+    """Rows of a table, averaged, normalised or scored."""
+    rows, width = m.pick((2, 5, 17, 100)), m.pick((1, 3, 4, 8, 16))
+    table = m.input((rows, width))
+    shape = tuple(m.pick((1, 2, 5, 9)) for _ in range(m.pick((1, 2, 2))))
+    found = m.step("{0}[{1}]", table, indices(m, rows, shape))
+    ending = m.below(4)
+    if ending == 0:
+        return m.step(f"np.mean({{0}}, axis={m.axis(found)})", found)
+    if ending == 1:
+        return m.pick(ROWS)(m, found, -1)
+    if ending == 2:
+        return m.step("{0} @ {1}.T", found, table)
+    return found
+
+
+@idiom(2)
+def classified(m: Maker) -> str:
+    """Cross-entropies of logits and labels."""
+    x = m.any(lambda n: m.dtype(n).kind == "f" and m.rank(n) == 2 and 0 not in m.shape(n))
+    rows, classes = m.shape(x)
+    labels = m.input((rows,), m.pick(("int64", "int32", "uint8")), 0, min(classes, 255))
+    logs = (
+        m.step("pb.log_softmax({0})", x)
+        if m.chance()
+        else m.step("{0} - {1}", x, m.step("pb.numpy.logsumexp({0}, axis=-1, keepdims=True)", x))
+    )
+    if m.chance(0.4):
+        return m.step(f"-np.mean(np.sum(pb.one_hot({{1}}, {classes}) * {{0}}, axis=-1))", logs, labels)
+    return m.step(
+        m.pick(
+            (
+                f"-np.mean({{0}}[np.arange({rows}), {{1}}])",
+                "np.take_along_axis({0}, {1}[:, None].astype(np.int64), axis=1)",
+            )
+        ),
+        logs,
+        labels,
+    )
+
+
+@idiom(2)
+def histogram(m: Maker) -> str:
+    """Sums by segment, and what each element makes of its segment's."""
+    x = m.any(lambda n: m.dtype(n).kind == "f" and m.rank(n) in (1, 2) and 0 not in m.shape(n))
+    count = m.pick((1, 2, 3, 8))
+    places = indices(m, count, (m.shape(x)[0],))
+    zeros = m.step(f"np.zeros_like({{0}}, shape=({count},) + {{0}}.shape[1:])", x)
+    sums = m.step(f"{{0}}.at[{{1}}].{m.pick(('add', 'add', 'max'))}({{2}})", zeros, places, x)
+    if m.chance():
+        return m.step(m.pick(("{0} / ({1}[{2}] ** 2 + 1)", "{0} - {1}[{2}]")), x, sums, places)
+    return sums
+
+
+@idiom(2)
+def recurrence(m: Maker) -> str:
+    """A few steps through time."""
+    width = m.pick((1, 2, 4, 8))
+    x = m.input((m.pick((2, 3)), width))
+    w, h = m.input((width, width)), m.input((width,))
+    for t in range(m.shape(x)[0]):
+        h = m.step(f"np.tanh({{0}} @ {{1}} + {{2}}[{t}])", h, w, x)
+    return h

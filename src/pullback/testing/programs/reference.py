@@ -1,0 +1,217 @@
+"""In plain NumPy what the library adds to NumPy's vocabulary: the answers that random programs are compared with.
+
+Each is written as its definition reads, independently of the library's own formulas. Programs find them under the
+names that the library has: ``pb.softmax``, ``pb.numpy.logsumexp``, ``pb.nn.conv``; ``At(x)`` is what ``x.at`` is there.
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+__all__ = ["At", "nn", "numpy"]
+
+Array = Any
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _float(x: Array) -> Array:
+    x = np.asarray(x)
+    if x.dtype.kind == "f":
+        return x
+    return x.astype(np.float32 if x.dtype.itemsize < 4 else np.float64)
+
+
+def erf(x: Array) -> Array:
+    x = _float(x)
+    return _erf(x).astype(x.dtype)
+
+
+def sigmoid(x: Array) -> Array:
+    x = _float(x)
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
+
+
+def softplus(x: Array) -> Array:
+    return np.logaddexp(_float(x), np.zeros((), _float(x).dtype))
+
+
+def log_sigmoid(x: Array) -> Array:
+    return -softplus(-_float(x))
+
+
+def relu(x: Array) -> Array:
+    return np.maximum(_float(x), 0)
+
+
+def relu6(x: Array) -> Array:
+    return np.clip(_float(x), 0, 6)
+
+
+def leaky_relu(x: Array, slope: float = 0.01) -> Array:
+    x = _float(x)
+    return np.where(x > 0, x, slope * x)
+
+
+def elu(x: Array, alpha: float = 1.0) -> Array:
+    x = _float(x)
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+def celu(x: Array, alpha: float = 1.0) -> Array:
+    x = _float(x)
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha))
+
+
+def selu(x: Array) -> Array:
+    return 1.0507009873554805 * elu(x, 1.6732632423543772)
+
+
+def gelu(x: Array, approximate: bool = False) -> Array:
+    x = _float(x)
+    if approximate:
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
+
+
+def silu(x: Array) -> Array:
+    return _float(x) * sigmoid(x)
+
+
+def mish(x: Array) -> Array:
+    return _float(x) * np.tanh(softplus(x))
+
+
+def softsign(x: Array) -> Array:
+    return _float(x) / (1 + np.abs(_float(x)))
+
+
+def hard_tanh(x: Array) -> Array:
+    return np.clip(_float(x), -1, 1)
+
+
+def hard_sigmoid(x: Array) -> Array:
+    return relu6(_float(x) + 3) / 6
+
+
+def hard_swish(x: Array) -> Array:
+    return _float(x) * hard_sigmoid(x)
+
+
+def glu(x: Array, axis: int = -1) -> Array:
+    value, gate = np.split(_float(x), 2, axis)
+    return value * sigmoid(gate)
+
+
+def logsumexp(x: Array, axis: Any = None, *, keepdims: bool = False) -> Array:
+    x = _float(x)
+    most = x.max(axis=axis, keepdims=True)
+    most = np.where(np.isfinite(most), most, np.zeros((), x.dtype))
+    total = np.log(np.sum(np.exp(x - most), axis=axis, keepdims=True)) + most
+    return total if keepdims else np.squeeze(total, axis if axis is not None else tuple(range(x.ndim)))
+
+
+def softmax(x: Array, axis: Any = -1) -> Array:
+    x = _float(x)
+    powers = np.exp(x - x.max(axis=axis, keepdims=True))
+    return powers / powers.sum(axis=axis, keepdims=True)
+
+
+def log_softmax(x: Array, axis: Any = -1) -> Array:
+    shifted = _float(x) - _float(x).max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+def standardise(x: Array, axis: Any = -1, *, epsilon: float = 1e-5) -> Array:
+    x = _float(x)
+    centred = x - x.mean(axis=axis, keepdims=True)
+    return centred / np.sqrt(np.mean(centred * centred, axis=axis, keepdims=True) + epsilon)
+
+
+def one_hot(labels: Array, classes: int, dtype: Any = np.float32) -> Array:
+    return (np.asarray(labels)[..., None] == np.arange(classes)).astype(dtype)
+
+
+def stop_gradient(x: Array) -> Array:
+    return x
+
+
+def where(condition: Array, x: Array, y: Array) -> Array:
+    return np.where(condition, x, y)
+
+
+def conv(
+    x: Array, weight: Array, stride: int = 1, padding: int = 0, *, dilation: int = 1, groups: int = 1
+) -> Array:
+    """Windows of ``(batch, channels, …)`` times ``(outputs, channels / groups, …)``."""
+    rank = weight.ndim - 2
+    windows = _windows(
+        np.pad(x, [(0, 0)] * 2 + [(padding, padding)] * rank), weight.shape[2:], stride, dilation
+    )
+    parts = zip(np.split(windows, groups, 1), np.split(weight, groups, 0))
+    axes = [1, *range(windows.ndim - rank, windows.ndim)]
+    each = [np.tensordot(part, own, (axes, [1, *range(2, 2 + rank)])) for part, own in parts]
+    return np.moveaxis(np.concatenate(each, -1), -1, 1)
+
+
+def max_pool(x: Array, size: int, stride: int | None = None) -> Array:
+    rank = x.ndim - 2
+    return _windows(x, (size,) * rank, stride or size, 1).max(axis=tuple(range(-rank, 0)))
+
+
+def avg_pool(x: Array, size: int, stride: int | None = None) -> Array:
+    rank = x.ndim - 2
+    return _windows(_float(x), (size,) * rank, stride or size, 1).mean(axis=tuple(range(-rank, 0)))
+
+
+def _windows(x: Array, sizes: tuple[int, ...], stride: int, dilation: int) -> Array:
+    """The windows' elements as last axes."""
+    rank = len(sizes)
+    spans = tuple((size - 1) * dilation + 1 for size in sizes)
+    view = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(range(2, 2 + rank)))
+    every = [slice(None)] * 2 + [slice(None, None, stride)] * rank + [slice(None, None, dilation)] * rank
+    return view[tuple(every)]
+
+
+class At:
+    """``At(x)[index].add(value)`` is ``np.add.at(x, index, value)`` on a copy."""
+
+    def __init__(self, array: Array, index: Any = ...) -> None:
+        self.array = array
+        self.index = index
+
+    def __getitem__(self, index: Any) -> At:
+        return At(self.array, index)
+
+    def get(self) -> Array:
+        return self.array[self.index]
+
+    def set(self, value: Array) -> Array:
+        changed = np.array(self.array)
+        changed[self.index] = value
+        return changed
+
+    def add(self, value: Array) -> Array:
+        return self._at(np.add, value)
+
+    def multiply(self, value: Array) -> Array:
+        return self._at(np.multiply, value)
+
+    def max(self, value: Array) -> Array:
+        return self._at(np.maximum, value)
+
+    def min(self, value: Array) -> Array:
+        return self._at(np.minimum, value)
+
+    def _at(self, ufunc: np.ufunc, value: Array) -> Array:
+        changed = np.array(self.array)
+        ufunc.at(changed, self.index, value)
+        return changed
+
+
+numpy = SimpleNamespace(logsumexp=logsumexp, standardise=standardise)
+nn = SimpleNamespace(conv=conv, max_pool=max_pool, avg_pool=avg_pool)

@@ -1,0 +1,264 @@
+"""How far rounding may carry a graph's results: each inexact operation is run again with its results moved a little.
+
+The spread of several such runs is an estimate of the error that any order of additions and any correctly built
+function may have, at the values of this very program: where rounding is magnified the spread is large, and where a
+comparison hangs on it, the element is told apart as undecided. What is exact, such as sums of small integers, ties of
+inputs and everything that only moves elements, is never moved, and equal results of one function are moved alike: a
+value still equals the maximum that it is.
+
+Source: D. S. Parker, *Monte Carlo arithmetic*, UCLA 1997.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pullback.graph import Constant, Graph, Operation
+
+__all__ = ["Expected", "expected", "moved_run"]
+
+RUNS = 6
+"""Runs beside the one that is not moved."""
+
+AMPLITUDE = {"add": 2.0, "subtract": 2.0, "multiply": 2.0, "divide": 2.0, "sqrt": 2.0, "cast": 2.0}
+"""Units in the last place by which results are moved at most."""
+
+OTHERS, SUMS = 8.0, 4.0
+"""The same for other functions, and for what sums many terms."""
+
+MARGIN = 8.0
+"""A difference is one when it is larger than the spread by this factor."""
+
+EXACT = frozenset(
+    (
+        *(
+            "where",
+            "negative",
+            "sign",
+            "absolute",
+            "floor",
+            "ceil",
+            "trunc",
+            "rint",
+            "maximum",
+            "minimum",
+            "relu",
+        ),
+        *(
+            "broadcast",
+            "reshape",
+            "transpose",
+            "slice",
+            "reverse",
+            "pad",
+            "concatenate",
+            "contiguous",
+            "iota",
+        ),
+        *(
+            "stop_gradient",
+            "check_index",
+            "gather",
+            "max",
+            "min",
+            "argmax",
+            "argmin",
+            "windows",
+            "window_max",
+        ),
+        *("window_winner", "winner_place", "at_winners", "floor_divide", "remainder"),
+    )
+)
+"""Operators that round nothing: they choose, move or count."""
+
+DEGREE = {"sum": 1, "overlap_add": 1, "scatter_add": 1, "unpool": 1, "contract": 2, "convolve": 2}
+"""Sums of products of so many factors: exact for small multiples of a power of two."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A result and how far rounding may carry it."""
+
+    value: np.ndarray
+    moved: tuple[np.ndarray, ...]
+
+    @cached_property
+    def decided(self) -> np.ndarray:
+        """The elements that do not hang on rounding."""
+        value = self.value
+        if value.dtype.kind != "f":
+            return np.asarray(np.all([value == each for each in self.moved], axis=0))
+        finite = np.isfinite(value)
+        with np.errstate(all="ignore"):
+            agree = [
+                (finite & np.isfinite(m)) | (value == m) | (np.isnan(value) & np.isnan(m)) for m in self.moved
+            ]
+        return np.asarray(np.all(agree, axis=0))
+
+    @cached_property
+    def tolerance(self) -> np.ndarray:
+        """The difference that rounding explains: zero for what is exact."""
+        if self.value.dtype.kind != "f":
+            return np.zeros(self.value.shape)
+        value = self.value.astype(np.float64)
+        with np.errstate(all="ignore"):
+            spread = np.max([np.abs(each - value) for each in self.moved], axis=0)
+        unit = np.finfo(self.value.dtype)
+        least = 4 * np.abs(value) * float(unit.eps) + 4 * float(unit.smallest_subnormal)
+        return np.where(spread > 0, MARGIN * np.nan_to_num(spread) + least, 0.0)  # type: ignore[no-any-return]
+
+    def difference(self, found: Any, loosened: float = 1.0) -> str | None:
+        """What is wrong with ``found``, or ``None``."""
+        found, value = np.asarray(found), self.value
+        if (found.dtype, found.shape) != (value.dtype, value.shape):
+            return f"{found.dtype}{list(found.shape)} for {value.dtype}{list(value.shape)}"
+        with np.errstate(all="ignore"):
+            same = (found == value) | (np.isnan(found) & np.isnan(value))
+            if value.dtype.kind == "f":
+                near = np.abs(found.astype(np.float64) - value) <= loosened * self.tolerance
+                sign = np.signbit(value)
+                zero = (found == 0) & np.all(
+                    [(m == 0) & (np.signbit(m) == sign) for m in (value, *self.moved)], axis=0
+                )
+                same = (same | near) & ~(zero & (np.signbit(found) != sign))
+        wrong = ~same & self.decided
+        if not wrong.any():
+            return None
+        place = tuple(int(k) for k in np.argwhere(wrong)[0])
+        return (
+            f"{found[place]!r} for {value[place]!r} at {place}, {int(wrong.sum())} of {value.size} elements; "
+            f"rounding explains {self.tolerance[place]:.3g}"
+        )
+
+
+def expected(graph: Graph, arguments: Sequence[Any], seed: int = 0) -> list[Expected]:
+    """The results of ``graph``, each with its moved ones."""
+    plain = moved_run(graph, arguments, None)
+    moved = [moved_run(graph, arguments, np.random.default_rng((seed, k))) for k in range(RUNS)]
+    return [Expected(value, tuple(run[k] for run in moved)) for k, value in enumerate(plain)]
+
+
+def moved_run(graph: Graph, arguments: Sequence[Any], random: np.random.Generator | None) -> list[np.ndarray]:
+    """The results of the interpreter, every inexact one moved by ``random``."""
+    values: dict[Any, np.ndarray] = {
+        node: np.asarray(array, node.dtype) for node, array in zip(graph.inputs, arguments)
+    }
+    salts: dict[str, int] = {}
+    with np.errstate(all="ignore"):
+        for node in graph.nodes():
+            if isinstance(node, Constant):
+                values[node] = node.value
+            elif isinstance(node, Operation):
+                values[node] = _moved_node(node, values, random, salts)
+    return [values[node] for node in graph.outputs]
+
+
+def _moved_node(
+    node: Operation,
+    values: Mapping[Any, np.ndarray],
+    random: np.random.Generator | None,
+    salts: dict[str, int],
+) -> np.ndarray:
+    inputs = [values[child] for child in node.inputs]
+    name, rule = node.operator.name, node.operator.reference
+
+    def computed(operands: Sequence[np.ndarray]) -> np.ndarray:
+        return np.asarray(rule(*operands, **node.attributes), node.dtype)
+
+    value = computed(inputs)
+    if random is None or node.dtype.kind != "f" or name in EXACT or not value.size:
+        return value
+    if not node.operator.elementwise:
+        if name in DEGREE and _small_multiples(inputs, DEGREE[name], computed):
+            return value
+        # Moving the terms shows what cancels.
+        terms = [_moved(x, random, SUMS) if x.dtype.kind == "f" else x for x in inputs]
+        return _moved(computed(terms), random, SUMS)
+    inexact = _inexact(name, inputs, value)
+    if not inexact.any():
+        return value
+    salt = salts.setdefault(name, int(random.integers(1 << 30)))
+    return np.where(inexact, _moved_alike(value, salt, AMPLITUDE.get(name, OTHERS)), value)
+
+
+def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.ndarray:
+    """Each element moved by up to so many units in its last place, zeros not at all."""
+    step = units * float(np.finfo(value.dtype).eps)
+    return (value * (1 + random.uniform(-step, step, value.shape))).astype(value.dtype)
+
+
+def _moved_alike(value: np.ndarray, salt: int, units: float) -> np.ndarray:
+    """The same, by an amount that depends on the element's value alone."""
+    bits = np.abs(value).view(np.uint32 if value.itemsize == 4 else np.uint64).astype(np.uint64)
+    mixed = (bits ^ np.uint64(salt)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    part = (mixed >> np.uint64(40)).astype(np.float64) * 2.0**-23 - 1
+    return np.asarray(value * (1 + units * float(np.finfo(value.dtype).eps) * part), value.dtype)
+
+
+def _small_multiples(
+    inputs: Sequence[np.ndarray], degree: int, computed: Callable[[Sequence[np.ndarray]], np.ndarray]
+) -> bool:
+    """Whether a sum of products of multiples of 1/256 is exact in every order."""
+    floats = [x for x in inputs if x.dtype.kind == "f"]
+    for x in floats:
+        scaled = x.astype(np.float64) * 256
+        if not np.all((scaled == np.rint(scaled)) | ~np.isfinite(x)):
+            return False
+    bound = computed(
+        [np.abs(np.nan_to_num(x, posinf=0, neginf=0)) if x.dtype.kind == "f" else x for x in inputs]
+    )
+    exact_up_to = 2.0 ** (np.finfo(floats[0].dtype).nmant - 8 * degree)
+    return bool(np.abs(bound).max(initial=0) <= exact_up_to)
+
+
+def _inexact(name: str, inputs: Sequence[np.ndarray], value: np.ndarray) -> np.ndarray:
+    """Where an elementwise function has rounded."""
+    if name == "cast":
+        back = value if inputs[0].dtype.kind == "f" else value.astype(inputs[0].dtype)
+        return np.asarray(back != inputs[0])
+    if name in _ERROR:
+        return np.asarray(_ERROR[name](*inputs, value) != 0)
+    # Functions are exact at a few places that programs meet often, such as exp(0) and sin(0).
+    simple = [np.isin(x, (0.0, 1.0, -1.0)) for x in (value, *inputs)]
+    return np.asarray(~np.all(simple, axis=0))
+
+
+def _split(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    factor = x.dtype.type(2 ** (12 if x.itemsize == 4 else 27) + 1) * x
+    high = factor - (factor - x)
+    return high, x - high
+
+
+def _product_error(a: np.ndarray, b: np.ndarray, product: np.ndarray) -> np.ndarray:
+    """What ``product`` lacks of ``a * b``. Source: Dekker, 1971."""
+    (a1, a0), (b1, b0) = _split(a), _split(b)
+    error: np.ndarray = a0 * b0 - (((product - a1 * b1) - a0 * b1) - a1 * b0)
+    return error
+
+
+def _sum_error(a: np.ndarray, b: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """What ``total`` lacks of ``a + b``. Source: Knuth, *The Art of Computer Programming*, vol. 2, 1969."""
+    part = total - a
+    error: np.ndarray = (a - (total - part)) + (b - part)
+    return error
+
+
+def _remainder(a: np.ndarray, b: np.ndarray, quotient: np.ndarray) -> np.ndarray:
+    product = np.asarray(quotient * b)
+    return np.where(product == a, _product_error(quotient, b, product), 1)
+
+
+_ERROR: Mapping[str, Callable[..., Any]] = {
+    "add": _sum_error,
+    "subtract": lambda a, b, total: _sum_error(a, -b, total),
+    "multiply": _product_error,
+    "divide": _remainder,
+    "sqrt": lambda a, root: _remainder(a, root, root),
+}
+"""By operator: a number that is zero where the result is exact, and may be NaN where it is not finite."""
