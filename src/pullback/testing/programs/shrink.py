@@ -13,7 +13,7 @@ from pullback.testing.programs.program import Input, Program, Step
 
 __all__ = ["shrunk"]
 
-SECONDS = 60.0
+SECONDS = 30.0
 
 
 def shrunk(
