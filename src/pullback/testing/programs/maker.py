@@ -104,17 +104,17 @@ class Maker:
         """Values in the program's style."""
         draw = self.numbers
         if dtype.kind == "b":
-            return draw.integers(0, 2, shape).astype(bool)
+            return np.asarray(draw.integers(0, 2, shape), bool)
         if dtype.kind in "iu":
             limits = np.iinfo(dtype)
             if (low, high) == (-4, 5) and self.style == "special":
-                return draw.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-            return draw.integers(max(low, limits.min), high, shape).astype(dtype)
+                return np.asarray(draw.integers(limits.min, limits.max, shape, dtype, endpoint=True))
+            return np.asarray(draw.integers(max(low, limits.min), high, shape), dtype)
         if self.style == "integers":
-            return draw.integers(-4, 5, shape).astype(dtype)
+            return np.asarray(draw.integers(-4, 5, shape), dtype)
         if self.style == "halves":
-            return (draw.integers(-8, 9, shape) / 2).astype(dtype)
-        values = draw.standard_normal(shape).astype(dtype)
+            return np.asarray(draw.integers(-8, 9, shape) / 2, dtype)
+        values = np.asarray(draw.standard_normal(shape), dtype)
         if self.style == "zeros":
             return np.where(draw.random(shape) < 0.4, draw.choice([0.0, -0.0], shape), values).astype(dtype)
         if self.style == "special":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import linecache
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -239,7 +240,8 @@ def step_value(step: Step, values: Mapping[str, Any]) -> Any:
     What NumPy computes in ``float16`` for 8-bit integers and booleans is computed in ``float32``, as everywhere in
     the library.
     """
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         value = _value(step, [values[name] for name in step.operands])
         if getattr(value, "dtype", None) == np.float16:
             value = _value(step, [_as_float32(values[name]) for name in step.operands])

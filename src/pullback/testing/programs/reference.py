@@ -107,22 +107,28 @@ def glu(x: Array, axis: int = -1) -> Array:
     return value * sigmoid(gate)
 
 
+def _most(x: Array, axis: Any) -> Array:
+    """The maximum that exponents are shifted by; an infinite one shifts nothing."""
+    most = x.max(axis=axis, keepdims=True)
+    return np.where(np.isfinite(most), most, np.zeros((), x.dtype))
+
+
 def logsumexp(x: Array, axis: Any = None, *, keepdims: bool = False) -> Array:
     x = _float(x)
-    most = x.max(axis=axis, keepdims=True)
-    most = np.where(np.isfinite(most), most, np.zeros((), x.dtype))
+    most = _most(x, axis)
     total = np.log(np.sum(np.exp(x - most), axis=axis, keepdims=True)) + most
     return total if keepdims else np.squeeze(total, axis if axis is not None else tuple(range(x.ndim)))
 
 
 def softmax(x: Array, axis: Any = -1) -> Array:
     x = _float(x)
-    powers = np.exp(x - x.max(axis=axis, keepdims=True))
+    powers = np.exp(x - _most(x, axis))
     return powers / powers.sum(axis=axis, keepdims=True)
 
 
 def log_softmax(x: Array, axis: Any = -1) -> Array:
-    shifted = _float(x) - _float(x).max(axis=axis, keepdims=True)
+    x = _float(x)
+    shifted = x - _most(x, axis)
     return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
 
