@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from pullback.testing.programs.idioms import IDIOMS
 from pullback.testing.programs.maker import INTEGERS, Maker, Rejected
 from pullback.testing.programs.program import LAYOUTS, LOSSES, Asked, Input, Program
-from pullback.testing.programs.vocabulary import FAMILIES
+from pullback.testing.programs.vocabulary import FAMILIES, refused
 
 __all__ = ["generate"]
 
@@ -38,20 +39,18 @@ def _made(m: Maker) -> Program | None:
     if m.chance(0.15):
         m.input(m.some_shape(), m.pick((*INTEGERS, np.dtype(bool))))
     wanted = 1 + m.below(m.pick((3, 6, 12)))
-    m.wild = m.chance(0.03)
+    broken = m.chance(0.03)
     for _ in range(TRIES):
-        try:
+        with contextlib.suppress(Rejected):
             m.random.choices(CALLS, WEIGHTS)[0](m)
-        except Rejected:
-            if m.failed:
-                break
         if len(m.steps) >= wanted:
             break
-    if not m.steps:
-        return None
-    if m.failed:
+    if broken:
+        refused(m)
         made = Program(tuple(m.inputs), tuple(m.steps), (m.steps[-1].name,), Asked(fails=True))
         return made.without_unused()
+    if not m.steps:
+        return None
     names = [step.name for step in m.steps]
     outputs = {names[-1], *(name for name in names[:-1] if m.chance(0.15))}
     program = Program(

@@ -38,9 +38,8 @@ class Maker:
         self.values: dict[str, Any] = {}
         self.inputs: list[Input] = []
         self.steps: list[Step] = []
-        self.wild = False
-        """Whether a step that NumPy refuses ends the program and stays."""
-        self.failed = False
+        self.refused: Step | None = None
+        """The latest step that NumPy has refused."""
         self.float = np.dtype(self.pick((np.float32, np.float64)))
         self.style = self.pick(
             ("integers", "integers", "halves", "normal", "normal", "normal", "special", "zeros")
@@ -71,9 +70,7 @@ class Maker:
         try:
             value = step_value(step, self.values)
         except (ValueError, TypeError, IndexError) as error:
-            if self.wild:
-                self.steps.append(step)
-                self.failed = True
+            self.refused = step
             raise Rejected(str(error)) from None
         self._check(value)
         self.steps.append(step)

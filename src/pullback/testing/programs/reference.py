@@ -59,12 +59,12 @@ def leaky_relu(x: Array, slope: float = 0.01) -> Array:
 
 def elu(x: Array, alpha: float = 1.0) -> Array:
     x = _float(x)
-    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+    return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0, x)))
 
 
 def celu(x: Array, alpha: float = 1.0) -> Array:
     x = _float(x)
-    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha))
+    return np.where(x > 0, x, alpha * np.expm1(np.where(x > 0, 0, x) / alpha))
 
 
 def selu(x: Array) -> Array:

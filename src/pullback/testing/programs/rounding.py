@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.graph import Constant, Graph, Operation
+from pullback.graph import Constant, Graph, Node, Operation
 
 __all__ = ["Expected", "expected", "moved_run"]
 
@@ -89,6 +89,8 @@ DEGREE = {"sum": 1, "overlap_add": 1, "scatter_add": 1, "unpool": 1, "contract":
 """Sums of products of so many factors: exact for small multiples of a power of two."""
 
 
+MOVES = frozenset(("broadcast", "reshape", "transpose", "slice", "reverse", "contiguous", "negative"))
+
 PRODUCTS = frozenset(("contract", "convolve"))
 """The sign of a zero depends on where their sums begin, in NumPy too."""
 
@@ -125,15 +127,19 @@ class Expected:
         least = 4 * np.abs(value) * float(unit.eps) + 4 * float(unit.smallest_subnormal)
         return np.where(spread > 0, MARGIN * np.nan_to_num(spread) + least, 0.0)  # type: ignore[no-any-return]
 
-    def difference(self, found: Any, signs: bool = True) -> str | None:
-        """What is wrong with ``found``, or ``None``; ``signs`` are those of zeros."""
+    def difference(self, found: Any, signs: bool = True, units: float = 0.0) -> str | None:
+        """What is wrong with ``found``, or ``None``.
+
+        ``signs`` tells whether zeros have one, ``units`` in the last place may be missing in any case.
+        """
         found, value = np.asarray(found), self.value
         if (found.dtype, found.shape) != (value.dtype, value.shape):
             return f"{found.dtype}{list(found.shape)} for {value.dtype}{list(value.shape)}"
         with np.errstate(all="ignore"):
             same = (found == value) | (np.isnan(found) & np.isnan(value))
             if value.dtype.kind == "f":
-                near = np.abs(found.astype(np.float64) - value) <= self.tolerance
+                least = units * float(np.finfo(value.dtype).eps) * np.abs(value)
+                near = np.abs(found.astype(np.float64) - value) <= self.tolerance + least
                 sign = np.signbit(value)
                 zero = (found == 0) & np.all(
                     [(m == 0) & (np.signbit(m) == sign) for m in (value, *self.moved)], axis=0
@@ -189,19 +195,35 @@ def _moved_node(
     value = computed(inputs)
     if random is None or node.dtype.kind != "f" or name in EXACT or not value.size:
         return value
-    if name in PRODUCTS:
-        value = np.where(value == 0, np.asarray(sign * 0.0, value.dtype), value)
     if not node.operator.elementwise:
-        if name in DEGREE and _small_multiples(inputs, DEGREE[name], computed):
-            return value
-        # Moving the terms shows what cancels.
-        terms = [_moved(x, random, SUMS) if x.dtype.kind == "f" else x for x in inputs]
-        return _moved(computed(terms), random, SUMS)
+        if name not in DEGREE or not _small_multiples(inputs, DEGREE[name], computed):
+            # Moving the terms shows what cancels.
+            terms = [_moved(x, random, SUMS) if x.dtype.kind == "f" else x for x in inputs]
+            value = _moved(computed(terms), random, SUMS)
+        if name in PRODUCTS:
+            value = np.where(value == 0, np.asarray(sign * 0.0, value.dtype), value)
+        return value
+    if name in ("add", "subtract"):
+        # A product that is added may be rounded together with the sum.
+        terms = [
+            _moved(x, random, 1.0) if _product(child, values) else x for x, child in zip(inputs, node.inputs)
+        ]
+        value = computed(terms)
     inexact = _inexact(name, inputs, value)
     if not inexact.any():
         return value
     salt = salts.setdefault(name, int(random.integers(1 << 30)))
     return np.where(inexact, _moved_alike(value, salt, AMPLITUDE.get(name, OTHERS)), value)
+
+
+def _product(node: Node, values: Mapping[Any, np.ndarray]) -> bool:
+    """Whether a value is a product that was rounded, read in any order."""
+    while isinstance(node, Operation) and node.operator.name in MOVES:
+        node = node.inputs[0]
+    if not isinstance(node, Operation) or node.operator.name != "multiply":
+        return False
+    error = _product_error(*[values[child] for child in node.inputs], values[node])
+    return bool(np.any(error != 0))
 
 
 def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import string
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from pullback.testing.programs.maker import INT64, INTEGERS, Maker, Rejected
 
-__all__ = ["FAMILIES", "indices"]
+__all__ = ["ACTIVATIONS", "FAMILIES", "indices", "refused"]
 
 Family = Callable[[Maker], object]
 
@@ -658,3 +659,64 @@ def windows(m: Maker) -> str:
     if m.chance(0.15):
         how += ", dilation=2"
     return m.step(f"pb.nn.conv({{0}}, {{1}}, {m.pick((1, 1, 2))}{how})", x, weight)
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def refused(m: Maker) -> None:
+    """A last step that NumPy refuses: shapes that do not fit, axes and places that are not there."""
+    m.refused = None
+    while m.refused is None:
+        far = m.pick((3, 7, 40))
+        texts = (
+            *(
+                "{0} + {1}",
+                "{0} @ {1}",
+                "np.where({0} > 0, {0}, {1})",
+                "np.maximum({1}, {0})",
+                "np.inner({0}, {1})",
+            ),
+            *("np.concatenate([{0}, {1}], axis=1)", "np.stack([{0}, {1}])", "np.vstack([{0}, {1}])"),
+            *(
+                f"{{0}}.reshape({far}, -1)",
+                f"np.sum({{0}}, axis={far})",
+                f"np.max({{0}}, axis=-{far})",
+                f"{{0}}[{far}]",
+            ),
+            *(
+                "np.transpose({0}, (0, 0))",
+                "np.split({0}, 7)",
+                "np.einsum('ij,jk', {0}, {1})",
+                "np.squeeze({0}, 0)",
+            ),
+            *(
+                f"np.broadcast_to({{0}}, ({far}, 2))",
+                "np.max({0}[..., :0])",
+                "np.argmin({0}[:0])",
+                "{0}[None, 0, 0, 0, 0]",
+            ),
+            *(
+                f"np.take({{0}}, [{far}], axis=0)",
+                f"{{0}}[[0, -{far}]]",
+                "{0}[[True, False, True]]",
+                "np.swapaxes({0}, 0, 4)",
+            ),
+            *(
+                "np.dot({0}, {1})",
+                "np.tensordot({0}, {1}, 2)",
+                "{0}.at[0].add({1})",
+                f"{{0}}.at[{far}].set(1)",
+            ),
+            *("np.tril({0}[0, 0])", "~{0}", "{0} & {1}", "np.diagonal({0})", "np.moveaxis({0}, 0, 3)"),
+            *(
+                f"{{0}}[np.clip({{1}}, {far}, {far}).astype(np.int64)]",
+                "np.expand_dims({0}, 9)",
+                "np.flip({0}, 5)",
+            ),
+        )
+        step = m.pick(texts)
+        if m.values and not ("{1}" in step and len(m.values) < 2):
+            with contextlib.suppress(Rejected):
+                m.step(step, *m.random.sample(list(m.values), 2 if "{1}" in step else 1))
+    m.steps.append(m.refused)
