@@ -114,3 +114,13 @@ def test_the_namespace_has_them_too():
     for name in FORMULAS:
         assert getattr(pnp, name) is getattr(pb, name)
     assert trace(pnp.softmax, X).graph.outputs[0].shape == X.shape
+
+
+@pytest.mark.parametrize("function", [pb.elu, pb.celu, lambda x: pb.elu(x, 0.5)])
+def test_at_zero_the_slope_is_that_of_the_left(function):
+    slope = float(pb.grad(function)(0.0))
+    assert slope == pytest.approx(float(pb.grad(function)(-1e-9)), rel=1e-6)
+
+
+def test_large_numbers_do_not_overflow_in_the_branch_not_taken():
+    np.testing.assert_array_equal(pb.vmap(pb.grad(pb.celu))(np.array([1e4, 0.0, -1e4])), [1.0, 1.0, 0.0])

@@ -84,14 +84,21 @@ def elu(x: Any, /, alpha: float = 1.0) -> Any:
     -0.6321
     """
     x = as_float(x)
-    # The branch not taken is kept small: exp of a large positive number would overflow.
-    return e.where(x > 0, x, alpha * e.expm1(e.minimum(x, 0)))
+    return e.where(x > 0, x, alpha * e.expm1(_not_above(x)))
+
+
+def _not_above(x: Any) -> Any:
+    """``x``, and 0 where it is positive: exp of a large number in a branch not taken would overflow.
+
+    No minimum: its slope at 0 is one half, for two are equal there.
+    """
+    return e.where(x > 0, 0, x)
 
 
 def celu(x: Any, /, alpha: float = 1.0) -> Any:
     """``x`` where positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere. Source: Barron, *CELU*, 2017."""
     x = as_float(x)
-    return e.where(x > 0, x, alpha * e.expm1(e.minimum(x, 0) / alpha))
+    return e.where(x > 0, x, alpha * e.expm1(_not_above(x) / alpha))
 
 
 def selu(x: Any, /) -> Any:
