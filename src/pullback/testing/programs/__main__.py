@@ -82,6 +82,7 @@ class _Worker:
     since: float = field(default_factory=time.monotonic)
     pending: dict[str, Any] | None = None
     """A difference that is being shrunk."""
+    heard: bool = False
 
 
 class _Run:
@@ -150,6 +151,7 @@ class _Run:
     def _heard(self, worker: _Worker, line: str) -> None:
         if line:
             message = json.loads(line)
+            worker.heard = True
             worker.since = time.monotonic()
             if "begun" in message:
                 worker.number = message["begun"]
@@ -160,6 +162,8 @@ class _Run:
             return
         self.workers.remove(worker)
         status = worker.process.wait()
+        if status and not worker.heard:
+            raise SystemExit(f"the process of programs {worker.number} to {worker.stop - 1} did not begin")
         if status:
             what = worker.pending or {
                 "what": f"the process ended with status {status}",

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from pullback.testing.programs.idioms import IDIOMS
+from pullback.testing.programs import idioms, values  # noqa: F401  (fill the table of families)
+from pullback.testing.programs.families import FAMILIES
 from pullback.testing.programs.maker import INTEGERS, Maker, Rejected
+from pullback.testing.programs.places import refused
 from pullback.testing.programs.program import LAYOUTS, LOSSES, Asked, Input, Program
-from pullback.testing.programs.vocabulary import FAMILIES, refused
 
 __all__ = ["generate"]
 
 FORMS = ("value", "value", "gradient", "gradient", "gradient", "both", "curvature")
-RULES = [*FAMILIES, *IDIOMS]
-CALLS, WEIGHTS = [rule for rule, _ in RULES], [weight for _, weight in RULES]
+CALLS, WEIGHTS = [call for call, _ in FAMILIES], [weight for _, weight in FAMILIES]
 TRIES = 60
 
 

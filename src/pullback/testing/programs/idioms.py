@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from pullback.testing.programs.families import family
 from pullback.testing.programs.maker import Maker
-from pullback.testing.programs.vocabulary import ACTIVATIONS, indices
+from pullback.testing.programs.places import indices
+from pullback.testing.programs.values import ACTIVATIONS
 
-__all__ = ["IDIOMS"]
-
-Idiom = Callable[[Maker], object]
-
-IDIOMS: list[tuple[Idiom, float]] = []
-"""Each idiom with its weight."""
-
-
-def idiom(weight: float) -> Callable[[Idiom], Idiom]:
-    def enter(function: Idiom) -> Idiom:
-        IDIOMS.append((function, weight))
-        return function
-
-    return enter
-
+__all__: list[str] = []
 
 # ---------------------------------------------------------------------- rows
 
@@ -66,7 +52,7 @@ def unit(m: Maker, x: str, axis: int) -> str:
 ROWS = (standardised, standardised, rms, softmaxed, softmaxed, deviated, deviated, unit)
 
 
-@idiom(8)
+@family(8)
 def chain_of_rows(m: Maker) -> str:
     """Normalisations, softmaxes and reductions one behind the other, with functions between."""
     x = m.floats(1)
@@ -82,7 +68,7 @@ def chain_of_rows(m: Maker) -> str:
     return x
 
 
-@idiom(4)
+@family(4)
 def against_own_reduction(m: Maker) -> str:
     """Ties: where a value equals its maximum, how many do, and the like."""
     x = m.number(1)
@@ -108,7 +94,7 @@ def against_own_reduction(m: Maker) -> str:
 # ---------------------------------------------------------------------- distances
 
 
-@idiom(5)
+@family(5)
 def distances(m: Maker) -> str:
     """A table of distances of points and centres, and what is done with it."""
     features = m.pick((1, 2, 3, 3, 8))
@@ -147,7 +133,7 @@ def distances(m: Maker) -> str:
     return m.step("np.sqrt({0} + 1e-3)", table)
 
 
-@idiom(2)
+@family(2)
 def mixture(m: Maker) -> str:
     """A Gaussian mixture's log-likelihood, its log-sum-exp by hand."""
     points, parts, features = m.pick((3, 9, 17)), m.pick((1, 2, 4)), m.pick((1, 2, 3))
@@ -162,7 +148,7 @@ def mixture(m: Maker) -> str:
 # ---------------------------------------------------------------------- networks
 
 
-@idiom(4)
+@family(4)
 def layers(m: Maker) -> str:
     """Dense layers one behind the other, normalised or not, with a residual path or not."""
     x = (
@@ -183,7 +169,7 @@ def layers(m: Maker) -> str:
     return x
 
 
-@idiom(3)
+@family(3)
 def attention(m: Maker) -> str:
     """Queries, keys and values; masked or not; of one head or several."""
     tokens, width = m.pick((1, 3, 5, 8, 17)), m.pick((2, 4, 8))
@@ -203,7 +189,7 @@ def attention(m: Maker) -> str:
     return m.step("{0} @ {1}", weights, x)
 
 
-@idiom(2)
+@family(2)
 def embedding(m: Maker) -> str:
     """Rows of a table, averaged, normalised or scored."""
     rows, width = m.pick((2, 5, 17, 100)), m.pick((1, 3, 4, 8, 16))
@@ -220,7 +206,7 @@ def embedding(m: Maker) -> str:
     return found
 
 
-@idiom(2)
+@family(2)
 def classified(m: Maker) -> str:
     """Cross-entropies of logits and labels."""
     x = m.any(lambda n: m.dtype(n).kind == "f" and m.rank(n) == 2 and 0 not in m.shape(n))
@@ -245,7 +231,7 @@ def classified(m: Maker) -> str:
     )
 
 
-@idiom(2)
+@family(2)
 def histogram(m: Maker) -> str:
     """Sums by segment, and what each element makes of its segment's."""
     x = m.any(lambda n: m.dtype(n).kind == "f" and m.rank(n) in (1, 2) and 0 not in m.shape(n))
@@ -258,7 +244,7 @@ def histogram(m: Maker) -> str:
     return sums
 
 
-@idiom(2)
+@family(2)
 def recurrence(m: Maker) -> str:
     """A few steps through time."""
     width = m.pick((1, 2, 4, 8))

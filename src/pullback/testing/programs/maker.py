@@ -69,7 +69,7 @@ class Maker:
         step = Step(f"v{len(self.steps)}", text, operands)
         try:
             value = step_value(step, self.values)
-        except (ValueError, TypeError, IndexError) as error:
+        except (ValueError, TypeError, IndexError, ArithmeticError) as error:
             self.refused = step
             raise Rejected(str(error)) from None
         self._check(value)

@@ -222,8 +222,8 @@ def _product(node: Node, values: Mapping[Any, np.ndarray]) -> bool:
         node = node.inputs[0]
     if not isinstance(node, Operation) or node.operator.name != "multiply":
         return False
-    error = _product_error(*[values[child] for child in node.inputs], values[node])
-    return bool(np.any(error != 0))
+    a, b = node.inputs
+    return bool(np.any(_product_error(values[a], values[b], values[node]) != 0))
 
 
 def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.ndarray:
