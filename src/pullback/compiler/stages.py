@@ -273,8 +273,11 @@ class _Run:
                 row, column = divmod(block, blocking.column_blocks)
                 share = _range(rows, row, blocking.block_rows), _range(columns, column, width)
                 self._run(kernel, memory, places=dict(zip((rows, columns), share)))
+        elif form.scatter is not None and form.scatter.selector is not None:
+            shift = form.scatter.shift
+            self._run(kernel, memory, rows=Rows(form.scatter.selector, low - shift, high - shift))
         elif form.scatter is not None and not form.scatter.apart:
-            self._run(kernel, memory, rows=Rows(form.scatter.selector, low, high))
+            self._run(kernel, memory)
         else:
             self._run(kernel, memory, places={axis: range(low, high) for axis in kernel.axes[:1]})
 
