@@ -12,7 +12,7 @@ donated memory in the same phase.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from pullback.compiler.tidy import joined_rows
 from pullback.loops import (
     Affine,
     Apply,
+    Axis,
     Buffer,
     Expression,
     Kernel,
@@ -49,7 +50,7 @@ def store_places(kernels: Iterable[Kernel]) -> list[Kernel]:
             program.append(given)
             continue
         apart = scatter.apart  # then each place is computed once anyway
-        kernel = given if apart or scatter.selector is not None else _with_one_index(given)
+        kernel = given if apart or scatter.selector is not None else _with_one_index(given, scatter.trailing)
         (store,) = kernel.stores
         dynamic = []
         for index, stride in store.dynamic:
@@ -63,22 +64,20 @@ def store_places(kernels: Iterable[Kernel]) -> list[Kernel]:
     return program
 
 
-def _with_one_index(kernel: Kernel) -> Kernel:
-    """The kernel with one computed index for what its loops over positions add to a place, if that tells the rows.
+def _with_one_index(kernel: Kernel, trailing: Sequence[Axis]) -> Kernel:
+    """The kernel with one computed index for all but what the ``trailing`` axes add to a place, if that tells the rows.
 
     >>> from pullback.loops.printer import format_kernel
     >>> i, k, int64 = Axis("i", 4), Axis("k", 3), np.dtype(np.int64)
-    >>> index = Load(Buffer("index", int64, (4,)), Affine.of(i))
+    >>> first, second = (Load(Buffer(name, int64, (4,)), Affine.of(i)) for name in ("first", "second"))
     >>> x, updates = (Buffer(name, np.dtype(np.float32), (6, 4, 3)) for name in ("x", "updates"))
     >>> value = Load(updates, Affine.of(i) * 3 + Affine.of(k))
-    >>> twice = Store(x, Affine.of(k) + 3, value, (), ((index, 6), (index, 12)), "add")
-    >>> print(format_kernel(_with_one_index(Kernel((i, k), (twice,)))))
+    >>> store = Store(x, Affine.of(k) + 3, value, (), ((first, 6), (second, 9)), "add")
+    >>> print(format_kernel(_with_one_index(Kernel((i, k), (store,)), (k,))))
     for i<4, k<3:
-        x[k + 3*bounded(index[i] * 2 + index[i] * 4 + 1, high=23, low=0)] += updates[3*i + k]
+        x[k + 3*bounded(second[i] * 3 + first[i] * 2 + 1, high=23, low=0)] += updates[3*i + k]
     """
     (store,) = kernel.stores
-    found = find_scatter(kernel)
-    trailing = () if found is None else found.trailing
     within = Affine.total(Affine.of(axis) * store.offset.coefficient(axis) for axis in trailing)
     base = store.offset.without(trailing)
     steps = [*(step for _, step in store.dynamic), *(step for _, step in base.terms)]
