@@ -206,6 +206,16 @@ def test_many_updates_are_made_in_one_order(rows, method, compiler, traced, proc
     compiler.assert_same(graph, [x, v, i], processor=processor, rounding=rounding)
 
 
+@pytest.mark.parametrize("method", [*EXACT, "power"])
+def test_gradients_of_many_updates(method, compiler, traced):
+    """What is accumulated on is one memory for all threads: no thread has the base of a scatter to itself."""
+    random = np.random.default_rng(0)
+    x, v = random.uniform(0.9, 1.1, 50), random.uniform(0.99, 1.01, 2000)
+    i = random.integers(-50, 50, 2000)
+    graph = traced(pb.grad(lambda x, v, i: (update(x, method, i, v) ** 2).sum(), (0, 1)), x, v, i)
+    compiler.assert_same(graph, [x, v, i], rounding=2000)
+
+
 @pytest.mark.parametrize("method", ["set", "multiply", "max"])
 def test_updates_of_donated_arrays(method):
     """In place, before and after the old values are read."""

@@ -12,7 +12,8 @@ phase is saved where a map is all that it holds; and a transposed copy is sooner
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from pullback.compiler.codegen.prefetch import CACHE_LINE
 from pullback.compiler.form import Form
@@ -46,11 +47,13 @@ def repeat_small(
     ``overwritten``, or nothing be overwritten if it fails, is still done in an earlier phase.
     """
     found = list(phases)
-    given, lost = set(results), set(overwritten)
-    written = {buffer for phase in phases for job in _jobs(phase) for buffer in job.kernel.writes()}
+    lost = set(overwritten)
+    written = Counter(buffer for phase in phases for job in _jobs(phase) for buffer in job.kernel.writes())
+    # What others accumulate on is in one memory for all, as results are.
+    given = {*results, *(buffer for buffer, writers in written.items() if writers > 1)}
     for phase in phases:
         jobs = _jobs(phase)
-        users = {job: _users(job, found) for job in jobs if _stands_alone(job, given, written)}
+        users = {job: _users(job, found) for job in jobs if _stands_alone(job, given, written.keys())}
         moving = [job for job in users if _may_move(job, phase, users[job], found, before, lost)]
         alone = sum(group.chunks for group in phase.groups) == 1
         if len(moving) < len(jobs) or _cost(moving, users, alone) > EXCHANGE_CYCLES:
@@ -78,13 +81,13 @@ def _users(job: Job, phases: Iterable[Phase]) -> list[Phase]:
     ]
 
 
-def _stands_alone(job: Job, given: set[Buffer], written: set[Buffer]) -> bool:
+def _stands_alone(job: Job, given: Set[Buffer], written: Set[Buffer]) -> bool:
     """Whether the job is a map or a transposed copy that computes the same whenever it runs, in any memory."""
     if job.form not in (Form(), Form(transposition=job.form.transposition)):
         return False
     if any(store.accumulate for store in job.kernel.stores):
         return False
-    return not written.intersection(job.kernel.reads()) and not given.intersection(job.kernel.writes())
+    return written.isdisjoint(job.kernel.reads()) and given.isdisjoint(job.kernel.writes())
 
 
 def _may_move(
