@@ -105,3 +105,26 @@ def test_extremes_and_counts_may_be_evaluated_again() -> None:
     largest = Reduce("maximum", (j,), Load(x, Affine.of(i) * 4 + Affine.of(j)))
     stores = [Store(Buffer(name, FLOAT, (3,)), Affine.of(i), largest) for name in "ab"]
     assert evaluated_twice([Kernel((i,), (store,)) for store in stores]) is None
+
+
+def scaled_activation(x):
+    return pb.selu(x) * 1.1
+
+
+@pytest.mark.parametrize(
+    "zero",
+    [
+        lambda v: v - v.max(-1, keepdims=True),
+        lambda v: v.T - v.T.max(0),
+        lambda v: np.reshape(v, (-1,))[:1] - v.ravel().max(),
+        lambda v: np.stack([v, v * 1.5])[1] - (v * 1.5).max(-1, keepdims=True),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_product_that_is_needed_elsewhere_is_rounded_before_it_is_added(zero, dtype, compiler, traced):
+    """Fused with the addition it would differ from itself: the largest minus the largest would not be 0."""
+    x = np.array([[2.9544163550136876, -1.28], [1 / 3, -0.1], [-0.7, -0.3]]).astype(dtype)
+    for processor in compiler.processors:
+        graph = traced(lambda x: zero(scaled_activation(x)).max(), x)
+        (found,) = compiler.run(graph, [x], processor=processor)
+        assert found == 0

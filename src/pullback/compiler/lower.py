@@ -14,6 +14,7 @@ import numpy as np
 
 from pullback.compiler.inline import pooled_convolutions
 from pullback.compiler.key import repeats_one_value
+from pullback.compiler.passes.rewriting import uses
 from pullback.graph import Constant, Graph, Node, Operation, Variable
 from pullback.loops import (
     Affine,
@@ -76,6 +77,8 @@ class Lowered:
         self._buffers: dict[int, Buffer] = {}
         self._values: dict[tuple[int, tuple[Index, ...]], Expression] = {}
         self._operands: dict[int, Operand] = {}
+        self._users = uses(self._order, graph.outputs)
+        self._shared: set[Expression] = set()
         self._stored = _choose_stored(graph, self._order, pooled_convolutions(graph, self._order))
 
     def operand(self, node: Node) -> Operand:
@@ -108,8 +111,22 @@ class Lowered:
         if key not in self._values:
             assert node.operator.lower is not None, node.operator.name
             operands = [self.operand(child) for child in node.inputs]
-            self._values[key] = node.operator.lower(node, operands, key[1])
+            if node.operator.name in ("add", "subtract"):
+                operands = [self._as_rounded(operand) for operand in operands]
+            value = node.operator.lower(node, operands, key[1])
+            if self._users[id(node)] > 1 and _is_product(value):
+                self._shared.add(value)
+            self._values[key] = value
         return self._values[key]
+
+    def _as_rounded(self, operand: Operand) -> Operand:
+        """A summand: a product that has other users is rounded before it is added, so that all have the same bits."""
+
+        def rounded(index: Sequence[Index]) -> Expression:
+            value = operand(index)
+            return Apply("rounded", (value,), value.dtype) if value in self._shared else value
+
+        return rounded
 
     def run(self) -> Lowered:
         """Make the kernels of every stored node."""
@@ -203,6 +220,10 @@ def axes_of(shape: Sequence[int]) -> tuple[tuple[Axis, ...], tuple[Affine, ...]]
     """A loop for each axis of ``shape`` that is longer than one, and the full index made of them."""
     all_axes = [Axis("ijklmnpq"[k] if k < 8 else f"i{k}", extent) for k, extent in enumerate(shape)]
     return tuple(axis for axis in all_axes if axis.extent != 1), tuple(map(Affine.of, all_axes))
+
+
+def _is_product(value: Expression) -> bool:
+    return isinstance(value, Apply) and value.function == "multiply" and value.dtype.kind == "f"
 
 
 def _without_empty(value: Expression) -> Expression:

@@ -509,17 +509,18 @@ class Values:
         """``a * b + c``, ``c - a * b`` and ``a * b - c`` as one instruction.
 
         ``a * b - c * d`` stays as it is: with one product rounded and the other not, the difference of equal products
-        would be what rounding took away, and ``sqrt(x * x - y * y)`` might be NaN where ``x`` is ``y``.
+        would be what rounding took away, and ``sqrt(x * x - y * y)`` might be NaN where ``x`` is ``y``. Nor are
+        products that have other users, which are marked as rounded when they are lowered.
         """
         if expression.function not in ("add", "subtract") or expression.dtype.kind != "f":
             return None
         x, y = expression.operands
         subtract = expression.function == "subtract"
-        if subtract and all(isinstance(e, Apply) and e.function == "multiply" for e in (x, y)):
+        if subtract and _is_product(x) and _is_product(y):
             return None
-        if self._is_product(y):
+        if _is_product(y):
             product, rest, negate_product, negate_rest = y, x, subtract, False
-        elif self._is_product(x):
+        elif _is_product(x):
             product, rest, negate_product, negate_rest = x, y, False, subtract
         else:
             return None
@@ -533,12 +534,6 @@ class Values:
             left = lanes.neg(a) if negate_product else a
             results.append(lanes.fma(left, b, lanes.neg(c) if negate_rest else c))
         return results
-
-    def _is_product(self, expression: Expression) -> bool:
-        """Whether the operand is a multiplication that has not been computed for another user."""
-        if not (isinstance(expression, Apply) and expression.function == "multiply"):
-            return False
-        return not any(expression in scope for scope in self._scopes)
 
     # ------------------------------------------------------------------ writes
 
@@ -616,3 +611,7 @@ _INDEX_ARITHMETIC: dict[str, Callable[..., int]] = {
 def _mangled(dtype: np.dtype) -> str:
     """The element type in memory as intrinsic names spell it."""
     return {"b": "i8", "f": f"f{8 * dtype.itemsize}"}.get(dtype.kind, f"i{8 * dtype.itemsize}")
+
+
+def _is_product(expression: Expression) -> bool:
+    return isinstance(expression, Apply) and expression.function == "multiply"
