@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 
 from pullback.compiler import build as compiler_build
+from pullback.compiler.donate import arrange
 from pullback.compiler.lower import Lowered
 from pullback.compiler.memory import MemoryPlan
+from pullback.compiler.passes import PASSES
+from pullback.compiler.passes.rewriting import RulePass
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Group, Phase
-from pullback.compiler.stages import check_stages, within
-from pullback.errors import StageError
-from pullback.graph import Graph, Variable, constant
+from pullback.compiler.schedule import Group, Phase, has_checks
+from pullback.compiler.stages import check_stages, run_stages, within
+from pullback.errors import IndexRangeError, StageError
+from pullback.graph import OPERATORS, Graph, Variable, constant
 from pullback.loops import Apply, Kernel, Literal
 from pullback.testing import OperatorCase, operator_cases
 from pullback.transforms.reverse import cotangents
@@ -169,3 +172,62 @@ def test_a_fault_is_found_in_the_stage_that_made_it(
     with pytest.raises(StageError) as error:
         check_stages(graph, arrays, PROCESSORS[0])
     assert str(error.value).startswith(f"[{stage}] ")
+
+
+def test_a_wrong_rule_is_found_among_those_that_share_a_walk(traced):
+    """Rules share a walk over the graph; the pass that the wrong one belongs to is named, not all of them."""
+    wrong = RulePass("wrong", {"tanh": [lambda node: OPERATORS["sin"](*node.inputs)]})
+    passes = (PASSES[0], PASSES[1], wrong, *PASSES[2:])
+    x = np.ones((2, 3))
+    graph = traced(lambda x: np.tanh(x + 0) * 2, x)
+    with pytest.raises(StageError, match=r"^\[wrong\] result 0 at \(0, 0\) is 1.68"):
+        check_stages(graph, [x], PROCESSORS[0], passes=passes)
+
+
+def test_an_index_out_of_range_is_reported_by_every_stage(traced, monkeypatch):
+    def step(table, index, x):
+        return table - 0.1 * x * table.sum(), table[index].sum(0)
+
+    arrays = [np.ones((6, 4)), np.array([2, 7]), np.ones((6, 4))]
+    graph = traced(step, *arrays)
+    check_stages(graph, arrays, PROCESSORS[0], donated={0: 0})
+    with pytest.raises(IndexRangeError, match="7 at position"):
+        run_stages(graph, arrays, PROCESSORS[0])
+
+    def unchecked(kernels, *others):
+        kernels = [kernel for kernel in kernels if not has_checks(kernel)]
+        return arrange(kernels, *others)
+
+    monkeypatch.setattr(compiler_build, "arrange", unchecked)
+    with pytest.raises(StageError, match=r"^\[donate\] an index that is out of range is not reported"):
+        check_stages(graph, arrays, PROCESSORS[0], donated={0: 0})
+
+
+def test_nothing_may_be_overwritten_before_an_index_is_checked(traced, monkeypatch):
+    def step(table, index, x):
+        return table - 0.1 * x * table.sum(), x[index].sum(0)
+
+    arrays = [np.ones((6, 4)), np.array([2, 7]), np.ones((6, 4))]
+    graph = traced(step, *arrays)
+    check_stages(graph, arrays, PROCESSORS[0], donated={0: 0})
+
+    def late(kernels, *others):
+        kernels, before = arrange(kernels, *others)
+        return sorted(kernels, key=has_checks), before
+
+    monkeypatch.setattr(compiler_build, "arrange", late)
+    with pytest.raises(StageError, match=r"^\[donate\] argument0.* is overwritten although an index is out"):
+        check_stages(graph, arrays, PROCESSORS[0], donated={0: 0})
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_results_are_the_same_up_to_rounding(dtype):
+    same, wanted = within(4), np.array([1.0, 1e-9, np.nan, np.inf], dtype)
+    eps = np.finfo(dtype).eps
+    assert same(0, wanted + dtype(3 * eps), wanted)
+    assert not same(0, wanted + dtype(9 * eps), wanted)
+    for place, value in ((0, np.nan), (2, 1), (3, 1), (3, -np.inf)):
+        other = wanted.copy()
+        other[place] = value
+        assert not same(0, other, wanted)
+    assert not same(0, np.array([1, 2]), np.array([1, 3]))

@@ -51,7 +51,7 @@ __all__ = ["Memory", "Rows", "run_kernel"]
 
 Array = np.ndarray[Any, Any]
 
-MOST_ELEMENTS = 1 << 18
+MOST_ELEMENTS = 1 << 20
 """Kernels whose largest array would have more are run some turns at a time."""
 
 
@@ -259,7 +259,9 @@ class _Turns:
         if store.accumulate:
             _accumulate(store.accumulate, array, index, value)
             return
-        if not store.dynamic and len(np.unique(index)) < len(index):
+        written = np.zeros(array.size, bool)
+        written[index] = True
+        if not store.dynamic and np.count_nonzero(written) < index.size:
             raise LoopError(f"an element of {store.buffer!r} is stored by several turns")
         array[index] = value
 
@@ -349,7 +351,12 @@ def _one_by_one(combine: np.ufunc, neutral: int) -> Any:
     def reduced(array: Array) -> Array:
         if not len(array):
             return np.full(array.shape[1:], neutral, array.dtype)
-        return np.asarray(combine.accumulate(array, axis=0, dtype=array.dtype)[-1])
+        if array[0].size < len(array):
+            return np.asarray(combine.accumulate(array, axis=0, dtype=array.dtype)[-1])
+        total = np.array(array[0])
+        for row in array[1:]:
+            combine(total, row, out=total)
+        return total
 
     return reduced
 
