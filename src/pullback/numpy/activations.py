@@ -12,7 +12,7 @@ from pullback.errors import DTypeError
 from pullback.graph import OPERATORS, Node
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import Axes, normal_axes
-from pullback.numpy.composite import clip, erf
+from pullback.numpy.composite import erf
 from pullback.numpy.promotion import where_written
 from pullback.numpy.reductions import as_float, finite_max, logsumexp
 from pullback.numpy.reductions import sum as sum_
@@ -73,8 +73,9 @@ def leaky_relu(x: Any, /, slope: float = 0.01) -> Any:
 
 
 def relu6(x: Any, /) -> Any:
-    """``min(max(x, 0), 6)``. Source: Howard et al., *MobileNets*, 2017."""
-    return clip(as_float(x), 0, 6)
+    """``min(max(x, 0), 6)``; its derivative is zero at both ends. Source: Howard et al., *MobileNets*, 2017."""
+    x = as_float(x)
+    return e.where(x >= 6, 6.0, relu(x))
 
 
 def elu(x: Any, /, alpha: float = 1.0) -> Any:
@@ -84,21 +85,21 @@ def elu(x: Any, /, alpha: float = 1.0) -> Any:
     -0.6321
     """
     x = as_float(x)
-    return e.where(x > 0, x, alpha * e.expm1(_not_above(x)))
-
-
-def _not_above(x: Any) -> Any:
-    """``x``, and 0 where it is positive: exp of a large number in a branch not taken would overflow.
-
-    No minimum: its slope at 0 is one half, for two are equal there.
-    """
-    return e.where(x > 0, 0, x)
+    return e.where(x > 0, x, alpha * e.expm1(_not_positive(x)))
 
 
 def celu(x: Any, /, alpha: float = 1.0) -> Any:
     """``x`` where positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere. Source: Barron, *CELU*, 2017."""
     x = as_float(x)
-    return e.where(x > 0, x, alpha * e.expm1(_not_above(x) / alpha))
+    return e.where(x > 0, x, alpha * e.expm1(_not_positive(x) / alpha))
+
+
+def _not_positive(x: Any) -> Any:
+    """``x`` where it is not positive, for a branch not taken elsewhere: exp of a large number would overflow.
+
+    The slope at 0 is that of the branch, where ``minimum(x, 0)`` would halve it.
+    """
+    return e.where(x > 0, 0.0, x)
 
 
 def selu(x: Any, /) -> Any:
@@ -144,8 +145,9 @@ def softsign(x: Any, /) -> Any:
 
 
 def hard_tanh(x: Any, /) -> Any:
-    """``x`` kept between -1 and 1."""
-    return clip(as_float(x), -1, 1)
+    """``x`` kept between -1 and 1; its derivative is zero at both ends."""
+    x = as_float(x)
+    return e.where(x >= 1, 1.0, e.where(x <= -1, -1.0, x))
 
 
 def hard_sigmoid(x: Any, /) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from pullback.graph import OPERATORS, Node, Operation, Operator
 from pullback.loops import Apply, Expression, Index, Literal, Operand
 from pullback.operators.arithmetic import sqrt
-from pullback.operators.elementwise import elementwise, where, zeros_like
+from pullback.operators.elementwise import elementwise, filled, where, zeros_like
 
 __all__ = [
     "arccos",
@@ -92,14 +92,22 @@ arccos = elementwise(
 arctan = elementwise("arctan", np.arctan, [lambda g, y, x: g / (1 + x * x)], cost=15.0)
 """The angle in (-pi/2, pi/2) whose tangent is ``x``."""
 
+
+def _per_square(g: Node, length: Node, y: Node, x: Node) -> Node:
+    """``g * length / (x * x + y * y)``, and 0 at the origin."""
+    square = x * x + y * y
+    origin = OPERATORS["equal"](square, zeros_like(square))
+    return where(origin, zeros_like(g), g * (length / where(origin, filled(1, x.dtype, x.shape), square)))
+
+
 arctan2 = elementwise(
     "arctan2",
     np.arctan2,
-    [lambda g, z, y, x: g * (x / (x * x + y * y)), lambda g, z, y, x: -g * (y / (x * x + y * y))],
+    [lambda g, z, y, x: _per_square(g, x, y, x), lambda g, z, y, x: -_per_square(g, y, y, x)],
     [(-2.0, 2.0), (0.3, 2.0)],
     cost=20.0,
 )
-"""The angle of the point ``(x, y)``, for inputs ``y`` and ``x``, in [-pi, pi]."""
+"""The angle of the point ``(x, y)``, for inputs ``y`` and ``x``, in [-pi, pi]. The derivatives at the origin are 0."""
 
 sinh = elementwise("sinh", np.sinh, [lambda g, y, x: g * cosh(x)], cost=15.0)
 """``(e ** x - e ** -x) / 2``."""
