@@ -130,7 +130,7 @@ class MissingExtra(PullbackError, ImportError):
 
 
 class ProcessorError(PullbackError, ValueError):
-    """Processor features asked for that this processor does not have."""
+    """Features asked for that this processor does not have, or a number of threads that is none."""
 
 
 class DonationError(PullbackError, ValueError):

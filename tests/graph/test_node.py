@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import OPERATORS, SMALL_CONSTANT, Constant, Type, Variable, constant
+from pullback.graph import OPERATORS, SMALL_CONSTANT, Constant, Operator, Type, Variable, constant
 from pullback.graph.node import _interned
 
 FLOAT = np.dtype("float64")
@@ -132,3 +132,15 @@ def test_errors_of_type_rules_end_with_the_users_line():
     assert str(caught.value).endswith(place)
     with pytest.raises(DTypeError, match=r"float64 and int64.*\n  at "):
         ADD(variable(2), Variable(Type(np.dtype("int64"), (2,))))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, True), (1, 1.0), (0.0, -0.0), ((1,), (1.0,)), ((0.0,), (-0.0,))]
+)
+def test_attributes_that_are_equal_but_not_the_same(one, other):
+    x = Variable(Type(np.dtype(np.float64), (3,)), "x")
+    marked = Operator("marked", lambda x, by: x, lambda x, by: x, None, lambda *_: x, None, ())
+    del OPERATORS["marked"]
+    assert one == other
+    assert marked(x, by=one) is marked(x, by=one)
+    assert repr(marked(x, by=other).attributes["by"]) == repr(other)

@@ -7,10 +7,12 @@ import platform
 
 import pytest
 
+from pullback.compiler.runtime import processor as processor_module
 from pullback.compiler.runtime.engine import assembly
 from pullback.compiler.runtime.processor import (
     Processor,
     _cache_sizes,
+    _granted_cores,
     _vector_bytes,
     machine_identity,
     usable_cores,
@@ -62,6 +64,60 @@ def test_cores_follow_the_affinity_mask():
         assert usable_cores() == 1
     finally:
         os.sched_setaffinity(0, before)
+
+
+@pytest.mark.parametrize(
+    ("files", "cgroup", "cores"),
+    [
+        ({}, "0::/", None),
+        ({"cpu.max": "max 100000"}, "0::/", None),
+        ({"cpu.max": "200000 100000"}, "0::/", 2),
+        ({"cpu.max": "150000 100000"}, "0::/", 2),
+        ({"cpu.max": "1000 100000"}, "0::/", 1),
+        ({"a/cpu.max": "max 100000", "a/b/cpu.max": "300000 100000"}, "0::/a/b", 3),
+        ({"a/cpu.max": "250000 100000", "a/b/cpu.max": "800000 100000"}, "0::/a/b", 3),
+        ({"a/cpu.max": "100000 100000", "a/b/cpu.max": "max 100000"}, "0::/a/b", 1),
+        ({"other/cpu.max": "100000 100000"}, "0::/a/b", None),
+        ({"cpu.max": "400000 100000"}, "0::/docker/of/the/host", 4),
+        (
+            {"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"},
+            "3:cpu,cpuacct:/",
+            None,
+        ),
+        (
+            {"cpu,cpuacct/cpu.cfs_quota_us": "50000", "cpu,cpuacct/cpu.cfs_period_us": "20000"},
+            "3:cpu,cpuacct:/",
+            3,
+        ),
+        ({"cpu/a/cpu.cfs_quota_us": "200000", "cpu/a/cpu.cfs_period_us": "100000"}, "3:cpu,cpuacct:/a", 2),
+        (
+            {"cpuset/cpu.cfs_quota_us": "200000", "cpuset/cpu.cfs_period_us": "100000"},
+            "3:cpuset:/\n0::/",
+            None,
+        ),
+        ({"cpu.max": "nonsense"}, "0::/", None),
+        ({"cpu.max": "100000"}, "0::/", None),
+        ({"cpu.max": "100000 0"}, "0::/", None),
+        ({}, "", None),
+        ({}, "strange", None),
+    ],
+)
+def test_cores_follow_the_quotas_of_cgroups(files, cgroup, cores, tmp_path):
+    for name, text in files.items():
+        path = tmp_path / "root" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    (tmp_path / "cgroup").write_text(cgroup + "\n")
+    assert _granted_cores(tmp_path / "cgroup", tmp_path / "root") == cores
+    assert _granted_cores(tmp_path / "absent", tmp_path / "root") is None
+
+
+def test_the_fewer_of_affinity_and_quota_count(monkeypatch):
+    monkeypatch.setattr(processor_module.sys, "platform", "linux")
+    monkeypatch.setattr(processor_module.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    for granted, cores in ((None, 8), (3, 3), (20, 8)):
+        monkeypatch.setattr(processor_module, "_granted_cores", lambda granted=granted: granted)
+        assert usable_cores() == cores
 
 
 def test_cache_sizes_are_read_by_level(tmp_path):

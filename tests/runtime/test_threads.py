@@ -27,7 +27,7 @@ def test_environment_sets_the_number(monkeypatch):
     assert get_num_threads() == usable_cores()
     monkeypatch.setenv("PULLBACK_NUM_THREADS", "5")
     assert get_num_threads() == 5
-    for text in ("0", "many", "-1", "2000"):
+    for text in ("0", "many", "-1", "2000", "1.5", "1e1", "²", "9" * 6000):
         monkeypatch.setenv("PULLBACK_NUM_THREADS", text)
         with pytest.raises(ValueError, match="PULLBACK_NUM_THREADS"):
             get_num_threads()

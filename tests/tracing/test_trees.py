@@ -305,3 +305,15 @@ def test_a_tree_that_holds_itself_or_has_no_end():
     for tree in (inside, deep, {"a": inside}):
         with pytest.raises(TreeError, match="nested too deep for a tree, or holds itself"):
             flatten(tree)
+
+
+@pytest.mark.parametrize(("one", "other"), [(0.0, -0.0), (1, True), ((1,), (1.0,)), ((0.0,), (-0.0,))])
+def test_static_fields_that_are_equal_but_not_the_same(one, other):
+    @dataclasses.dataclass
+    class Scaled:
+        by: object = static()
+
+    assert one == other
+    assert flatten(Scaled(one))[1] == flatten(Scaled(one))[1]
+    assert flatten(Scaled(one))[1] != flatten(Scaled(other))[1]
+    assert repr(flatten(Scaled(other))[1].unflatten([]).by) == repr(other)

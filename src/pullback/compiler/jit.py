@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,8 +50,15 @@ class Compiled:
         watch: int | None = None,
     ) -> None:
         self.function = function
-        self.donate_argnums = _numbers(donate_argnums)
-        self.static_argnums = _numbers(static_argnums)
+        positional = _positional(function, donate_argnums, static_argnums)
+        self.donate_argnums = _numbers("donate_argnums", donate_argnums, positional)
+        self.static_argnums = _numbers("static_argnums", static_argnums, positional)
+        both = sorted({*self.donate_argnums} & {*self.static_argnums})
+        if both:
+            raise DonationError(
+                f"jit: argument {both[0]} is static and donated; a static value is part of the program and has "
+                "no memory to give: leave it out of donate_argnums or of static_argnums"
+            )
         self.watch = watch
         self._programs: dict[tuple[Structure, tuple[Type, ...]], _Specialised] = {}
         self._latest: _Specialised | None = None
@@ -90,7 +98,7 @@ class Compiled:
         >>> total, before.tolist(), done
         (array([7.]), [[0.0], [1.0], [3.0]], 3)
         """
-        sliced = set(_numbers(sliced_argnums))
+        sliced = set(_numbers("sliced_argnums", sliced_argnums, len(arguments)))
         marked = self._marked(arguments)
         leaves, structure = flatten((marked, {}))
         slices: list[bool] = []
@@ -235,8 +243,8 @@ def jit(
 
     Arguments and results are trees of NumPy arrays. Arguments in ``donate_argnums`` give their memory to the results:
     they are updated in place and come back as results. Arguments in ``static_argnums`` are values that the program is
-    compiled for, such as a number of layers; they must be hashable. ``watch`` is the position in the returned tuple of
-    a scalar float that ends ``run_steps`` when it is not finite.
+    compiled for, such as a number of layers; they must be hashable. Negative numbers count from the
+    end. ``watch`` is the position in the returned tuple of a scalar float that ends ``run_steps`` when it is not finite.
 
     Raises what tracing raises, ``DonationError`` for donated memory that cannot be written in place, and
     ``IndexRangeError`` for an index outside its axis, before anything donated is changed.
@@ -251,8 +259,55 @@ def jit(
     return Compiled(function, donate_argnums, static_argnums, watch)
 
 
-def _numbers(numbers: int | Iterable[int]) -> tuple[int, ...]:
-    return (numbers,) if isinstance(numbers, int) else tuple(numbers)
+def _as_tuple(numbers: int | Iterable[int]) -> tuple[int, ...]:
+    return tuple(numbers) if isinstance(numbers, Iterable) else (numbers,)
+
+
+def _positional(function: Callable[..., Any], *numbers: int | Iterable[int]) -> int | None:
+    """How many positional arguments the function has; None for any number, and where no numbers are given.
+
+    What a decorator says of the function inside it is believed only where a number counts from the end.
+    """
+    given = [number for each in numbers for number in _as_tuple(each)]
+    if not given:
+        return None
+    count = _count(function, follow=False)
+    if count is None and any(isinstance(number, int) and number < 0 for number in given):
+        count = _count(function, follow=True)
+    return count
+
+
+def _count(function: Callable[..., Any], follow: bool) -> int | None:
+    import inspect
+
+    try:
+        parameters = inspect.signature(function, follow_wrapped=follow).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return None
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+
+
+def _numbers(what: str, numbers: int | Iterable[int], positional: int | None) -> tuple[int, ...]:
+    """The numbers of arguments, those from the end counted from the start; each of them once."""
+    found: list[int] = []
+    for given in _as_tuple(numbers):
+        if isinstance(given, bool) or not hasattr(given, "__index__"):
+            raise TreeError(
+                f"{what}={numbers!r}: give the numbers of positional arguments, such as 0 or (0, 1)"
+            )
+        number = operator.index(given)
+        if number < 0 and positional is None:
+            raise TreeError(
+                f"{what}={numbers!r}: of a function of any number of arguments, count from the start"
+            )
+        if positional is not None and not -positional <= number < positional:
+            raise TreeError(f"{what}={numbers!r}: the function has {positional} positional arguments")
+        found.append(number % positional if positional is not None else number)
+    if len(set(found)) < len(found):
+        raise TreeError(f"{what}={numbers!r}: an argument is named twice")
+    return tuple(found)
 
 
 def _numbered(structure: Structure) -> Any:

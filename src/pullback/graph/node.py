@@ -18,7 +18,7 @@ from pullback.interning import Interned
 if TYPE_CHECKING:
     from pullback.graph.operator import Operator
 
-__all__ = ["SMALL_CONSTANT", "Constant", "Node", "Operation", "Variable", "apply", "constant"]
+__all__ = ["SMALL_CONSTANT", "Constant", "Node", "Operation", "Variable", "apply", "constant", "kind_of"]
 
 SMALL_CONSTANT = 64
 """Constants of up to this many elements belong to the graph and its key.
@@ -115,6 +115,18 @@ class Operation(Node):
         return f"Operation({self.operator.name}: {self.type})"
 
 
+def kind_of(value: Any) -> Any:
+    """What tells a value from others that are equal to it: 1 from 1.0 and True, 0.0 from -0.0, in tuples too.
+
+    >>> kind_of((1, 0.0)) == kind_of((2, 0.0)), kind_of((1, 0.0)) == kind_of((1, -0.0))
+    (True, False)
+    """
+    kind = type(value)
+    if kind is float and value == 0:
+        return kind, str(value)
+    return (kind, *map(kind_of, value)) if kind is tuple else kind
+
+
 _interned: Interned[Any] = Interned()
 
 
@@ -134,7 +146,8 @@ def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str,
             raise
         return Operation(operator, inputs, MappingProxyType(dict(attributes)), type, source)
 
-    key = (operator, tuple(map(id, inputs)), tuple(sorted(attributes.items())))
+    items = tuple(sorted(attributes.items()))
+    key = (operator, tuple(map(id, inputs)), items, tuple([kind_of(value) for _, value in items]))
     node: Operation = _interned.intern(key, make)
     return node
 

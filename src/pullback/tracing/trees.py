@@ -26,6 +26,7 @@ import numpy as np
 
 from pullback.errors import TreeError
 from pullback.graph import Constant, Node, Operation, Type, Variable, refuse_class
+from pullback.graph.node import kind_of
 from pullback.tracing.specs import (
     BUFFERS,
     FIELDS,
@@ -303,16 +304,20 @@ def _array(tree: Any, leaves: list[Any], inside: bool) -> Spec:
     return _leaf(tree, leaves, inside)
 
 
+_SUBTLE = frozenset({float, tuple})
+"""Classes of values that ``kind_of`` says more about than their class."""
+
+
 def _number(tree: Any, leaves: list[Any], inside: bool) -> Spec:
     if inside:
-        return (tree, type(tree))
+        return (tree, kind_of(tree))
     leaves.append(tree)
     return LEAF
 
 
 def _other(tree: Any, leaves: list[Any], inside: bool) -> Spec:
     if inside:
-        return (tree, type(tree))
+        return (tree, kind_of(tree))
     raise TreeError(
         f"a tree of arrays holds a {type(tree).__name__}: {tree!r:.60}; leave it out, put it in a dataclass, "
         "or make it a static argument"
@@ -428,7 +433,10 @@ def _data_class(cls: type) -> Flatten:
                 parts.append(LEAF)
             else:
                 parts.append((_FLATTEN.get(kind) or _learn(kind))(part, leaves, True))
-        rest = (*values, *map(type, values))
+        kinds: tuple[Any, ...] = tuple(map(type, values))
+        if not _SUBTLE.isdisjoint(kinds):
+            kinds = tuple(map(kind_of, values))
+        rest = (*values, *kinds)
         return (cls, (*rest, attributes) if attributes else rest, tuple(parts))
 
     FIELDS[cls] = (tuple(moving), tuple(fixed))
@@ -480,7 +488,7 @@ _FLATTEN: dict[type, Flatten] = {
     int: _number,
     bool: _number,
     type(None): lambda tree, leaves, inside: (None, type(None)),
-    Static: lambda tree, leaves, inside: (tree.value, type(tree.value)),
+    Static: lambda tree, leaves, inside: (tree.value, kind_of(tree.value)),
     tuple: _sequence(tuple),
     list: _sequence(list),
     dict: _mapping(dict),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import platform
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -83,10 +85,47 @@ class Processor:
 
 
 def usable_cores() -> int:
-    """The cores that this process may use (its affinity mask where the system has one)."""
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, len(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1
+    """The cores that this process may use: those of its affinity mask, fewer where a cgroup grants less time."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    granted = _granted_cores() if sys.platform == "linux" else None
+    return max(1, cores if granted is None else min(cores, granted))
+
+
+def _granted_cores(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """The cores whose time the process's cgroup and all those around it grant, rounded up; None without a limit.
+
+    Version 2 says ``quota period`` in one file, version 1 each in one of its own; no limit is ``max`` there, -1 here.
+    Inside a container the path may be that of the host: then only what is found counts, at least the root.
+    """
+    found: list[float] = []
+    try:
+        lines = proc.read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    for line in lines:
+        _, controllers, path, *_ = (*line.split(":", 2), "", "")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        tops = [root] if not controllers else [root / controllers, root / "cpu"]
+        names = ["cpu.max"] if not controllers else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        for top in tops:
+            folder = top / path.strip("/")
+            for place in (folder, *folder.parents):
+                quota = _quota([place / name for name in names])
+                if quota is not None:
+                    found.append(quota)
+                if place == top:
+                    break
+    return max(1, math.ceil(min(found))) if found else None
+
+
+def _quota(files: Sequence[Path]) -> float | None:
+    """Quota over period, where the files say both."""
+    try:
+        quota, period = (int(word) for file in files for word in file.read_text().split())
+    except (OSError, ValueError):
+        return None
+    return quota / period if quota > 0 and period > 0 else None
 
 
 _told: dict[str, str] = {}

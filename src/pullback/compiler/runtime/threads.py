@@ -11,12 +11,14 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import re
 import sys
 import threading
 
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import Loaded
 from pullback.compiler.runtime.processor import usable_cores
+from pullback.errors import ProcessorError
 from pullback.undisturbed import undisturbed
 
 __all__ = ["Pool", "get_num_threads", "set_num_threads"]
@@ -54,9 +56,9 @@ def _default_threads() -> int:
     text = os.environ.get("PULLBACK_NUM_THREADS", "").strip()
     if not text:
         return min(usable_cores(), layout.MAX_THREADS)
-    if not text.isdigit() or not 1 <= int(text) <= layout.MAX_THREADS:
-        raise ValueError(
-            f"PULLBACK_NUM_THREADS is {text!r}: set a whole number from 1 to {layout.MAX_THREADS}"
+    if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= layout.MAX_THREADS:
+        raise ProcessorError(
+            f"PULLBACK_NUM_THREADS is {text[:40]!r}: set a whole number from 1 to {layout.MAX_THREADS}"
         )
     return int(text)
 
