@@ -125,8 +125,8 @@ class CorpusBuilder:
         needed = 2 * self._tokens.itemsize * len(self._tokens) + _WORD_BYTES * len(self._numbers)
         if needed > _MARGIN + _RATIO * size:
             raise DataError(
-                f"{where}: {len(self._numbers):,} different words among {len(self._tokens):,}, and a text repeats its "
-                "words. Check that it is the right file."
+                f"{where}: {len(self._tokens):,} words, {len(self._numbers):,} of them different, take far more memory "
+                "than the file. It is no text in a language, or packed too well: check that it is the right file."
             )
 
     def corpus(self, labels: NDArray[np.uint8], order: NDArray[Any] | None = None) -> Corpus:
