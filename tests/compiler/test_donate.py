@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from pullback.compiler.donate import arrange
+from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.schedule import has_checks
+from pullback.compiler.stages import check_stages
 from pullback.graph import OPERATORS, Graph, Type, Variable
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Literal, Load, Store
 
@@ -45,6 +47,12 @@ CASES: dict[str, tuple[Callable[..., object], list[tuple[int, ...]], Mapping[int
     "the old value in a product": (lambda p: (p, p @ p), SQUARE[:1], {1: 0}),
     "the old value beside": (lambda p: (p + 1, p @ p), SQUARE[:1], {0: 0}),
     "an update by its own product": (lambda p: (p - p @ p,), SQUARE[:1], {0: 0}),
+    "an operand of a product that is cut": (lambda p, x: (x @ p,), [(200, 300), (200, 200)], {0: 0}),
+    "an operand's columns in a product that is cut": (
+        lambda p, x: (p @ x,),
+        [(300, 200), (200, 200)],
+        {0: 0},
+    ),
     "an update and a gradient": (lambda p, x: (p - x @ p, x.T @ p), SQUARE[:2], {0: 0}),
     "a transposed argument": (lambda p: (p.T,), SQUARE[:1], {0: 0}),
     "a transposed argument added": (lambda p: (p.T + p,), SQUARE[:1], {0: 0}),
@@ -91,6 +99,15 @@ def test_results_in_place_of_arguments(name, compiler, traced, processor):
     function, shapes, donated = CASES[name]
     arrays = [integers(*shape, seed=k) for k, shape in enumerate(shapes)]
     compiler.assert_same(traced(function, *arrays), arrays, donated, processor)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_in_place_after_every_stage(name, traced):
+    """Chunks of a phase run in either order, and no turn reads what another one overwrites."""
+    function, shapes, donated = CASES[name]
+    arrays = [integers(*shape, seed=k) for k, shape in enumerate(shapes)]
+    some = Processor("znver3", "+avx2,+fma", "x86_64", vector_bytes=32, vector_registers=16)
+    check_stages(traced(function, *arrays), arrays, some, donated)
 
 
 def scatters(compiler, function, shapes, donated):

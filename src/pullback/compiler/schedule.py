@@ -230,7 +230,8 @@ def _waiting(
     """Jobs of earlier phases that may run just before ``job``, row by row: nobody placed so far needs them sooner.
 
     They are those of its ``producers`` whose rows it goes on with, and what only these go on from. What must have
-    ``finished`` in an earlier phase stays where it is.
+    ``finished`` in an earlier phase stays where it is, but for what reads no other rows of the memory that ``job``
+    overwrites than it goes on with.
     """
     if job.rows == 1 or job.alone:
         return []
@@ -239,7 +240,8 @@ def _waiting(
         for k in producers
         if placed[k][1].rows == job.rows and not placed[k][1].alone and _same_rows(placed[k][2], job)
     }
-    fitting -= {k for k in finished if has_checks(k)}
+    ending = fitting.intersection(finished)
+    fitting -= {k for k in ending if has_checks(k) or not _reads_own_rows(placed[k][2], job)}
     staying = {*finished, *producers} - fitting
     groups = {id(placed[k][1]): placed[k][1] for k in fitting}
     found: list[Job] = []
@@ -269,6 +271,16 @@ def _same_rows(producer: Job, consumer: Job) -> bool:
         if used and not (keeps_to_rows(producer, buffer) and keeps_to_rows(consumer, buffer)):
             return False
     return True
+
+
+def _reads_own_rows(reader: Job, writer: Job) -> bool:
+    """Whether the reader touches only its own rows of all arrays like those that the writer writes.
+
+    A result is written into the memory of an argument of its own type; which one does not matter here.
+    """
+    types = {(buffer.dtype, buffer.shape) for buffer in writer.kernel.writes()}
+    like = [buffer for buffer in reader.kernel.reads() if (buffer.dtype, buffer.shape) in types]
+    return all(keeps_to_rows(reader, buffer) for buffer in like)
 
 
 def keeps_to_rows(job: Job, buffer: Buffer) -> bool:
