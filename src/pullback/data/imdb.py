@@ -185,7 +185,7 @@ def _cached(source: Path, report: Report | None) -> Corpus:
     try:
         file = cache_folder("imdb") / f"words-{_digest(str(source.resolve()))[:16]}.safetensors"
         if file.is_file() and load_metadata(file).get("state") == state:
-            return _restored(load_tensors(file))
+            return _restored(file)
     except OutputError:  # a user without a home
         return read_reviews(source)
     except DataError:
@@ -209,8 +209,9 @@ def _cached(source: Path, report: Report | None) -> Corpus:
     return corpus
 
 
-def _restored(tensors: dict[str, NDArray[Any]]) -> Corpus:
-    """The corpus that was kept; raises ``DataError`` for arrays that are none."""
+def _restored(file: Path) -> Corpus:
+    """The corpus that was kept in a file; raises ``DataError`` for one that holds something else."""
+    tensors = load_tensors(file)
     try:
         kept, tokens, starts, labels = (tensors[name] for name in ("words", "tokens", "starts", "labels"))
         whole = (
@@ -222,9 +223,9 @@ def _restored(tensors: dict[str, NDArray[Any]]) -> Corpus:
         )
         words = tuple(kept.tobytes().decode().split("\n")) if whole else ()
     except (KeyError, UnicodeDecodeError) as error:
-        raise DataError(f"[load_imdb] no words in the cache: {error!r}. Remove the file.") from error
+        raise DataError(f"[load_imdb] no words in {file}: {error!r}. Remove the file.") from error
     if not whole or (len(tokens) and not 0 <= tokens.min() <= tokens.max() < len(words)):
-        raise DataError("[load_imdb] no words in the cache: the arrays do not fit. Remove the file.")
+        raise DataError(f"[load_imdb] no words in {file}: its arrays do not fit. Remove the file.")
     return Corpus(words, tokens, starts, labels)
 
 
