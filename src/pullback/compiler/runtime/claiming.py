@@ -112,8 +112,15 @@ enter:
   call void %function(ptr %context, i64 %step, i64 %iteration, i64 %count, ptr %scratch)
   br label %run
 run:
-  %chunk = phi i64 [%chunk_first, %own_some], [%chunk_first, %enter], [%chunk_1, %run]
+  %chunk = phi i64 [%chunk_first, %own_some], [%chunk_first, %enter], [%chunk_1, %chunk_over]
+  %code_there = load atomic i64, ptr %code_at monotonic, align 8
+  %is_left_out = icmp eq i64 %code_there, $INTERRUPTED
+  br i1 %is_left_out, label %chunk_over, label %chunk_run
+chunk_run:
   call void %function(ptr %context, i64 %step, i64 %iteration, i64 %chunk, ptr %scratch)
+  %stopped_there = call i1 @stopped(ptr %caller, ptr %code_at)
+  br label %chunk_over
+chunk_over:
   %chunk_1 = add i64 %chunk, 1
   %more_chunks = icmp ult i64 %chunk_1, %chunk_end
   br i1 %more_chunks, label %run, label %ran

@@ -7,7 +7,8 @@ side. A run on the caller alone uses none of this.
 
 ``pullback_run`` is the caller's side. Between steps it looks at the watched result, and every 50 ms
 it takes the interpreter lock and lets Python handle its signals, so that Ctrl-C stops a long run
-between two steps; a single step of a program that writes nothing in place stops between two phases.
+between two steps; a single step of a program that writes nothing in place stops between two chunks: what the other
+threads still claim of the phase they leave out.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ entry:
   %scratch = getelementptr i8, ptr %scratch_base, i64 %scratch_offset
   %code_at = getelementptr i8, ptr %context, i64 $CONTEXT_FAILURE_CODE
   %caller_at = getelementptr i8, ptr %context, i64 $CONTEXT_CALLER
+  %caller_there = load ptr, ptr %caller_at, align 8
+  %is_worker = icmp ne i64 %thread, 0
+  %caller = select i1 %is_worker, ptr null, ptr %caller_there
 $BEFORE
   br label %next
 next:
@@ -76,16 +80,7 @@ phase:
   %enters = icmp ne i64 %enters_word, 0
 $PHASE
 phase_over:
-  %caller = load ptr, ptr %caller_at, align 8
-  %uncalled = icmp eq ptr %caller, null
-  %is_worker = icmp ne i64 %thread, 0
-  %no_signals = or i1 %uncalled, %is_worker
-  br i1 %no_signals, label %check, label %signals
-signals:
-  %raised = call i1 @signal_raised(ptr %caller)
-  br i1 %raised, label %interrupt, label %check
-interrupt:
-  store atomic i64 $INTERRUPTED, ptr %code_at release, align 8
+  %stopped_here = call i1 @stopped(ptr %caller, ptr %code_at)
   br label %check
 check:
   %code = load atomic i64, ptr %code_at acquire, align 8
@@ -104,11 +99,16 @@ enter:
   call void %function(ptr %context, i64 %step, i64 %iteration, i64 %count, ptr %scratch)
   br label %chunks
 chunks:
-  %chunk = phi i64 [0, %phase], [0, %enter], [%chunk_1, %chunks]
+  %chunk = phi i64 [0, %phase], [0, %enter], [%chunk_1, %go_on]
   call void %function(ptr %context, i64 %step, i64 %iteration, i64 %chunk, ptr %scratch)
   %chunk_1 = add i64 %chunk, 1
   %again = icmp ult i64 %chunk_1, %count
-  br i1 %again, label %chunks, label %phase_over"""
+  br i1 %again, label %look_up, label %phase_over
+look_up:
+  %stop_here = call i1 @stopped(ptr %caller, ptr %code_at)
+  br i1 %stop_here, label %phase_over, label %go_on
+go_on:
+  br label %chunks"""
 
 _CALLER = """
 define i32 @pullback_take(ptr %word) nounwind {
@@ -139,8 +139,33 @@ ask:
   %state_now = call ptr @PyEval_SaveThread()
   store ptr %state_now, ptr %thread_state, align 8
   %raised = icmp ne i32 %outcome, 0
+  %raised_word = zext i1 %raised to i64
+  %raised_at = getelementptr i8, ptr %caller, i64 16
+  store i64 %raised_word, ptr %raised_at, align 8
   ret i1 %raised
 quiet:
+  ret i1 false
+}
+
+; After a chunk, or a phase, of a step that may be left half done (there is a caller): whether to leave it.
+define internal i1 @stopped(ptr %caller, ptr %code_at) nounwind {
+entry:
+  %uncalled = icmp eq ptr %caller, null
+  br i1 %uncalled, label %no, label %look
+look:
+  %raised_at = getelementptr i8, ptr %caller, i64 16
+  %before = load i64, ptr %raised_at, align 8
+  %already = icmp ne i64 %before, 0
+  br i1 %already, label %yes, label %ask
+ask:
+  %raised = call i1 @signal_raised(ptr %caller)
+  br i1 %raised, label %tell, label %no
+tell:
+  store atomic i64 $INTERRUPTED, ptr %code_at release, align 8
+  br label %yes
+yes:
+  ret i1 true
+no:
   ret i1 false
 }
 
@@ -296,8 +321,11 @@ out:
 
 define i64 @pullback_run(ptr %context, ptr %pool, i64 %steps, i64 %flags) nounwind {
 entry:
-  %caller = alloca [2 x i64], align 8 ; when signals were last looked for, and the released thread state
+  ; when signals were last looked for, the released thread state, and whether a handler raised
+  %caller = alloca [3 x i64], align 8
   %thread_state = getelementptr i8, ptr %caller, i64 8
+  %raised_at = getelementptr i8, ptr %caller, i64 16
+  store i64 0, ptr %raised_at, align 8
   %code_at = getelementptr i8, ptr %context, i64 $CONTEXT_FAILURE_CODE
   store atomic i64 0, ptr %code_at monotonic, align 8
   %done_at = getelementptr i8, ptr %context, i64 $CONTEXT_STEPS_DONE
@@ -375,8 +403,8 @@ alone:
   br label %back
 back:
   %status_run = phi i64 [%status_shared, %share], [%status_alone, %alone]
-  %code = load atomic i64, ptr %code_at acquire, align 8
-  %ended = icmp eq i64 %code, $INTERRUPTED
+  %raised = load i64, ptr %raised_at, align 8
+  %ended = icmp ne i64 %raised, 0
   %status = select i1 %ended, i64 $STATUS_INTERRUPTED, i64 %status_run
   br i1 %releases, label %acquire, label %out
 acquire:
