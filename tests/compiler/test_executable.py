@@ -211,3 +211,16 @@ def test_what_a_program_refuses_its_report_refuses():
     assert len(picked.inspect(numbers(5), 4).phase_seconds) == 1
     with pytest.raises(pb.errors.IndexRangeError, match="5"):
         picked.inspect(numbers(5), 5)
+
+
+def test_phases_say_whether_they_write_in_place():
+    """A step may be left until the first of them."""
+
+    def step(w, x):
+        loss, gradient = pb.value_and_grad(lambda w: np.sum(np.sin(x @ w) ** 2))(w)
+        return w - 0.1 * gradient, loss
+
+    compiled = pb.jit(step, donate_argnums=0)
+    compiled(np.ones((300, 200)), np.ones((500, 300)))
+    writes = [phase.writes for phase in compiled._latest.executable.program.phases]
+    assert not writes[0] and any(writes)

@@ -429,30 +429,32 @@ def test_interrupt_stops_a_long_step_that_writes_nothing_in_place(scaling_code, 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_interrupt_stops_a_long_phase_between_two_chunks(threads):
-    """Each chunk counts to ten million and enters that it was there."""
+    """Each chunk counts to ten million and enters that it was there; then a donated argument is written."""
     set_num_threads(threads)
-    module, slots, chunks = Module(), Slots(arguments=0, results=1), 1000
+    module, slots, chunks = Module(), Slots(arguments=1, results=2), 1000
     f = phase_function(module, "count")
     there = f.value(f"getelementptr i64, ptr {emit_pointer(f, slots.result(0))}, i64 {f['chunk']}")
     with f.loop("0", "10000000") as loop:
         f.do(f"store volatile i64 {loop.index}, ptr {there}, align 8")
+    f = phase_function(module, "update")
+    f.do(f"store i64 1, ptr {emit_pointer(f, slots.result(1))}, align 8")
     program = Program(
         load(module.text(), Processor.host()),
-        arguments=[],
-        results=[ResultSpec(np.dtype(np.int64), (chunks,))],
-        phases=[Phase("count", chunks)],
+        arguments=[ArgumentSpec(np.dtype(np.int64), (), donated_to=1)],
+        results=[ResultSpec(np.dtype(np.int64), (chunks,)), ResultSpec(np.dtype(np.int64), ())],
+        phases=[Phase("count", chunks, writes=False), Phase("update")],
     )
     machine().pool.start()
-    out = np.zeros(chunks, np.int64)
+    out, donated = np.zeros(chunks, np.int64), np.array(0)
     old = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.03)
         with pytest.raises(KeyboardInterrupt):
-            program.run_steps([], 1, [], [out], [0])
+            program.run_steps([donated], 1, [0], [out, None], [0, 0])
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
-    assert program.steps_done == 0 and np.count_nonzero(out) < chunks
+    assert program.steps_done == 0 and donated == 0 and np.count_nonzero(out) < chunks
     assert set(out) <= {0, 9_999_999}, "a chunk was left half done"
 
 

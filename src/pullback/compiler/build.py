@@ -88,6 +88,8 @@ class Built:
     """Estimated time of a step on one thread."""
     saving: float
     """Estimated nanoseconds of a step that a second thread saves; negative where waiting costs more than it brings."""
+    in_place: tuple[bool, ...]
+    """Of each phase whether it writes into memory that was taken over."""
 
 
 def build(
@@ -114,7 +116,12 @@ def build(
     cycles = sum(group.cycles for phase in phases for group in phase.groups)
     constants = tuple(planned.lowered.constants.values())
     nanoseconds, saving = (each / CYCLES_PER_NANOSECOND for each in (cycles, _saved_by_two(phases)))
-    return Built(emitted, phases, memory, constants, donated, nanoseconds, saving)
+    overwriting = {planned.lowered.outputs[result] for result in donated}
+    in_place = tuple(
+        any(not overwriting.isdisjoint(job.kernel.writes()) for group in phase.groups for job in group.jobs)
+        for phase in phases
+    )
+    return Built(emitted, phases, memory, constants, donated, nanoseconds, saving, in_place)
 
 
 def plan(

@@ -142,7 +142,10 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
     positions = {id(node.value): k for k, node in enumerate(nodes) if isinstance(node, Constant)}
     sites = check_sites(nodes)
     return {
-        "phases": [[phase.function, phase.chunks, phase.enters] for phase in built.emitted.phases],
+        "phases": [
+            [phase.function, phase.chunks, phase.enters, writes]
+            for phase, writes in zip(built.emitted.phases, built.in_place, strict=True)
+        ],
         "arena_bytes": built.plan.arena_bytes,
         "scratch_bytes": built.emitted.scratch_bytes,
         "nanoseconds": built.nanoseconds,

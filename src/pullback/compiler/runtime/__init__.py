@@ -52,8 +52,8 @@ it is negative, as with many small phases, the caller runs any number of steps a
 threads may call one program or many at once; the workers serve one run at a time and every other
 run is done by its caller.
 
-Ctrl-C ends a run of several steps between two steps, and a single long step between two chunks if
-the program has no donated argument; ``steps_done`` says how many steps were finished. After a run
-that ended early donated arrays hold the state after that many steps, except after a failure, where
-the phases before the failing one have already written theirs.
+Ctrl-C ends a run of several steps between two steps, and a single long step between two chunks, but
+not once a phase that writes into donated memory has begun; ``steps_done`` says how many steps were
+finished. After a run that ended early donated arrays hold the state after that many steps, except after
+a failure, where the phases before the failing one have already written theirs.
 """

@@ -7,8 +7,8 @@ side. A run on the caller alone uses none of this.
 
 ``pullback_run`` is the caller's side. Between steps it looks at the watched result, and every 50 ms
 it takes the interpreter lock and lets Python handle its signals, so that Ctrl-C stops a long run
-between two steps; a single step of a program that writes nothing in place stops between two chunks: what the other
-threads still claim of the phase they leave out.
+between two steps; a single step stops between two chunks, for as long as it has written nothing in place: what the
+other threads still claim of the phase they leave out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ entry:
   %caller_at = getelementptr i8, ptr %context, i64 $CONTEXT_CALLER
   %caller_there = load ptr, ptr %caller_at, align 8
   %is_worker = icmp ne i64 %thread, 0
-  %caller = select i1 %is_worker, ptr null, ptr %caller_there
+  %caller_here = select i1 %is_worker, ptr null, ptr %caller_there
 $BEFORE
   br label %next
 next:
@@ -78,6 +78,10 @@ phase:
   %enters_at = getelementptr i8, ptr %at, i64 $ENTRY_ENTERS
   %enters_word = load i64, ptr %enters_at, align 8
   %enters = icmp ne i64 %enters_word, 0
+  %open_at = getelementptr i8, ptr %at, i64 $ENTRY_OPEN
+  %open_word = load i64, ptr %open_at, align 8
+  %open = icmp ne i64 %open_word, 0
+  %caller = select i1 %open, ptr %caller_here, ptr null
 $PHASE
 phase_over:
   %stopped_here = call i1 @stopped(ptr %caller, ptr %code_at)
@@ -346,12 +350,8 @@ release:
   store i64 %now, ptr %caller, align 8
   %state = call ptr @PyEval_SaveThread()
   store ptr %state, ptr %thread_state, align 8
-  %donates_at = getelementptr i8, ptr %context, i64 $CONTEXT_DONATES
-  %donates = load i64, ptr %donates_at, align 8
-  %keeps = icmp eq i64 %donates, 0
   %single = icmp eq i64 %steps, 1
-  %may_stop = and i1 %keeps, %single
-  %caller_or_none = select i1 %may_stop, ptr %caller, ptr null
+  %caller_or_none = select i1 %single, ptr %caller, ptr null
   br label %choose
 choose:
   %interruptible = phi ptr [null, %something], [%caller_or_none, %release]

@@ -43,8 +43,7 @@ CONTEXT = {
     "WATCH_SLOT": 56,  # i64: byte offset in the context of the slot of the watched result
     "EPOCH_LIMIT": 64,  # i64: visits would overflow at this epoch
     "STEPS_DONE": 72,  # i64: steps finished by the latest run
-    "DONATES": 80,  # i64: 1 if memory is written in place, which a call must not leave half done
-    "CALLER": 88,  # ptr to what the caller needs to look for signals between phases, or null
+    "CALLER": 88,  # ptr to what the caller needs to look for signals within the step, or null
     "LAST_STEP": 112,  # i64: the number of the last step of the run
     "POOL": 120,  # ptr to the control block of the workers that may be in this context
     "WORDS": 96,  # ptr to the words of the first entry
@@ -65,6 +64,7 @@ ENTRY = {
     "COUNT": 16,  # i64: chunks of a phase, trips of a loop
     "TARGET": 24,  # i64: the first entry of the loop's body
     "ENTERS": 32,  # i64: 1 if threads call a phase's function for the chunk COUNT before their first
+    "OPEN": 40,  # i64: 1 if a step may be left there: nothing has been written in place yet
 }
 ENTRY_BYTES = 64
 PHASE, REPEAT_BEGIN, REPEAT_END = 0, 1, 2

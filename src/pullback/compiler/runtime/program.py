@@ -285,7 +285,7 @@ class _Instance:
     def _write_context(
         self, program: Program, context: int, width: int, scratch_stride: int, stretches: int
     ) -> None:
-        entries, trips = _flatten(program.phases)
+        entries, trips = _flatten(program.phases, bool(program.taken_over))
         table = self._memory.reserve(layout.ENTRY_BYTES * len(entries), 128)
         for index, row in enumerate(entries):
             function = program.code.address(row.function) if row.function else 0
@@ -295,6 +295,7 @@ class _Instance:
                 "COUNT": row.turns,
                 "TARGET": row.target,
                 "ENTERS": int(row.enters),
+                "OPEN": int(row.open),
             }
             self._memory.write(table + layout.ENTRY_BYTES * index, layout.ENTRY, values)
         watched = program.watch_result
@@ -310,7 +311,6 @@ class _Instance:
             "WATCH_SLOT": 0 if watched is None else layout.slot_offset(self._slots.result(watched)),
             "EPOCH_LIMIT": layout.MAX_VISITS // trips - 1,
             "EPOCH": 1,
-            "DONATES": int(bool(program.taken_over)),
             "POOL": self._pool,
         }
         self._memory.write(context, layout.CONTEXT, values)
@@ -406,19 +406,21 @@ class _Row(NamedTuple):
     turns: int = 0
     target: int = 0
     enters: bool = False
+    open: bool = False
 
 
-def _flatten(phases: Sequence[Phase | Repeat]) -> tuple[list[_Row], int]:
+def _flatten(phases: Sequence[Phase | Repeat], donates: bool) -> tuple[list[_Row], int]:
     """The schedule as rows and the most visits that a row has in one step."""
     rows: list[_Row] = []
-    visits = 1
+    visits, open = 1, True
 
     def add(items: Sequence[Phase | Repeat], trips: int) -> None:
-        nonlocal visits
+        nonlocal visits, open
         visits = max(visits, trips)
         for item in items:
+            open = open and not (donates and _writes(item))
             if isinstance(item, Phase):
-                rows.append(_Row(layout.PHASE, item.function, item.chunks, enters=item.enters))
+                rows.append(_Row(layout.PHASE, item.function, item.chunks, enters=item.enters, open=open))
             elif item.trips > 0 and item.phases:
                 rows.append(_Row(layout.REPEAT_BEGIN, turns=item.trips))
                 start = len(rows)
@@ -433,12 +435,17 @@ def _flatten(phases: Sequence[Phase | Repeat]) -> tuple[list[_Row], int]:
     return rows, visits
 
 
+def _writes(item: Phase | Repeat) -> bool:
+    """Whether anything of it writes in place."""
+    return item.writes if isinstance(item, Phase) else any(map(_writes, item.phases))
+
+
 def _memory_bytes(program: Program, stretches: int) -> int:
     """Room for context, schedule, descriptor and specifications, with some for alignment."""
     slots = 1 + len(program.arguments) + len(program.results) + len(program.constants)
     shapes = [spec.shape for spec in program.arguments] + [spec.shape for spec in program.results]
     ranks = sum(len(shape) + 10 for shape in shapes)
-    rows = len(_flatten(program.phases)[0])
+    rows = len(_flatten(program.phases, bool(program.taken_over))[0])
     specs = entry.ARGUMENT_BYTES * len(program.arguments) + entry.RESULT_BYTES * len(program.results)
     schedule = (layout.ENTRY_BYTES + layout.WORD_BYTES * stretches) * rows
     return 1024 + layout.slot_offset(slots) + schedule + specs + 8 * ranks

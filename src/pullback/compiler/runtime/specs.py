@@ -33,7 +33,8 @@ class ResultSpec:
 class Phase:
     """Calls of one function for the chunks ``0 … chunks-1``, in any order and at the same time.
 
-    If it ``enters``, each thread that takes part calls it once for the chunk ``chunks`` before its first.
+    If it ``enters``, each thread that takes part calls it once for the chunk ``chunks`` before its first. Unless it
+    ``writes`` in place, into donated memory, a step may be left in it.
 
     >>> Phase("forward", 2000)
     Traceback (most recent call last):
@@ -43,6 +44,7 @@ class Phase:
     function: str
     chunks: int = 1
     enters: bool = False
+    writes: bool = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.chunks <= MAX_CHUNKS:
