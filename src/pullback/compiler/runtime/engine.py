@@ -19,6 +19,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -147,6 +148,7 @@ def _address_of(name: str) -> int:
     return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
+_loading = threading.Lock()
 _engines: list[tuple[weakref.ref[Loaded], Any]] = []
 """LLVM's loaders, each for as long as its code is there."""
 
@@ -154,10 +156,11 @@ _engines: list[tuple[weakref.ref[Loaded], Any]] = []
 def _loaded_by_llvm(owner: Loaded) -> Any:
     """The owner's object files in memory, by LLVM's loader, which knows those of all systems."""
     llvm = _llvm()
-    for entry in list(_engines):
-        if entry[0]() is None:
-            _engines.remove(entry)
-            entry[1].close()
+    with _loading:
+        for entry in list(_engines):
+            if entry[0]() is None:
+                _engines.remove(entry)
+                entry[1].close()
     for name, address in _added.items():
         llvm.add_symbol(name, address)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(owner.processor))
