@@ -205,10 +205,11 @@ def _moved_node(
         return value
     if name in ("add", "subtract"):
         # A product that is added may be rounded together with the sum.
-        terms = [
-            _moved(x, random, 1.0) if _product(child, values) else x for x, child in zip(inputs, node.inputs)
+        products = [_rounded(child, values) for child in node.inputs]
+        inputs = [
+            x if at is None else np.where(at, _moved(x, random, 1.0), x) for x, at in zip(inputs, products)
         ]
-        value = computed(terms)
+        value = computed(inputs)
     inexact = _inexact(name, inputs, value)
     if not inexact.any():
         return value
@@ -216,14 +217,19 @@ def _moved_node(
     return np.where(inexact, _moved_alike(value, salt, AMPLITUDE.get(name, OTHERS)), value)
 
 
-def _product(node: Node, values: Mapping[Any, np.ndarray]) -> bool:
-    """Whether a value is a product that was rounded, read in any order."""
-    while isinstance(node, Operation) and node.operator.name in MOVES:
-        node = node.inputs[0]
-    if not isinstance(node, Operation) or node.operator.name != "multiply":
-        return False
-    a, b = node.inputs
-    return bool(np.any(_product_error(values[a], values[b], values[node]) != 0))
+def _rounded(node: Node, values: Mapping[Any, np.ndarray]) -> np.ndarray | None:
+    """Where a value is a product that was rounded, with its elements in any order."""
+    if not isinstance(node, Operation):
+        return None
+    if node.operator.name == "multiply":
+        a, b = node.inputs
+        return np.asarray(_product_error(values[a], values[b], values[node]) != 0)
+    if node.operator.name not in MOVES:
+        return None
+    inside = _rounded(node.inputs[0], values)
+    if inside is None or node.operator.name == "negative":
+        return inside
+    return np.asarray(node.operator.reference(inside, **node.attributes))
 
 
 def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.ndarray:
