@@ -27,7 +27,7 @@ def _no_cache(monkeypatch):
     monkeypatch.setenv("PULLBACK_CACHE", "off")
 
 
-@pytest.mark.parametrize("first", range(0, 240, 20))
+@pytest.mark.parametrize("first", range(0, 180, 20))
 def test_programs_of_a_fixed_seed(first):
     check("fixed", first)
 

@@ -16,7 +16,7 @@ from pullback.testing.programs.program import LOSSES, Program
 from pullback.testing.programs.rounding import Expected, expected
 from pullback.tracing.trees import flatten
 
-__all__ = ["Difference", "Stages", "difference"]
+__all__ = ["Difference", "Stages", "difference", "donated"]
 
 THREADS = 1, 3
 
@@ -95,7 +95,7 @@ def _compare(program: Program, stages: Stages | None) -> None:
     if program.asked.form in ("gradient", "both"):
         _slopes(program, wanted[-len(program.differentiable()) :])
     if stages is not None:
-        for stage, results in stages(graph, _donated(program, graph), arguments):
+        for stage, results in stages(graph, donated(program, graph), arguments):
             for k, result in enumerate(results):
                 _same(f"the program after {stage} against interpreted", f"result {k}", wanted[k], result)
     compiled = program.compiled()
@@ -137,7 +137,7 @@ def _name(program: Program, k: int) -> str:
     return f"the {what} by {program.inputs[number].name}"
 
 
-def _donated(program: Program, graph: Graph) -> dict[int, int]:
+def donated(program: Program, graph: Graph) -> dict[int, int]:
     """Which argument each result may take over, by number."""
     offered: dict[int, int] = {}
     for argument in program.asked.donated:
