@@ -136,6 +136,8 @@ def test_derivatives(function, draw):
         (lambda x: x @ x, r"matmul: shapes \(2, 3\) and \(2, 3\).*3, is summed with extent 2"),
         (lambda x: np.matmul(x, 2.0), "scalar"),
         (lambda x: np.tensordot(x, x, 1), "extents of each pair"),
+        (lambda x: np.tensordot(x[0], x[:, :1] * x[:1], 2), "both must have as many"),
+        (lambda x: np.tensordot(x, x[0], 2), "both must have as many"),
         (lambda x: np.einsum("ij,jk", x, x), "label 'j' has extents 3 and 2"),
         (lambda x: np.einsum("ij->ijk", x), "'k' is in the result only"),
         (lambda x: np.einsum("ij->ii", x), "each label once"),

@@ -104,6 +104,11 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     if np.iterable(axes):
         left, right = (normal_axes("tensordot", one, z.ndim) for one, z in zip(axes, (x, y)))
     else:
+        if not 0 <= axes <= min(x.ndim, y.ndim):
+            raise ShapeError(
+                f"tensordot over {axes} axes of shapes {x.shape} and {y.shape}; "
+                f"both must have as many{where_written()}"
+            )
         left, right = tuple(range(x.ndim - axes, x.ndim)), tuple(range(axes))
     if len(left) != len(right) or [x.shape[k] for k in left] != [y.shape[k] for k in right]:
         raise ShapeError(
