@@ -188,3 +188,16 @@ def test_norms_that_need_singular_values_are_refused():
         trace(lambda x: np.linalg.norm(x, 2), np.ones((2, 2)))
     with pytest.raises(TracingError, match="use a number"):
         trace(lambda x: np.linalg.norm(x, "nuc"), np.ones(2))
+
+
+@pytest.mark.parametrize(
+    "axes", [([0, 1], [1, 2], [0, 2]), ([0, 1], [1, 2]), ([..., 0], [0, 3], [..., 3]), ([51, 3], [3, 0])]
+)
+def test_einsum_with_lists_of_axes(axes, agrees, draw):
+    first, second, *result = axes
+    agrees(lambda x, y: np.einsum(x, first, y, second, *result), draw((2, 3)), draw((3, 4), seed=1))
+
+
+def test_einsum_with_axes_that_are_none(draw):
+    with pytest.raises(TracingError, match=r"found 'ij'"):
+        trace(lambda x: np.einsum(x, "ij"), draw((2, 3)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -42,9 +42,17 @@ class Node(ArrayProtocol):
     def dtype(self) -> np.dtype:
         return self.type.dtype
 
+    @dtype.setter
+    def dtype(self, dtype: Any) -> NoReturn:
+        self._refuse("dtype")
+
     @property
     def shape(self) -> tuple[int, ...]:
         return self.type.shape
+
+    @shape.setter
+    def shape(self, shape: Any) -> NoReturn:
+        self._refuse("shape")
 
     @property
     def ndim(self) -> int:

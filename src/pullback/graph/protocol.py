@@ -178,7 +178,13 @@ class ArrayProtocol:
         return _functions["getitem"](self, index)
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        _functions["refuse"](self, "setitem")
+        self._refuse("setitem")
+
+    def __delitem__(self, index: Any) -> NoReturn:
+        self._refuse("delete")
+
+    def _refuse(self, attempt: str) -> NoReturn:
+        _functions["refuse"](self, attempt)
         raise AssertionError("refuse always raises")
 
     def __len__(self) -> int:
@@ -188,28 +194,27 @@ class ArrayProtocol:
         return _functions["iterate"](self)
 
     def __bool__(self) -> NoReturn:
-        _functions["refuse"](self, "bool")
+        self._refuse("bool")
         raise AssertionError("refuse always raises")
 
     def __int__(self) -> NoReturn:
-        _functions["refuse"](self, "int")
-        raise AssertionError("refuse always raises")
+        self._refuse("int")
 
     def __float__(self) -> NoReturn:
-        _functions["refuse"](self, "float")
-        raise AssertionError("refuse always raises")
+        self._refuse("float")
 
     def __complex__(self) -> NoReturn:
-        _functions["refuse"](self, "complex")
-        raise AssertionError("refuse always raises")
+        self._refuse("complex")
 
     def __index__(self) -> NoReturn:
-        _functions["refuse"](self, "index")
+        self._refuse("index")
         raise AssertionError("refuse always raises")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        _functions["refuse"](self, "array")
-        raise AssertionError("refuse always raises")
+        self._refuse("array")
+
+    def __dlpack__(self, **options: Any) -> NoReturn:
+        self._refuse("array")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         return _functions["array_ufunc"](ufunc, method, *inputs, **keywords)

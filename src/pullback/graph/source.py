@@ -13,7 +13,7 @@ from types import FrameType
 
 import numpy as np
 
-__all__ = ["Source", "current_source", "is_users", "user_frame", "written_at"]
+__all__ = ["Source", "current_source", "is_users", "numpy_function", "user_frame", "written_at"]
 
 _LIBRARY = str(Path(__file__).resolve().parent.parent) + os.sep
 _NUMPY = str(Path(np.__file__).resolve().parent) + os.sep
@@ -57,6 +57,17 @@ def user_frame(frame: FrameType | None) -> Source | None:
             return Source(name, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back
     return None
+
+
+def numpy_function() -> str | None:
+    """The function of NumPy that the user has called, where it is written in Python: others have no frame."""
+    frame: FrameType | None = sys._getframe(1)
+    name = None
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        if frame.f_code.co_filename.startswith(_NUMPY):
+            name = frame.f_code.co_name
+        frame = frame.f_back
+    return name
 
 
 @contextmanager

@@ -6,17 +6,24 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from pullback.errors import ShapeError
+import numpy as np
+
+from pullback.errors import PullbackError, ShapeError
 from pullback.numpy.promotion import where_written
 
-__all__ = ["Axes", "normal_axes", "normal_axis"]
+__all__ = ["Axes", "listed_axes", "normal_axes", "normal_axis"]
 
 Axes = int | Sequence[int] | None
 
 
 def normal_axis(name: str, axis: Any, rank: int) -> int:
     """``axis`` counted from the front; raises ``ShapeError`` when there is no such axis."""
-    number = operator.index(axis)
+    try:
+        number = operator.index(axis)
+    except TypeError as error:
+        if isinstance(error, PullbackError):
+            raise
+        raise ShapeError(f"{name}: axis {axis!r:.40} is no integer{where_written()}") from None
     if not -rank <= number < rank:
         raise ShapeError(
             f"{name}: axis {number} of an array of {rank} axes; use one from {-rank} to "
@@ -31,8 +38,15 @@ def normal_axes(name: str, axis: Axes, rank: int) -> tuple[int, ...]:
     """The axes meant, in the order given; every axis for ``None``."""
     if axis is None:
         return tuple(range(rank))
-    axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
+    axes = listed_axes(axis)
     normal = tuple([normal_axis(name, one, rank) for one in axes])
     if len(set(normal)) != len(normal):
         raise ShapeError(f"{name}: axis {axes} names an axis twice{where_written()}")
     return normal
+
+
+def listed_axes(axis: Any) -> tuple[Any, ...]:
+    """An axis, or a sequence or array of axes, as a tuple."""
+    if isinstance(axis, Sequence) or (isinstance(axis, np.ndarray) and axis.ndim == 1):
+        return tuple(axis)
+    return (axis,)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache, wraps
 from typing import Any, NoReturn, ParamSpec, TypeVar
@@ -14,6 +15,8 @@ import numpy as np
 from pullback.errors import TracingError
 from pullback.graph import Node
 from pullback.graph.protocol import vocabulary
+from pullback.graph.source import numpy_function
+from pullback.numpy.axes import normal_axes
 from pullback.numpy.elementwise import UFUNCS, where
 from pullback.numpy.promotion import any_traced, array_of, where_written
 
@@ -150,8 +153,8 @@ def _no_keywords(name: str, keywords: Iterable[str]) -> str:
     return f"np.{name} on a traced value takes no {names} argument; leave it out{where_written()}"
 
 
-def _size(a: Any, axis: int | None = None) -> int:
-    return int(a.size) if axis is None else int(a.shape[axis])
+def _size(a: Any, axis: Any = None) -> int:
+    return int(a.size) if axis is None else math.prod(a.shape[k] for k in normal_axes("size", axis, a.ndim))
 
 
 enter(lambda a: a.shape, np.shape)
@@ -191,6 +194,9 @@ _REFUSALS = {
         "assigning into it would change a value in place, and traced values never change",
         "use x = x.at[index].set(value) or x = x.at[index].add(value), or np.where(mask, value, x)",
     ),
+    "delete": ("its elements cannot be deleted", "select those to keep: x[index]"),
+    "shape": ("its shape never changes", "write y = x.reshape(shape)"),
+    "dtype": ("its dtype never changes", "write y = x.astype(dtype)"),
     "item": ("item() needs its numbers", "return it and convert the result"),
     "tolist": ("tolist() needs its numbers", "return it and convert the result"),
     "len": ("it has no axes, so no length", "use x.shape or x.ndim, or x.reshape(-1)"),
@@ -205,8 +211,11 @@ _REFUSALS = {
 def refuse(node: Node, attempt: str) -> NoReturn:
     """Raise the error of a traced value used where Python needs a concrete one."""
     reason, repair = _REFUSALS[attempt]
+    called = numpy_function() if attempt == "array" else None
+    named = "" if called is None else f"np.{called} cannot take "
     raise TracingError(
-        f"a traced value {node.type} stands for every value it may take: {reason}; {repair}{where_written()}"
+        f"{named}a traced value {node.type}{'' if called is None else ' here: it'} stands for every value it may take: "
+        f"{reason}; {repair}{where_written()}"
     )
 
 

@@ -25,18 +25,19 @@ Term = tuple[Node, list[Label]]
 
 
 @implements(np.einsum)
-def einsum(subscripts: str, /, *operands: Any) -> Any:
+def einsum(subscripts: Any, /, *operands: Any) -> Any:
     """The sum of products that ``subscripts`` describes: labels that are missing after ``->`` are summed.
 
-    Axes under ``...`` are broadcast. With more than two operands the pairs are chosen greedily, as
-    ``np.einsum_path`` does. Raises ``ShapeError`` when labels and shapes do not fit.
+    Axes under ``...`` are broadcast. Operands with lists of numbers for their axes behind each, and one for the result
+    at the end, say the same: ``einsum(x, [0, 1], y, [1, 2], [0, 2])``. With more than two operands the pairs are chosen
+    greedily, as ``np.einsum_path`` does. Raises ``ShapeError`` when labels and shapes do not fit.
 
     >>> import numpy as np
     >>> print(einsum("ij,j->i", np.eye(2), np.array([1.0, 2.0])))
     [1. 2.]
     """
     if not isinstance(subscripts, str):
-        raise TracingError(f"einsum takes its subscripts as a string such as 'ij,jk->ik'{where_written()}")
+        subscripts, operands = _as_text((subscripts, *operands))
     nodes = promote(operands)
     terms, out = _parse(subscripts, nodes)
     extents = _extents(subscripts, terms)
@@ -53,6 +54,25 @@ def einsum(subscripts: str, /, *operands: Any) -> Any:
         terms.append(result)
     node, labels = _summed(terms[0], set(out))
     return permuted(node, tuple([labels.index(label) for label in out]))
+
+
+def _as_text(arguments: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """Operands and the numbers of their axes as subscripts and operands."""
+    pairs = len(arguments) // 2
+    lists = [*arguments[1 : 2 * pairs : 2], *arguments[2 * pairs :]]
+    texts = []
+    for axes in lists:
+        if not isinstance(axes, (list, tuple)) or not all(
+            axis is ... or (isinstance(axis, (int, np.integer)) and 0 <= axis < len(_LETTERS))
+            for axis in axes
+        ):
+            raise TracingError(
+                f"einsum takes its subscripts as a string such as 'ij,jk->ik', or a list of axes from 0 to "
+                f"{len(_LETTERS) - 1} behind each operand; found {axes!r:.40}{where_written()}"
+            )
+        texts.append("".join("..." if axis is ... else sorted(_LETTERS)[axis] for axis in axes))
+    result = f"->{texts[pairs]}" if len(texts) > pairs else ""
+    return ",".join(texts[:pairs]) + result, arguments[: 2 * pairs : 2]
 
 
 def _parse(subscripts: str, nodes: Sequence[Node]) -> tuple[list[Term], list[Label]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from pullback.errors import TracingError
 from pullback.graph import Node
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import composite, elementwise, indexing, products, reductions, shapes
 from pullback.numpy.dispatch import refuse
+from pullback.numpy.promotion import where_written
 from pullback.numpy.updates import At
 
 __all__ = ["METHODS", "PROPERTIES", "attribute"]
@@ -31,6 +34,22 @@ def _astype(x: Node, dtype: Any, copy: bool = True) -> Any:
 
 def _itself(x: Node) -> Node:
     return x
+
+
+def _copy(x: Node, order: str = "C") -> Node:
+    return x
+
+
+def _call(name: str, x: Node, *arguments: Any, **keywords: Any) -> Any:
+    """The method ``name``; raises ``TracingError`` for arguments that it does not take here."""
+    try:
+        return METHODS[name](x, *arguments, **keywords)
+    except TypeError:
+        try:
+            inspect.signature(METHODS[name]).bind(x, *arguments, **keywords)
+        except TypeError as error:
+            raise TracingError(f"x.{name} of a traced value {x.type}: {error}{where_written()}") from None
+        raise
 
 
 def _zeros(x: Node) -> Any:
@@ -55,7 +74,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "clip": composite.clip,
     "conj": _itself,
     "conjugate": _itself,
-    "copy": _itself,
+    "copy": _copy,
     "diagonal": products.diagonal,
     "dot": products.dot,
     "flatten": shapes.ravel,
@@ -84,7 +103,7 @@ _REFUSED = {"item": "item", "tolist": "tolist", "tobytes": "tolist"} | dict.from
 def attribute(x: Node, name: str) -> Any:
     """``x.name`` for the attributes and methods that a traced value shares with an array."""
     if name in METHODS:
-        return partial(METHODS[name], x)
+        return partial(_call, name, x)
     if name in PROPERTIES:
         return PROPERTIES[name](x)
     if name in _REFUSED:

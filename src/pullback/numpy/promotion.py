@@ -18,6 +18,7 @@ import numpy as np
 import pullback.operators  # noqa: F401  (importing it fills the table of operators)
 from pullback.errors import ArrayClassError, DTypeError, ShapeError, TracingError
 from pullback.graph import OPERATORS, Node, Type, constant, current_source, refuse_class
+from pullback.graph.protocol import vocabulary
 
 __all__ = [
     "Scalar",
@@ -130,6 +131,8 @@ def as_array_node(value: Any) -> Node:
     """The node of ``value`` in its own dtype; Python's numbers become weak constants."""
     if isinstance(value, Node):
         return value
+    if isinstance(value, (list, tuple)) and any_traced(*value):
+        return vocabulary["array"](value)  # type: ignore[no-any-return]
     type = _met_type(value)
     return constant(value, type.dtype, type.weak)
 

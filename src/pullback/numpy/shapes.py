@@ -424,9 +424,8 @@ def roll(a: Any, shift: int | Sequence[int], axis: Axes = None) -> Any:
     x = as_array_node(a)
     if axis is None:
         return to_shape(roll(to_shape(x, (x.size,)), shift, 0), x.shape)
-    axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
-    shifts = np.broadcast_to(np.asarray(shift), (len(axes),)).tolist()
-    for one, places in zip(axes, shifts):
+    for distance, one in np.broadcast(np.asarray(shift), np.asarray(axis)):
+        places = int(distance)
         k = normal_axis("roll", one, x.ndim)
         extent = x.shape[k]
         if extent and places % extent:
