@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -65,7 +66,8 @@ def machine() -> Callable[[Module], Machine]:
     return Machine
 
 
-HOST = Processor.host()
+HOST = replace(Processor.host(), l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=32 << 20, cores=2)
+"""This processor, with caches and cores that no test has from the machine."""
 PROCESSORS = [HOST.limited(size) for size in (64, 32, 16) if size <= HOST.vector_bytes]
 """This processor as it is, and as if it had only narrower vectors."""
 
@@ -77,7 +79,7 @@ def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=PROCESSORS, ids=lambda processor: f"{processor.vector_bytes}bytes", scope="session")
 def processor(request: pytest.FixtureRequest) -> Processor:
-    """Each width of vectors that this processor has."""
+    """Each width of vectors that this processor has: for what is run."""
     return request.param
 
 

@@ -172,6 +172,30 @@ def test_keys_tell_programs_apart():
     assert graph_key(Graph((y, x), (y + x,)), {}) == graph_key(graphs[0], {})
 
 
+def test_keys_tell_types_and_bits_apart():
+    """Weak types, the payloads of NaN, and attributes that are equal but of another type."""
+
+    def key(*outputs, inputs=()):
+        return graph_key(Graph(inputs, outputs), {})
+
+    nan, other = (np.array([bits], np.uint64).view(np.float64) for bits in (0x7FF8 << 48, (0x7FF8 << 48) + 1))
+    assert np.isnan(nan) & np.isnan(other)
+    assert key(constant(nan)) != key(constant(other))
+    assert key(constant(np.tile(nan, 80))) != key(constant(np.tile(other, 80)))
+    assert key(constant(2.0)) != key(constant(2.0, weak=True))
+    strong, weak = (Variable(Type(np.dtype(np.float64), (), flag), "x") for flag in (False, True))
+    assert key(strong + 1, inputs=(strong,)) != key(weak + 1, inputs=(weak,))
+
+
+def test_a_report_is_of_the_program_that_runs(compiler):
+    x = variable(40, 30)
+    graph = Graph((x,), (np.tanh(x) * 2,))
+    for processor in compiler.processors:
+        report = make_executable(graph, {}, processor=processor).report()
+        assert f"<{processor.lanes(4)} x float>" in report.llvm
+        assert f"<{2 * processor.lanes(4)} x float>" not in report.llvm
+
+
 def test_a_report_shows_every_form(compiler):
     x = variable(4, 3)
     report = make_executable(Graph((x,), (np.tanh(x).sum(0),)), {}).report([numbers(4, 3)])

@@ -13,10 +13,10 @@ from pullback.graph import OPERATORS
 
 
 @pytest.fixture
-def phases(traced, processor):
+def phases(traced, described):
     def make(function, *shapes, donated=None):
         graph = traced(function, *(np.zeros(shape, np.float32) for shape in shapes))
-        return build(graph, donated or {}, processor).schedule
+        return build(graph, donated or {}, described).schedule
 
     return make
 

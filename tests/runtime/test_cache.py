@@ -10,6 +10,7 @@ import sys
 import threading
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from pullback.compiler.runtime import cache as cache_module
@@ -51,7 +52,26 @@ def test_key_versions_and_processor_tell_entries_apart(cache, monkeypatch):
     assert cache.load("b", HOST) is None
     assert cache.load("a", replace(HOST, features=HOST.features + ",+other")) is None
     assert cache.load("a", replace(HOST, name="another")) is None
+    for name in ("vector_bytes", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes"):
+        assert cache.load("a", replace(HOST, **{name: getattr(HOST, name) * 2})) is None
+    assert cache.load("a", replace(HOST, cores=HOST.cores + 1)) is not None  # code is the same for any number
+    with monkeypatch.context() as changed:
+        changed.setattr(np, "__version__", "0.0")
+        assert cache.load("a", HOST) is None
+    with monkeypatch.context() as changed:
+        changed.setattr(cache_module, "package_digest", lambda: "another compiler")
+        assert cache.load("a", HOST) is None
+        changed.setattr(cache_module, "package_digest", lambda: None)
+        assert cache.load("a", HOST) is None
+    assert cache.load("a", HOST) is not None
     monkeypatch.setattr(cache_module, "llvm_version", lambda: "LLVM 0")
+    assert cache.load("a", HOST) is None
+
+
+def test_nothing_is_kept_where_the_compiler_has_changed(cache, monkeypatch):
+    monkeypatch.setattr(cache_module, "unchanged", lambda: False)
+    cache.store("a", HOST, b"code", {})
+    monkeypatch.undo()
     assert cache.load("a", HOST) is None
 
 

@@ -69,7 +69,7 @@ class Executable:
         """Every intermediate form, made anew, and the time of each phase on ``arguments``, which stay as they are."""
         from pullback.compiler.timing import phase_seconds
 
-        builder = _builder()
+        builder, processor = _builder(), self.program.code.processor
         stages: dict[str, str] = {}
         optimised = format_graph(self.graph)
 
@@ -82,7 +82,7 @@ class Executable:
                 name += " again"
             stages[name] = text
 
-        built = builder.build(self.graph, self._offered, Processor.host(), watch=watch)
+        built = builder.build(self.graph, self._offered, processor, watch=watch)
         seconds = phase_seconds(self.program, arguments)
         return Report(
             graph=format_graph(self.graph),
@@ -91,7 +91,7 @@ class Executable:
             loops=builder.show_schedule(built.schedule, seconds),
             memory=str(built.plan),
             llvm=built.emitted.text,
-            assembly=assembly(built.emitted.text, Processor.host()),
+            assembly=assembly(built.emitted.text, processor),
             compile_seconds=self.compile_seconds,
             from_cache=self.program.code.cached,
             phase_seconds=seconds,

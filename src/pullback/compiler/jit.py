@@ -244,7 +244,7 @@ def jit(
     Arguments and results are trees of NumPy arrays. Arguments in ``donate_argnums`` give their memory to the results:
     they are updated in place and come back as results. Arguments in ``static_argnums`` are values that the program is
     compiled for, such as a number of layers; they must be hashable. Negative numbers count from the
-    end. ``watch`` is the position in the returned tuple of a scalar float that ends ``run_steps`` when it is not finite.
+    end. ``watch`` is the position in the returned tuple of a scalar float that ends ``run_steps`` if it is not finite.
 
     Raises what tracing raises, ``DonationError`` for donated memory that cannot be written in place, and
     ``IndexRangeError`` for an index outside its axis, before anything donated is changed.
