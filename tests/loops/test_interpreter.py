@@ -131,15 +131,30 @@ def test_updates_at_one_place_are_added_in_order():
     where, table = Buffer("where", I64, (3, 4)), Buffer("table", F64, (2, 5))
     index = Load(where, at((i, 4), (j, 1)))
     value = Apply("multiply", (Load(x, at((i, 4), (j, 1))), Load(y, at((j, 5), (k, 1)))), F64)
-    store = Store(table, at((k, 1)), value, (), ((index, 5),), accumulate=True)
+    store = Store(table, at((k, 1)), value, (), ((index, 5),), accumulate="add")
     arrays = {x: NUMBERS[:12], y: NUMBERS[:20], where: np.arange(12) % 2, table: np.ones(10)}
     assert_as_by_loops(Kernel((i, j, k), (store,)), arrays)
+
+
+def test_turns_that_accumulate_read_what_those_before_have_left():
+    """A list of who was last at a place: each turn notes who was, and takes its place."""
+    where, last = Buffer("where", I64, (6,)), Buffer("last", I64, (9,))
+    turn = Axis("turn", 6)
+    index, here = Load(where, at((turn, 1))), Position(at((turn, 1)))
+    stores = (
+        Store(last, at((turn, 1)) + 3, Load(last, Affine(), ((index, 1),))),
+        Store(last, Affine(), here, (), ((index, 1),), accumulate="set"),
+    )
+    arrays = {where: np.array([0, 2, 0, 0, 2, 1]), last: np.full(9, -1)}
+    memory = Memory(arrays)
+    run_kernel(Kernel((turn,), stores), memory)
+    assert memory.arrays[last].tolist() == [3, 5, 4, -1, -1, 0, 2, 1, -1]
 
 
 def test_a_share_of_the_updates_is_chosen_by_its_rows():
     where, table = Buffer("where", I64, (3,)), Buffer("table", F64, (4,))
     index = Load(where, at((i, 1)))
-    store = Store(table, Affine(), Literal(1.0, F64), (), ((index, 1),), accumulate=True)
+    store = Store(table, Affine(), Literal(1.0, F64), (), ((index, 1),), accumulate="add")
     memory = Memory({where: np.array([0, 2, 2]), table: np.zeros(4)})
     run_kernel(Kernel((i,), (store,)), memory, rows=Rows(index, 1, 4))
     assert memory.arrays[table].tolist() == [0, 0, 2, 0]

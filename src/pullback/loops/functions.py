@@ -1,7 +1,7 @@
 """The scalar functions that :class:`~pullback.loops.Apply` may name, in NumPy: what each of them computes.
 
-Integers wrap around, and an integer divided by zero gives 0. The two functions with attributes are not here:
-``check_index`` may fail, ``bounded`` is its operand.
+Integers wrap around, and an integer divided by zero gives 0. Not here are ``check_index``, which may fail, ``bounded``,
+which is its operand, and ``bitcast``, which needs to know what it makes.
 """
 
 from __future__ import annotations
@@ -58,5 +58,6 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "power": _power,
     "cast": lambda x: x,
     "stop_gradient": lambda x: x,
+    "rounded": lambda x: x,
 }
 """A function of arrays of equal dtypes for each name; the result is cast to the dtype of the expression."""

@@ -10,7 +10,8 @@ whatever order they run. Within a turn
 - a later store reads what an earlier one of the same turn has written. What another turn writes no turn may read:
   that is a ``LoopError``, where results take over the memory of arguments, too.
 
-A store that accumulates is the exception: it goes in row-major order of the axes, one place after another.
+A kernel with a store that accumulates is the exception: its turns go in row-major order, and each reads what those
+before it have left.
 
 A reduction takes its axes in row-major order, from the neutral element on, one element after another in its own
 dtype. It closes over its axes by itself: a loop around it, or another reduction in it, may be over the same one. In
@@ -98,13 +99,17 @@ def run_kernel(
 ) -> None:
     """Run ``kernel``; of the axes in ``places`` only these turns, of its updates only those of ``rows``."""
     turns = {axis: (places or {}).get(axis, range(axis.extent)) for axis in kernel.axes}
-    overwritten = [
-        pair for pair in itertools.product(kernel.writes(), kernel.reads()) if _share(memory, *pair)
-    ]
+    read = dict.fromkeys(load.buffer for load in kernel.loads())
+    overwritten = [pair for pair in itertools.product(kernel.writes(), read) if _share(memory, *pair)]
     with np.errstate(all="ignore"):
-        if overwritten:
+        if not overwritten:
+            blocks = _blocks(kernel.axes, turns, _largest(kernel, turns))
+        elif any(store.accumulate for store in kernel.stores):
+            blocks = _turn_by_turn(turns)
+        else:
             _Turns(kernel, memory, turns).check_order(overwritten)
-        for block in [turns] if overwritten else _blocks(kernel.axes, turns, _largest(kernel, turns)):
+            blocks = iter([turns])
+        for block in blocks:
             _Turns(kernel, memory, block).run(rows)
 
 
@@ -154,6 +159,12 @@ def _blocks(axes: Sequence[Axis], turns: dict[Axis, range], largest: int) -> Ite
     for start in range(0, len(whole), step):
         part = whole[start : start + step]
         yield from _blocks(axes[1:], {**turns, axes[0]: part}, largest * len(part) // len(whole))
+
+
+def _turn_by_turn(turns: Mapping[Axis, range]) -> Iterator[dict[Axis, range]]:
+    """Every turn by itself, in row-major order."""
+    for places in itertools.product(*turns.values()):
+        yield {axis: range(place, place + 1) for axis, place in zip(turns, places)}
 
 
 @dataclass(frozen=True)
@@ -305,6 +316,10 @@ class _Turns:
             return _Value(self.checked(expression, arrays[0]), axes)
         if expression.function == "bounded":
             return _Value(arrays[0], axes)
+        if expression.function == "bitcast":
+            return _Value(
+                np.ascontiguousarray(arrays[0]).view(expression.dtype).reshape(arrays[0].shape), axes
+            )
         made = FUNCTIONS[expression.function](*arrays)
         return _Value(np.asarray(made).astype(expression.dtype, copy=False), axes)
 
