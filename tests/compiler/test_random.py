@@ -50,4 +50,6 @@ def test_programs_are_the_same_after_every_stage(described):
         for stage, results in run_stages(graph, arrays, described, donated(program, graph)):
             for k, (found, wanted) in enumerate(zip(results, known, strict=True)):
                 wrong = wanted.difference(found)
-                assert wrong is None, f"program {number}, {stage.name}: result {k} is {wrong}\n\n{program.source()}"
+                assert wrong is None, (
+                    f"program {number}, {stage.name}: result {k} is {wrong}\n\n{program.source()}"
+                )

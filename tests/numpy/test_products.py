@@ -195,7 +195,11 @@ def test_norms_that_need_singular_values_are_refused():
 )
 def test_einsum_with_lists_of_axes(axes, agrees, draw):
     first, second, *result = axes
-    agrees(lambda x, y: np.einsum(x, first, y, second, *result), draw((2, 3)), draw((3, 4), seed=1))
+    agrees(
+        lambda x, y: np.einsum(x, first, y, second, *result),
+        draw((2, 3), "float64"),
+        draw((3, 4), "float64", seed=1),
+    )
 
 
 def test_einsum_with_axes_that_are_none(draw):

@@ -14,6 +14,7 @@ from pullback.compiler.executable import Executable, Report, make_executable
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
 from pullback.graph import Node, Type
 from pullback.tracing.trace import leaf_type, trace_flat
+from pullback.tracing.tracebacks import cut_to_users, shows_users_frames
 from pullback.tracing.trees import Static, Structure, flatten
 
 __all__ = ["Compiled", "jit"]
@@ -68,17 +69,22 @@ class Compiled:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the program for these arguments, compiling it first if their types are new."""
-        leaves, structure = flatten((self._marked(arguments), keywords))
-        latest = self._latest
-        if latest is not None and latest.structure == structure:
-            results = latest.executable.program.entry(*leaves)
-            if results is not NotImplemented:
-                return latest.unflatten(results)
-        if any(isinstance(leaf, Node) for leaf in leaves):
-            return self.function(*arguments, **keywords)
-        special = self._specialised(leaves, structure)
-        return special.unflatten(special.executable.program(*leaves))
+        try:
+            leaves, structure = flatten((self._marked(arguments), keywords))
+            latest = self._latest
+            if latest is not None and latest.structure == structure:
+                results = latest.executable.program.entry(*leaves)
+                if results is not NotImplemented:
+                    return latest.unflatten(results)
+            if any(isinstance(leaf, Node) for leaf in leaves):
+                return self.function(*arguments, **keywords)
+            special = self._specialised(leaves, structure)
+            return special.unflatten(special.executable.program(*leaves))
+        except Exception as error:
+            cut_to_users(error)
+            raise error
 
+    @shows_users_frames
     def run_steps(
         self, arguments: Sequence[Any], steps: int, sliced_argnums: int | Iterable[int] = ()
     ) -> Any:
@@ -133,6 +139,7 @@ class Compiled:
         final = [values[program.taken_over[k]] if r is None else r for k, r in enumerate(results)]
         return special.out_structure.unflatten(final), done
 
+    @shows_users_frames
     def inspect(self, *arguments: Any, **keywords: Any) -> Report:
         """The program for these arguments as each stage of the way leaves it, from the graph to the assembly.
 

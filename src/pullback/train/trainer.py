@@ -21,6 +21,7 @@ from pullback.nn.losses import binary_cross_entropy, hinge, kl_divergence, softm
 from pullback.optim import LineSearch, Optimiser, rate_at, rate_factor
 from pullback.random import key
 from pullback.tracing import flatten, map_tree
+from pullback.tracing.tracebacks import shows_users_frames
 from pullback.train.best import Best
 from pullback.train.history import History
 from pullback.train.interrupts import Interrupts
@@ -123,6 +124,7 @@ class Trainer:
     def steps(self, number: int) -> None:
         self._next[...] = number
 
+    @shows_users_frames
     def fit(
         self,
         dataset: Dataset | tuple[Array, Array],
@@ -181,6 +183,7 @@ class Trainer:
                 callback.finish(self)
         return self.history
 
+    @shows_users_frames
     def evaluate(self, dataset: Dataset | tuple[Array, Array]) -> dict[str, float]:
         """The loss and the metrics over all of ``dataset``: ``{"loss": …, "accuracy": …}``."""
         data = _as_dataset("evaluate", dataset)
@@ -195,6 +198,7 @@ class Trainer:
             raise _with_culprit(error, label=data.labels, token=data.inputs) from error
         return totals.figures()
 
+    @shows_users_frames
     def predict(self, inputs: Array) -> Any:
         """The model's outputs for ``inputs`` of shape (N, …), with the batch axis first."""
         refuse_class(inputs)

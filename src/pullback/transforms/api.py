@@ -20,6 +20,7 @@ from pullback.numpy.promotion import as_array_node, as_node, broadcast_to_shape,
 from pullback.numpy.shapes import to_shape
 from pullback.operators.batching import moved
 from pullback.tracing.trace import finish, leaf_type, output_nodes, tracing
+from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, difference, flatten, map_tree
 from pullback.transforms.batching import batched
 from pullback.transforms.forward import tangents
@@ -135,6 +136,7 @@ def value_and_grad(function: Function, argnums: int | Sequence[int] = 0, has_aux
     """
 
     @wraps(function)
+    @shows_users_frames
     def value_and_gradient(*arguments: Any, **keywords: Any) -> Any:
         chosen = _normal("grad", argnums, len(arguments))
         inside = Arguments("grad", arguments, chosen)
@@ -180,6 +182,7 @@ def grad(function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = F
     both = value_and_grad(function, argnums, has_aux)
 
     @wraps(function)
+    @shows_users_frames
     def gradient(*arguments: Any, **keywords: Any) -> Any:
         value, result = both(*arguments, **keywords)
         return (result, value[1]) if has_aux else result
@@ -215,6 +218,7 @@ def _loss_node(loss: Any) -> Node:
     return node
 
 
+@shows_users_frames
 def vjp(function: Function, *arguments: Any, has_aux: bool = False) -> tuple[Any, ...]:
     r"""The value at ``arguments`` and the pullback there, which maps a cotangent of the result to the
     arguments'.
@@ -241,6 +245,7 @@ def vjp(function: Function, *arguments: Any, has_aux: bool = False) -> tuple[Any
     bars = cotangents(smooth, seeds, inside.variables)
     pulled = [_zero_if_absent(bar, x) for bar, x in zip(bars, inside.variables)]
 
+    @shows_users_frames
     def pull(cotangent: Any) -> tuple[Any, ...]:
         given = _like("vjp: the cotangent", cotangent, structure, outputs)
         values = [leaf for leaf, node in zip(given, outputs) if is_float(node.dtype)]
@@ -250,6 +255,7 @@ def vjp(function: Function, *arguments: Any, has_aux: bool = False) -> tuple[Any
     return (value, pull, extra_structure.unflatten(finished[len(outputs) :])) if has_aux else (value, pull)
 
 
+@shows_users_frames
 def jvp(function: Function, primals: Sequence[Any], tangents_in: Sequence[Any]) -> tuple[Any, Any]:
     r"""The value at ``primals`` and its directional derivative along ``tangents_in``, by forward mode.
 
@@ -305,6 +311,7 @@ def jacobian(function: Function, argnums: int | Sequence[int] = 0) -> Function:
     """
 
     @wraps(function)
+    @shows_users_frames
     def derivatives(*arguments: Any, **keywords: Any) -> Any:
         inside = Arguments("jacobian", arguments, _normal("jacobian", argnums, len(arguments)))
         with tracing(inside.variables, inside.made):

@@ -12,6 +12,7 @@ from pullback.graph import Node, Type, Variable
 from pullback.numpy.promotion import broadcast_to_shape
 from pullback.operators.batching import is_batched, moved
 from pullback.tracing.trace import finish, leaf_type, output_nodes, tracing
+from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, flatten, spread
 from pullback.transforms.batching import batched
 
@@ -59,6 +60,7 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
     """
 
     @wraps(function)
+    @shows_users_frames
     def mapped(*arguments: Any, **keywords: Any) -> Any:
         batch = _Batch(arguments, keywords, in_axes)
         with tracing(batch.ones, batch.made):

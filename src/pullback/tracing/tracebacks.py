@@ -1,0 +1,71 @@
+"""Tracebacks that show the user's frames: the library's own, between and below them, are taken out.
+
+At the outermost call of a transformation or a compiled function the traceback of an error is cut to the user's frames
+and one of that call. The whole one stays reachable as the error's ``full_traceback``. Frames below the last one of the
+user are taken out of the library's own errors only, which name the line and the repair; in any other error they may
+be what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+from pullback.errors import PullbackError
+from pullback.graph.source import is_users
+from pullback.tracing.trace import traces_under_way
+
+__all__ = ["cut_to_users", "shows_users_frames"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def shows_users_frames(function: Callable[P, R]) -> Callable[P, R]:
+    """Let errors that leave ``function``, where it is called outside any trace, show the user's frames only.
+
+    >>> import pullback as pb
+    >>> def loss(x):
+    ...     return x.reshape(2)
+    >>> try:
+    ...     pb.grad(loss)(1.0)
+    ... except pb.errors.ShapeError as error:
+    ...     frames = lambda trace: [] if trace is None else [trace.tb_frame.f_code.co_name, *frames(trace.tb_next)]
+    ...     print(frames(error.__traceback__), len(frames(error.full_traceback)) > 5)
+    ['<module>', 'called', 'loss'] True
+    """
+
+    @wraps(function)
+    def called(*arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return function(*arguments, **keywords)
+        except Exception as error:
+            cut_to_users(error)
+            raise error
+
+    return called
+
+
+def cut_to_users(error: Exception) -> None:
+    """Take the frames of the library out of the error's traceback, unless a trace is under way."""
+    whole = error.__traceback__
+    if traces_under_way() or whole is None:
+        return
+    if not hasattr(error, "full_traceback"):
+        error.full_traceback = whole  # type: ignore[attr-defined]
+    entries: list[TracebackType] = []
+    entry: TracebackType | None = whole
+    while entry is not None:
+        entries.append(entry)
+        entry = entry.tb_next
+    users = [place for place, each in enumerate(entries) if is_users(each.tb_frame.f_code.co_filename)]
+    last = users[-1] if users else -1
+    kept = [entries[place] for place in users]
+    if not isinstance(error, PullbackError):
+        kept += entries[last + 1 :]
+    trace: TracebackType | None = None
+    for each in reversed(kept):
+        trace = TracebackType(trace, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    error.__traceback__ = trace
