@@ -152,11 +152,6 @@ def test_shapes_that_do_not_fit(function, message):
         trace(function, np.ones((2, 3)))
 
 
-def test_einsum_by_lists_is_refused():
-    with pytest.raises(TracingError, match="as a string"):
-        trace(lambda x: np.einsum(x, [0, 1], [0]), np.ones((2, 2)))
-
-
 # -- Norms
 
 
@@ -204,4 +199,4 @@ def test_einsum_with_lists_of_axes(axes, agrees, draw):
 
 def test_einsum_with_axes_that_are_none(draw):
     with pytest.raises(TracingError, match=r"found 'ij'"):
-        trace(lambda x: np.einsum(x, "ij"), draw((2, 3)))
+        trace(lambda x: np.einsum(x, "ij"), draw((2, 3), "float64"))

@@ -118,15 +118,15 @@ def test_what_cannot_be_traced(function, message):
     ("shift", "axis"), [([1, 2], 0), ([1, 2], None), (1, (0, 1)), ([1, 2], (0, 1)), (2, 1)]
 )
 def test_roll_by_several_distances(shift, axis, agrees, draw):
-    agrees(lambda x: np.roll(x, shift, axis), draw((3, 4)))
+    agrees(lambda x: np.roll(x, shift, axis), draw((3, 4), "float64"))
 
 
 def test_axes_in_an_array(agrees, draw):
-    agrees(lambda x: np.flip(x, np.array([0, 1])), draw((3, 4)))
-    agrees(lambda x: np.transpose(x, np.array([1, 0])), draw((3, 4)))
-    agrees(lambda x: np.sum(x, axis=(np.int64(0),)), draw((3, 4)))
+    agrees(lambda x: np.flip(x, np.array([0, 1])), draw((3, 4), "float64"))
+    agrees(lambda x: np.transpose(x, np.array([1, 0])), draw((3, 4), "float64"))
+    agrees(lambda x: np.sum(x, axis=(np.int64(0),)), draw((3, 4), "float64"))
 
 
 def test_an_axis_that_is_no_integer(draw):
     with pytest.raises(ShapeError, match=r"sum: axis 0\.5 is no integer"):
-        trace(lambda x: np.sum(x, axis=0.5), draw((3, 4)))
+        trace(lambda x: np.sum(x, axis=0.5), draw((3, 4), "float64"))
