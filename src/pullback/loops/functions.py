@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["FUNCTIONS", "converted", "larger", "rectified", "smaller"]
 
 Array = np.ndarray[Any, Any]
 
 _AS_IN_NUMPY = (
     *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "negative", "absolute", "sign"),
-    *("square", "sqrt", "reciprocal", "floor", "ceil", "trunc", "rint", "copysign", "minimum", "maximum"),
+    *("square", "sqrt", "reciprocal", "floor", "ceil", "trunc", "rint", "copysign"),
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos"),
     *("arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh"),
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite"),
@@ -49,14 +49,46 @@ def _power(x: Array, y: Array) -> Array:
     )
 
 
+def larger(x: Array, y: Array) -> Array:
+    """The maximum; of two zeros +0 unless both are -0, which NumPy leaves to the processor and to its own loops."""
+    x, y = np.asarray(x), np.asarray(y)
+    found = np.asarray(np.maximum(x, y))
+    return np.where((found == 0) & (x == y), x + y, found) if x.dtype.kind == "f" else found
+
+
+def smaller(x: Array, y: Array) -> Array:
+    """The minimum; of two zeros -0 unless both are +0."""
+    if np.asarray(x).dtype.kind != "f":
+        return np.asarray(np.minimum(x, y))
+    return -larger(np.negative(x), np.negative(y))
+
+
+def rectified(x: Array) -> Array:
+    """``x`` where it is positive, else +0; NaN of NaN."""
+    x = np.asarray(x)
+    return np.where((x > 0) | np.isnan(x), x, x.dtype.type(0))
+
+
+def converted(x: Array, dtype: np.dtype[Any]) -> Array:
+    """``x`` cast; floats beyond an integer's range become its nearest end and NaN 0, which NumPy leaves undefined."""
+    x = np.asarray(x)
+    if not (x.dtype.kind == "f" and dtype.kind in "iu"):
+        return x.astype(dtype)
+    limits = np.iinfo(dtype)
+    above, below = x >= float(limits.max) + 1, x < limits.min
+    inside = np.where(np.isnan(x) | above | below, x.dtype.type(0), x).astype(dtype)
+    return np.where(above, dtype.type(limits.max), np.where(below, dtype.type(limits.min), inside))
+
+
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     **{name: getattr(np, name) for name in _AS_IN_NUMPY},
     "erf": lambda x: np.asarray(_erf(x)),
-    "relu": lambda x: np.maximum(x, x.dtype.type(0)),
+    "maximum": larger,
+    "minimum": smaller,
+    "relu": rectified,
     "sigmoid": _sigmoid,
     "softplus": _softplus,
     "power": _power,
-    "cast": lambda x: x,
     "stop_gradient": lambda x: x,
     "rounded": lambda x: x,
 }

@@ -44,7 +44,7 @@ import numpy as np
 
 from pullback.errors import IndexRangeError, LoopError
 from pullback.loops.expression import Apply, Buffer, Expression, Literal, Load, Position, Reduce, walk
-from pullback.loops.functions import FUNCTIONS
+from pullback.loops.functions import FUNCTIONS, converted
 from pullback.loops.index import Affine, Axis
 from pullback.loops.kernel import Kernel, Store
 
@@ -320,6 +320,8 @@ class _Turns:
             return _Value(
                 np.ascontiguousarray(arrays[0]).view(expression.dtype).reshape(arrays[0].shape), axes
             )
+        if expression.function == "cast":
+            return _Value(converted(arrays[0], expression.dtype), axes)
         made = FUNCTIONS[expression.function](*arrays)
         return _Value(np.asarray(made).astype(expression.dtype, copy=False), axes)
 
@@ -366,9 +368,10 @@ def _one_by_one(combine: np.ufunc, neutral: int) -> Any:
     def reduced(array: Array) -> Array:
         if not len(array):
             return np.full(array.shape[1:], neutral, array.dtype)
+        first = array.dtype.type(neutral)  # a sum of negative zeros is zero
         if array[0].size < len(array):
-            return np.asarray(combine.accumulate(array, axis=0, dtype=array.dtype)[-1])
-        total = np.array(array[0])
+            return np.asarray(combine(first, combine.accumulate(array, axis=0, dtype=array.dtype)[-1]))
+        total = np.asarray(combine(first, array[0]))
         for row in array[1:]:
             combine(total, row, out=total)
         return total
@@ -376,11 +379,24 @@ def _one_by_one(combine: np.ufunc, neutral: int) -> Any:
     return reduced
 
 
+def _extreme(combine: np.ufunc, stronger: float) -> Any:
+    """A maximum or minimum of the first dimension; of zeros the ``stronger`` one wins."""
+
+    def reduced(array: Array) -> Array:
+        found = np.asarray(combine.reduce(array, axis=0))
+        if array.dtype.kind != "f":
+            return found
+        wins = ((array == 0) & (np.signbit(array) == np.signbit(stronger))).any(axis=0)
+        return np.where((found == 0) & wins, array.dtype.type(stronger), found)
+
+    return reduced
+
+
 _REDUCTIONS = {
     "add": _one_by_one(np.add, 0),
     "multiply": _one_by_one(np.multiply, 1),
-    "maximum": lambda array: np.asarray(np.maximum.reduce(array, axis=0)),
-    "minimum": lambda array: np.asarray(np.minimum.reduce(array, axis=0)),
+    "maximum": _extreme(np.maximum, 0.0),
+    "minimum": _extreme(np.minimum, -0.0),
     "argmax": lambda array: np.asarray(np.argmax(array, axis=0)),
     "argmin": lambda array: np.asarray(np.argmin(array, axis=0)),
 }

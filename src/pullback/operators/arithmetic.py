@@ -13,6 +13,7 @@ import numpy as np
 from pullback.errors import DTypeError
 from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Apply, Expression, Index, Operand
+from pullback.loops.functions import converted, larger, smaller
 from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import (
     SHAPE,
@@ -129,16 +130,6 @@ remainder = elementwise(
 """``x - floor(x / y) * y``, with the sign of ``y``; 0 where integers are divided by zero."""
 
 
-def _maximum_reference(x: np.ndarray, y: np.ndarray) -> Any:
-    larger = np.maximum(x, y)
-    # Which of two zeros NumPy takes differs between processors, and between its own loops.
-    return np.where((larger == 0) & (x == y), x + y, larger) if x.dtype.kind == "f" else larger
-
-
-def _minimum_reference(x: np.ndarray, y: np.ndarray) -> Any:
-    return -_maximum_reference(-x, -y) if x.dtype.kind == "f" else np.minimum(x, y)
-
-
 def _extreme(g: Node, x: Node, y: Node, wins: Operator) -> Node:
     # The mask is outermost, so that the loser's cotangent is 0 whatever slopes lie under it.
     shared = where(OPERATORS["equal"](x, y), 0.5 * g, g)
@@ -147,7 +138,7 @@ def _extreme(g: Node, x: Node, y: Node, wins: Operator) -> Node:
 
 maximum = elementwise(
     "maximum",
-    _maximum_reference,
+    larger,
     [
         lambda g, z, x, y: _extreme(g, x, y, OPERATORS["greater_equal"]),
         lambda g, z, x, y: _extreme(g, y, x, OPERATORS["greater_equal"]),
@@ -164,7 +155,7 @@ processor: the second operand on x86, this on ARM.
 
 minimum = elementwise(
     "minimum",
-    _minimum_reference,
+    smaller,
     [
         lambda g, z, x, y: _extreme(g, x, y, OPERATORS["less_equal"]),
         lambda g, z, x, y: _extreme(g, y, x, OPERATORS["less_equal"]),
@@ -215,14 +206,7 @@ def _cast_type(x: Type, dtype: np.dtype, weak: bool = False) -> Type:
 
 
 def _cast_reference(x: np.ndarray, dtype: np.dtype, weak: bool = False) -> np.ndarray:
-    x = np.asarray(x)
-    if not (x.dtype.kind == "f" and dtype.kind in "iu"):
-        return x.astype(dtype)
-    # NumPy leaves what does not fit to the processor.
-    limits = np.iinfo(dtype)
-    above, below = x >= float(limits.max) + 1, x < limits.min
-    inside = np.where(np.isnan(x) | above | below, x.dtype.type(0), x).astype(dtype)
-    return np.where(above, dtype.type(limits.max), np.where(below, dtype.type(limits.min), inside))
+    return converted(x, dtype)
 
 
 def _cast_pullback(node: Operation, cotangent: Node) -> list[Node | None]:

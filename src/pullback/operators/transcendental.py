@@ -13,6 +13,7 @@ import numpy as np
 
 from pullback.graph import OPERATORS, Node, Operation, Operator
 from pullback.loops import Apply, Expression, Index, Literal, Operand
+from pullback.loops.functions import rectified
 from pullback.operators.arithmetic import sqrt
 from pullback.operators.elementwise import elementwise, filled, where, zeros_like
 
@@ -166,12 +167,7 @@ softplus = elementwise("softplus", _softplus_reference, [lambda g, y, x: g * sig
 """``log(1 + e ** x)``, without overflow."""
 
 
-def _relu_reference(x: np.ndarray) -> Any:
-    x = np.asarray(x)
-    return np.where((x > 0) | np.isnan(x), x, x.dtype.type(0))
-
-
-relu = elementwise("relu", _relu_reference, [lambda g, y, x: where(y > 0, g, zeros_like(g))])
+relu = elementwise("relu", rectified, [lambda g, y, x: where(y > 0, g, zeros_like(g))])
 """``x`` where it is positive, else +0; NaN of NaN. The derivative at 0 is 0."""
 
 
