@@ -141,16 +141,24 @@ def rewrite(
             operands = [memo[id(operand)] for operand in expression.operands]
             new = Apply(expression.function, operands, expression.dtype, expression.attributes)
         elif isinstance(expression, Reduce) and _closes_over(expression, axes, named):
-            own = {axis: Axis(axis.name, axis.extent) for axis in expression.over if axis in named}
-            inside = {axis: index for axis, index in axes.items() if axis not in expression.over}
-            body = rewrite(expression.body, inside | {a: Affine.of(b) for a, b in own.items()}, loads, {})
-            new = Reduce(
-                expression.kind, tuple(own.get(a, a) for a in expression.over), body, expression.dtype
-            )
+            new = _rewritten_inside(expression, axes, loads)
         elif isinstance(expression, Reduce):
             new = Reduce(expression.kind, expression.over, memo[id(expression.body)], expression.dtype)
         memo[id(expression)] = new
     return memo[id(root)]
+
+
+def _rewritten_inside(
+    reduce: Reduce, axes: Mapping[Axis, Affine], loads: Mapping[Load, Expression]
+) -> Expression:
+    """A reduction that closes over some of these axes, with the others replaced."""
+    inside = {axis: index for axis, index in axes.items() if axis in reduce.axes}
+    if not inside and not loads:
+        return reduce
+    named = {axis for index in inside.values() for axis in index.axes}
+    own = {axis: Axis(axis.name, axis.extent) for axis in reduce.over if axis in named}
+    body = rewrite(reduce.body, inside | {old: Affine.of(new) for old, new in own.items()}, loads, {})
+    return Reduce(reduce.kind, tuple(own.get(axis, axis) for axis in reduce.over), body, reduce.dtype)
 
 
 def _closes_over(reduce: Reduce, axes: Mapping[Axis, Affine], named: Collection[Axis]) -> bool:

@@ -82,6 +82,8 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
     group = values.group
     across = group is not None and group.whole and reduce.over == (group.axis,)
     extreme_position = reduce.kind in ("argmax", "argmin")
+    # Here and not inside, where it would be forgotten: what several reductions need is evaluated once.
+    values.hoist([reduce.body], reduce.over)
     if any(axis in values.places for axis in reduce.over) and (extreme_position or not across):
         with values.shadowing(reduce.over):
             return emit_reduction(values, reduce)
