@@ -43,21 +43,8 @@ _KNOWN = frozenset(
 _PLAIN = (type(None), type(...), bool, int, float, complex, str, bytes)
 
 _HIDING = frozenset(
-    {
-        "eval",
-        "exec",
-        "compile",
-        "getattr",
-        "setattr",
-        "delattr",
-        "globals",
-        "locals",
-        "vars",
-        "dir",
-        "open",
-        "input",
-    }
-    | {"__import__", "id", "hash", "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "random"}
+    {"eval", "exec", "compile", "getattr", "setattr", "delattr", "globals", "locals", "vars", "dir", "id"}
+    | {"hash", "open", "input", "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "random", "__import__"}
 )
 """Known by name, but they reach what the code does not name, or say another thing in each process."""
 
