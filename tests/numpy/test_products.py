@@ -178,6 +178,10 @@ def test_the_derivative_of_a_norm_is_the_direction(draw):
     check_grads(lambda x: np.linalg.norm(x, 3), [x])
 
 
+def test_the_largest_of_no_elements_is_zero(agrees):
+    agrees(lambda x: np.linalg.norm(x, np.inf, axis=1), np.zeros((2, 0)), expected=np.zeros(2))
+
+
 def test_norms_that_need_singular_values_are_refused():
     with pytest.raises(TracingError, match="'fro'"):
         trace(lambda x: np.linalg.norm(x, 2), np.ones((2, 2)))

@@ -44,6 +44,8 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
         raise TracingError(f"norm: order {ord!r} of vectors; use a number{where_written()}")
     size = e.absolute(node)
     if ord in (math.inf, -math.inf):
+        if 0 in [node.shape[axis] for axis in axes] and ord > 0:
+            return r.sum(size, axes, keepdims=keepdims)  # of no elements: zero
         return (r.max if ord > 0 else r.min)(size, axes, keepdims=keepdims)
     if ord == 0:
         return r.sum(cast(e.not_equal(node, 0), node.dtype), axes, keepdims=keepdims)

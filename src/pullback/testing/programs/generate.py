@@ -103,7 +103,7 @@ def _laid_out(m: Maker, x: Input) -> Input:
     layout = m.pick(tuple(LAYOUTS))
     if layout == "number" and (x.values.ndim or x.values.dtype not in (np.float64, np.int64, np.bool_)):
         return x
-    if x.values.ndim == 0 and layout == "every second":
+    if x.values.ndim == 0 and layout in ("every second", "column-major"):
         return x
     if not x.values.size and layout == "unaligned":
         return x

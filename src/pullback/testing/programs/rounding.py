@@ -11,6 +11,7 @@ Source: D. S. Parker, *Monte Carlo arithmetic*, UCLA 1997.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,8 +92,11 @@ DEGREE = {"sum": 1, "overlap_add": 1, "scatter_add": 1, "unpool": 1, "contract":
 
 MOVES = frozenset(("broadcast", "reshape", "transpose", "slice", "reverse", "contiguous", "negative"))
 
-PRODUCTS = frozenset(("contract", "convolve"))
-"""The sign of a zero depends on where their sums begin, in NumPy too."""
+SIGNLESS = frozenset(("contract", "convolve", "unpool"))
+"""The sign of a zero depends on where their sums begin, or on whether there is one, in NumPy too."""
+
+SHIFTED = frozenset(("logaddexp", "logaddexp2"))
+"""What is as exact as its operands, which it takes out before and adds again, and not as its result."""
 
 
 @dataclass(frozen=True)
@@ -170,12 +174,13 @@ def moved_run(
         node: np.asarray(array, node.dtype) for node, array in zip(graph.inputs, arguments)
     }
     salts: dict[str, int] = {}
+    users = Counter(child for node in graph.nodes() for child in node.inputs) + Counter(graph.outputs)
     with np.errstate(all="ignore"):
         for node in graph.nodes():
             if isinstance(node, Constant):
                 values[node] = node.value
             elif isinstance(node, Operation):
-                values[node] = _moved_node(node, values, random, sign, salts)
+                values[node] = _moved_node(node, values, random, sign, salts, users)
     return [values[node] for node in graph.outputs]
 
 
@@ -185,6 +190,7 @@ def _moved_node(
     random: np.random.Generator | None,
     sign: int,
     salts: dict[str, int],
+    users: Mapping[Node, int],
 ) -> np.ndarray:
     inputs = [values[child] for child in node.inputs]
     name, rule = node.operator.name, node.operator.reference
@@ -200,12 +206,12 @@ def _moved_node(
             # Moving the terms shows what cancels.
             terms = [_moved(x, random, SUMS) if x.dtype.kind == "f" else x for x in inputs]
             value = _moved(computed(terms), random, SUMS)
-        if name in PRODUCTS:
+        if name in SIGNLESS:
             value = np.where(value == 0, np.asarray(sign * 0.0, value.dtype), value)
         return value
     if name in ("add", "subtract"):
-        # A product that is added may be rounded together with the sum.
-        products = [_rounded(child, values) for child in node.inputs]
+        # A product without other users may be rounded together with the sum that it goes into.
+        products = [_rounded(child, values, users) for child in node.inputs]
         inputs = [
             x if at is None else np.where(at, _moved(x, random, 1.0), x) for x, at in zip(inputs, products)
         ]
@@ -214,19 +220,20 @@ def _moved_node(
     if not inexact.any():
         return value
     salt = salts.setdefault(name, int(random.integers(1 << 30)))
-    return np.where(inexact, _moved_alike(value, salt, AMPLITUDE.get(name, OTHERS)), value)
+    scale = np.max(np.abs([value, *inputs]), axis=0) if name in SHIFTED else value
+    return np.where(inexact, _moved_alike(value, scale, salt, AMPLITUDE.get(name, OTHERS)), value)
 
 
-def _rounded(node: Node, values: Mapping[Any, np.ndarray]) -> np.ndarray | None:
-    """Where a value is a product that was rounded, with its elements in any order."""
-    if not isinstance(node, Operation):
+def _rounded(node: Node, values: Mapping[Any, np.ndarray], users: Mapping[Node, int]) -> np.ndarray | None:
+    """Where a value is a product of this one use that was rounded, its elements in any order."""
+    if not isinstance(node, Operation) or users[node] > 1:
         return None
     if node.operator.name == "multiply":
         a, b = node.inputs
         return np.asarray(_product_error(values[a], values[b], values[node]) != 0)
     if node.operator.name not in MOVES:
         return None
-    inside = _rounded(node.inputs[0], values)
+    inside = _rounded(node.inputs[0], values, users)
     if inside is None or node.operator.name == "negative":
         return inside
     return np.asarray(node.operator.reference(inside, **node.attributes))
@@ -238,13 +245,13 @@ def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.n
     return (value * (1 + random.uniform(-step, step, value.shape))).astype(value.dtype)
 
 
-def _moved_alike(value: np.ndarray, salt: int, units: float) -> np.ndarray:
-    """The same, by an amount that depends on the element's value alone."""
+def _moved_alike(value: np.ndarray, scale: np.ndarray, salt: int, units: float) -> np.ndarray:
+    """The same in units of ``scale``, by an amount that depends on the element's value alone."""
     bits = np.abs(value).view(np.uint32 if value.itemsize == 4 else np.uint64).astype(np.uint64)
     mixed = (bits ^ np.uint64(salt)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     part = (mixed >> np.uint64(40)).astype(np.float64) * 2.0**-23 - 1
-    return np.asarray(value * (1 + units * float(np.finfo(value.dtype).eps) * part), value.dtype)
+    return np.asarray(value + scale * (units * float(np.finfo(value.dtype).eps) * part), value.dtype)
 
 
 def _small_multiples(
