@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import run_stages
-from pullback.testing.programs.compare import donated
+from pullback.testing.programs.compare import donated, plain
 from pullback.testing.programs.generate import generate
 from pullback.testing.programs.rounding import expected
 from pullback.tracing import trace
@@ -21,9 +20,8 @@ def test_programs_stay_within_their_arrays(compiler, processor, first):
         program = generate("fenced", number)
         if program.asked.fails:
             continue
-        arguments = program.arguments()
-        graph = trace(program.function(), *arguments).graph
-        arrays = [np.ascontiguousarray(a, v.dtype).reshape(v.shape) for a, v in zip(arguments, graph.inputs)]
+        graph = trace(program.function(), *program.arguments()).graph
+        arrays = plain(graph, program.arguments())
         results = compiler.run(graph, arrays, donated(program, graph), processor)
         for k, (found, wanted) in enumerate(zip(results, expected(graph, arrays), strict=True)):
             wrong = wanted.difference(found)
@@ -43,9 +41,8 @@ def test_programs_are_the_same_after_every_stage(described):
         program = generate("stages", number)
         if program.asked.fails:
             continue
-        arguments = program.arguments()
-        graph = trace(program.function(), *arguments).graph
-        arrays = [np.ascontiguousarray(a, v.dtype).reshape(v.shape) for a, v in zip(arguments, graph.inputs)]
+        graph = trace(program.function(), *program.arguments()).graph
+        arrays = plain(graph, program.arguments())
         known = expected(graph, arrays)
         for stage, results in run_stages(graph, arrays, described, donated(program, graph)):
             for k, (found, wanted) in enumerate(zip(results, known, strict=True)):

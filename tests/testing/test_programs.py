@@ -12,7 +12,7 @@ import pytest
 
 from pullback.graph import OPERATORS
 from pullback.testing.programs import compare
-from pullback.testing.programs.compare import Difference, difference
+from pullback.testing.programs.compare import Difference, difference, wrong_stage
 from pullback.testing.programs.generate import generate
 from pullback.testing.programs.program import LAYOUTS, Asked, Input, Program, Step
 from pullback.testing.programs.rounding import expected
@@ -43,7 +43,8 @@ def check(seed, first):
         found = difference(program)
         if found is not None:
             smallest, what = shrunk(program, found)
-            pytest.fail(f"seed {seed!r}, program {number}: {what}\n\n{smallest.source()}", pytrace=False)
+            told = f"seed {seed!r}, program {number}: {what}\n\n{smallest.source()}\n{wrong_stage(smallest)}"
+            pytest.fail(told, pytrace=False)
 
 
 def test_the_same_seed_makes_the_same_program():
@@ -166,13 +167,12 @@ def test_errors_must_agree():
     assert difference(Program(fine.inputs, fine.steps, fine.outputs, refused)).compared == "NumPy"
 
 
-def test_every_stage_is_compared():
-    def stages(graph, donated, arguments):
-        yield "fuse", [np.exp(X)]
-        yield "tidy", [np.exp(X) + 1]
-
-    found = difference(of("np.exp({0})", X), stages)
-    assert found.compared == "the program after tidy against interpreted"
+def test_a_wrong_stage_is_named(wrong):
+    program = of("np.sinh({0})", X)
+    assert difference(program, stages=True) is None and wrong_stage(program) is None
+    wrong("sinh", lower=lambda node, operands, index: operands[0](index))
+    assert difference(program, stages=True).compared == "stages against interpreted"
+    assert "lower" in wrong_stage(program)
 
 
 def test_the_smallest_program_is_found(wrong):

@@ -43,6 +43,7 @@ def _options() -> Any:
     parser.add_argument(
         "--whole", action="store_true", help="print programs that differ as they are, not shrunk"
     )
+    parser.add_argument("--stages", action="store_true", help="compare the program after each stage as well")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.seed = options.seed or secrets.token_hex(4)
@@ -51,21 +52,25 @@ def _options() -> Any:
 
 def _work(options: Any) -> None:
     """Run programs; a line of JSON before each one and one after it."""
-    from pullback.testing.programs.compare import difference
+    from pullback.testing.programs.compare import difference, wrong_stage
     from pullback.testing.programs.generate import generate
     from pullback.testing.programs.shrink import shrunk
 
     for number in range(options.start, options.start + options.count):
         _say({"begun": number})
         program = generate(options.seed, number)
-        found = difference(program)
+        found = difference(program, options.stages)
         said = {"number": number, "kind": program.kind, "steps": [step.text for step in program.steps]}
         if found is not None:
             # Shrinking may meet another difference that ends the process: this one is told first.
             _say({"differs": number, "what": str(found), "source": program.source()})
             if not options.whole:
-                program, found = shrunk(program, found)
+                program, found = shrunk(
+                    program, found, lambda candidate: difference(candidate, options.stages)
+                )
             said |= {"what": str(found), "source": program.source()}
+            if found.compared == "compiled against interpreted":
+                said["stage"] = wrong_stage(program) or "every stage is right: the code is wrong"
         _say(said)
 
 
@@ -136,6 +141,7 @@ class _Run:
     def _begin(self, first: int, stop: int) -> None:
         command = [sys.executable, "-m", "pullback.testing.programs", "--worker", "--seed", self.options.seed]
         command += ["--start", str(first), "--count", str(stop - first)] + ["--whole"] * self.options.whole
+        command += ["--stages"] * self.options.stages
         environment = {**os.environ, "PULLBACK_CACHE": "off"}
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         worker = _Worker(process, first, stop)
@@ -194,6 +200,8 @@ class _Run:
             f"\n# seed {self.options.seed!r}, program {number}\n# {message['what']}\n{message['source']}",
             flush=True,
         )
+        if "stage" in message:
+            print("\n".join(f"# {line}" for line in message["stage"].splitlines()), flush=True)
 
     def _progress(self) -> None:
         done, passed = self.kinds.total(), time.monotonic() - self.began

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,20 +11,19 @@ import numpy as np
 
 import pullback
 from pullback.compiler.jit import Compiled
+from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.stages import check_stages
 from pullback.graph import Graph
 from pullback.testing.programs.program import LOSSES, Program
 from pullback.testing.programs.rounding import Expected, expected
 from pullback.tracing.trees import flatten
 
-__all__ = ["Difference", "Stages", "difference", "donated"]
+__all__ = ["Difference", "difference", "donated", "plain", "same_as", "wrong_stage"]
 
 THREADS = 1, 3
 
 _SIGNLESS = re.compile("max|min|clip|relu|hard_|ptp|norm|einsum|dot|inner|@|matmul|conv")
 """What gives zeros of either sign in NumPy, by the lengths of its vectors or by where its sums begin."""
-
-Stages = Callable[[Graph, Mapping[int, int], Sequence[Any]], Iterable[tuple[str, Sequence[np.ndarray]]]]
-"""``stages(graph, donated, arguments)`` gives the results after each stage of the compiler, with its name."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,11 @@ class Found(Exception):
     """Ends the comparisons at the first difference."""
 
 
-def difference(program: Program, stages: Stages | None = None) -> Difference | None:
-    """The first difference between the ways to run ``program``, or ``None``."""
+def difference(program: Program, stages: bool = False) -> Difference | None:
+    """The first difference between the ways to run ``program``, or ``None``.
+
+    ``stages`` asks for the program after each stage of the compiler as well, run by the interpreter of loops.
+    """
     try:
         (_refused if program.asked.fails else _compare)(program, stages)
     except Found as found:
@@ -51,7 +53,7 @@ def difference(program: Program, stages: Stages | None = None) -> Difference | N
     return None
 
 
-def _refused(program: Program, stages: Stages | None) -> None:
+def _refused(program: Program, stages: bool) -> None:
     """What NumPy refuses is refused when it is traced, or when it runs."""
     refused = _error(program.numpy)
     if refused is None:
@@ -81,7 +83,7 @@ def _compiled(program: Program) -> Any:
     return program.compiled()(*program.arguments())
 
 
-def _compare(program: Program, stages: Stages | None) -> None:
+def _compare(program: Program, stages: bool) -> None:
     arguments = program.arguments()
     traced = _run("traced", lambda: pullback.trace(program.function(), *arguments))
     graph = traced.graph
@@ -94,10 +96,10 @@ def _compare(program: Program, stages: Stages | None) -> None:
                 raise Found("NumPy against interpreted", f"{name} is {wrong}")
     if program.asked.form in ("gradient", "both"):
         _slopes(program, wanted[-len(program.differentiable()) :])
-    if stages is not None:
-        for stage, results in stages(graph, donated(program, graph), arguments):
-            for k, result in enumerate(results):
-                _same(f"the program after {stage} against interpreted", f"result {k}", wanted[k], result)
+    if stages:
+        named = _stages(program, graph, wanted)
+        if named is not None:
+            raise Found("stages against interpreted", named)
     compiled = program.compiled()
     assert isinstance(compiled, Compiled)
     first: list[np.ndarray] = []
@@ -135,6 +137,31 @@ def _name(program: Program, k: int) -> str:
     number = program.differentiable()[k - (len(program.outputs) if program.asked.form == "both" else 0)]
     what = "second derivative" if program.asked.form == "curvature" else "gradient"
     return f"the {what} by {program.inputs[number].name}"
+
+
+def wrong_stage(program: Program) -> str | None:
+    """The first stage of the compiler that changes what ``program`` computes, and what it changes, or ``None``."""
+    graph = pullback.trace(program.function(), *program.arguments()).graph
+    return _stages(program, graph, expected(graph, program.arguments()))
+
+
+def _stages(program: Program, graph: Graph, wanted: Sequence[Expected]) -> str | None:
+    arrays = plain(graph, program.arguments())
+    try:
+        check_stages(graph, arrays, Processor.host(), donated(program, graph), same=same_as(wanted))
+    except pullback.errors.StageError as error:
+        return str(error)
+    return None
+
+
+def same_as(wanted: Sequence[Expected]) -> Callable[[int, np.ndarray, np.ndarray], bool]:
+    """The comparison of results that ``check_stages`` takes."""
+    return lambda number, value, _: wanted[number].difference(value) is None
+
+
+def plain(graph: Graph, arguments: Sequence[Any]) -> list[np.ndarray]:
+    """The arguments as arrays that lie in memory as the program has them."""
+    return [np.array(a, v.dtype, order="C").reshape(v.shape) for a, v in zip(arguments, graph.inputs)]
 
 
 def donated(program: Program, graph: Graph) -> dict[int, int]:
