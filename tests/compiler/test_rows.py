@@ -318,5 +318,5 @@ def test_reductions_behind_reductions_over_the_same_rows(chain, compiler, traced
     def values_and_gradients(*arrays):
         return [g(z) for z in arrays for g in (chain, pb.grad(lambda z: (chain(z) ** 3).sum()))]
 
-    arrays = [numbers(*shape, dtype=np.float64) for shape in [(2, 3), (5, 16), (3, 130), (2, 3, 7), (40, 33)]]
+    arrays = [numbers(*shape, dtype=np.float64) for shape in [(2, 3), (5, 16), (3, 130)]]
     compiler.assert_same(traced(values_and_gradients, *arrays), arrays, processor=processor, rounding=1 << 14)

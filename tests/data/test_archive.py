@@ -150,7 +150,9 @@ def test_a_flipped_bit_in_gzip(write_archive):
         members(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", b"\x1f\x8bno gzip", gzip.compress(b"no archive", mtime=0)])
+@pytest.mark.parametrize(
+    "content", [b"", b"no archive", b"\x1f\x8bno gzip", gzip.compress(b"no archive", mtime=0)]
+)
 def test_other_files(tmp_path, content):
     (tmp_path / "a.tar.gz").write_bytes(content)
     with pytest.raises(DataError, match=r"damaged|truncated"):

@@ -9,6 +9,7 @@ differ in its last bits from itself, and a comparison with its own maximum would
 
 So where a value is needed in several loops it is stored, and read by all of them; maxima, minima and integer sums are
 the same in any order and may be evaluated again. What is the same for a whole row is evaluated once, before its loops.
+The sums that a pool takes the largest of are the exception: which one it was is carried as an index.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -67,12 +66,16 @@ def _type_rule(name: str, kinds: str) -> Callable[..., Type]:
     return rule
 
 
-def _reference(update: Callable[[np.ndarray, Any, np.ndarray], object]) -> Callable[..., np.ndarray]:
+def _reference(accumulate: str) -> Callable[..., np.ndarray]:
     def reference(
         x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: tuple[int, ...], repeats: int = 0
     ) -> np.ndarray:
         result = np.array(x)
-        update(np.moveaxis(result, axes, range(len(axes))), indices, updates)
+        target = np.moveaxis(result, axes, range(len(axes)))
+        if accumulate == "set":
+            target[indices] = updates
+        else:
+            getattr(np, accumulate).at(target, indices, updates)
         return result
 
     return reference
@@ -94,7 +97,6 @@ def _scatter(
     name: str,
     accumulate: str,
     kinds: str,
-    update: Callable[[np.ndarray, Any, np.ndarray], object],
     pullback: Pullback,
     base: tuple[float, float] = (-2.0, 2.0),
     updates: tuple[float, float] = (-2.0, 2.0),
@@ -116,7 +118,7 @@ def _scatter(
     return Operator(
         name,
         _type_rule(name, kinds),
-        _reference(update),
+        _reference(accumulate),
         both,
         _batch,
         # The result is no function of one index: the compiler runs over the updates instead.
@@ -273,17 +275,13 @@ def _add_pullback(node: Operation, g: Node) -> tuple[Node | None, Node | None]:
     return g, _at(node, g)
 
 
-scatter_add = _scatter("scatter_add", "add", "iuf", np.add.at, _add_pullback, linear=True)
+scatter_add = _scatter("scatter_add", "add", "iuf", _add_pullback, linear=True)
 """``y = x``, then ``y[indices[p], r] += updates[p, r]`` for each position ``p``: the transpose of ``gather``.
 
 Positions are visited in row-major order, so an index that occurs again always gives the same sum. Integers
 and floats. Raises ``ShapeError`` unless ``updates`` has the shape that ``gather`` would give,
 ``DTypeError`` where dtypes differ.
 """
-
-
-def _assign(x: np.ndarray, indices: Any, updates: np.ndarray) -> None:
-    x[indices] = updates
 
 
 def _set_pullback(node: Operation, g: Node) -> tuple[Node | None, Node | None]:
@@ -294,7 +292,7 @@ def _set_pullback(node: Operation, g: Node) -> tuple[Node | None, Node | None]:
     return x_bar, bar if chains is None else where(chains.is_last(), bar, zeros_like(bar))
 
 
-scatter_set = _scatter("scatter_set", "set", "biuf", _assign, _set_pullback, linear=True)
+scatter_set = _scatter("scatter_set", "set", "biuf", _set_pullback, linear=True)
 """``y = x``, then ``y[indices[p], r] = updates[p, r]`` for each position ``p``: of several for one place the last one
 stays, and has all of the cotangent.
 """
@@ -309,7 +307,7 @@ def _multiply_pullback(node: Operation, g: Node) -> tuple[Node | None, Node | No
     return x_bar, bar if chains is None else bar * chains.products_of_others(updates)
 
 
-scatter_multiply = _scatter("scatter_multiply", "multiply", "iuf", np.multiply.at, _multiply_pullback)
+scatter_multiply = _scatter("scatter_multiply", "multiply", "iuf", _multiply_pullback)
 """``y = x``, then ``y[indices[p], r] *= updates[p, r]`` for each position ``p``."""
 
 
@@ -319,7 +317,7 @@ def _divide_pullback(node: Operation, g: Node) -> tuple[Node | None, Node | None
     return x_bar, None if is_constant(updates) else -_at(node, g) * (_at(node, node) / updates)
 
 
-scatter_divide = _scatter("scatter_divide", "divide", "f", np.divide.at, _divide_pullback, updates=(0.5, 2.0))
+scatter_divide = _scatter("scatter_divide", "divide", "f", _divide_pullback, updates=(0.5, 2.0))
 """``y = x``, then ``y[indices[p], r] /= updates[p, r]`` for each position ``p``. Floats only."""
 
 
@@ -352,7 +350,7 @@ def _power_pullback(node: Operation, g: Node) -> tuple[Node | None, Node | None]
     return x_bar, where(smooth, bar * (result * log * others), zero)
 
 
-scatter_power = _scatter("scatter_power", "power", "f", np.power.at, _power_pullback, (0.3, 2.5), (0.2, 2.8))
+scatter_power = _scatter("scatter_power", "power", "f", _power_pullback, (0.3, 2.5), (0.2, 2.8))
 """``y = x``, then ``y[indices[p], r] **= updates[p, r]`` for each position ``p``. Floats only.
 
 The derivative by an exponent is 0 where what it is applied to is not positive, as with ``power``.
@@ -368,13 +366,13 @@ def _extreme_pullback(node: Operation, g: Node) -> tuple[Node | None, Node | Non
     return where(base, share, zeros_like(x)), where(added, _at(node, share), zeros_like(updates))
 
 
-scatter_max = _scatter("scatter_max", "maximum", "biuf", np.maximum.at, _extreme_pullback)
+scatter_max = _scatter("scatter_max", "maximum", "biuf", _extreme_pullback)
 """``y = x``, then ``y[indices[p], r]`` is the larger of itself and ``updates[p, r]`` for each position ``p``.
 
 NaN where one is NaN. Equal winners, the element of ``x`` among them, share the cotangent equally.
 """
 
-scatter_min = _scatter("scatter_min", "minimum", "biuf", np.minimum.at, _extreme_pullback)
+scatter_min = _scatter("scatter_min", "minimum", "biuf", _extreme_pullback)
 """``y = x``, then ``y[indices[p], r]`` is the smaller of itself and ``updates[p, r]`` for each position ``p``.
 
 NaN where one is NaN. Equal winners, the element of ``x`` among them, share the cotangent equally.
