@@ -13,6 +13,9 @@ __all__ = ["BROKEN_PIPE", "Output", "tell", "warn"]
 BROKEN_PIPE = 141
 """What a shell reports for a program that ended because nobody reads its output any more."""
 
+_UNBOUNDED = 100_000
+"""Columns of what is no terminal."""
+
 
 class Output:
     """Lines and tables for standard output; once that is lost (``| head``, a full disk), nothing happens.
@@ -23,7 +26,8 @@ class Output:
     def __init__(self) -> None:
         from rich.console import Console
 
-        self._console = Console(highlight=False)
+        # Nothing is cut to a width where there is no terminal that has one.
+        self._console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNBOUNDED)
         self.lost = False
         """Whether what was printed last has not arrived."""
 

@@ -174,7 +174,7 @@ def _held(function: FunctionType) -> tuple[Any, ...]:
         cells = tuple(cell.cell_contents for cell in function.__closure__ or ())
     except ValueError:
         raise Untold("a closure over what is not there yet") from None
-    return (function.__defaults__, function.__kwdefaults__, *cells)
+    return (function.__defaults__, tuple((function.__kwdefaults__ or {}).items()), *cells)
 
 
 def _nested(code: CodeType) -> Iterator[CodeType]:
