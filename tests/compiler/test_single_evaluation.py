@@ -128,3 +128,15 @@ def test_a_product_that_is_needed_elsewhere_is_rounded_before_it_is_added(zero, 
         graph = traced(lambda x: zero(scaled_activation(x)).max(), x)
         (found,) = compiler.run(graph, [x], processor=processor)
         assert found == 0
+
+
+def test_a_stored_product_that_moves_into_its_readers_is_rounded_there(compiler, traced):
+    x = np.array([[-0.2, -0.9], [-2.4, 1.1]], np.float32)
+
+    def zero(x):
+        v = pb.gelu(x)
+        return v - v.max(-1, keepdims=True)
+
+    for processor in compiler.processors:
+        (found,) = compiler.run(traced(zero, x), [x], processor=processor)
+        assert found.max(-1).tolist() == [0.0, 0.0]

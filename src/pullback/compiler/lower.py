@@ -120,7 +120,10 @@ class Lowered:
         return self._values[key]
 
     def _as_rounded(self, operand: Operand) -> Operand:
-        """A summand: a product that has other users is rounded before it is added, so that all have the same bits."""
+        """A summand: a product that has other users is rounded before it is added, so that all have the same bits.
+
+        So is one that is stored: it may yet move into the kernels that read it.
+        """
 
         def rounded(index: Sequence[Index]) -> Expression:
             value = operand(index)
@@ -164,7 +167,8 @@ class Lowered:
             self._link(node, buffer)
             return
         axes, index = axes_of(node.shape)
-        self._add(axes, buffer, index, _without_empty(self.value(node, index)))
+        value = self._as_rounded(lambda index: self.value(node, index))(index)
+        self._add(axes, buffer, index, _without_empty(value))
 
     def _scatter(self, node: Operation, buffer: Buffer) -> None:
         """Copy the base, then make the updates one position after another."""
