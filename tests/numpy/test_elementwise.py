@@ -217,6 +217,13 @@ def test_clip_by_either_side(agrees, draw):
     agrees(lambda x: x.clip(max=np.zeros(7, np.float32)), x)
 
 
+def test_bounds_that_no_integer_is_beyond_need_not_fit(agrees):
+    x = np.array([0, 1, 200], np.uint8)
+    agrees(lambda x: (np.clip(x, -1, 3), np.clip(x, 1, 300), np.clip(x, -1, 300)), x)
+    with pytest.raises(DTypeError, match="300 is outside uint8"):
+        trace(lambda x: np.clip(x, 300, 400), x)
+
+
 # -- Random expressions
 
 EXPRESSIONS = st.recursive(

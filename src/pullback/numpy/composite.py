@@ -40,6 +40,11 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     """
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     a = strong(as_array_node(a)) if any_traced(a, low, high) else a
+    if isinstance(a, Node) and a.dtype.kind in "iu":
+        # A Python integer that no element is beyond needs not fit the dtype, as in NumPy.
+        limits = np.iinfo(a.dtype)
+        low = None if type(low) is int and low <= limits.min else low
+        high = None if type(high) is int and high >= limits.max else high
     if low is not None:
         a = e.maximum(a, low)
     return a if high is None else e.minimum(a, high)
