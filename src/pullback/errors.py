@@ -106,7 +106,8 @@ class IndexRangeError(PullbackError, IndexError):
 
     def extended(self, note: str, **fields: Any) -> IndexRangeError:
         """The same error with a further line, and with what it says as ``fields``."""
-        return IndexRangeError(f"{self}\n  {note}", **{**vars(self), **fields})
+        known = {name: getattr(self, name) for name in IndexRangeError.__annotations__}
+        return IndexRangeError(f"{self}\n  {note}", **{**known, **fields})
 
 
 class NonFiniteLoss(PullbackError, ArithmeticError):
