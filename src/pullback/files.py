@@ -12,28 +12,31 @@ import os
 import re
 import stat
 from contextlib import suppress
+from functools import partial
+from typing import BinaryIO
 
 __all__ = ["create_temporary", "remove_leftovers"]
 
 _ENDING = re.compile(r"[0-9a-f]{16}\.tmp")
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _LOOK = (
     os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 )
 
 
-def create_temporary(prefix: str, mode: int = 0o666, dir_fd: int | None = None) -> tuple[int, str]:
+def create_temporary(prefix: str, mode: int = 0o666, dir_fd: int | None = None) -> tuple[BinaryIO, str]:
     """A new file whose path begins with ``prefix``, open for writing, and that path.
 
-    It is to be closed only once it has its final name, or is to be removed.
+    It is to be closed only once it has its final name, or is to be removed. An interrupt that loses it closes it: what
+    opens it is no Python code, in which the number of the open file could be lost.
     """
+    opener = partial(os.open, mode=mode, dir_fd=dir_fd)
     while True:
         path = f"{prefix}{os.urandom(8).hex()}.tmp"
-        handle = os.open(path, _CREATE, mode, dir_fd=dir_fd)
-        _lock(handle, wait=True)
-        if os.fstat(handle).st_nlink:
-            return handle, path
-        os.close(handle)  # removed before it was locked
+        file = open(path, "xb", opener=opener)  # noqa: SIM115  (the caller closes it)
+        _lock(file.fileno(), wait=True)
+        if os.fstat(file.fileno()).st_nlink:
+            return file, path
+        file.close()  # removed before it was locked
 
 
 def remove_leftovers(prefix: str, dir_fd: int | None = None) -> None:
@@ -41,10 +44,10 @@ def remove_leftovers(prefix: str, dir_fd: int | None = None) -> None:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     handle, path = create_temporary(f"{folder}/.a.")
+    ...     file, path = create_temporary(f"{folder}/.a.")
     ...     remove_leftovers(f"{folder}/.a.")
     ...     alive = os.path.exists(path)
-    ...     os.close(handle)
+    ...     file.close()
     ...     remove_leftovers(f"{folder}/.a.")
     ...     alive, os.path.exists(path)
     (True, False)

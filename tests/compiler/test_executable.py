@@ -191,7 +191,7 @@ def test_a_report_is_of_the_program_that_runs(compiler):
     x = variable(40, 30)
     graph = Graph((x,), (np.tanh(x) * 2,))
     for processor in compiler.processors:
-        report = make_executable(graph, {}, processor=processor).report()
+        report = make_executable(graph, {}, processor=processor).report([np.zeros((40, 30), np.float32)])
         assert f"<{processor.lanes(4)} x float>" in report.llvm
         assert f"<{2 * processor.lanes(4)} x float>" not in report.llvm
 

@@ -281,12 +281,12 @@ def test_entries_unused_for_longest_go_first(tmp_path):
 
 def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path):
     prefix = str(tmp_path / cache_module._TEMPORARY)
-    handle, living = create_temporary(prefix)
+    file, living = create_temporary(prefix)
     ended, abandoned = create_temporary(prefix)
-    os.close(ended)
+    ended.close()
     Cache(tmp_path).store("a", HOST, b"code", {})
     assert os.path.exists(living) and not os.path.exists(abandoned)
-    os.close(handle)
+    file.close()
     Cache(tmp_path).store("b", HOST, b"code", {})
     assert all(file.suffix == ".code" for file in tmp_path.iterdir())
 

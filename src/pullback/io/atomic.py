@@ -48,17 +48,16 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     with _explained(target):
         old = _replaceable(target)
         # As long as it has not the rights of the file that it replaces, it is its user's alone.
-        handle, temporary = create_temporary(prefix, 0o666 if old is None else 0o600)
+        file, temporary = create_temporary(prefix, 0o666 if old is None else 0o600)
     try:
-        file = os.fdopen(handle, "wb")
         try:
             with _explained(target, _FULL):
                 yield file
             with _explained(target):
                 file.flush()
                 if old is not None:
-                    _hand_on_rights(handle, old)
-                os.fsync(handle)
+                    _hand_on_rights(file.fileno(), old)
+                os.fsync(file.fileno())
                 if os.name == "nt":  # where no open file can be renamed
                     file.close()
                 os.replace(temporary, target)

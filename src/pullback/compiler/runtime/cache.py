@@ -196,7 +196,7 @@ class _Folder:
         """Keep an entry, or raise ``OSError`` with nothing changed."""
         file, temporary = create_temporary(self.path(_TEMPORARY), 0o600, self.handle)
         try:
-            with os.fdopen(file, "wb") as opened:
+            with file as opened:
                 opened.write(_pack(digest, object_bytes, metadata))
                 opened.flush()
                 if os.name == "nt":  # where no open file can be renamed
