@@ -32,8 +32,9 @@ def test_programs_of_a_fixed_seed(first):
     check("fixed", first)
 
 
-def test_programs_of_a_fresh_seed():
-    check(FRESH, 0)
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_programs_of_a_fresh_seed(first):
+    check(FRESH, first)
 
 
 def check(seed, first):

@@ -22,9 +22,8 @@ __all__ = ["Difference", "difference", "donated", "plain", "same_as", "wrong_sta
 
 THREADS = 1, 3
 
-_SIGNLESS = re.compile("max|min|clip|relu|hard_|ptp|norm|einsum|dot|inner|@|matmul|conv|sum|mean")
-"""What gives zeros of either sign in NumPy, by the lengths of its vectors or by where its sums begin: at +0, or at the
-first element, as ours of a single one do (docs/kinks.md)."""
+_SIGNLESS = re.compile("max|min|clip|relu|hard_|ptp|norm|einsum|dot|inner|@|matmul|conv")
+"""What gives zeros of either sign in NumPy, by the lengths of its vectors or by where its sums begin."""
 
 
 @dataclass(frozen=True)
