@@ -20,6 +20,7 @@ from pullback.undisturbed import completed
 completed(lambda: import_module("numpy"))  # interrupted half-way, it could not be imported a second time
 try:
     from pullback import errors, numpy
+    from pullback.control import fori_loop, map, scan
     from pullback.numpy.activations import (
         celu,
         elu,
@@ -64,6 +65,7 @@ __all__ = [
     "erf",
     "errors",
     "flatten",
+    "fori_loop",
     "gelu",
     "glu",
     "grad",
@@ -78,6 +80,7 @@ __all__ = [
     "log_sigmoid",
     "log_softmax",
     "logsumexp",
+    "map",
     "map_tree",
     "mish",
     "numpy",
@@ -85,6 +88,7 @@ __all__ = [
     "register_tree",
     "relu",
     "relu6",
+    "scan",
     "selu",
     "sigmoid",
     "silu",

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from pullback.errors import IndexRangeError
-from pullback.graph import Constant, Graph, Node, Operation
+from pullback.graph import Constant, Graph, Node, Operation, TupleType
 
 __all__ = ["evaluate"]
 
 
 def evaluate(
-    graph: Graph, arguments: Sequence[np.ndarray], watch: Callable[[Node, np.ndarray], None] | None = None
+    graph: Graph, arguments: Sequence[np.ndarray], watch: Callable[[Node, Any], None] | None = None
 ) -> list[np.ndarray]:
     """The outputs of ``graph`` for ``arguments``; ``watch(node, value)`` sees every value as it is made.
 
     Each value is dropped after its last use, so memory follows lifetimes as in a compiled program.
     """
-    values: dict[int, np.ndarray] = {id(v): np.asarray(a, v.dtype) for v, a in zip(graph.inputs, arguments)}
+    values: dict[int, Any] = {id(v): np.asarray(a, v.dtype) for v, a in zip(graph.inputs, arguments)}
     order = graph.nodes()
     last_use = {id(child): position for position, node in enumerate(order) for child in node.inputs}
     keep = {id(node) for node in graph.outputs}
@@ -35,7 +36,8 @@ def evaluate(
                     if node.source is None:
                         raise
                     raise error.extended(f"at {node.source}", source=node.source) from None
-                values[id(node)] = np.asarray(value, node.dtype)
+                several = isinstance(node.type, TupleType)
+                values[id(node)] = value if several else np.asarray(value, node.dtype)
                 for child in node.inputs:
                     if last_use[id(child)] == position and id(child) not in keep:
                         values.pop(id(child), None)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pullback.compiler import build as compiler_build
+from pullback.compiler import plan as planning
 from pullback.compiler.donate import arrange
 from pullback.compiler.lower import Lowered
 from pullback.compiler.memory import MemoryPlan
@@ -166,9 +166,9 @@ def test_a_fault_is_found_in_the_stage_that_made_it(
 ):
     random = np.random.default_rng(0)
     arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
-    graph, right = traced(function, *arrays), getattr(compiler_build, name)
+    graph, right = traced(function, *arrays), getattr(planning, name)
     check_stages(graph, arrays, PROCESSORS[0])
-    monkeypatch.setattr(compiler_build, name, lambda *arguments: fault(right(*arguments)))
+    monkeypatch.setattr(planning, name, lambda *arguments: fault(right(*arguments)))
     with pytest.raises(StageError) as error:
         check_stages(graph, arrays, PROCESSORS[0])
     assert str(error.value).startswith(f"[{stage}] ")
@@ -198,7 +198,7 @@ def test_an_index_out_of_range_is_reported_by_every_stage(traced, monkeypatch):
         kernels = [kernel for kernel in kernels if not has_checks(kernel)]
         return arrange(kernels, *others)
 
-    monkeypatch.setattr(compiler_build, "arrange", unchecked)
+    monkeypatch.setattr(planning, "arrange", unchecked)
     with pytest.raises(StageError, match=r"^\[donate\] an index that is out of range is not reported"):
         check_stages(graph, arrays, PROCESSORS[0], donated={0: 0})
 
@@ -215,7 +215,7 @@ def test_nothing_may_be_overwritten_before_an_index_is_checked(traced, monkeypat
         kernels, before = arrange(kernels, *others)
         return sorted(kernels, key=has_checks), before
 
-    monkeypatch.setattr(compiler_build, "arrange", late)
+    monkeypatch.setattr(planning, "arrange", late)
     with pytest.raises(StageError, match=r"^\[donate\] argument0.* is overwritten although an index is out"):
         check_stages(graph, arrays, PROCESSORS[0], donated={0: 0})
 

@@ -11,6 +11,8 @@ from pullback.graph import OPERATORS
 from pullback.operators.scatters import ACCUMULATED
 from pullback.testing import operator_cases
 
+LOOPS = {"scan"}
+
 
 @pytest.mark.parametrize("name", [name for name, operator in OPERATORS.items() if operator.lower])
 def test_lowering_agrees_with_reference(name: str, loop_value: Callable[..., np.ndarray]) -> None:
@@ -26,6 +28,6 @@ def test_lowering_agrees_with_reference(name: str, loop_value: Callable[..., np.
             np.testing.assert_array_equal(found, expected, err_msg=str(case))
 
 
-def test_only_scatters_have_no_lowering() -> None:
+def test_only_scatters_and_loops_have_no_lowering() -> None:
     without = {name for name, operator in OPERATORS.items() if operator.lower is None}
-    assert without == {"links", *ACCUMULATED}
+    assert without == {"links", "result", *LOOPS, *ACCUMULATED}

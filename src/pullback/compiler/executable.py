@@ -20,8 +20,8 @@ from pullback.compiler.runtime.engine import Loaded, assembly, rest
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.program import Program
-from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, ResultSpec
-from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, format_graph
+from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, Repeat, ResultSpec
+from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, every_node, format_graph
 from pullback.operators.indexing import range_error
 from pullback.undisturbed import undisturbed
 
@@ -138,14 +138,11 @@ def make_executable(
 
 def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
     """What the runtime must know beside the code, as JSON."""
-    nodes = graph.nodes()
+    nodes = every_node(graph)
     positions = {id(node.value): k for k, node in enumerate(nodes) if isinstance(node, Constant)}
     sites = check_sites(nodes)
     return {
-        "phases": [
-            [phase.function, phase.chunks, phase.enters, writes]
-            for phase, writes in zip(built.emitted.phases, built.in_place, strict=True)
-        ],
+        "phases": [_step(step) for step in built.emitted.phases],
         "arena_bytes": built.plan.arena_bytes,
         "scratch_bytes": built.emitted.scratch_bytes,
         "nanoseconds": built.nanoseconds,
@@ -156,6 +153,19 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
         ],
         "constants": [positions.get(id(value), _written(value)) for value in built.constants],
     }
+
+
+def _step(step: Phase | Repeat) -> list[Any]:
+    """A step of the schedule as JSON."""
+    if isinstance(step, Repeat):
+        return [step.trips, [_step(inner) for inner in step.phases]]
+    return [step.function, step.chunks, step.enters, step.writes]
+
+
+def _read_step(row: Sequence[Any]) -> Phase | Repeat:
+    if isinstance(row[0], int):
+        return Repeat(row[0], [_read_step(inner) for inner in row[1]])
+    return Phase(*row)
 
 
 def _written(value: np.ndarray) -> list[Any] | None:
@@ -184,7 +194,7 @@ def _program(
     watch_result: int | None,
 ) -> Program:
     target = {argument: result for result, argument in donated.items()}
-    nodes = graph.nodes()
+    nodes = every_node(graph)
     constants = [_constant(nodes, found) for found in metadata["constants"]]
     lines = list(check_sites(nodes))
 
@@ -199,7 +209,7 @@ def _program(
         code,
         arguments=[ArgumentSpec(v.dtype, v.shape, target.get(k)) for k, v in enumerate(graph.inputs)],
         results=[ResultSpec(node.dtype, node.shape) for node in graph.outputs],
-        phases=[Phase(*row) for row in metadata["phases"]],
+        phases=[_read_step(row) for row in metadata["phases"]],
         arena_bytes=metadata["arena_bytes"],
         scratch_bytes=metadata["scratch_bytes"],
         constants=constants,

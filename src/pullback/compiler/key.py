@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 
 from pullback.compiler.rules import Untold, describe, is_plain, rules_text
-from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, Operation, Operator, Source, Type
+from pullback.graph import (
+    SMALL_CONSTANT,
+    Constant,
+    Graph,
+    Node,
+    Operation,
+    Operator,
+    Source,
+    Type,
+    every_node,
+    regions,
+)
 
 __all__ = ["check_sites", "constant_is_code", "graph_key", "repeats_one_value"]
 
@@ -54,15 +65,22 @@ def graph_key(graph: Graph, donated: Mapping[int, int]) -> str | None:
 
 
 def _lines(graph: Graph, donated: Mapping[int, int]) -> list[str]:
-    numbers: dict[int, int] = {}
     operators: dict[str, Operator] = {}
-    nodes = graph.nodes()
-    sites = check_sites(nodes)
     lines = [f"donated {sorted(donated.items())}"]
+    lines += _graph_lines(graph, operators, check_sites(every_node(graph)))
+    return lines + [rules_text(operator) for _, operator in sorted(operators.items())]
+
+
+def _graph_lines(
+    graph: Graph, operators: dict[str, Operator], sites: Mapping[Source | None, int]
+) -> list[str]:
+    """A line for each node; those of a region stand before the operation that holds it."""
+    numbers: dict[int, int] = {}
+    lines: list[str] = []
     for variable in graph.inputs:
         numbers[id(variable)] = len(numbers)
         lines.append(f"input {_type(variable.type)}")
-    for node in nodes:
+    for node in graph.nodes():
         if id(node) in numbers:
             continue
         numbers[id(node)] = len(numbers)
@@ -77,10 +95,13 @@ def _lines(graph: Graph, donated: Mapping[int, int]) -> list[str]:
                 raise Untold(f"two operators named {node.operator.name}")
             inputs = [numbers[id(child)] for child in node.inputs]
             site = f" {sites[node.source]}" if node.operator.name == "check_index" else ""
-            attributes = _attributes(node.attributes)
+            for region in regions(node):
+                lines += ["region", *_graph_lines(region, operators, sites), "end"]
+            plain = {name: v for name, v in node.attributes.items() if not isinstance(v, Graph)}
+            attributes = _attributes(plain)
             lines.append(f"{node.operator.name}{site} {inputs} {attributes} {_type(node.type)}")
     lines.append(f"output {[numbers[id(node)] for node in graph.outputs]}")
-    return lines + [rules_text(operator) for _, operator in sorted(operators.items())]
+    return lines
 
 
 def _type(type: Type) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from pullback.compiler.schedule import Group, Job, Phase, buffers_of, keeps_to_rows
-from pullback.loops import Buffer, Kernel
+from pullback.compiler.schedule import Group, Job, Step, buffers_of, every_phase, keeps_to_rows
+from pullback.compiler.structure import Counter, View
+from pullback.loops import Buffer
 
 __all__ = ["Kept", "MemoryPlan", "Placed", "plan_memory"]
 
@@ -62,36 +63,63 @@ class MemoryPlan:
         return "\n".join(lines)
 
 
-def plan_memory(phases: Sequence[Phase], elsewhere: Iterable[Buffer]) -> MemoryPlan:
+def plan_memory(
+    steps: Sequence[Step], elsewhere: Iterable[Buffer], bound: Mapping[Buffer, View] | None = None
+) -> MemoryPlan:
     """Give each buffer that is not ``elsewhere`` a place; buffers alive at the same moment never overlap.
 
+    Those ``bound`` to a view lie in its base. What is used inside a loop and outside of it is alive in all its turns.
     What only the kernels of one row group use, each row by itself, needs no place for all rows: every chunk writes and
     reads its own in the scratch memory of its thread, which stays in the cache from one chunk to the next.
     """
-    firsts = [[job.kernel for job in phase.first] for phase in phases]
-    private = {buffer for kernels in firsts for kernel in kernels for buffer in kernel.writes()}
-    outside = {*elsewhere, *private}
+    bound = bound or {}
+    nested = list(every_phase(steps))
+    phases = [phase for phase, _ in nested]
+    firsts = [[buffer for job in phase.first for buffer in buffers_of(job.kernel)] for phase in phases]
+    private = {buffer for phase in phases for job in phase.first for buffer in job.kernel.writes()}
+    outside = {*elsewhere, *private, *bound}
     groups = [group for phase in phases for group in phase.groups]
     kept: dict[Buffer, Kept] = {}
     scratch = 0
     for group, buffers in _kept_buffers(groups, outside):
         rows = {buffer: buffer.nbytes // group.rows for buffer in buffers}
-        spans = _spans(([job.kernel] for job in group.jobs), buffers)
-        placed, total = _placed(spans, {buffer: group.share * size for buffer, size in rows.items()})
+        uses = _spans((buffers_of(job.kernel) for job in group.jobs), buffers)
+        placed, total = _placed(uses, {buffer: group.share * size for buffer, size in rows.items()})
         kept.update((p.buffer, Kept(p.offset, rows[p.buffer])) for p in placed)
         scratch = max(scratch, total)
     behind, total = _placed(_spans(firsts, private), {buffer: buffer.nbytes for buffer in private})
     own = {p.buffer: scratch + p.offset for p in behind}
     scratch += total
-    moments: list[list[Kernel]] = []
-    for phase in phases:
-        kernels = [job.kernel for group in phase.groups for job in group.jobs]
+    moments: list[list[Buffer]] = []
+    loops: dict[Counter, list[int]] = {}
+    for phase, around in nested:
+        jobs = [job for group in phase.groups for job in group.jobs]
+        turns = {group.turns for group in phase.groups if group.turns is not None}
         in_turn = sum(group.chunks for group in phase.groups) == 1
-        moments += [[kernel] for kernel in kernels] if in_turn else [kernels]
-    used = {buffer for kernels in moments for kernel in kernels for buffer in buffers_of(kernel)}
-    spans = _spans(moments, used - outside - kept.keys())
+        for part in [[job] for job in jobs] if in_turn else [jobs]:
+            for counter in (*around, *turns):
+                loops.setdefault(counter, []).append(len(moments))
+            touched = (buffer for job in part for buffer in buffers_of(job.kernel))
+            moments.append([bound[buffer].base if buffer in bound else buffer for buffer in touched])
+    wanted = {buffer for touched in moments for buffer in touched} - outside - kept.keys()
+    spans = {buffer: _in_all_turns(span, loops.values()) for buffer, span in _spans(moments, wanted).items()}
     placed, total = _placed(spans, {buffer: buffer.nbytes for buffer in spans})
     return MemoryPlan(tuple(sorted(placed, key=lambda p: p.offset)), total, kept, own, scratch)
+
+
+def _in_all_turns(span: tuple[int, int], loops: Iterable[Sequence[int]]) -> tuple[int, int]:
+    """The span with all moments of the loops that it goes beyond, which are given from the inside out."""
+    first, last = span
+    grown = True
+    while grown:
+        grown = False
+        for moments in loops:
+            start, end = moments[0], moments[-1]
+            inside = start <= first and last <= end
+            apart = last < start or end < first
+            if not inside and not apart and (start < first or last < end):
+                first, last, grown = min(first, start), max(last, end), True
+    return first, last
 
 
 def _kept_buffers(groups: Iterable[Group], outside: set[Buffer]) -> Iterator[tuple[Group, set[Buffer]]]:
@@ -110,11 +138,11 @@ def _kept_buffers(groups: Iterable[Group], outside: set[Buffer]) -> Iterator[tup
     yield from found.items()
 
 
-def _spans(moments: Iterable[Iterable[Kernel]], wanted: Set[Buffer]) -> dict[Buffer, tuple[int, int]]:
+def _spans(moments: Iterable[Iterable[Buffer]], wanted: Set[Buffer]) -> dict[Buffer, tuple[int, int]]:
     """The first and the last moment when each of the ``wanted`` buffers is used."""
     spans: dict[Buffer, tuple[int, int]] = {}
-    for moment, kernels in enumerate(moments):
-        for buffer in (buffer for kernel in kernels for buffer in buffers_of(kernel)):
+    for moment, buffers in enumerate(moments):
+        for buffer in buffers:
             if buffer in wanted:
                 spans[buffer] = (spans.get(buffer, (moment, moment))[0], moment)
     return spans

@@ -46,17 +46,23 @@ def pack(
     form_of: Callable[[Kernel], Form],
     lanes: Callable[[Kernel], int],
     registers: int,
+    fixed: Callable[[Buffer], bool] | None = None,
 ) -> list[Kernel]:
     """The kernels with transposed copies of operands put before their first users.
 
+    In the body of a loop a right operand that is ``fixed``, the same in every turn, is copied once for all of them; so
+    panels of it pay in either order, and however large it is.
     Large products pack their right operands by themselves, in whichever of two orders they lie; there it is the left
     operand that must lie along the summed axis.
     """
     copies: dict[tuple[object, ...], Buffer] = {}
     program: list[Kernel] = []
     given = set(outputs)
-    for kernel in (
-        part for whole in kernels for part in _by_panels(whole, given, form_of(whole), lanes, registers)
+    for kernel, panels in (
+        (part, len(part.axes) > len(whole.axes) and stays)
+        for whole in kernels
+        for stays in [_stays(form_of(whole), fixed)]
+        for part in _by_panels(whole, given, form_of(whole), lanes, registers, stays)
     ):
         form = form_of(kernel)
         product, blocked = form.product, form.blocking is not None
@@ -65,7 +71,7 @@ def pack(
             continue
         replaced: dict[Load, Expression] = {}
         for pair in product.pairs:
-            for load, axes in _turned(product, pair, blocked):
+            for load, axes in _turned(product, pair, blocked, panels):
                 if load not in replaced:
                     replaced[load] = _copied(load, axes, copies, program)
         if replaced:
@@ -78,13 +84,20 @@ def pack(
 
 
 def _by_panels(
-    kernel: Kernel, outputs: set[Buffer], form: Form, lanes: Callable[[Kernel], int], registers: int
+    kernel: Kernel,
+    outputs: set[Buffer],
+    form: Form,
+    lanes: Callable[[Kernel], int],
+    registers: int,
+    stays: bool,
 ) -> list[Kernel]:
-    """A product with a wide operand that must be turned as two: of whole panels, and of the columns that are left."""
+    """A product with a wide operand that must be copied as two: of whole panels, and of the columns that are left."""
     product = form.product
-    if product is None or form.blocking is not None or outputs.intersection(kernel.writes()):
+    if product is None:
         return [kernel]
-    turned = {load for pair in product.pairs for load, _ in _turned(product, pair, False)}
+    if not stays and (form.blocking is not None or outputs.intersection(kernel.writes())):
+        return [kernel]
+    turned = {load for pair in product.pairs for load, _ in _turned(product, pair, False, stays)}
     if not any(load.buffer.nbytes > NEAREST_CACHE for load in turned):
         return [kernel]
     width = choose_tile(product, lanes(kernel), registers).columns[0] * lanes(kernel)
@@ -96,6 +109,15 @@ def _by_panels(
     if left:
         parts.append(_with_columns(kernel, (rest,), Affine.of(rest) + count * width))
     return parts
+
+
+def _stays(form: Form, fixed: Callable[[Buffer], bool] | None) -> bool:
+    """Whether the right operands of a product are the same in every turn of the loop around."""
+    return (
+        fixed is not None
+        and form.product is not None
+        and all(fixed(pair.right.buffer) for pair in form.product.pairs)
+    )
 
 
 def _with_columns(kernel: Kernel, axes: tuple[Axis, ...], columns: Affine) -> Kernel:
@@ -111,10 +133,10 @@ def _with_columns(kernel: Kernel, axes: tuple[Axis, ...], columns: Affine) -> Ke
     return Kernel((*own, *axes), stores)
 
 
-def _turned(product: Product, pair: Pair, blocked: bool) -> Iterator[tuple[Load, list[Axis]]]:
+def _turned(product: Product, pair: Pair, blocked: bool, panels: bool) -> Iterator[tuple[Load, list[Axis]]]:
     """The operands of a pair to copy, each with its axes in the order in which they should lie."""
     along = pair.right.offset.coefficient
-    if along(product.columns) != 1 and not (blocked and along(pair.depth[-1]) == 1):
+    if panels or (along(product.columns) != 1 and not (blocked and along(pair.depth[-1]) == 1)):
         yield (
             pair.right,
             [a for a in (*product.rows, *pair.depth) if a in pair.right.axes] + [product.columns],

@@ -15,7 +15,7 @@ to and used for the update a few rows at a time, and is never in memory as a who
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pullback.compiler.codegen.maps import alignment
@@ -24,11 +24,12 @@ from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
+from pullback.compiler.structure import Counter
 from pullback.compiler.tidy import joined_rows
 from pullback.loops import Apply, Buffer, Kernel
 from pullback.loops.arithmetic import in_row
 
-__all__ = ["Group", "Job", "Phase", "keeps_to_rows", "make_schedule"]
+__all__ = ["Group", "Job", "Phase", "Repeat", "Step", "every_phase", "keeps_to_rows", "make_schedule"]
 
 CHUNK_CYCLES = 6000.0
 """A chunk should last at least this long: claiming one costs about a hundred cycles."""
@@ -96,6 +97,8 @@ class Group:
     rows: int
     jobs: list[Job] = field(default_factory=list)
     share: int = 1
+    turns: Counter | None = None
+    """The loop that a chunk runs through for its rows, all jobs in every turn, without waiting for other chunks."""
 
     @property
     def cycles(self) -> float:
@@ -142,14 +145,36 @@ class Phase:
         return [chunk for _, chunk in sorted(found)]
 
 
+@dataclass(eq=False)
+class Repeat:
+    """Steps that are run ``counter.trips`` times, all threads together."""
+
+    counter: Counter
+    steps: list[Step]
+
+
+Step = Phase | Repeat
+
+
+def every_phase(steps: Iterable[Step]) -> Iterator[tuple[Phase, tuple[Counter, ...]]]:
+    """All phases with the loops around each, outermost first."""
+    for step in steps:
+        if isinstance(step, Phase):
+            yield step, ()
+        else:
+            for phase, inner in every_phase(step.steps):
+                yield phase, (step.counter, *inner)
+
+
 def make_schedule(
     kernels: Sequence[Kernel],
     before: Mapping[Kernel, Iterable[Kernel]],
     lanes: Callable[[Kernel], int],
     form_of: Callable[[Kernel], Form],
     registers: int,
+    trips: int = 1,
 ) -> list[Phase]:
-    """Place each kernel in the earliest phase that its inputs allow.
+    """Place each kernel in the earliest phase that its inputs allow; all of them are run ``trips`` times.
 
     ``before[kernel]`` are kernels that must have finished in an earlier phase for another reason than what they
     write: they read memory that ``kernel`` overwrites, or check an index before anything is updated.
@@ -190,12 +215,12 @@ def make_schedule(
             group.jobs.append(new)
             placed[new.kernel] = (earliest, group, new)
     for phase in phases:
-        phase.groups = [part for group in phase.groups for part in _parted(group, needs, lanes)]
+        phase.groups = [part for group in phase.groups for part in _parted(group, needs, lanes, trips)]
         for group in phase.groups:
             if len(group.jobs) == 1 and group.jobs[0].form == Form() and group.rows > 1:
                 group.jobs[0].kernel = joined_rows(group.jobs[0].kernel)
                 group.rows = group.jobs[0].rows
-            _cut(group, lanes, registers)
+            _cut(group, lanes, registers, trips)
         phase.groups = _bounded(_gathered(phase.groups))
     return _one_after_another([phase for phase in phases if phase.groups], before)
 
@@ -298,13 +323,13 @@ def keeps_to_rows(job: Job, buffer: Buffer) -> bool:
 
 
 def _parted(
-    group: Group, needs: Mapping[Kernel, Iterable[Kernel]], lanes: Callable[[Kernel], int]
+    group: Group, needs: Mapping[Kernel, Iterable[Kernel]], lanes: Callable[[Kernel], int], trips: int
 ) -> list[Group]:
     """The group without maps whose vectors are longer than its shares, if they have nothing to do with its other jobs.
 
     Those are groups of their own: one by one, a vector's rows would take as long as so many vectors.
     """
-    share = max(1, group.rows // _wanted_chunks(group, lanes))
+    share = max(1, group.rows // _wanted_chunks(group, lanes, trips))
     used = {kernel for job in group.jobs for kernel in needs[job.given]}
     kernels = {job.given for job in group.jobs}
     apart = [
@@ -317,11 +342,11 @@ def _parted(
     return [Group(group.rows, jobs) for jobs in (rest, *([job] for job in apart)) if jobs]
 
 
-def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
+def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int, trips: int) -> None:
     """Choose the share of rows of each chunk, whole tiles of the longest product, and the register tiles."""
     if group.jobs[0].form.blocking is not None:
         return
-    share = max(1, group.rows // _wanted_chunks(group, lanes))
+    share = max(1, group.rows // _wanted_chunks(group, lanes, trips))
     step = aligned = 1
     heaviest = 0.0
     for job in group.jobs:
@@ -336,9 +361,9 @@ def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int) -> None:
     group.share = min(group.rows, -(-share // step) * step)
 
 
-def _wanted_chunks(group: Group, lanes: Callable[[Kernel], int]) -> int:
+def _wanted_chunks(group: Group, lanes: Callable[[Kernel], int], trips: int) -> int:
     """Chunks that last long enough; of a scatter fewer, but so many that their rows stay in the cache."""
-    wanted = min(MOST_CHUNKS, int(group.cycles / CHUNK_CYCLES))
+    wanted = min(MOST_CHUNKS, int(group.cycles * trips / CHUNK_CYCLES))
     scatters = [
         (job.form.scatter, lanes(job.kernel))
         for job in group.jobs

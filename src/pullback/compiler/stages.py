@@ -24,12 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.build import Stage, plan
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import PASSES, Pass
 from pullback.compiler.passes.rewriting import RulePass, rewrite
+from pullback.compiler.plan import Stage, plan
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Group, Job, Phase
+from pullback.compiler.schedule import Group, Job, Phase, Step, every_phase
+from pullback.compiler.structure import Block, Counter
+from pullback.compiler.turns import first_element, run_items
 from pullback.errors import IndexRangeError, LoopError, StageError
 from pullback.graph import Graph
 from pullback.interpreter import evaluate
@@ -108,11 +110,20 @@ class _Check:
         self.arguments, self.passes, self.same = arguments, passes, same
         self.before = Stage("graph", graph)
         self.contents: Mapping[Buffer, Array] = {}
-        self.wanted: list[Array] | None = None
+        self.blocks: dict[int, tuple[Sequence[Array], Sequence[Array]]] = {}
+        """Of each block of a program with loops, by its graph, what its first run was given and gave."""
+        self.wanted: Sequence[Array] | None = None
         with contextlib.suppress(IndexRangeError):
             self.wanted = evaluate(graph, arguments)
 
     def __call__(self, stage: Stage) -> None:
+        if id(stage.graph) in self.blocks:
+            block = _Check.__new__(_Check)
+            vars(block).update(vars(self), blocks={})
+            block.arguments, block.wanted = self.blocks[id(stage.graph)]
+            block(stage)
+            self.contents = block.contents
+            return
         run = _Run(stage, self.arguments)
         try:
             results = run.results()
@@ -132,6 +143,7 @@ class _Check:
             if not self.same(number, value, wanted):
                 raise StageError(f"[{self._name(stage)}] {self._difference(stage, run, number, value)}")
         self.before, self.contents = stage, run.contents()
+        self.blocks.update(run.blocks)
 
     def _name(self, stage: Stage) -> str:
         """The stage, or of passes that share a walk the first one with which the results are wrong."""
@@ -177,6 +189,9 @@ class _Run:
         self.kernel: Kernel | None = None
         """The kernel that runs, or was the last to run."""
         self.memory = Memory({})
+        self.turns: dict[Counter, int] = {}
+        """The turn of each loop around what runs."""
+        self.blocks: dict[int, tuple[Sequence[Array], Sequence[Array]]] = {}
 
     def results(self) -> list[Array]:
         """What the program gives for the arguments."""
@@ -190,8 +205,11 @@ class _Run:
         for buffer in lowered.outputs:
             taken = self.stage.taken_over.get(buffer)
             self.memory.arrays[buffer] = _unset(buffer) if taken is None else self.memory.arrays[taken]
+        if self.stage.items:
+            run_items(self.stage.items, self.memory.arrays, seen=self._seen)
         if self.stage.phases:
-            self._phases(self.stage.phases, self.stage.memory)
+            self._prepare(self.stage.phases, self.stage.memory)
+            self._steps(self.stage.phases, self.stage.memory)
         for kernel in self.stage.kernels:
             self._provide(kernel, self.memory.arrays)
             self._run(kernel, self.memory)
@@ -202,6 +220,10 @@ class _Run:
     def contents(self) -> Mapping[Buffer, Array]:
         """What is in each buffer that has memory of its own."""
         return self.memory.arrays if self.stage.memory is None else {}
+
+    def _seen(self, block: Block, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+        if not block.taken_over:  # what it takes over is the caller's: seen in the whole program
+            self.blocks.setdefault(id(block.graph), (arguments, results))
 
     def _provide(self, kernel: Kernel, arrays: dict[Buffer, Array]) -> None:
         for buffer in kernel.writes():
@@ -226,28 +248,42 @@ class _Run:
 
     # ------------------------------------------------------------------ schedules
 
-    def _phases(self, phases: Sequence[Phase], memory: MemoryPlan | None) -> None:
-        own = {buffer for phase in phases for job in phase.first for buffer in job.kernel.writes()}
-        jobs = [job for phase in phases for group in phase.groups for job in group.jobs]
+    def _prepare(self, steps: Sequence[Step], memory: MemoryPlan | None) -> None:
+        """Memory for what the whole program shares."""
+        bound = self.stage.bound
         if memory is None:
-            for job in jobs:
-                self._provide(job.kernel, self.memory.arrays)
-        else:
-            arena = _bytes(memory.arena_bytes)
-            for placed in memory.placed:
-                self.memory.arrays[placed.buffer] = _part(arena, placed.offset, placed.buffer)
-        for phase in phases:
-            threads = [_Thread(self.memory, memory) for _ in range(THREADS)]
-            for thread in threads:
-                for job in phase.first:
-                    thread.provide(own.intersection(job.kernel.writes()))
-                    self._job(job, 0, job.turns, thread.memory)
-            chunks = [(group, k) for group in phase.groups for k in range(group.chunks)]
-            order = [chunks[k] for k in phase.order()]
-            writers = _Writers()
-            for k, (group, chunk) in enumerate(reversed(order) if memory is None else order):
-                self._chunk(group, chunk, threads[k % THREADS], writers)
-            self._report()
+            for phase, _ in every_phase(steps):
+                for group in phase.groups:
+                    for job in group.jobs:
+                        self._provide(job.kernel, self.memory.arrays)
+            return
+        arena = _bytes(memory.arena_bytes)
+        for placed in memory.placed:
+            self.memory.arrays[placed.buffer] = _part(arena, placed.offset, placed.buffer)
+        self.memory.arrays.update((buffer, _bytes(0).view(buffer.dtype)) for buffer in bound)
+
+    def _steps(self, steps: Sequence[Step], memory: MemoryPlan | None) -> None:
+        for step in steps:
+            if isinstance(step, Phase):
+                self._phase(step, memory)
+                continue
+            for turn in range(step.counter.trips):
+                self.turns[step.counter] = turn
+                self._steps(step.steps, memory)
+
+    def _phase(self, phase: Phase, memory: MemoryPlan | None) -> None:
+        own = {buffer for job in phase.first for buffer in job.kernel.writes()}
+        threads = [_Thread(self.memory, memory) for _ in range(THREADS)]
+        for thread in threads:
+            for job in phase.first:
+                thread.provide(own.intersection(job.kernel.writes()))
+                self._job(job, 0, job.turns, thread.memory)
+        chunks = [(group, k) for group in phase.groups for k in range(group.chunks)]
+        order = [chunks[k] for k in phase.order()]
+        writers = _Writers()
+        for k, (group, chunk) in enumerate(reversed(order) if memory is None else order):
+            self._chunk(group, chunk, threads[k % THREADS], writers)
+        self._report()
 
     def _chunk(self, group: Group, chunk: int, thread: _Thread, writers: _Writers) -> None:
         low, high = chunk * group.share, min((chunk + 1) * group.share, group.rows)
@@ -255,15 +291,23 @@ class _Run:
         if self.stage.memory is None:
             writers.chunk += 1
             thread.memory.on_write = writers
-        for job in group.jobs:
-            if job.rows == group.rows > 1:
-                self._job(job, low * job.pitch, high * job.pitch, thread.memory)
-            else:
-                self._job(job, 0, job.turns, thread.memory)
+        for turn in range(1 if group.turns is None else group.turns.trips):
+            if group.turns is not None:
+                self.turns[group.turns] = turn
+            for job in group.jobs:
+                if job.rows == group.rows > 1:
+                    self._job(job, low * job.pitch, high * job.pitch, thread.memory)
+                else:
+                    self._job(job, 0, job.turns, thread.memory)
 
     def _job(self, job: Job, low: int, high: int, memory: Memory) -> None:
         """Turns ``low`` to ``high`` of what is shared out of the job."""
         kernel, form = job.kernel, job.form
+        for buffer in (*kernel.reads(), *kernel.writes()):
+            view = self.stage.bound.get(buffer)
+            if view is not None:
+                start = first_element(view, self.turns)
+                memory.arrays[buffer] = self.memory.arrays[view.base][start : start + buffer.size]
         if form.product is not None and form.blocking is not None:
             blocking, columns = form.blocking, form.product.columns
             rows = blocking.tile.row_axis

@@ -1,12 +1,13 @@
 """The graph: typed immutable nodes, their order, their printer and their checker. The ground floor."""
 
 from pullback.graph.classes import refuse_class
-from pullback.graph.graph import Graph, check, free_variables, substitute, topological
+from pullback.graph.graph import Graph, check, every_node, free_variables, regions, substitute, topological
 from pullback.graph.node import SMALL_CONSTANT, Constant, Node, Operation, Variable, apply, constant
 from pullback.graph.operator import OPERATORS, Case, Operator, Sample
 from pullback.graph.printer import format_graph
+from pullback.graph.results import pruned, result, results
 from pullback.graph.source import Source, current_source, written_at
-from pullback.graph.type import DTYPES, Type, is_float
+from pullback.graph.type import DTYPES, TupleType, Type, is_float
 
 __all__ = [
     "DTYPES",
@@ -20,16 +21,22 @@ __all__ = [
     "Operator",
     "Sample",
     "Source",
+    "TupleType",
     "Type",
     "Variable",
     "apply",
     "check",
     "constant",
     "current_source",
+    "every_node",
     "format_graph",
     "free_variables",
     "is_float",
+    "pruned",
     "refuse_class",
+    "regions",
+    "result",
+    "results",
     "substitute",
     "topological",
     "written_at",

@@ -9,7 +9,7 @@ from pullback.errors import GraphError
 from pullback.graph.node import Constant, Node, Operation, Variable, apply
 from pullback.graph.source import written_at
 
-__all__ = ["Graph", "check", "free_variables", "substitute", "topological"]
+__all__ = ["Graph", "check", "every_node", "free_variables", "regions", "substitute", "topological"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +41,22 @@ def topological(roots: Iterable[Node]) -> list[Node]:
             stack.append((node, True))
             stack.extend((child, False) for child in reversed(node.inputs) if id(child) not in done)
     return order
+
+
+def regions(node: Node) -> list[Graph]:
+    """The graphs that an operation holds."""
+    attributes = node.attributes.values() if isinstance(node, Operation) else ()
+    return [value for value in attributes if isinstance(value, Graph)]
+
+
+def every_node(graph: Graph) -> list[Node]:
+    """The nodes of a graph and of all regions inside it, each before the operation that holds it."""
+    found: list[Node] = []
+    for node in graph.nodes():
+        for region in regions(node):
+            found += every_node(region)
+        found.append(node)
+    return found
 
 
 def substitute(
@@ -93,5 +109,7 @@ def check(graph: Graph) -> None:
             expected = node.operator.type_rule(*(child.type for child in node.inputs), **node.attributes)
             if expected != node.type:
                 raise GraphError(f"{node.operator.name} is typed {node.type}, its rule says {expected}")
+            for region in regions(node):
+                check(region)
         elif not isinstance(node, Constant):
             raise GraphError(f"{type(node).__name__} is no kind of node")

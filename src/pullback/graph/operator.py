@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from pullback.graph.node import Node, Operation, apply
 from pullback.graph.type import Type
 
@@ -57,18 +55,23 @@ class Operator:
     ``linear`` tells that the result is linear in all float inputs taken together.
     ``cost`` is roughly how many arithmetic instructions one element takes: what is cheap is computed again
     rather than stored.
+    An operator with several results has a type rule that gives a ``TupleType``, a reference and a batching rule that
+    give a list, and a pullback that takes a list of cotangents, ``None`` where there is none.
+    ``narrow(node, used) -> (narrower, positions)`` leaves out what only other results than those ``used`` need;
+    ``positions`` are those of the used results in the narrower one.
     """
 
     name: str
     type_rule: Callable[..., Type]
-    reference: Callable[..., np.ndarray]
-    pullback: Callable[[Operation, Node], Sequence[Node | None]] | None
-    batch: Callable[[Operation, Sequence[Node]], Node]
+    reference: Callable[..., Any]
+    pullback: Callable[[Operation, Any], Sequence[Node | None]] | None
+    batch: Callable[[Operation, Sequence[Node]], Any]
     lower: Rule | None
     cases: tuple[Case, ...]
     cost: float = 1.0
     linear: bool = False
     elementwise: bool = False
+    narrow: Callable[[Operation, Sequence[int]], tuple[Operation, Sequence[int]]] | None = None
 
     def __post_init__(self) -> None:
         if self.name in OPERATORS:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from pullback.errors import DTypeError
 
-__all__ = ["DTYPES", "Type", "is_float"]
+__all__ = ["DTYPES", "TupleType", "Type", "is_float"]
 
 DTYPES: tuple[np.dtype, ...] = tuple(
     np.dtype(kind)
@@ -74,3 +75,28 @@ class Type:
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType(Type):
+    """The type of an operation with several results: the type of each.
+
+    No array has such a type. To whoever looks at dtypes alone it is no number.
+
+    >>> print(TupleType.of([Type(np.dtype("float32"), (3,)), Type(np.dtype("int64"), ())]))
+    (float32[3], int64[])
+    """
+
+    types: tuple[Type, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.dtype.kind != "V" or self.shape:
+            raise DTypeError("a tuple of types has no dtype and no shape; make it with TupleType.of")
+
+    @staticmethod
+    def of(types: Iterable[Type]) -> TupleType:
+        """The type of operations with results of these types."""
+        return TupleType(np.dtype(np.void), (), False, tuple(types))
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.types))})"

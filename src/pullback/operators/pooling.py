@@ -351,7 +351,8 @@ def _convolve_unpooled_reference(
     **attributes: Any,
 ) -> np.ndarray:
     w = _unpool_reference(y, winner, shape, **dict(zip(_NAMES, pool)))
-    return convolve.reference(x, w, **attributes)
+    product: np.ndarray = convolve.reference(x, w, **attributes)
+    return product
 
 
 def _convolve_unpooled_pullback(node: Operation, g: Node) -> list[Node | None]:
@@ -374,7 +375,8 @@ def _convolve_unpooled_batch(node: Operation, inputs: Sequence[Node]) -> Node:
     if any_batched((y, winner), node.inputs[1:]):
         assert isinstance(w, Operation)
         w = unpool.batch(w, (y, winner))
-    return convolve.batch(whole, (x, w))
+    product: Node = convolve.batch(whole, (x, w))
+    return product
 
 
 def _convolve_unpooled_lower(

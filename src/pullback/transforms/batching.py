@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pullback.errors import BatchError
-from pullback.graph import Node, Operation, Variable, substitute
+from pullback.graph import Node, Operation, TupleType, Variable, apply, result, substitute
 from pullback.operators.batching import any_batched, batch_size
 
 __all__ = ["batched"]
@@ -20,16 +20,25 @@ def batched(outputs: Sequence[Node], ones: Sequence[Variable], many: Sequence[No
     else is computed once. So an output that no example matters to comes without the batch axis.
     """
 
+    several: dict[int, Sequence[Node]] = {}
+
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+        if node.operator is result:
+            many = several.get(id(inputs[0]))
+            return result(inputs[0], **node.attributes) if many is None else many[node.attributes["index"]]
         if not any_batched(inputs, node.inputs):
+            # What is the same for all examples may yet come from an operation of which other results are not.
+            return apply(node.operator, inputs, node.attributes)
+        if isinstance(node.type, TupleType):
+            several[id(node)] = node.operator.batch(node, inputs)
             return node
-        result = node.operator.batch(node, inputs)
+        found: Node = node.operator.batch(node, inputs)
         wanted = (batch_size(inputs, node.inputs), *node.shape)
-        if (result.shape, result.dtype) != (wanted, node.dtype):
+        if (found.shape, found.dtype) != (wanted, node.dtype):
             raise BatchError(
-                f"{node.operator.name}: its batching rule gives {result.type} for examples of {node.type}; "
+                f"{node.operator.name}: its batching rule gives {found.type} for examples of {node.type}; "
                 f"it must give {node.type.with_shape(wanted)}"
             )
-        return result
+        return found
 
     return list(substitute(outputs, dict(zip(ones, many)), rebuild))

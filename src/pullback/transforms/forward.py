@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pullback.graph import Node, Variable, is_float
+from pullback.graph import Node, Variable, is_float, pruned
 from pullback.transforms.reverse import cotangents
 
 __all__ = ["tangents"]
@@ -28,4 +28,6 @@ def tangents(
     smooth = [(output, seed) for output, seed in zip(outputs, seeds) if is_float(output.dtype)]
     bars = cotangents([output for output, _ in smooth], [seed for _, seed in smooth], inputs)
     pairs = [(bar, t) for bar, t in zip(bars, directions) if bar is not None and t is not None]
-    return cotangents([bar for bar, _ in pairs], [t for _, t in pairs], seeds)
+    moved = cotangents([bar for bar, _ in pairs], [t for _, t in pairs], seeds)
+    there = iter(pruned([node for node in moved if node is not None]))
+    return [None if node is None else next(there) for node in moved]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pullback.errors import DerivativeError
-from pullback.graph import Node, Operation, is_float, topological, written_at
+from pullback.graph import Node, Operation, TupleType, is_float, result, topological, written_at
 from pullback.operators.elementwise import summed
+from pullback.operators.segments import joined_segments
 
 __all__ = ["cotangents"]
 
@@ -29,24 +31,37 @@ def cotangents(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[
         if id(node) in wanted or any(id(child) in active for child in node.inputs):
             active.add(id(node))
     bars: dict[int, Node] = {}
+    several: dict[int, dict[int, Node]] = {}
+    """Of operations with several results, the cotangent of each result that has one."""
 
     def accumulate(node: Node, bar: Node) -> None:
-        bars[id(node)] = summed(bars[id(node)], bar) if id(node) in bars else bar
+        before = bars.get(id(node))
+        if before is not None:
+            joined = joined_segments(before, bar)
+            bar = summed(before, bar) if joined is None else joined
+        bars[id(node)] = bar
 
     for output, seed in zip(outputs, seeds):
         accumulate(output, seed)
     for node in reversed(order):
-        if (
-            id(node) not in active
-            or id(node) not in bars
-            or id(node) in wanted
-            or not isinstance(node, Operation)
-        ):
+        if id(node) not in active or id(node) in wanted or not isinstance(node, Operation):
+            continue
+        if isinstance(node.type, TupleType):
+            found = several.get(id(node), {})
+            bar: Any = [found.get(index) for index in range(len(node.type.types))]
+            if not found:
+                continue
+        elif id(node) in bars:
+            bar = bars[id(node)]
+        else:
+            continue
+        if node.operator is result:
+            several.setdefault(id(node.inputs[0]), {})[node.attributes["index"]] = bar
             continue
         if node.operator.pullback is None:
             continue
         with written_at(node.source):
-            parts = node.operator.pullback(node, bars[id(node)])
+            parts = node.operator.pullback(node, bar)
             for child, part in zip(node.inputs, parts):
                 if part is None or id(child) not in active or not is_float(child.dtype):
                     continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,10 +21,12 @@ from pullback.compiler.codegen.scatters import emit_scatter
 from pullback.compiler.codegen.transposes import emit_transposition
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.form import Form
-from pullback.compiler.memory import MemoryPlan
-from pullback.compiler.runtime.layout import Slots, emit_next_step, emit_pointer, phase_function
+from pullback.compiler.plan import Planned
+from pullback.compiler.runtime.layout import emit_next_step, emit_pointer, phase_function
 from pullback.compiler.runtime.specs import Phase as RuntimePhase
-from pullback.compiler.schedule import Group, Job, Phase, buffers_of
+from pullback.compiler.runtime.specs import Repeat as RuntimeRepeat
+from pullback.compiler.schedule import Group, Job, Phase, Step, buffers_of, every_phase
+from pullback.compiler.structure import Counter, View
 from pullback.graph import Source
 from pullback.loops import Apply, Buffer, Kernel, Load, walk
 
@@ -53,7 +55,7 @@ class Emitted:
     """LLVM IR and what the runtime must know to run it."""
 
     module: Module
-    phases: tuple[RuntimePhase, ...]
+    phases: tuple[RuntimePhase | RuntimeRepeat, ...]
     checks: tuple[Check, ...]
     """What each failure code (from 1) means."""
     scratch_bytes: int
@@ -67,24 +69,28 @@ class Emitted:
 class _Emitter:
     def __init__(
         self,
-        slots: Slots,
-        addressed: Mapping[Buffer, int],
-        plan: MemoryPlan,
+        planned: Planned,
         lanes: Callable[[Kernel], int],
         registers: int,
+        overwriting: Set[Buffer],
         ready: Callable[[str], None] | None,
     ) -> None:
         self.module = Module()
         self.ready, self.characters = ready, 0
-        self.slots = slots
-        self.addressed = addressed
-        self.offsets = {p.buffer: p.offset for p in plan.placed}
-        self.kept, self.own = plan.kept, plan.own
+        self.slots, self.addressed, self.bound = planned.slots, planned.addressed, planned.bound
+        self.offsets = {p.buffer: p.offset for p in planned.memory.placed}
+        self.kept, self.own = planned.memory.kept, planned.memory.own
+        own = {planned.addressed[buffer] for buffer in overwriting}
+        self.overwriting = {buffer for buffer, slot in planned.addressed.items() if slot in own}
+        self.overwriting |= {buffer for buffer, view in self.bound.items() if view.base in self.overwriting}
         self.lanes = lanes
         self.registers = registers
         self.kernels: dict[str, str] = {}
         self.checks: list[Check] = []
         self.asked: set[Load] = set()
+        self.phases = 0
+        self.turns: dict[Counter, str] = {}
+        """The turn of each loop around what is being written."""
 
     def check(self, values: Values, expression: Apply) -> list[str]:
         """Emit an index check under its failure code; equal checks share one."""
@@ -139,12 +145,21 @@ class _Emitter:
             self.ready(self.module.part())
         self.characters = 0
 
-    def phase(self, position: int, phase: Phase) -> RuntimePhase:
+    def step(self, step: Step, around: tuple[Counter, ...] = ()) -> RuntimePhase | RuntimeRepeat:
+        """The functions of a phase, or of all phases of a loop."""
+        if isinstance(step, Phase):
+            return self.phase(step, around)
+        inner = [self.step(each, (*around, step.counter)) for each in step.steps]
+        return RuntimeRepeat(step.counter.trips, inner)
+
+    def phase(self, phase: Phase, around: Sequence[Counter]) -> RuntimePhase:
         """The function of a phase: which chunk is which rows of which group."""
-        name = f"phase{position}"
+        name = f"phase{self.phases}"
+        self.phases += 1
         calls = [(group, self._functions(group)) for group in phase.groups]
         own = [(job, self.kernel(job, _shares(Group(1), job), None)) for job in phase.first]
         f = phase_function(self.module, name)
+        self.turns = _turns(f, around)
         order = phase.order()
         if own:
             chunks = len(order)
@@ -154,18 +169,36 @@ class _Emitter:
                     self._ask(f, job)
         number = f["chunk"] if order == sorted(order) else self._dealt(f, name, order)
         first = 0
-        for group, jobs in calls:
+        for group, functions in calls:
             relative = f.value(f"sub i64 {number}, {first}") if first else number
             with f.when(f.value(f"icmp ult i64 {relative}, {group.chunks}")):
                 low = f.value(f"mul i64 {relative}, {group.share}")
                 end = f.value(f"add i64 {low}, {group.share}")
                 high = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(group.rows)))
-                for job, feed, function in jobs:
-                    self._call(f, function, job, feed, (low, high) if job.rows == group.rows > 1 else None)
-                    if group.chunks == 1:
-                        self._ask(f, job)
+                rows = (low, high) if group.rows > 1 else None
+                if group.turns is None:
+                    self._jobs(f, group, functions, rows)
+                else:
+                    with f.loop("0", str(group.turns.trips)) as loop:
+                        self.turns[group.turns] = loop.index
+                        self._jobs(f, group, functions, rows)
             first += group.chunks
-        return RuntimePhase(name, first, enters=bool(own))
+        jobs = [job for group in phase.groups for job in group.jobs]
+        writes = any(not self.overwriting.isdisjoint(job.kernel.writes()) for job in jobs)
+        return RuntimePhase(name, first, enters=bool(own), writes=writes)
+
+    def _jobs(
+        self,
+        f: Function,
+        group: Group,
+        jobs: Sequence[tuple[Job, Feed | None, str]],
+        rows: tuple[str, str] | None,
+    ) -> None:
+        """Calls for some rows of a group."""
+        for job, feed, function in jobs:
+            self._call(f, function, job, feed, rows if job.rows == group.rows else None)
+            if group.chunks == 1:
+                self._ask(f, job)
 
     def _dealt(self, f: Function, name: str, order: Sequence[int]) -> str:
         """The number of a chunk among those of the groups; the chunk after the last, which enters, is none of them."""
@@ -248,11 +281,20 @@ class _Emitter:
         elif buffer in self.own:
             base = f["scratch"]
             ahead += self.own[buffer]
-        elif buffer in self.addressed:
-            base = emit_pointer(f, self.addressed[buffer], f["step"])
         else:
-            base = emit_pointer(f, self.slots.arena)
-            ahead += self.offsets[buffer]
+            view = self.bound.get(buffer, View(buffer))
+            if view.base in self.addressed:
+                base = emit_pointer(f, self.addressed[view.base], f["step"])
+            else:
+                base = emit_pointer(f, self.slots.arena)
+                ahead += self.offsets[view.base]
+            ahead += view.start * buffer.dtype.itemsize
+            for counter, stride, period in view.moves:
+                turn = self.turns[counter]
+                if period:
+                    turn = f.value(f"urem i64 {turn}, {period}")
+                distance = f.value(f"mul i64 {turn}, {stride * buffer.dtype.itemsize}")
+                base = f.value(f"getelementptr i8, ptr {base}, i64 {distance}")
         return f.value(f"getelementptr i8, ptr {base}, i64 {ahead}") if ahead else base
 
 
@@ -284,24 +326,33 @@ def _shares(group: Group, job: Job) -> list[int]:
     return [job.kernel.axes[0].extent] if job.kernel.axes else [1]
 
 
+def _turns(f: Function, around: Sequence[Counter]) -> dict[Counter, str]:
+    """The turns of the loops around a phase, which the runtime counts as one number."""
+    turns: dict[Counter, str] = {}
+    rest = f["iteration"]
+    for counter in reversed(around):
+        turns[counter] = f.value(f"urem i64 {rest}, {counter.trips}")
+        rest = f.value(f"udiv i64 {rest}, {counter.trips}")
+    return turns
+
+
 def emit_program(
-    phases: Sequence[Phase],
-    slots: Slots,
-    addressed: Mapping[Buffer, int],
-    plan: MemoryPlan,
+    planned: Planned,
     lanes: Callable[[Kernel], int],
     registers: int,
+    overwriting: Set[Buffer],
     ready: Callable[[str], None] | None = None,
 ) -> Emitted:
-    """The module of a schedule; ``addressed`` gives the slot of every buffer outside the arena.
+    """The module of a program; results that are ``overwriting`` lie in the memory of an argument.
 
     ``ready`` is called with each part of the module as soon as it is written.
     """
-    emitter = _Emitter(slots, addressed, plan, lanes, registers, ready)
-    runtime = tuple(emitter.phase(position, phase) for position, phase in enumerate(phases))
+    emitter = _Emitter(planned, lanes, registers, overwriting, ready)
+    runtime = tuple(emitter.step(step) for step in planned.steps)
     emitter.hand_over()
-    scratch = plan.scratch_bytes
-    for job in (job for phase in phases for group in phase.groups for job in group.jobs):
+    scratch = planned.memory.scratch_bytes
+    jobs = (job for phase, _ in every_phase(planned.steps) for group in phase.groups for job in group.jobs)
+    for job in jobs:
         if job.form.product is not None and job.form.blocking is not None:
             scratch = max(
                 scratch, job.form.blocking.scratch_bytes(job.form.product.accumulator.dtype.itemsize)

@@ -14,6 +14,10 @@ transposed_products
 sliced_convolutions
 joined_scatters
 neighbouring_products
+joined_loops
+bodies
+hoisted_steps
+sunk_steps
 
 Two things need no pass. Equal operations on equal operands are one node from the moment they are made, and a
 rule that makes an operation which is there already gets that very node: common subexpressions vanish by
@@ -29,7 +33,10 @@ from typing import cast
 
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.fold_constants import fold_constants
+from pullback.compiler.passes.hoisted_steps import hoisted_steps
+from pullback.compiler.passes.joined_loops import joined_loops
 from pullback.compiler.passes.joined_scatters import joined_scatters
+from pullback.compiler.passes.loops import rewrite_scans
 from pullback.compiler.passes.neighbouring_products import neighbouring_products
 from pullback.compiler.passes.rewriting import GraphPass, RulePass, rewrite
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
@@ -39,12 +46,30 @@ from pullback.compiler.passes.simplify_shapes import simplify_shapes
 from pullback.compiler.passes.sliced_convolutions import sliced_convolutions
 from pullback.compiler.passes.sparse_pooling import sparse_pooling
 from pullback.compiler.passes.standardise_in_steps import standardise_in_steps
+from pullback.compiler.passes.sunk_steps import sunk_steps
 from pullback.compiler.passes.transposed_products import transposed_products
-from pullback.graph import Graph
+from pullback.control.scan import Scan
+from pullback.graph import Graph, Node, Operation, results
 
 __all__ = ["PASSES", "Pass", "optimise"]
 
 Pass = RulePass | GraphPass
+
+
+def _with_better_bodies(graph: Graph) -> Graph:
+    """The bodies of loops go through the same passes."""
+
+    def better(node: Operation) -> Sequence[Node] | None:
+        body = node.attributes["body"]
+        made = optimise(body)
+        if made is body:
+            return None
+        this = Scan.of(node)
+        count = len(this.carries)
+        return results(this.with_outputs(made.outputs[:count], made.outputs[count:]))
+
+    return rewrite_scans(graph, better)
+
 
 PASSES: tuple[Pass, ...] = (
     standardise_in_steps,
@@ -59,6 +84,10 @@ PASSES: tuple[Pass, ...] = (
     sliced_convolutions,
     joined_scatters,
     neighbouring_products,
+    joined_loops,
+    GraphPass("bodies", _with_better_bodies),
+    hoisted_steps,
+    sunk_steps,
 )
 """All passes, in the order in which they are run."""
 

@@ -5,6 +5,7 @@
 - Where an operand is one number, that is multiplied with a sum of the other.
 - A contraction that sums nothing (an outer product, a product of elements) is a multiplication, which fuses.
 - A sum of products that is a product of matrices, each with rows or columns of its own, is a contraction.
+- A sum over what both operands of a contraction have is part of it.
 - Labels are numbered as they come, so that equal products are one node.
 
 >>> import numpy as np
@@ -184,9 +185,21 @@ def _sum_of_products(node: Operation) -> Node | None:
     return reshape(_contract(a.inputs[0], b.inputs[0], a_labels, b_labels, made), shape=node.shape)
 
 
+def _sum_of_contraction(node: Operation) -> Node | None:
+    """A sum over what both operands of a contraction have is a contraction that sums over that as well."""
+    product, axes = inner(node.inputs[0], "contract"), node.attributes["axes"]
+    if product is None:
+        return None
+    (a, b), (a_labels, b_labels, out) = product.inputs, _labels(product)
+    gone = [out[axis] for axis in axes]
+    if not {*gone} <= {*a_labels} & {*b_labels}:
+        return None
+    return _contract(a, b, a_labels, b_labels, [label for label in out if label not in gone])
+
+
 _RULES: dict[str, tuple[Rule, ...]] = {
     "contract": (_units, _transposed, _repeated, _nothing_summed, _constant_operand, _in_order),
-    "sum": (_sum_of_products,),
+    "sum": (_sum_of_products, _sum_of_contraction),
 }
 
 simplify_products = RulePass("simplify_products", _RULES)

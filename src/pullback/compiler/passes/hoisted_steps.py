@@ -1,0 +1,116 @@
+"""What a loop's body computes of a step's input alone is computed for all steps at once, before the loop.
+
+    scan: h' = tanh(x[t] @ w + h @ u)        →        a = x @ w, one product with as many rows as there are steps
+                                                      scan: h' = tanh(a[t] + h @ u)
+
+The batching rules of the operators say how: steps are examples. What is cheap stays in the body, where it needs no
+memory; what is the same in every step leaves it altogether. What is kept of a step and needs no state is not computed
+by the loop at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pullback.compiler.passes.loops import SHOWN, Rebuilt, all_steps, rewrite_scans
+from pullback.compiler.passes.rewriting import GraphPass
+from pullback.graph import Constant, Graph, Node, Operation, Variable, topological
+from pullback.operators.shapes import broadcast
+
+__all__ = ["hoisted_steps"]
+
+CHEAP = 8.0
+"""What costs no more than this for an element is not worth the memory that its value for all steps takes."""
+
+
+def _hoisted(node: Operation) -> Sequence[Node] | None:
+    this = Rebuilt(node)
+    ahead = this.of_x - this.of_carry
+    free = {
+        k: y for k, y in enumerate(this.ys) if id(y) not in this.of_carry
+    }  # what is kept and needs no state: of a step's input, or the same in every step
+    wanted: dict[int, Node] = {}
+    for user in this.order:
+        if id(user) in this.of_carry and isinstance(user, Operation):
+            for child in user.inputs:
+                base = _base(child)
+                if id(base) in ahead and isinstance(base, Operation) and _is_dear(base, ahead):
+                    wanted[id(base)] = base
+    for carry in this.carries:
+        base = _base(carry)
+        if id(base) in ahead and isinstance(base, Operation) and _is_dear(base, ahead):
+            wanted[id(base)] = base
+    moving = [y for y in free.values() if id(y) in ahead]
+    if not wanted and not free and not _has_fixed(this):
+        return None
+    made = all_steps([*wanted.values(), *moving], this.x_variables, this.xs)
+    replaced: dict[Node, Node] = {}
+    for one, many in zip(wanted.values(), made):
+        variable = Variable(one.type)
+        replaced[one] = variable
+        this.x_variables.append(variable)
+        this.xs.append(many)
+    supply = iter(made[len(wanted) :])
+    whole = {k: next(supply) if id(y) in ahead else _repeated(y, this.trips) for k, y in free.items()}
+    this.ys = [y for k, y in enumerate(this.ys) if k not in free]
+    this.replace(replaced)
+    results = iter(this.results())
+    carries = [next(results) for _ in this.carries]
+    count = len(this.ys) + len(free)
+    return [*carries, *(whole[k] if k in whole else next(results) for k in range(count))]
+
+
+def _base(node: Node) -> Node:
+    """What ``node`` shows a part of."""
+    while isinstance(node, Operation) and node.operator.name in SHOWN:
+        (node,) = node.inputs
+    return node
+
+
+def _is_dear(node: Node, ahead: set[int]) -> bool:
+    """Whether computing ``node`` of a step's input takes more than a few instructions for an element."""
+    cost = 0.0
+    for part in topological([node]):
+        if id(part) in ahead and isinstance(part, Operation):
+            if not part.operator.elementwise and part.operator.name not in SHOWN:
+                return True
+            cost += part.operator.cost
+    return cost > CHEAP
+
+
+def _has_fixed(this: Rebuilt) -> bool:
+    """Whether something is computed in the body that is the same in every step."""
+    changing = this.of_x | this.of_carry
+    consts = {id(const) for const in this.scan.inputs.consts}
+    for user in this.order:
+        if id(user) in changing and isinstance(user, Operation):
+            for child in user.inputs:
+                base = _base(child)
+                if id(base) not in changing and id(base) not in consts and _depends(base, consts):
+                    return True
+    return False
+
+
+def _depends(node: Node, consts: set[int]) -> bool:
+    """Whether ``node`` is computed in the body from what comes from around it."""
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        if id(part) in consts and not isinstance(part, Constant):
+            return True
+        if isinstance(part, Operation) and id(part) not in consts:
+            stack += part.inputs
+    return False
+
+
+def _repeated(y: Node, trips: int) -> Node:
+    """What is the same in every step, for all of them."""
+    return broadcast(y, shape=(trips, *y.shape), axes=tuple(range(1, y.ndim + 1)))
+
+
+def _hoisted_steps(graph: Graph) -> Graph:
+    return rewrite_scans(graph, _hoisted)
+
+
+hoisted_steps = GraphPass("hoisted_steps", _hoisted_steps)
+"""Work that does not wait for the state, before the loop."""

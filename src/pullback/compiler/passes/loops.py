@@ -1,0 +1,141 @@
+"""What the passes over loops share: scans rewritten one by one, and parts of bodies computed for all steps at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pullback.compiler.passes.rewriting import with_outputs
+from pullback.control.regions import VIEWS, dependent
+from pullback.control.scan import Scan, make_scan
+from pullback.control.scan import scan as scan_operator
+from pullback.graph import (
+    Graph,
+    Node,
+    Operation,
+    Variable,
+    apply,
+    pruned,
+    result,
+    substitute,
+    topological,
+)
+from pullback.transforms.batching import batched
+
+__all__ = [
+    "PRODUCTS",
+    "Rebuilt",
+    "all_steps",
+    "frontier",
+    "has_product",
+    "is_result",
+    "rewrite_scans",
+    "scans",
+]
+
+PRODUCTS = frozenset({"contract", "convolve"})
+"""What gains by being done for all steps at once: weights are read once, and there are more rows."""
+
+SHOWN = VIEWS | {"slice", "reverse"}
+"""What is read where it is needed rather than stored for itself."""
+
+ScanRule = Callable[[Operation], "Sequence[Node] | None"]
+"""``rule(scan)``: its results computed in another way, or ``None`` where it says nothing."""
+
+
+def is_result(node: Node) -> bool:
+    """Whether ``node`` picks a result of an operation that has several."""
+    return isinstance(node, Operation) and node.operator is result
+
+
+def scans(graph: Graph) -> list[Operation]:
+    """The scans of a graph, without those inside others."""
+    return [node for node in graph.nodes() if isinstance(node, Operation) and node.operator is scan_operator]
+
+
+def rewrite_scans(graph: Graph, rule: ScanRule) -> Graph:
+    """``graph`` with ``rule`` applied to each of its scans; what is not needed any more is left away."""
+    if not scans(graph):
+        return graph
+    several: dict[int, Sequence[Node]] = {}
+    changed = False
+
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+        nonlocal changed
+        if node.operator is result and id(node.inputs[0]) in several:
+            picked: Node = several[id(node.inputs[0])][node.attributes["index"]]
+            return picked
+        new = node
+        if any(child is not old for child, old in zip(inputs, node.inputs)):
+            new = apply(node.operator, inputs, node.attributes)
+        if node.operator is scan_operator:
+            made = rule(new)
+            if made is not None:
+                changed = True
+                several[id(node)] = made
+        return new
+
+    outputs = substitute(graph.outputs, {}, rebuild)
+    return with_outputs(graph, pruned(outputs)) if changed else graph
+
+
+class Rebuilt:
+    """A scan taken apart, with the nodes around it in place of the consts of its body."""
+
+    def __init__(self, node: Operation) -> None:
+        this = Scan.of(node)
+        self.scan = this
+        self.trips, self.reverse = this.trips, this.reverse
+        around: dict[Node, Node] = dict(zip(this.variables.consts, this.inputs.consts))
+        outputs = substitute((*this.carries, *this.ys), around)
+        count = len(this.carries)
+        self.variables: list[Variable] = list(this.variables.carries)
+        self.x_variables: list[Variable] = list(this.variables.xs)
+        self.inits: list[Node] = list(this.inputs.carries)
+        self.xs: list[Node] = list(this.inputs.xs)
+        self.carries: list[Node] = list(outputs[:count])
+        self.ys: list[Node] = list(outputs[count:])
+        self.order = topological(outputs)
+        self.of_x = dependent(self.order, self.x_variables)
+        self.of_carry = dependent(self.order, self.variables)
+
+    def replace(self, replaced: Mapping[Node, Node]) -> None:
+        """Put other nodes into the body."""
+        outputs = substitute((*self.carries, *self.ys), replaced)
+        self.carries, self.ys = list(outputs[: len(self.carries)]), list(outputs[len(self.carries) :])
+
+    def results(self) -> Sequence[Node]:
+        """The results of the scan that it has become."""
+        if not self.carries and not self.ys:
+            return []
+        return make_scan(
+            self.variables,
+            self.x_variables,
+            self.carries,
+            self.ys,
+            self.inits,
+            self.xs,
+            self.trips,
+            self.reverse,
+        )
+
+
+def all_steps(nodes: Sequence[Node], ones: Sequence[Variable], many: Sequence[Node]) -> list[Node]:
+    """``nodes``, which depend on the variables ``ones`` of one step, for all steps at once."""
+    return batched(nodes, ones, many)
+
+
+def frontier(roots: Iterable[Node], taken: set[int], inside: set[int]) -> list[Node]:
+    """What the nodes ``taken`` that ``roots`` need read of the others ``inside`` the body."""
+    found: dict[int, Node] = {}
+    for node in topological(roots):
+        if id(node) in taken:
+            found.update((id(child), child) for child in node.inputs if id(child) not in taken)
+    return [node for node in found.values() if id(node) in inside]
+
+
+def has_product(nodes: Iterable[Node], taken: set[int]) -> bool:
+    """Whether a product is among the nodes ``taken`` that ``nodes`` need."""
+    return any(
+        id(node) in taken and isinstance(node, Operation) and node.operator.name in PRODUCTS
+        for node in topological(nodes)
+    )

@@ -1,0 +1,119 @@
+"""What a loop only gives away, or only adds up, is computed after it, for all steps at once.
+
+    scan: h' = …, y = h' @ w                 →        scan: h' = …, keeping h'
+                                                      y = h' @ w, one product with as many rows as there are steps
+    scan: δ' = …, dw' = dw + h[t]ᵀ @ δ       →        scan: δ' = …, keeping δ
+                                                      dw = Σ h[t]ᵀ @ δ[t], one product that sums over the steps too
+
+Products gain by that; what is only elementwise stays in the loop, where it fuses. So the gradients of weights, which
+the pullback of a loop adds up step by step, are products of what all steps have kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pullback.compiler.passes.loops import Rebuilt, all_steps, frontier, has_product, is_result, rewrite_scans
+from pullback.compiler.passes.rewriting import GraphPass, inner, uses
+from pullback.graph import Graph, Node, Operation, Variable, substitute, topological
+from pullback.operators.elementwise import summed
+from pullback.operators.reductions import sum as sum_
+
+__all__ = ["sunk_steps"]
+
+
+def _sunk(node: Operation) -> Sequence[Node] | None:
+    this = Rebuilt(node)
+    inside = this.of_x | this.of_carry
+    count = uses(this.order, (*this.carries, *this.ys))
+    added = {
+        k: term
+        for k, (variable, after) in enumerate(zip(this.variables, this.carries))
+        if count.get(id(variable), 0) == 1
+        if (term := _term(after, variable)) is not None and id(term) in inside
+    }
+    kept = [carry for k, carry in enumerate(this.carries) if k not in added]
+    needed = {id(node) for node in topological(kept)}
+    apart = {id(node) for node in this.order if isinstance(node, Operation)} & inside - needed
+    sinking = {k: y for k, y in enumerate(this.ys) if id(y) in apart and has_product([y], apart)}
+    staying = [y for k, y in enumerate(this.ys) if k not in sinking]
+    summing = {k: term for k, term in added.items() if id(term) in apart and has_product([term], apart)}
+    stacked = {id(n) for n in (*staying, *this.x_variables, *this.variables)}
+    stacked |= {id(n) for n in frontier([*sinking.values(), *summing.values()], apart, inside)}
+    for k, term in added.items():
+        there = {id(n) for n in frontier([term], apart, inside)} <= stacked
+        if there and id(term) in apart and _reduces(term, apart):
+            summing[k] = term
+    if not sinking and not summing:
+        return None
+    summing = dict(sorted(summing.items()))
+    roots = [*sinking.values(), *summing.values()]
+    # What stays in the loop for its own sake is not computed again after it.
+    later = [term for k, term in added.items() if k not in summing]
+    here = apart - {id(n) for n in topological([*staying, *later])}
+    # The results of a loop belong to where the loop is.
+    here -= {id(n) for n in this.order if is_result(n) and id(n.inputs[0]) not in here}
+    read = _read(roots, here, inside)
+    xs = {id(variable): whole for variable, whole in zip(this.x_variables, this.xs)}
+    stacks = [n for n in read if id(n) not in xs]
+    first = len(this.carries) - len(summing)
+    ones = [Variable(n.type) for n in read]
+    outer = dict(zip(read, ones))
+    loop_carries = [k for k in range(len(this.carries)) if k not in summing]
+    carries, inits = this.carries, this.inits
+    y_count = len(this.ys)
+    this.variables = [this.variables[k] for k in loop_carries]
+    this.carries = [carries[k] for k in loop_carries]
+    this.inits = [inits[k] for k in loop_carries]
+    this.ys = [*staying, *stacks]
+    made = list(this.results())
+    kept_ys = made[first : first + len(staying)]
+    stacked_nodes = iter(made[first + len(staying) :])
+    many = [xs[id(n)] if id(n) in xs else next(stacked_nodes) for n in read]
+    after = all_steps(_with(roots, outer), ones, many)
+    ys, totals = iter(after[: len(sinking)]), iter(after[len(sinking) :])
+    final = iter(made[:first])
+    supply = iter(kept_ys)
+    return [
+        *(
+            summed(inits[k], sum_(next(totals), axes=(0,))) if k in summing else next(final)
+            for k in range(len(carries))
+        ),
+        *(next(ys) if k in sinking else next(supply) for k in range(y_count)),
+    ]
+
+
+def _term(after: Node, variable: Node) -> Node | None:
+    """What is added to a carry in every step."""
+    total = inner(after, "add")
+    if total is None:
+        return None
+    a, b = total.inputs
+    return b if a is variable else a if b is variable else None
+
+
+def _reduces(term: Node, apart: set[int]) -> bool:
+    """Whether a sum over rows is among what gives ``term``."""
+    return any(
+        id(node) in apart and isinstance(node, Operation) and node.operator.name == "sum"
+        for node in topological([term])
+    )
+
+
+def _read(roots: Iterable[Node], here: set[int], inside: set[int]) -> list[Node]:
+    """What ``roots`` read of the loop when the nodes ``here`` are computed after it."""
+    roots = list(roots)
+    direct = [root for root in roots if id(root) not in here]
+    return list({id(n): n for n in (*direct, *frontier(roots, here, inside))}.values())
+
+
+def _with(roots: Sequence[Node], replaced: dict[Node, Variable]) -> Sequence[Node]:
+    return substitute(roots, dict(replaced))
+
+
+def _sunk_steps(graph: Graph) -> Graph:
+    return rewrite_scans(graph, _sunk)
+
+
+sunk_steps = GraphPass("sunk_steps", _sunk_steps)
+"""Products whose results the loop itself does not need, after the loop."""

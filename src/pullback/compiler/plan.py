@@ -1,0 +1,335 @@
+"""From a graph to a program in phases of chunks, with a place for every buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pullback.compiler.donate import arrange
+from pullback.compiler.form import Form, choose_form
+from pullback.compiler.fuse import fuse
+from pullback.compiler.lower import Lowered, lower
+from pullback.compiler.memory import MemoryPlan, plan_memory
+from pullback.compiler.pack import pack
+from pullback.compiler.passes import PASSES, Pass, optimise
+from pullback.compiler.passes.projected_convolutions import projected_convolutions
+from pullback.compiler.places import store_places
+from pullback.compiler.repeated import repeat_small
+from pullback.compiler.runtime.layout import Slots
+from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.schedule import Group, Phase, Repeat, Step, keeps_to_rows, make_schedule
+from pullback.compiler.split import split_sums
+from pullback.compiler.structure import Block, Item, Loop, View, arranged, blocks_of, has_loops
+from pullback.compiler.summation import sum_in_blocks
+from pullback.compiler.tidy import few_rows_last, tidy
+from pullback.graph import Graph, format_graph
+from pullback.loops import Buffer, Kernel, Load
+from pullback.loops.printer import format_kernel, format_program
+
+__all__ = ["Planned", "Stage", "Watch", "plan", "show_schedule"]
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What holds the arguments, results and constants of a program with loops."""
+
+    arguments: Sequence[Buffer]
+    outputs: Sequence[Buffer]
+    constants: Mapping[Buffer, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The program as one stage of the way leaves it: a graph, kernels, or kernels in phases of chunks.
+
+    Of a program with loops each block goes through the stages as a program of its own.
+    """
+
+    name: str
+    graph: Graph
+    """The graph as the last of its passes has left it."""
+    lowered: Lowered | Ends | None = None
+    """What holds arguments, constants and results; nothing while the program is a graph."""
+    kernels: tuple[Kernel, ...] = ()
+    taken_over: Mapping[Buffer, Buffer] = field(default_factory=dict)
+    """The argument whose memory a result has, once kernels are arranged for that."""
+    phases: tuple[Step, ...] = ()
+    """The schedule, once there is one; it holds the kernels then."""
+    memory: MemoryPlan | None = None
+    items: tuple[Item, ...] = ()
+    """The blocks and loops that the graph has become."""
+    bound: Mapping[Buffer, View] = field(default_factory=dict)
+    """Where arrays lie that are part of another buffer."""
+
+    def __str__(self) -> str:
+        if self.memory is not None:
+            return str(self.memory)
+        if self.phases:
+            return show_schedule(self.phases)
+        if self.items:
+            return show_items(self.items)
+        return format_program(self.kernels) if self.lowered is not None else format_graph(self.graph)
+
+
+Watch = Callable[[Stage], None]
+"""Called with the program as each stage leaves it; what it is given may change afterwards."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A program in phases of chunks, with a place for every buffer."""
+
+    steps: tuple[Step, ...]
+    slots: Slots
+    addressed: Mapping[Buffer, int]
+    """The slot of every buffer outside the arena."""
+    bound: Mapping[Buffer, View]
+    """Where arrays lie that are part of another buffer, or move with the turns of loops."""
+    memory: MemoryPlan
+    constants: tuple[np.ndarray, ...]
+    results: tuple[Buffer, ...]
+
+
+def plan(
+    graph: Graph,
+    donated: Mapping[int, int],
+    processor: Processor,
+    passes: Sequence[Pass] = PASSES,
+    watch: Watch | None = None,
+) -> Planned:
+    """Everything before code is made; the processor is only described, and need not be this one."""
+    return _Planner(processor, watch).program(graph, donated, passes)
+
+
+class _Planner:
+    def __init__(self, processor: Processor, watch: Watch | None) -> None:
+        self.processor = processor
+        self.watch = watch
+        self.bound: dict[Buffer, View] = {}
+        self.constants: dict[Buffer, np.ndarray] = {}
+        self.shown: dict[str, Any] = {}
+        """What stages show beside kernels and phases."""
+
+    def program(self, graph: Graph, donated: Mapping[int, int], passes: Sequence[Pass]) -> Planned:
+        """The whole program."""
+        graph = projected_convolutions(optimise(graph, passes, self.see), self.processor.lanes)
+        self.see("projected_convolutions", graph)
+        arguments = [Buffer(f"argument{k}", v.dtype, v.shape) for k, v in enumerate(graph.inputs)]
+        results = [Buffer(f"result{k}", node.dtype, node.shape) for k, node in enumerate(graph.outputs)]
+        views = [View(buffer) for buffer in arguments], [View(buffer) for buffer in results]
+        looped = has_loops(graph)
+        if looped:
+            items = arranged(graph, *views, donated, self.constants)
+            self.shown = {"lowered": Ends(arguments, results, self.constants)}
+            self.see("loops", graph, **self.shown, items=tuple(items))
+        else:
+            items = [Block(graph, tuple(views[0]), tuple(views[1]), dict(donated))]
+        steps: list[Step] = []
+        for item in items:
+            steps += self.block(item) if isinstance(item, Block) else self.loop(item)
+        slots = Slots(len(arguments), len(results), len(self.constants))
+        addressed: dict[Buffer, int] = {}
+        for buffers, slot in (
+            (arguments, slots.argument),
+            (results, slots.result),
+            (list(self.constants), slots.constant),
+        ):
+            addressed.update((buffer, slot(position)) for position, buffer in enumerate(buffers))
+        for buffer, view in list(self.bound.items()):
+            if not looped:
+                addressed[buffer] = addressed[view.base]
+                del self.bound[buffer]
+        memory = plan_memory(steps, addressed, self.bound)
+        if looped:
+            taken = {results[result]: arguments[argument] for result, argument in donated.items()}
+            ends = Ends(arguments, results, self.constants)
+            self.shown = {"lowered": ends, "taken_over": taken, "bound": dict(self.bound)}
+        self.see("memory", graph, **self.shown, phases=tuple(steps), memory=memory)
+        constants = tuple(self.constants.values())
+        return Planned(tuple(steps), slots, addressed, self.bound, memory, constants, tuple(results))
+
+    def see(self, name: str, graph: Graph, **forms: Any) -> None:
+        """Show the program as a stage has left it."""
+        if self.watch is not None:
+            self.watch(Stage(name, graph, **forms))
+
+    def lanes(self, kernel: Kernel) -> int:
+        return lanes_of(kernel, self.processor)
+
+    def form_of(self, kernel: Kernel) -> Form:
+        return choose_form(kernel, self.lanes(kernel), self.processor)
+
+    # ------------------------------------------------------------------ blocks
+
+    def kernels(self, block: Block, moving: Set[Buffer] | None = None) -> tuple[Lowered, list[Kernel]]:
+        """The kernels of a block, fused and in the forms in which they are emitted.
+
+        Of a block in a loop, ``moving`` is what the loop writes.
+        """
+        graph, lanes = block.graph, self.lanes
+        lowered = lower(graph)
+        for buffers, views in ((lowered.arguments, block.inputs), (lowered.outputs, block.outputs)):
+            self.bound.update(zip(buffers, views))
+        self.constants.update(lowered.constants)
+
+        def seen(name: str, kernels: Iterable[Kernel]) -> list[Kernel]:
+            made = list(kernels)
+            self.see(name, graph, lowered=lowered, kernels=tuple(made))
+            return made
+
+        kernels = seen("lower", lowered.kernels)
+        kernels = seen("fuse", fuse(kernels, lowered.outputs))
+        kernels = seen("tidy", [tidy(kernel, lanes(kernel)) for kernel in kernels])
+        kernels = seen("fuse again", fuse(kernels, lowered.outputs))
+        kernels = seen("tidy again", [tidy(kernel, lanes(kernel)) for kernel in kernels])
+        kernels = seen("few rows last", few_rows_last(kernels, lanes))
+        kernels = seen("split", split_sums(kernels, lanes))
+        kernels = seen("sum in blocks", map(sum_in_blocks, kernels))
+        kernels = seen("places", store_places(kernels))
+        registers = self.processor.vector_registers
+        fixed = None if moving is None else partial(self._is_fixed, moving)
+        kernels = seen("pack", pack(kernels, lowered.outputs, self.form_of, lanes, registers, fixed))
+        return lowered, kernels
+
+    def block(self, block: Block) -> list[Step]:
+        """The phases of a block that is run once."""
+        lowered, kernels = self.kernels(block)
+        taken_over = {
+            lowered.outputs[output]: lowered.arguments[argument]
+            for output, argument in block.taken_over.items()
+        }
+        kernels, before = arrange(kernels, taken_over)
+        self.shown = {"lowered": lowered, "taken_over": taken_over}
+        self.see("donate", block.graph, **self.shown, kernels=tuple(kernels))
+        registers = self.processor.vector_registers
+        phases = make_schedule(kernels, before, self.lanes, self.form_of, registers)
+        self.see("schedule", block.graph, **self.shown, phases=tuple(phases))
+        phases = repeat_small(phases, before, lowered.outputs, taken_over.values())
+        self.see("repeat", block.graph, **self.shown, phases=tuple(phases))
+        return list(phases)
+
+    # ------------------------------------------------------------------ loops
+
+    def loop(self, loop: Loop, trips: int = 1) -> list[Step]:
+        """What a loop does once, before its first turn, and its turns."""
+        trips *= loop.counter.trips
+        moving = {view.base for block in blocks_of(loop.items) for view in block.outputs}
+        before: list[Kernel] = []
+        steps: list[Step] = []
+        for item in loop.items:
+            if isinstance(item, Loop):
+                steps += self.loop(item, trips)
+                continue
+            _, kernels = self.kernels(item, moving)
+            fixed = self._fixed(kernels, moving)
+            before += fixed
+            steps += self._schedule([kernel for kernel in kernels if kernel not in fixed], trips)
+        done_once = list[Step](self._schedule(before, trips // loop.counter.trips))
+        if len(steps) == 1 and isinstance(steps[0], Phase):
+            phase = steps[0]
+            if len(phase.groups) == 1 and phase.groups[0].turns is None:
+                (group,) = phase.groups
+                if group.chunks == 1 or self._rows_stay(group, loop):
+                    group.turns = loop.counter
+                    return [*done_once, phase]
+        return [*done_once, Repeat(loop.counter, steps)]
+
+    def _schedule(self, kernels: Sequence[Kernel], trips: int) -> list[Phase]:
+        registers = self.processor.vector_registers
+        return make_schedule(kernels, {}, self.lanes, self.form_of, registers, trips)
+
+    def _fixed(self, kernels: Sequence[Kernel], moving: Set[Buffer]) -> list[Kernel]:
+        """The kernels that do the same in every turn: they read nothing that is written in the loop or moves with it.
+
+        Such are copies of weights in another order.
+        """
+        found: list[Kernel] = []
+        known: set[Buffer] = set()
+        for kernel in kernels:
+            stays = all(buffer in known or self._is_fixed(moving, buffer) for buffer in kernel.reads())
+            if stays and not any(buffer in self.bound for buffer in kernel.writes()):
+                found.append(kernel)
+                known.update(kernel.writes())
+        return found
+
+    def _is_fixed(self, moving: Set[Buffer], buffer: Buffer) -> bool:
+        """Whether a buffer holds the same in every turn of a loop that writes those ``moving``."""
+        if buffer in self.constants:
+            return True
+        view = self.bound.get(buffer)
+        return view is not None and view.base not in moving and not view.moves
+
+    def _rows_stay(self, group: Group, loop: Loop) -> bool:
+        """Whether each row of a turn goes on from its own row of the turn before: then no chunk waits for another."""
+        carried = {view for pair in loop.carries for view in pair}
+        for job in group.jobs:
+            buffers = [*job.kernel.reads(), *job.kernel.writes()]
+            own = [buffer for buffer in buffers if self.bound.get(buffer) in carried]
+            if own and (job.rows != group.rows or not all(keeps_to_rows(job, buffer) for buffer in own)):
+                return False
+        return True
+
+
+def lanes_of(kernel: Kernel, processor: Processor) -> int:
+    """Lanes of a kernel's vectors: a register of its widest float, or of 32-bit elements where it has none.
+
+    What depends on no axis, such as a learning rate, is never a vector.
+    """
+    dtypes = [e.dtype for e in kernel.expressions() if e.axes]
+    dtypes += [store.buffer.dtype for store in kernel.stores if store.inner or kernel.axes]
+    sizes = [dtype.itemsize for dtype in dtypes if dtype.kind == "f"]
+    if not sizes:
+        sizes = [e.dtype.itemsize for e in kernel.expressions() if isinstance(e, Load)]
+    return processor.lanes(max([4, *sizes]))
+
+
+def show_items(items: Iterable[Item], indent: str = "") -> str:
+    """Blocks and loops as text: where each reads and writes."""
+    lines: list[str] = []
+    for item in items:
+        if isinstance(item, Loop):
+            lines.append(f"{indent}loop of {item.counter.trips} turns")
+            lines.append(show_items(item.items, indent + "  "))
+            continue
+        lines.append(f"{indent}block")
+        lines += [f"{indent}  reads {view}" for view in item.inputs]
+        lines += [f"{indent}  {line}" for line in format_graph(item.graph).splitlines()]
+        lines += [f"{indent}  writes {view}" for view in item.outputs]
+    return "\n".join(lines)
+
+
+def show_schedule(steps: Sequence[Step], seconds: Sequence[float] = ()) -> str:
+    """The loop program as text: phases, with the time that each takes where that is known, groups and kernels."""
+    lines: list[str] = []
+    for position, step in enumerate(steps):
+        measured = f": {seconds[position] * 1e6:,.1f} microseconds" if seconds else ""
+        _show_step(step, f"{position}", measured, "", lines)
+    return "\n".join(lines)
+
+
+def _show_step(step: Step, number: str, measured: str, indent: str, lines: list[str]) -> None:
+    if isinstance(step, Repeat):
+        lines.append(f"{indent}repeat {number}, {step.counter.trips} turns{measured}")
+        for position, inner in enumerate(step.steps):
+            _show_step(inner, f"{number}.{position}", "", indent + "  ", lines)
+        return
+
+    def kernel(kernel: Kernel) -> list[str]:
+        return [f"{indent}      {line}" for line in format_kernel(kernel).splitlines()]
+
+    lines.append(f"{indent}phase {number}{measured}")
+    if step.first:
+        lines.append(f"{indent}  each thread first")
+        lines += [line for job in step.first for line in kernel(job.kernel)]
+    for group in step.groups:
+        turns = "" if group.turns is None else f", {group.turns.trips} turns each"
+        lines.append(
+            f"{indent}  {group.chunks} chunks of {group.share} rows of {group.rows}, {group.cycles:,.0f} cycles{turns}"
+        )
+        for job in group.jobs:
+            lines.append(f"{indent}    {job.form.name} {job.form.blocking or job.tile or ''}".rstrip())
+            lines += kernel(job.kernel)

@@ -1,0 +1,389 @@
+"""A graph with loops as blocks and loops in their order: where each begins, what it reads, where its results go.
+
+    h, ys = scan(cell, h0, x @ w)                 block 0   x @ w, and h0 as the first state
+    loss = (h * h).sum() + ys.sum()        →      loop      body: block 0   the cell of one step
+                                                  block 1   the loss
+
+A *block* is a graph without loops; what it reads and gives lies in memory, at a *view*: a buffer and a place in it that
+may move with the turns of the loops around. So a body reads ``x[t]`` as an array like any other, and everything behind
+this that treats graphs and kernels knows nothing about loops. A carry moves from slot to slot of one buffer, two slots
+by turns or, where the states of all steps are wanted, one for each; then they need no copy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Counts
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pullback.control.regions import VIEWS, dependent
+from pullback.control.scan import Scan
+from pullback.graph import (
+    Constant,
+    Graph,
+    Node,
+    Operation,
+    TupleType,
+    Variable,
+    result,
+    substitute,
+    topological,
+)
+from pullback.loops import Buffer
+
+__all__ = ["Block", "Counter", "Item", "Loop", "View", "arranged", "blocks_of", "has_loops"]
+
+
+@dataclass(frozen=True, eq=False)
+class Counter:
+    """The turn of a loop, from 0."""
+
+    trips: int
+
+
+@dataclass(frozen=True)
+class View:
+    """An array inside ``base``: its first element is ``start``, and ``stride * turn`` on for each of the ``moves``.
+
+    A move with a ``period`` counts turns by that: with 2, every other turn is in the same place.
+    """
+
+    base: Buffer
+    start: int = 0
+    moves: tuple[tuple[Counter, int, int], ...] = ()
+
+    def __str__(self) -> str:
+        moves = "".join(
+            f" + {stride} a turn of {counter.trips}" + (f", by {period}" if period else "")
+            for counter, stride, period in self.moves
+        )
+        return f"{self.base!r} from {self.start}{moves}"
+
+    def part(self, start: int, counter: Counter, stride: int, period: int = 0) -> View:
+        """The part of this array that moves with ``counter``."""
+        return View(self.base, self.start + start, (*self.moves, (counter, stride, period)))
+
+    def after(self, start: int) -> View:
+        """The part of this array from its element ``start`` on."""
+        return View(self.base, self.start + start, self.moves)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A graph without loops, with the places of its inputs and outputs."""
+
+    graph: Graph
+    inputs: tuple[View, ...]
+    outputs: tuple[View, ...]
+    taken_over: Mapping[int, int] = field(default_factory=dict)
+    """Of each output that lies in the memory of an input, the input's number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Items that are run ``counter.trips`` times, one after another."""
+
+    counter: Counter
+    items: tuple[Item, ...]
+    carries: tuple[tuple[View, View], ...]
+    """Where each carry enters and leaves a turn."""
+
+
+Item = Block | Loop
+
+
+def has_loops(graph: Graph) -> bool:
+    """Whether an operation of ``graph`` is a loop."""
+    return any(isinstance(node.type, TupleType) for node in graph.nodes())
+
+
+def blocks_of(items: Iterable[Item]) -> Iterator[Block]:
+    """All blocks, those of bodies among them."""
+    for item in items:
+        if isinstance(item, Block):
+            yield item
+        else:
+            yield from blocks_of(item.items)
+
+
+def arranged(
+    graph: Graph,
+    inputs: Sequence[View],
+    outputs: Sequence[View],
+    donated: Mapping[int, int],
+    constants: dict[Buffer, np.ndarray],
+) -> list[Item]:
+    """The blocks and loops of ``graph``; ``donated`` offers the memory of inputs to outputs, by number.
+
+    ``constants`` that loops read are added to those of the program.
+    """
+    return _Arrangement(graph, inputs, outputs, donated, constants).items()
+
+
+class _Arrangement:
+    """Operations stand in the earliest block that their inputs allow; after block ``k`` come loops of stage ``k``."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Sequence[View],
+        outputs: Sequence[View],
+        donated: Mapping[int, int],
+        constants: dict[Buffer, np.ndarray],
+    ) -> None:
+        self.graph, self.targets = graph, outputs
+        self.order = graph.nodes()
+        self.places: dict[int, View] = {id(variable): view for variable, view in zip(graph.inputs, inputs)}
+        self.nodes: dict[int, Node] = {id(node): node for node in self.order}
+        self.stage: dict[int, int] = {}
+        self.local = {id(node) for node in self.order if isinstance(node, Constant)}
+        """What is made of constants alone is made wherever it is used."""
+        for node in self.order:
+            below = (
+                self.stage[id(child)] + (node.operator is result)
+                for child in node.inputs
+                if isinstance(node, Operation)
+            )
+            self.stage[id(node)] = max(below, default=0)
+            if node.inputs and all(id(child) in self.local for child in node.inputs) and not _is_loop(node):
+                self.local.add(id(node))
+        self.loops = [node for node in self.order if isinstance(node, Operation) and _is_loop(node)]
+        self.last = max((self.stage[id(node)] for node in graph.outputs), default=0)
+        self.last = max([self.last, *(self.stage[id(node)] + 1 for node in self.loops)])
+        self.wanted: list[list[tuple[Node, View]]] = [[] for _ in range(self.last + 2)]
+        """For each block what it stores where."""
+        self.offers, self.constants = donated, constants
+        self.users = Counts(child for node in self.order for child in map(id, node.inputs))
+        self.users.update(map(id, graph.outputs))
+
+    def items(self) -> list[Item]:
+        self._place_outputs()
+        bodies: dict[int, list[Loop]] = {}
+        for node in reversed(self.loops):
+            self._storage(node)
+        for node in self.loops:
+            bodies.setdefault(self.stage[id(node)], []).append(self._loop(node))
+        made: list[Item] = []
+        stages = range(len(self.wanted))
+        blocks = {k: block for k in reversed(stages) if (block := self._block(k)) is not None}
+        for k in stages:
+            if k in blocks:
+                made.append(blocks[k])
+            made += bodies.get(k, [])
+        return made
+
+    # ------------------------------------------------------------------ places
+
+    def _place_outputs(self) -> None:
+        """Each output is stored by the block that computes it, by its loop, or copied at the end."""
+        for position, (node, target) in enumerate(zip(self.graph.outputs, self.targets)):
+            stage = self.stage[id(node)]
+            computed = isinstance(node, Operation) and node.operator is not result
+            safe = computed and id(node) not in self.local and id(node) not in self.places
+            if position in self.offers:
+                safe = safe and self._may_take_over(stage, self.graph.inputs[self.offers[position]])
+            if safe:
+                self.places[id(node)] = target
+                self.wanted[stage].append((node, target))
+            elif isinstance(node, Operation) and node.operator is result and position not in self.offers:
+                several, index = node.inputs[0], node.attributes["index"]
+                assert isinstance(several, Operation)
+                if index >= several.attributes["carries"] and id(node) not in self.places:
+                    self.places[id(node)] = target  # what is kept of each step is written where it is wanted
+                else:
+                    self.wanted[-1].append((node, target))
+            else:
+                self.wanted[-1].append((node, target))
+
+    def _may_take_over(self, stage: int, argument: Variable) -> bool:
+        """Whether nobody behind the block of this stage reads the argument or may still report an error."""
+        for node in self.order:
+            late = self.stage[id(node)] > stage or (_is_loop(node) and self.stage[id(node)] >= stage)
+            if late and (_may_fail(node) or any(child is argument for child in node.inputs)):
+                return False
+        return all(
+            self.stage[id(node)] <= stage
+            for node in self.graph.outputs
+            if node is argument or _shows(node, argument)
+        )
+
+    def _storage(self, node: Operation) -> None:
+        """Places for the results of a loop that have none."""
+        this = Scan.of(node)
+        for k, y in enumerate(this.ys):
+            picked = result(node, index=len(this.carries) + k)
+            if id(picked) in self.stage and id(picked) not in self.places and self._alias(this, y) is None:
+                self._own(picked)
+
+    @staticmethod
+    def _alias(this: Scan, y: Node) -> tuple[int, bool] | None:
+        """The carry whose states ``y`` is the sequence of, and whether of those that leave a step."""
+        for k, (variable, after) in enumerate(zip(this.variables.carries, this.carries)):
+            if y is after and y is not variable:
+                return k, True
+            if y is variable:
+                return k, False
+        return None
+
+    def _own(self, node: Node) -> View:
+        """A buffer of its own for ``node``."""
+        name = node.operator.name if isinstance(node, Operation) else "value"
+        view = View(Buffer(f"{name}{len(self.places)}", node.dtype, node.shape))
+        self.places[id(node)] = view
+        return view
+
+    def _stored(self, node: Node) -> View:
+        """Where ``node`` lies; what has no place gets one, and the block that computes it stores it there."""
+        while isinstance(node, Operation) and node.operator.name == "reshape" and id(node) not in self.places:
+            (node,) = node.inputs  # the same memory
+        known = self.places.get(id(node))
+        if known is not None:
+            return known
+        view = self._own(node)
+        if isinstance(node, Constant):
+            self.constants[view.base] = node.value
+            return view
+        self.wanted[self.stage[id(node)]].append((node, view))
+        return view
+
+    # ------------------------------------------------------------------ loops
+
+    def _loop(self, node: Operation) -> Loop:
+        this = Scan.of(node)
+        counter = Counter(this.trips)
+        count, stage = len(this.carries), self.stage[id(node)]
+        kept: dict[int, list[tuple[Node, bool]]] = {}
+        """Of each carry the results that are its states in all steps."""
+        ys: list[tuple[Node, View]] = []
+        for k, y in enumerate(this.ys):
+            picked = result(node, index=count + k)
+            alias = self._alias(this, y)
+            if alias is not None and id(picked) in self.stage and id(picked) not in self.places:
+                kept.setdefault(alias[0], []).append((picked, alias[1]))
+            elif id(picked) in self.places:
+                ys.append((y, self._step(self.places[id(picked)], y, counter, this)))
+        pairs: list[tuple[View, View]] = []
+        for k, init in enumerate(this.inputs.carries):
+            pairs.append(self._carry(node, this, counter, k, init, stage, kept.get(k, [])))
+        inputs = [
+            *(self._stored(const) for const in this.inputs.consts),
+            *(enter for enter, _ in pairs),
+            *(
+                self._step(self._stored(x), variable, counter, this)
+                for x, variable in zip(this.inputs.xs, this.variables.xs)
+            ),
+        ]
+        body = Graph(this.variables.all, (*this.carries, *(y for y, _ in ys)))
+        targets = [*(leave for _, leave in pairs), *(view for _, view in ys)]
+        return Loop(counter, tuple(arranged(body, inputs, targets, {}, self.constants)), tuple(pairs))
+
+    @staticmethod
+    def _step(whole: View, one: Node, counter: Counter, this: Scan) -> View:
+        """The part of a sequence that belongs to a turn."""
+        if this.reverse:
+            return whole.part((this.trips - 1) * one.size, counter, -one.size)
+        return whole.part(0, counter, one.size)
+
+    def _carry(
+        self,
+        node: Operation,
+        this: Scan,
+        counter: Counter,
+        k: int,
+        init: Node,
+        stage: int,
+        kept: Sequence[tuple[Node, bool]],
+    ) -> tuple[View, View]:
+        """Where a carry enters and leaves a turn; its first value is stored, or copied, by the block before."""
+        size, trips = init.size, this.trips
+        slots = trips + 1 if kept else 2
+        whole = View(Buffer(f"carry{len(self.places)}_{k}", init.dtype, (slots, *init.shape)))
+        if not kept:
+            first, last = 0, trips % 2 * size
+            enter, leave = whole.part(0, counter, size, 2), _following(whole, counter, size)
+        elif this.reverse:
+            first, last = trips * size, 0
+            enter = whole.part(first, counter, -size)
+            leave = whole.part(first - size, counter, -size)
+        else:
+            first, last = 0, trips * size
+            enter, leave = whole.part(0, counter, size), whole.part(size, counter, size)
+        for picked, leaves in kept:
+            self.places[id(picked)] = whole.after(size if leaves != this.reverse else 0)
+        final = result(node, index=k)
+        if id(final) in self.stage:
+            self.places[id(final)] = whole.after(last)
+        target = whole.after(first)
+        # The first slot of two is overwritten in the second turn; nobody else may read it then.
+        computed = isinstance(init, Operation) and init.operator is not result and id(init) not in self.local
+        if computed and id(init) not in self.places and (kept or self.users[id(init)] == 1):
+            self.places[id(init)] = target
+            stage = self.stage[id(init)]
+        self.wanted[stage].append((init, target))
+        return enter, leave
+
+    # ------------------------------------------------------------------ blocks
+
+    def _block(self, stage: int) -> Block | None:
+        """The block of a stage; what it reads of others gets a place."""
+        stores = self.wanted[stage]
+        if not stores:
+            return None
+        outputs = [node for node, _ in stores]
+        captured: dict[int, Node] = {}
+        pending = list(outputs)
+        seen: set[int] = set()
+        while pending:
+            node = pending.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if id(node) in self.local:
+                continue
+            crossing = (
+                not isinstance(node, Operation) or node.operator is result or self.stage[id(node)] < stage
+            )
+            if not crossing:
+                pending += node.inputs
+            elif isinstance(node, Operation) and node.operator.name in VIEWS and id(node) not in self.places:
+                pending += node.inputs  # shown anew rather than stored
+            else:
+                captured[id(node)] = node
+        views = [self._stored(node) for node in captured.values()]
+        own = {node: Variable(node.type, getattr(node, "name", "")) for node in captured.values()}
+        made = substitute(outputs, dict(own))
+        numbers = {id(node): k for k, node in enumerate(captured.values())}
+        over = {}
+        for position, argument in self.offers.items():
+            node, target = self.graph.outputs[position], self.targets[position]
+            for k, (stored, view) in enumerate(stores):
+                variable = self.graph.inputs[argument]
+                if stored is node and view is target and id(variable) in numbers:
+                    over[k] = numbers[id(variable)]
+        return Block(Graph(tuple(own.values()), made), tuple(views), tuple(view for _, view in stores), over)
+
+
+def _following(whole: View, counter: Counter, size: int) -> View:
+    """Where the turn after this one finds a carry of two slots: at the end of the first, then at its start."""
+    return whole.after(size).part(0, counter, -size, 2)
+
+
+def _is_loop(node: Node) -> bool:
+    return isinstance(node, Operation) and isinstance(node.type, TupleType)
+
+
+def _may_fail(node: Node) -> bool:
+    """Whether an operation may report an error, also inside."""
+    if not isinstance(node, Operation):
+        return False
+    if node.operator.name == "check_index":
+        return True
+    return _is_loop(node) and any(map(_may_fail, node.attributes["body"].nodes()))
+
+
+def _shows(node: Node, argument: Node) -> bool:
+    """Whether ``node`` is a view of ``argument``."""
+    order = topological([node])
+    return id(node) in dependent(order, [argument])

@@ -1,0 +1,58 @@
+"""Blocks and loops, run in NumPy: where a view lies in a turn, and what a program of blocks and loops computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pullback.compiler.structure import Block, Counter, Item, View
+from pullback.interpreter import evaluate
+from pullback.loops import Buffer
+
+__all__ = ["first_element", "run_items"]
+
+Array = np.ndarray[Any, Any]
+Seen = Callable[[Block, Sequence[Array], Sequence[Array]], None]
+
+
+def first_element(view: View, turns: Mapping[Counter, int]) -> int:
+    """Where in its base a view begins in these turns of the loops around."""
+    moved = (stride * (turns[c] % period if period else turns[c]) for c, stride, period in view.moves)
+    return view.start + sum(moved)
+
+
+def run_items(
+    items: Iterable[Item],
+    memory: dict[Buffer, Array],
+    turns: dict[Counter, int] | None = None,
+    seen: Seen | None = None,
+) -> None:
+    """Run blocks by the interpreter of graphs, loops turn by turn; ``memory`` has a flat array for each buffer.
+
+    ``seen(block, arguments, results)`` is called after each run of a block.
+    """
+    turns = {} if turns is None else turns
+
+    def part(view: View, shape: tuple[int, ...], size: int, dtype: np.dtype[Any]) -> Array:
+        if view.base not in memory:
+            memory[view.base] = np.full(view.base.nbytes, 0xFF, np.uint8).view(dtype)
+        start = first_element(view, turns)
+        return memory[view.base][start : start + size].reshape(shape)
+
+    for item in items:
+        if isinstance(item, Block):
+            graph = item.graph
+            inputs = [
+                part(view, v.shape, v.size, v.dtype).copy() for view, v in zip(item.inputs, graph.inputs)
+            ]
+            made = evaluate(graph, inputs)
+            for view, node, value in zip(item.outputs, graph.outputs, made):
+                part(view, node.shape, node.size, node.dtype)[...] = value
+            if seen is not None:
+                seen(item, inputs, made)
+            continue
+        for turn in range(item.counter.trips):
+            turns[item.counter] = turn
+            run_items(item.items, memory, turns, seen)

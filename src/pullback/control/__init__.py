@@ -1,0 +1,5 @@
+"""Control flow in the graph: operations that hold graphs, and the functions by which users make them."""
+
+from pullback.control.loops import fori_loop, map, scan
+
+__all__ = ["fori_loop", "map", "scan"]

@@ -1,0 +1,172 @@
+"""The loops that a user writes: ``scan``, ``fori_loop`` and ``map``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pullback.control.scan import make_scan
+from pullback.errors import ShapeError, TreeError
+from pullback.graph import Node, Type, Variable
+from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast, where_written
+from pullback.tracing.trace import finish, leaf_type, output_nodes, tracing
+from pullback.tracing.tracebacks import shows_users_frames
+from pullback.tracing.trees import Structure, difference, flatten
+
+__all__ = ["fori_loop", "map", "scan"]
+
+Function = Callable[..., Any]
+
+
+@shows_users_frames
+def scan(
+    function: Function, init: Any, xs: Any = None, length: int | None = None, *, reverse: bool = False
+) -> tuple[Any, Any]:
+    r"""Run ``function`` once for each step of a sequence, handing a state from step to step.
+
+    .. math:: (c_{t+1}, y_t) = f(c_t, x_t), \quad t = 0, \dots, T - 1
+
+    ``function(carry, x)`` returns the next carry and what is kept of the step. ``init`` is the first carry; carries are
+    trees of one structure, with the same shapes and dtypes in every step. Every array of the tree ``xs`` has the steps
+    along axis 0; with ``xs=None`` give the ``length``. ``reverse`` goes from the last step to the first. Returns the
+    last carry and the tree of what was kept, with the steps along axis 0, in the order of ``xs`` either way.
+
+    The function is traced once and compiled once, however many steps there are. A loop over no step returns ``init``.
+
+    Raises ``TreeError``, ``ShapeError`` or ``DTypeError`` where a carry leaves a step as something else than it
+    enters, or lengths differ.
+
+    Source: the meaning is that of ``jax.lax.scan``.
+
+    >>> total, totals = scan(lambda total, x: (total + x, total), 0.0, np.array([1.0, 2.0, 3.0]))
+    >>> float(total), totals
+    (6.0, array([0., 1., 3.]))
+    """
+    leaves, xs_structure = flatten(xs)
+    types = [leaf_type(leaf, _place("xs", path)) for leaf, path in zip(leaves, xs_structure.paths)]
+    trips = _length(types, xs_structure, length)
+    start, structure = flatten(init)
+    start_types = [leaf_type(leaf, _place("init", path)) for leaf, path in zip(start, structure.paths)]
+    x_types = [type.with_shape(type.shape[1:]) for type in types]
+    while True:
+        carries = [Variable(type, "carry") for type in start_types]
+        steps = [Variable(type, "x") for type in x_types]
+        made = structure.unflatten(carries), xs_structure.unflatten(steps)
+        with tracing([*carries, *steps], made):
+            following, kept = _pair(function(*made))
+            outputs, found = output_nodes(following)
+            ys, y_structure = output_nodes(kept)
+        if found != structure:
+            raise TreeError(
+                f"scan: the carry enters a step as {structure!r} and leaves it as {found!r}: "
+                f"{difference(structure, found)}; return a carry like init{where_written()}"
+            )
+        grown = [
+            after.type if before.type.weak and not after.type.weak else before.type
+            for before, after in zip(carries, outputs)
+        ]
+        if grown == start_types:
+            break
+        start_types = [Type(g.dtype, s.shape, g.weak) for g, s in zip(grown, start_types)]
+    outputs = tuple(
+        _like(before, after, path) for before, after, path in zip(carries, outputs, structure.paths)
+    )
+    around = [Variable(leaf_type(leaf), "init") for leaf in start]
+    sequences = [Variable(type, "xs") for type in types]
+    inits = [cast(node, variable.dtype) for node, variable in zip(around, carries)]
+    if trips == 0:
+        nodes: Sequence[Node] = [
+            *inits,
+            *(broadcast_to_shape(as_array_node(np.zeros((), y.dtype)), (0, *y.shape)) for y in ys),
+        ]
+    else:
+        nodes = make_scan(carries, steps, outputs, ys, inits, sequences, trips, reverse)
+    values = finish(nodes, [*around, *sequences], [*start, *leaves])
+    count = len(carries)
+    return structure.unflatten(values[:count]), y_structure.unflatten(values[count:])
+
+
+def _place(name: str, path: str) -> str:
+    return f"scan: {name} at {path}" if path else f"scan: {name}"
+
+
+def _length(types: Sequence[Type], structure: Structure, length: int | None) -> int:
+    """The number of steps, the same for all of ``xs``."""
+    sizes = []
+    for type, path in zip(types, structure.paths):
+        if not type.shape:
+            raise ShapeError(
+                f"{_place('xs', path)} is {type}, which has no axis of steps; close over it instead{where_written()}"
+            )
+        sizes.append((type.shape[0], f"{_place('xs', path)} is {type}"))
+    if length is not None:
+        sizes.append((int(length), f"length is {length}"))
+    if not sizes:
+        raise ShapeError(
+            f"scan: no xs and no length tell how many steps there are; give length={where_written()}"
+        )
+    for size, said in sizes:
+        if size != sizes[0][0]:
+            raise ShapeError(
+                f"{sizes[0][1]}, but {said}; all must have as many steps along axis 0{where_written()}"
+            )
+    if sizes[0][0] < 0:
+        raise ShapeError(f"scan: {sizes[0][1]}; there cannot be fewer steps than none{where_written()}")
+    return sizes[0][0]
+
+
+def _pair(made: Any) -> tuple[Any, Any]:
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise TreeError(
+            f"scan: the function returns (carry, kept), not a {type(made).__name__}; "
+            f"return (carry, None) to keep nothing{where_written()}"
+        )
+    return made
+
+
+def _like(before: Node, after: Node, path: str) -> Node:
+    """``after`` if it has the type of ``before``; a Python number takes its dtype."""
+    if after.shape == before.shape and after.dtype == before.dtype:
+        return after
+    if after.shape == before.shape and after.type.weak:
+        return cast(after, before.dtype)
+    place = f"the carry at {path}" if path else "the carry"
+    wrong, repair = (
+        (ShapeError, "give init the shape that a step returns")
+        if after.shape != before.shape
+        else (TreeError, f"cast it with .astype(np.{before.dtype}), or begin with {after.dtype}")
+    )
+    raise wrong(
+        f"scan: {place} enters a step as {before.type} and leaves it as {after.type}; {repair}{where_written()}"
+    )
+
+
+@shows_users_frames
+def fori_loop(lower: int, upper: int, body: Function, init: Any) -> Any:
+    """``for i in range(lower, upper): value = body(i, value)``, from ``value = init``; returns the last ``value``.
+
+    The bounds are Python integers, and ``i`` is a traced ``int64``.
+
+    Source: the meaning is that of ``jax.lax.fori_loop``.
+
+    >>> float(fori_loop(1, 5, lambda i, product: product * i, 1.0))
+    24.0
+    """
+    places = np.arange(lower, max(lower, upper))
+    return scan(lambda value, i: (body(i, value), None), init, places)[0]
+
+
+@shows_users_frames
+def map(function: Function, xs: Any) -> Any:
+    """``function`` of each element of ``xs`` along axis 0, one after another; the results along axis 0.
+
+    ``vmap`` computes all of them at once, which is faster and takes more memory.
+
+    Source: the meaning is that of ``jax.lax.map``.
+
+    >>> map(lambda x: x @ x, np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([ 5., 25.])
+    """
+    return scan(lambda _, x: (None, function(x)), None, xs)[1]
