@@ -220,9 +220,9 @@ def test_products_that_need_no_state_leave_the_loop() -> None:
         for each in PASSES:
             graph = each(graph)
     assert [len(products(node.attributes["body"])) for node in scans_of(graph)] == [1, 1]
-    # The input's product, its two pullbacks, and the recurrent weights' gradient.
+    # The input's product and its two pullbacks, of the rows of all steps, and the recurrent weights' gradient.
     assert sorted(product.shape for product in products(graph)) == sorted(
-        [(STEPS, ROWS, 3 * HIDDEN), (STEPS, ROWS, INPUTS), (INPUTS, 3 * HIDDEN), (HIDDEN, 3 * HIDDEN)]
+        [(STEPS * ROWS, 3 * HIDDEN), (STEPS * ROWS, INPUTS), (INPUTS, 3 * HIDDEN), (HIDDEN, 3 * HIDDEN)]
     )
 
 

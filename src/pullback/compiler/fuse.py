@@ -195,9 +195,22 @@ class _Program:
         return [r for buffer in kernel.writes() for r in self.readers.get(buffer, ()) if r is not kernel]
 
     def producers(self, consumer: Kernel) -> list[Kernel]:
-        """Kernels that write what ``consumer`` reads, and that alone write all that they write."""
+        """Kernels that alone write what ``consumer`` reads; of what else they write others may write other parts."""
+        read = set(consumer.reads())
         found = dict.fromkeys(self._before(consumer))
-        return [p for p in found if all(len(self.writers[buffer]) == 1 for buffer in p.writes())]
+        return [
+            p
+            for p in found
+            if all(
+                len(self.writers[buffer]) == 1 or (buffer not in read and self._in_parts(buffer))
+                for buffer in p.writes()
+            )
+        ]
+
+    def _in_parts(self, buffer: Buffer) -> bool:
+        """Whether several kernels write a buffer, each a part of its own, in whatever order."""
+        stores = (s for kernel in self.writers[buffer] for s in kernel.stores if s.buffer is buffer)
+        return not any(store.accumulate or store.dynamic for store in stores)
 
     def needed_without(self, producer: Kernel, consumer: Kernel) -> set[Buffer]:
         """The producer's buffers that are still read by others, or by the caller, once both are one."""

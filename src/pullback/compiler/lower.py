@@ -61,6 +61,9 @@ DEEPEST_COST = 120.0
 DEEPEST = 100
 """As many operations are computed inside each other, whatever they cost: views cost nothing."""
 
+MOST_PARTS, LEAST_LINE = 8, 32
+"""Concatenations of no more parts, of lines at least so long, are written part by part."""
+
 _NEUTRAL = {"add": 0, "multiply": 1}
 
 
@@ -166,6 +169,9 @@ class Lowered:
         if node.operator.name == "links":
             self._link(node, buffer)
             return
+        if node.operator.name == "concatenate" and _in_long_parts(node):
+            self._concatenate(node, buffer)
+            return
         axes, index = axes_of(node.shape)
         value = self._as_rounded(lambda index: self.value(node, index))(index)
         self._add(axes, buffer, index, _without_empty(value))
@@ -191,6 +197,18 @@ class Lowered:
         function = ACCUMULATED[node.operator.name]
         store = Store(buffer, offset, self.operand(updates)(index), (), dynamic, function)
         self.kernels.append(Kernel(axes, (store,)))
+
+    def _concatenate(self, node: Operation, buffer: Buffer) -> None:
+        """Each part by itself: one kernel of all would ask in every place which part it belongs to."""
+        axis, start = node.attributes["axis"], 0
+        stride = row_major(buffer.shape)[axis]
+        for part in node.inputs:
+            axes, index = axes_of(part.shape)
+            value = self._as_rounded(self.operand(part))(index)
+            offset = Affine.total(i * s for i, s in zip(index, row_major(buffer.shape))) + start * stride
+            if part.size:
+                self.kernels.append(Kernel(axes, (Store(buffer, offset, _without_empty(value)),)))
+            start += part.shape[axis]
 
     def _link(self, node: Operation, buffer: Buffer) -> None:
         """Each position takes along what its place holds, the position before it, and leaves its own number there."""
@@ -224,6 +242,13 @@ def axes_of(shape: Sequence[int]) -> tuple[tuple[Axis, ...], tuple[Affine, ...]]
     """A loop for each axis of ``shape`` that is longer than one, and the full index made of them."""
     all_axes = [Axis("ijklmnpq"[k] if k < 8 else f"i{k}", extent) for k, extent in enumerate(shape)]
     return tuple(axis for axis in all_axes if axis.extent != 1), tuple(map(Affine.of, all_axes))
+
+
+def _in_long_parts(node: Operation) -> bool:
+    """Whether the parts of a concatenation are few, and lines of them long enough for vectors."""
+    inner = node.shape[node.attributes["axis"] + 1 :]
+    lines = [part.shape[node.attributes["axis"]] * math.prod(inner) for part in node.inputs if part.size]
+    return len(lines) <= MOST_PARTS and min(lines, default=0) >= LEAST_LINE
 
 
 def _is_product(value: Expression) -> bool:

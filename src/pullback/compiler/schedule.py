@@ -290,9 +290,14 @@ def _same_rows(producer: Job, consumer: Job) -> bool:
     The rows of a scatter are mostly those of its target. What it adds there, and where, it then reads from anywhere.
     """
     for buffer in producer.kernel.writes():
-        if buffer in consumer.kernel.writes() and consumer.form.scatter is None:
+        written = buffer in consumer.kernel.writes()
+        if (
+            written
+            and any(store.accumulate for store in consumer.kernel.stores)
+            and consumer.form.scatter is None
+        ):
             return False
-        used = buffer in consumer.kernel.reads()
+        used = written or buffer in consumer.kernel.reads()
         if used and not (keeps_to_rows(producer, buffer) and keeps_to_rows(consumer, buffer)):
             return False
     return True

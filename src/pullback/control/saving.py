@@ -1,28 +1,33 @@
 """What the forward pass keeps for the backward pass, and what that computes again.
 
 A cotangent of a loop's body is computed from values of the body. Which of them are kept for every step decides what a
-step costs in memory, and which are computed again, in time:
+step costs in memory, and which are computed again, in time. What a step is given (an ``x``) is there already; a
+product, a reduction or a dear function is never computed again; what is cheap may be, from values that are there. Of
+all choices the one with the fewest bytes is taken: the values that cut what is given from what is needed, where the cut
+is smallest, and of these the one that computes least again.
 
-- what a step is given (an ``x``) is there already; a carry is kept, as a step cannot be computed again without it;
-- a product, a reduction, or anything dear is kept, never computed again;
-- what is cheap and made of values that are there is computed again;
-- a view is computed again from what it is a view of.
+So of ``tanh(x @ w + h @ u)`` the activation itself is kept, which its derivative is written in terms of, and of
+products of gates the gates.
 
-So of ``tanh(x @ w + h @ u)`` the activation itself is kept, which its derivative is written in terms of, and of a
-product of two gates the gates.
+Source: Ford and Fulkerson, *Maximal flow through a network*, 1956; for rematerialisation: Zheng et al., 2022.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
 
-from pullback.control.regions import VIEWS, dependent
-from pullback.graph import Constant, Node, Operation, Variable, topological
+from pullback.control.regions import dependent
+from pullback.graph import Node, Operation, Variable, topological
 
 __all__ = ["chosen_to_save"]
 
 CHEAP = 4.0
-"""The cost up to which an operation is done again rather than its result kept."""
+"""The cost up to which an operation may be done again rather than its result kept."""
+
+VIEWS = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse"})
+"""What may be done again though it is no function of one element."""
 
 
 def chosen_to_save(
@@ -30,8 +35,12 @@ def chosen_to_save(
     seeds: Sequence[Node | None],
     carries: Sequence[Variable],
     xs: Sequence[Variable],
+    kept: Iterable[Node] = (),
 ) -> list[Node]:
-    """The values of a body to keep for ``outputs``, its cotangents, which depend on ``seeds``."""
+    """The values of a body to keep for ``outputs``, its cotangents, which depend on ``seeds``.
+
+    Those ``kept`` anyway cost nothing.
+    """
     order = topological(outputs)
     backward = dependent(order, [seed for seed in seeds if seed is not None])
     forward = dependent(order, [*carries, *xs])
@@ -44,42 +53,84 @@ def chosen_to_save(
     for node in outputs:
         if id(node) not in backward and id(node) in forward:
             needed[id(node)] = node
-    # What a view shows is needed in its place.
-    wanted: dict[int, Node] = {}
-    for shown in needed.values():
-        base = shown
-        while isinstance(base, Operation) and base.operator.name in VIEWS:
-            (base,) = base.inputs
-        wanted[id(base)] = base
-    there = {id(x) for x in xs}
-    kept: list[Node] = []
+    given = {id(x) for x in xs}
+    free = {id(node) for node in kept} | given
+    flow = _Flow()
     for node in order:
-        if id(node) not in wanted:
+        if id(node) not in forward or id(node) in backward:
             continue
-        if isinstance(node, Operation) and _is_done_again(node, there, forward):
-            there.add(id(node))
-        elif id(node) not in there:
-            there.add(id(node))
-            kept.append(node)
-    return kept
+        entry, exit = (id(node), 0), (id(node), 1)
+        flow.add(entry, exit, 0.0 if id(node) in free else float(node.type.nbytes))
+        if id(node) in given or not _may_be_done_again(node):
+            flow.add("source", entry, math.inf)
+        for child in node.inputs:
+            if id(child) in forward:
+                flow.add((id(child), 1), entry, math.inf)
+        if id(node) in needed:
+            flow.add(exit, "sink", math.inf)
+    before = flow.reaching_sink()
+    # The cut nearest to what is needed: values whose end reaches it and whose beginning does not.
+    return [
+        node
+        for node in order
+        if (id(node), 1) in before and (id(node), 0) not in before and id(node) not in given
+    ]
 
 
-def _is_done_again(node: Operation, there: set[int], forward: set[int]) -> bool:
-    """Whether a value is cheap and made of values that are there, or of nothing that changes from step to step."""
-    if not node.operator.elementwise or node.operator.cost > CHEAP:
+def _may_be_done_again(node: Node) -> bool:
+    if not isinstance(node, Operation):
         return False
-    stack, cost = list(node.inputs), node.operator.cost
-    while stack:
-        child = stack.pop()
-        if id(child) in there or id(child) not in forward or isinstance(child, Constant):
-            continue
-        if not isinstance(child, Operation):
-            return False
-        if child.operator.name not in VIEWS:
-            if not child.operator.elementwise:
-                return False
-            cost += child.operator.cost
-            if cost > CHEAP:
-                return False
-        stack += child.inputs
-    return True
+    if node.operator.name in VIEWS:
+        return True
+    return node.operator.elementwise and node.operator.cost <= CHEAP
+
+
+class _Flow:
+    """A network from ``"source"`` to ``"sink"`` and its largest flow."""
+
+    def __init__(self) -> None:
+        self.left: dict[object, dict[object, float]] = {"source": {}, "sink": {}}
+
+    def add(self, start: object, end: object, capacity: float) -> None:
+        """An edge; what is still free of it is what may flow on."""
+        self.left.setdefault(start, {}).setdefault(end, 0.0)
+        self.left.setdefault(end, {}).setdefault(start, 0.0)
+        self.left[start][end] += capacity
+
+    def reaching_sink(self) -> set[object]:
+        """The places from which there is still a way to the sink when as much flows as can."""
+        while (path := self._path()) is not None:
+            amount = min(self.left[a][b] for a, b in path)
+            for a, b in path:
+                self.left[a][b] -= amount
+                self.left[b][a] += amount
+        found: set[object] = {"sink"}
+        queue: deque[object] = deque(found)
+        while queue:
+            end = queue.popleft()
+            for start in self.left[end]:
+                if start not in found and self.left[start][end] > 0:
+                    found.add(start)
+                    queue.append(start)
+        return found
+
+    def _path(self) -> list[tuple[object, object]] | None:
+        """A shortest way along which more can flow."""
+        came: dict[object, object] = {"source": None}
+        queue: deque[object] = deque(["source"])
+        while queue:
+            place = queue.popleft()
+            for following, free in self.left[place].items():
+                if free > 0 and following not in came:
+                    came[following] = place
+                    queue.append(following)
+            if "sink" in came:
+                break
+        if "sink" not in came:
+            return None
+        path: list[tuple[object, object]] = []
+        end: object = "sink"
+        while end != "source":
+            path.append((came[end], end))
+            end = came[end]
+        return path[::-1]

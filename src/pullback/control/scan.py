@@ -170,7 +170,11 @@ def _pullback(node: Operation, bars: Sequence[Node | None]) -> list[Node | None]
             break
         moving |= reached
     kept = chosen_to_save(
-        [bar for bar in found if bar is not None], [*seeds, *y_seeds], variables.carries, variables.xs
+        [bar for bar in found if bar is not None],
+        [*seeds, *y_seeds],
+        variables.carries,
+        variables.xs,
+        [*this.ys, *(v for v, after in zip(variables.carries, this.carries) if _is_among(after, this.ys))],
     )
     ahead = this.with_outputs(this.carries, (*this.ys, *kept))
     stacks = [result(ahead, index=count + len(this.ys) + k) for k in range(len(kept))]
@@ -218,6 +222,10 @@ def _pullback(node: Operation, bars: Sequence[Node | None]) -> list[Node | None]
         )
     )
     return [supply.get(k) for k in range(len(node.inputs))]
+
+
+def _is_among(node: Node, nodes: Sequence[Node]) -> bool:
+    return any(node is other for other in nodes)
 
 
 def _split(nodes: Sequence[Any], this: Scan) -> tuple[tuple[Any, ...], ...]:

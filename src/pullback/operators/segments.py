@@ -7,9 +7,9 @@ The cotangents of the slices of an array are such: the gates of a recurrent cell
 
 from __future__ import annotations
 
-from pullback.graph import Node, Operation
-from pullback.operators.elementwise import is_zero, zeros_like
-from pullback.operators.shapes import concatenate, slice
+from pullback.graph import Node, Operation, constant
+from pullback.operators.elementwise import is_zero
+from pullback.operators.shapes import broadcast, concatenate
 
 __all__ = ["joined_segments"]
 
@@ -60,7 +60,5 @@ def _segments(x: Node, axis: int) -> Segments | None:
 
 
 def _zeros(like: Node, axis: int, extent: int) -> Node:
-    ranges = [(0, size, 1) for size in like.shape]
-    ranges[axis] = (0, extent, 1)
-    starts, stops, steps = zip(*ranges)
-    return slice(zeros_like(like), starts=starts, stops=stops, steps=steps)
+    shape = (*like.shape[:axis], extent, *like.shape[axis + 1 :])
+    return broadcast(constant(0, like.dtype), shape=shape, axes=())

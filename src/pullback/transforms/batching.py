@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pullback.errors import BatchError
 from pullback.graph import Node, Operation, TupleType, Variable, apply, result, substitute
@@ -11,13 +11,19 @@ from pullback.operators.batching import any_batched, batch_size
 __all__ = ["batched"]
 
 
-def batched(outputs: Sequence[Node], ones: Sequence[Variable], many: Sequence[Node]) -> list[Node]:
+def batched(
+    outputs: Sequence[Node],
+    ones: Sequence[Variable],
+    many: Sequence[Node],
+    arranged: Callable[[Node], Node] = lambda node: node,
+) -> list[Node]:
     r"""``outputs`` for many examples, where ``many`` hold in front the examples of the variables ``ones``.
 
     .. math:: Y_{n,\dots} = y(x = X_{n,\dots})
 
     Each operation that depends on an example is replaced by what its operator's batching rule gives; all
-    else is computed once. So an output that no example matters to comes without the batch axis.
+    else is computed once. So an output that no example matters to comes without the batch axis. ``arranged`` may put
+    another node for each that a rule has made.
     """
 
     several: dict[int, Sequence[Node]] = {}
@@ -39,6 +45,6 @@ def batched(outputs: Sequence[Node], ones: Sequence[Variable], many: Sequence[No
                 f"{node.operator.name}: its batching rule gives {found.type} for examples of {node.type}; "
                 f"it must give {node.type.with_shape(wanted)}"
             )
-        return found
+        return arranged(found)
 
     return list(substitute(outputs, dict(zip(ones, many)), rebuild))

@@ -19,6 +19,7 @@ from pullback.graph import (
     substitute,
     topological,
 )
+from pullback.operators.shapes import broadcast, reshape
 from pullback.transforms.batching import batched
 
 __all__ = [
@@ -121,7 +122,51 @@ class Rebuilt:
 
 def all_steps(nodes: Sequence[Node], ones: Sequence[Variable], many: Sequence[Node]) -> list[Node]:
     """``nodes``, which depend on the variables ``ones`` of one step, for all steps at once."""
-    return batched(nodes, ones, many)
+    return batched(nodes, ones, many, _with_joined_rows)
+
+
+def _with_joined_rows(node: Node) -> Node:
+    """A product of the rows of all steps as one of so many rows, and elementwise work on it with the rows joined.
+
+    Large products are done in blocks of rows, and what follows one elementwise is its epilogue if it has its axes.
+    """
+    if not isinstance(node, Operation):
+        return node
+    if node.operator.name == "contract":
+        return _joined_product(node)
+    if not node.operator.elementwise or not any(map(_has_joined_rows, node.inputs)):
+        return node
+    inputs = [_joined(child) for child in node.inputs]
+    return reshape(node.operator(*inputs, **node.attributes), shape=node.shape)
+
+
+def _joined_product(node: Operation) -> Node:
+    (a, b), out = node.inputs, node.attributes["out_labels"]
+    a_labels, b_labels = node.attributes["a_labels"], node.attributes["b_labels"]
+    if len(out) < 2 or a_labels[:2] != out[:2] or {*out[:2]} & {*b_labels}:
+        return node
+    product = node.operator(_joined(a), b, a_labels=a_labels[1:], b_labels=b_labels, out_labels=out[1:])
+    return reshape(product, shape=node.shape)
+
+
+def _has_joined_rows(x: Node) -> bool:
+    if not isinstance(x, Operation) or x.operator.name != "reshape" or x.ndim < 2:
+        return False
+    return x.inputs[0].shape == (x.shape[0] * x.shape[1], *x.shape[2:])
+
+
+def _joined(x: Node) -> Node:
+    """``x`` with its first two axes as one."""
+    shape = (x.shape[0] * x.shape[1], *x.shape[2:])
+    if isinstance(x, Operation) and _has_joined_rows(x):
+        return x.inputs[0]
+    if (
+        isinstance(x, Operation)
+        and x.operator.name == "broadcast"
+        and min(x.attributes["axes"], default=2) > 1
+    ):
+        return broadcast(x.inputs[0], shape=shape, axes=tuple(axis - 1 for axis in x.attributes["axes"]))
+    return reshape(x, shape=shape)
 
 
 def frontier(roots: Iterable[Node], taken: set[int], inside: set[int]) -> list[Node]:

@@ -13,7 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pullback.compiler.passes.loops import Rebuilt, all_steps, frontier, has_product, is_result, rewrite_scans
+from pullback.compiler.passes.loops import (
+    PRODUCTS,
+    Rebuilt,
+    all_steps,
+    frontier,
+    has_product,
+    is_result,
+    rewrite_scans,
+)
 from pullback.compiler.passes.rewriting import GraphPass, inner, uses
 from pullback.graph import Graph, Node, Operation, Variable, substitute, topological
 from pullback.operators.elementwise import summed
@@ -50,7 +58,7 @@ def _sunk(node: Operation) -> Sequence[Node] | None:
     roots = [*sinking.values(), *summing.values()]
     # What stays in the loop for its own sake is not computed again after it.
     later = [term for k, term in added.items() if k not in summing]
-    here = apart - {id(n) for n in topological([*staying, *later])}
+    here = _from_products_on(this.order, apart) - {id(n) for n in topological([*staying, *later])}
     # The results of a loop belong to where the loop is.
     here -= {id(n) for n in this.order if is_result(n) and id(n.inputs[0]) not in here}
     read = _read(roots, here, inside)
@@ -98,6 +106,20 @@ def _reduces(term: Node, apart: set[int]) -> bool:
         id(node) in apart and isinstance(node, Operation) and node.operator.name == "sum"
         for node in topological([term])
     )
+
+
+def _from_products_on(order: Sequence[Node], apart: set[int]) -> set[int]:
+    """Of the nodes that the loop does not need itself, the products and sums, and what is computed from them.
+
+    What is elementwise before them stays in the loop, where it fuses; its result is kept for all steps.
+    """
+    found: set[int] = set()
+    for node in order:
+        if id(node) in apart and isinstance(node, Operation):
+            reduces = node.operator.name == "sum" or node.operator.name in PRODUCTS
+            if reduces or any(id(child) in found for child in node.inputs):
+                found.add(id(node))
+    return found
 
 
 def _read(roots: Iterable[Node], here: set[int], inside: set[int]) -> list[Node]:
