@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from pullback import vmap
 from pullback.errors import DerivativeError
 from pullback.graph import OPERATORS, Operator
 from pullback.operators.elementwise import elementwise
@@ -42,6 +43,10 @@ def test_a_wrong_second_derivative_is_found(wrong_square: Operator) -> None:
 
 def test_functions_of_several_arrays_with_several_results() -> None:
     check_grads(lambda x, n, y: (x * y, np.exp(x) + n), [np.ones(3), np.arange(3), np.full(3, 0.5)], order=3)
+
+
+def test_functions_that_trace_others_around_their_arguments() -> None:
+    check_grads(lambda x: vmap(lambda row: row * np.sin(x))(np.ones((3, 2))), [np.array([0.3, 0.9])])
 
 
 def test_inputs_may_be_held_constant() -> None:
