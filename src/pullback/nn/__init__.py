@@ -48,7 +48,18 @@ from pullback.nn.pooling import (
     MaxPool3d,
 )
 from pullback.nn.radial import RBF
-from pullback.nn.recurrent import RNN
+from pullback.nn.recurrent import (
+    GRU,
+    LSTM,
+    MGU,
+    RNN,
+    GRUCell,
+    LSTMCell,
+    MGUCell,
+    Recurrent,
+    RNNCell,
+    TimeDistributed,
+)
 from pullback.nn.training import Training, current_training, training
 from pullback.numpy import (
     celu,
@@ -76,6 +87,9 @@ from pullback.numpy.convolution import conv, conv_transpose
 from pullback.numpy.pooling import avg_pool, global_avg_pool, global_max_pool, max_pool
 
 __all__ = [
+    "GRU",
+    "LSTM",
+    "MGU",
     "RBF",
     "RNN",
     "AvgPool1d",
@@ -92,17 +106,23 @@ __all__ = [
     "Dense",
     "Dropout",
     "Embedding",
+    "GRUCell",
     "GlobalAvgPool",
     "GlobalMaxPool",
     "GroupNorm",
+    "LSTMCell",
     "LayerNorm",
+    "MGUCell",
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
     "Module",
     "PReLU",
+    "RNNCell",
+    "Recurrent",
     "Reshape",
     "Seed",
+    "TimeDistributed",
     "Training",
     "absolute_error",
     "avg_pool",
