@@ -15,6 +15,7 @@ Chain(
 
 from pullback.nn import initialisers, losses
 from pullback.nn.activations import PReLU
+from pullback.nn.attention import MultiHeadAttention
 from pullback.nn.convolution import (
     Conv1d,
     Conv2d,
@@ -117,6 +118,7 @@ __all__ = [
     "MaxPool2d",
     "MaxPool3d",
     "Module",
+    "MultiHeadAttention",
     "PReLU",
     "RNNCell",
     "Recurrent",
