@@ -60,6 +60,10 @@ from pullback.nn.recurrent import (
     Recurrent,
     RNNCell,
     TimeDistributed,
+    from_keras,
+    from_torch,
+    to_keras,
+    to_torch,
 )
 from pullback.nn.training import Training, current_training, training
 from pullback.numpy import (
@@ -136,6 +140,8 @@ __all__ = [
     "describe_parameters",
     "elu",
     "flatten",
+    "from_keras",
+    "from_torch",
     "gelu",
     "global_avg_pool",
     "global_max_pool",
@@ -166,5 +172,7 @@ __all__ = [
     "softsign",
     "squared_error",
     "tanh",
+    "to_keras",
+    "to_torch",
     "training",
 ]

@@ -1,7 +1,8 @@
-"""Recurrent networks: cells, and layers that take them over sequences."""
+"""Recurrent networks: cells, layers that take them over sequences, and weights from and for other libraries."""
 
 from pullback.nn.recurrent.cells import Cell, GRUCell, LSTMCell, MGUCell, RNNCell
 from pullback.nn.recurrent.distributed import TimeDistributed
+from pullback.nn.recurrent.exchange import from_keras, from_torch, to_keras, to_torch
 from pullback.nn.recurrent.layers import GRU, LSTM, MGU, RNN, Recurrent
 
 __all__ = [
@@ -16,4 +17,8 @@ __all__ = [
     "RNNCell",
     "Recurrent",
     "TimeDistributed",
+    "from_keras",
+    "from_torch",
+    "to_keras",
+    "to_torch",
 ]
