@@ -5,9 +5,25 @@ from operator import itemgetter
 import numpy as np
 import pytest
 
-from pullback import flatten, grad, jit, leaf_paths, load, map_tree, nn, save, stop_gradient, vmap
+from pullback import (
+    flatten,
+    get_num_threads,
+    grad,
+    jit,
+    leaf_paths,
+    load,
+    map_tree,
+    nn,
+    save,
+    set_num_threads,
+    stop_gradient,
+    trace,
+    vmap,
+)
 from pullback import random as keys
+from pullback.compiler.passes import optimise
 from pullback.errors import DTypeError, IndexRangeError, ShapeError, TreeError
+from pullback.graph import OPERATORS, regions
 from pullback.testing import check_grads
 
 BATCH, STEPS, INPUTS, HIDDEN = 4, 5, 3, 2
@@ -124,6 +140,48 @@ def test_compiled(kind, x):
     run = jit(lambda layer, x, lengths: layer(x, lengths=lengths))
     assert_same(run(layer, x, LENGTHS), layer(x, lengths=LENGTHS))
     assert_same(run(layer, x, LENGTHS[::-1]), layer(x, lengths=LENGTHS[::-1]))
+
+
+def products(graph):
+    return [getattr(node, "operator", None) for node in graph.nodes()].count(OPERATORS["contract"])
+
+
+@pytest.mark.parametrize("options", [{}, {"layer_norm": True}], ids=["plain", "normalised"])
+@pytest.mark.parametrize(
+    ("make", "recurrent"),
+    [
+        (nn.GRU, 1),
+        (lambda *sizes, **options: nn.GRU(*sizes, reset_after=False, **options), 2),
+        (nn.LSTM, 1),
+        (lambda *sizes, **options: nn.LSTM(*sizes, peepholes=True, **options), 1),
+        (nn.MGU, 2),
+    ],
+    ids=["GRU", "GRU, reset before", "LSTM", "LSTM, peepholes", "MGU"],
+)
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
+def test_a_loop_holds_only_products_with_the_state(make, recurrent, options, lengths, x):
+    layer = make(INPUTS, HIDDEN, dtype=np.float64, **options)
+    gradient = grad(lambda layer, x: layer(x, lengths=lengths).sum(), argnums=(0, 1))
+    graph = optimise(trace(gradient, layer, x).graph)
+    loops = [products(region) for node in graph.nodes() for region in regions(node)]
+    assert loops == [recurrent, recurrent]
+    # The input's product and its two pullbacks, and the gradients of the recurrent weights.
+    assert products(graph) == 3 + recurrent
+
+
+def test_the_same_bits_for_any_number_of_threads():
+    before, found = get_num_threads(), set()
+    layer = nn.LSTM(INPUTS, 20, bidirectional=True, seed=0)
+    x = np.random.default_rng(0).standard_normal((50, STEPS, INPUTS)).astype(np.float32)
+    step = jit(grad(lambda layer, x, n: layer(x, lengths=n).sum(), argnums=(0, 1)))
+    try:
+        for threads in (1, 2, 3):
+            set_num_threads(threads)
+            leaves, _ = flatten(step(layer, x, np.arange(50) % (STEPS + 1)))
+            found.add(b"".join(leaf.tobytes() for leaf in leaves))
+    finally:
+        set_num_threads(before)
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
