@@ -140,3 +140,12 @@ def test_a_stored_product_that_moves_into_its_readers_is_rounded_there(compiler,
     for processor in compiler.processors:
         (found,) = compiler.run(traced(zero, x), [x], processor=processor)
         assert found.max(-1).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_product_and_its_negation_cancel(dtype, compiler, traced):
+    """As products by numbers of either sign they would differ by what rounding takes from one of them."""
+    x = np.array([2.9544163550136876, 1.0, -0.1], dtype)
+    for processor in compiler.processors:
+        (found,) = compiler.run(traced(lambda x: -(x * 1.1) + x * 1.1, x), [x], processor=processor)
+        assert found.tolist() == [0.0, 0.0, 0.0]

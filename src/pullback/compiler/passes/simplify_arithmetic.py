@@ -138,13 +138,8 @@ def _signs(node: Operation) -> Node | None:
 
 
 def _negative(node: Operation) -> Node | None:
-    (x,) = node.inputs
-    if (a := _negated(x)) is not None:
-        return a
-    for name in ("multiply", "divide"):
-        if (scaled := inner(x, name)) is not None and (value := scalar(scaled.inputs[1])) is not None:
-            return scaled.operator(scaled.inputs[0], filled(-value, scaled))
-    return None
+    # A negation does not go into a product: that may have other users, and two of them differ by their rounding.
+    return _negated(node.inputs[0])
 
 
 def _absolute(node: Operation) -> Node | None:
