@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pullback.numpy as pnp
-from pullback import grad
+from pullback import grad, jit
 from pullback.errors import DTypeError, ShapeError
 from pullback.testing import check_grads
 from pullback.tracing import trace
@@ -32,6 +32,17 @@ def test_scalars_and_single_elements(name, dtype, agrees, draw):
     function = getattr(np, name)
     agrees(function, draw((), dtype))
     agrees(lambda x: function(x, axis=1), draw((3, 1), dtype))
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("shape", [(), (2, 1), (1, 1), (2, 3)], ids=str)
+@pytest.mark.parametrize("name", ["sum", "mean", "average"])
+def test_a_sum_of_negative_zeros_is_positive(name, shape, keepdims):
+    x, function = np.full(shape, -0.0, np.float32), getattr(np, name)
+    for axis in (None, (), -1) if shape else (None, ()):
+        asked = partial(function, axis=axis, keepdims=keepdims)
+        wanted = asked(x).tolist()
+        assert str(trace(asked, x).evaluate([x]).tolist()) == str(jit(asked)(x).tolist()) == str(wanted)
 
 
 @pytest.mark.parametrize("keepdims", [False, True])

@@ -10,7 +10,7 @@ import numpy as np
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Node
 from pullback.numpy.promotion import as_array_node, where_written
-from pullback.numpy.reductions import as_float
+from pullback.numpy.reductions import as_float, total
 from pullback.numpy.windows import (
     Channels,
     Padding,
@@ -91,11 +91,11 @@ def avg_pool(
     x, moves, counts = _moves("avg_pool", x, size, stride, padding, dilation=1, channels=channels, fill=0)
     view = OPERATORS["windows"](x, **moves)
     axes = _window_axes(view, channels)
-    total = OPERATORS["sum"](view, axes=axes)
+    sums = total(view, axes)
     if count_include_pad:
-        return total / math.prod(view.shape[axis] for axis in axes)
+        return sums / math.prod(view.shape[axis] for axis in axes)
     number = np.asarray(math.prod(np.ix_(*counts)), x.dtype)
-    return total / (number if channels == "first" else number[..., None])
+    return sums / (number if channels == "first" else number[..., None])
 
 
 @at_once(arrays=1)
@@ -128,7 +128,7 @@ def global_avg_pool(x: Any, /, channels: Channels = "first") -> Any:
     """
     x = as_float(as_array_node(x))
     axes = _all_spatial("global_avg_pool", x, channels)
-    return OPERATORS["sum"](x, axes=axes) / math.prod(x.shape[axis] for axis in axes)
+    return total(x, axes) / math.prod(x.shape[axis] for axis in axes)
 
 
 def _window_axes(view: Node, channels: str) -> tuple[int, ...]:

@@ -51,6 +51,13 @@ def _reduce(name: str, x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
     return OPERATORS["reshape"](result, shape=kept)
 
 
+def total(x: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
+    """The sum over ``axes``, from +0 on, that of one element too; the operator leaves such an element as it is."""
+    result = _reduce("sum", x, axes, keepdims)
+    alone = math.prod([x.shape[axis] for axis in axes]) == 1
+    return result + 0.0 if alone and x.dtype.kind == "f" else result
+
+
 def _accumulator(dtype: np.dtype) -> np.dtype:
     """The dtype in which NumPy adds and multiplies."""
     if dtype.kind == "b" or (dtype.kind == "i" and dtype.itemsize < 8):
@@ -89,7 +96,7 @@ def sum(
     """
     x = as_array_node(a)
     x = _masked(cast(x, _accumulator(x.dtype) if dtype is None else dtype), where, 0)
-    result = _reduce("sum", x, normal_axes("sum", axis, x.ndim), keepdims)
+    result = total(x, normal_axes("sum", axis, x.ndim), keepdims)
     return result if initial is None else result + initial
 
 
@@ -121,8 +128,7 @@ def mean(a: Any, axis: Axes = None, dtype: Any = None, *, keepdims: bool = False
     x = as_array_node(a)
     x = cast(x, e.true_divide_dtype(x.dtype) if dtype is None else dtype)
     axes = normal_axes("mean", axis, x.ndim)
-    total = _reduce("sum", _masked(x, where, 0), axes, keepdims)
-    return total / _count(x, axes, keepdims, where)
+    return total(_masked(x, where, 0), axes, keepdims) / _count(x, axes, keepdims, where)
 
 
 def _count(x: Node, axes: tuple[int, ...], keepdims: bool, where: Any) -> Any:
@@ -291,8 +297,7 @@ def average(a: Any, axis: Axes = None, weights: Any = None, *, keepdims: bool = 
                 f"same shape, or one for each element of a single axis{where_written()}"
             )
         w = OPERATORS["broadcast"](w, shape=x.shape, axes=axes)
-    total = sum(x * w, axis, keepdims=keepdims)
-    return e.divide(total, sum(w, axis, keepdims=keepdims))
+    return e.divide(sum(x * w, axis, keepdims=keepdims), sum(w, axis, keepdims=keepdims))
 
 
 def logsumexp(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
@@ -306,10 +311,10 @@ def logsumexp(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
     x = as_float(a)
     axes = normal_axes("logsumexp", axis, x.ndim)
     top = finite_max(x, axes)
-    total = e.log(sum(e.exp(x - top), axes, keepdims=True)) + top
+    result = e.log(sum(e.exp(x - top), axes, keepdims=True)) + top
     if keepdims or not axes:
-        return total
-    return total.reshape([n for k, n in enumerate(x.shape) if k not in axes])
+        return result
+    return result.reshape([n for k, n in enumerate(x.shape) if k not in axes])
 
 
 def as_float(a: Any) -> Any:
