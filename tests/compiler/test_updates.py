@@ -12,6 +12,7 @@ from pullback import nn
 from pullback.compiler.build import build
 from pullback.compiler.runtime.processor import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable
+from pullback.interpreter import evaluate
 from pullback.loops.printer import format_kernel
 
 METHODS = {
@@ -179,6 +180,31 @@ def test_second_order(method, compiler, traced):
 
     compiler.assert_same(traced(pb.grad(slope, (0, 1)), x, v, i), [x, v, i], rounding=256)
     compiler.assert_same(traced(pb.jacobian(pb.grad(loss, 1), 1), x, v, i), [x, v, i], rounding=256)
+
+
+@pytest.mark.parametrize("method", ["max", "min"])
+@pytest.mark.parametrize("columns", [1, 2, 20])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_positive_zeros_are_larger_than_negative_ones(method, columns, dtype, compiler, traced):
+    random = np.random.default_rng(columns)
+    x = random.choice(np.array([0.0, -0.0, -1.0, 1.0], dtype), (5, columns))
+    values = random.choice(np.array([0.0, -0.0], dtype), (12, columns))
+    places = random.integers(0, 5, 12)
+    larger = x.copy()
+    for place, row in zip(places, values):
+        for k, value in enumerate(row):
+            both = larger[place, k], value
+            # The signs tell two zeros apart.
+            key = [(number, not np.signbit(number)) for number in both]
+            larger[place, k] = both[key.index({"max": max, "min": min}[method](key))]
+    graph = traced(lambda x, i, v: update(x, method, i, v), x, places, values)
+    found = update(x, method, places, values), evaluate(graph, [x, places, values])[0]
+    compiled = [
+        compiler.run(graph, [x, places, values], processor=processor)[0] for processor in compiler.processors
+    ]
+    for each in (*found, *compiled):
+        np.testing.assert_array_equal(np.signbit(each), np.signbit(larger))
+        np.testing.assert_array_equal(each, larger)
 
 
 @pytest.mark.parametrize("method", [*EXACT, "power"])

@@ -74,11 +74,23 @@ def _reference(accumulate: str) -> Callable[..., np.ndarray]:
         target = np.moveaxis(result, axes, range(len(axes)))
         if accumulate == "set":
             target[indices] = updates
+        elif accumulate == "minimum" and x.dtype.kind == "f":
+            np.negative(_largest(-target, -updates, indices), out=target)
+        elif accumulate == "maximum" and x.dtype.kind == "f":
+            target[...] = _largest(target, updates, indices)
         else:
             getattr(np, accumulate).at(target, indices, updates)
         return result
 
     return reference
+
+
+def _largest(base: np.ndarray, updates: np.ndarray, indices: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The largest of each element and its updates, +0 above -0: which of two zeros NumPy takes is left to chance."""
+    result, positive = np.array(base), ~np.signbit(base)
+    np.maximum.at(result, indices, updates)
+    np.logical_or.at(positive, indices, ~np.signbit(updates))
+    return np.where(result == 0, np.copysign(base.dtype.type(0), np.where(positive, 1, -1)), result)
 
 
 def _batch(node: Operation, inputs: Sequence[Node]) -> Node:
