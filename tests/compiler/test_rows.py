@@ -178,6 +178,18 @@ def test_a_difference_of_equal_products_is_zero(compiler, traced, processor):
     np.testing.assert_array_equal(found, np.zeros((2, 500)))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 7, 8, 16, 32, 33, 64, 200])
+def test_the_sum_of_a_row_of_negative_zeros_is_positive(width, dtype, compiler, traced, processor):
+    def function(x):
+        total = np.sum(-np.abs(x), axis=1, keepdims=True)
+        return total, np.exp(x - np.max(x, axis=1, keepdims=True)) * total
+
+    x = np.zeros((5, width), dtype)
+    for found in compiler.run(traced(function, x), [x], processor=processor):
+        assert not np.signbit(found).any()
+
+
 def test_values_that_are_not_finite_pass_through(compiler, traced, processor):
     def function(x, y):
         return (

@@ -98,7 +98,11 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
     if across:
         assert group is not None
         vectors = _masked(values, reduce, values.vectors(reduce.body))
-        return [horizontal(values, reduce.kind, vectors, reduce.dtype, group.lanes)]
+        result = horizontal(values, reduce.kind, vectors, reduce.dtype, group.lanes)
+        if reduce.kind == "add" and reduce.dtype.kind == "f" and not group.tail:
+            # No lane holds the +0 that a sum begins with.
+            result = combine(values, "add", result, literal(reduce.dtype, 0), reduce.dtype, 1)
+        return [result]
     if _runs_along(reduce) and reduce.over[-1].extent >= 4:
         return [_along_lanes(values, reduce)]
     start = [literal(reduce.dtype, neutral(reduce.kind, reduce.dtype))]
