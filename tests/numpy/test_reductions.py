@@ -170,3 +170,10 @@ def test_standardise_of_equal_and_of_integer_values(agrees):
     np.testing.assert_allclose(slopes, [1.5, -0.5, -0.5, -0.5])
     with pytest.raises(ValueError, match="epsilon is 0"):
         pnp.standardise(np.ones(3), epsilon=0)
+
+
+def test_standardise_of_one_element_keeps_its_sign():
+    x = np.array([[-0.0], [0.0]])
+    asked = partial(pnp.standardise, axis=1)
+    for found in (asked(x), trace(asked, x).evaluate([x]), jit(asked)(x)):
+        assert str(found.tolist()) == "[[-0.0], [0.0]]"

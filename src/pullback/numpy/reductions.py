@@ -20,6 +20,7 @@ from pullback.numpy.promotion import (
     float_dtype,
     where_written,
 )
+from pullback.operators.reductions import from_zero
 
 __all__ = [
     "all",
@@ -52,10 +53,8 @@ def _reduce(name: str, x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
 
 
 def total(x: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
-    """The sum over ``axes``, from +0 on, that of one element too; the operator leaves such an element as it is."""
-    result = _reduce("sum", x, axes, keepdims)
-    alone = math.prod([x.shape[axis] for axis in axes]) == 1
-    return result + 0.0 if alone and x.dtype.kind == "f" else result
+    """The sum over ``axes``, from +0 on."""
+    return from_zero(_reduce("sum", x, axes, keepdims), x, axes)
 
 
 def _accumulator(dtype: np.dtype) -> np.dtype:

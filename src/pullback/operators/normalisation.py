@@ -18,7 +18,7 @@ from pullback.graph import OPERATORS, Case, Constant, Node, Operation, Operator,
 from pullback.loops import Expression, Index, Literal, Operand
 from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import filled, is_constant
-from pullback.operators.reductions import reduction_type, spread, sum
+from pullback.operators.reductions import from_zero, reduction_type, spread, sum
 
 __all__ = ["standardise", "standardise_in_steps"]
 
@@ -27,7 +27,7 @@ Axes = tuple[int, ...]
 
 def _mean(x: Node, axes: Axes) -> Node:
     """The mean over ``axes``, which vanish."""
-    total = sum(x, axes=axes)
+    total = from_zero(sum(x, axes=axes), x, axes)
     return total / filled(math.prod(x.shape[axis] for axis in axes), x.dtype, total.shape)
 
 

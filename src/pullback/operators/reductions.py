@@ -118,7 +118,13 @@ sum = Operator(
     _cases("any", neutral=True),
     linear=True,
 )
-"""The sum over ``axes``, from +0 on; of one element, that element, -0 too."""
+"""The sum over ``axes``, from +0 on; of one element, that element, -0 too (but see ``from_zero``)."""
+
+
+def from_zero(total: Node, x: Node, axes: Axes) -> Node:
+    """``total``, the sum of ``x`` over ``axes``, begun with +0 even where it is that of one element."""
+    alone = math.prod(x.shape[axis] for axis in axes) == 1
+    return total + 0.0 if alone and x.dtype.kind == "f" else total
 
 
 def _prod_reference(x: np.ndarray, axes: Axes) -> Any:

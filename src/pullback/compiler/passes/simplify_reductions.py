@@ -1,8 +1,9 @@
 """Reductions over axes of one element, and over what a broadcast repeats, are no reductions.
 
 Equal values are summed by one multiplication: it rounds once, so it is nearer to the true sum than additions
-one after another (and it is what they give wherever they are exact). A reduction of a reduction is one over
-all axes, and reductions stand inside reshapes that only add or drop axes of extent 1.
+one after another (and it is what they give wherever they are exact); +0 is added to it, with which a sum begins.
+A reduction of a reduction is one over all axes, and reductions stand inside reshapes that only add or drop axes of
+extent 1.
 
 >>> import numpy as np
 >>> import pullback.numpy as pnp
@@ -19,7 +20,10 @@ input  %0 x: float32[5]
 %1 = constant 3.0: float32[]
 %2 = broadcast(%1, axes=(), shape=(5,)): float32[5]
 %3 = multiply(%0, %2): float32[5]
-output %3
+%4 = constant 0.0: float32[]
+%5 = broadcast(%4, axes=(), shape=(5,)): float32[5]
+%6 = add(%3, %5): float32[5]
+output %6
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ import numpy as np
 from pullback.compiler.passes.rewriting import Rule, RulePass, filled, inner
 from pullback.compiler.passes.simplify_shapes import long_axes, only_units
 from pullback.graph import Node, Operation
-from pullback.operators.arithmetic import multiply
+from pullback.operators.arithmetic import add, multiply
 from pullback.operators.shapes import broadcast, reshape
 
 __all__ = ["simplify_reductions"]
@@ -59,13 +63,18 @@ def _of_broadcast(node: Operation) -> Node | None:
     repeated = [axis for axis in axes if axis not in own]
     if repeated and name in ("argmax", "argmin"):
         return None
-    if over := tuple(position for position, axis in enumerate(own) if axis in axes):
+    over = tuple(position for position, axis in enumerate(own) if axis in axes)
+    alone = math.prod(result.shape[position] for position in over) == 1
+    if over:
         result = node.operator(result, axes=over)
     if repeated and name == "sum":
         count = math.prod(spread.shape[axis] for axis in repeated)
         if not count:
             return filled(0, node)
         result = multiply(result, filled(np.asarray(count).astype(node.dtype), result))
+        if alone and count > 1 and node.dtype.kind == "f":
+            # The product of a negative zero is one, and the sum begins with +0.
+            result = add(result, filled(0.0, result))
     if result.shape == node.shape:
         return result
     left = [axis for axis in range(spread.ndim) if axis not in axes]
