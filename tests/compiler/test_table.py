@@ -215,6 +215,19 @@ def test_zeros_of_either_sign_in_reductions(name, compiler, processor):
         np.testing.assert_array_equal(signs_of_zeros(value), signs_of_zeros(want))
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_cube_roots_of_all_sizes(dtype, compiler, processor):
+    limits = np.finfo(dtype)
+    sizes = np.geomspace(float(limits.smallest_normal), float(limits.max) / 2, 500).astype(dtype)
+    few = np.array([1, 2, 3, 1000], dtype) * limits.smallest_subnormal
+    x = np.concatenate([sizes, -sizes, few, -few, np.array([0.0, -0.0, np.inf, -np.inf, np.nan], dtype)])
+    variable = Variable(Type(dtype, x.shape), "x")
+    (found,) = compiler.run(Graph((variable,), (OPERATORS["cbrt"](variable),)), [x], processor=processor)
+    np.testing.assert_array_max_ulp(found[:-1], np.cbrt(x)[:-1], 4)
+    np.testing.assert_array_equal(np.signbit(found[:-1]), np.signbit(x[:-1]))
+    assert np.isnan(found[-1])
+
+
 def test_constants_in_every_dtype(compiler, processor):
     """A constant stored, repeated or large is what it was, to the sign of zero."""
     random = np.random.default_rng(2)
