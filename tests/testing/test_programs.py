@@ -15,6 +15,7 @@ from pullback.testing.programs import compare
 from pullback.testing.programs.compare import Difference, difference, wrong_stage
 from pullback.testing.programs.generate import generate
 from pullback.testing.programs.program import LAYOUTS, Asked, Input, Program, Step
+from pullback.testing.programs.reference import At
 from pullback.testing.programs.rounding import expected
 from pullback.testing.programs.shrink import shrunk
 from pullback.tracing import trace
@@ -156,6 +157,66 @@ def test_a_wrong_derivative_is_found(wrong):
 def test_a_kink_is_not_taken_for_a_wrong_derivative():
     x = np.array([[-1.0, 0.0, 2.0, 2.0]])
     assert difference(of("np.abs({0}) + np.maximum({0}, 2)", x, form="gradient")) is None
+
+
+COMPOSED = [
+    ("np.cbrt", ["np.var({0})", "np.cbrt({0})"], [2.0]),
+    ("arccosh", ["{0} * {0} + 1", "np.arccosh({0})", "{0} ** 3"], [4.0, 0.0]),
+    ("a condition at one point", ["{0} != 0", "{1} * {0}"], [0.0, 3.0]),
+    ("two kinks that cancel", ["np.clip({0}, 0, None)", "{0} - np.min({0})", "{0} ** 3"], [0.0, -2.0, 1.0]),
+]
+
+
+@pytest.mark.parametrize(("texts", "x"), [case[1:] for case in COMPOSED], ids=[case[0] for case in COMPOSED])
+def test_kinks_of_steps_are_not_taken_for_wrong_derivatives(texts, x):
+    names = [f"v{k}" for k in range(len(texts))]
+    steps = [Step(name, text, (before, "x0")) for name, text, before in zip(names, texts, ["x0", *names])]
+    asked = Asked("gradient", "sum")
+    assert difference(Program((Input("x0", np.array(x)),), tuple(steps), (names[-1],), asked)) is None
+
+
+def test_nan_for_a_slope_is_found(wrong):
+    wrong("sinh", pullback=lambda node, g: [g * np.nan])
+    assert difference(of("np.sinh({0})", X, form="gradient")).compared == "gradient against differences"
+
+
+def test_a_slope_at_equal_operands_is_compared(wrong):
+    """A function that is smooth at a point has its own slope there, whatever happens elsewhere."""
+    wrong("logaddexp", pullback=lambda node, g: [g, None])
+    program = of("np.logaddexp({0}, {1})", X, X.copy(), form="gradient")
+    assert difference(program).compared == "gradient against differences"
+
+
+def test_signs_of_zero_products_are_undecided():
+    x, y = np.array([[-3.0], [1.0]]), np.array([[0.0]])
+
+    def function(x, y):
+        v = x @ y
+        return v - np.max(v, axis=0, keepdims=True)
+
+    found = expected(trace(function, x, y).graph, [x, y])[0]
+    for first in (0.0, -0.0):
+        assert found.difference(np.array([[first], [0.0]])) is None
+    one = expected(trace(lambda x, y: x * y, x, y).graph, [x, y])[0]
+    assert one.difference(np.array([[0.0], [0.0]])) is not None
+
+
+def test_products_that_vanish_are_rounded():
+    x, y, zero = (np.array([value]) for value in (5e-324, -0.5, 0.0))
+    found = estimate(lambda x, y, z: x * y + z, x, y, zero)
+    assert found.difference(-zero) is None and found.difference(zero) is None
+    assert estimate(lambda x, y, z: x * y + z, zero, y, zero).difference(-zero) is not None
+
+
+def test_sums_of_products_are_as_exact_as_numpy_s_own():
+    x, y, angle = np.array([[2.5, -4.0, 1.5]]), np.array([-0.5]), np.array([-0.5])
+    text = "np.einsum('ab,a,a->a', {0}, {1}, np.arctan2({2}, {2}))"
+    assert difference(of(text, x, y, angle)) is None
+
+
+def test_values_are_repeated_for_the_places_that_numpy_forgets():
+    places = np.array([[1, 4], [3, 4]])
+    assert At(np.zeros(5))[places].add(np.ones(2)).tolist() == [0, 1, 0, 1, 2]
 
 
 def test_errors_must_agree():

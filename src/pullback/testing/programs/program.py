@@ -136,13 +136,23 @@ class Program:
         for number in range(1 if self.batch is None else self.batch):
             yield {x.name: x.example(number) for x in self.inputs}
 
-    def numpy(self) -> list[Any]:
-        """The outputs by NumPy, those of a batch stacked."""
-        found = [self.outputs_of(given) for given in self.examples()]
+    def numpy(self, random: np.random.Generator | None = None) -> list[Any]:
+        """The outputs by NumPy, those of a batch stacked; ``random`` moves the factors of ``einsum`` a little."""
+        found = [self.outputs_of(given, random) for given in self.examples()]
         return found[0] if self.batch is None else [np.stack(each) for each in zip(*found)]
 
-    def outputs_of(self, given: Mapping[str, Any], kept: dict[str, Any] | None = None) -> list[Any]:
-        """The outputs by NumPy for these inputs.
+    def outputs_of(self, given: Mapping[str, Any], random: np.random.Generator | None = None) -> list[Any]:
+        """The outputs by NumPy for these inputs."""
+        values = self.values_of(given, random=random)
+        return [values[name] for name in self.outputs]
+
+    def values_of(
+        self,
+        given: Mapping[str, Any],
+        kept: dict[str, Any] | None = None,
+        random: np.random.Generator | None = None,
+    ) -> dict[str, Any]:
+        """All values by NumPy for these inputs, by name.
 
         ``kept`` holds what passes through ``stop_gradient``: filled when first run, and used from then on.
         """
@@ -151,8 +161,8 @@ class Program:
             if kept is not None and "stop_gradient" in step.text:
                 values[step.name] = kept.setdefault(step.name, values[step.operands[0]])
             else:
-                values[step.name] = step_value(step, values)
-        return [values[name] for name in self.outputs]
+                values[step.name] = step_value(step, values, random)
+        return values
 
     def differentiable(self) -> list[int]:
         """The inputs with derivatives, by number."""
@@ -234,15 +244,21 @@ class Program:
         )
 
 
-def step_value(step: Step, values: Mapping[str, Any]) -> Any:
+def step_value(step: Step, values: Mapping[str, Any], random: np.random.Generator | None = None) -> Any:
     """A step by NumPy.
+
+    NumPy multiplies all factors of an ``einsum`` before it adds, and what cancels only then is as rough as the terms
+    are: ``random`` moves the factors by some units in the last place, to show how rough.
 
     What NumPy computes in ``float16`` for 8-bit integers and booleans is computed in ``float32``, as everywhere in
     the library.
     """
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        value = _value(step, [values[name] for name in step.operands])
+        operands = [values[name] for name in step.operands]
+        if random is not None and "einsum" in step.text:
+            operands = [x * (1 + np.finfo(x.dtype).eps * random.integers(-4, 5, x.shape)) for x in operands]
+        value = _value(step, operands)
         if getattr(value, "dtype", None) == np.float16:
             value = _value(step, [_as_float32(values[name]) for name in step.operands])
     return value

@@ -215,7 +215,8 @@ class At:
 
     def _at(self, ufunc: np.ufunc, value: Array) -> Array:
         changed = np.array(self.array)
-        ufunc.at(changed, self.index, value)
+        # NumPy 2.4 reads beyond a row of values that is to be repeated for several axes of places.
+        ufunc.at(changed, self.index, np.broadcast_to(value, changed[self.index].shape))
         return changed
 
 

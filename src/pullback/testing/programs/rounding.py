@@ -12,9 +12,9 @@ Source: D. S. Parker, *Monte Carlo arithmetic*, UCLA 1997.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,9 @@ AMPLITUDE = {"add": 2.0, "subtract": 2.0, "multiply": 2.0, "divide": 2.0, "sqrt"
 
 OTHERS, SUMS = 8.0, 4.0
 """The same for other functions, and for what sums many terms."""
+
+SIGNS = 64
+"""Runs with other signs of zero products, where a sign differs."""
 
 MARGIN = 8.0
 """A difference is one when it is larger than the spread by this factor."""
@@ -105,6 +108,8 @@ class Expected:
 
     value: np.ndarray
     moved: tuple[np.ndarray, ...]
+    signed: Callable[[], Iterable[np.ndarray]] = tuple
+    """Runs whose zero products have signs by chance, each made when it is asked for."""
 
     @cached_property
     def decided(self) -> np.ndarray:
@@ -131,6 +136,12 @@ class Expected:
         least = 4 * np.abs(value) * float(unit.eps) + 4 * float(unit.smallest_subnormal)
         return np.where(spread > 0, MARGIN * np.nan_to_num(spread) + least, 0.0)  # type: ignore[no-any-return]
 
+    def as_rough_as(self, value: Any, runs: Sequence[Any]) -> Expected:
+        """The same, moved as well as ``value`` is in ``runs``."""
+        if self.value.dtype.kind == "f":
+            runs = [self.value + (run - value) for run in runs]
+        return replace(self, moved=(*self.moved, *map(np.asarray, runs)))
+
     def difference(self, found: Any, signs: bool = True, units: float = 0.0) -> str | None:
         """What is wrong with ``found``, or ``None``.
 
@@ -148,7 +159,12 @@ class Expected:
                 zero = (found == 0) & np.all(
                     [(m == 0) & (np.signbit(m) == sign) for m in (value, *self.moved)], axis=0
                 )
-                same = (same | near) & ~(signs & zero & (np.signbit(found) != sign))
+                other = signs & zero & (np.signbit(found) != sign)
+                for run in self.signed() if other.any() else ():
+                    other &= (run != 0) | (np.signbit(run) == sign)
+                    if not other.any():
+                        break
+                same = (same | near) & ~other
         wrong = ~same & self.decided
         if not wrong.any():
             return None
@@ -161,15 +177,26 @@ class Expected:
 
 def expected(graph: Graph, arguments: Sequence[Any], seed: int = 0) -> list[Expected]:
     """The results of ``graph``, each with its moved ones."""
-    plain = moved_run(graph, arguments, None)
-    moved = [moved_run(graph, arguments, np.random.default_rng((seed, k)), (-1) ** k) for k in range(RUNS)]
-    return [Expected(value, tuple(run[k] for run in moved)) for k, value in enumerate(plain)]
+
+    def run(number: int, sign: int | None) -> list[np.ndarray]:
+        return moved_run(graph, arguments, np.random.default_rng((seed, number)), sign)
+
+    def signed(result: int) -> Iterable[np.ndarray]:
+        return (run(RUNS + number, None)[result] for number in range(SIGNS))
+
+    plain, moved = moved_run(graph, arguments, None), [run(number, (-1) ** number) for number in range(RUNS)]
+    return [
+        Expected(value, tuple(each[k] for each in moved), partial(signed, k)) for k, value in enumerate(plain)
+    ]
 
 
 def moved_run(
-    graph: Graph, arguments: Sequence[Any], random: np.random.Generator | None, sign: int = 1
+    graph: Graph, arguments: Sequence[Any], random: np.random.Generator | None, sign: int | None = 1
 ) -> list[np.ndarray]:
-    """The results of the interpreter, every inexact one moved by ``random``, zero products of this ``sign``."""
+    """The results of the interpreter, every inexact one moved by ``random``.
+
+    Zero products have this ``sign``, with ``None`` each one by chance.
+    """
     values: dict[Any, np.ndarray] = {
         node: np.asarray(array, node.dtype) for node, array in zip(graph.inputs, arguments)
     }
@@ -188,7 +215,7 @@ def _moved_node(
     node: Operation,
     values: Mapping[Any, np.ndarray],
     random: np.random.Generator | None,
-    sign: int,
+    sign: int | None,
     salts: dict[str, int],
     users: Mapping[Node, int],
 ) -> np.ndarray:
@@ -206,21 +233,28 @@ def _moved_node(
             # Moving the terms shows what cancels.
             terms = [_moved(x, random, SUMS) if x.dtype.kind == "f" else x for x in inputs]
             value = _moved(computed(terms), random, SUMS)
+            if name == "prod":
+                value = _in_another_order(inputs[0], node.attributes["axes"], value, random)
         if name in SIGNLESS:
-            value = np.where(value == 0, np.asarray(sign * 0.0, value.dtype), value)
+            signs = random.choice((1, -1), value.shape) if sign is None else sign
+            value = np.where(value == 0, np.asarray(signs * 0.0, value.dtype), value)
         return value
     if name in ("add", "subtract"):
         # A product without other users may be rounded together with the sum that it goes into.
         products = [_rounded(child, values, users) for child in node.inputs]
         inputs = [
-            x if at is None else np.where(at, _moved(x, random, 1.0), x) for x, at in zip(inputs, products)
+            x if at is None else np.where(at, _unrounded(x, random), x) for x, at in zip(inputs, products)
         ]
         value = computed(inputs)
     inexact = _inexact(name, inputs, value)
     if not inexact.any():
         return value
     salt = salts.setdefault(name, int(random.integers(1 << 30)))
-    scale = np.max(np.abs([value, *inputs]), axis=0) if name in SHIFTED else value
+    scale = np.max(np.abs([value, *inputs]), axis=0) if name in SHIFTED else np.abs(value)
+    if name in ("multiply", "divide"):
+        scale = np.maximum(
+            scale, np.finfo(value.dtype).smallest_normal
+        )  # below it numbers are this far apart
     return np.where(inexact, _moved_alike(value, scale, salt, AMPLITUDE.get(name, OTHERS)), value)
 
 
@@ -243,6 +277,23 @@ def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.n
     """Each element moved by up to so many units in its last place, zeros not at all."""
     step = units * float(np.finfo(value.dtype).eps)
     return (value * (1 + random.uniform(-step, step, value.shape))).astype(value.dtype)
+
+
+def _in_another_order(
+    x: np.ndarray, axes: tuple[int, ...], value: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
+    """Where a product underflows, the product in another order: what is lost may be lost earlier or later."""
+    lost = (np.abs(value) < np.finfo(x.dtype).smallest_normal) & np.all(x != 0, axis=axes)
+    for axis in axes:
+        x = random.permutation(x, axis)
+    return np.where(lost, _unrounded(np.prod(x, axis=axes, dtype=x.dtype), random), value)
+
+
+def _unrounded(product: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """A rounded product moved by about a unit in the last place, of subnormal numbers too."""
+    least = np.finfo(product.dtype).smallest_normal
+    unit = np.finfo(product.dtype).eps * np.where(np.abs(product) < least, least, np.abs(product))
+    return np.asarray(product + unit * random.uniform(-1.5, 1.5, product.shape), product.dtype)
 
 
 def _moved_alike(value: np.ndarray, scale: np.ndarray, salt: int, units: float) -> np.ndarray:
@@ -289,10 +340,14 @@ def _split(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _product_error(a: np.ndarray, b: np.ndarray, product: np.ndarray) -> np.ndarray:
-    """What ``product`` lacks of ``a * b``. Source: Dekker, 1971."""
+    """What ``product`` lacks of ``a * b``, multiplied by a power of two where it is small. Source: Dekker, 1971."""
+    limits, lost = np.finfo(product.dtype), (product == 0) & (a != 0) & (b != 0)
+    larger = product.dtype.type(2.0 ** (200 if limits.nmant > 23 else 64))
+    scale = np.where(np.abs(product) < limits.smallest_normal / limits.eps**2, larger, product.dtype.type(1))
+    a, product = np.asarray(a * scale), np.asarray(product * scale)
     (a1, a0), (b1, b0) = _split(a), _split(b)
-    error: np.ndarray = a0 * b0 - (((product - a1 * b1) - a0 * b1) - a1 * b0)
-    return error
+    error = a0 * b0 - (((product - a1 * b1) - a0 * b1) - a1 * b0)
+    return np.asarray(np.where(lost, larger, error))
 
 
 def _sum_error(a: np.ndarray, b: np.ndarray, total: np.ndarray) -> np.ndarray:
