@@ -208,6 +208,16 @@ def test_products_that_vanish_are_rounded():
     assert estimate(lambda x, y, z: x * y + z, zero, y, zero).difference(-zero) is not None
 
 
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x[:2] @ x[2:], lambda x: np.prod(x[:3]), lambda x: x[0] * x[2], lambda x: x[0] ** 0.99],
+)
+def test_what_underflows_is_rounded_in_units_of_its_own(function):
+    found = estimate(function, np.array([1.5e-320, 0.3, 0.4, 1e-312]))
+    assert 0 < found.value < 1e-300 and found.difference(found.value + 5e-324) is None
+    assert found.difference(found.value + 1e-318) is not None
+
+
 def test_sums_of_products_are_as_exact_as_numpy_s_own():
     x, y, angle = np.array([[2.5, -4.0, 1.5]]), np.array([-0.5]), np.array([-0.5])
     text = "np.einsum('ab,a,a->a', {0}, {1}, np.arctan2({2}, {2}))"

@@ -235,6 +235,9 @@ def _moved_node(
             value = _moved(computed(terms), random, SUMS)
             if name == "prod":
                 value = _in_another_order(inputs[0], node.attributes["axes"], value, random)
+            elif DEGREE.get(name) == 2:
+                some = computed([np.asarray(x != 0, x.dtype) for x in inputs]) != 0
+                value = np.where(some & _is_small(value), _unrounded(value, random), value)
         if name in SIGNLESS:
             signs = random.choice((1, -1), value.shape) if sign is None else sign
             value = np.where(value == 0, np.asarray(signs * 0.0, value.dtype), value)
@@ -251,10 +254,9 @@ def _moved_node(
         return value
     salt = salts.setdefault(name, int(random.integers(1 << 30)))
     scale = np.max(np.abs([value, *inputs]), axis=0) if name in SHIFTED else np.abs(value)
-    if name in ("multiply", "divide"):
-        scale = np.maximum(
-            scale, np.finfo(value.dtype).smallest_normal
-        )  # below it numbers are this far apart
+    # A product or quotient may have vanished; zeros of other functions are zeros.
+    small = _is_small(value) & ((value != 0) | (name in ("multiply", "divide")))
+    scale = np.where(small, np.finfo(value.dtype).smallest_normal, scale)
     return np.where(inexact, _moved_alike(value, scale, salt, AMPLITUDE.get(name, OTHERS)), value)
 
 
@@ -279,11 +281,16 @@ def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.n
     return (value * (1 + random.uniform(-step, step, value.shape))).astype(value.dtype)
 
 
+def _is_small(value: np.ndarray) -> np.ndarray:
+    """Whether numbers there are as far apart as next to zero."""
+    return np.asarray(np.abs(value) < np.finfo(value.dtype).smallest_normal)
+
+
 def _in_another_order(
     x: np.ndarray, axes: tuple[int, ...], value: np.ndarray, random: np.random.Generator
 ) -> np.ndarray:
     """Where a product underflows, the product in another order: what is lost may be lost earlier or later."""
-    lost = (np.abs(value) < np.finfo(x.dtype).smallest_normal) & np.all(x != 0, axis=axes)
+    lost = _is_small(value) & np.all(x != 0, axis=axes)
     for axis in axes:
         x = random.permutation(x, axis)
     return np.where(lost, _unrounded(np.prod(x, axis=axes, dtype=x.dtype), random), value)
@@ -292,7 +299,7 @@ def _in_another_order(
 def _unrounded(product: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """A rounded product moved by about a unit in the last place, of subnormal numbers too."""
     least = np.finfo(product.dtype).smallest_normal
-    unit = np.finfo(product.dtype).eps * np.where(np.abs(product) < least, least, np.abs(product))
+    unit = np.finfo(product.dtype).eps * np.where(_is_small(product), least, np.abs(product))
     return np.asarray(product + unit * random.uniform(-1.5, 1.5, product.shape), product.dtype)
 
 
