@@ -224,6 +224,12 @@ def test_sums_of_products_are_as_exact_as_numpy_s_own():
     assert difference(of(text, x, y, angle)) is None
 
 
+def test_the_sign_of_a_zero_maximum_is_left_open_to_all_that_follows():
+    steps = Step("v0", "np.clip({0}, 0, 6)", ("x0",)), Step("v1", "np.arctan2({0}, {0})", ("v0",))
+    program = Program((Input("x0", np.array([-1.2, -0.0])),), steps, ("v1",))
+    assert difference(program) is None
+
+
 def test_values_are_repeated_for_the_places_that_numpy_forgets():
     places = np.array([[1, 4], [3, 4]])
     assert At(np.zeros(5))[places].add(np.ones(2)).tolist() == [0, 1, 0, 1, 2]

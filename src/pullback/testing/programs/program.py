@@ -43,6 +43,9 @@ LOSSES = {
 }
 """What a gradient is taken of: each float output made a number, then added."""
 
+SIGNLESS = re.compile("max|min|clip|relu|hard_|ptp|norm|einsum|dot|inner|@|matmul|conv")
+"""What gives zeros of either sign in NumPy, by the lengths of its vectors or by where its sums begin."""
+
 _AT = re.compile(r"(\{\d+\})\.at\[")
 
 HEADER = "import numpy as np\nimport pullback as pb\nfrom numpy import inf, nan\n"
@@ -137,7 +140,7 @@ class Program:
             yield {x.name: x.example(number) for x in self.inputs}
 
     def numpy(self, random: np.random.Generator | None = None) -> list[Any]:
-        """The outputs by NumPy, those of a batch stacked; ``random`` moves the factors of ``einsum`` a little."""
+        """The outputs by NumPy, those of a batch stacked; ``random`` chooses what NumPy leaves open."""
         found = [self.outputs_of(given, random) for given in self.examples()]
         return found[0] if self.batch is None else [np.stack(each) for each in zip(*found)]
 
@@ -247,8 +250,9 @@ class Program:
 def step_value(step: Step, values: Mapping[str, Any], random: np.random.Generator | None = None) -> Any:
     """A step by NumPy.
 
-    NumPy multiplies all factors of an ``einsum`` before it adds, and what cancels only then is as rough as the terms
-    are: ``random`` moves the factors by some units in the last place, to show how rough.
+    With ``random`` what NumPy leaves open is chosen: the signs of some zeros (``SIGNLESS``), and how rough an
+    ``einsum`` is, whose factors are all multiplied before the terms are added: they are moved by some units in the last
+    place.
 
     What NumPy computes in ``float16`` for 8-bit integers and booleans is computed in ``float32``, as everywhere in
     the library.
@@ -261,6 +265,9 @@ def step_value(step: Step, values: Mapping[str, Any], random: np.random.Generato
         value = _value(step, operands)
         if getattr(value, "dtype", None) == np.float16:
             value = _value(step, [_as_float32(values[name]) for name in step.operands])
+        if random is not None and SIGNLESS.search(step.text) and np.asarray(value).dtype.kind == "f":
+            signs = random.choice((1, -1), np.shape(value))
+            value = np.where(value == 0, np.asarray(signs * 0.0, value.dtype), value)
     return value
 
 
