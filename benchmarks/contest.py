@@ -23,11 +23,11 @@ from networks import Network
 from workload import Job
 
 __all__ = [
-    "Entrant", "Result", "Settings", "Worker", "WorkerError", "entrants", "race", "started",
+    "REST_SECONDS", "Entrant", "Result", "Settings", "Worker", "WorkerError", "entrants", "race", "started",
 ]  # fmt: skip
 
 _WORKER = Path(__file__).with_name("worker.py")
-_REST_SECONDS = 0.03
+REST_SECONDS = 0.03
 """Between turns: long enough for the threads of the one before to stop spinning."""
 
 
@@ -187,7 +187,7 @@ def race(settings: Settings, network: Network, steps: int) -> tuple[list[Result]
             rates.append(peak.measure(settings.threads))
             for place in range(len(running)):
                 worker, result = running[(place + number) % len(running)]
-                time.sleep(_REST_SECONDS)
+                time.sleep(REST_SECONDS)
                 answer = worker("run", steps=steps, warm=warm)
                 result.seconds.append(answer["seconds"] / steps)
                 result.losses += answer["losses"]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from calls import Call, arrays_of
 from networks import accuracy
 from numpy.typing import NDArray
 from workload import Job, batch_rows
@@ -38,14 +39,24 @@ class Worker:
     def start(self, library: str, job: Answer) -> Answer:
         """Import the library, build the contender; its first step is still to come."""
         self.job = Job.from_json(job)
-        _stay_on_cores(self.job.threads)
-        begun = time.perf_counter()
-        module = importlib.import_module(f"contenders.with_{library}")
-        imported = time.perf_counter() - begun
         arrays = self.job.arrays()
         self.count = len(arrays[0])
+        return self._build(library, f"with_{library}", self.job.threads, self.job, *arrays)
+
+    def start_call(self, library: str, call: Answer, variant: str, threads: int, tuned: bool) -> Answer:
+        """The same for a function of arrays; its first call is still to come."""
+        asked = Call(**call)
+        return self._build(
+            library, f"calls_{library}", threads, asked, arrays_of(asked), variant, threads, tuned
+        )
+
+    def _build(self, library: str, name: str, threads: int, *arguments: Any) -> Answer:
+        _stay_on_cores(threads)
         begun = time.perf_counter()
-        self.contender = module.Contender(self.job, *arrays)
+        module = importlib.import_module(f"contenders.{name}")
+        imported = time.perf_counter() - begun
+        begun = time.perf_counter()
+        self.contender = module.Contender(*arguments)
         built = time.perf_counter() - begun
         version = getattr(sys.modules[library], "__version__", "")
         return {
@@ -54,6 +65,27 @@ class Worker:
             "choice": self.contender.choice,
             "version": version,
         }
+
+    def call(self, seconds: float = 0.0, times: int = 0) -> Answer:
+        """Call the function ``times`` times, or else as often as ``seconds`` allow, and once; seconds of a call."""
+        gc.collect()
+        gc.disable()
+        start = time.perf_counter()
+        self.contender.run()
+        taken = time.perf_counter() - start
+        if seconds or times:
+            times = times or max(1, int(seconds / taken))
+            start = time.perf_counter()
+            for _ in range(times):
+                self.contender.run()
+            taken = (time.perf_counter() - start) / times
+        gc.enable()
+        return {"seconds": taken}
+
+    def results(self, file: str) -> Answer:
+        """Write the results of the last call to a file of NumPy's."""
+        np.savez(file, **self.contender.numbers())
+        return {}
 
     def run(self, steps: int, warm: int = 0) -> Answer:
         """Train ``warm`` steps unmeasured, then ``steps``; the batches go on where they ended before."""

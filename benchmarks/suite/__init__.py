@@ -1,4 +1,4 @@
-"""The benchmarks: a race of training steps for each entry of ``jobs.RACES``, and the others, one file each."""
+"""The benchmarks: races of steps (``jobs.RACES``) and of calls (``calls.CALLS``); the others, one file each."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from suite.calls import CALLS
 from suite.jobs import RACES
 
 __all__ = ["BENCHMARKS", "benchmark"]
@@ -18,7 +19,7 @@ _FILES = {
     "loss-curve": "loss_curve",
 }
 
-BENCHMARKS = (*RACES, *_FILES)
+BENCHMARKS = (*RACES, *CALLS, *_FILES)
 """The names on the command line."""
 
 
@@ -28,5 +29,9 @@ def benchmark(name: str) -> Callable[[Any], list[Any]]:
         from suite.training import tables
 
         return lambda settings: tables(settings, RACES[name])
+    if name in CALLS:
+        from suite import calls
+
+        return lambda settings: calls.tables(settings, CALLS[name])
     found: Callable[[Any], list[Any]] = importlib.import_module(f"suite.{_FILES[name]}").run
     return found
