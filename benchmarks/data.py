@@ -17,6 +17,8 @@ __all__ = ["folder_of", "word_vectors"]
 Say = Callable[[str], None]
 Parts = dict[str, tuple[NDArray[Any], NDArray[Any]]]
 
+_STRETCHES = 20_000  # of characters
+
 
 def folder_of(name: str, root: str, say: Say) -> str:
     """The folder of the data set ``name`` (a ``Network.data``) in ``root``."""
@@ -51,11 +53,31 @@ def _colour(say: Say) -> Parts:
     return _noise(3 * 32 * 32, 10_000, 1000)
 
 
-def _imdb(say: Say) -> Parts:
+def _imdb(say: Say, **sizes: int) -> Parts:
     """Film reviews as 130 word numbers; where IMDB is not found, the library's generated ones."""
-    texts = _reviews(say).split()
+    texts = _reviews(say).split(**sizes)
     say(texts.note)
     return {prefix: (d.inputs, d.labels) for prefix, d in (("", texts.train), ("test_", texts.test))}
+
+
+def _imdb_long(say: Say) -> Parts:
+    """The same as 500 numbers of 20,000 words."""
+    return _imdb(say, size=20_000, length=500)
+
+
+def _characters(say: Say) -> Parts:
+    """Stretches of 64 characters of the reviews' words, and the characters that follow each: numbers below 96."""
+    corpus = _reviews(say).corpus
+    words = corpus.tokens[: 64 * _STRETCHES // 4]
+    text = " ".join(corpus.words[k] for k in words)[: 64 * _STRETCHES + 1]
+    numbers = np.frombuffer(text.encode("ascii", "replace"), np.uint8) - ord(" ")
+    count = (len(numbers) - 1) // 64
+    stretches, next_ones = (numbers[k : k + 64 * count].reshape(count, 64) for k in (0, 1))
+    held_out = count // 10
+    return {
+        "": (stretches[held_out:].astype(np.int32), next_ones[held_out:]),
+        "test_": (stretches[:held_out].astype(np.int32), next_ones[:held_out]),
+    }
 
 
 def _reviews(say: Say) -> Any:
@@ -84,4 +106,10 @@ def _noise(pixels: int, *counts: int) -> Parts:
     }
 
 
-_SETS: dict[str, Callable[[Say], Parts]] = {"mnist": _mnist, "colour": _colour, "imdb": _imdb}
+_SETS: dict[str, Callable[[Say], Parts]] = {
+    "mnist": _mnist,
+    "colour": _colour,
+    "imdb": _imdb,
+    "imdb-long": _imdb_long,
+    "characters": _characters,
+}

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "Conv", "Dense", "Dropout", "Embedding", "Flatten", "Layer", "Network", "Pool", "Recurrent", "Weights",
+    "Conv", "Dense", "Dropout", "Embedding", "Flatten", "Gated", "Layer", "Network", "Pool", "Recurrent", "Weights",
     "accuracy", "flops_per_step", "initial_weights", "outputs",
 ]  # fmt: skip
 
@@ -77,26 +77,44 @@ class Recurrent:
 
 
 @dataclass(frozen=True)
+class Gated:
+    """Gated cells from zero, ``"gru"`` or ``"lstm"`` of ``calls.CELLS``; all states with ``sequence``, else the last.
+
+    ``weight`` (inputs, gates · units), ``recurrent`` (units, gates · units), ``bias`` (gates · units,), and of a GRU
+    ``recurrent_bias``, of the same shape.
+    """
+
+    cell: str
+    units: int
+    sequence: bool = False
+
+    @property
+    def gates(self) -> int:
+        return {"gru": 3, "lstm": 4}[self.cell]
+
+
+@dataclass(frozen=True)
 class Dense:
-    """``f(x·W + b)``; ``weight`` (inputs, units)."""
+    """``f(x·W + b)`` of each vector; ``weight`` (inputs, units)."""
 
     units: int
     activation: str = ""
     bias: bool = True
 
 
-Layer = Embedding | Conv | Pool | Flatten | Dropout | Recurrent | Dense
-_KINDS = {kind.__name__: kind for kind in (Embedding, Conv, Pool, Flatten, Dropout, Recurrent, Dense)}
+Layer = Embedding | Conv | Pool | Flatten | Dropout | Recurrent | Gated | Dense
+_KINDS = {kind.__name__: kind for kind in (Embedding, Conv, Pool, Flatten, Dropout, Recurrent, Gated, Dense)}
 
 
 @dataclass(frozen=True)
 class Network:
     """Layers, the shape of an example as the first of them sees it, and how the network is trained.
 
-    ``data`` is ``"mnist"``, ``"colour"`` or ``"imdb"``. Where channels are an axis, they come ``"first"`` or
+    ``data`` is one of the sets of ``data.py``. Where channels are an axis, they come ``"first"`` or
     ``"last"``, behind an embedding last; this decides the order in which ``Flatten`` puts the values, and no
     more: a library may keep them otherwise. Bytes are pixels and are taken to the range 0 to 1. With one
-    output the loss is binary cross-entropy from logits, else softmax cross-entropy. ``optimiser`` is
+    output the loss is binary cross-entropy from logits, else softmax cross-entropy, at each step where the last layer
+    is given a sequence. ``optimiser`` is
     ``"sgd"``, ``"adam"`` or ``"adamw"``, the latter two with PyTorch's settings.
     """
 
@@ -171,10 +189,10 @@ class Network:
                 return self._with_channels(self.channel_count(shape), places)
             case Flatten():
                 return (math.prod(shape),)
-            case Recurrent():
+            case Recurrent() | Gated():
                 return (shape[0], layer.units) if layer.sequence else (layer.units,)
             case Dense():
-                return (layer.units,)
+                return (*shape[:-1], layer.units)
         return shape
 
     def _with_channels(self, count: int, places: Shape) -> Shape:
@@ -194,6 +212,8 @@ def _described(layer: Layer) -> str:
             text = f"dropout {layer.rate}"
         case Recurrent():
             text = f"cell {layer.units}"
+        case Gated():
+            text = f"{layer.cell} {layer.units}"
         case Dense():
             text = f"dense {layer.units}"
         case _:
@@ -225,9 +245,15 @@ def parameters(network: Network) -> dict[str, tuple[Shape, float]]:
                 found[f"{k}.weight"] = (shape[-1], layer.units), limit
                 found[f"{k}.recurrent"] = (layer.units, layer.units), limit
                 found[f"{k}.bias"] = (layer.units,), limit
+            case Gated():
+                limit, width = layer.units**-0.5, layer.gates * layer.units
+                found[f"{k}.weight"] = (shape[-1], width), limit
+                found[f"{k}.recurrent"] = (layer.units, width), limit
+                for name in ("bias", "recurrent_bias")[: 2 if layer.cell == "gru" else 1]:
+                    found[f"{k}.{name}"] = (width,), limit
             case Dense():
-                limit = shape[0] ** -0.5
-                found[f"{k}.weight"] = (shape[0], layer.units), limit
+                limit = shape[-1] ** -0.5
+                found[f"{k}.weight"] = (shape[-1], layer.units), limit
                 if layer.bias:
                     found[f"{k}.bias"] = (layer.units,), limit
     return found
@@ -259,8 +285,11 @@ def flops_per_step(network: Network) -> int:
             case Recurrent():
                 multiplications += passes * math.prod(before) * layer.units
                 multiplications += 3 * (before[0] - 1) * layer.units**2
+            case Gated():
+                multiplications += passes * math.prod(before) * layer.gates * layer.units
+                multiplications += 3 * (before[0] - 1) * layer.gates * layer.units**2
             case Dense():
-                multiplications += passes * before[0] * layer.units
+                multiplications += passes * math.prod(before) * layer.units
         seen = seen or f"{k}.weight" in trained
     return 2 * network.batch * multiplications
 
@@ -294,10 +323,37 @@ def outputs(network: Network, weights: Weights, inputs: NDArray[Any]) -> NDArray
                     total = x[:, t] @ weight + bias
                     states.append(function(total + states[-1] @ weights[f"{k}.recurrent"] if t else total))
                 x = np.stack(states, 1) if layer.sequence else states[-1]
+            case Gated():
+                state = (np.zeros((len(x), layer.units), np.float32),) * 2
+                recurrent, recurrent_bias = weights[f"{k}.recurrent"], weights.get(f"{k}.recurrent_bias", 0)
+                states = []
+                for t in range(x.shape[1]):
+                    products = x[:, t] @ weight + bias, state[0] @ recurrent + recurrent_bias
+                    state = (_gru if layer.cell == "gru" else _lstm)(*products, *state)
+                    states.append(state[0])
+                x = np.stack(states, 1) if layer.sequence else states[-1]
             case Dense():
                 x = _ACTIVATIONS[layer.activation](x @ weight + bias)
     found: NDArray[np.float32] = x
     return found
+
+
+def _gru(x: Any, y: Any, h: Any, _: Any) -> tuple[Any, Any]:
+    """The next state of a gated recurrent unit from the products of its input and its state."""
+    (xr, xz, xn), (yr, yz, yn) = np.split(x, 3, axis=-1), np.split(y, 3, axis=-1)
+    z = _sigmoid(xz + yz)
+    return (1 - z) * np.tanh(xn + _sigmoid(xr + yr) * yn) + z * h, h
+
+
+def _lstm(x: Any, y: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    """The next output and contents of a long short-term memory."""
+    i, f, g, o = np.split(x + y, 4, axis=-1)
+    c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+    return _sigmoid(o) * np.tanh(c), c
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
 
 
 def _windows(network: Network, x: Any, window: int, stride: int) -> Any:
@@ -316,10 +372,10 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def accuracy(network: Network, weights: Weights, inputs: NDArray[Any], labels: NDArray[Any]) -> float:
-    """The share of examples whose largest output is their label's, or whose only output has its side."""
+    """The share of labels that have the largest output, or whose side the only output has."""
     right = 0
     for first in range(0, len(inputs), 1000):  # windows of all examples at once would fill the memory
         scores = outputs(network, weights, inputs[first : first + 1000])
-        guesses = scores[:, 0] > 0 if network.binary else scores.argmax(axis=1)
-        right += int(np.sum(guesses == labels[first : first + 1000].reshape(-1)))
-    return right / len(inputs)
+        guesses = scores > 0 if network.binary else scores.argmax(axis=-1)
+        right += int(np.sum(guesses.ravel() == labels[first : first + 1000].ravel()))
+    return right / labels.size

@@ -17,6 +17,11 @@ from contenders.ways import Way, described, fastest
 Values = dict[str, Any]
 
 _BEFORE = "input products before the scan"
+QUESTIONS = {
+    "inputs": ("input products in the scan", _BEFORE),
+    "unrolled": ("unroll 1", "unroll 4", "unroll 16"),
+}
+"""How a recurrence may be written."""
 
 
 class Contender:
@@ -24,9 +29,9 @@ class Contender:
         names = differentiated(call)
         given = {name: jnp.array(value) for name, value in arrays.items()}
         self.arguments = {name: given.pop(name) for name in names}, given
-        questions = {"unrolled": ("unroll 1", "unroll 4", "unroll 16")}
-        if call.cell is not None:
-            questions = {"inputs": ("input products in the scan", _BEFORE), **questions}
+        questions = dict(QUESTIONS)
+        if call.cell is None:
+            del questions["inputs"]
         way = fastest(questions, partial(self._trial, call), tuned)
         self.compiled = jax.jit(function_of(call, way))
         self.choice = ", ".join(filter(None, ["lax.scan", described(way, questions)]))
@@ -44,8 +49,8 @@ class Contender:
 
 def function_of(call: Call, way: Way) -> Callable[[Values, Values], Values]:
     """From what the call is differentiated by, and its other arrays, to its results by name."""
-    scan = partial(lax.scan, unroll=int(way["unrolled"].split()[1]))
     if call.cell is None:
+        scan = _scan(way)
         simulate = _SIMULATIONS[call.program]
 
         def simulated(varied: Values, fixed: Values) -> Values:
@@ -57,36 +62,43 @@ def function_of(call: Call, way: Way) -> Callable[[Values, Values], Values]:
         return simulated
 
     def recurrent(varied: Values, fixed: Values) -> Values:
-        _, pull, last = jax.vjp(lambda varied: _layers(call, way, scan, varied, fixed), varied, has_aux=True)
+        _, pull, last = jax.vjp(lambda varied: _layers(call, way, varied, fixed), varied, has_aux=True)
         (gradients,) = pull(fixed["g"])
         return {**last, **gradients}
 
     return recurrent
 
 
-def _layers(call: Call, way: Way, scan: Any, varied: Values, fixed: Values) -> tuple[Any, Values]:
+def _layers(call: Call, way: Way, varied: Values, fixed: Values) -> tuple[Any, Values]:
+    """The states of the last layer, and the last states of all."""
     assert call.cell is not None
-    project, step = _CELLS[call.program]
-    before, x, last = way["inputs"] == _BEFORE, varied["x"], {}
+    x, last = varied["x"], {}
     for k in range(call.layers):
         p = {name.split(".")[1]: value for name, value in varied.items() if name.startswith(f"{k}.")}
         start = tuple(fixed[f"h{i}"][k] for i in range(call.cell.states))
-
-        def cell(state: Any, x: Any, p: Values = p) -> Any:
-            state = step(p, state, x if before else project(p, x))
-            return state, state[0]
-
-        state, x = _steps(scan, cell, start, project(p, x) if before else x, call.checkpoint)
+        state, x = scanned(CELLS[call.program], way, p, start, x, call.checkpoint)
         last.update({f"last {k}.{i}": value for i, value in enumerate(state)})
     return x, last
 
 
-def _steps(scan: Any, cell: Any, start: Any, x: Any, checkpoint: int) -> Any:
+def scanned(cell: Any, way: Way, p: Values, start: Any, x: Any, checkpoint: int = 0) -> tuple[Any, Any]:
+    """The last state of a cell of ``CELLS``, and its outputs at all steps; ``x`` (steps, batch, inputs)."""
+    (project, step), scan, before = cell, _scan(way), way["inputs"] == _BEFORE
+
+    def body(state: Any, x: Any) -> Any:
+        state = step(p, state, x if before else project(p, x))
+        return state, state[0]
+
+    x = project(p, x) if before else x
     if not checkpoint:
-        return scan(cell, start, x)
+        return scan(body, start, x)
     pieces = jax.tree.map(lambda x: x.reshape(-1, checkpoint, *x.shape[1:]), x)
-    state, outputs = lax.scan(jax.checkpoint(lambda state, x: scan(cell, state, x)), start, pieces)
+    state, outputs = lax.scan(jax.checkpoint(lambda state, x: scan(body, state, x)), start, pieces)
     return state, outputs.reshape(-1, *outputs.shape[2:])
+
+
+def _scan(way: Way) -> Any:
+    return partial(lax.scan, unroll=int(way["unrolled"].split()[1]))
 
 
 def _gated(h: Any, inputs: Any, hidden: Any) -> Any:
@@ -152,7 +164,7 @@ def _joined(p: Values, x: Any) -> Any:
     return x @ p["w"] + p["b"]
 
 
-_CELLS: dict[str, Any] = {
+CELLS: dict[str, Any] = {
     "gru": (_joined, _gru),
     "gru-before": (_joined, _gru_before),
     "lstm": (_joined, _lstm),

@@ -19,7 +19,9 @@ from contenders.ways import Way, described, fastest
 Values = dict[str, Any]
 
 _OWN_LAYERS = {"gru": torch.gru, "lstm": torch.lstm}
-_LIBRARY = "the library's layer"
+LIBRARY = "the library's layer"
+_BEFORE, _ = LOOPS = "a loop, input products before it", "a loop, input products in it"
+"""How a recurrence may be written."""
 
 
 class Contender:
@@ -31,13 +33,9 @@ class Contender:
         self.call, self.threads = call, threads
         self.given = {name: torch.tensor(value) for name, value in arrays.items()}
         self.varied = {name: self.given[name].requires_grad_() for name in differentiated(call)}
-        questions: dict[str, Any] = {
-            "inputs": ("input products before the loop", "input products in the loop")
-        }
-        if variant == "compiled":
-            questions = {"inputs": questions["inputs"][:1]}
-        elif call.program in _OWN_LAYERS:
-            questions["layer"] = ("a loop", _LIBRARY)
+        own = (LIBRARY,) if call.program in _OWN_LAYERS else ()
+        ways = (_BEFORE,) if variant == "compiled" else (*own, *LOOPS)
+        questions: dict[str, Any] = {"layer": ways}
         if threads > 1 and call.batch < 16:
             questions["threads"] = (f"{threads} threads", "1 thread")
         way = fastest(questions, partial(self._made, variant), tuned)
@@ -45,8 +43,7 @@ class Contender:
         self.choice = described(way, questions) or "torch.compile around the loop"
 
     def _made(self, variant: str, way: Way) -> Callable[[], Values]:
-        forward = _library_layer if way.get("layer") == _LIBRARY else partial(_layers, way)
-        forward = partial(forward, self.call)
+        forward = partial(_layers, self.call, way["layer"])
         if variant == "compiled":
             forward = torch.compile(forward)
         threads = 1 if way.get("threads") == "1 thread" else self.threads
@@ -66,37 +63,38 @@ class Contender:
         return {name: value.detach().numpy() for name, value in self.results.items()}
 
 
-def _library_layer(call: Call, given: Values) -> tuple[Any, Values]:
-    """``nn.GRU`` or ``nn.LSTM`` by the functions that they call; an LSTM's second bias is zero."""
+def _layers(call: Call, way: str, given: Values) -> tuple[Any, Values]:
+    """The states of the last layer, and the last states of all."""
     assert call.cell is not None
-    weights = []
-    for k in range(call.layers):
-        w, u, b = (given[f"{k}.{name}"] for name in "wub")
-        c = given.get(f"{k}.c")
-        weights += [w.t(), u.t(), b, torch.zeros_like(b) if c is None else c]
-    starts = tuple(given[f"h{i}"] for i in range(call.cell.states))
-    function = _OWN_LAYERS[call.program]
-    start = starts if len(starts) > 1 else starts[0]
-    found, *ends = function(given["x"], start, weights, True, call.layers, 0.0, True, False, False)
-    last = {f"last {k}.{i}": end[k] for i, end in enumerate(ends) for k in range(call.layers)}
-    return found, last
-
-
-def _layers(way: Way, call: Call, given: Values) -> tuple[Any, Values]:
-    assert call.cell is not None
-    project, step = _CELLS[call.program]
     x, last = given["x"], {}
     for k in range(call.layers):
         p = {name.split(".")[1]: value for name, value in given.items() if name.startswith(f"{k}.")}
         state = tuple(given[f"h{i}"][k] for i in range(call.cell.states))
-        before = way["inputs"] == "input products before the loop"
-        states = []
-        for inputs in (project(p, x) if before else x).unbind(0):
-            state = step(p, state, inputs if before else project(p, inputs))
-            states.append(state[0])
-        x = torch.stack(states)
+        x, state = layer_of(call.program, way, p, state, x)
         last.update({f"last {k}.{i}": value for i, value in enumerate(state)})
     return x, last
+
+
+def layer_of(program: str, way: str, p: Values, state: Any, x: Any) -> tuple[Any, Any]:
+    """Outputs at all steps and the last state; ``x`` (steps, batch, inputs)."""
+    if way == LIBRARY:
+        return _by_library(program, p, state, x)
+    project, step = _CELLS[program]
+    states = []
+    for inputs in (project(p, x) if way == _BEFORE else x).unbind(0):
+        state = step(p, state, inputs if way == _BEFORE else project(p, inputs))
+        states.append(state[0])
+    return torch.stack(states), state
+
+
+def _by_library(program: str, p: Values, state: Any, x: Any) -> tuple[Any, Any]:
+    """``nn.GRU`` or ``nn.LSTM`` by the functions that they call; an LSTM's second bias is zero."""
+    c = p.get("c")
+    weights = [p["w"].t(), p["u"].t(), p["b"], torch.zeros_like(p["b"]) if c is None else c]
+    starts = tuple(part[None] for part in state)
+    start = starts if len(starts) > 1 else starts[0]
+    found, *ends = _OWN_LAYERS[program](x, start, weights, True, 1, 0.0, True, False, False)
+    return found, tuple(end[0] for end in ends)
 
 
 def _gated(h: Any, inputs: Any, hidden: Any) -> Any:

@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from networks import Conv, Dense, Dropout, Embedding, Flatten, Network, Pool, Recurrent, Weights
+from networks import Conv, Dense, Dropout, Embedding, Flatten, Gated, Network, Pool, Recurrent, Weights
 from numpy.typing import NDArray
 from workload import Array, Job
 
+from contenders.calls_jax import CELLS, QUESTIONS, scanned
 from contenders.ways import Way, described, fastest, reducible
 
 _ACTIVATIONS = {"": lambda x: x, "relu": jax.nn.relu, "tanh": jnp.tanh}
@@ -72,13 +73,15 @@ class Contender:
 
 
 def _questions(network: Network) -> dict[str, Any]:
-    questions = {}
+    questions: dict[str, Any] = {}
     if network.has(Conv):
         questions["convolution"] = ("convolution", "product of the windows")
         other = "first" if network.channels == "last" else "last"
         questions["channels"] = (f"channels {network.channels}", f"channels {other}")
     if reducible(network):
         questions["pooling"] = ("reduce_window", "pools as axes")
+    if network.has(Gated):
+        questions.update(QUESTIONS)
     if network.has(Dropout):
         questions["random"] = ("threefry2x32", "rbg")
     return questions
@@ -109,7 +112,7 @@ def _step(network: Network, way: Way, key: Any) -> Any:
             if network.binary:
                 return jnp.mean(jax.nn.softplus(z) - z * y.astype(jnp.float32))
             scores = jax.nn.log_softmax(z)
-            return -jnp.mean(jnp.take_along_axis(scores, y.astype(jnp.int32)[:, None], axis=1))
+            return -jnp.mean(jnp.take_along_axis(scores, y.astype(jnp.int32)[..., None], axis=-1))
 
         loss, gradients = jax.value_and_grad(loss_of)(parameters)
         return _updated(network, parameters, means, gradients, number), loss
@@ -167,6 +170,12 @@ def _logits(network: Network, way: Way, p: Any, x: Any, key: Any) -> Any:
                     total = total + states[-1] @ p[f"{k}.recurrent"] if t else total
                     states.append(_ACTIVATIONS[layer.activation](total))
                 x = jnp.stack(states, 1) if layer.sequence else states[-1]
+            case Gated():
+                names = {"w": "weight", "u": "recurrent", "b": "bias", "c": "recurrent_bias"}
+                own = {short: p.get(f"{k}.{name}") for short, name in names.items()}
+                start = (jnp.zeros((len(x), layer.units)),) * (2 if layer.cell == "lstm" else 1)
+                state, x = scanned(CELLS[layer.cell], way, own, start, jnp.moveaxis(x, 1, 0))
+                x = jnp.moveaxis(x, 0, 1) if layer.sequence else state[0]
             case Dense():
                 x = x @ weight
                 x = _ACTIVATIONS[layer.activation](x if bias is None else x + bias)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from networks import Conv, Dense, Dropout, Embedding, Flatten, Network, Pool, Recurrent, Weights
+from networks import Conv, Dense, Dropout, Embedding, Flatten, Gated, Network, Pool, Recurrent, Weights
 from numpy.typing import NDArray
 from workload import Array, Job
 
@@ -84,9 +84,12 @@ def build(network: Network, weights: Weights) -> nn.Chain:
                 made = nn.Dropout(layer.rate)
             case Recurrent():
                 made = nn.RNN(before[-1], layer.units, layer.activation, return_sequences=layer.sequence)
+            case Gated():
+                kind = nn.GRU if layer.cell == "gru" else nn.LSTM
+                made = kind(before[-1], layer.units, return_sequences=layer.sequence)
             case Dense():
                 made = nn.Dense(
-                    before[0], layer.units, bias=layer.bias, activation=_ACTIVATIONS[layer.activation]
+                    before[-1], layer.units, bias=layer.bias, activation=_ACTIVATIONS[layer.activation]
                 )
         layers.append(made)
     model = nn.Chain(*layers)
@@ -96,14 +99,17 @@ def build(network: Network, weights: Weights) -> nn.Chain:
 
 
 def _fields(model: nn.Chain) -> list[tuple[str, Any, str]]:
-    """The name of each weight, the layer that has it and the field in which it stands."""
+    """The name of each weight, what has it and the field in which it stands."""
     layers = model.layers[1:] if isinstance(model.layers[0], nn.Reshape) else model.layers
     found = []
     for k, layer in enumerate(layers):
         names = {"bias": "bias", "weight": "weight"}
-        if isinstance(layer, nn.RNN):
+        owner = layer
+        if isinstance(layer, nn.Recurrent):
+            ((owner,),) = layer.layers()
             names = {"weight": "input_weight", "recurrent": "recurrent_weight", "bias": "bias"}
+            names["recurrent_bias"] = "recurrent_bias"
         for name, field in names.items():
-            if getattr(layer, field, None) is not None:
-                found.append((f"{k}.{name}", layer, field))
+            if getattr(owner, field, None) is not None:
+                found.append((f"{k}.{name}", owner, field))
     return found

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from networks import Conv, Dense, Dropout, Embedding, Flatten, Network, Pool, Recurrent, Weights
+from networks import Conv, Dense, Dropout, Embedding, Flatten, Gated, Network, Pool, Recurrent, Weights
 from numpy.typing import NDArray
 from workload import Array, Job
 
+from contenders.calls_tensorflow import CELLS, INPUTS, looped
 from contenders.ways import Way, described, fastest, reducible
 
 _ACTIVATIONS = {"": lambda x: x, "relu": tf.nn.relu, "tanh": tf.tanh}
@@ -63,7 +64,8 @@ class Contender:
 
 def _questions(network: Network) -> dict[str, Any]:
     pooling = {"pooling": ("pool", "reduce_max of a view")} if reducible(network) else {}
-    return {"compiler": ("XLA", "TensorFlow's graph"), **pooling}
+    gated = {"inputs": INPUTS} if network.has(Gated) else {}
+    return {"compiler": ("XLA", "TensorFlow's graph"), **pooling, **gated}
 
 
 def _turned(network: Network) -> bool:
@@ -154,6 +156,12 @@ def _logits(network: Network, way: Way, p: Any, x: Any, number: Any) -> Any:
                     total = total + states[-1] @ p[f"{k}.recurrent"] if states else total
                     states.append(_ACTIVATIONS[layer.activation](total))
                 x = tf.stack(states, 1) if layer.sequence else states[-1]
+            case Gated():
+                names = {"w": "weight", "u": "recurrent", "b": "bias", "c": "recurrent_bias"}
+                own = {short: p.get(f"{k}.{name}") for short, name in names.items()}
+                start = (tf.zeros((x.shape[0], layer.units)),) * (2 if layer.cell == "lstm" else 1)
+                x, state = looped(CELLS[layer.cell], way["inputs"], own, start, tf.transpose(x, (1, 0, 2)))
+                x = tf.transpose(x, (1, 0, 2)) if layer.sequence else state[0]
             case Dense():
                 x = x @ weight
                 x = _ACTIVATIONS[layer.activation](x if bias is None else x + bias)

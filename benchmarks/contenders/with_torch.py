@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from networks import Conv, Dense, Dropout, Embedding, Flatten, Network, Pool, Recurrent, Weights
+from networks import Conv, Dense, Dropout, Embedding, Flatten, Gated, Network, Pool, Recurrent, Weights
 from numpy.typing import NDArray
 from torch.nn import functional
 from workload import Array, Job
 
+from contenders.calls_torch import LIBRARY, LOOPS, layer_of
 from contenders.ways import Way, described, fastest, reducible
 
 Parameters = dict[str, Any]
@@ -75,6 +76,8 @@ def _questions(network: Network, threads: int, compiled: bool) -> dict[str, Any]
         questions["compiled"] = ("whole step", "around autograd")
     elif network.has(Recurrent):
         questions["cell"] = ("own cell, inputs of all steps in one product", "own cell", "nn.RNN")
+    if network.has(Gated):
+        questions["gated"] = (LIBRARY,) if compiled else (LIBRARY, *LOOPS)
     if network.has(Conv):
         questions["memory"] = ("contiguous", "channels last")
     if reducible(network):
@@ -155,7 +158,7 @@ def _loss(network: Network, way: Way, p: Parameters, x: Any, y: Any) -> Any:
     logits = _logits(network, way, p, x)
     if network.binary:
         return functional.binary_cross_entropy_with_logits(logits, y.to(torch.float32))
-    return functional.cross_entropy(logits, y.to(torch.int64))
+    return functional.cross_entropy(logits.flatten(0, -2), y.to(torch.int64).flatten())
 
 
 def _logits(network: Network, way: Way, p: Parameters, x: Any) -> Any:
@@ -168,7 +171,8 @@ def _logits(network: Network, way: Way, p: Parameters, x: Any) -> Any:
         weight, bias = p.get(f"{k}.weight"), p.get(f"{k}.bias")
         match layer:
             case Embedding():
-                x = functional.embedding(x, weight).transpose(1, 2)
+                x = functional.embedding(x, weight)
+                x = x.transpose(1, 2) if network.has(Conv) else x
                 x = x.unsqueeze(2) if lifted else x
             case Conv():
                 if x.ndim == 4:
@@ -194,10 +198,21 @@ def _logits(network: Network, way: Way, p: Parameters, x: Any) -> Any:
                 states = cell(layer, x, weight, p[f"{k}.recurrent"], bias)
                 x = states if layer.sequence else states[-1]
                 x = torch.stack(x, 1) if layer.sequence else x
+            case Gated():
+                x = _gated(
+                    layer, way["gated"], x, weight, p[f"{k}.recurrent"], bias, p.get(f"{k}.recurrent_bias")
+                )
             case Dense():
-                x = x @ weight if bias is None else torch.addmm(bias, x, weight)
+                x = functional.linear(x, weight.t(), bias)
                 x = _ACTIVATIONS[layer.activation](x)
     return x
+
+
+def _gated(layer: Gated, way: str, x: Any, w: Any, u: Any, b: Any, c: Any) -> Any:
+    p = {"w": w, "u": u, "b": b, "c": c}
+    start = (x.new_zeros(len(x), layer.units),) * (2 if layer.cell == "lstm" else 1)
+    states, _ = layer_of(layer.cell, way, p, start, x.transpose(0, 1))
+    return states.transpose(0, 1) if layer.sequence else states[-1]
 
 
 def _pooled(layer: Pool, way: Way, x: Any, lifted: bool) -> Any:

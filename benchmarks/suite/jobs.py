@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from networks import Conv, Dense, Dropout, Embedding, Flatten, Layer, Network, Pool, Recurrent
+from networks import Conv, Dense, Dropout, Embedding, Flatten, Gated, Layer, Network, Pool, Recurrent
 
-__all__ = ["IMDB_CNN", "IMDB_FROZEN", "JOBS", "MNIST_CNN", "MNIST_CNN_1", "MNIST_RNN", "RACES", "Race"]
+__all__ = [
+    "CHARS", "IMDB_CNN", "IMDB_FROZEN", "IMDB_LSTM", "JOBS", "MNIST_CNN", "MNIST_CNN_1", "MNIST_RNN", "RACES", "Race",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,31 @@ _RNN_VARIATIONS = (
     replace(MNIST_RNN, name="two-layers", layers=(Recurrent(64, sequence=True), *MNIST_RNN.layers)),
 )
 
-JOBS = (MNIST_RNN, MNIST_CNN, MNIST_CNN_1, IMDB_CNN, IMDB_FROZEN)
+
+def _lstm(name: str, units: int, batch: int) -> Network:
+    layers = Embedding(20_000, 32), Gated("lstm", units), Dense(1)
+    return Network(
+        name, (500,), layers, data="imdb-long", channels="last",
+        batch=batch, optimiser="adam", learning_rate=0.001,
+    )  # fmt: skip
+
+
+IMDB_LSTM = _lstm("imdb-lstm", 32, 32)
+_LSTM_VARIATIONS = tuple(
+    _lstm(f"imdb-lstm-{units}-{batch}", units, batch) for units, batch in ((32, 256), (128, 256), (128, 32))
+)
+CHARS = Network(
+    "chars",
+    (64,),
+    (Embedding(96, 64), *[Gated("gru", 256, sequence=True)] * 2, Dense(96)),
+    data="characters",
+    channels="last",
+    batch=32,
+    optimiser="adam",
+    learning_rate=0.002,
+)
+
+JOBS = (MNIST_RNN, MNIST_CNN, MNIST_CNN_1, IMDB_CNN, IMDB_FROZEN, IMDB_LSTM, CHARS)
 
 RACES = {
     "mnist-rnn": Race((MNIST_RNN,), steps=300),
@@ -85,5 +111,7 @@ RACES = {
     "imdb-cnn": Race((IMDB_CNN,), steps=100),
     "imdb-frozen": Race((IMDB_FROZEN,), steps=100),
     "text-variations": Race(_TEXT_VARIATIONS, steps=50),
+    "imdb-lstm": Race((IMDB_LSTM, *_LSTM_VARIATIONS), steps=4),
+    "chars": Race((CHARS,), steps=4),
 }
 """By the name of the benchmark."""

@@ -17,10 +17,11 @@ from networks import Network, initial_weights
 from report import Table, relative_difference
 from workload import Job
 
-from suite.jobs import IMDB_CNN, IMDB_FROZEN, JOBS, MNIST_CNN, MNIST_CNN_1, MNIST_RNN
+from suite.jobs import CHARS, IMDB_CNN, IMDB_FROZEN, IMDB_LSTM, JOBS, MNIST_CNN, MNIST_CNN_1, MNIST_RNN
 
 _STEPS = 100
 _EPOCHS = {MNIST_RNN.name: 5, MNIST_CNN.name: 3, MNIST_CNN_1.name: 3, IMDB_CNN.name: 5, IMDB_FROZEN.name: 5}
+_EPOCHS |= {IMDB_LSTM.name: 3, CHARS.name: 3}
 _SEEDS = (0, 1, 2)
 
 
