@@ -28,10 +28,11 @@ def data(tmp_path: Path) -> Path:
     for name, (high, width, dtype, classes) in {
         "mnist": (256, 784, np.uint8, 10),
         "imdb": (30, 20, np.int32, 2),
+        "characters": (30, 20, np.int32, 30),
     }.items():
         (tmp_path / name).mkdir()
         for prefix, count in (("", 20), ("test_", 10)):
-            labels = (count, 1) if classes == 2 else (count,)
+            labels = {2: (count, 1), 10: (count,), 30: (count, width)}[classes]
             np.save(tmp_path / name / f"{prefix}inputs.npy", random.integers(0, high, (count, width), dtype))
             np.save(tmp_path / name / f"{prefix}labels.npy", random.integers(0, classes, labels, np.uint8))
     return tmp_path
@@ -74,6 +75,9 @@ def test_batches_do_not_depend_on_the_pieces_they_are_asked_for_in(networks: Any
         "Network('s', (4, 14, 14), (Conv(2, 3), Pool(mean=True), Dense(10)), optimiser='adamw')",
         "Network('s', (20,), (Embedding(30, 4), Conv(2, 3), Pool(8), Flatten(), Dense(1)), 'imdb', 'last')",
         "Network('s', (20,), (Embedding(30, 4, False), Conv(2, 3), Pool(), Dense(1)), 'imdb', 'last')",
+        "Network('s', (20,), (Embedding(30, 4), Gated('lstm', 5), Dense(1)), 'imdb', 'last')",
+        "Network('s', (7, 112), (Gated('gru', 6, sequence=True), Gated('lstm', 5), Dense(10)))",
+        "Network('s', (20,), (Embedding(30, 4), Gated('gru', 5, sequence=True), Dense(30)), 'characters', 'last')",
     ],
 )
 def test_a_worker_trains_the_network_that_numpy_knows(networks: Any, data: Path, form: str) -> None:
@@ -100,10 +104,12 @@ def test_a_worker_trains_the_network_that_numpy_knows(networks: Any, data: Path,
     if network.binary:
         expected = np.mean(np.log1p(np.exp(scores)) - scores * labels[rows])
     else:
-        expected = np.mean(np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(10), labels[rows]])
+        chosen = np.take_along_axis(scores, labels[rows][..., None].astype(int), -1)[..., 0]
+        expected = np.mean(np.log(np.exp(scores).sum(axis=-1)) - chosen)
     assert len(run["losses"]) == 3
     assert run["losses"][0] == pytest.approx(expected, rel=1e-5)
-    assert accuracy["accuracy"] in [k / 10 for k in range(11)]
+    answers = job.arrays("test_")[1].size
+    assert accuracy["accuracy"] in [k / answers for k in range(answers + 1)]
 
 
 def test_every_raced_network_has_shapes_and_weights(networks: Any) -> None:
@@ -111,7 +117,7 @@ def test_every_raced_network_has_shapes_and_weights(networks: Any) -> None:
     for race in jobs.RACES.values():
         for network in race.networks:
             *_, last = network.with_shapes()
-            assert last[-1] == (1 if network.binary else 10,)
+            assert last[-1] == {"characters": (64, 96)}.get(network.data, (1 if network.binary else 10,))
             assert network.trained() <= set(networks.initial_weights(network, 0))
     names = [network.name for race in jobs.RACES.values() for network in race.networks]
     assert len(set(names)) == len(names)
@@ -156,6 +162,89 @@ def test_tables_read_the_same_as_text_and_as_markdown(networks: Any) -> None:
         "### t\n\n| name | ms |\n| --- | ---: |\n| a | 1.5 |\n| long | 10 |\n\nA note."
     )
     assert report.relative_difference([1.0, 2.2], [1.0, 2.0]) == pytest.approx(0.1)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("calls")
+
+
+@pytest.mark.parametrize("program", ["gru", "gru-before", "lstm", "minimal-gated", "peephole"])
+def test_operations_of_a_call_are_those_of_its_products(calls: Any, program: str) -> None:
+    """Each product of a step is one forward and two backward, less those that only the first state needs."""
+    gates, inner = {"gru": (3, 0), "gru-before": (3, 1), "minimal-gated": (2, 1)}.get(program, (4, 0))
+    call = calls.Call("c", program, 7, 5, 3, 6, layers=2)
+    inputs = 3 * 7 * gates * (3 * 6 + 6 * 6)
+    states = 2 * (3 * 7 * gates - (gates - inner)) * 6 * 6
+    assert calls.flops_per_call(call) == 2 * 5 * (inputs + states)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "gru",
+        "gru-before",
+        "lstm",
+        "minimal-gated",
+        "peephole",
+        "normalised-gru",
+        "two-products",
+        "ode",
+        "kalman",
+        "cloth",
+    ],
+)
+def test_a_worker_differentiates_the_call(calls: Any, tmp_path: Path, program: str) -> None:
+    """The gradients along a direction are the differences of what the same function gives without a compiler."""
+    sizes = {"batch": 2, "inputs": 3, "layers": 2} if program in calls.CELLS else {}
+    call = calls.Call("c", program, 4, units=3, **sizes)
+    commands = [
+        {
+            "do": "start_call",
+            "library": "pullback",
+            "call": call.as_json(),
+            "variant": "",
+            "threads": 1,
+            "tuned": True,
+        },
+        {"do": "call"},
+        {"do": "results", "file": str(tmp_path / "results.npz")},
+    ]
+    subprocess.run(
+        [sys.executable, str(FOLDER / "worker.py")],
+        input="".join(json.dumps(command) + "\n" for command in commands),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    with np.load(tmp_path / "results.npz") as stored:
+        found = {name: stored[name] for name in stored.files}
+    names = calls.differentiated(call)
+    arrays = {name: array.astype(np.float64) for name, array in calls.arrays_of(call).items()}
+    fixed = {name: array for name, array in arrays.items() if name not in names}
+    random = np.random.default_rng(1)
+    along = {name: random.standard_normal(arrays[name].shape) for name in names}
+    value_of = importlib.import_module("contenders.calls_pullback").value_of
+    ends = [
+        value_of(call, {name: arrays[name] + step * along[name] for name in names}, fixed)
+        for step in (1e-5, -1e-5)
+    ]
+    expected = (ends[0] - ends[1]) / 2e-5
+    slope = sum(float(np.sum(found[name] * along[name])) for name in names)
+    assert slope == pytest.approx(expected, rel=1e-4)
+
+
+def test_results_that_are_not_the_same_are_told(calls: Any) -> None:
+    expected = {"a": np.array([3.0, 4.0]), "b": np.zeros(2)}
+    assert calls.largest_difference(expected, expected) == 0
+    assert calls.largest_difference({"a": np.array([3.0, 4.5]), "b": np.zeros(2)}, expected) == pytest.approx(
+        0.1
+    )
+    with pytest.raises(ValueError, match="are not those of"):
+        calls.largest_difference({"a": expected["a"]}, expected)
+    with pytest.raises(ValueError, match="are not those of"):
+        calls.largest_difference({"a": expected["a"], "b": np.zeros((2, 1))}, expected)
 
 
 def test_every_benchmark_can_be_run(networks: Any) -> None:

@@ -3,6 +3,9 @@
 A contender is built from a ``Job`` and the data's images and labels; ``run(rows)`` trains one step on each
 row of batch indices and returns the losses, ``weights()`` what it has learned. Importing the file imports
 its library.
+
+The same for functions of arrays, in ``calls_*.py``: a contender is built from a ``Call`` and its arrays, ``run()``
+calls the function and ``numbers()`` gives what it returned.
 """
 
 LIBRARIES = {

@@ -35,12 +35,9 @@ class Contender:
 def function_of(call: Call) -> Callable[[Values, Values], Values]:
     """From what the call is differentiated by, and its other arrays, to its results by name."""
     if call.cell is None:
-        simulate = _SIMULATIONS[call.program]
 
         def simulated(varied: Values, fixed: Values) -> Values:
-            loss, gradients = pb.value_and_grad(lambda varied: simulate({**varied, **fixed}, call.steps))(
-                varied
-            )
+            loss, gradients = pb.value_and_grad(lambda varied: value_of(call, varied, fixed))(varied)
             return {"loss": loss, **gradients}
 
         return simulated
@@ -51,6 +48,13 @@ def function_of(call: Call) -> Callable[[Values, Values], Values]:
         return {**last, **gradients}
 
     return recurrent
+
+
+def value_of(call: Call, varied: Values, fixed: Values) -> Any:
+    """What the gradients are of."""
+    if call.cell is None:
+        return _SIMULATIONS[call.program]({**varied, **fixed}, call.steps)
+    return np.sum(_layers(call, varied, fixed)[0] * fixed["g"])
 
 
 def _layers(call: Call, varied: Values, fixed: Values) -> tuple[Any, Values]:
@@ -169,21 +173,22 @@ def _ode(a: Values, steps: int) -> Any:
 def _kalman(a: Values, steps: int) -> Any:
     transition, observation = a["transition"], a["observation"]
     process, measurement = np.exp(a["noise"])
+    kind = transition.dtype
 
     def step(state: Any, measured: Any) -> Any:
         mean, covariance = state
         mean = transition @ mean
-        covariance = transition @ covariance @ transition.T + process * np.eye(4, dtype=np.float32)
+        covariance = transition @ covariance @ transition.T + process * np.eye(4, dtype=kind)
         error = measured - observation @ mean
         across = covariance @ observation.T
-        (s, t), (u, v) = observation @ across + measurement * np.eye(2, dtype=np.float32)
+        (s, t), (u, v) = observation @ across + measurement * np.eye(2, dtype=kind)
         size = s * v - t * u
         inverse = np.stack([np.stack([v, -t]), np.stack([-u, s])]) / size
         gain = across @ inverse
         cost = 0.5 * (error @ (inverse @ error) + np.log(size))
         return (mean + gain @ error, covariance - gain @ across.T), cost
 
-    start = np.zeros(4, np.float32), np.eye(4, dtype=np.float32)
+    start = np.zeros(4, kind), np.eye(4, dtype=kind)
     return np.mean(pb.scan(step, start, a["measured"])[1])
 
 

@@ -14,7 +14,10 @@ __all__ = ["BENCHMARKS", "benchmark"]
 _FILES = {
     "import": "imports",
     "first-step": "first_step",
+    "first-call": "first_call",
     "memory": "memory",
+    "scan-memory": "scan_memory",
+    "ablation": "ablation",
     "trainer-overhead": "trainer_overhead",
     "loss-curve": "loss_curve",
 }

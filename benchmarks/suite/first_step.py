@@ -15,8 +15,9 @@ from report import Table
 
 from suite.jobs import IMDB_CNN, MNIST_CNN, MNIST_RNN
 
-_ROUNDS = 5
-_CACHES = {
+ROUNDS = 5
+"""Fresh processes that are enough."""
+CACHES = {
     "pullback": {"PULLBACK_CACHE": "{folder}"},
     "torch": {"TORCHINDUCTOR_CACHE_DIR": "{folder}", "TRITON_CACHE_DIR": "{folder}/triton"},
     "jax": {
@@ -35,7 +36,7 @@ def run(settings: Settings) -> list[Table]:
 def _table(settings: Settings, network: Network) -> Table:
     """Fresh processes in turns, a cold one and a warm one each."""
     settings.say(f"first step of {network.name}")
-    rounds = min(settings.rounds, _ROUNDS)
+    rounds = min(settings.rounds, ROUNDS)
     figures: dict[str, dict[str, list[float]]] = {}
     failed = set()
     for _ in range(rounds):
@@ -45,7 +46,7 @@ def _table(settings: Settings, network: Network) -> Table:
             try:
                 with tempfile.TemporaryDirectory() as folder:
                     turns = {"cold": _first_step(settings, network, entrant, folder)}
-                    if entrant.library in _CACHES:
+                    if entrant.library in CACHES:
                         turns["cached"] = _first_step(settings, network, entrant, folder)
             except WorkerError as error:
                 settings.say(f"{error}; left out")
@@ -73,12 +74,14 @@ def _cells(found: dict[str, list[float]], kind: str) -> list[str]:
     return [f"{min(found[kind]):.3f}", f"{statistics.median(found[kind]):.3f}"]
 
 
+def cached_in(folder: str, library: str) -> dict[str, str]:
+    """The environment in which a library keeps what it compiles in this folder."""
+    return {name: value.format(folder=folder) for name, value in CACHES.get(library, {}).items()}
+
+
 def _first_step(settings: Settings, network: Network, entrant: Entrant, folder: str) -> tuple[float, float]:
     """Seconds of the import and from there to the first loss, in a new process with this cache folder."""
-    environment = {
-        name: value.format(folder=folder) for name, value in _CACHES.get(entrant.library, {}).items()
-    }
-    with Worker(entrant, settings, environment) as worker:
+    with Worker(entrant, settings, cached_in(folder, entrant.library)) as worker:
         job = settings.job(network, entrant, tuned=False).as_json()
         start = worker("start", library=entrant.library, job=job)
         first = worker("run", steps=1)
