@@ -7,7 +7,7 @@ import pytest
 
 from pullback import load, nn
 from pullback.cli import main
-from pullback.cli.workloads import imdb_cnn
+from pullback.cli.workloads import imdb_cnn, imdb_lstm
 from pullback.data import Vocabulary, generate_reviews, imdb, read_glove
 from pullback.io import load_metadata
 
@@ -47,6 +47,25 @@ def test_the_network_learns_made_up_reviews(tmp_path, capsys):
     test = generate_reviews().split(0).test
     accuracy = ((model(test.inputs) > 0) == test.labels).mean()
     assert accuracy == pytest.approx(history["validation_accuracy"][-1], abs=0.005)
+
+
+def test_the_recurrent_network_is_that_of_the_workload():
+    model = imdb_lstm.make_model()
+    assert nn.parameter_count(model) == 640_000 + 4 * 32 * (32 + 32 + 1) + (32 + 1)
+    settings = {"words": 9, "length": 7, "dimensions": 3, "hidden": 5}
+    assert imdb_lstm.parameters(settings) == nn.parameter_count(imdb_lstm.restore(settings))
+
+
+def test_the_recurrent_network_learns_made_up_reviews(tmp_path, capsys):
+    run("train", "imdb-lstm", "--length", 60, "--hidden", 16, "--output", "out")
+    assert "LSTM(32 → 16)" in capsys.readouterr().out
+    history = json.loads((tmp_path / "out" / "history.json").read_text())
+    assert history["validation_accuracy"][-1] > 0.9
+    run(
+        "predict", "--model", "out", "the story is superb and the cast is brilliant", "what a dull awful film"
+    )
+    good, bad = capsys.readouterr().out.splitlines()
+    assert "positive" in good and "negative" in bad
 
 
 @pytest.fixture
