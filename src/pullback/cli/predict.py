@@ -17,7 +17,7 @@ import numpy as np
 from pullback import nn
 from pullback.cli.output import BROKEN_PIPE, Output, warn
 from pullback.cli.workloads import WORKLOADS
-from pullback.data import Vocabulary, read_pictures
+from pullback.data import Alphabet, Vocabulary, read_pictures
 from pullback.data.text import UNKNOWN
 from pullback.errors import DataError
 from pullback.io import load, load_metadata
@@ -48,8 +48,8 @@ def add_command(commands: Any) -> None:
     parser.set_defaults(run=_run)
 
 
-def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any], Vocabulary | None]:
-    """A saved model with the settings of its job and, if it reads texts, its vocabulary.
+def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any], Vocabulary | Alphabet | None]:
+    """A saved model with the settings of its job and, if it reads texts, its vocabulary or alphabet.
 
     ``path`` is the file, or the folder that ``pullback train`` wrote it to. The sizes that the settings ask for are
     compared with the file's before memory is taken for them.
@@ -77,29 +77,50 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any], Vocab
         raise DataError(f"[predict] {file}: unusable settings ({error!r}). Train the model again.") from error
     if settings["input"] == "image":
         return load(file, like=skeleton), settings, None
-    if settings["input"] != "text" or "vocabulary" not in metadata:
+    if "vocabulary" not in metadata:
         raise DataError(f"[predict] {file} has no vocabulary. Train the model again.")
     try:
-        vocabulary = Vocabulary.from_json(metadata["vocabulary"])
-        vocabulary.check_rows(settings["words"])
+        vocabulary = _vocabulary(settings, metadata["vocabulary"])
     except DataError as error:
         raise DataError(f"[predict] {file}: {error}") from error
     return load(file, like=skeleton), settings, vocabulary
 
 
+def _vocabulary(settings: Mapping[str, Any], text: str) -> Vocabulary | Alphabet:
+    """What the numbers mean that a model reads; raises ``DataError`` for what does not fit it."""
+    if settings["input"] == "text":
+        vocabulary = Vocabulary.from_json(text)
+        vocabulary.check_rows(settings["words"])
+        return vocabulary
+    alphabet = Alphabet.from_json(text)
+    if len(alphabet) != settings["characters"]:
+        raise DataError(
+            f"{len(alphabet):,} characters, but the network has {settings['characters']:,}. Train the model again."
+        )
+    return alphabet
+
+
 def _check_input(settings: Mapping[str, Any]) -> None:
     """Raise ``ValueError`` unless the settings say how an input is to be read and an answer to be called."""
+    if settings["input"] == "characters":
+        return
     classes = settings["classes"]
     if settings["input"] == "image":
         scale = settings["scale"]
         if type(scale) not in (int, float) or not math.isfinite(scale):
             raise ValueError(f"scale is {scale!r:.60}")
+    elif settings["input"] != "text":
+        raise ValueError(f"input is {settings['input']!r:.60}")
     elif not (isinstance(classes, list) and len(classes) == 2 and all(isinstance(c, str) for c in classes)):
         raise ValueError(f"classes are {classes!r:.60}")
 
 
 def _run(options: argparse.Namespace) -> int:
     model, settings, vocabulary = load_model(options.model)
+    if isinstance(vocabulary, Alphabet):
+        raise DataError(
+            f"[predict] {options.model} writes texts and tells nothing of them. Use pullback sample."
+        )
     if vocabulary is None:
         rows = _read_pictures(model, settings, options.inputs)
     else:

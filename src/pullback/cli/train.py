@@ -17,6 +17,7 @@ from pullback.cli.workloads import WORKLOADS, Job, Workload, vectors
 from pullback.cli.workloads.workload import Defaults
 from pullback.errors import DataError, MissingExtra, NonFiniteLoss, OutputError
 from pullback.train import History, Trainer, load_checkpoint, save_checkpoint
+from pullback.train.progress import value_text
 
 __all__ = ["add_command"]
 
@@ -35,9 +36,10 @@ def add_command(commands: Any) -> None:
 
 def _add_workload(parser: argparse.ArgumentParser, workload: Workload) -> None:
     parser.description = f"Train {workload.summary}."
-    parser.add_argument(
-        "--data", metavar="DIR", help="folder of the data set (look for it, then download it)"
-    )
+    if workload.looks_for_data:
+        parser.add_argument(
+            "--data", metavar="DIR", help="folder of the data set (look for it, then download it)"
+        )
     epochs, batch, rate = (_default(workload, name) for name in Defaults._fields)
     parser.add_argument(
         "--epochs", type=positive, metavar="N", help=f"passes over the training set ({epochs})"
@@ -76,13 +78,16 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
     output.line(job.note)
     output.print(job.model)
     optimiser, callbacks = recipe(options, job)
+    callbacks += job.callbacks
     trainer = Trainer(
         job.model,
         job.loss,
         optimiser,
+        metrics=job.metrics,
         batch_size=job.batch_size,
         seed=options.seed,
         scale=job.scale,
+        clip_norm=job.clip_norm,
     )
     settings = {
         "workload": workload.name,
@@ -105,7 +110,14 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
         callbacks.append(lambda trainer: save_checkpoint(trainer, checkpoint))
     start, before = time.perf_counter(), trainer.steps
     try:
-        trainer.fit(job.train, epochs, validation=job.test, progress=True, on_epoch_end=callbacks)
+        trainer.fit(
+            job.train,
+            epochs,
+            validation=job.test,
+            shuffle=job.shuffle,
+            progress=True,
+            on_epoch_end=callbacks,
+        )
     except NonFiniteLoss:
         output.print(_write(folder, settings, trainer, job))
         raise
@@ -127,11 +139,12 @@ def _table(trainer: Trainer, job: Job) -> Any:
     epoch = trainer.history.epochs if trainer.best is None else trainer.best.epoch
     table = Table(title=f"the model is that of epoch {epoch}" if trainer.best else None)
     table.add_column(job.examples)
-    for heading in ("rows", "loss", "accuracy"):
+    figures = ["loss", *(["accuracy"] if job.metrics is None else job.metrics)]
+    for heading in ("rows", *(figure.replace("_", " ") for figure in figures)):
         table.add_column(heading, justify="right")
     for name, prefix, data in (("training", "", job.train), ("test", "validation_", job.test)):
-        loss, accuracy = (trainer.history[f"{prefix}{figure}"][epoch - 1] for figure in ("loss", "accuracy"))
-        table.add_row(name, f"{len(data):,}", f"{loss:.4f}", f"{100 * accuracy:.2f} %")
+        values = {figure: trainer.history[f"{prefix}{figure}"][epoch - 1] for figure in figures}
+        table.add_row(name, f"{len(data):,}", *(value_text(*pair) for pair in values.items()))
     return table
 
 
@@ -157,7 +170,7 @@ def _write(folder: Path, settings: dict[str, Any], trainer: Trainer, job: Job) -
     if job.vocabulary is not None:
         metadata["vocabulary"] = job.vocabulary.to_json()
     writers: dict[str, Callable[[Path], None]] = {
-        "model.safetensors": lambda path: save(trainer.model, path, metadata),
+        "model.safetensors": lambda path: save(job.to_save(trainer.model), path, metadata),
         "history.json": lambda path: write_history(path, entries),
         "curves.png": lambda path: plot_history(trainer.history, path),
     }

@@ -1,5 +1,6 @@
 """Data sets: arrays kept as they are stored, texts as numbers, and where to get them."""
 
+from pullback.data.characters import Alphabet, character_rows, character_streams, read_text
 from pullback.data.corpus import Corpus, LabelledTexts, Reviews
 from pullback.data.dataset import Dataset, LabelledImages, epoch_order
 from pullback.data.digits import load_digits, load_digits_or_mnist
@@ -12,6 +13,7 @@ from pullback.data.pictures import read_pictures
 from pullback.data.text import Vocabulary, tokenise
 
 __all__ = [
+    "Alphabet",
     "Corpus",
     "Dataset",
     "LabelledImages",
@@ -19,6 +21,8 @@ __all__ = [
     "Reviews",
     "Vocabulary",
     "WordVectors",
+    "character_rows",
+    "character_streams",
     "epoch_order",
     "generate_reviews",
     "load_digits",
@@ -29,6 +33,7 @@ __all__ = [
     "read_glove",
     "read_idx",
     "read_pictures",
+    "read_text",
     "tokenise",
     "write_glove",
     "write_idx",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TextIO
 
-__all__ = ["Display", "duration", "epoch_line", "figure", "silence"]
+__all__ = ["Display", "duration", "epoch_line", "figure", "silence", "value_text"]
 
 _VALIDATION = "validation_"
 _REFRESH_SECONDS = 0.05  # no eye sees more, and a block of steps takes longer
@@ -119,8 +119,16 @@ def figure(name: str, value: float) -> str:
     >>> figure("binary_accuracy", 0.915), figure("loss", 0.34)
     ('binary accuracy 91.50 %', 'loss 0.3400')
     """
-    words = name.replace("_", " ")
-    return f"{words} {100 * value:.2f} %" if name.endswith("accuracy") else f"{words} {value:.4f}"
+    return f"{name.replace('_', ' ')} {value_text(name, value)}"
+
+
+def value_text(name: str, value: float) -> str:
+    """The value of a figure: accuracies in percent.
+
+    >>> value_text("loss", 0.34), value_text("accuracy", 1)
+    ('0.3400', '100.00 %')
+    """
+    return f"{100 * value:.2f} %" if name.endswith("accuracy") else f"{value:.4f}"
 
 
 def duration(seconds: float) -> str:

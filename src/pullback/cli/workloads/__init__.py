@@ -1,6 +1,6 @@
 """The workloads of ``pullback train``: one file each, entered here."""
 
-from pullback.cli.workloads import imdb_cnn, imdb_glove, imdb_lstm, mnist_cnn, mnist_gru, mnist_rnn
+from pullback.cli.workloads import chars, imdb_cnn, imdb_glove, imdb_lstm, mnist_cnn, mnist_gru, mnist_rnn
 from pullback.cli.workloads.workload import Job, Workload
 
 __all__ = ["WORKLOADS", "Job", "Workload"]
@@ -14,6 +14,7 @@ WORKLOADS: dict[str, Workload] = {
         imdb_cnn.WORKLOAD,
         imdb_glove.WORKLOAD,
         imdb_lstm.WORKLOAD,
+        chars.WORKLOAD,
     )
 }
 """Every workload by the name that the command line knows it by."""

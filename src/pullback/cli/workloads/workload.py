@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pullback.data import Dataset, LabelledImages, Vocabulary
+from pullback.data import Alphabet, Dataset, LabelledImages, Vocabulary
+from pullback.metrics import Metric
 from pullback.optim import Optimiser
+from pullback.train import Trainer
 
 __all__ = ["Defaults", "Job", "Report", "Workload", "image_settings", "image_sizes", "size_of"]
 
@@ -33,8 +35,16 @@ class Job:
     """What ``Workload.restore`` needs to make a model of this kind again; JSON holds it."""
     examples: str = "images"
     """What a row of the data is called."""
-    vocabulary: Vocabulary | None = None
-    """What the numbers of a text's words mean; it is saved with the model."""
+    vocabulary: Vocabulary | Alphabet | None = None
+    """What the numbers of a text's words or characters mean; it is saved with the model."""
+    metrics: Mapping[str, Metric] | None = None
+    """What is told beside the loss, unless it is the accuracy that fits the loss."""
+    shuffle: bool = True
+    clip_norm: float | None = None
+    callbacks: Sequence[Callable[[Trainer], object]] = ()
+    """Called after each epoch, before a checkpoint is written."""
+    to_save: Callable[[Any], Any] = lambda model: model
+    """Of the trained model what is worth keeping."""
 
 
 class Defaults(NamedTuple):
@@ -54,7 +64,8 @@ class Workload:
     ``restore`` makes a model of the sizes in a job's ``settings``, for the arrays of a file to be put into;
     ``parameters`` tells how many numbers that model has, without making it, and raises ``ValueError`` for settings
     that are no sizes. ``defaults`` are those for each data set, by its name, and ``optimiser`` is the rule, by its
-    name among the options.
+    name among the options. The data set of one that ``looks_for_data`` is looked for, or in the folder that ``--data``
+    names; others have options of their own that name it.
     """
 
     name: str
@@ -65,6 +76,7 @@ class Workload:
     parameters: Callable[[Mapping[str, Any]], int]
     defaults: Mapping[str, Defaults]
     optimiser: str
+    looks_for_data: bool = True
 
 
 def size_of(settings: Mapping[str, Any], name: str) -> int:
