@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pullback.compiler.passes import PASSES
+from pullback.compiler.passes.rewriting import GraphPass
+
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -233,6 +236,29 @@ def test_a_worker_differentiates_the_call(calls: Any, tmp_path: Path, program: s
     expected = (ends[0] - ends[1]) / 2e-5
     slope = sum(float(np.sum(found[name] * along[name])) for name in names)
     assert slope == pytest.approx(expected, rel=1e-4)
+
+
+def test_programs_are_built_with_the_passes_that_are_asked_for(calls: Any) -> None:
+    """The bodies of their loops too, and nothing is taken from the cache."""
+    ablation = importlib.import_module("suite.ablation")
+    seen = []
+
+    def look(graph: Any) -> Any:
+        seen.append(len(graph.inputs))
+        return graph
+
+    bodies = next(each for each in PASSES if each.name == "bodies")
+    call = calls.Call("c", "gru", 3, 2, 4, 5)
+    arrays = calls.arrays_of(call)
+    varied, fixed = ablation._parted(arrays, calls.differentiated(call))
+    function = importlib.import_module("contenders.calls_pullback").function_of(call)
+    for _ in range(2):
+        seen.clear()
+        variant = ablation._Variant(function, varied, fixed, (GraphPass("look", look), bodies))
+        assert len(arrays) in seen and len(set(seen)) > 1
+    whole = ablation._Variant(function, varied, fixed, PASSES)
+    for found, expected in zip(variant.program(*variant.leaves), whole.program(*whole.leaves)):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_results_that_are_not_the_same_are_told(calls: Any) -> None:

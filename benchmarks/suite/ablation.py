@@ -25,7 +25,7 @@ from report import Table
 import pullback as pb
 from pullback.compiler import build as builder
 from pullback.compiler.executable import make_executable
-from pullback.compiler.passes import PASSES, Pass
+from pullback.compiler.passes import PASSES, Pass, pipeline
 from pullback.tracing import flatten, trace
 
 _CALL = Call("gru 256, batch 64", "gru", 32, 64, 256, 256)
@@ -73,9 +73,15 @@ class _Variant:
 
 @contextlib.contextmanager
 def _chosen(passes: Sequence[Pass]) -> Iterator[None]:
-    """Programs are built with these passes, and not taken from the cache, which knows of no others."""
-    build = functools.partial(builder.build, passes=passes)
-    with mock.patch.object(builder, "build", build), mock.patch.dict(os.environ, {"PULLBACK_CACHE": "off"}):
+    """Programs and the bodies of their loops are built with these passes, and not taken from the cache.
+
+    The cache knows of no other passes.
+    """
+    with (
+        mock.patch.object(builder, "build", functools.partial(builder.build, passes=passes)),
+        mock.patch.object(pipeline, "optimise", functools.partial(pipeline.optimise, passes=passes)),
+        mock.patch.dict(os.environ, {"PULLBACK_CACHE": "off"}),
+    ):
         yield
 
 
