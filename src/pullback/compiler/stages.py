@@ -44,6 +44,7 @@ __all__ = ["check_stages", "run_stages", "within"]
 Array = np.ndarray[Any, Any]
 
 Same = Callable[[int, Array, Array], bool]
+Comparison = Callable[[Graph, Sequence[Array]], "Same"]
 """``same(number, value, wanted)``: whether a result is what it should be, up to rounding."""
 
 ROUNDING = 1024.0
@@ -75,14 +76,15 @@ def check_stages(
     processor: Processor,
     donated: Mapping[int, int] | None = None,
     passes: Sequence[Pass] = PASSES,
-    same: Same | None = None,
+    same: Comparison | None = None,
 ) -> None:
     """Raise ``StageError`` at the first stage after which the program computes something else than ``graph``.
 
     The error names the stage and shows the kernels that first write something else than before. Where an index is out
-    of range every stage must report that. ``same`` compares results, by default with ``within()``.
+    of range every stage must report that. Of a program with loops each block is compared by itself, on what its first
+    run is given. ``same(graph, arguments)`` gives the comparison of results, by default ``within()``.
     """
-    check = _Check(graph, arguments, passes, same or within())
+    check = _Check(graph, arguments, passes, same or (lambda graph, arguments: within()))
     plan(graph, donated or {}, processor, passes, check)
 
 
@@ -106,23 +108,22 @@ def within(rounding: float = ROUNDING) -> Same:
 class _Check:
     """Compares the program after each stage with the graph that it was made of."""
 
-    def __init__(self, graph: Graph, arguments: Sequence[Array], passes: Sequence[Pass], same: Same) -> None:
-        self.arguments, self.passes, self.same = arguments, passes, same
+    def __init__(
+        self, graph: Graph, arguments: Sequence[Array], passes: Sequence[Pass], comparison: Comparison
+    ) -> None:
+        self.arguments, self.passes, self.comparison = arguments, passes, comparison
+        self.same = comparison(graph, arguments)
         self.before = Stage("graph", graph)
         self.contents: Mapping[Buffer, Array] = {}
-        self.blocks: dict[int, tuple[Sequence[Array], Sequence[Array]]] = {}
-        """Of each block of a program with loops, by its graph, what its first run was given and gave."""
-        self.wanted: Sequence[Array] | None = None
+        self.blocks: dict[int, _Check] = {}
+        """Of each block of a program with loops, by its graph."""
+        self.wanted: list[Array] | None = None
         with contextlib.suppress(IndexRangeError):
             self.wanted = evaluate(graph, arguments)
 
     def __call__(self, stage: Stage) -> None:
         if id(stage.graph) in self.blocks:
-            block = _Check.__new__(_Check)
-            vars(block).update(vars(self), blocks={})
-            block.arguments, block.wanted = self.blocks[id(stage.graph)]
-            block(stage)
-            self.contents = block.contents
+            self.blocks[id(stage.graph)](stage)
             return
         run = _Run(stage, self.arguments)
         try:
@@ -143,7 +144,8 @@ class _Check:
             if not self.same(number, value, wanted):
                 raise StageError(f"[{self._name(stage)}] {self._difference(stage, run, number, value)}")
         self.before, self.contents = stage, run.contents()
-        self.blocks.update(run.blocks)
+        for block, given in run.blocks:
+            self.blocks[id(block)] = _Check(block, given, self.passes, self.comparison)
 
     def _name(self, stage: Stage) -> str:
         """The stage, or of passes that share a walk the first one with which the results are wrong."""
@@ -191,7 +193,8 @@ class _Run:
         self.memory = Memory({})
         self.turns: dict[Counter, int] = {}
         """The turn of each loop around what runs."""
-        self.blocks: dict[int, tuple[Sequence[Array], Sequence[Array]]] = {}
+        self.blocks: list[tuple[Graph, Sequence[Array]]] = []
+        """The blocks of a program with loops, with what the first run of each was given."""
 
     def results(self) -> list[Array]:
         """What the program gives for the arguments."""
@@ -222,8 +225,8 @@ class _Run:
         return self.memory.arrays if self.stage.memory is None else {}
 
     def _seen(self, block: Block, arguments: Sequence[Array], results: Sequence[Array]) -> None:
-        if not block.taken_over:  # what it takes over is the caller's: seen in the whole program
-            self.blocks.setdefault(id(block.graph), (arguments, results))
+        if all(block.graph is not graph for graph, _ in self.blocks):
+            self.blocks.append((block.graph, arguments))
 
     def _provide(self, kernel: Kernel, arrays: dict[Buffer, Array]) -> None:
         for buffer in kernel.writes():

@@ -8,7 +8,7 @@ first values and every ``x`` with an axis of steps in front.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,13 +133,19 @@ def _type_rule(*types: Type, body: Graph, consts: int, carries: int, trips: int,
 
 
 def _reference(
-    *arrays: np.ndarray, body: Graph, consts: int, carries: int, trips: int, reverse: bool
+    *arrays: np.ndarray,
+    body: Graph,
+    consts: int,
+    carries: int,
+    trips: int,
+    reverse: bool,
+    run: Callable[[Graph, Sequence[np.ndarray]], list[np.ndarray]] = evaluate,
 ) -> list[np.ndarray]:
     given, state, xs = arrays[:consts], list(arrays[consts : consts + carries]), arrays[consts + carries :]
     ys = [np.zeros((trips, *y.shape), y.dtype) for y in body.outputs[carries:]]
     for step in reversed(range(trips)) if reverse else range(trips):
         try:
-            made = evaluate(body, [*given, *state, *(x[step] for x in xs)])
+            made = run(body, [*given, *state, *(x[step] for x in xs)])
         except IndexRangeError as error:
             raise error.extended(f"in step {step} of {trips}") from None
         state = made[:carries]

@@ -12,7 +12,7 @@ import numpy as np
 import pullback
 from pullback.compiler.jit import Compiled
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.stages import check_stages
+from pullback.compiler.stages import Comparison, Same, check_stages
 from pullback.graph import Graph
 from pullback.testing.programs.program import LOSSES, SIGNLESS, Program, Step, step_value
 from pullback.testing.programs.rounding import SIGNS, Expected, expected
@@ -149,10 +149,21 @@ def wrong_stage(program: Program) -> str | None:
 def _stages(program: Program, graph: Graph, wanted: Sequence[Expected]) -> str | None:
     arrays = plain(graph, program.arguments())
     try:
-        check_stages(graph, arrays, Processor.host(), donated(program, graph), same=same_as(wanted))
+        check_stages(
+            graph, arrays, Processor.host(), donated(program, graph), same=_comparison(graph, wanted)
+        )
     except pullback.errors.StageError as error:
         return str(error)
     return None
+
+
+def _comparison(graph: Graph, wanted: Sequence[Expected]) -> Comparison:
+    """The comparison of the program's results, and of those of its blocks."""
+
+    def comparison(part: Graph, arguments: Sequence[np.ndarray]) -> Same:
+        return same_as(wanted if part is graph else expected(part, arguments))
+
+    return comparison
 
 
 def same_as(wanted: Sequence[Expected]) -> Callable[[int, np.ndarray, np.ndarray], bool]:

@@ -183,6 +183,26 @@ def _windows(x: Array, sizes: tuple[int, ...], stride: int, dilation: int) -> Ar
     return view[tuple(every)]
 
 
+def scan(function: Any, init: Any, xs: Any, *, reverse: bool = False) -> Any:
+    """A loop in Python; states are arrays or pairs of them."""
+    state, kept = init, []
+    for x in xs[::-1] if reverse else xs:
+        state, y = function(state, x)
+        kept.append(y)
+    return state, np.stack(kept[::-1] if reverse else kept)
+
+
+def fori_loop(lower: int, upper: int, body: Any, init: Any) -> Any:
+    value = init
+    for i in range(lower, upper):
+        value = body(i, value)
+    return value
+
+
+def map(function: Any, xs: Array) -> Array:
+    return np.stack([function(x) for x in xs])
+
+
 class At:
     """``At(x)[index].add(value)`` is ``np.add.at(x, index, value)`` on a copy."""
 

@@ -3,8 +3,8 @@
 The spread of several such runs is an estimate of the error that any order of additions and any correctly built
 function may have, at the values of this very program: where rounding is magnified the spread is large, and where a
 comparison hangs on it, the element is told apart as undecided. What is exact, such as sums of small integers, ties of
-inputs and everything that only moves elements, is never moved, and equal results of one function are moved alike: a
-value still equals the maximum that it is.
+inputs and everything that only moves elements, is never moved, and a function's results of equal operands are moved
+alike: a value still equals the maximum that it is.
 
 Source: D. S. Parker, *Monte Carlo arithmetic*, UCLA 1997.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.graph import Constant, Graph, Node, Operation
+from pullback.graph import Constant, Graph, Node, Operation, TupleType
 
 __all__ = ["Expected", "expected", "moved_run"]
 
@@ -62,6 +62,7 @@ EXACT = frozenset(
             "pad",
             "concatenate",
             "contiguous",
+            "result",
             "iota",
         ),
         *(
@@ -197,15 +198,31 @@ def moved_run(
 
     Zero products have this ``sign``, with ``None`` each one by chance.
     """
-    values: dict[Any, np.ndarray] = {
+    return _run(graph, arguments, random, sign, {})
+
+
+def _run(
+    graph: Graph,
+    arguments: Sequence[Any],
+    random: np.random.Generator | None,
+    sign: int | None,
+    salts: dict[str, int],
+) -> list[np.ndarray]:
+    values: dict[Any, Any] = {
         node: np.asarray(array, node.dtype) for node, array in zip(graph.inputs, arguments)
     }
-    salts: dict[str, int] = {}
     users = Counter(child for node in graph.nodes() for child in node.inputs) + Counter(graph.outputs)
     with np.errstate(all="ignore"):
         for node in graph.nodes():
             if isinstance(node, Constant):
                 values[node] = node.value
+            elif isinstance(node, Operation) and isinstance(node.type, TupleType):
+
+                def body(region: Graph, given: Sequence[Any]) -> list[np.ndarray]:
+                    return _run(region, given, random, sign, salts)
+
+                inputs = [values[child] for child in node.inputs]
+                values[node] = node.operator.reference(*inputs, **node.attributes, run=body)
             elif isinstance(node, Operation):
                 values[node] = _moved_node(node, values, random, sign, salts, users)
     return [values[node] for node in graph.outputs]
@@ -257,7 +274,8 @@ def _moved_node(
     # A product or quotient may have vanished; zeros of other functions are zeros.
     small = _is_small(value) & ((value != 0) | (name in ("multiply", "divide")))
     scale = np.where(small, np.finfo(value.dtype).smallest_normal, scale)
-    return np.where(inexact, _moved_alike(value, scale, salt, AMPLITUDE.get(name, OTHERS)), value)
+    moved = _moved_alike(value, inputs, scale, salt, AMPLITUDE.get(name, OTHERS))
+    return np.where(inexact, moved, value)
 
 
 def _rounded(node: Node, values: Mapping[Any, np.ndarray], users: Mapping[Node, int]) -> np.ndarray | None:
@@ -303,11 +321,18 @@ def _unrounded(product: np.ndarray, random: np.random.Generator) -> np.ndarray:
     return np.asarray(product + unit * random.uniform(-1.5, 1.5, product.shape), product.dtype)
 
 
-def _moved_alike(value: np.ndarray, scale: np.ndarray, salt: int, units: float) -> np.ndarray:
-    """The same in units of ``scale``, by an amount that depends on the element's value alone."""
-    bits = np.abs(value).view(np.uint32 if value.itemsize == 4 else np.uint64).astype(np.uint64)
-    mixed = (bits ^ np.uint64(salt)) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+def _moved_alike(
+    value: np.ndarray, inputs: Sequence[np.ndarray], scale: np.ndarray, salt: int, units: float
+) -> np.ndarray:
+    """The same in units of ``scale``, by an amount that depends on the element alone and what it is computed from.
+
+    Equal results of other operands are moved apart: only rounding has made them equal.
+    """
+    mixed = np.zeros(value.shape, np.uint64)
+    for x in (value, *inputs):  # in any order, and of either sign: sums and even functions stay equal
+        bits = np.abs(x).view(f"u{x.itemsize}").astype(np.uint64)
+        one = (bits ^ np.uint64(salt)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = mixed + (one ^ (one >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     part = (mixed >> np.uint64(40)).astype(np.float64) * 2.0**-23 - 1
     return np.asarray(value + scale * (units * float(np.finfo(value.dtype).eps) * part), value.dtype)
 

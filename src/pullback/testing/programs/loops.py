@@ -1,0 +1,118 @@
+"""Loops: a state that goes through the steps of a sequence, of one array or two, forwards or backwards, nested."""
+
+from __future__ import annotations
+
+from pullback.testing.programs.families import family
+from pullback.testing.programs.maker import Maker, Rejected
+
+__all__: list[str] = []
+
+UPDATES = (
+    *("np.tanh({c} + {x})", "{c} * 0.5 + {x}", "np.maximum({c}, {x})", "np.where({c} > {x}, {c}, {x} * 0.5)"),
+    *(
+        "np.sin({c}) * {x}",
+        "pb.sigmoid({c}) + {x} * {x}",
+        "{c} - {x}",
+        "{x}",
+        "{c}",
+        "np.exp(-{c} * {c}) + {x}",
+    ),
+)
+"""The next state, from the state and a step's input of the same shape."""
+
+OF_ROWS = (
+    *("pb.softmax({c} + {x})", "{c} - np.mean({c}) + {x}", "{c}[::-1] + {x}", "np.roll({c}, 1, 0) * {x}"),
+    *("({c} + {x}) / np.sqrt(np.mean({c} * {c}, axis=-1, keepdims=True) + 1.0)", "{c} + np.max({x}, axis=0)"),
+)
+"""The same, where they have an axis at least."""
+
+KEPT = ("{c}", "{x} * {c}", "np.sum({c})", "{c} + 1", "{x}", "np.cos({x})", "np.sum({c} * {x}) - {c}")
+"""What is kept of a step."""
+
+
+def _sequence(m: Maker) -> str:
+    """A value whose first axis is short: the steps."""
+    if m.chance(0.6):
+        try:
+            return m.any(lambda n: m.dtype(n) == m.float and m.rank(n) >= 1 and 1 <= m.shape(n)[0] <= 9)
+        except Rejected:
+            pass
+    return m.input((m.pick((1, 2, 3, 5)), *m.some_shape(2)))
+
+
+def _state(m: Maker, shape: tuple[int, ...]) -> str:
+    if m.chance(0.4):
+        try:
+            return m.any(lambda n: m.dtype(n) == m.float and m.shape(n) == shape)
+        except Rejected:
+            pass
+    return m.input(shape)
+
+
+def _update(m: Maker, shape: tuple[int, ...], operands: list[str], c: str = "c", x: str = "x") -> str:
+    """An expression for the next state; what it uses of the values around is added to ``operands``."""
+    if shape and m.chance(0.3):
+        return m.pick(OF_ROWS).format(c=c, x=x)
+    if shape and 1 <= shape[-1] <= 16 and m.chance(0.3):
+        operands += [_state(m, (shape[-1], shape[-1])), _state(m, (shape[-1],))]
+        first = len(operands) - 2
+        return f"np.tanh({x} @ {{{first}}} + {c} @ {{{first}}} + {{{first + 1}}})"
+    text = m.pick(UPDATES).format(c=c, x=x)
+    if m.chance(0.4):
+        operands.append(_state(m, shape if m.chance() else ()))
+        text = f"({text}) * {{{len(operands) - 1}}}"
+    return text
+
+
+def _backwards(m: Maker) -> str:
+    return ", reverse=True" if m.chance(0.3) else ""
+
+
+@family(3)
+def one_state(m: Maker) -> str:
+    """The last state, or what is kept of all steps."""
+    xs = _sequence(m)
+    shape = m.shape(xs)[1:]
+    operands = [_state(m, shape), xs]
+    text = f"pb.scan(lambda c, x: ({_update(m, shape, operands)}, {m.pick(KEPT).format(c='c', x='x')}), {{0}}, {{1}}"
+    return m.step(f"{text}{_backwards(m)})[{m.below(2)}]", *operands)
+
+
+@family(2)
+def two_states(m: Maker) -> str:
+    """States that depend on each other; one may change places with the other."""
+    xs = _sequence(m)
+    shape = m.shape(xs)[1:]
+    operands = [_state(m, shape), _state(m, shape), xs]
+    first, second = _update(m, shape, operands, "c[0]"), _update(m, shape, operands, "c[1]", "c[0]")
+    if m.chance(0.3):
+        first, second = second, first
+    kept = m.pick(KEPT).format(c=m.pick(("c[0]", "c[1]")), x="x")
+    text = f"pb.scan(lambda c, x: (({first}, {second}), {kept}), ({{0}}, {{1}}), {{2}}{_backwards(m)})"
+    return m.step(text + m.pick(("[0][0]", "[0][1]", "[1]")), *operands)
+
+
+@family(1)
+def nested(m: Maker) -> str:
+    """A loop in the body of a loop."""
+    xs = _sequence(m)
+    shape = m.shape(xs)[1:]
+    inner = _sequence(m)
+    if m.shape(inner)[1:] != shape:
+        inner = m.input((m.pick((1, 2, 3)), *shape))
+    operands = [_state(m, shape), xs, inner]
+    update = _update(m, shape, operands, "d", "y")
+    loop = f"pb.scan(lambda d, y: ({update}, d * y), c + x, {{2}}{_backwards(m)})"
+    body = f"lambda c, x: (lambda r: (r[0], {m.pick(('r[1]', 'c', 'np.sum(r[1]) + x'))}))({loop})"
+    return m.step(f"pb.scan({body}, {{0}}, {{1}}{_backwards(m)})[{m.below(2)}]", *operands)
+
+
+@family(1)
+def counted(m: Maker) -> str:
+    """So many turns, or each row by itself."""
+    x = m.floats(1)
+    if m.chance() and m.shape(x)[0] <= 9:
+        return m.step(f"pb.map(lambda x: {m.pick(KEPT).format(c='np.sin(x)', x='x')}, {{0}})", x)
+    operands = [x, x]
+    update = _update(m, m.shape(x), operands, "c", "{1}")
+    return m.step(f"pb.fori_loop(0, {m.pick((0, 1, 2, 4))}, lambda i, c: {update}, {{0}})", *operands)
