@@ -261,7 +261,10 @@ def step_value(step: Step, values: Mapping[str, Any], random: np.random.Generato
         warnings.simplefilter("ignore")
         operands = [values[name] for name in step.operands]
         if random is not None and "einsum" in step.text:
-            operands = [x * (1 + np.finfo(x.dtype).eps * random.integers(-4, 5, x.shape)) for x in operands]
+            operands = [
+                np.asarray(x * (1 + np.finfo(x.dtype).eps * random.integers(-4, 5, x.shape)), x.dtype)
+                for x in operands
+            ]
         value = _value(step, operands)
         if getattr(value, "dtype", None) == np.float16:
             value = _value(step, [_as_float32(values[name]) for name in step.operands])
