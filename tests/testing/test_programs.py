@@ -104,6 +104,13 @@ def test_what_hangs_on_rounding_is_undecided():
     assert found.decided.tolist() == [False, True]
 
 
+def test_an_equality_that_rounding_may_bring_about_is_undecided():
+    x = np.array([[-2.0, 0.0, -2.0, 2.0, 0.0, 3.0, 4.0, -4.0, -1.0]], np.float32)
+    found = estimate(lambda x: x * 0.1 == np.mean(x * 0.1, axis=-1, keepdims=True), x)
+    assert found.decided.tolist() == [[value != 0 for value in x[0]]]
+    assert estimate(lambda x: x == np.mean(x, axis=-1, keepdims=True), x).decided.all()
+
+
 @pytest.mark.parametrize(
     ("value", "other"), [(0.0, -0.0), (np.nan, 1.0), (np.inf, -np.inf), (1.0, np.nextafter(1.0, 2))]
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from pullback.graph import Constant, Graph, Node, Operation, TupleType
 
-__all__ = ["Expected", "expected", "moved_run"]
+__all__ = ["Expected", "expected"]
 
 RUNS = 6
 """Runs beside the one that is not moved."""
@@ -178,74 +178,87 @@ class Expected:
 
 def expected(graph: Graph, arguments: Sequence[Any], seed: int = 0) -> list[Expected]:
     """The results of ``graph``, each with its moved ones."""
+    plain = _Run(graph, arguments)
 
-    def run(number: int, sign: int | None) -> list[np.ndarray]:
-        return moved_run(graph, arguments, np.random.default_rng((seed, number)), sign)
+    def moved(number: int, sign: int | None) -> _Run:
+        return _Run(graph, arguments, _Moves(np.random.default_rng((seed, number)), sign, plain))
 
-    def signed(result: int) -> Iterable[np.ndarray]:
-        return (run(RUNS + number, None)[result] for number in range(SIGNS))
+    def signed(node: Node) -> Iterable[np.ndarray]:
+        return (moved(RUNS + number, None).values[node] for number in range(SIGNS))
 
-    plain, moved = moved_run(graph, arguments, None), [run(number, (-1) ** number) for number in range(RUNS)]
+    runs = [moved(number, (-1) ** number) for number in range(RUNS)]
     return [
-        Expected(value, tuple(each[k] for each in moved), partial(signed, k)) for k, value in enumerate(plain)
+        Expected(plain.values[node], tuple(run.values[node] for run in runs), partial(signed, node))
+        for node in graph.outputs
     ]
 
 
-def moved_run(
-    graph: Graph, arguments: Sequence[Any], random: np.random.Generator | None, sign: int | None = 1
-) -> list[np.ndarray]:
-    """The results of the interpreter, every inexact one moved by ``random``.
+@dataclass
+class _Moves:
+    """How a run is moved: zero products have this ``sign``, with ``None`` each one by chance."""
 
-    Zero products have this ``sign``, with ``None`` each one by chance.
-    """
-    return _run(graph, arguments, random, sign, {})
-
-
-def _run(
-    graph: Graph,
-    arguments: Sequence[Any],
-    random: np.random.Generator | None,
-    sign: int | None,
-    salts: dict[str, int],
-) -> list[np.ndarray]:
-    values: dict[Any, Any] = {
-        node: np.asarray(array, node.dtype) for node, array in zip(graph.inputs, arguments)
-    }
-    users = Counter(child for node in graph.nodes() for child in node.inputs) + Counter(graph.outputs)
-    with np.errstate(all="ignore"):
-        for node in graph.nodes():
-            if isinstance(node, Constant):
-                values[node] = node.value
-            elif isinstance(node, Operation) and isinstance(node.type, TupleType):
-
-                def body(region: Graph, given: Sequence[Any]) -> list[np.ndarray]:
-                    return _run(region, given, random, sign, salts)
-
-                inputs = [values[child] for child in node.inputs]
-                values[node] = node.operator.reference(*inputs, **node.attributes, run=body)
-            elif isinstance(node, Operation):
-                values[node] = _moved_node(node, values, random, sign, salts, users)
-    return [values[node] for node in graph.outputs]
+    random: np.random.Generator
+    sign: int | None
+    plain: _Run
+    """The run that is not moved."""
+    salts: dict[str, int] = field(default_factory=dict)
 
 
-def _moved_node(
-    node: Operation,
-    values: Mapping[Any, np.ndarray],
-    random: np.random.Generator | None,
-    sign: int | None,
-    salts: dict[str, int],
-    users: Mapping[Node, int],
-) -> np.ndarray:
-    inputs = [values[child] for child in node.inputs]
-    name, rule = node.operator.name, node.operator.reference
+class _Run:
+    """The value of each node by the interpreter, every inexact one moved if there are ``moves``."""
 
-    def computed(operands: Sequence[np.ndarray]) -> np.ndarray:
-        return np.asarray(rule(*operands, **node.attributes), node.dtype)
+    def __init__(self, graph: Graph, arguments: Sequence[Any], moves: _Moves | None = None) -> None:
+        self.values: dict[Any, Any] = {
+            node: np.asarray(array, node.dtype) for node, array in zip(graph.inputs, arguments)
+        }
+        self.graph = graph
+        self.regions: dict[Node, list[_Run]] = {}
+        """The runs of the regions of each operation that holds some, in their order."""
+        self.users = Counter(child for node in graph.nodes() for child in node.inputs) + Counter(
+            graph.outputs
+        )
+        with np.errstate(all="ignore"):
+            for node in graph.nodes():
+                if isinstance(node, Constant):
+                    self.values[node] = node.value
+                elif isinstance(node, Operation) and isinstance(node.type, TupleType):
+                    self.values[node] = self._several(node, moves)
+                elif isinstance(node, Operation):
+                    self.values[node] = self._value(node) if moves is None else self._moved(node, moves)
 
-    value = computed(inputs)
-    if random is None or node.dtype.kind != "f" or name in EXACT or not value.size:
-        return value
-    if not node.operator.elementwise:
+    def _several(self, node: Operation, moves: _Moves | None) -> list[np.ndarray]:
+        """The results of an operation that holds graphs; these are run, and moved, like the one around."""
+        runs = self.regions[node] = []
+
+        def run(region: Graph, given: Sequence[Any]) -> list[np.ndarray]:
+            inside = None
+            if moves is not None:
+                # A branch that only rounding leads to is not moved.
+                unmoved = [other for other in moves.plain.regions[node] if other.graph is region]
+                turn = sum(other.graph is region for other in runs)
+                inside = replace(moves, plain=unmoved[min(turn, len(unmoved) - 1)]) if unmoved else None
+            runs.append(_Run(region, given, inside))
+            return [runs[-1].values[output] for output in region.outputs]
+
+        inputs = [self.values[child] for child in node.inputs]
+        made: list[np.ndarray] = node.operator.reference(*inputs, **node.attributes, run=run)
+        return made
+
+    def _value(self, node: Operation, inputs: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        if inputs is None:
+            inputs = [self.values[child] for child in node.inputs]
+        return np.asarray(node.operator.reference(*inputs, **node.attributes), node.dtype)
+
+    def _moved(self, node: Operation, moves: _Moves) -> np.ndarray:
+        name, value = node.operator.name, self._value(node)
+        if name in ("equal", "not_equal") and node.inputs[0].dtype.kind == "f":
+            return self._equal(node, value, moves.plain.values)
+        if node.dtype.kind != "f" or name in EXACT or not value.size:
+            return value
+        if node.operator.elementwise:
+            return self._moved_elements(node, value, moves)
+        random, inputs = moves.random, [self.values[child] for child in node.inputs]
+        computed = partial(self._value, node)
         if name not in DEGREE or not _small_multiples(inputs, DEGREE[name], computed):
             # Moving the terms shows what cancels.
             terms = [_moved(x, random, SUMS) if x.dtype.kind == "f" else x for x in inputs]
@@ -256,26 +269,36 @@ def _moved_node(
                 some = computed([np.asarray(x != 0, x.dtype) for x in inputs]) != 0
                 value = np.where(some & _is_small(value), _unrounded(value, random), value)
         if name in SIGNLESS:
-            signs = random.choice((1, -1), value.shape) if sign is None else sign
+            signs = random.choice((1, -1), value.shape) if moves.sign is None else moves.sign
             value = np.where(value == 0, np.asarray(signs * 0.0, value.dtype), value)
         return value
-    if name in ("add", "subtract"):
-        # A product without other users may be rounded together with the sum that it goes into.
-        products = [_rounded(child, values, users) for child in node.inputs]
-        inputs = [
-            x if at is None else np.where(at, _unrounded(x, random), x) for x, at in zip(inputs, products)
-        ]
-        value = computed(inputs)
-    inexact = _inexact(name, inputs, value)
-    if not inexact.any():
-        return value
-    salt = salts.setdefault(name, int(random.integers(1 << 30)))
-    scale = np.max(np.abs([value, *inputs]), axis=0) if name in SHIFTED else np.abs(value)
-    # A product or quotient may have vanished; zeros of other functions are zeros.
-    small = _is_small(value) & ((value != 0) | (name in ("multiply", "divide")))
-    scale = np.where(small, np.finfo(value.dtype).smallest_normal, scale)
-    moved = _moved_alike(value, inputs, scale, salt, AMPLITUDE.get(name, OTHERS))
-    return np.where(inexact, moved, value)
+
+    def _moved_elements(self, node: Operation, value: np.ndarray, moves: _Moves) -> np.ndarray:
+        name, inputs = node.operator.name, [self.values[child] for child in node.inputs]
+        if name in ("add", "subtract"):
+            # A product without other users may be rounded together with the sum that it goes into.
+            products = [_rounded(child, self.values, self.users) for child in node.inputs]
+            inputs = [
+                x if at is None else np.where(at, _unrounded(x, moves.random), x)
+                for x, at in zip(inputs, products)
+            ]
+            value = self._value(node, inputs)
+        inexact = _inexact(name, inputs, value)
+        if not inexact.any():
+            return value
+        salt = moves.salts.setdefault(name, int(moves.random.integers(1 << 30)))
+        scale = np.max(np.abs([value, *inputs]), axis=0) if name in SHIFTED else np.abs(value)
+        # A product or quotient may have vanished; zeros of other functions are zeros.
+        small = _is_small(value) & ((value != 0) | (name in ("multiply", "divide")))
+        scale = np.where(small, np.finfo(value.dtype).smallest_normal, scale)
+        moved = _moved_alike(value, inputs, scale, salt, AMPLITUDE.get(name, OTHERS))
+        return np.where(inexact, moved, value)
+
+    def _equal(self, node: Operation, value: np.ndarray, plain: Mapping[Any, np.ndarray]) -> np.ndarray:
+        """A comparison that another rounding might turn round is turned: no chance makes unequal numbers equal."""
+        apart, before = (np.subtract(*(values[x] for x in node.inputs)) for values in (self.values, plain))
+        near = (apart != before) & (np.abs(before) <= MARGIN * np.abs(apart - before))
+        return np.where(near, ~plain[node], value)
 
 
 def _rounded(node: Node, values: Mapping[Any, np.ndarray], users: Mapping[Node, int]) -> np.ndarray | None:
