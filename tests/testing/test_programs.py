@@ -182,6 +182,10 @@ def test_kinks_of_steps_are_not_taken_for_wrong_derivatives(texts, x):
     assert difference(Program((Input("x0", np.array(x)),), tuple(steps), (names[-1],), asked)) is None
 
 
+def test_slopes_are_not_compared_where_steps_are_lost():
+    assert difference(of("np.cos({0})", np.array([1e30]), form="gradient")) is None
+
+
 def test_nan_for_a_slope_is_found(wrong):
     wrong("sinh", pullback=lambda node, g: [g * np.nan])
     assert difference(of("np.sinh({0})", X, form="gradient")).compared == "gradient against differences"
