@@ -202,6 +202,11 @@ def test_prompts_and_models_that_do_not_fit(tmp_path, capsys):
         ("none", {"vocabulary": None}, "has no vocabulary"),
         ("other", {"vocabulary": "[1]"}, "expected a string of different characters"),
         (
+            "text",
+            {"settings": metadata["settings"].replace('"characters",', '"text", "classes": ["a", "b"],')},
+            "words",
+        ),
+        (
             "huge",
             {"settings": json.dumps({**json.loads(metadata["settings"]), "hidden": 10**6})},
             "unusable settings",

@@ -35,7 +35,17 @@ from pullback.cli.predict import _lines, load_model
 from pullback.cli.workloads import WORKLOADS
 from pullback.compiler.runtime.cache import Cache
 from pullback.compiler.runtime.processor import Processor
-from pullback.data import Corpus, Vocabulary, read_glove, read_idx, read_pictures, write_glove, write_idx
+from pullback.data import (
+    Alphabet,
+    Corpus,
+    Vocabulary,
+    read_glove,
+    read_idx,
+    read_pictures,
+    read_text,
+    write_glove,
+    write_idx,
+)
 from pullback.data.imdb import _restored, read_reviews
 from pullback.errors import PullbackError
 from pullback.io import load_metadata, load_tensors, read_history, save, save_tensors, write_history
@@ -78,6 +88,8 @@ LOADERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "words": ("words.safetensors", _restored),
     "image model": ("image.safetensors", load_model),
     "text model": ("text.safetensors", load_model),
+    "character model": ("characters.safetensors", load_model),
+    "characters": ("lines.txt", read_text),
     "checkpoint": ("checkpoint.safetensors", lambda path: load_checkpoint(_trainer(), path)),
     "code": ("*.code", _cached),
 }
@@ -124,6 +136,9 @@ def _make_files(folder: Path) -> dict[str, bytes]:
     }
     entries = {"workload": "imdb-cnn", "settings": json.dumps(settings), "vocabulary": _VOCABULARY.to_json()}
     save(WORKLOADS["imdb-cnn"].restore(settings), folder / "text.safetensors", entries)
+    settings = {"input": "characters", "characters": 3, "hidden": 4, "layers": 2}
+    entries = {"workload": "chars", "settings": json.dumps(settings), "vocabulary": Alphabet("abc").to_json()}
+    save(WORKLOADS["chars"].restore(settings), folder / "characters.safetensors", entries)
     trainer = _trainer()
     trainer.fit((np.ones((8, 2), np.float32), np.ones((8, 3), np.float32)), 2)
     save_checkpoint(trainer, folder / "checkpoint.safetensors")

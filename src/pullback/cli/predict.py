@@ -81,7 +81,7 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any], Vocab
         raise DataError(f"[predict] {file} has no vocabulary. Train the model again.")
     try:
         vocabulary = _vocabulary(settings, metadata["vocabulary"])
-    except DataError as error:
+    except (DataError, KeyError) as error:
         raise DataError(f"[predict] {file}: {error}") from error
     return load(file, like=skeleton), settings, vocabulary
 
