@@ -208,7 +208,9 @@ def _kalman(a: Values, steps: int, scan: Any) -> Any:
         inverse = jnp.stack([jnp.stack([v, -t]), jnp.stack([-u, s])]) / size
         gain = across @ inverse
         cost = 0.5 * (error @ (inverse @ error) + jnp.log(size))
-        return (mean + gain @ error, covariance - gain @ across.T), cost
+        covariance = covariance - gain @ across.T
+        # What is not symmetric about it, which is rounding, would grow from step to step.
+        return (mean + gain @ error, (covariance + covariance.T) / 2), cost
 
     return jnp.mean(scan(step, (jnp.zeros(4), jnp.eye(4)), a["measured"])[1])
 

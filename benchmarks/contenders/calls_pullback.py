@@ -186,7 +186,9 @@ def _kalman(a: Values, steps: int) -> Any:
         inverse = np.stack([np.stack([v, -t]), np.stack([-u, s])]) / size
         gain = across @ inverse
         cost = 0.5 * (error @ (inverse @ error) + np.log(size))
-        return (mean + gain @ error, covariance - gain @ across.T), cost
+        covariance = covariance - gain @ across.T
+        # What is not symmetric about it, which is rounding, would grow from step to step.
+        return (mean + gain @ error, (covariance + covariance.T) / 2), cost
 
     start = np.zeros(4, kind), np.eye(4, dtype=kind)
     return np.mean(pb.scan(step, start, a["measured"])[1])
