@@ -21,7 +21,7 @@ from pullback.compiler.places import store_places
 from pullback.compiler.repeated import repeat_small
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Group, Phase, Repeat, Step, keeps_to_rows, make_schedule
+from pullback.compiler.schedule import Group, Phase, Repeat, Step, joined_phase, keeps_to_rows, make_schedule
 from pullback.compiler.split import split_sums
 from pullback.compiler.structure import Block, Item, Loop, View, arranged, blocks_of, has_loops
 from pullback.compiler.summation import sum_in_blocks
@@ -219,24 +219,40 @@ class _Planner:
         trips *= loop.counter.trips
         moving = {view.base for block in blocks_of(loop.items) for view in block.outputs}
         before: list[Kernel] = []
-        steps: list[Step] = []
+        parts: list[list[Kernel] | list[Step]] = []
         for item in loop.items:
             if isinstance(item, Loop):
-                steps += self.loop(item, trips)
+                parts.append(self.loop(item, trips))
                 continue
             _, kernels = self.kernels(item, moving)
             fixed = self._fixed(kernels, moving)
             before += fixed
-            steps += self._schedule([kernel for kernel in kernels if kernel not in fixed], trips)
+            parts.append([kernel for kernel in kernels if kernel not in fixed])
         done_once = list[Step](self._schedule(before, trips // loop.counter.trips))
-        if len(steps) == 1 and isinstance(steps[0], Phase):
-            phase = steps[0]
-            if len(phase.groups) == 1 and phase.groups[0].turns is None:
-                (group,) = phase.groups
-                if group.chunks == 1 or self._rows_stay(group, loop):
-                    group.turns = loop.counter
-                    return [*done_once, phase]
+        # Chunks that go through all turns by themselves may be short in each; those that wait in each turn may not.
+        for often in (trips, 1):
+            steps = self._steps(parts, often)
+            if len(steps) == 1 and isinstance(steps[0], Phase):
+                phase = steps[0]
+                if len(phase.groups) == 1 and phase.groups[0].turns is None:
+                    (group,) = phase.groups
+                    if group.chunks == 1 or self._rows_stay(group, loop):
+                        group.turns = loop.counter
+                        return [*done_once, phase]
         return [*done_once, Repeat(loop.counter, steps)]
+
+    def _steps(self, parts: Sequence[Sequence[Any]], trips: int) -> list[Step]:
+        """What a turn does: kernels in phases, those of a single chunk that follow each other as one, and loops."""
+        steps: list[Step] = []
+        for part in parts:
+            scheduled = self._schedule(part, trips) if part and isinstance(part[0], Kernel) else part
+            for step in scheduled:
+                last = steps[-1] if steps else None
+                if isinstance(last, Phase) and isinstance(step, Phase) and (one := joined_phase(last, step)):
+                    steps[-1] = one
+                else:
+                    steps.append(step)
+        return steps
 
     def _schedule(self, kernels: Sequence[Kernel], trips: int) -> list[Phase]:
         registers = self.processor.vector_registers

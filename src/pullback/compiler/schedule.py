@@ -29,7 +29,17 @@ from pullback.compiler.tidy import joined_rows
 from pullback.loops import Apply, Buffer, Kernel
 from pullback.loops.arithmetic import in_row
 
-__all__ = ["Group", "Job", "Phase", "Repeat", "Step", "every_phase", "keeps_to_rows", "make_schedule"]
+__all__ = [
+    "Group",
+    "Job",
+    "Phase",
+    "Repeat",
+    "Step",
+    "every_phase",
+    "joined_phase",
+    "keeps_to_rows",
+    "make_schedule",
+]
 
 CHUNK_CYCLES = 6000.0
 """A chunk should last at least this long: claiming one costs about a hundred cycles."""
@@ -462,6 +472,16 @@ def _one_after_another(phases: list[Phase], before: Mapping[Kernel, Iterable[Ker
                 continue
         joined.append(phase)
     return joined
+
+
+def joined_phase(first: Phase, second: Phase) -> Phase | None:
+    """Two phases of a single chunk each as one that does one after the other, without a loop in either."""
+    if not (_single(first) and _single(second)) or first.first or second.first:
+        return None
+    (earlier,), (later,) = first.groups, second.groups
+    if earlier.turns is not None or later.turns is not None:
+        return None
+    return Phase([Group(1, [*earlier.jobs, *later.jobs])])
 
 
 def _single(phase: Phase) -> bool:

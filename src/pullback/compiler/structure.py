@@ -178,7 +178,8 @@ class _Arrangement:
 
     def _place_outputs(self) -> None:
         """Each output is stored by the block that computes it, by its loop, or copied at the end."""
-        for position, (node, target) in enumerate(zip(self.graph.outputs, self.targets)):
+        for position, (shown, target) in enumerate(zip(self.graph.outputs, self.targets)):
+            node = _behind_reshapes(shown)
             stage = self.stage[id(node)]
             computed = isinstance(node, Operation) and node.operator is not result
             safe = computed and id(node) not in self.local and id(node) not in self.places
@@ -236,8 +237,7 @@ class _Arrangement:
 
     def _stored(self, node: Node) -> View:
         """Where ``node`` lies; what has no place gets one, and the block that computes it stores it there."""
-        while isinstance(node, Operation) and node.operator.name == "reshape" and id(node) not in self.places:
-            (node,) = node.inputs  # the same memory
+        node = _behind_reshapes(node)
         known = self.places.get(id(node))
         if known is not None:
             return known
@@ -357,7 +357,7 @@ class _Arrangement:
         numbers = {id(node): k for k, node in enumerate(captured.values())}
         over = {}
         for position, argument in self.offers.items():
-            node, target = self.graph.outputs[position], self.targets[position]
+            node, target = _behind_reshapes(self.graph.outputs[position]), self.targets[position]
             for k, (stored, view) in enumerate(stores):
                 variable = self.graph.inputs[argument]
                 if stored is node and view is target and id(variable) in numbers:
@@ -368,6 +368,13 @@ class _Arrangement:
 def _following(whole: View, counter: Counter, size: int) -> View:
     """Where the turn after this one finds a carry of two slots: at the end of the first, then at its start."""
     return whole.after(size).part(0, counter, -size, 2)
+
+
+def _behind_reshapes(node: Node) -> Node:
+    """What lies in memory as ``node`` does."""
+    while isinstance(node, Operation) and node.operator.name == "reshape":
+        (node,) = node.inputs
+    return node
 
 
 def _is_loop(node: Node) -> bool:

@@ -15,9 +15,9 @@ sliced_convolutions
 joined_scatters
 neighbouring_products
 joined_loops
-bodies
 hoisted_steps
 sunk_steps
+bodies
 
 Two things need no pass. Equal operations on equal operands are one node from the moment they are made, and a
 rule that makes an operation which is there already gets that very node: common subexpressions vanish by
@@ -85,9 +85,9 @@ PASSES: tuple[Pass, ...] = (
     joined_scatters,
     neighbouring_products,
     joined_loops,
-    GraphPass("bodies", _with_better_bodies),
     hoisted_steps,
     sunk_steps,
+    GraphPass("bodies", _with_better_bodies),
 )
 """All passes, in the order in which they are run."""
 
