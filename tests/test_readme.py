@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pullback as pb
 from pullback.data import write_idx
 
 README = Path(__file__).parents[1] / "README.md"
@@ -28,7 +29,7 @@ def small_mnist(tmp_path, monkeypatch):
 def test_examples_run(small_mnist, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     names = {}
     for block in blocks:
         exec(compile(block, str(README), "exec"), names)
@@ -40,3 +41,10 @@ def test_examples_run(small_mnist, tmp_path, monkeypatch):
     assert gradient["b"] == pytest.approx(np.full(3, 2 * (3 * np.tanh(-0.5) - 1) * (1 - np.tanh(-0.5) ** 2)))
     assert names["history"].epochs == 5 and np.isfinite(names["loss"])
     assert np.array_equal(names["again"][2].bias.shape, (10,))
+    random = np.random.default_rng(0)
+    shapes = {"wf": (8, 256), "uf": (256, 256), "wh": (8, 256), "uh": (256, 256)}
+    weights = {name: random.normal(size=shape) / 16 for name, shape in shapes.items()}
+    xs = random.normal(size=(3, 64, 8))
+    compiled, plain = names["slope"](weights, xs), pb.grad(names["energy"])(weights, xs)
+    for name in shapes:
+        np.testing.assert_allclose(compiled[name], plain[name], rtol=1e-9, atol=1e-12)
