@@ -20,7 +20,7 @@ from pullback.undisturbed import completed
 completed(lambda: import_module("numpy"))  # interrupted half-way, it could not be imported a second time
 try:
     from pullback import errors, numpy
-    from pullback.control import fori_loop, map, scan
+    from pullback.control import cond, fori_loop, map, scan, switch
     from pullback.numpy.activations import (
         celu,
         elu,
@@ -61,6 +61,7 @@ __all__ = [
     "at",
     "buffer",
     "celu",
+    "cond",
     "elu",
     "erf",
     "errors",
@@ -97,6 +98,7 @@ __all__ = [
     "softsign",
     "static",
     "stop_gradient",
+    "switch",
     "trace",
     "value_and_grad",
     "vjp",

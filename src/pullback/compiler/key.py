@@ -97,11 +97,14 @@ def _graph_lines(
             site = f" {sites[node.source]}" if node.operator.name == "check_index" else ""
             for region in regions(node):
                 lines += ["region", *_graph_lines(region, operators, sites), "end"]
-            plain = {name: v for name, v in node.attributes.items() if not isinstance(v, Graph)}
-            attributes = _attributes(plain)
+            attributes = _attributes({k: v for k, v in node.attributes.items() if not _holds_region(v)})
             lines.append(f"{node.operator.name}{site} {inputs} {attributes} {_type(node.type)}")
     lines.append(f"output {[numbers[id(node)] for node in graph.outputs]}")
     return lines
+
+
+def _holds_region(value: Any) -> bool:
+    return isinstance(value, Graph) or (isinstance(value, tuple) and any(map(_holds_region, value)))
 
 
 def _type(type: Type) -> str:

@@ -21,9 +21,19 @@ from pullback.compiler.places import store_places
 from pullback.compiler.repeated import repeat_small
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Group, Phase, Repeat, Step, keeps_to_rows, make_schedule
+from pullback.compiler.schedule import (
+    Choose,
+    Group,
+    Phase,
+    Repeat,
+    Serial,
+    Step,
+    every_phase,
+    keeps_to_rows,
+    make_schedule,
+)
 from pullback.compiler.split import split_sums
-from pullback.compiler.structure import Block, Item, Loop, View, arranged, blocks_of, has_loops
+from pullback.compiler.structure import Block, Choice, Item, Loop, View, arranged, blocks_of, has_loops
 from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.tidy import few_rows_last, tidy
 from pullback.graph import Graph, format_graph
@@ -130,7 +140,7 @@ class _Planner:
             items = [Block(graph, tuple(views[0]), tuple(views[1]), dict(donated))]
         steps: list[Step] = []
         for item in items:
-            steps += self.block(item) if isinstance(item, Block) else self.loop(item)
+            steps += self.block(item) if isinstance(item, Block) else self.held(item)
         slots = Slots(len(arguments), len(results), len(self.constants))
         addressed: dict[Buffer, int] = {}
         for buffers, slot in (
@@ -212,7 +222,18 @@ class _Planner:
         self.see("repeat", block.graph, **self.shown, phases=tuple(phases))
         return list(phases)
 
-    # ------------------------------------------------------------------ loops
+    # ------------------------------------------------------------------ loops and choices
+
+    def held(self, item: Item, trips: int = 1) -> list[Step]:
+        """The steps of an item that is run ``trips`` times."""
+        if isinstance(item, Loop):
+            return self.loop(item, trips)
+        if isinstance(item, Choice):
+            branches = [
+                [step for inner in branch for step in self.held(inner, trips)] for branch in item.branches
+            ]
+            return _in_one_chunk([Choose(item.index, branches)])
+        return list(self._schedule(self.kernels(item)[1], trips))
 
     def loop(self, loop: Loop, trips: int = 1) -> list[Step]:
         """What a loop does once, before its first turn, and its turns."""
@@ -221,8 +242,8 @@ class _Planner:
         before: list[Kernel] = []
         steps: list[Step] = []
         for item in loop.items:
-            if isinstance(item, Loop):
-                steps += self.loop(item, trips)
+            if not isinstance(item, Block):
+                steps += self.held(item, trips)
                 continue
             _, kernels = self.kernels(item, moving)
             fixed = self._fixed(kernels, moving)
@@ -236,7 +257,7 @@ class _Planner:
                 if group.chunks == 1 or self._rows_stay(group, loop):
                     group.turns = loop.counter
                     return [*done_once, phase]
-        return [*done_once, Repeat(loop.counter, steps)]
+        return [*done_once, *_in_one_chunk([Repeat(loop.counter, steps)])]
 
     def _schedule(self, kernels: Sequence[Kernel], trips: int) -> list[Phase]:
         registers = self.processor.vector_registers
@@ -274,6 +295,15 @@ class _Planner:
         return True
 
 
+def _in_one_chunk(steps: list[Step]) -> list[Step]:
+    """``steps`` as one, where each of their phases is a single chunk: nothing waits between them."""
+    single = all(
+        sum(group.chunks for group in phase.groups) == 1 and not phase.first
+        for phase, _ in every_phase(steps)
+    )
+    return [Serial(steps)] if single else steps
+
+
 def lanes_of(kernel: Kernel, processor: Processor) -> int:
     """Lanes of a kernel's vectors: a register of its widest float, or of 32-bit elements where it has none.
 
@@ -295,6 +325,11 @@ def show_items(items: Iterable[Item], indent: str = "") -> str:
             lines.append(f"{indent}loop of {item.counter.trips} turns")
             lines.append(show_items(item.items, indent + "  "))
             continue
+        if isinstance(item, Choice):
+            for number, branch in enumerate(item.branches):
+                lines.append(f"{indent}branch {number} by {item.index}")
+                lines.append(show_items(branch, indent + "  "))
+            continue
         lines.append(f"{indent}block")
         lines += [f"{indent}  reads {view}" for view in item.inputs]
         lines += [f"{indent}  {line}" for line in format_graph(item.graph).splitlines()]
@@ -312,10 +347,13 @@ def show_schedule(steps: Sequence[Step], seconds: Sequence[float] = ()) -> str:
 
 
 def _show_step(step: Step, number: str, measured: str, indent: str, lines: list[str]) -> None:
-    if isinstance(step, Repeat):
-        lines.append(f"{indent}repeat {number}, {step.counter.trips} turns{measured}")
-        for position, inner in enumerate(step.steps):
-            _show_step(inner, f"{number}.{position}", "", indent + "  ", lines)
+    if not isinstance(step, Phase):
+        lines.append(f"{indent}{_headline(step, number)}{measured}")
+        branches = step.branches if isinstance(step, Choose) else [step.steps]
+        for branch, inside in enumerate(branches):
+            place = f"{number}.{branch}" if isinstance(step, Choose) else number
+            for position, inner in enumerate(inside):
+                _show_step(inner, f"{place}.{position}", "", indent + "  ", lines)
         return
 
     def kernel(kernel: Kernel) -> list[str]:
@@ -333,3 +371,11 @@ def _show_step(step: Step, number: str, measured: str, indent: str, lines: list[
         for job in group.jobs:
             lines.append(f"{indent}    {job.form.name} {job.form.blocking or job.tile or ''}".rstrip())
             lines += kernel(job.kernel)
+
+
+def _headline(step: Step, number: str) -> str:
+    if isinstance(step, Repeat):
+        return f"repeat {number}, {step.counter.trips} turns"
+    if isinstance(step, Choose):
+        return f"choose {number} by {step.index}, {len(step.branches)} branches"
+    return f"phase {number}, one chunk"

@@ -24,12 +24,23 @@ from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
-from pullback.compiler.structure import Counter
+from pullback.compiler.structure import Counter, View
 from pullback.compiler.tidy import joined_rows
 from pullback.loops import Apply, Buffer, Kernel
 from pullback.loops.arithmetic import in_row
 
-__all__ = ["Group", "Job", "Phase", "Repeat", "Step", "every_phase", "keeps_to_rows", "make_schedule"]
+__all__ = [
+    "Choose",
+    "Group",
+    "Job",
+    "Phase",
+    "Repeat",
+    "Serial",
+    "Step",
+    "every_phase",
+    "keeps_to_rows",
+    "make_schedule",
+]
 
 CHUNK_CYCLES = 6000.0
 """A chunk should last at least this long: claiming one costs about a hundred cycles."""
@@ -153,17 +164,37 @@ class Repeat:
     steps: list[Step]
 
 
-Step = Phase | Repeat
+@dataclass(eq=False)
+class Choose:
+    """Of several branches the one that is run: that whose number lies at ``index``, or the first or the last."""
+
+    index: View
+    branches: list[list[Step]]
+
+    @property
+    def steps(self) -> list[Step]:
+        """Those of all branches."""
+        return [step for branch in self.branches for step in branch]
 
 
-def every_phase(steps: Iterable[Step]) -> Iterator[tuple[Phase, tuple[Counter, ...]]]:
-    """All phases with the loops around each, outermost first."""
+@dataclass(eq=False)
+class Serial:
+    """Steps that one thread runs from end to end, as the one chunk of a phase."""
+
+    steps: list[Step]
+
+
+Step = Phase | Repeat | Choose | Serial
+
+
+def every_phase(steps: Iterable[Step]) -> Iterator[tuple[Phase, tuple[Step, ...]]]:
+    """All phases with the steps around each, outermost first."""
     for step in steps:
         if isinstance(step, Phase):
             yield step, ()
         else:
             for phase, inner in every_phase(step.steps):
-                yield phase, (step.counter, *inner)
+                yield phase, (step, *inner)
 
 
 def make_schedule(

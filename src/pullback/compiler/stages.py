@@ -29,9 +29,9 @@ from pullback.compiler.passes import PASSES, Pass
 from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Group, Job, Phase, Step, every_phase
-from pullback.compiler.structure import Block, Counter
-from pullback.compiler.turns import first_element, run_items
+from pullback.compiler.schedule import Choose, Group, Job, Phase, Serial, Step, every_phase
+from pullback.compiler.structure import Block, Counter, blocks_of
+from pullback.compiler.turns import branch_number, first_element, run_items
 from pullback.errors import IndexRangeError, LoopError, StageError
 from pullback.graph import Graph
 from pullback.interpreter import evaluate
@@ -110,17 +110,20 @@ class _Check:
         self.arguments, self.passes, self.same = arguments, passes, same
         self.before = Stage("graph", graph)
         self.contents: Mapping[Buffer, Array] = {}
-        self.blocks: dict[int, tuple[Sequence[Array], Sequence[Array]]] = {}
-        """Of each block of a program with loops, by its graph, what its first run was given and gave."""
+        self.blocks: dict[int, tuple[Sequence[Array], Sequence[Array]] | None] = {}
+        """Of each block of a program with loops, by its graph, what its first run was given and gave, if it was run."""
         self.wanted: Sequence[Array] | None = None
         with contextlib.suppress(IndexRangeError):
             self.wanted = evaluate(graph, arguments)
 
     def __call__(self, stage: Stage) -> None:
         if id(stage.graph) in self.blocks:
+            known = self.blocks[id(stage.graph)]
+            if known is None:
+                return
             block = _Check.__new__(_Check)
             vars(block).update(vars(self), blocks={})
-            block.arguments, block.wanted = self.blocks[id(stage.graph)]
+            block.arguments, block.wanted = known
             block(stage)
             self.contents = block.contents
             return
@@ -143,6 +146,7 @@ class _Check:
             if not self.same(number, value, wanted):
                 raise StageError(f"[{self._name(stage)}] {self._difference(stage, run, number, value)}")
         self.before, self.contents = stage, run.contents()
+        self.blocks.update((id(block.graph), None) for block in blocks_of(stage.items))
         self.blocks.update(run.blocks)
 
     def _name(self, stage: Stage) -> str:
@@ -266,6 +270,13 @@ class _Run:
         for step in steps:
             if isinstance(step, Phase):
                 self._phase(step, memory)
+                continue
+            if isinstance(step, Serial):
+                self._steps(step.steps, memory)
+                continue
+            if isinstance(step, Choose):
+                number = branch_number(step.index, len(step.branches), self.memory.arrays, self.turns)
+                self._steps(step.branches[number], memory)
                 continue
             for turn in range(step.counter.trips):
                 self.turns[step.counter] = turn

@@ -8,6 +8,9 @@ A *block* is a graph without loops; what it reads and gives lies in memory, at a
 may move with the turns of the loops around. So a body reads ``x[t]`` as an array like any other, and everything behind
 this that treats graphs and kernels knows nothing about loops. A carry moves from slot to slot of one buffer, two slots
 by turns or, where the states of all steps are wanted, one for each; then they need no copy.
+
+The branches of a ``switch`` write the same places, and only one of them is run; the state of a ``while`` loop stays in
+one place and is copied there at the end of each turn; a ``call`` is blocks of its own.
 """
 
 from __future__ import annotations
@@ -18,8 +21,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pullback.control.choice import switch
 from pullback.control.regions import VIEWS, dependent
 from pullback.control.scan import Scan
+from pullback.control.scan import scan as scan_operator
 from pullback.graph import (
     Constant,
     Graph,
@@ -27,13 +32,15 @@ from pullback.graph import (
     Operation,
     TupleType,
     Variable,
+    regions,
     result,
+    results,
     substitute,
     topological,
 )
 from pullback.loops import Buffer
 
-__all__ = ["Block", "Counter", "Item", "Loop", "View", "arranged", "blocks_of", "has_loops"]
+__all__ = ["Block", "Choice", "Counter", "Item", "Loop", "View", "arranged", "blocks_of", "has_loops"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +98,19 @@ class Loop:
     """Where each carry enters and leaves a turn."""
 
 
-Item = Block | Loop
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Branches of which one is run: that whose number lies at ``index``, the first or the last if there is none."""
+
+    index: View
+    branches: tuple[tuple[Item, ...], ...]
+
+
+Item = Block | Loop | Choice
 
 
 def has_loops(graph: Graph) -> bool:
-    """Whether an operation of ``graph`` is a loop."""
+    """Whether an operation of ``graph`` holds a graph."""
     return any(isinstance(node.type, TupleType) for node in graph.nodes())
 
 
@@ -104,6 +119,9 @@ def blocks_of(items: Iterable[Item]) -> Iterator[Block]:
     for item in items:
         if isinstance(item, Block):
             yield item
+        elif isinstance(item, Choice):
+            for branch in item.branches:
+                yield from blocks_of(branch)
         else:
             yield from blocks_of(item.items)
 
@@ -160,11 +178,11 @@ class _Arrangement:
 
     def items(self) -> list[Item]:
         self._place_outputs()
-        bodies: dict[int, list[Loop]] = {}
+        bodies: dict[int, list[Item]] = {}
         for node in reversed(self.loops):
             self._storage(node)
         for node in self.loops:
-            bodies.setdefault(self.stage[id(node)], []).append(self._loop(node))
+            bodies.setdefault(self.stage[id(node)], []).extend(self._held(node))
         made: list[Item] = []
         stages = range(len(self.wanted))
         blocks = {k: block for k in reversed(stages) if (block := self._block(k)) is not None}
@@ -190,8 +208,9 @@ class _Arrangement:
             elif isinstance(node, Operation) and node.operator is result and position not in self.offers:
                 several, index = node.inputs[0], node.attributes["index"]
                 assert isinstance(several, Operation)
-                if index >= several.attributes["carries"] and id(node) not in self.places:
-                    self.places[id(node)] = target  # what is kept of each step is written where it is wanted
+                anywhere = several.operator is not scan_operator or index >= several.attributes["carries"]
+                if anywhere and id(node) not in self.places:
+                    self.places[id(node)] = target  # what is no carry is written where it is wanted
                 else:
                     self.wanted[-1].append((node, target))
             else:
@@ -210,7 +229,12 @@ class _Arrangement:
         )
 
     def _storage(self, node: Operation) -> None:
-        """Places for the results of a loop that have none."""
+        """Places for the results that have none; those that are carries of a loop get theirs with it."""
+        if node.operator is not scan_operator:
+            for picked in results(node):
+                if id(picked) in self.stage and id(picked) not in self.places:
+                    self._own(picked)
+            return
         this = Scan.of(node)
         for k, y in enumerate(this.ys):
             picked = result(node, index=len(this.carries) + k)
@@ -248,7 +272,22 @@ class _Arrangement:
         self.wanted[self.stage[id(node)]].append((node, view))
         return view
 
-    # ------------------------------------------------------------------ loops
+    # ------------------------------------------------------------------ loops and choices
+
+    def _held(self, node: Operation) -> Sequence[Item]:
+        """What an operation that holds graphs has become."""
+        if node.operator is scan_operator:
+            return [self._loop(node)]
+        assert node.operator is switch
+        index, *given = node.inputs
+        inputs = [self._stored(x) for x in given]
+        kept = [(k, picked) for k, picked in enumerate(results(node)) if id(picked) in self.places]
+        targets = [self.places[id(picked)] for _, picked in kept]
+        branches: list[tuple[Item, ...]] = []
+        for branch in regions(node):
+            region = Graph(branch.inputs, tuple(branch.outputs[k] for k, _ in kept))
+            branches.append(tuple(arranged(region, inputs, targets, {}, self.constants)))
+        return [Choice(self._stored(index), tuple(branches))]
 
     def _loop(self, node: Operation) -> Loop:
         this = Scan.of(node)
@@ -380,7 +419,7 @@ def _may_fail(node: Node) -> bool:
         return False
     if node.operator.name == "check_index":
         return True
-    return _is_loop(node) and any(map(_may_fail, node.attributes["body"].nodes()))
+    return any(_may_fail(inner) for region in regions(node) for inner in region.nodes())
 
 
 def _shows(node: Node, argument: Node) -> bool:

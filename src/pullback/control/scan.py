@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.control.regions import closed
+from pullback.control.regions import closed, same_for_all
 from pullback.control.saving import chosen_to_save
 from pullback.errors import DTypeError, IndexRangeError, ShapeError
 from pullback.graph import (
@@ -34,7 +34,6 @@ from pullback.graph import (
 from pullback.interpreter import evaluate
 from pullback.operators.batching import is_batched, moved
 from pullback.operators.elementwise import summed, zeros_like
-from pullback.operators.shapes import broadcast
 from pullback.transforms.batching import batched
 from pullback.transforms.reverse import cotangents
 
@@ -243,11 +242,6 @@ def _batch(node: Operation, inputs: Sequence[Node]) -> Sequence[Node]:
         for k in changed:
             differs[consts + k] = True
 
-    def repeated(x: Node, one: Node) -> Node:
-        if is_batched(x, one):
-            return x
-        return broadcast(x, shape=(size, *x.shape), axes=tuple(range(1, x.ndim + 1)))
-
     replaced = {id(one): new for one, new in zip(ones, many)}
     variables: list[Any] = [replaced.get(id(v), v) for v in this.variables.all]
     given: list[Node] = []
@@ -255,8 +249,10 @@ def _batch(node: Operation, inputs: Sequence[Node]) -> Sequence[Node]:
         if k >= consts + count:
             given.append(moved(x, 0, 1) if differs[k] else x)
         else:
-            given.append(repeated(x, one) if differs[k] and k >= consts else x)
-    carries = [repeated(made[k], c) if differs[consts + k] else made[k] for k, c in enumerate(this.carries)]
+            given.append(same_for_all(x, one, size) if differs[k] and k >= consts else x)
+    carries = [
+        same_for_all(made[k], c, size) if differs[consts + k] else made[k] for k, c in enumerate(this.carries)
+    ]
     node = scan(
         *given,
         body=Graph(tuple(variables), (*carries, *made[count:])),
