@@ -20,7 +20,7 @@ from pullback.undisturbed import completed
 completed(lambda: import_module("numpy"))  # interrupted half-way, it could not be imported a second time
 try:
     from pullback import errors, numpy
-    from pullback.control import cond, fori_loop, map, scan, switch
+    from pullback.control import checkpoint, cond, fori_loop, map, scan, switch
     from pullback.numpy.activations import (
         celu,
         elu,
@@ -61,6 +61,7 @@ __all__ = [
     "at",
     "buffer",
     "celu",
+    "checkpoint",
     "cond",
     "elu",
     "erf",

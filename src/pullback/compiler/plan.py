@@ -33,7 +33,17 @@ from pullback.compiler.schedule import (
     make_schedule,
 )
 from pullback.compiler.split import split_sums
-from pullback.compiler.structure import Block, Choice, Item, Loop, View, arranged, blocks_of, has_loops
+from pullback.compiler.structure import (
+    Block,
+    Choice,
+    Item,
+    Loop,
+    View,
+    arranged,
+    blocks_of,
+    has_loops,
+    with_single_call,
+)
 from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.tidy import few_rows_last, tidy
 from pullback.graph import Graph, format_graph
@@ -128,6 +138,7 @@ class _Planner:
         """The whole program."""
         graph = projected_convolutions(optimise(graph, passes, self.see), self.processor.lanes)
         self.see("projected_convolutions", graph)
+        graph = with_single_call(graph)
         arguments = [Buffer(f"argument{k}", v.dtype, v.shape) for k, v in enumerate(graph.inputs)]
         results = [Buffer(f"result{k}", node.dtype, node.shape) for k, node in enumerate(graph.outputs)]
         views = [View(buffer) for buffer in arguments], [View(buffer) for buffer in results]

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pullback.control.checkpoint import call
 from pullback.control.choice import switch
 from pullback.control.regions import VIEWS, dependent
 from pullback.control.scan import Scan
@@ -40,7 +41,18 @@ from pullback.graph import (
 )
 from pullback.loops import Buffer
 
-__all__ = ["Block", "Choice", "Counter", "Item", "Loop", "View", "arranged", "blocks_of", "has_loops"]
+__all__ = [
+    "Block",
+    "Choice",
+    "Counter",
+    "Item",
+    "Loop",
+    "View",
+    "arranged",
+    "blocks_of",
+    "has_loops",
+    "with_single_call",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +124,21 @@ Item = Block | Loop | Choice
 def has_loops(graph: Graph) -> bool:
     """Whether an operation of ``graph`` holds a graph."""
     return any(isinstance(node.type, TupleType) for node in graph.nodes())
+
+
+def with_single_call(graph: Graph) -> Graph:
+    """``graph`` with the region of its only call in the place of it.
+
+    Operations of a call are kept apart from those of another one that computes them again; one alone needs not be.
+    """
+    calls = [node for node in graph.nodes() if isinstance(node, Operation) and node.operator is call]
+    if len(calls) != 1:
+        return graph
+    (node,) = calls
+    (region,) = regions(node)
+    made = substitute(region.outputs, dict(zip(region.inputs, node.inputs)))
+    picked: dict[Node, Node] = dict(zip(results(node), made))
+    return with_single_call(Graph(graph.inputs, substitute(graph.outputs, picked)))
 
 
 def blocks_of(items: Iterable[Item]) -> Iterator[Block]:
@@ -278,8 +305,8 @@ class _Arrangement:
         """What an operation that holds graphs has become."""
         if node.operator is scan_operator:
             return [self._loop(node)]
-        assert node.operator is switch
-        index, *given = node.inputs
+        chooses = node.operator is switch
+        given = node.inputs[1:] if chooses else node.inputs
         inputs = [self._stored(x) for x in given]
         kept = [(k, picked) for k, picked in enumerate(results(node)) if id(picked) in self.places]
         targets = [self.places[id(picked)] for _, picked in kept]
@@ -287,7 +314,7 @@ class _Arrangement:
         for branch in regions(node):
             region = Graph(branch.inputs, tuple(branch.outputs[k] for k, _ in kept))
             branches.append(tuple(arranged(region, inputs, targets, {}, self.constants)))
-        return [Choice(self._stored(index), tuple(branches))]
+        return [Choice(self._stored(node.inputs[0]), tuple(branches))] if chooses else branches[0]
 
     def _loop(self, node: Operation) -> Loop:
         this = Scan.of(node)
@@ -314,7 +341,7 @@ class _Arrangement:
                 for x, variable in zip(this.inputs.xs, this.variables.xs)
             ),
         ]
-        body = Graph(this.variables.all, (*this.carries, *(y for y, _ in ys)))
+        body = with_single_call(Graph(this.variables.all, (*this.carries, *(y for y, _ in ys))))
         targets = [*(leave for _, leave in pairs), *(view for _, view in ys)]
         return Loop(counter, tuple(arranged(body, inputs, targets, {}, self.constants)), tuple(pairs))
 

@@ -1,6 +1,7 @@
 """Control flow in the graph: operations that hold graphs, and the functions by which users make them."""
 
 from pullback.control.branches import cond, switch
+from pullback.control.checkpoint import checkpoint
 from pullback.control.loops import fori_loop, map, scan
 
-__all__ = ["cond", "fori_loop", "map", "scan", "switch"]
+__all__ = ["checkpoint", "cond", "fori_loop", "map", "scan", "switch"]
