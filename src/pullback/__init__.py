@@ -20,7 +20,15 @@ from pullback.undisturbed import completed
 completed(lambda: import_module("numpy"))  # interrupted half-way, it could not be imported a second time
 try:
     from pullback import errors, numpy
-    from pullback.control import checkpoint, cond, fori_loop, map, scan, switch
+    from pullback.control import (
+        checkpoint,
+        cond,
+        fori_loop,
+        map,
+        scan,
+        switch,
+        while_loop,
+    )
     from pullback.numpy.activations import (
         celu,
         elu,
@@ -105,6 +113,7 @@ __all__ = [
     "vjp",
     "vmap",
     "where",
+    "while_loop",
 ]
 
 _MODULES = ("compiler", "data", "io", "metrics", "nn", "optim", "random", "testing", "train")

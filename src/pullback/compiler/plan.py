@@ -32,6 +32,7 @@ from pullback.compiler.schedule import (
     keeps_to_rows,
     make_schedule,
 )
+from pullback.compiler.schedule import While as WhileStep
 from pullback.compiler.split import split_sums
 from pullback.compiler.structure import (
     Block,
@@ -44,6 +45,7 @@ from pullback.compiler.structure import (
     has_loops,
     with_single_call,
 )
+from pullback.compiler.structure import While as WhileLoop
 from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.tidy import few_rows_last, tidy
 from pullback.graph import Graph, format_graph
@@ -244,6 +246,13 @@ class _Planner:
                 [step for inner in branch for step in self.held(inner, trips)] for branch in item.branches
             ]
             return _in_one_chunk([Choose(item.index, branches)])
+        if isinstance(item, WhileLoop):
+            # The runtime repeats what it knows the number of; one thread can ask each time.
+            condition, body = (
+                [step for inner in part for step in self.held(inner, trips)]
+                for part in (item.condition, item.body)
+            )
+            return [Serial([WhileStep(item.flag, condition, body)])]
         return list(self._schedule(self.kernels(item)[1], trips))
 
     def loop(self, loop: Loop, trips: int = 1) -> list[Step]:
@@ -336,6 +345,10 @@ def show_items(items: Iterable[Item], indent: str = "") -> str:
             lines.append(f"{indent}loop of {item.counter.trips} turns")
             lines.append(show_items(item.items, indent + "  "))
             continue
+        if isinstance(item, WhileLoop):
+            lines.append(f"{indent}while {item.flag}")
+            lines.append(show_items(item.items, indent + "  "))
+            continue
         if isinstance(item, Choice):
             for number, branch in enumerate(item.branches):
                 lines.append(f"{indent}branch {number} by {item.index}")
@@ -389,4 +402,6 @@ def _headline(step: Step, number: str) -> str:
         return f"repeat {number}, {step.counter.trips} turns"
     if isinstance(step, Choose):
         return f"choose {number} by {step.index}, {len(step.branches)} branches"
+    if isinstance(step, WhileStep):
+        return f"while {number} by {step.flag}"
     return f"phase {number}, one chunk"

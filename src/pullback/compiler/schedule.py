@@ -37,6 +37,7 @@ __all__ = [
     "Repeat",
     "Serial",
     "Step",
+    "While",
     "every_phase",
     "keeps_to_rows",
     "make_schedule",
@@ -184,7 +185,21 @@ class Serial:
     steps: list[Step]
 
 
-Step = Phase | Repeat | Choose | Serial
+@dataclass(eq=False)
+class While:
+    """A condition that is asked, and a body that is run while its ``flag`` is not 0; inside a ``Serial`` only."""
+
+    flag: View
+    condition: list[Step]
+    body: list[Step]
+
+    @property
+    def steps(self) -> list[Step]:
+        """Those of a turn."""
+        return [*self.condition, *self.body]
+
+
+Step = Phase | Repeat | Choose | Serial | While
 
 
 def every_phase(steps: Iterable[Step]) -> Iterator[tuple[Phase, tuple[Step, ...]]]:

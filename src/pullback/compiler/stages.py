@@ -29,7 +29,7 @@ from pullback.compiler.passes import PASSES, Pass
 from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Choose, Group, Job, Phase, Serial, Step, every_phase
+from pullback.compiler.schedule import Choose, Group, Job, Phase, Serial, Step, While, every_phase
 from pullback.compiler.structure import Block, Counter, blocks_of
 from pullback.compiler.turns import branch_number, first_element, run_items
 from pullback.errors import IndexRangeError, LoopError, StageError
@@ -273,6 +273,14 @@ class _Run:
                 continue
             if isinstance(step, Serial):
                 self._steps(step.steps, memory)
+                continue
+            if isinstance(step, While):
+                while True:
+                    self._steps(step.condition, memory)
+                    goes_on = self.memory.arrays[step.flag.base][first_element(step.flag, self.turns)]
+                    if not goes_on or self.memory.failures:
+                        break
+                    self._steps(step.body, memory)
                 continue
             if isinstance(step, Choose):
                 number = branch_number(step.index, len(step.branches), self.memory.arrays, self.turns)

@@ -26,6 +26,7 @@ from pullback.control.choice import switch
 from pullback.control.regions import VIEWS, dependent
 from pullback.control.scan import Scan
 from pullback.control.scan import scan as scan_operator
+from pullback.control.unbounded import unbounded
 from pullback.graph import (
     Constant,
     Graph,
@@ -40,6 +41,7 @@ from pullback.graph import (
     topological,
 )
 from pullback.loops import Buffer
+from pullback.operators.arithmetic import cast
 
 __all__ = [
     "Block",
@@ -48,6 +50,7 @@ __all__ = [
     "Item",
     "Loop",
     "View",
+    "While",
     "arranged",
     "blocks_of",
     "has_loops",
@@ -118,7 +121,21 @@ class Choice:
     branches: tuple[tuple[Item, ...], ...]
 
 
-Item = Block | Loop | Choice
+@dataclass(frozen=True, eq=False)
+class While:
+    """Items that are run as long as ``flag``, which those of the ``condition`` write, is true."""
+
+    flag: View
+    condition: tuple[Item, ...]
+    body: tuple[Item, ...]
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """Those of a turn."""
+        return (*self.condition, *self.body)
+
+
+Item = Block | Loop | Choice | While
 
 
 def has_loops(graph: Graph) -> bool:
@@ -235,7 +252,9 @@ class _Arrangement:
             elif isinstance(node, Operation) and node.operator is result and position not in self.offers:
                 several, index = node.inputs[0], node.attributes["index"]
                 assert isinstance(several, Operation)
-                anywhere = several.operator is not scan_operator or index >= several.attributes["carries"]
+                anywhere = several.operator is not unbounded
+                if several.operator is scan_operator:
+                    anywhere = index >= several.attributes["carries"]
                 if anywhere and id(node) not in self.places:
                     self.places[id(node)] = target  # what is no carry is written where it is wanted
                 else:
@@ -257,6 +276,8 @@ class _Arrangement:
 
     def _storage(self, node: Operation) -> None:
         """Places for the results that have none; those that are carries of a loop get theirs with it."""
+        if node.operator is unbounded:
+            return
         if node.operator is not scan_operator:
             for picked in results(node):
                 if id(picked) in self.stage and id(picked) not in self.places:
@@ -305,6 +326,8 @@ class _Arrangement:
         """What an operation that holds graphs has become."""
         if node.operator is scan_operator:
             return [self._loop(node)]
+        if node.operator is unbounded:
+            return [self._while(node)]
         chooses = node.operator is switch
         given = node.inputs[1:] if chooses else node.inputs
         inputs = [self._stored(x) for x in given]
@@ -315,6 +338,38 @@ class _Arrangement:
             region = Graph(branch.inputs, tuple(branch.outputs[k] for k, _ in kept))
             branches.append(tuple(arranged(region, inputs, targets, {}, self.constants)))
         return [Choice(self._stored(node.inputs[0]), tuple(branches))] if chooses else branches[0]
+
+    def _while(self, node: Operation) -> While:
+        """A carry that changes has one place for the turn, and another one for the next, from which it is copied."""
+        condition, body = regions(node)
+        consts, stage = node.attributes["consts"], self.stage[id(node)]
+        inputs = [self._stored(const) for const in node.inputs[:consts]]
+        changed: list[tuple[Node, View, View]] = []
+        for k, (init, after) in enumerate(zip(node.inputs[consts:], body.outputs)):
+            state = View(Buffer(f"state{len(self.places)}_{k}", init.dtype, init.shape))
+            inputs.append(state)
+            self.wanted[stage].append((init, state))
+            final = result(node, index=k)
+            if id(final) in self.stage:
+                self.places[id(final)] = state
+            if after is not body.inputs[consts + k]:
+                following = View(Buffer(f"next{len(self.places)}_{k}", init.dtype, init.shape))
+                changed.append((after, following, state))
+        flag = View(Buffer(f"flag{len(self.places)}", np.dtype(np.int64), ()))
+        (truth,) = condition.outputs
+        ask = Graph(condition.inputs, (cast(truth, dtype=np.dtype(np.int64)),))
+        step = Graph(body.inputs, tuple(after for after, _, _ in changed))
+        copied = tuple(Variable(after.type) for after, _, _ in changed)
+        copy = Block(
+            Graph(copied, copied),
+            tuple(view for _, view, _ in changed),
+            tuple(view for _, _, view in changed),
+        )
+        return While(
+            flag,
+            tuple(arranged(ask, inputs, [flag], {}, self.constants)),
+            (*arranged(step, inputs, [view for _, view, _ in changed], {}, self.constants), copy),
+        )
 
     def _loop(self, node: Operation) -> Loop:
         this = Scan.of(node)

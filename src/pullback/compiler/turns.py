@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.structure import Block, Choice, Counter, Item, View
+from pullback.compiler.structure import Block, Choice, Counter, Item, View, While
 from pullback.interpreter import evaluate
 from pullback.loops import Buffer
 
@@ -59,6 +59,13 @@ def run_items(
                 part(view, node.shape, node.size, node.dtype)[...] = value
             if seen is not None:
                 seen(item, inputs, made)
+            continue
+        if isinstance(item, While):
+            while True:
+                run_items(item.condition, memory, turns, seen)
+                if not memory[item.flag.base][first_element(item.flag, turns)]:
+                    break
+                run_items(item.body, memory, turns, seen)
             continue
         if isinstance(item, Choice):
             number = branch_number(item.index, len(item.branches), memory, turns)

@@ -2,6 +2,14 @@
 
 from pullback.control.branches import cond, switch
 from pullback.control.checkpoint import checkpoint
-from pullback.control.loops import fori_loop, map, scan
+from pullback.control.loops import fori_loop, map, scan, while_loop
 
-__all__ = ["checkpoint", "cond", "fori_loop", "map", "scan", "switch"]
+__all__ = [
+    "checkpoint",
+    "cond",
+    "fori_loop",
+    "map",
+    "scan",
+    "switch",
+    "while_loop",
+]

@@ -35,6 +35,7 @@ from pullback.interpreter import evaluate
 from pullback.operators.batching import is_batched, moved
 from pullback.operators.elementwise import summed, zeros_like
 from pullback.transforms.batching import batched
+from pullback.transforms.forward import tangents
 from pullback.transforms.reverse import cotangents
 
 __all__ = ["Parts", "Scan", "make_scan", "scan"]
@@ -219,6 +220,58 @@ def _pullback(node: Operation, bars: Sequence[Node | None]) -> list[Node | None]
     return [supply.get(k) for k in range(len(node.inputs))]
 
 
+def _pushforward(node: Operation, directions: Sequence[Node | None]) -> Sequence[Node | None]:
+    """A scan that carries the tangents of the carries as well, and keeps those of what is kept."""
+    this = Scan.of(node)
+    given, variables, count = Parts(*_split(directions, this)), this.variables, len(this.carries)
+    of_consts, of_xs = (
+        [None if d is None else Variable(v.type, "tangent") for v, d in zip(own, found)]
+        for own, found in ((variables.consts, given.consts), (variables.xs, given.xs))
+    )
+    moving = {k for k, d in enumerate(given.carries) if d is not None}
+    while True:
+        of_carries = [
+            Variable(v.type, "tangent") if k in moving else None for k, v in enumerate(variables.carries)
+        ]
+        found = tangents((*this.carries, *this.ys), variables.all, [*of_consts, *of_carries, *of_xs])
+        reached = {k for k in range(count) if found[k] is not None}
+        if reached <= moving:
+            break
+        moving |= reached
+    carried = sorted(moving)
+    kept = [k for k in range(len(this.ys)) if found[count + k] is not None]
+    after = [zeros_like(variables.carries[k]) if (t := found[k]) is None else t for k in carried]
+    starts = [zeros_like(this.inputs.carries[k]) if (d := given.carries[k]) is None else d for k in carried]
+    outputs = (*this.carries, *after, *this.ys, *(t for t in found[count:] if t is not None))
+    whole = scan(
+        *this.inputs.consts,
+        *(d for d in given.consts if d is not None),
+        *this.inputs.carries,
+        *starts,
+        *this.inputs.xs,
+        *(d for d in given.xs if d is not None),
+        body=Graph(
+            (
+                *variables.consts,
+                *(v for v in of_consts if v is not None),
+                *variables.carries,
+                *(v for v in of_carries if v is not None),
+                *variables.xs,
+                *(v for v in of_xs if v is not None),
+            ),
+            outputs,
+        ),
+        consts=len(variables.consts) + sum(v is not None for v in of_consts),
+        carries=count + len(carried),
+        trips=this.trips,
+        reverse=this.reverse,
+    )
+    first = count + len(carried) + len(this.ys)
+    supply = {k: result(whole, index=count + position) for position, k in enumerate(carried)}
+    supply.update((count + k, result(whole, index=first + position)) for position, k in enumerate(kept))
+    return [supply.get(k) for k in range(count + len(this.ys))]
+
+
 def _split(nodes: Sequence[Any], this: Scan) -> tuple[tuple[Any, ...], ...]:
     consts, carries = len(this.inputs.consts), len(this.inputs.carries)
     return tuple(nodes[:consts]), tuple(nodes[consts : consts + carries]), tuple(nodes[consts + carries :])
@@ -307,6 +360,14 @@ def _chosen(parts: Parts, places: Parts) -> Parts:
 
 
 scan = Operator(  # type: ignore[arg-type]
-    "scan", _type_rule, _reference, _pullback, _batch, None, (), narrow=_narrow
+    "scan",
+    _type_rule,
+    _reference,
+    _pullback,
+    _batch,
+    None,
+    (),
+    narrow=_narrow,
+    pushforward=_pushforward,
 )
 """See the head of this file."""

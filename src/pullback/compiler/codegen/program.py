@@ -23,10 +23,10 @@ from pullback.compiler.codegen.transposes import emit_transposition
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.form import Form
 from pullback.compiler.plan import Planned
-from pullback.compiler.runtime.layout import emit_next_step, emit_pointer, phase_function
+from pullback.compiler.runtime.layout import emit_is_well, emit_next_step, emit_pointer, phase_function
 from pullback.compiler.runtime.specs import Phase as RuntimePhase
 from pullback.compiler.runtime.specs import Repeat as RuntimeRepeat
-from pullback.compiler.schedule import Choose, Group, Job, Phase, Repeat, Step, buffers_of, every_phase
+from pullback.compiler.schedule import Choose, Group, Job, Phase, Repeat, Step, While, buffers_of, every_phase
 from pullback.compiler.structure import Counter, View
 from pullback.graph import Source
 from pullback.loops import Apply, Buffer, Kernel, Load, walk
@@ -210,6 +210,18 @@ class _Emitter:
                 with f.loop("0", str(step.counter.trips)) as loop:
                     self.turns[step.counter] = loop.index
                     self._serial(f, step.steps, functions)
+            elif isinstance(step, While):
+                head, body, done = (f.fresh(name) for name in ("while", "turn", "done"))
+                f.branch(head)
+                f.label(head)
+                self._serial(f, step.condition, functions)
+                flag = f.value(f"load i64, ptr {self._place(f, step.flag, 8, 0)}, align 8")
+                goes_on = f.value(f"and i1 {f.value(f'icmp ne i64 {flag}, 0')}, {emit_is_well(f)}")
+                f.do(f"br i1 {goes_on}, label %{body}, label %{done}")
+                f.label(body)
+                self._serial(f, step.body, functions)
+                f.branch(head)
+                f.label(done)
             else:
                 self._serial(f, step.steps, functions)
 
