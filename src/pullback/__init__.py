@@ -23,6 +23,8 @@ try:
     from pullback.control import (
         checkpoint,
         cond,
+        custom_pullback,
+        custom_pushforward,
         fori_loop,
         map,
         scan,
@@ -71,6 +73,8 @@ __all__ = [
     "celu",
     "checkpoint",
     "cond",
+    "custom_pullback",
+    "custom_pushforward",
     "elu",
     "erf",
     "errors",

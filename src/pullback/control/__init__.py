@@ -2,11 +2,14 @@
 
 from pullback.control.branches import cond, switch
 from pullback.control.checkpoint import checkpoint
+from pullback.control.custom import custom_pullback, custom_pushforward
 from pullback.control.loops import fori_loop, map, scan, while_loop
 
 __all__ = [
     "checkpoint",
     "cond",
+    "custom_pullback",
+    "custom_pushforward",
     "fori_loop",
     "map",
     "scan",

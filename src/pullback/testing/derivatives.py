@@ -27,6 +27,7 @@ from pullback.graph import (
     is_float,
 )
 from pullback.interpreter import evaluate
+from pullback.tracing.trace import tracing
 from pullback.transforms.forward import tangents
 from pullback.transforms.reverse import cotangents
 
@@ -182,7 +183,8 @@ def check_grads(
             f"check_grads needs float64 arguments to vary, not {found}; cast them to float64"
         )
     variables = [Variable(Type(array.dtype, array.shape), f"x{k}") for k, array in enumerate(arrays)]
-    made = function(*variables)
+    with tracing(variables):
+        made = function(*variables)
     outputs = list(made) if isinstance(made, (tuple, list)) else [made]
     check = _Check(tuple(variables), arrays, tuple(active), tuple(modes), tolerance)
     check.run([output for output in outputs if is_float(output.dtype)], order)

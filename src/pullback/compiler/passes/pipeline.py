@@ -2,6 +2,7 @@
 
 >>> for each in PASSES:
 ...     print(each.name)
+without_rules
 standardise_in_steps
 fold_constants
 simplify_arithmetic
@@ -14,6 +15,7 @@ transposed_products
 sliced_convolutions
 joined_scatters
 neighbouring_products
+equal_regions
 joined_loops
 known_branches
 bodies
@@ -33,6 +35,7 @@ from functools import partial
 from typing import Any, cast
 
 from pullback.compiler.passes.broadcast_late import broadcast_late
+from pullback.compiler.passes.equal_regions import equal_regions
 from pullback.compiler.passes.fold_constants import fold_constants
 from pullback.compiler.passes.hoisted_steps import hoisted_steps
 from pullback.compiler.passes.joined_loops import joined_loops
@@ -50,6 +53,7 @@ from pullback.compiler.passes.sparse_pooling import sparse_pooling
 from pullback.compiler.passes.standardise_in_steps import standardise_in_steps
 from pullback.compiler.passes.sunk_steps import sunk_steps
 from pullback.compiler.passes.transposed_products import transposed_products
+from pullback.control.custom import without_rules
 from pullback.graph import Graph, Node, Operation, pruned, results
 
 __all__ = ["PASSES", "Pass", "optimise"]
@@ -76,6 +80,7 @@ def _with_better_bodies(graph: Graph) -> Graph:
 
 
 PASSES: tuple[Pass, ...] = (
+    GraphPass("without_rules", without_rules),
     standardise_in_steps,
     fold_constants,
     simplify_arithmetic,
@@ -88,6 +93,7 @@ PASSES: tuple[Pass, ...] = (
     sliced_convolutions,
     joined_scatters,
     neighbouring_products,
+    equal_regions,
     joined_loops,
     known_branches,
     GraphPass("bodies", _with_better_bodies),
