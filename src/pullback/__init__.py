@@ -21,6 +21,7 @@ completed(lambda: import_module("numpy"))  # interrupted half-way, it could not 
 try:
     from pullback import errors, numpy
     from pullback.control import (
+        associative_scan,
         checkpoint,
         cond,
         custom_pullback,
@@ -68,6 +69,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Static",
+    "associative_scan",
     "at",
     "buffer",
     "celu",
