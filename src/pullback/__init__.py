@@ -20,7 +20,18 @@ from pullback.undisturbed import completed
 completed(lambda: import_module("numpy"))  # interrupted half-way, it could not be imported a second time
 try:
     from pullback import errors, numpy
-    from pullback.control import fori_loop, map, scan
+    from pullback.control import (
+        associative_scan,
+        checkpoint,
+        cond,
+        custom_pullback,
+        custom_pushforward,
+        fori_loop,
+        map,
+        scan,
+        switch,
+        while_loop,
+    )
     from pullback.numpy.activations import (
         celu,
         elu,
@@ -58,9 +69,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Static",
+    "associative_scan",
     "at",
     "buffer",
     "celu",
+    "checkpoint",
+    "cond",
+    "custom_pullback",
+    "custom_pushforward",
     "elu",
     "erf",
     "errors",
@@ -97,11 +113,13 @@ __all__ = [
     "softsign",
     "static",
     "stop_gradient",
+    "switch",
     "trace",
     "value_and_grad",
     "vjp",
     "vmap",
     "where",
+    "while_loop",
 ]
 
 _MODULES = ("compiler", "data", "io", "metrics", "nn", "optim", "random", "testing", "train")

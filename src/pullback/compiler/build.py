@@ -14,7 +14,7 @@ from pullback.compiler.passes import PASSES, Pass
 from pullback.compiler.plan import Stage, Watch, lanes_of, plan, show_schedule
 from pullback.compiler.repeated import EXCHANGE_CYCLES
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Step, every_phase
+from pullback.compiler.schedule import Repeat, Serial, Step, every_phase
 from pullback.graph import Graph
 from pullback.loops import Kernel
 
@@ -68,9 +68,11 @@ def _estimated(steps: Sequence[Step]) -> tuple[float, float]:
     """The cycles of a step of the program, and those by which two threads finish it sooner than one."""
     cycles = saved = 0.0
     for phase, around in every_phase(steps):
-        trips = math.prod(counter.trips for counter in around)
+        trips = math.prod(step.counter.trips for step in around if isinstance(step, Repeat))
         found = [g.cycles * (1 if g.turns is None else g.turns.trips) for g in phase.groups]
         total, longest = sum(found), max(c / g.chunks for c, g in zip(found, phase.groups))
         cycles += trips * total
+        if any(isinstance(step, Serial) for step in around):
+            continue
         saved += trips * (total - max(total / 2, longest) - EXCHANGE_CYCLES)
     return cycles, saved

@@ -21,6 +21,7 @@ from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.program import Program
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, Repeat, ResultSpec
+from pullback.control.custom import without_rules
 from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, every_node, format_graph
 from pullback.operators.indexing import range_error
 from pullback.undisturbed import undisturbed
@@ -111,6 +112,7 @@ def make_executable(
     kernels of each stage where code is made, not where it comes from the cache.
     """
     start = time.perf_counter()
+    graph = without_rules(graph)  # which matter to derivatives alone
     cache = default_cache()
     if cache is not None:
         cache.learn_processor()

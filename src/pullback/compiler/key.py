@@ -21,7 +21,7 @@ from pullback.graph import (
     regions,
 )
 
-__all__ = ["check_sites", "constant_is_code", "graph_key", "repeats_one_value"]
+__all__ = ["check_sites", "constant_is_code", "graph_key", "held_text", "repeats_one_value"]
 
 
 def constant_is_code(value: np.ndarray) -> bool:
@@ -71,6 +71,23 @@ def _lines(graph: Graph, donated: Mapping[int, int]) -> list[str]:
     return lines + [rules_text(operator) for _, operator in sorted(operators.items())]
 
 
+def held_text(node: Operation, sites: Mapping[Source | None, int]) -> str | None:
+    """The same of an operation's regions and attributes: what tells it from others of its operator and inputs.
+
+    None where that cannot be told, or a region holds constants whose values are not in the text.
+    """
+    lines: list[str] = []
+    try:
+        for region in regions(node):
+            if any(isinstance(n, Constant) and not constant_is_code(n.value) for n in every_node(region)):
+                return None
+            lines += ["region", *_graph_lines(region, {}, sites)]
+        lines.append(_attributes({k: v for k, v in node.attributes.items() if not _holds_region(v)}))
+    except Untold:
+        return None
+    return "\n".join(lines)
+
+
 def _graph_lines(
     graph: Graph, operators: dict[str, Operator], sites: Mapping[Source | None, int]
 ) -> list[str]:
@@ -97,11 +114,14 @@ def _graph_lines(
             site = f" {sites[node.source]}" if node.operator.name == "check_index" else ""
             for region in regions(node):
                 lines += ["region", *_graph_lines(region, operators, sites), "end"]
-            plain = {name: v for name, v in node.attributes.items() if not isinstance(v, Graph)}
-            attributes = _attributes(plain)
+            attributes = _attributes({k: v for k, v in node.attributes.items() if not _holds_region(v)})
             lines.append(f"{node.operator.name}{site} {inputs} {attributes} {_type(node.type)}")
     lines.append(f"output {[numbers[id(node)] for node in graph.outputs]}")
     return lines
+
+
+def _holds_region(value: Any) -> bool:
+    return isinstance(value, Graph) or (isinstance(value, tuple) and any(map(_holds_region, value)))
 
 
 def _type(type: Type) -> str:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from pullback.compiler.schedule import Group, Job, Step, buffers_of, every_phase, keeps_to_rows
+from pullback.compiler.schedule import (
+    Choose,
+    Group,
+    Job,
+    Repeat,
+    Step,
+    While,
+    buffers_of,
+    every_phase,
+    keeps_to_rows,
+)
 from pullback.compiler.structure import Counter, View
 from pullback.loops import Buffer
 
@@ -91,16 +101,19 @@ def plan_memory(
     own = {p.buffer: scratch + p.offset for p in behind}
     scratch += total
     moments: list[list[Buffer]] = []
-    loops: dict[Counter, list[int]] = {}
+    loops: dict[Repeat | While | Counter, list[int]] = {}
     for phase, around in nested:
         jobs = [job for group in phase.groups for job in group.jobs]
         turns = {group.turns for group in phase.groups if group.turns is not None}
         in_turn = sum(group.chunks for group in phase.groups) == 1
         for part in [[job] for job in jobs] if in_turn else [jobs]:
-            for counter in (*around, *turns):
-                loops.setdefault(counter, []).append(len(moments))
-            touched = (buffer for job in part for buffer in buffers_of(job.kernel))
-            moments.append([bound[buffer].base if buffer in bound else buffer for buffer in touched])
+            repeated = [step for step in around if isinstance(step, (Repeat, While))]
+            for loop in (*repeated, *turns):
+                loops.setdefault(loop, []).append(len(moments))
+            touched = [buffer for job in part for buffer in buffers_of(job.kernel)]
+            asked = [step.index.base for step in around if isinstance(step, Choose)]
+            asked += [step.flag.base for step in around if isinstance(step, While)]
+            moments.append([*asked, *(bound[b].base if b in bound else b for b in touched)])
     wanted = {buffer for touched in moments for buffer in touched} - outside - kept.keys()
     spans = {buffer: _in_all_turns(span, loops.values()) for buffer, span in _spans(moments, wanted).items()}
     placed, total = _placed(spans, {buffer: buffer.nbytes for buffer in spans})

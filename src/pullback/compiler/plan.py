@@ -21,9 +21,32 @@ from pullback.compiler.places import store_places
 from pullback.compiler.repeated import repeat_small
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Group, Phase, Repeat, Step, joined_phase, keeps_to_rows, make_schedule
+from pullback.compiler.schedule import (
+    Choose,
+    Group,
+    Phase,
+    Repeat,
+    Serial,
+    Step,
+    every_phase,
+    joined_phase,
+    keeps_to_rows,
+    make_schedule,
+)
+from pullback.compiler.schedule import While as WhileStep
 from pullback.compiler.split import split_sums
-from pullback.compiler.structure import Block, Item, Loop, View, arranged, blocks_of, has_loops
+from pullback.compiler.structure import (
+    Block,
+    Choice,
+    Item,
+    Loop,
+    View,
+    arranged,
+    blocks_of,
+    has_loops,
+    with_single_call,
+)
+from pullback.compiler.structure import While as WhileLoop
 from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.tidy import few_rows_last, tidy
 from pullback.graph import Graph, format_graph
@@ -118,6 +141,7 @@ class _Planner:
         """The whole program."""
         graph = projected_convolutions(optimise(graph, passes, self.see), self.processor.lanes)
         self.see("projected_convolutions", graph)
+        graph = with_single_call(graph)
         arguments = [Buffer(f"argument{k}", v.dtype, v.shape) for k, v in enumerate(graph.inputs)]
         results = [Buffer(f"result{k}", node.dtype, node.shape) for k, node in enumerate(graph.outputs)]
         views = [View(buffer) for buffer in arguments], [View(buffer) for buffer in results]
@@ -130,7 +154,7 @@ class _Planner:
             items = [Block(graph, tuple(views[0]), tuple(views[1]), dict(donated))]
         steps: list[Step] = []
         for item in items:
-            steps += self.block(item) if isinstance(item, Block) else self.loop(item)
+            steps += self.block(item) if isinstance(item, Block) else self.held(item)
         slots = Slots(len(arguments), len(results), len(self.constants))
         addressed: dict[Buffer, int] = {}
         for buffers, slot in (
@@ -212,7 +236,25 @@ class _Planner:
         self.see("repeat", block.graph, **self.shown, phases=tuple(phases))
         return list(phases)
 
-    # ------------------------------------------------------------------ loops
+    # ------------------------------------------------------------------ loops and choices
+
+    def held(self, item: Item, trips: int = 1) -> list[Step]:
+        """The steps of an item that is run ``trips`` times."""
+        if isinstance(item, Loop):
+            return self.loop(item, trips)
+        if isinstance(item, Choice):
+            branches = [
+                [step for inner in branch for step in self.held(inner, trips)] for branch in item.branches
+            ]
+            return _in_one_chunk([Choose(item.index, branches)])
+        if isinstance(item, WhileLoop):
+            # The runtime repeats what it knows the number of; one thread can ask each time.
+            condition, body = (
+                [step for inner in part for step in self.held(inner, trips)]
+                for part in (item.condition, item.body)
+            )
+            return [Serial([WhileStep(item.flag, condition, body)])]
+        return list(self._schedule(self.kernels(item)[1], trips))
 
     def loop(self, loop: Loop, trips: int = 1) -> list[Step]:
         """What a loop does once, before its first turn, and its turns."""
@@ -221,8 +263,8 @@ class _Planner:
         before: list[Kernel] = []
         parts: list[list[Kernel] | list[Step]] = []
         for item in loop.items:
-            if isinstance(item, Loop):
-                parts.append(self.loop(item, trips))
+            if not isinstance(item, Block):
+                parts.append(self.held(item, trips))
                 continue
             _, kernels = self.kernels(item, moving)
             fixed = self._fixed(kernels, moving)
@@ -239,7 +281,7 @@ class _Planner:
                     if group.chunks == 1 or self._rows_stay(group, loop):
                         group.turns = loop.counter
                         return [*done_once, phase]
-        return [*done_once, Repeat(loop.counter, steps)]
+        return [*done_once, *_in_one_chunk([Repeat(loop.counter, steps)])]
 
     def _steps(self, parts: Sequence[Sequence[Any]], trips: int) -> list[Step]:
         """What a turn does: kernels in phases, those of a single chunk that follow each other as one, and loops."""
@@ -290,6 +332,15 @@ class _Planner:
         return True
 
 
+def _in_one_chunk(steps: list[Step]) -> list[Step]:
+    """``steps`` as one, where each of their phases is a single chunk: nothing waits between them."""
+    single = all(
+        sum(group.chunks for group in phase.groups) == 1 and not phase.first
+        for phase, _ in every_phase(steps)
+    )
+    return [Serial(steps)] if single else steps
+
+
 def lanes_of(kernel: Kernel, processor: Processor) -> int:
     """Lanes of a kernel's vectors: a register of its widest float, or of 32-bit elements where it has none.
 
@@ -311,6 +362,15 @@ def show_items(items: Iterable[Item], indent: str = "") -> str:
             lines.append(f"{indent}loop of {item.counter.trips} turns")
             lines.append(show_items(item.items, indent + "  "))
             continue
+        if isinstance(item, WhileLoop):
+            lines.append(f"{indent}while {item.flag}")
+            lines.append(show_items(item.items, indent + "  "))
+            continue
+        if isinstance(item, Choice):
+            for number, branch in enumerate(item.branches):
+                lines.append(f"{indent}branch {number} by {item.index}")
+                lines.append(show_items(branch, indent + "  "))
+            continue
         lines.append(f"{indent}block")
         lines += [f"{indent}  reads {view}" for view in item.inputs]
         lines += [f"{indent}  {line}" for line in format_graph(item.graph).splitlines()]
@@ -328,10 +388,13 @@ def show_schedule(steps: Sequence[Step], seconds: Sequence[float] = ()) -> str:
 
 
 def _show_step(step: Step, number: str, measured: str, indent: str, lines: list[str]) -> None:
-    if isinstance(step, Repeat):
-        lines.append(f"{indent}repeat {number}, {step.counter.trips} turns{measured}")
-        for position, inner in enumerate(step.steps):
-            _show_step(inner, f"{number}.{position}", "", indent + "  ", lines)
+    if not isinstance(step, Phase):
+        lines.append(f"{indent}{_headline(step, number)}{measured}")
+        branches = step.branches if isinstance(step, Choose) else [step.steps]
+        for branch, inside in enumerate(branches):
+            place = f"{number}.{branch}" if isinstance(step, Choose) else number
+            for position, inner in enumerate(inside):
+                _show_step(inner, f"{place}.{position}", "", indent + "  ", lines)
         return
 
     def kernel(kernel: Kernel) -> list[str]:
@@ -349,3 +412,13 @@ def _show_step(step: Step, number: str, measured: str, indent: str, lines: list[
         for job in group.jobs:
             lines.append(f"{indent}    {job.form.name} {job.form.blocking or job.tile or ''}".rstrip())
             lines += kernel(job.kernel)
+
+
+def _headline(step: Step, number: str) -> str:
+    if isinstance(step, Repeat):
+        return f"repeat {number}, {step.counter.trips} turns"
+    if isinstance(step, Choose):
+        return f"choose {number} by {step.index}, {len(step.branches)} branches"
+    if isinstance(step, WhileStep):
+        return f"while {number} by {step.flag}"
+    return f"phase {number}, one chunk"

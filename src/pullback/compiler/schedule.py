@@ -24,17 +24,20 @@ from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
-from pullback.compiler.structure import Counter
+from pullback.compiler.structure import Counter, View
 from pullback.compiler.tidy import joined_rows
 from pullback.loops import Apply, Buffer, Kernel
 from pullback.loops.arithmetic import in_row
 
 __all__ = [
+    "Choose",
     "Group",
     "Job",
     "Phase",
     "Repeat",
+    "Serial",
     "Step",
+    "While",
     "every_phase",
     "joined_phase",
     "keeps_to_rows",
@@ -163,17 +166,51 @@ class Repeat:
     steps: list[Step]
 
 
-Step = Phase | Repeat
+@dataclass(eq=False)
+class Choose:
+    """Of several branches the one that is run: that whose number lies at ``index``, or the first or the last."""
+
+    index: View
+    branches: list[list[Step]]
+
+    @property
+    def steps(self) -> list[Step]:
+        """Those of all branches."""
+        return [step for branch in self.branches for step in branch]
 
 
-def every_phase(steps: Iterable[Step]) -> Iterator[tuple[Phase, tuple[Counter, ...]]]:
-    """All phases with the loops around each, outermost first."""
+@dataclass(eq=False)
+class Serial:
+    """Steps that one thread runs from end to end, as the one chunk of a phase."""
+
+    steps: list[Step]
+
+
+@dataclass(eq=False)
+class While:
+    """A condition that is asked, and a body that is run while its ``flag`` is not 0; inside a ``Serial`` only."""
+
+    flag: View
+    condition: list[Step]
+    body: list[Step]
+
+    @property
+    def steps(self) -> list[Step]:
+        """Those of a turn."""
+        return [*self.condition, *self.body]
+
+
+Step = Phase | Repeat | Choose | Serial | While
+
+
+def every_phase(steps: Iterable[Step]) -> Iterator[tuple[Phase, tuple[Step, ...]]]:
+    """All phases with the steps around each, outermost first."""
     for step in steps:
         if isinstance(step, Phase):
             yield step, ()
         else:
             for phase, inner in every_phase(step.steps):
-                yield phase, (step.counter, *inner)
+                yield phase, (step, *inner)
 
 
 def make_schedule(

@@ -29,9 +29,9 @@ from pullback.compiler.passes import PASSES, Pass
 from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Group, Job, Phase, Step, every_phase
-from pullback.compiler.structure import Block, Counter
-from pullback.compiler.turns import first_element, run_items
+from pullback.compiler.schedule import Choose, Group, Job, Phase, Serial, Step, While, every_phase
+from pullback.compiler.structure import Block, Counter, blocks_of
+from pullback.compiler.turns import branch_number, first_element, run_items
 from pullback.errors import IndexRangeError, LoopError, StageError
 from pullback.graph import Graph
 from pullback.interpreter import evaluate
@@ -115,15 +115,17 @@ class _Check:
         self.same = comparison(graph, arguments)
         self.before = Stage("graph", graph)
         self.contents: Mapping[Buffer, Array] = {}
-        self.blocks: dict[int, _Check] = {}
-        """Of each block of a program with loops, by its graph."""
+        self.blocks: dict[int, _Check | None] = {}
+        """Of each block of a program with loops, by its graph; None of one that was not run."""
         self.wanted: list[Array] | None = None
         with contextlib.suppress(IndexRangeError):
             self.wanted = evaluate(graph, arguments)
 
     def __call__(self, stage: Stage) -> None:
         if id(stage.graph) in self.blocks:
-            self.blocks[id(stage.graph)](stage)
+            block = self.blocks[id(stage.graph)]
+            if block is not None:
+                block(stage)
             return
         run = _Run(stage, self.arguments)
         try:
@@ -144,8 +146,9 @@ class _Check:
             if not self.same(number, value, wanted):
                 raise StageError(f"[{self._name(stage)}] {self._difference(stage, run, number, value)}")
         self.before, self.contents = stage, run.contents()
-        for block, given in run.blocks:
-            self.blocks[id(block)] = _Check(block, given, self.passes, self.comparison)
+        self.blocks.update((id(block.graph), None) for block in blocks_of(stage.items))
+        for graph, given in run.blocks:
+            self.blocks[id(graph)] = _Check(graph, given, self.passes, self.comparison)
 
     def _name(self, stage: Stage) -> str:
         """The stage, or of passes that share a walk the first one with which the results are wrong."""
@@ -269,6 +272,21 @@ class _Run:
         for step in steps:
             if isinstance(step, Phase):
                 self._phase(step, memory)
+                continue
+            if isinstance(step, Serial):
+                self._steps(step.steps, memory)
+                continue
+            if isinstance(step, While):
+                while True:
+                    self._steps(step.condition, memory)
+                    goes_on = self.memory.arrays[step.flag.base][first_element(step.flag, self.turns)]
+                    if not goes_on or self.memory.failures:
+                        break
+                    self._steps(step.body, memory)
+                continue
+            if isinstance(step, Choose):
+                number = branch_number(step.index, len(step.branches), self.memory.arrays, self.turns)
+                self._steps(step.branches[number], memory)
                 continue
             for turn in range(step.counter.trips):
                 self.turns[step.counter] = turn

@@ -8,6 +8,9 @@ A *block* is a graph without loops; what it reads and gives lies in memory, at a
 may move with the turns of the loops around. So a body reads ``x[t]`` as an array like any other, and everything behind
 this that treats graphs and kernels knows nothing about loops. A carry moves from slot to slot of one buffer, two slots
 by turns or, where the states of all steps are wanted, one for each; then they need no copy.
+
+The branches of a ``switch`` write the same places, and only one of them is run; the state of a ``while`` loop stays in
+one place and is copied there at the end of each turn; a ``call`` is blocks of its own.
 """
 
 from __future__ import annotations
@@ -18,8 +21,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pullback.control.checkpoint import call
+from pullback.control.choice import switch
 from pullback.control.regions import VIEWS, dependent
 from pullback.control.scan import Scan
+from pullback.control.scan import scan as scan_operator
+from pullback.control.unbounded import unbounded
 from pullback.graph import (
     Constant,
     Graph,
@@ -27,13 +34,28 @@ from pullback.graph import (
     Operation,
     TupleType,
     Variable,
+    regions,
     result,
+    results,
     substitute,
     topological,
 )
 from pullback.loops import Buffer
+from pullback.operators.arithmetic import cast
 
-__all__ = ["Block", "Counter", "Item", "Loop", "View", "arranged", "blocks_of", "has_loops"]
+__all__ = [
+    "Block",
+    "Choice",
+    "Counter",
+    "Item",
+    "Loop",
+    "View",
+    "While",
+    "arranged",
+    "blocks_of",
+    "has_loops",
+    "with_single_call",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +113,49 @@ class Loop:
     """Where each carry enters and leaves a turn."""
 
 
-Item = Block | Loop
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Branches of which one is run: that whose number lies at ``index``, the first or the last if there is none."""
+
+    index: View
+    branches: tuple[tuple[Item, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class While:
+    """Items that are run as long as ``flag``, which those of the ``condition`` write, is true."""
+
+    flag: View
+    condition: tuple[Item, ...]
+    body: tuple[Item, ...]
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """Those of a turn."""
+        return (*self.condition, *self.body)
+
+
+Item = Block | Loop | Choice | While
 
 
 def has_loops(graph: Graph) -> bool:
-    """Whether an operation of ``graph`` is a loop."""
+    """Whether an operation of ``graph`` holds a graph."""
     return any(isinstance(node.type, TupleType) for node in graph.nodes())
+
+
+def with_single_call(graph: Graph) -> Graph:
+    """``graph`` with the region of its only call in the place of it.
+
+    Operations of a call are kept apart from those of another one that computes them again; one alone needs not be.
+    """
+    calls = [node for node in graph.nodes() if isinstance(node, Operation) and node.operator is call]
+    if len(calls) != 1:
+        return graph
+    (node,) = calls
+    (region,) = regions(node)
+    made = substitute(region.outputs, dict(zip(region.inputs, node.inputs)))
+    picked: dict[Node, Node] = dict(zip(results(node), made))
+    return with_single_call(Graph(graph.inputs, substitute(graph.outputs, picked)))
 
 
 def blocks_of(items: Iterable[Item]) -> Iterator[Block]:
@@ -104,6 +163,9 @@ def blocks_of(items: Iterable[Item]) -> Iterator[Block]:
     for item in items:
         if isinstance(item, Block):
             yield item
+        elif isinstance(item, Choice):
+            for branch in item.branches:
+                yield from blocks_of(branch)
         else:
             yield from blocks_of(item.items)
 
@@ -160,11 +222,11 @@ class _Arrangement:
 
     def items(self) -> list[Item]:
         self._place_outputs()
-        bodies: dict[int, list[Loop]] = {}
+        bodies: dict[int, list[Item]] = {}
         for node in reversed(self.loops):
             self._storage(node)
         for node in self.loops:
-            bodies.setdefault(self.stage[id(node)], []).append(self._loop(node))
+            bodies.setdefault(self.stage[id(node)], []).extend(self._held(node))
         made: list[Item] = []
         stages = range(len(self.wanted))
         blocks = {k: block for k in reversed(stages) if (block := self._block(k)) is not None}
@@ -191,8 +253,11 @@ class _Arrangement:
             elif isinstance(node, Operation) and node.operator is result and position not in self.offers:
                 several, index = node.inputs[0], node.attributes["index"]
                 assert isinstance(several, Operation)
-                if index >= several.attributes["carries"] and id(node) not in self.places:
-                    self.places[id(node)] = target  # what is kept of each step is written where it is wanted
+                anywhere = several.operator is not unbounded
+                if several.operator is scan_operator:
+                    anywhere = index >= several.attributes["carries"]
+                if anywhere and id(node) not in self.places:
+                    self.places[id(node)] = target  # what is no carry is written where it is wanted
                 else:
                     self.wanted[-1].append((node, target))
             else:
@@ -211,7 +276,14 @@ class _Arrangement:
         )
 
     def _storage(self, node: Operation) -> None:
-        """Places for the results of a loop that have none."""
+        """Places for the results that have none; those that are carries of a loop get theirs with it."""
+        if node.operator is unbounded:
+            return
+        if node.operator is not scan_operator:
+            for picked in results(node):
+                if id(picked) in self.stage and id(picked) not in self.places:
+                    self._own(picked)
+            return
         this = Scan.of(node)
         for k, y in enumerate(this.ys):
             picked = result(node, index=len(this.carries) + k)
@@ -248,7 +320,56 @@ class _Arrangement:
         self.wanted[self.stage[id(node)]].append((node, view))
         return view
 
-    # ------------------------------------------------------------------ loops
+    # ------------------------------------------------------------------ loops and choices
+
+    def _held(self, node: Operation) -> Sequence[Item]:
+        """What an operation that holds graphs has become."""
+        if node.operator is scan_operator:
+            return [self._loop(node)]
+        if node.operator is unbounded:
+            return [self._while(node)]
+        chooses = node.operator is switch
+        given = node.inputs[1:] if chooses else node.inputs
+        inputs = [self._stored(x) for x in given]
+        kept = [(k, picked) for k, picked in enumerate(results(node)) if id(picked) in self.places]
+        targets = [self.places[id(picked)] for _, picked in kept]
+        branches: list[tuple[Item, ...]] = []
+        for branch in regions(node):
+            region = Graph(branch.inputs, tuple(branch.outputs[k] for k, _ in kept))
+            branches.append(tuple(arranged(region, inputs, targets, {}, self.constants)))
+        return [Choice(self._stored(node.inputs[0]), tuple(branches))] if chooses else branches[0]
+
+    def _while(self, node: Operation) -> While:
+        """A carry that changes has one place for the turn, and another one for the next, from which it is copied."""
+        condition, body = regions(node)
+        consts, stage = node.attributes["consts"], self.stage[id(node)]
+        inputs = [self._stored(const) for const in node.inputs[:consts]]
+        changed: list[tuple[Node, View, View]] = []
+        for k, (init, after) in enumerate(zip(node.inputs[consts:], body.outputs)):
+            state = View(Buffer(f"state{len(self.places)}_{k}", init.dtype, init.shape))
+            inputs.append(state)
+            self.wanted[stage].append((init, state))
+            final = result(node, index=k)
+            if id(final) in self.stage:
+                self.places[id(final)] = state
+            if after is not body.inputs[consts + k]:
+                following = View(Buffer(f"next{len(self.places)}_{k}", init.dtype, init.shape))
+                changed.append((after, following, state))
+        flag = View(Buffer(f"flag{len(self.places)}", np.dtype(np.int64), ()))
+        (truth,) = condition.outputs
+        ask = Graph(condition.inputs, (cast(truth, dtype=np.dtype(np.int64)),))
+        step = Graph(body.inputs, tuple(after for after, _, _ in changed))
+        copied = tuple(Variable(after.type) for after, _, _ in changed)
+        copy = Block(
+            Graph(copied, copied),
+            tuple(view for _, view, _ in changed),
+            tuple(view for _, _, view in changed),
+        )
+        return While(
+            flag,
+            tuple(arranged(ask, inputs, [flag], {}, self.constants)),
+            (*arranged(step, inputs, [view for _, view, _ in changed], {}, self.constants), copy),
+        )
 
     def _loop(self, node: Operation) -> Loop:
         this = Scan.of(node)
@@ -275,7 +396,7 @@ class _Arrangement:
                 for x, variable in zip(this.inputs.xs, this.variables.xs)
             ),
         ]
-        body = Graph(this.variables.all, (*this.carries, *(y for y, _ in ys)))
+        body = with_single_call(Graph(this.variables.all, (*this.carries, *(y for y, _ in ys))))
         targets = [*(leave for _, leave in pairs), *(view for _, view in ys)]
         return Loop(counter, tuple(arranged(body, inputs, targets, {}, self.constants)), tuple(pairs))
 
@@ -387,7 +508,7 @@ def _may_fail(node: Node) -> bool:
         return False
     if node.operator.name == "check_index":
         return True
-    return _is_loop(node) and any(map(_may_fail, node.attributes["body"].nodes()))
+    return any(_may_fail(inner) for region in regions(node) for inner in region.nodes())
 
 
 def _shows(node: Node, argument: Node) -> bool:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.structure import Block, Counter, Item, View
+from pullback.compiler.structure import Block, Choice, Counter, Item, View, While
 from pullback.interpreter import evaluate
 from pullback.loops import Buffer
 
-__all__ = ["first_element", "run_items"]
+__all__ = ["branch_number", "first_element", "run_items"]
 
 Array = np.ndarray[Any, Any]
 Seen = Callable[[Block, Sequence[Array], Sequence[Array]], None]
@@ -21,6 +21,13 @@ def first_element(view: View, turns: Mapping[Counter, int]) -> int:
     """Where in its base a view begins in these turns of the loops around."""
     moved = (stride * (turns[c] % period if period else turns[c]) for c, stride, period in view.moves)
     return view.start + sum(moved)
+
+
+def branch_number(
+    index: View, count: int, memory: Mapping[Buffer, Array], turns: Mapping[Counter, int]
+) -> int:
+    """Which of ``count`` branches is run."""
+    return min(max(int(memory[index.base][first_element(index, turns)]), 0), count - 1)
 
 
 def run_items(
@@ -52,6 +59,17 @@ def run_items(
                 part(view, node.shape, node.size, node.dtype)[...] = value
             if seen is not None:
                 seen(item, inputs, made)
+            continue
+        if isinstance(item, While):
+            while True:
+                run_items(item.condition, memory, turns, seen)
+                if not memory[item.flag.base][first_element(item.flag, turns)]:
+                    break
+                run_items(item.body, memory, turns, seen)
+            continue
+        if isinstance(item, Choice):
+            number = branch_number(item.index, len(item.branches), memory, turns)
+            run_items(item.branches[number], memory, turns, seen)
             continue
         for turn in range(item.counter.trips):
             turns[item.counter] = turn

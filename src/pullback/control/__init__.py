@@ -1,5 +1,20 @@
 """Control flow in the graph: operations that hold graphs, and the functions by which users make them."""
 
-from pullback.control.loops import fori_loop, map, scan
+from pullback.control.associative import associative_scan
+from pullback.control.branches import cond, switch
+from pullback.control.checkpoint import checkpoint
+from pullback.control.custom import custom_pullback, custom_pushforward
+from pullback.control.loops import fori_loop, map, scan, while_loop
 
-__all__ = ["fori_loop", "map", "scan"]
+__all__ = [
+    "associative_scan",
+    "checkpoint",
+    "cond",
+    "custom_pullback",
+    "custom_pushforward",
+    "fori_loop",
+    "map",
+    "scan",
+    "switch",
+    "while_loop",
+]

@@ -1,4 +1,4 @@
-"""The loops that a user writes: ``scan``, ``fori_loop`` and ``map``."""
+"""The loops that a user writes: ``scan``, ``fori_loop``, ``map`` and ``while_loop``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from pullback.control.branches import cond
 from pullback.control.scan import make_scan
+from pullback.control.unbounded import make_while
 from pullback.errors import ShapeError, TreeError
-from pullback.graph import Node, Type, Variable
+from pullback.graph import Node, Type, Variable, mark
 from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast, where_written
+from pullback.operators.elementwise import filled
+from pullback.operators.logic import not_equal
 from pullback.tracing.trace import finish, leaf_type, output_nodes, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, difference, flatten
 
-__all__ = ["fori_loop", "map", "scan"]
+__all__ = ["fori_loop", "map", "scan", "while_loop"]
 
 Function = Callable[..., Any]
 
@@ -58,20 +62,13 @@ def scan(
             following, kept = _pair(function(*made))
             outputs, found = output_nodes(following)
             ys, y_structure = output_nodes(kept)
-        if found != structure:
-            raise TreeError(
-                f"scan: the carry enters a step as {structure!r} and leaves it as {found!r}: "
-                f"{difference(structure, found)}; return a carry like init{where_written()}"
-            )
-        grown = [
-            after.type if before.type.weak and not after.type.weak else before.type
-            for before, after in zip(carries, outputs)
-        ]
+        _same_structure("scan", structure, found)
+        grown = _grown(carries, outputs)
         if grown == start_types:
             break
-        start_types = [Type(g.dtype, s.shape, g.weak) for g, s in zip(grown, start_types)]
+        start_types = grown
     outputs = tuple(
-        _like(before, after, path) for before, after, path in zip(carries, outputs, structure.paths)
+        _like("scan", before, after, path) for before, after, path in zip(carries, outputs, structure.paths)
     )
     around = [Variable(leaf_type(leaf), "init") for leaf in start]
     sequences = [Variable(type, "xs") for type in types]
@@ -126,7 +123,22 @@ def _pair(made: Any) -> tuple[Any, Any]:
     return made
 
 
-def _like(before: Node, after: Node, path: str) -> Node:
+def _same_structure(name: str, structure: Structure, found: Structure) -> None:
+    if found != structure:
+        raise TreeError(
+            f"{name}: the carry enters a step as {structure!r} and leaves it as {found!r}: "
+            f"{difference(structure, found)}; return a carry like init{where_written()}"
+        )
+
+
+def _grown(before: Sequence[Node], after: Sequence[Node]) -> list[Type]:
+    """The types of carries that begin as Python numbers and take a dtype in a step."""
+    return [
+        Type(a.dtype, b.shape) if b.type.weak and not a.type.weak else b.type for b, a in zip(before, after)
+    ]
+
+
+def _like(name: str, before: Node, after: Node, path: str) -> Node:
     """``after`` if it has the type of ``before``; a Python number takes its dtype."""
     if after.shape == before.shape and after.dtype == before.dtype:
         return after
@@ -139,7 +151,7 @@ def _like(before: Node, after: Node, path: str) -> Node:
         else (TreeError, f"cast it with .astype(np.{before.dtype}), or begin with {after.dtype}")
     )
     raise wrong(
-        f"scan: {place} enters a step as {before.type} and leaves it as {after.type}; {repair}{where_written()}"
+        f"{name}: {place} enters a step as {before.type} and leaves it as {after.type}; {repair}{where_written()}"
     )
 
 
@@ -170,3 +182,63 @@ def map(function: Function, xs: Any) -> Any:
     array([ 5., 25.])
     """
     return scan(lambda _, x: (None, function(x)), None, xs)[1]
+
+
+@shows_users_frames
+def while_loop(condition: Function, body: Function, init: Any, max_steps: int | None = None) -> Any:
+    r"""``while condition(value): value = body(value)``, from ``value = init``; returns the last ``value``.
+
+    ``value`` is a tree of one structure, with the same shapes and dtypes in every turn; ``condition`` gives a scalar.
+    How many turns there are depends on the values. So forward mode works, and reverse mode, which must keep something
+    of each turn, only with ``max_steps``: then there are no more turns than these, and what is kept takes memory for
+    all. Under ``vmap`` turns go on while they do for any example; those that are done keep their values. What is the
+    same in all turns is best computed before the loop.
+
+    Raises what ``scan`` raises for carries that change, ``ShapeError`` for a condition that is no scalar, and
+    ``DerivativeError`` in reverse mode without ``max_steps``.
+
+    Source: the meaning is that of ``jax.lax.while_loop``.
+
+    >>> float(while_loop(lambda x: x < 100, lambda x: x * 3, 1.0))
+    243.0
+    >>> import pullback as pb
+    >>> float(pb.grad(lambda x: while_loop(lambda x: x < 100, lambda x: x * 3, x, max_steps=10))(1.0))
+    243.0
+    """
+    if max_steps is not None:
+
+        def step(value: Any, _: Any) -> tuple[Any, None]:
+            return cond(condition(value), body, lambda value: value, value), None
+
+        return scan(step, init, length=max_steps)[0]
+    leaves, structure = flatten(init)
+    types = [leaf_type(leaf, f"while_loop: init at {path}") for leaf, path in zip(leaves, structure.paths)]
+    start_types = types
+    while True:
+        carries = [Variable(type, "carry") for type in start_types]
+        since = mark()
+        made = structure.unflatten(carries)
+        with tracing(carries, made):
+            flags, _ = output_nodes(condition(made))
+            outputs, found = output_nodes(body(made))
+        _same_structure("while_loop", structure, found)
+        grown = _grown(carries, outputs)
+        if grown == start_types:
+            break
+        start_types = grown
+    if len(flags) != 1 or flags[0].shape:
+        said = ", ".join(str(flag.type) for flag in flags)
+        raise ShapeError(
+            f"while_loop: the condition gives {said or 'nothing'}; give one scalar, with .any() or .all()"
+            f"{where_written()}"
+        )
+    (flag,) = flags
+    flag = flag if flag.dtype == np.bool_ else not_equal(flag, filled(0, flag.dtype, ()))
+    outputs = tuple(
+        _like("while_loop", before, after, path)
+        for before, after, path in zip(carries, outputs, structure.paths)
+    )
+    around = [Variable(type, "init") for type in types]
+    inits = [cast(node, variable.dtype) for node, variable in zip(around, carries)]
+    nodes = make_while(carries, flag, outputs, inits, since)
+    return structure.unflatten(finish(nodes, around, leaves))

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, Operation, Variable, substitute, topological
+from pullback.graph import (
+    SMALL_CONSTANT,
+    Constant,
+    Graph,
+    Node,
+    Operation,
+    Variable,
+    result,
+    substitute,
+    topological,
+)
+from pullback.operators.batching import is_batched
+from pullback.operators.shapes import broadcast
 
-__all__ = ["closed", "dependent"]
+__all__ = ["closed", "dependent", "same_for_all"]
 
 VIEWS = frozenset({"broadcast", "reshape", "transpose"})
 """What costs nothing inside: a region takes what these are views of, not an array that repeats it."""
@@ -21,11 +33,21 @@ def dependent(order: Sequence[Node], variables: Sequence[Node]) -> set[int]:
     return found
 
 
-def closed(outputs: Sequence[Node], variables: Sequence[Variable]) -> tuple[tuple[Node, ...], Graph]:
+def same_for_all(x: Node, one: Node, size: int) -> Node:
+    """``x`` with a batch axis: the same for each of ``size`` examples if it has none."""
+    if is_batched(x, one):
+        return x
+    return broadcast(x, shape=(size, *x.shape), axes=tuple(range(1, x.ndim + 1)))
+
+
+def closed(
+    outputs: Sequence[Node], variables: Sequence[Variable], since: int | None = None
+) -> tuple[tuple[Node, ...], Graph]:
     """The nodes around that ``outputs`` are computed from beside ``variables``, and the region that takes them first.
 
     What does not depend on ``variables`` stays outside and is computed there, once. Small constants, and what is made
-    of nothing else, belong to the region.
+    of nothing else, belong to the region, and so does what was made ``since`` a mark: where a region may not be run at
+    all, what is written in it must not run outside.
 
     >>> import numpy as np
     >>> from pullback.graph import Type, format_graph
@@ -43,9 +65,11 @@ def closed(outputs: Sequence[Node], variables: Sequence[Variable]) -> tuple[tupl
     order = topological(outputs)
     inside = dependent(order, variables)
     for node in order:
-        if (isinstance(node, Constant) and node.size <= SMALL_CONSTANT) or (
-            isinstance(node, Operation) and node.inputs and all(id(child) in inside for child in node.inputs)
-        ):
+        if isinstance(node, Operation):
+            written = since is not None and node.number > since and node.operator is not result
+            if written or (node.inputs and all(id(child) in inside for child in node.inputs)):
+                inside.add(id(node))
+        elif isinstance(node, Constant) and node.size <= SMALL_CONSTANT:
             inside.add(id(node))
     captured: dict[int, Node] = {}
 

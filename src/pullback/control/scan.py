@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.control.regions import closed
+from pullback.control.regions import closed, same_for_all
 from pullback.control.saving import chosen_to_save
 from pullback.errors import DTypeError, IndexRangeError, ShapeError
 from pullback.graph import (
@@ -34,8 +34,8 @@ from pullback.graph import (
 from pullback.interpreter import evaluate
 from pullback.operators.batching import is_batched, moved
 from pullback.operators.elementwise import summed, zeros_like
-from pullback.operators.shapes import broadcast
 from pullback.transforms.batching import batched
+from pullback.transforms.forward import tangents
 from pullback.transforms.reverse import cotangents
 
 __all__ = ["Parts", "Scan", "make_scan", "scan"]
@@ -234,6 +234,58 @@ def _is_among(node: Node, nodes: Sequence[Node]) -> bool:
     return any(node is other for other in nodes)
 
 
+def _pushforward(node: Operation, directions: Sequence[Node | None]) -> Sequence[Node | None]:
+    """A scan that carries the tangents of the carries as well, and keeps those of what is kept."""
+    this = Scan.of(node)
+    given, variables, count = Parts(*_split(directions, this)), this.variables, len(this.carries)
+    of_consts, of_xs = (
+        [None if d is None else Variable(v.type, "tangent") for v, d in zip(own, found)]
+        for own, found in ((variables.consts, given.consts), (variables.xs, given.xs))
+    )
+    moving = {k for k, d in enumerate(given.carries) if d is not None}
+    while True:
+        of_carries = [
+            Variable(v.type, "tangent") if k in moving else None for k, v in enumerate(variables.carries)
+        ]
+        found = tangents((*this.carries, *this.ys), variables.all, [*of_consts, *of_carries, *of_xs])
+        reached = {k for k in range(count) if found[k] is not None}
+        if reached <= moving:
+            break
+        moving |= reached
+    carried = sorted(moving)
+    kept = [k for k in range(len(this.ys)) if found[count + k] is not None]
+    after = [zeros_like(variables.carries[k]) if (t := found[k]) is None else t for k in carried]
+    starts = [zeros_like(this.inputs.carries[k]) if (d := given.carries[k]) is None else d for k in carried]
+    outputs = (*this.carries, *after, *this.ys, *(t for t in found[count:] if t is not None))
+    whole = scan(
+        *this.inputs.consts,
+        *(d for d in given.consts if d is not None),
+        *this.inputs.carries,
+        *starts,
+        *this.inputs.xs,
+        *(d for d in given.xs if d is not None),
+        body=Graph(
+            (
+                *variables.consts,
+                *(v for v in of_consts if v is not None),
+                *variables.carries,
+                *(v for v in of_carries if v is not None),
+                *variables.xs,
+                *(v for v in of_xs if v is not None),
+            ),
+            outputs,
+        ),
+        consts=len(variables.consts) + sum(v is not None for v in of_consts),
+        carries=count + len(carried),
+        trips=this.trips,
+        reverse=this.reverse,
+    )
+    first = count + len(carried) + len(this.ys)
+    supply = {k: result(whole, index=count + position) for position, k in enumerate(carried)}
+    supply.update((count + k, result(whole, index=first + position)) for position, k in enumerate(kept))
+    return [supply.get(k) for k in range(count + len(this.ys))]
+
+
 def _split(nodes: Sequence[Any], this: Scan) -> tuple[tuple[Any, ...], ...]:
     consts, carries = len(this.inputs.consts), len(this.inputs.carries)
     return tuple(nodes[:consts]), tuple(nodes[consts : consts + carries]), tuple(nodes[consts + carries :])
@@ -257,11 +309,6 @@ def _batch(node: Operation, inputs: Sequence[Node]) -> Sequence[Node]:
         for k in changed:
             differs[consts + k] = True
 
-    def repeated(x: Node, one: Node) -> Node:
-        if is_batched(x, one):
-            return x
-        return broadcast(x, shape=(size, *x.shape), axes=tuple(range(1, x.ndim + 1)))
-
     replaced = {id(one): new for one, new in zip(ones, many)}
     variables: list[Any] = [replaced.get(id(v), v) for v in this.variables.all]
     given: list[Node] = []
@@ -269,8 +316,10 @@ def _batch(node: Operation, inputs: Sequence[Node]) -> Sequence[Node]:
         if k >= consts + count:
             given.append(moved(x, 0, 1) if differs[k] else x)
         else:
-            given.append(repeated(x, one) if differs[k] and k >= consts else x)
-    carries = [repeated(made[k], c) if differs[consts + k] else made[k] for k, c in enumerate(this.carries)]
+            given.append(same_for_all(x, one, size) if differs[k] and k >= consts else x)
+    carries = [
+        same_for_all(made[k], c, size) if differs[consts + k] else made[k] for k, c in enumerate(this.carries)
+    ]
     node = scan(
         *given,
         body=Graph(tuple(variables), (*carries, *made[count:])),
@@ -325,6 +374,14 @@ def _chosen(parts: Parts, places: Parts) -> Parts:
 
 
 scan = Operator(  # type: ignore[arg-type]
-    "scan", _type_rule, _reference, _pullback, _batch, None, (), narrow=_narrow
+    "scan",
+    _type_rule,
+    _reference,
+    _pullback,
+    _batch,
+    None,
+    (),
+    narrow=_narrow,
+    pushforward=_pushforward,
 )
 """See the head of this file."""

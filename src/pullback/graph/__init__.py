@@ -2,7 +2,7 @@
 
 from pullback.graph.classes import refuse_class
 from pullback.graph.graph import Graph, check, every_node, free_variables, regions, substitute, topological
-from pullback.graph.node import SMALL_CONSTANT, Constant, Node, Operation, Variable, apply, constant
+from pullback.graph.node import SMALL_CONSTANT, Constant, Node, Operation, Variable, apply, constant, mark
 from pullback.graph.operator import OPERATORS, Case, Operator, Sample
 from pullback.graph.printer import format_graph
 from pullback.graph.results import pruned, result, results
@@ -32,6 +32,7 @@ __all__ = [
     "format_graph",
     "free_variables",
     "is_float",
+    "mark",
     "pruned",
     "refuse_class",
     "regions",

@@ -45,8 +45,13 @@ def topological(roots: Iterable[Node]) -> list[Node]:
 
 def regions(node: Node) -> list[Graph]:
     """The graphs that an operation holds."""
-    attributes = node.attributes.values() if isinstance(node, Operation) else ()
-    return [value for value in attributes if isinstance(value, Graph)]
+    found: list[Graph] = []
+    for value in node.attributes.values() if isinstance(node, Operation) else ():
+        if isinstance(value, Graph):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found += [part for part in value if isinstance(part, Graph)]
+    return found
 
 
 def every_node(graph: Graph) -> list[Node]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,7 +19,17 @@ from pullback.interning import Interned
 if TYPE_CHECKING:
     from pullback.graph.operator import Operator
 
-__all__ = ["SMALL_CONSTANT", "Constant", "Node", "Operation", "Variable", "apply", "constant", "kind_of"]
+__all__ = [
+    "SMALL_CONSTANT",
+    "Constant",
+    "Node",
+    "Operation",
+    "Variable",
+    "apply",
+    "constant",
+    "kind_of",
+    "mark",
+]
 
 SMALL_CONSTANT = 64
 """Constants of up to this many elements belong to the graph and its key.
@@ -96,7 +107,9 @@ class Variable(Node):
 class Operation(Node):
     """An operator applied to nodes. Made by ``apply`` only, which keeps equal operations one node."""
 
-    __slots__ = ("_inputs", "attributes", "operator", "source")
+    __slots__ = ("_inputs", "attributes", "number", "operator", "source")
+    number: int
+    """Of two operations the one made later has the larger number."""
     operator: Operator
     attributes: Mapping[str, Any]
     source: Source | None
@@ -109,6 +122,7 @@ class Operation(Node):
         type: Type,
         source: Source | None,
     ) -> None:
+        self.number = mark()
         self.operator = operator
         self._inputs = inputs
         self.attributes = attributes
@@ -121,6 +135,14 @@ class Operation(Node):
 
     def __repr__(self) -> str:
         return f"Operation({self.operator.name}: {self.type})"
+
+
+_numbers = count()
+
+
+def mark() -> int:
+    """A number below those of all operations that are yet to be made."""
+    return next(_numbers)
 
 
 def kind_of(value: Any) -> Any:

@@ -59,6 +59,8 @@ class Operator:
     give a list, and a pullback that takes a list of cotangents, ``None`` where there is none.
     ``narrow(node, used) -> (narrower, positions)`` leaves out what only other results than those ``used`` need;
     ``positions`` are those of the used results in the narrower one.
+    ``pushforward(node, tangents) -> [tangent | None, ...]`` gives the tangents of several results from those of the
+    inputs, where transposing the pullback would not do; ``forward_only`` tells that the pullback only raises an error.
     """
 
     name: str
@@ -72,6 +74,8 @@ class Operator:
     linear: bool = False
     elementwise: bool = False
     narrow: Callable[[Operation, Sequence[int]], tuple[Operation, Sequence[int]]] | None = None
+    pushforward: Callable[[Operation, Sequence[Node | None]], Sequence[Node | None]] | None = None
+    forward_only: bool = False
 
     def __post_init__(self) -> None:
         if self.name in OPERATORS:

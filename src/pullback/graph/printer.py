@@ -17,6 +17,8 @@ __all__ = ["format_graph"]
 
 
 def _attribute(value: Any) -> str:
+    if isinstance(value, tuple) and any(isinstance(part, Graph) for part in value):
+        return "".join(f"\n    {_attribute(part)}" for part in value)
     return format_graph(value).replace("\n", "\n    ") if isinstance(value, Graph) else str(value)
 
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pullback.graph import Node, Variable, is_float, pruned
+from pullback.graph import (
+    Node,
+    Operation,
+    TupleType,
+    Variable,
+    is_float,
+    pruned,
+    regions,
+    result,
+    topological,
+    written_at,
+)
 from pullback.transforms.reverse import cotangents
 
 __all__ = ["tangents"]
@@ -20,10 +31,18 @@ def tangents(
     The pullback of ``outputs`` maps cotangents ``v`` to ``J^T v`` and is linear in ``v``, so its own pullback
     maps tangents of the inputs to ``J`` times them. So every operator that has a pullback has forward mode
     too, and what only ``J^T v`` needed is not reached from the result. ``None`` stands for a tangent that is
-    absent: zero, or of an output that is no float.
+    absent: zero, or of an output that is no float. Where an operation has no pullback, tangents go from node to node.
 
     Source: Townsend, *A new trick for calculating Jacobian vector products*, 2017.
     """
+    if any(map(_is_forward_only, topological(outputs))):
+        return _node_by_node(outputs, inputs, directions)
+    return _transposed(outputs, inputs, directions)
+
+
+def _transposed(
+    outputs: Sequence[Node], inputs: Sequence[Node], directions: Sequence[Node | None]
+) -> list[Node | None]:
     seeds = [Variable(output.type, "cotangent") for output in outputs]
     smooth = [(output, seed) for output, seed in zip(outputs, seeds) if is_float(output.dtype)]
     bars = cotangents([output for output, _ in smooth], [seed for _, seed in smooth], inputs)
@@ -31,3 +50,43 @@ def tangents(
     moved = cotangents([bar for bar, _ in pairs], [t for _, t in pairs], seeds)
     there = iter(pruned([node for node in moved if node is not None]))
     return [None if node is None else next(there) for node in moved]
+
+
+def _is_forward_only(node: Node) -> bool:
+    """Whether an operation has no pullback, or holds one that has none."""
+    if not isinstance(node, Operation):
+        return False
+    return node.operator.forward_only or any(
+        _is_forward_only(inner) for region in regions(node) for inner in region.nodes()
+    )
+
+
+def _node_by_node(
+    outputs: Sequence[Node], inputs: Sequence[Node], directions: Sequence[Node | None]
+) -> list[Node | None]:
+    wanted = {id(node) for node in inputs}
+    moving = {id(node): t for node, t in zip(inputs, directions) if t is not None}
+    several: dict[int, Sequence[Node | None]] = {}
+    for node in topological(outputs):
+        if id(node) in wanted or not isinstance(node, Operation):
+            continue
+        if node.operator is result:
+            found = several.get(id(node.inputs[0]))
+            picked = None if found is None else found[node.attributes["index"]]
+            if picked is not None and is_float(node.dtype):
+                moving[id(node)] = picked
+            continue
+        own = {id(child): child for child in node.inputs if id(child) in moving}
+        if not own:
+            continue
+        with written_at(node.source):
+            if isinstance(node.type, TupleType):
+                assert node.operator.pushforward is not None
+                several[id(node)] = node.operator.pushforward(node, [moving.get(id(c)) for c in node.inputs])
+            elif is_float(node.dtype):
+                (tangent,) = _transposed([node], list(own.values()), [moving[key] for key in own])
+                if tangent is not None:
+                    moving[id(node)] = tangent
+    made = [moving.get(id(node)) for node in outputs]
+    there = iter(pruned([node for node in made if node is not None]))
+    return [None if node is None else next(there) for node in made]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,10 +23,10 @@ from pullback.compiler.codegen.transposes import emit_transposition
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.form import Form
 from pullback.compiler.plan import Planned
-from pullback.compiler.runtime.layout import emit_next_step, emit_pointer, phase_function
+from pullback.compiler.runtime.layout import emit_is_well, emit_next_step, emit_pointer, phase_function
 from pullback.compiler.runtime.specs import Phase as RuntimePhase
 from pullback.compiler.runtime.specs import Repeat as RuntimeRepeat
-from pullback.compiler.schedule import Group, Job, Phase, Step, buffers_of, every_phase
+from pullback.compiler.schedule import Choose, Group, Job, Phase, Repeat, Step, While, buffers_of, every_phase
 from pullback.compiler.structure import Counter, View
 from pullback.graph import Source
 from pullback.loops import Apply, Buffer, Kernel, Load, walk
@@ -64,6 +65,12 @@ class Emitted:
     @property
     def text(self) -> str:
         return self.module.text()
+
+
+Calls = Sequence[tuple[Job, Feed | None, str]]
+"""The jobs of a chunk with the functions to call."""
+
+Functions = Mapping[Group, Calls]
 
 
 class _Emitter:
@@ -145,21 +152,87 @@ class _Emitter:
             self.ready(self.module.part())
         self.characters = 0
 
-    def step(self, step: Step, around: tuple[Counter, ...] = ()) -> RuntimePhase | RuntimeRepeat:
-        """The functions of a phase, or of all phases of a loop."""
-        if isinstance(step, Phase):
-            return self.phase(step, around)
-        inner = [self.step(each, (*around, step.counter)) for each in step.steps]
-        return RuntimeRepeat(step.counter.trips, inner)
-
-    def phase(self, phase: Phase, around: Sequence[Counter]) -> RuntimePhase:
-        """The function of a phase: which chunk is which rows of which group."""
+    def step(
+        self, step: Step, around: tuple[Counter, ...] = (), guards: tuple[tuple[Choose, int], ...] = ()
+    ) -> RuntimePhase | RuntimeRepeat:
+        """The functions of a phase, or of all phases of a loop; ``guards`` are the branches that it belongs to."""
+        if isinstance(step, Repeat):
+            inner = [self.step(each, (*around, step.counter), guards) for each in step.steps]
+            return RuntimeRepeat(step.counter.trips, inner)
+        if isinstance(step, Choose):
+            found = [
+                self.step(each, around, (*guards, (step, number)))
+                for number, branch in enumerate(step.branches)
+                for each in branch
+            ]
+            return RuntimeRepeat(1, found)
         name = f"phase{self.phases}"
         self.phases += 1
-        calls = [(group, self._functions(group)) for group in phase.groups]
-        own = [(job, self.kernel(job, _shares(Group(1), job), None)) for job in phase.first]
+        functions = {
+            group: self._functions(group) for phase, _ in every_phase([step]) for group in phase.groups
+        }
+        own = [] if not isinstance(step, Phase) else self._first(step)
         f = phase_function(self.module, name)
         self.turns = _turns(f, around)
+        with ExitStack() as guarded:
+            for choice, number in guards:
+                guarded.enter_context(f.when(self._is_chosen(f, choice, number)))
+            if isinstance(step, Phase):
+                self._phase(f, name, step, functions, own)
+            else:
+                self._serial(f, step.steps, functions)
+        chunks = sum(group.chunks for group in step.groups) if isinstance(step, Phase) else 1
+        written = {b for group in functions for job in group.jobs for b in job.kernel.writes()}
+        writes = not self.overwriting.isdisjoint(written)
+        return RuntimePhase(name, chunks, enters=bool(own), writes=writes)
+
+    def _is_chosen(self, f: Function, choice: Choose, number: int) -> str:
+        """Whether the branch of this number is run."""
+        place = self._place(f, choice.index, 8, 0)
+        index = f.value(f"load i64, ptr {place}, align 8")
+        if number == 0:
+            return f.value(f"icmp sle i64 {index}, 0") if len(choice.branches) > 1 else "true"
+        relation = "sge" if number == len(choice.branches) - 1 else "eq"
+        return f.value(f"icmp {relation} i64 {index}, {number}")
+
+    def _serial(self, f: Function, steps: Sequence[Step], functions: Functions) -> None:
+        """Steps one after another, chunk by chunk."""
+        for step in steps:
+            if isinstance(step, Phase):
+                for group in step.groups:
+                    with f.loop("0", str(group.chunks)) as chunk:
+                        self._rows(f, group, functions[group], chunk.index, asks=False)
+            elif isinstance(step, Choose):
+                for number, branch in enumerate(step.branches):
+                    with f.when(self._is_chosen(f, step, number)):
+                        self._serial(f, branch, functions)
+            elif isinstance(step, Repeat):
+                with f.loop("0", str(step.counter.trips)) as loop:
+                    self.turns[step.counter] = loop.index
+                    self._serial(f, step.steps, functions)
+            elif isinstance(step, While):
+                head, body, done = (f.fresh(name) for name in ("while", "turn", "done"))
+                f.branch(head)
+                f.label(head)
+                self._serial(f, step.condition, functions)
+                flag = f.value(f"load i64, ptr {self._place(f, step.flag, 8, 0)}, align 8")
+                goes_on = f.value(f"and i1 {f.value(f'icmp ne i64 {flag}, 0')}, {emit_is_well(f)}")
+                f.do(f"br i1 {goes_on}, label %{body}, label %{done}")
+                f.label(body)
+                self._serial(f, step.body, functions)
+                f.branch(head)
+                f.label(done)
+            else:
+                self._serial(f, step.steps, functions)
+
+    def _first(self, phase: Phase) -> list[tuple[Job, str]]:
+        """The functions of what each thread does for itself."""
+        return [(job, self.kernel(job, _shares(Group(1), job), None)) for job in phase.first]
+
+    def _phase(
+        self, f: Function, name: str, phase: Phase, functions: Functions, own: Sequence[tuple[Job, str]]
+    ) -> None:
+        """Which chunk is which rows of which group."""
         order = phase.order()
         if own:
             chunks = len(order)
@@ -169,35 +242,32 @@ class _Emitter:
                     self._ask(f, job)
         number = f["chunk"] if order == sorted(order) else self._dealt(f, name, order)
         first = 0
-        for group, functions in calls:
+        for group in phase.groups:
             relative = f.value(f"sub i64 {number}, {first}") if first else number
             with f.when(f.value(f"icmp ult i64 {relative}, {group.chunks}")):
-                low = f.value(f"mul i64 {relative}, {group.share}")
-                end = f.value(f"add i64 {low}, {group.share}")
-                high = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(group.rows)))
-                rows = (low, high) if group.rows > 1 else None
-                if group.turns is None:
-                    self._jobs(f, group, functions, rows)
-                else:
-                    with f.loop("0", str(group.turns.trips)) as loop:
-                        self.turns[group.turns] = loop.index
-                        self._jobs(f, group, functions, rows)
+                self._rows(f, group, functions[group], relative, asks=group.chunks == 1)
             first += group.chunks
-        jobs = [job for group in phase.groups for job in group.jobs]
-        writes = any(not self.overwriting.isdisjoint(job.kernel.writes()) for job in jobs)
-        return RuntimePhase(name, first, enters=bool(own), writes=writes)
+
+    def _rows(self, f: Function, group: Group, calls: Calls, chunk: str, asks: bool) -> None:
+        """A chunk of a group, in all turns of its loop if it has one."""
+        low = f.value(f"mul i64 {chunk}, {group.share}")
+        end = f.value(f"add i64 {low}, {group.share}")
+        high = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(group.rows)))
+        rows = (low, high) if group.rows > 1 else None
+        if group.turns is None:
+            self._jobs(f, group, calls, rows, asks)
+        else:
+            with f.loop("0", str(group.turns.trips)) as loop:
+                self.turns[group.turns] = loop.index
+                self._jobs(f, group, calls, rows, asks)
 
     def _jobs(
-        self,
-        f: Function,
-        group: Group,
-        jobs: Sequence[tuple[Job, Feed | None, str]],
-        rows: tuple[str, str] | None,
+        self, f: Function, group: Group, calls: Calls, rows: tuple[str, str] | None, asks: bool
     ) -> None:
         """Calls for some rows of a group."""
-        for job, feed, function in jobs:
+        for job, feed, function in calls:
             self._call(f, function, job, feed, rows if job.rows == group.rows else None)
-            if group.chunks == 1:
+            if asks:
                 self._ask(f, job)
 
     def _dealt(self, f: Function, name: str, order: Sequence[int]) -> str:
@@ -207,7 +277,7 @@ class _Emitter:
         place = f.value(f"getelementptr i64, ptr {table}, i64 {f['chunk']}")
         return f.value(f"load i64, ptr {place}, align 8")
 
-    def _functions(self, group: Group) -> list[tuple[Job, Feed | None, str]]:
+    def _functions(self, group: Group) -> Calls:
         """The functions to call for a chunk of the group."""
         feeds = self._feeds(group)
         waiting = {giver for giver, _ in feeds.values()}
@@ -282,19 +352,23 @@ class _Emitter:
             base = f["scratch"]
             ahead += self.own[buffer]
         else:
-            view = self.bound.get(buffer, View(buffer))
-            if view.base in self.addressed:
-                base = emit_pointer(f, self.addressed[view.base], f["step"])
-            else:
-                base = emit_pointer(f, self.slots.arena)
-                ahead += self.offsets[view.base]
-            ahead += view.start * buffer.dtype.itemsize
-            for counter, stride, period in view.moves:
-                turn = self.turns[counter]
-                if period:
-                    turn = f.value(f"urem i64 {turn}, {period}")
-                distance = f.value(f"mul i64 {turn}, {stride * buffer.dtype.itemsize}")
-                base = f.value(f"getelementptr i8, ptr {base}, i64 {distance}")
+            return self._place(f, self.bound.get(buffer, View(buffer)), buffer.dtype.itemsize, ahead)
+        return f.value(f"getelementptr i8, ptr {base}, i64 {ahead}") if ahead else base
+
+    def _place(self, f: Function, view: View, itemsize: int, ahead: int) -> str:
+        """The address ``ahead`` of the first element of a view."""
+        if view.base in self.addressed:
+            base = emit_pointer(f, self.addressed[view.base], f["step"])
+        else:
+            base = emit_pointer(f, self.slots.arena)
+            ahead += self.offsets[view.base]
+        ahead += view.start * itemsize
+        for counter, stride, period in view.moves:
+            turn = self.turns[counter]
+            if period:
+                turn = f.value(f"urem i64 {turn}, {period}")
+            distance = f.value(f"mul i64 {turn}, {stride * itemsize}")
+            base = f.value(f"getelementptr i8, ptr {base}, i64 {distance}")
         return f.value(f"getelementptr i8, ptr {base}, i64 {ahead}") if ahead else base
 
 

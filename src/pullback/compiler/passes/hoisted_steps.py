@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pullback.compiler.passes.loops import SHOWN, Rebuilt, all_steps, rewrite_scans
+from pullback.compiler.passes.loops import SHOWN, Rebuilt, all_steps, lazy, rewrite_scans
 from pullback.compiler.passes.rewriting import GraphPass
 from pullback.graph import Constant, Graph, Node, Operation, Variable, topological
 from pullback.operators.shapes import broadcast
@@ -26,19 +26,21 @@ CHEAP = 8.0
 def _hoisted(node: Operation) -> Sequence[Node] | None:
     this = Rebuilt(node)
     ahead = this.of_x - this.of_carry
+    staying = lazy(this.order, ahead)
+    ahead -= staying
     free = {
-        k: y for k, y in enumerate(this.ys) if id(y) not in this.of_carry
+        k: y for k, y in enumerate(this.ys) if id(y) not in this.of_carry and id(y) not in staying
     }  # what is kept and needs no state: of a step's input, or the same in every step
     wanted: dict[int, Node] = {}
     for user in this.order:
-        if id(user) in this.of_carry and isinstance(user, Operation):
+        if (id(user) in this.of_carry or id(user) in staying) and isinstance(user, Operation):
             for child in user.inputs:
                 base = _base(child)
-                if id(base) in ahead and isinstance(base, Operation) and _is_dear(base, ahead):
+                if _is_dear(base, ahead):
                     wanted[id(base)] = base
     for carry in this.carries:
         base = _base(carry)
-        if id(base) in ahead and isinstance(base, Operation) and _is_dear(base, ahead):
+        if _is_dear(base, ahead):
             wanted[id(base)] = base
     moving = [y for y in free.values() if id(y) in ahead]
     if not wanted and not free and not _has_fixed(this):
@@ -68,7 +70,9 @@ def _base(node: Node) -> Node:
 
 
 def _is_dear(node: Node, ahead: set[int]) -> bool:
-    """Whether computing ``node`` of a step's input takes more than a few instructions for an element."""
+    """Whether ``node`` is computed of a step's input, and takes more than a few instructions for an element."""
+    if id(node) not in ahead or not isinstance(node, Operation):
+        return False
     cost = 0.0
     for part in topological([node]):
         if id(part) in ahead and isinstance(part, Operation):

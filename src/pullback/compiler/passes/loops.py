@@ -15,6 +15,7 @@ from pullback.graph import (
     Variable,
     apply,
     pruned,
+    regions,
     result,
     substitute,
     topological,
@@ -29,12 +30,17 @@ __all__ = [
     "frontier",
     "has_product",
     "is_result",
+    "lazy",
+    "rewrite_held",
     "rewrite_scans",
     "scans",
 ]
 
 PRODUCTS = frozenset({"contract", "convolve"})
 """What gains by being done for all steps at once: weights are read once, and there are more rows."""
+
+LAZY = frozenset({"switch", "while"})
+"""What may do less than all that it holds."""
 
 SHOWN = VIEWS | {"slice", "reverse"}
 """What is read where it is needed rather than stored for itself."""
@@ -55,7 +61,12 @@ def scans(graph: Graph) -> list[Operation]:
 
 def rewrite_scans(graph: Graph, rule: ScanRule) -> Graph:
     """``graph`` with ``rule`` applied to each of its scans; what is not needed any more is left away."""
-    if not scans(graph):
+    return rewrite_held(graph, lambda node: rule(node) if node.operator is scan_operator else None)
+
+
+def rewrite_held(graph: Graph, rule: ScanRule) -> Graph:
+    """The same for all operations that hold graphs."""
+    if not any(regions(node) for node in graph.nodes()):
         return graph
     several: dict[int, Sequence[Node]] = {}
     changed = False
@@ -68,7 +79,7 @@ def rewrite_scans(graph: Graph, rule: ScanRule) -> Graph:
         new = node
         if any(child is not old for child, old in zip(inputs, node.inputs)):
             new = apply(node.operator, inputs, node.attributes)
-        if node.operator is scan_operator:
+        if regions(new):
             made = rule(new)
             if made is not None:
                 changed = True
@@ -167,6 +178,15 @@ def _joined(x: Node) -> Node:
     ):
         return broadcast(x.inputs[0], shape=shape, axes=tuple(axis - 1 for axis in x.attributes["axes"]))
     return reshape(x, shape=shape)
+
+
+def lazy(order: Sequence[Node], taken: set[int]) -> set[int]:
+    """Those of the nodes ``taken`` that need a choice, or a loop of its own length, among them.
+
+    For all steps at once each branch would be run, and every loop as often as the longest.
+    """
+    roots = [node for node in order if isinstance(node, Operation) and node.operator.name in LAZY]
+    return dependent([node for node in order if id(node) in taken], roots) & taken
 
 
 def frontier(roots: Iterable[Node], taken: set[int], inside: set[int]) -> list[Node]:

@@ -2,6 +2,7 @@
 
 >>> for each in PASSES:
 ...     print(each.name)
+without_rules
 standardise_in_steps
 fold_constants
 simplify_arithmetic
@@ -14,7 +15,9 @@ transposed_products
 sliced_convolutions
 joined_scatters
 neighbouring_products
+equal_regions
 joined_loops
+known_branches
 hoisted_steps
 sunk_steps
 bodies
@@ -29,16 +32,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from pullback.compiler.passes.broadcast_late import broadcast_late
+from pullback.compiler.passes.equal_regions import equal_regions
 from pullback.compiler.passes.fold_constants import fold_constants
 from pullback.compiler.passes.hoisted_steps import hoisted_steps
 from pullback.compiler.passes.joined_loops import joined_loops
 from pullback.compiler.passes.joined_scatters import joined_scatters
-from pullback.compiler.passes.loops import rewrite_scans
+from pullback.compiler.passes.known_branches import known_branches
+from pullback.compiler.passes.loops import rewrite_held
 from pullback.compiler.passes.neighbouring_products import neighbouring_products
-from pullback.compiler.passes.rewriting import GraphPass, RulePass, rewrite
+from pullback.compiler.passes.rewriting import GraphPass, RulePass, rewrite, with_outputs
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
 from pullback.compiler.passes.simplify_products import simplify_products
 from pullback.compiler.passes.simplify_reductions import simplify_reductions
@@ -48,8 +53,8 @@ from pullback.compiler.passes.sparse_pooling import sparse_pooling
 from pullback.compiler.passes.standardise_in_steps import standardise_in_steps
 from pullback.compiler.passes.sunk_steps import sunk_steps
 from pullback.compiler.passes.transposed_products import transposed_products
-from pullback.control.scan import Scan
-from pullback.graph import Graph, Node, Operation, results
+from pullback.control.custom import without_rules
+from pullback.graph import Graph, Node, Operation, pruned, results
 
 __all__ = ["PASSES", "Pass", "optimise"]
 
@@ -57,21 +62,25 @@ Pass = RulePass | GraphPass
 
 
 def _with_better_bodies(graph: Graph) -> Graph:
-    """The bodies of loops go through the same passes."""
+    """Regions go through the same passes, and lose what nobody uses."""
 
     def better(node: Operation) -> Sequence[Node] | None:
-        body = node.attributes["body"]
-        made = optimise(body)
-        if made is body:
-            return None
-        this = Scan.of(node)
-        count = len(this.carries)
-        return results(this.with_outputs(made.outputs[:count], made.outputs[count:]))
+        attributes: dict[str, Any] = {}
+        for name, value in node.attributes.items():
+            several = value if isinstance(value, tuple) else (value,)
+            made = tuple(optimise(each) if isinstance(each, Graph) else each for each in several)
+            if any(new is not old for new, old in zip(made, several)):
+                attributes[name] = made if isinstance(value, tuple) else made[0]
+        return (
+            results(node.operator(*node.inputs, **{**node.attributes, **attributes})) if attributes else None
+        )
 
-    return rewrite_scans(graph, better)
+    graph = rewrite_held(graph, better)
+    return with_outputs(graph, pruned(graph.outputs))
 
 
 PASSES: tuple[Pass, ...] = (
+    GraphPass("without_rules", without_rules),
     standardise_in_steps,
     fold_constants,
     simplify_arithmetic,
@@ -84,7 +93,9 @@ PASSES: tuple[Pass, ...] = (
     sliced_convolutions,
     joined_scatters,
     neighbouring_products,
+    equal_regions,
     joined_loops,
+    known_branches,
     hoisted_steps,
     sunk_steps,
     GraphPass("bodies", _with_better_bodies),

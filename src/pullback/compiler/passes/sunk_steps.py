@@ -20,6 +20,7 @@ from pullback.compiler.passes.loops import (
     frontier,
     has_product,
     is_result,
+    lazy,
     rewrite_scans,
 )
 from pullback.compiler.passes.rewriting import GraphPass, inner, uses
@@ -43,6 +44,7 @@ def _sunk(node: Operation) -> Sequence[Node] | None:
     kept = [carry for k, carry in enumerate(this.carries) if k not in added]
     needed = {id(node) for node in topological(kept)}
     apart = {id(node) for node in this.order if isinstance(node, Operation)} & inside - needed
+    apart -= lazy(this.order, apart)
     sinking = {k: y for k, y in enumerate(this.ys) if id(y) in apart and has_product([y], apart)}
     staying = [y for k, y in enumerate(this.ys) if k not in sinking]
     summing = {k: term for k, term in added.items() if id(term) in apart and has_product([term], apart)}

@@ -18,7 +18,15 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.function import Function, Module
 
-__all__ = ["MAX_CHUNKS", "Slots", "emit_failure", "emit_next_step", "emit_pointer", "phase_function"]
+__all__ = [
+    "MAX_CHUNKS",
+    "Slots",
+    "emit_failure",
+    "emit_is_well",
+    "emit_next_step",
+    "emit_pointer",
+    "phase_function",
+]
 
 # The claims of a stretch of a phase's chunks: visit (44 bits) | taken from the back (10) | taken from the front (10).
 # One word holds all, so one compare-and-swap claims chunks and the word only ever grows. What is done stands in a word
@@ -180,6 +188,13 @@ def emit_failure(function: Function, code: int, position: str, value: str) -> No
         _define_failure(function.module)
     context = ("ptr", function["context"])
     function.call("void", "pullback_failure", context, ("i64", str(code)), ("i64", position), ("i64", value))
+
+
+def emit_is_well(function: Function) -> str:
+    """Whether nothing is wrong so far: what repeats itself by what it computes must not go on from wrong values."""
+    at = function.value(f"getelementptr i8, ptr {function['context']}, i64 {CONTEXT['FAILURE_CODE']}")
+    code = function.value(f"load atomic i64, ptr {at} acquire, align 8")
+    return function.value(f"icmp eq i64 {code}, 0")
 
 
 def _define_failure(module: Module) -> None:

@@ -1,0 +1,48 @@
+"""Operations that hold equal graphs, on the same inputs, are one.
+
+Equal operations are one node from the moment they are made, but two graphs are two, whatever is in them. A function
+with a derivative of its own, for one, is traced by itself and once more by its rule:
+
+>>> import numpy as np
+>>> from pullback import cond
+>>> from pullback.graph import Type
+>>> from pullback.tracing.trace import trace
+>>> choose = lambda x: cond(x.sum() > 0, np.sin, np.cos, x)
+>>> graph = trace(lambda x: choose(x) + choose(x), Type(np.dtype(np.float64), (3,))).graph
+>>> [sum(bool(regions(node)) for node in each.nodes()) for each in (graph, equal_regions(graph))]
+[2, 1]
+"""
+
+from __future__ import annotations
+
+from pullback.compiler.key import check_sites, held_text
+from pullback.compiler.passes.rewriting import GraphPass, with_outputs
+from pullback.graph import Graph, Node, Operation, apply, every_node, regions, substitute
+
+__all__ = ["equal_regions"]
+
+
+def _equal_regions(graph: Graph) -> Graph:
+    holding = [node for node in graph.nodes() if isinstance(node, Operation) and regions(node)]
+    if len(holding) < 2:
+        return graph
+    sites = check_sites(every_node(graph))
+    known: dict[object, Operation] = {}
+    changed = False
+
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+        nonlocal changed
+        new = apply(node.operator, inputs, node.attributes)
+        text = held_text(new, sites) if regions(new) else None
+        if text is None:
+            return new
+        first = known.setdefault((new.operator, tuple(map(id, inputs)), text), new)
+        changed = changed or first is not new
+        return first
+
+    outputs = substitute(graph.outputs, {}, rebuild)
+    return with_outputs(graph, outputs) if changed else graph
+
+
+equal_regions = GraphPass("equal_regions", _equal_regions)
+"""What is traced twice is done once."""
