@@ -40,7 +40,8 @@ class Contender:
             questions["threads"] = (f"{threads} threads", "1 thread")
         way = fastest(questions, partial(self._made, variant), tuned)
         self.step = self._made(variant, way)
-        self.choice = described(way, questions) or "torch.compile around the loop"
+        how = ["torch.compile around the loop"] if variant == "compiled" else []
+        self.choice = ", ".join(filter(None, [*how, described(way, questions)]))
 
     def _made(self, variant: str, way: Way) -> Callable[[], Values]:
         forward = partial(_layers, self.call, way["layer"])
