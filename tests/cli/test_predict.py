@@ -154,7 +154,7 @@ def changed(path, tmp_path, **metadata):
         ({"settings": json.dumps({**TEXT_SETTINGS, "length": "long"})}, "unusable settings"),
         ({"settings": json.dumps({**TEXT_SETTINGS, "words": 0})}, "unusable settings"),
         ({"settings": json.dumps({**TEXT_SETTINGS, "filters": 2})}, "does not fit"),
-        ({"settings": json.dumps({**TEXT_SETTINGS, "input": "sound"})}, "no vocabulary"),
+        ({"settings": json.dumps({**TEXT_SETTINGS, "input": "sound"})}, "input is 'sound'"),
         ({"vocabulary": None}, "no vocabulary"),
         ({"vocabulary": "[]"}, "2 words, but the embedding has 5 rows"),
         ({"vocabulary": '["good", "good", "film"]'}, "'good' is there twice"),
@@ -236,6 +236,8 @@ def test_parameters_are_counted_without_making_them(name):
             "classes": 7,
             "words": 40,
             "length": 10 * k,
+            "characters": 12,
+            "layers": 3,
         }
         settings["dimensions"] = k
         workload = WORKLOADS[name]

@@ -61,9 +61,11 @@ def test_the_recurrent_network_learns_made_up_reviews(tmp_path, capsys):
     assert "LSTM(32 → 16)" in capsys.readouterr().out
     history = json.loads((tmp_path / "out" / "history.json").read_text())
     assert history["validation_accuracy"][-1] > 0.9
-    run(
-        "predict", "--model", "out", "the story is superb and the cast is brilliant", "what a dull awful film"
-    )
+    texts = [
+        " ".join(f"the {thing} is {word}." for thing in ("story", "cast", "plot", "script") for word in words)
+        for words in (["superb", "brilliant"], ["dull", "awful"])
+    ]
+    run("predict", "--model", "out", *texts)
     good, bad = capsys.readouterr().out.splitlines()
     assert "positive" in good and "negative" in bad
 

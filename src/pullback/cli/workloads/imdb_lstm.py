@@ -21,7 +21,7 @@ from pullback.data import load_imdb_or_generated
 __all__ = ["WORKLOAD", "make_model", "parameters", "prepare", "restore"]
 
 _WORDS, _LENGTH, _DIMENSIONS = 20_000, 500, 32
-_DEFAULTS = {"IMDB": Defaults(3, 64, 0.001), "generated": Defaults(3, 64, 0.005)}
+_DEFAULTS = {"IMDB": Defaults(3, 64, 0.001), "generated": Defaults(5, 64, 0.01)}
 
 
 def make_model(
