@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import pullback as pb
 from pullback.graph import Graph, Type, Variable
 from pullback.operators.convolution import convolve
 from pullback.transforms.reverse import cotangents
@@ -51,3 +52,16 @@ def test_convolutions_and_their_cotangents(layouts, x, w, stride, dtype, compile
     outputs = (y, *cotangents([y], [g], nodes))
     arrays = [integers(*node.shape, dtype=dtype) for node in (*nodes, g)]
     compiler.assert_same(Graph((*nodes, g), outputs), arrays, processor=processor)
+
+
+def test_a_tile_of_one_place_whose_epilogue_needs_the_product_twice(compiler, traced, processor):
+    x, w = integers(2, 2, 3, dtype="float64"), integers(1, 2, 2, dtype="float64")
+
+    def loss(x, w):
+        return np.sum(pb.nn.conv(x + x, w) ** 3)
+
+    def slope(x, w):
+        weights = [np.arange(1.0, x.size + 1).reshape(x.shape), np.arange(1.0, w.size + 1).reshape(w.shape)]
+        return sum(np.sum(g * weight) for g, weight in zip(pb.grad(loss, (0, 1))(x, w), weights))
+
+    compiler.assert_same(traced(pb.grad(slope, (0, 1)), x, w), [x, w], processor=processor)

@@ -338,7 +338,9 @@ def run_epilogue(values: Values, product: Product, block: Block, sums: Sequence[
     assert group is not None
     roots = [store.value for store in product.stores]
     base = {axis: values.places[axis] for axis, _ in block.axes()}
-    values.hoist(roots, base)
+    if base:
+        # A tile of one place has no loop to stay out of, and what is the same for it may hold the accumulator.
+        values.hoist(roots, base)
     functions = sum(1 for e in walk(*roots) if isinstance(e, Apply))
     places = list(block.places())
     if functions <= EPILOGUE_IN_REGISTERS or len(places) == 1:
