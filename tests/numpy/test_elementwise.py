@@ -165,6 +165,17 @@ def test_casts(dtype, target, agrees, draw):
     agrees(lambda x: x.astype(target), np.abs(draw((5,), dtype)) if dtype != "bool" else draw((5,), dtype))
 
 
+@pytest.mark.parametrize(
+    "compare", [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal]
+)
+@pytest.mark.parametrize("number", [-1, 256, 300, -(2**70), 2**70])
+def test_comparisons_with_integers_that_do_not_fit(compare, number, agrees):
+    x = np.array([[0, 5, 255]], np.uint8)
+    agrees(lambda x: compare(x, number), x)
+    agrees(lambda x: compare(number, x), x)
+    agrees(lambda x: (x > number, number >= x, x == number), x)
+
+
 def test_hypot_and_cbrt_at_the_edges(agrees):
     big = np.array([3e200, np.inf, 0.0, 1e-200, np.nan])
     agrees(np.hypot, big, np.array([4e200, 1.0, 0.0, 1e-200, 1.0]))

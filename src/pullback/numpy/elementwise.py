@@ -162,6 +162,22 @@ def _binary(
     return _define(name, function, ufunc, text)
 
 
+def _comparison(ufunc: np.ufunc, text: str) -> Callable[[Any, Any], Any]:
+    """A comparison; one with a Python integer that the dtype cannot hold has one result for all elements."""
+    compare = _binary(ufunc, text)
+
+    def function(x: Any, y: Any, /) -> Any:
+        for array, number in ((x, y), (y, x)):
+            if isinstance(array, Node) and array.dtype.kind in "iu" and type(number) is int:
+                limits = np.iinfo(array.dtype)
+                if not limits.min <= number <= limits.max:
+                    result = bool(ufunc(0, number) if array is x else ufunc(number, 0))
+                    return broadcast_to_shape(as_array_node(np.bool_(result)), array.shape)
+        return compare(x, y)
+
+    return _define(ufunc.__name__, function, ufunc, text)
+
+
 def _unary(
     ufunc: np.ufunc,
     text: str,
@@ -256,12 +272,12 @@ minimum = _binary(np.minimum, "The smaller of each pair; NaN where either is.", 
 maximum = _binary(np.maximum, "The larger of each pair; NaN where either is.", of_bools="logical_or")
 arctan2 = _binary(np.arctan2, "The angle of the point ``(y, x)``, in radians from -pi to pi.", float_dtype)
 
-equal = _binary(np.equal, "``x == y``, elementwise.")
-not_equal = _binary(np.not_equal, "``x != y``, elementwise.")
-less = _binary(np.less, "``x < y``, elementwise.")
-less_equal = _binary(np.less_equal, "``x <= y``, elementwise.")
-greater = _binary(np.greater, "``x > y``, elementwise.")
-greater_equal = _binary(np.greater_equal, "``x >= y``, elementwise.")
+equal = _comparison(np.equal, "``x == y``, elementwise.")
+not_equal = _comparison(np.not_equal, "``x != y``, elementwise.")
+less = _comparison(np.less, "``x < y``, elementwise.")
+less_equal = _comparison(np.less_equal, "``x <= y``, elementwise.")
+greater = _comparison(np.greater, "``x > y``, elementwise.")
+greater_equal = _comparison(np.greater_equal, "``x >= y``, elementwise.")
 
 logical_and = _logical(np.logical_and, "Whether both are true.")
 logical_or = _logical(np.logical_or, "Whether one is true.")
