@@ -113,6 +113,7 @@ def plan_memory(
             touched = [buffer for job in part for buffer in buffers_of(job.kernel)]
             asked = [step.index.base for step in around if isinstance(step, Choose)]
             asked += [step.flag.base for step in around if isinstance(step, While)]
+            touched += [buffer for job in phase.first for buffer in job.kernel.reads()]
             moments.append([*asked, *(bound[b].base if b in bound else b for b in touched)])
     wanted = {buffer for touched in moments for buffer in touched} - outside - kept.keys()
     spans = {buffer: _in_all_turns(span, loops.values()) for buffer, span in _spans(moments, wanted).items()}

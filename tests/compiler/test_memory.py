@@ -1,0 +1,31 @@
+"""Memory plans: how long a buffer must be left alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pullback.compiler.form import Form
+from pullback.compiler.memory import plan_memory
+from pullback.compiler.schedule import Group, Job, Phase
+from pullback.loops import Affine, Axis, Buffer, Kernel, Load, Store
+
+
+def copy(source: Buffer, target: Buffer) -> Job:
+    axis = Axis("i", source.size)
+    value = Load(source, Affine.of(axis))
+    return Job(Kernel((axis,), (Store(target, Affine.of(axis), value),)), Form(), 1.0)
+
+
+def test_what_each_thread_reads_for_itself_is_in_use_until_then() -> None:
+    x, a, b, c, own, y = (
+        Buffer(name, np.dtype(np.float32), (8,)) for name in ("x", "a", "b", "c", "own", "y")
+    )
+    phases = [
+        Phase([Group(1, [copy(x, a)])]),
+        Phase([Group(1, [copy(x, b)]), Group(1, [copy(x, c)])]),
+        Phase([Group(1, [copy(b, y)]), Group(1, [copy(c, y)])], first=[copy(a, own)]),
+    ]
+    plan = plan_memory(phases, [x, y])
+    spans = {placed.buffer: (placed.first, placed.last) for placed in plan.placed}
+    assert spans[a] == (0, 2)
+    assert len({plan.offset(buffer) for buffer in (a, b, c)}) == 3
