@@ -18,10 +18,13 @@ from pullback.graph import (
 from pullback.operators.batching import is_batched
 from pullback.operators.shapes import broadcast
 
-__all__ = ["closed", "dependent", "same_for_all"]
+__all__ = ["PARTS", "VIEWS", "closed", "dependent", "same_for_all"]
 
 VIEWS = frozenset({"broadcast", "reshape", "transpose"})
 """What costs nothing inside: a region takes what these are views of, not an array that repeats it."""
+
+PARTS = VIEWS | {"slice", "reverse"}
+"""What is read where it is needed rather than stored for itself."""
 
 
 def dependent(order: Sequence[Node], variables: Sequence[Node]) -> set[int]:

@@ -18,16 +18,13 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from pullback.control.regions import dependent
+from pullback.control.regions import PARTS, dependent
 from pullback.graph import Node, Operation, Variable, topological
 
 __all__ = ["chosen_to_save"]
 
 CHEAP = 4.0
 """The cost up to which an operation may be done again rather than its result kept."""
-
-VIEWS = frozenset({"broadcast", "reshape", "transpose", "slice", "reverse"})
-"""What may be done again though it is no function of one element."""
 
 
 def chosen_to_save(
@@ -80,7 +77,7 @@ def chosen_to_save(
 def _may_be_done_again(node: Node) -> bool:
     if not isinstance(node, Operation):
         return False
-    if node.operator.name in VIEWS:
+    if node.operator.name in PARTS:
         return True
     return node.operator.elementwise and node.operator.cost <= CHEAP
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pullback.compiler.passes.loops import SHOWN, Rebuilt, all_steps, lazy, rewrite_scans
+from pullback.compiler.passes.loops import Rebuilt, all_steps, lazy, rewrite_scans
 from pullback.compiler.passes.rewriting import GraphPass
+from pullback.control.regions import PARTS
 from pullback.graph import Constant, Graph, Node, Operation, Variable, topological
 from pullback.operators.shapes import broadcast
 
@@ -64,7 +65,7 @@ def _hoisted(node: Operation) -> Sequence[Node] | None:
 
 def _base(node: Node) -> Node:
     """What ``node`` shows a part of."""
-    while isinstance(node, Operation) and node.operator.name in SHOWN:
+    while isinstance(node, Operation) and node.operator.name in PARTS:
         (node,) = node.inputs
     return node
 
@@ -76,7 +77,7 @@ def _is_dear(node: Node, ahead: set[int]) -> bool:
     cost = 0.0
     for part in topological([node]):
         if id(part) in ahead and isinstance(part, Operation):
-            if not part.operator.elementwise and part.operator.name not in SHOWN:
+            if not part.operator.elementwise and part.operator.name not in PARTS:
                 return True
             cost += part.operator.cost
     return cost > CHEAP

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from pullback.compiler.passes.rewriting import with_outputs
-from pullback.control.regions import VIEWS, dependent
+from pullback.control.regions import dependent
 from pullback.control.scan import Scan, make_scan
 from pullback.control.scan import scan as scan_operator
 from pullback.graph import (
@@ -41,9 +41,6 @@ PRODUCTS = frozenset({"contract", "convolve"})
 
 LAZY = frozenset({"switch", "while"})
 """What may do less than all that it holds."""
-
-SHOWN = VIEWS | {"slice", "reverse"}
-"""What is read where it is needed rather than stored for itself."""
 
 ScanRule = Callable[[Operation], "Sequence[Node] | None"]
 """``rule(scan)``: its results computed in another way, or ``None`` where it says nothing."""
@@ -189,7 +186,7 @@ def lazy(order: Sequence[Node], taken: set[int]) -> set[int]:
     return dependent([node for node in order if id(node) in taken], roots) & taken
 
 
-def frontier(roots: Iterable[Node], taken: set[int], inside: set[int]) -> list[Node]:
+def frontier(roots: Iterable[Node], taken: Set[int], inside: Set[int]) -> list[Node]:
     """What the nodes ``taken`` that ``roots`` need read of the others ``inside`` the body."""
     found: dict[int, Node] = {}
     for node in topological(roots):
@@ -198,7 +195,7 @@ def frontier(roots: Iterable[Node], taken: set[int], inside: set[int]) -> list[N
     return [node for node in found.values() if id(node) in inside]
 
 
-def has_product(nodes: Iterable[Node], taken: set[int]) -> bool:
+def has_product(nodes: Iterable[Node], taken: Set[int]) -> bool:
     """Whether a product is among the nodes ``taken`` that ``nodes`` need."""
     return any(
         id(node) in taken and isinstance(node, Operation) and node.operator.name in PRODUCTS

@@ -11,7 +11,8 @@ the pullback of a loop adds up step by step, are products of what all steps have
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 
 from pullback.compiler.passes.loops import (
     PRODUCTS,
@@ -33,6 +34,20 @@ __all__ = ["sunk_steps"]
 
 def _sunk(node: Operation) -> Sequence[Node] | None:
     this = Rebuilt(node)
+    leaving = _leaving(this)
+    return _after_the_loop(this, leaving) if leaving.kept or leaving.added else None
+
+
+@dataclass(frozen=True)
+class _Leaving:
+    """What is computed after a loop: what it keeps, what is added to its carries, by number; and the nodes of that."""
+
+    kept: Mapping[int, Node]
+    added: Mapping[int, Node]
+    nodes: Set[int]
+
+
+def _leaving(this: Rebuilt) -> _Leaving:
     inside = this.of_x | this.of_carry
     count = uses(this.order, (*this.carries, *this.ys))
     added = {
@@ -41,8 +56,7 @@ def _sunk(node: Operation) -> Sequence[Node] | None:
         if count.get(id(variable), 0) == 1
         if (term := _term(after, variable)) is not None and id(term) in inside
     }
-    kept = [carry for k, carry in enumerate(this.carries) if k not in added]
-    needed = {id(node) for node in topological(kept)}
+    needed = {id(node) for node in topological(c for k, c in enumerate(this.carries) if k not in added)}
     apart = {id(node) for node in this.order if isinstance(node, Operation)} & inside - needed
     apart -= lazy(this.order, apart)
     sinking = {k: y for k, y in enumerate(this.ys) if id(y) in apart and has_product([y], apart)}
@@ -54,42 +68,38 @@ def _sunk(node: Operation) -> Sequence[Node] | None:
         there = {id(n) for n in frontier([term], apart, inside)} <= stacked
         if there and id(term) in apart and _reduces(term, apart):
             summing[k] = term
-    if not sinking and not summing:
-        return None
-    summing = dict(sorted(summing.items()))
-    roots = [*sinking.values(), *summing.values()]
     # What stays in the loop for its own sake is not computed again after it.
-    later = [term for k, term in added.items() if k not in summing]
-    here = _from_products_on(this.order, apart) - {id(n) for n in topological([*staying, *later])}
+    staying += [term for k, term in added.items() if k not in summing]
+    nodes = _from_products_on(this.order, apart) - {id(n) for n in topological(staying)}
     # The results of a loop belong to where the loop is.
-    here -= {id(n) for n in this.order if is_result(n) and id(n.inputs[0]) not in here}
-    read = _read(roots, here, inside)
+    nodes -= {id(n) for n in this.order if is_result(n) and id(n.inputs[0]) not in nodes}
+    return _Leaving(sinking, dict(sorted(summing.items())), nodes)
+
+
+def _after_the_loop(this: Rebuilt, leaving: _Leaving) -> Sequence[Node]:
+    """The results of the loop without what is ``leaving``, which keeps what that reads, and of that."""
+    roots = [*leaving.kept.values(), *leaving.added.values()]
+    read = _read(roots, leaving.nodes, this.of_x | this.of_carry)
     xs = {id(variable): whole for variable, whole in zip(this.x_variables, this.xs)}
-    stacks = [n for n in read if id(n) not in xs]
-    first = len(this.carries) - len(summing)
-    ones = [Variable(n.type) for n in read]
-    outer = dict(zip(read, ones))
-    loop_carries = [k for k in range(len(this.carries)) if k not in summing]
-    carries, inits = this.carries, this.inits
-    y_count = len(this.ys)
-    this.variables = [this.variables[k] for k in loop_carries]
-    this.carries = [carries[k] for k in loop_carries]
-    this.inits = [inits[k] for k in loop_carries]
-    this.ys = [*staying, *stacks]
-    made = list(this.results())
-    kept_ys = made[first : first + len(staying)]
-    stacked_nodes = iter(made[first + len(staying) :])
-    many = [xs[id(n)] if id(n) in xs else next(stacked_nodes) for n in read]
-    after = all_steps(_with(roots, outer), ones, many)
-    ys, totals = iter(after[: len(sinking)]), iter(after[len(sinking) :])
-    final = iter(made[:first])
-    supply = iter(kept_ys)
+    inits, y_count = this.inits, len(this.ys)
+    carried = [k for k in range(len(inits)) if k not in leaving.added]
+    staying = [y for k, y in enumerate(this.ys) if k not in leaving.kept]
+    this.variables = [this.variables[k] for k in carried]
+    this.carries = [this.carries[k] for k in carried]
+    this.inits = [inits[k] for k in carried]
+    this.ys = [*staying, *(node for node in read if id(node) not in xs)]
+    made = iter(this.results())
+    carries = [next(made) for _ in carried]
+    ys = [next(made) for _ in staying]
+    many = [xs[id(node)] if id(node) in xs else next(made) for node in read]
+    ones = [Variable(node.type) for node in read]
+    after = iter(all_steps(substitute(roots, dict(zip(read, ones))), ones, many))
+    kept = {k: next(after) for k in leaving.kept}
+    totals = {k: summed(inits[k], sum_(next(after), axes=(0,))) for k in leaving.added}
+    last, others = iter(carries), iter(ys)
     return [
-        *(
-            summed(inits[k], sum_(next(totals), axes=(0,))) if k in summing else next(final)
-            for k in range(len(carries))
-        ),
-        *(next(ys) if k in sinking else next(supply) for k in range(y_count)),
+        *(totals[k] if k in totals else next(last) for k in range(len(inits))),
+        *(kept[k] if k in kept else next(others) for k in range(y_count)),
     ]
 
 
@@ -102,7 +112,7 @@ def _term(after: Node, variable: Node) -> Node | None:
     return b if a is variable else a if b is variable else None
 
 
-def _reduces(term: Node, apart: set[int]) -> bool:
+def _reduces(term: Node, apart: Set[int]) -> bool:
     """Whether a sum over rows is among what gives ``term``."""
     return any(
         id(node) in apart and isinstance(node, Operation) and node.operator.name == "sum"
@@ -110,7 +120,7 @@ def _reduces(term: Node, apart: set[int]) -> bool:
     )
 
 
-def _from_products_on(order: Sequence[Node], apart: set[int]) -> set[int]:
+def _from_products_on(order: Sequence[Node], apart: Set[int]) -> set[int]:
     """Of the nodes that the loop does not need itself, the products and sums, and what is computed from them.
 
     What is elementwise before them stays in the loop, where it fuses; its result is kept for all steps.
@@ -124,15 +134,10 @@ def _from_products_on(order: Sequence[Node], apart: set[int]) -> set[int]:
     return found
 
 
-def _read(roots: Iterable[Node], here: set[int], inside: set[int]) -> list[Node]:
+def _read(roots: Sequence[Node], here: Set[int], inside: set[int]) -> list[Node]:
     """What ``roots`` read of the loop when the nodes ``here`` are computed after it."""
-    roots = list(roots)
     direct = [root for root in roots if id(root) not in here]
     return list({id(n): n for n in (*direct, *frontier(roots, here, inside))}.values())
-
-
-def _with(roots: Sequence[Node], replaced: dict[Node, Variable]) -> Sequence[Node]:
-    return substitute(roots, dict(replaced))
 
 
 def _sunk_steps(graph: Graph) -> Graph:
