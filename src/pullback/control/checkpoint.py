@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.control.regions import closed, dependent
+from pullback.control.regions import Run, closed, dependent
 from pullback.errors import DTypeError, IndexRangeError, ShapeError, TreeError
 from pullback.graph import (
     OPERATORS,
@@ -114,9 +114,11 @@ def _type_rule(*types: Type, body: Graph, saved: tuple[str, ...]) -> Type:
     return TupleType.of([node.type for node in body.outputs])
 
 
-def _reference(*arrays: np.ndarray, body: Graph, saved: tuple[str, ...]) -> Sequence[np.ndarray]:
+def _reference(
+    *arrays: np.ndarray, body: Graph, saved: tuple[str, ...], run: Run = evaluate
+) -> Sequence[np.ndarray]:
     try:
-        return evaluate(body, arrays)
+        return run(body, arrays)
     except IndexRangeError as error:
         raise error.extended("in a checkpoint") from None
 

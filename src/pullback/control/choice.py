@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pullback.control.regions import closed, same_for_all
+from pullback.control.regions import Run, closed, same_for_all
 from pullback.errors import DTypeError, IndexRangeError, ShapeError
 from pullback.graph import (
     OPERATORS,
@@ -80,10 +80,12 @@ def _type_rule(index: Type, *types: Type, branches: tuple[Graph, ...]) -> Type:
     return TupleType.of(first)
 
 
-def _reference(index: np.ndarray, *arrays: np.ndarray, branches: tuple[Graph, ...]) -> Sequence[np.ndarray]:
+def _reference(
+    index: np.ndarray, *arrays: np.ndarray, branches: tuple[Graph, ...], run: Run = evaluate
+) -> Sequence[np.ndarray]:
     number = min(max(int(index), 0), len(branches) - 1)
     try:
-        return evaluate(branches[number], arrays)
+        return run(branches[number], arrays)
     except IndexRangeError as error:
         raise error.extended(f"in branch {number} of {len(branches)}") from None
 

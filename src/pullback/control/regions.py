@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from pullback.graph import (
     SMALL_CONSTANT,
@@ -18,10 +20,13 @@ from pullback.graph import (
 from pullback.operators.batching import is_batched
 from pullback.operators.shapes import broadcast
 
-__all__ = ["PARTS", "VIEWS", "closed", "dependent", "same_for_all"]
+__all__ = ["PARTS", "VIEWS", "Run", "closed", "dependent", "same_for_all"]
 
 VIEWS = frozenset({"broadcast", "reshape", "transpose"})
 """What costs nothing inside: a region takes what these are views of, not an array that repeats it."""
+
+Run = Callable[[Graph, Sequence[np.ndarray]], list[np.ndarray]]
+"""What the reference of an operator that holds graphs runs them with: the interpreter, or another in its place."""
 
 PARTS = VIEWS | {"slice", "reverse"}
 """What is read where it is needed rather than stored for itself."""

@@ -8,13 +8,13 @@ first values and every ``x`` with an axis of steps in front.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pullback.control.regions import closed, same_for_all
+from pullback.control.regions import Run, closed, same_for_all
 from pullback.control.saving import chosen_to_save
 from pullback.errors import DTypeError, IndexRangeError, ShapeError
 from pullback.graph import (
@@ -139,7 +139,7 @@ def _reference(
     carries: int,
     trips: int,
     reverse: bool,
-    run: Callable[[Graph, Sequence[np.ndarray]], list[np.ndarray]] = evaluate,
+    run: Run = evaluate,
 ) -> list[np.ndarray]:
     given, state, xs = arrays[:consts], list(arrays[consts : consts + carries]), arrays[consts + carries :]
     ys = [np.zeros((trips, *y.shape), y.dtype) for y in body.outputs[carries:]]

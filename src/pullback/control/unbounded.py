@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pullback.control.regions import closed, same_for_all
+from pullback.control.regions import Run, closed, same_for_all
 from pullback.errors import DerivativeError, DTypeError, IndexRangeError, ShapeError
 from pullback.graph import (
     OPERATORS,
@@ -69,11 +69,13 @@ def _type_rule(*types: Type, condition: Graph, body: Graph, consts: int) -> Type
     return TupleType.of([node.type for node in body.outputs])
 
 
-def _reference(*arrays: np.ndarray, condition: Graph, body: Graph, consts: int) -> list[np.ndarray]:
+def _reference(
+    *arrays: np.ndarray, condition: Graph, body: Graph, consts: int, run: Run = evaluate
+) -> list[np.ndarray]:
     given, state, turn = arrays[:consts], list(arrays[consts:]), 0
     try:
-        while evaluate(condition, [*given, *state])[0]:
-            state = evaluate(body, [*given, *state])
+        while run(condition, [*given, *state])[0]:
+            state = run(body, [*given, *state])
             turn += 1
     except IndexRangeError as error:
         raise error.extended(f"in turn {turn} of a while loop") from None

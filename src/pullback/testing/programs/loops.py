@@ -1,4 +1,4 @@
-"""Loops: a state that goes through the steps of a sequence, of one array or two, forwards or backwards, nested."""
+"""Loops and branches: states that go through the steps of a sequence, choices, and what is computed a second time."""
 
 from __future__ import annotations
 
@@ -116,3 +116,53 @@ def counted(m: Maker) -> str:
     operands = [x, x]
     update = _update(m, m.shape(x), operands, "c", "{1}")
     return m.step(f"pb.fori_loop(0, {m.pick((0, 1, 2, 4))}, lambda i, c: {update}, {{0}})", *operands)
+
+
+QUESTIONS = (
+    "np.sum({0}) > 0",
+    "np.mean({0} * {0}) < 1",
+    "np.sum({0} > 0) > np.sum({1} > 0)",
+    "np.max({1}) > 0.5",
+)
+
+
+@family(2)
+def branched(m: Maker) -> str:
+    """One of two or three ways to go on."""
+    x = m.any(lambda n: m.dtype(n) == m.float)
+    shape = m.shape(x)
+    operands = [x, _state(m, shape)]
+    ways = [f"lambda c, x: {_update(m, shape, operands)}" for _ in range(m.pick((2, 2, 3)))]
+    if len(ways) == 2:
+        return m.step(f"pb.cond({m.pick(QUESTIONS)}, {', '.join(ways)}, {{0}}, {{1}})", *operands)
+    return m.step(f"pb.switch(np.sum({{1}} > 0) - 1, ({', '.join(ways)}), {{0}}, {{1}})", *operands)
+
+
+@family(1)
+def branched_in_a_loop(m: Maker) -> str:
+    """A choice in each step."""
+    xs = _sequence(m)
+    shape = m.shape(xs)[1:]
+    operands = [_state(m, shape), xs]
+    ways = ", ".join(f"lambda c, x: {_update(m, shape, operands)}" for _ in range(2))
+    choice = f"pb.cond({m.pick(QUESTIONS).format('c', 'x')}, {ways}, c, x)"
+    return m.step(
+        f"pb.scan(lambda c, x: ({choice}, c), {{0}}, {{1}}{_backwards(m)})[{m.below(2)}]", *operands
+    )
+
+
+@family(1)
+def until(m: Maker) -> str:
+    """Turns as long as something holds."""
+    x = m.any(lambda n: m.dtype(n) == m.float)
+    body = m.pick(("c * 1.5 + 0.25", "np.sin(c) + c", "c - np.mean(c) * 0.5 + 1"))
+    text = f"pb.while_loop(lambda c: np.sum(c * c) < 20.0, lambda c: {body}, {{0}}, max_steps={m.pick((1, 3, 5))})"
+    return m.step(text, x)
+
+
+@family(1)
+def computed_again(m: Maker) -> str:
+    """A function whose values the backward pass computes a second time."""
+    x = m.any(lambda n: m.dtype(n) == m.float)
+    operands = [x, _state(m, m.shape(x))]
+    return m.step(f"pb.checkpoint(lambda c, x: {_update(m, m.shape(x), operands)})({{0}}, {{1}})", *operands)

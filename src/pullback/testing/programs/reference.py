@@ -192,6 +192,27 @@ def scan(function: Any, init: Any, xs: Any, *, reverse: bool = False) -> Any:
     return state, np.stack(kept[::-1] if reverse else kept)
 
 
+def cond(pred: Any, true_function: Any, false_function: Any, *operands: Any) -> Any:
+    return true_function(*operands) if pred else false_function(*operands)
+
+
+def switch(index: Any, branches: Any, *operands: Any) -> Any:
+    return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+
+
+def checkpoint(function: Any) -> Any:
+    return function
+
+
+def while_loop(condition: Any, body: Any, init: Any, max_steps: int) -> Any:
+    value = init
+    for _ in range(max_steps):
+        if not condition(value):
+            break
+        value = body(value)
+    return value
+
+
 def fori_loop(lower: int, upper: int, body: Any, init: Any) -> Any:
     value = init
     for i in range(lower, upper):
