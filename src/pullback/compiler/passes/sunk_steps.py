@@ -62,15 +62,22 @@ def _leaving(this: Rebuilt) -> _Leaving:
     sinking = {k: y for k, y in enumerate(this.ys) if id(y) in apart and has_product([y], apart)}
     staying = [y for k, y in enumerate(this.ys) if k not in sinking]
     summing = {k: term for k, term in added.items() if id(term) in apart and has_product([term], apart)}
-    stacked = {id(n) for n in (*staying, *this.x_variables, *this.variables)}
-    stacked |= {id(n) for n in frontier([*sinking.values(), *summing.values()], apart, inside)}
+    # A sum over rows makes the rows of a step wait for each other; it leaves if what it reads takes no more memory than
+    # what is kept for all steps anyway.
+    late = _from_products_on(this.order, apart)
+    kept = {id(n): n for n in (*staying, *frontier([*sinking.values(), *summing.values()], late, inside))}
+    given = {id(n) for n in this.x_variables} | kept.keys()
+    room = sum(n.type.nbytes for n in kept.values())
     for k, term in added.items():
-        there = {id(n) for n in frontier([term], apart, inside)} <= stacked
-        if there and id(term) in apart and _reduces(term, apart):
+        if k in summing or id(term) not in apart or not _reduces(term, apart):
+            continue
+        more = sum(n.type.nbytes for n in frontier([term], late, inside) if id(n) not in given)
+        if more <= room:
             summing[k] = term
+            room -= more
     # What stays in the loop for its own sake is not computed again after it.
     staying += [term for k, term in added.items() if k not in summing]
-    nodes = _from_products_on(this.order, apart) - {id(n) for n in topological(staying)}
+    nodes = late - {id(n) for n in topological(staying)}
     # The results of a loop belong to where the loop is.
     nodes -= {id(n) for n in this.order if is_result(n) and id(n.inputs[0]) not in nodes}
     return _Leaving(sinking, dict(sorted(summing.items())), nodes)
