@@ -218,4 +218,6 @@ def _is_own(rule: Any) -> bool:
     """Whether a rule is one of the package's or NumPy's functions, and holds nothing from elsewhere."""
     if type(rule) is FunctionType and _home(rule) == _PACKAGE:
         return all(_is_own(value) for value in _held(rule))
+    if type(rule) is tuple:
+        return all(map(_is_own, rule))
     return is_plain(rule) or _known_name(rule) is not None

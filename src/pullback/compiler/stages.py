@@ -63,10 +63,18 @@ def run_stages(
 ) -> list[tuple[Stage, list[Array]]]:
     """The results of ``graph`` for ``arguments``, by the program as each stage leaves it for ``processor``.
 
-    ``donated`` offers arguments to results, by number. Raises ``IndexRangeError`` where an index is out of range.
+    ``donated`` offers arguments to results, by number. Blocks of a program with loops have no results of their own.
+    Raises ``IndexRangeError`` where an index is out of range.
     """
     found: list[tuple[Stage, list[Array]]] = []
-    plan(graph, donated or {}, processor, passes, lambda s: found.append((s, _Run(s, arguments).results())))
+    blocks: list[Graph] = []
+
+    def see(stage: Stage) -> None:
+        blocks.extend(block.graph for block in blocks_of(stage.items))
+        if all(stage.graph is not block for block in blocks):
+            found.append((stage, _Run(stage, arguments).results()))
+
+    plan(graph, donated or {}, processor, passes, see)
     return found
 
 
