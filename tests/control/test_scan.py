@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback.compiler.executable import make_executable
 from pullback.compiler.passes import PASSES
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import check_stages
@@ -286,6 +287,27 @@ def test_donated_state() -> None:
     step = pb.jit(lambda h, xs: pb.scan(lambda h, x: (np.tanh(h + x), None), h, xs)[0], donate_argnums=0)
     wanted = unrolled(lambda h, x: (np.tanh(h + x), x), a, xs)[0]
     assert_close(step(a.copy(), xs), wanted)
+
+
+def test_nothing_is_overwritten_that_is_read_after_the_loop() -> None:
+    """A result in an argument's memory, when the argument is a result as well, or a view of it is read later."""
+    (a, xs) = drawn((3, 4), (2, 3, 4))
+
+    def itself(a: Any, xs: Any) -> Any:
+        last, _ = pb.scan(lambda c, x: (np.sin(c) + x, None), xs[0], xs)
+        return a * 2 + last * 0, last, a
+
+    def view(a: Any, xs: Any) -> Any:
+        new = a * 2
+        last, _ = pb.scan(lambda c, x: (np.sin(c) + x, None), xs[0] + new * 0, xs)
+        again, _ = pb.scan(lambda c, x: (np.cos(c) * x.sum(), None), last, a.reshape(2, 6))
+        return new, again, last * a.T.reshape(4, 3).T
+
+    for function in (itself, view):
+        wanted, given = function(a, xs), a.copy()
+        found = make_executable(pb.trace(function, a, xs).graph, {0: 0}).program(given, xs)
+        assert np.shares_memory(found[0], given)
+        assert_close(found, wanted)
 
 
 def test_trees_without_leaves_and_no_steps() -> None:

@@ -264,16 +264,21 @@ class _Arrangement:
                 self.wanted[-1].append((node, target))
 
     def _may_take_over(self, stage: int, argument: Variable) -> bool:
-        """Whether nobody behind the block of this stage reads the argument or may still report an error."""
+        """Whether nobody behind the block of this stage reads the argument or may still report an error.
+
+        A view of it is read where it is needed, and an output that is the argument is copied at the end.
+        """
+        shown = {id(argument)}
         for node in self.order:
             late = self.stage[id(node)] > stage or (_is_loop(node) and self.stage[id(node)] >= stage)
-            if late and (_may_fail(node) or any(child is argument for child in node.inputs)):
+            reads = any(id(child) in shown for child in node.inputs)
+            if late and (reads or _may_fail(node)):
                 return False
-        return all(
-            self.stage[id(node)] <= stage
-            for node in self.graph.outputs
-            if node is argument or _shows(node, argument)
-        )
+            if reads and isinstance(node, Operation) and node.operator.name in VIEWS:
+                shown.add(id(node))
+        if any(_behind_reshapes(node) is argument for node in self.graph.outputs):
+            return False
+        return all(self.stage[id(node)] <= stage for node in self.graph.outputs if _shows(node, argument))
 
     def _storage(self, node: Operation) -> None:
         """Places for the results that have none; those that are carries of a loop get theirs with it."""
