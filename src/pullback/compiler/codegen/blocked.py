@@ -9,12 +9,12 @@ along the summed axis is transposed on its way in.
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes, turn_block
 from pullback.compiler.codegen.function import Function
+from pullback.compiler.codegen.prefetch import CACHE_LINE
 from pullback.compiler.codegen.products import multiply_panel, run_epilogue
 from pullback.compiler.codegen.tiles import Block, Tile, fitting_rows, row_axis
 from pullback.compiler.codegen.types import memory_type, vector_of
@@ -25,12 +25,21 @@ from pullback.loops import Axis
 
 __all__ = ["Blocking", "choose_blocking", "emit_blocked_product"]
 
-MOST_ROWS = 512
-"""Rows of a block: enough to pay for packing, few enough that the left operand's block stays in a cache."""
-
 FEWEST_ROWS = 24
 FEW_ROWS = 256
-WANTED_BLOCKS = 8
+
+ROUND = 256
+"""Steps of the summed axis that are packed at a time: many multiply-adds for each sum that waits for the next round,
+few enough that the panels stay in the second-level cache and a tile's rows in the first."""
+
+LINE_ARRIVES = 24.0
+"""Cycles in which a core gets a line from beyond its second-level cache, one after another."""
+
+SHARED_BY = 2
+"""Threads that should have as many blocks each; where it costs little, blocks are many, for more threads."""
+
+FEW_BLOCKS = 0.25
+"""What a single block is worse than many, whose shares are finer; two are half as bad."""
 
 
 @dataclass(frozen=True)
@@ -89,21 +98,55 @@ def choose_blocking(product: Product, lanes: int, processor: Processor) -> Block
     if depth * columns * itemsize <= _resident(axis.extent, processor) or columns < 2 * lanes:
         return None
     widest = 4 if processor.vector_registers >= 32 else 2
-    row_blocks = -(-axis.extent // MOST_ROWS) if depth * itemsize > 2048 else 1
     height = fitting_rows(axis.extent, widest, processor.vector_registers)
+    rounds = _rounds(product.pairs, ROUND)
+    block_rows, panels = min(
+        _cuts(axis.extent, height, -(-columns // (widest * lanes))),
+        key=lambda cut: _cycles(*cut, axis.extent, columns, depth, widest * lanes, lanes, processor, itemsize),
+    )
+    row_blocks, column_blocks = -(-axis.extent // block_rows), -(-columns // (panels * widest * lanes))
     tile = Tile(height, (widest,), row_axis=axis)
-    block_rows = axis.extent
-    if row_blocks > 1:
-        block_rows = math.ceil(math.ceil(axis.extent / row_blocks) / tile.rows) * tile.rows
-        row_blocks = -(-axis.extent // block_rows)
-    width = widest * lanes
-    room = processor.l2_bytes // 2 // itemsize
-    rounds = _rounds(product.pairs, max(64, room // width))
-    longest = max(sum(s.stop - s.start for s in segments) for segments in rounds)
-    all_panels = -(-columns // width)
-    fitting = max(1, room // (longest * width))
-    panels = max(1, min(fitting, all_panels * row_blocks // WANTED_BLOCKS, all_panels))
-    return Blocking(tile, lanes, block_rows, row_blocks, panels, -(-all_panels // panels), rounds)
+    return Blocking(tile, lanes, block_rows, row_blocks, panels, column_blocks, rounds)
+
+
+def _cuts(rows: int, height: int, panels: int) -> Iterator[tuple[int, int]]:
+    """Rows and panels that blocks may have: those of as many equal blocks as there may be, of whole tiles."""
+    tiles = -(-rows // height)
+    for share in sorted({-(-tiles // blocks) for blocks in range(1, tiles + 1)}, reverse=True):
+        for width in sorted({-(-panels // blocks) for blocks in range(1, panels + 1)}, reverse=True):
+            yield min(rows, share * height), width
+
+
+def _cycles(
+    block_rows: int,
+    panels: int,
+    rows: int,
+    columns: int,
+    depth: int,
+    width: int,
+    lanes: int,
+    processor: Processor,
+    itemsize: int,
+) -> float:
+    """What a product takes in blocks of so many rows and panels: multiply-adds, and lines that arrive.
+
+    Each block of rows packs the right operand, each block of columns reads the left one, and sums that wait for the
+    next round leave the cache where they are many.
+    """
+    row_blocks, column_blocks = -(-rows // block_rows), -(-columns // (panels * width))
+    blocks, line = row_blocks * column_blocks, CACHE_LINE // itemsize
+    lines = depth * columns * row_blocks / line
+    if rows * depth * itemsize > processor.l2_bytes // 2:
+        lines += rows * depth * column_blocks / line
+    near = processor.l2_bytes // 4
+    packed, waiting = (count * panels * width * itemsize for count in (min(depth, ROUND), block_rows))
+    if depth > ROUND and waiting > near:
+        lines += 2 * rows * columns * (depth // ROUND) / line
+    if packed > 2 * near:
+        lines += rows / block_rows * depth * columns * (block_rows / 8) / line
+    cycles = rows * columns * depth / (2 * lanes) + lines * LINE_ARRIVES
+    uneven = -(-blocks // SHARED_BY) * SHARED_BY / blocks
+    return cycles * uneven * (1 + FEW_BLOCKS / blocks)
 
 
 def _resident(rows: int, processor: Processor) -> int:
