@@ -10,7 +10,6 @@ import pytest
 
 from pullback.compiler.donate import arrange
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import has_checks
 from pullback.compiler.stages import check_stages
 from pullback.graph import OPERATORS, Graph, Type, Variable
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Literal, Load, Store
@@ -251,7 +250,7 @@ def test_checks_come_before_everything_that_is_overwritten():
     attributes = (("extent", 4), ("what", "index"), ("wrap", True))
     index = Apply("check_index", (Literal(2, INT),), INT, attributes)
     update, gather = kernel(R, twice(read(A))), kernel(S, Load(B, Affine(), ((index, 1),)))
-    assert has_checks(gather)
+    assert gather.has_checks
     program, before = arrange([update, gather], {R: A})
     assert program == [gather, update]
     assert before == {update: [gather]}

@@ -16,7 +16,7 @@ from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
-from pullback.compiler.schedule import Group, _bounded, has_checks
+from pullback.compiler.schedule import Group, _bounded
 from pullback.graph import OPERATORS
 
 
@@ -241,7 +241,7 @@ def test_nothing_is_overwritten_in_the_phase_of_a_check(built):
         return table * 2 + table[index.astype(np.int64)].sum()
 
     schedule = built(update, (6,), (4,), donated={0: 0}).schedule
-    checks = [any(has_checks(job.kernel) for g in phase.groups for job in g.jobs) for phase in schedule]
+    checks = [any(job.kernel.has_checks for g in phase.groups for job in g.jobs) for phase in schedule]
     writes = [
         any("result0" in str(job.kernel.writes()) for g in phase.groups for job in g.jobs)
         for phase in schedule

@@ -16,7 +16,7 @@ from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import PASSES
 from pullback.compiler.passes.rewriting import RulePass
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Group, Phase, has_checks
+from pullback.compiler.schedule import Group, Phase
 from pullback.compiler.stages import check_stages, run_stages, within
 from pullback.errors import IndexRangeError, StageError
 from pullback.graph import OPERATORS, Graph, Variable, constant
@@ -195,7 +195,7 @@ def test_an_index_out_of_range_is_reported_by_every_stage(traced, monkeypatch):
         run_stages(graph, arrays, PROCESSORS[0])
 
     def unchecked(kernels, *others):
-        kernels = [kernel for kernel in kernels if not has_checks(kernel)]
+        kernels = [kernel for kernel in kernels if not kernel.has_checks]
         return arrange(kernels, *others)
 
     monkeypatch.setattr(planning, "arrange", unchecked)
@@ -213,7 +213,7 @@ def test_nothing_may_be_overwritten_before_an_index_is_checked(traced, monkeypat
 
     def late(kernels, *others):
         kernels, before = arrange(kernels, *others)
-        return sorted(kernels, key=has_checks), before
+        return sorted(kernels, key=lambda kernel: kernel.has_checks), before
 
     monkeypatch.setattr(planning, "arrange", late)
     with pytest.raises(StageError, match=r"^\[donate\] argument0.* is overwritten although an index is out"):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pullback.compiler.lower import axes_of
 from pullback.compiler.order import sort_kernels
 from pullback.compiler.products import find_product
-from pullback.compiler.schedule import has_checks
 from pullback.loops import (
     Affine,
     Axis,
@@ -36,32 +35,95 @@ def arrange(
     readers of the argument and everything that may still report an error, so that a failed step changes nothing. A
     result that is the very argument it takes over needs no kernel.
     """
-    program, in_place, changed = list(kernels), list[Buffer](), dict[Buffer, Buffer]()
+    program, in_place, changed = _Program(kernels), list[Buffer](), dict[Buffer, Buffer]()
     for result, argument in taken_over.items():
-        writers = [kernel for kernel in program if result in kernel.writes()]
+        writers = program.writers(result)
         if len(writers) == 1 and _stays(writers[0], result, argument):
             program.remove(writers[0])
         elif writers:
             changed[result] = argument
     for result, argument in changed.items():
-        writers = [kernel for kernel in program if result in kernel.writes()]
-        if _in_place(program, writers, result, argument):
+        if _in_place(program, result, argument):
             in_place.append(result)
         else:
-            program = _through_copy(program, result)
+            program.compute_elsewhere(result)
     while True:
         before = _before(program, changed)
-        done, waiting = sort_kernels(program, before)
+        done, waiting = sort_kernels(program.kernels, before)
         if not waiting:
-            idle = {k for k in done for r in in_place if _stays(k, r, changed[r])}
+            idle = {k for r in in_place for k in program.writers(r) if _stays(k, r, changed[r])}
             before = {
                 k: [o for o in others if o not in idle] for k, others in before.items() if k not in idle
             }
             return [kernel for kernel in done if kernel not in idle], before
         # These would overwrite what others of them still read, as when two arguments change places.
-        stuck = next(result for result in in_place if any(result in kernel.writes() for kernel in waiting))
+        written = {buffer for kernel in waiting for buffer in kernel.writes()}
+        stuck = next(result for result in in_place if result in written)
         in_place.remove(stuck)
-        program = _through_copy(program, stuck)
+        program.compute_elsewhere(stuck)
+
+
+class _Program:
+    """Kernels in their order, with who writes and who reads each buffer."""
+
+    def __init__(self, kernels: Iterable[Kernel]) -> None:
+        self._end = 0
+        self._kernels: dict[int, Kernel] = {}
+        self._numbers: dict[Kernel, int] = {}
+        self._writers: dict[Buffer, dict[int, None]] = {}
+        self._readers: dict[Buffer, dict[int, None]] = {}
+        for number, kernel in enumerate(kernels):
+            self._put(number, kernel)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """All of them, in their order."""
+        return [self._kernels[number] for number in sorted(self._kernels)]
+
+    def writers(self, buffer: Buffer) -> list[Kernel]:
+        """The kernels that write a buffer, in their order."""
+        return [self._kernels[number] for number in sorted(self._writers.get(buffer, ()))]
+
+    def readers(self, buffer: Buffer) -> list[Kernel]:
+        """The kernels that read a buffer, in their order."""
+        return [self._kernels[number] for number in sorted(self._readers.get(buffer, ()))]
+
+    def _put(self, number: int, kernel: Kernel) -> None:
+        self._kernels[number] = kernel
+        self._numbers[kernel] = number
+        self._end = max(self._end, number + 1)
+        for table, buffers in ((self._writers, kernel.writes()), (self._readers, kernel.reads())):
+            for buffer in buffers:
+                table.setdefault(buffer, {})[number] = None
+
+    def remove(self, kernel: Kernel) -> int:
+        """Leave a kernel out; returns its number."""
+        number = self._numbers.pop(kernel)
+        del self._kernels[number]
+        for table, buffers in ((self._writers, kernel.writes()), (self._readers, kernel.reads())):
+            for buffer in buffers:
+                del table[buffer][number]
+        return number
+
+    def compute_elsewhere(self, result: Buffer) -> None:
+        """Have ``result`` computed in memory of its own, and copied at the end."""
+        temporary = Buffer(f"new_{result.name}", result.dtype, result.shape)
+        for kernel in dict.fromkeys((*self.writers(result), *self.readers(result))):
+            self._put(self.remove(kernel), _renamed(kernel, result, temporary))
+        axes, index = axes_of(result.shape)
+        value = load_at(temporary, index)
+        self._put(self._end, Kernel(axes, (Store(result, value.offset, value),)))
+
+    def reached(self, buffer: Buffer) -> Iterator[Kernel]:
+        """The kernels that need ``buffer``, directly or not."""
+        found: set[Kernel] = set()
+        stack = [buffer]
+        while stack:
+            for kernel in self.readers(stack.pop()):
+                if kernel not in found:
+                    found.add(kernel)
+                    yield kernel
+                    stack.extend(kernel.writes())
 
 
 def _stays(kernel: Kernel, result: Buffer, argument: Buffer) -> bool:
@@ -79,26 +141,27 @@ def _stays(kernel: Kernel, result: Buffer, argument: Buffer) -> bool:
     )
 
 
-def _before(program: list[Kernel], taken_over: Mapping[Buffer, Buffer]) -> dict[Kernel, list[Kernel]]:
+def _before(program: _Program, taken_over: Mapping[Buffer, Buffer]) -> dict[Kernel, list[Kernel]]:
     """For each kernel that overwrites an argument, its other readers and everything that checks an index."""
     before: dict[Kernel, list[Kernel]] = {}
+    checking = [kernel for kernel in program.kernels if kernel.has_checks]
     for result, argument in taken_over.items():
-        for writer in [kernel for kernel in program if result in kernel.writes()]:
-            others = [k for k in program if k is not writer and (argument in k.reads() or has_checks(k))]
-            before.setdefault(writer, []).extend(others)
+        others = dict.fromkeys((*program.readers(argument), *checking))
+        for writer in program.writers(result):
+            before.setdefault(writer, []).extend(k for k in others if k is not writer)
     return before
 
 
-def _in_place(program: list[Kernel], writers: list[Kernel], result: Buffer, argument: Buffer) -> bool:
+def _in_place(program: _Program, result: Buffer, argument: Buffer) -> bool:
     """Whether the writers may write into the argument's memory while others still want to read it."""
-    reached = _reached(program, result)
-    if any(argument in k.reads() or has_checks(k) for k in reached):
+    writers = program.writers(result)
+    if any(argument in k.reads() or k.has_checks for k in program.reached(result)):
         return False
     if len(writers) > 1:  # a scatter: the argument as it is, then what is added to it
         added = [kernel for kernel in writers if not _stays(kernel, result, argument)]
-        return len(added) < len(writers) and all(kernel in reached for kernel in added)
+        return len(added) < len(writers) and set(added) <= set(program.reached(result))
     (writer,) = writers
-    if has_checks(writer) or any(store.accumulate or store.dynamic for store in writer.stores):
+    if writer.has_checks or any(store.accumulate or store.dynamic for store in writer.stores):
         return False
     (store,) = [s for s in writer.stores if s.buffer is result]
     product = find_product(writer)
@@ -126,28 +189,6 @@ def _same_row(load: Load, store: Store, rows: Sequence[Axis]) -> bool:
     numbers = [split and split[0] for split in (load.offset.divide(pitch), store.offset.divide(pitch))]
     wanted = Affine.total(Affine.of(a) * s for a, s in zip(rows, row_major([a.extent for a in rows])))
     return numbers == [wanted, wanted]
-
-
-def _reached(program: list[Kernel], buffer: Buffer) -> list[Kernel]:
-    """The kernels that need ``buffer``, directly or not."""
-    wanted, found = {buffer}, []
-    for kernel in program:
-        if wanted.intersection(kernel.reads()):
-            found.append(kernel)
-            wanted.update(kernel.writes())
-    return found
-
-
-def _through_copy(program: list[Kernel], result: Buffer) -> list[Kernel]:
-    """The program with ``result`` computed elsewhere and copied at the end."""
-    temporary = Buffer(f"new_{result.name}", result.dtype, result.shape)
-    moved = [
-        _renamed(kernel, result, temporary) if result in (*kernel.writes(), *kernel.reads()) else kernel
-        for kernel in program
-    ]
-    axes, index = axes_of(result.shape)
-    value = load_at(temporary, index)
-    return [*moved, Kernel(axes, (Store(result, value.offset, value),))]
 
 
 def _renamed(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:

@@ -26,7 +26,7 @@ from pullback.compiler.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.structure import Counter, View
 from pullback.compiler.tidy import joined_rows
-from pullback.loops import Apply, Buffer, Kernel
+from pullback.loops import Buffer, Kernel
 from pullback.loops.arithmetic import in_row
 
 __all__ = [
@@ -313,7 +313,7 @@ def _waiting(
         if placed[k][1].rows == job.rows and not placed[k][1].alone and _same_rows(placed[k][2], job)
     }
     ending = fitting.intersection(finished)
-    fitting -= {k for k in ending if has_checks(k) or not _reads_own_rows(placed[k][2], job)}
+    fitting -= {k for k in ending if k.has_checks or not _reads_own_rows(placed[k][2], job)}
     staying = {*finished, *producers} - fitting
     groups = {id(placed[k][1]): placed[k][1] for k in fitting}
     found: list[Job] = []
@@ -503,7 +503,7 @@ def _one_after_another(phases: list[Phase], before: Mapping[Kernel, Iterable[Ker
         last = joined[-1] if joined else None
         if last is not None and _single(last) and _single(phase):
             (earlier,), (later,) = last.groups, phase.groups
-            may_fail = {job.given for job in earlier.jobs if has_checks(job.kernel)}
+            may_fail = {job.given for job in earlier.jobs if job.kernel.has_checks}
             if not any(may_fail.intersection(before.get(job.given, ())) for job in later.jobs):
                 last.groups = [Group(1, [*earlier.jobs, *later.jobs])]
                 continue
@@ -524,11 +524,6 @@ def joined_phase(first: Phase, second: Phase) -> Phase | None:
 def _single(phase: Phase) -> bool:
     """Whether one thread runs the whole phase."""
     return len(phase.groups) == 1 and phase.groups[0].chunks == 1
-
-
-def has_checks(kernel: Kernel) -> bool:
-    """Whether the kernel may report an error."""
-    return any(isinstance(e, Apply) and e.function == "check_index" for e in kernel.expressions())
 
 
 def buffers_of(kernel: Kernel) -> list[Buffer]:

@@ -83,6 +83,11 @@ class Kernel:
         return sum(1 for expression in self.expressions() if isinstance(expression, Apply))
 
     @_Once
+    def has_checks(self) -> bool:
+        """Whether the kernel may report an error."""
+        return any(isinstance(e, Apply) and e.function == "check_index" for e in self.expressions())
+
+    @_Once
     def _loads(self) -> tuple[Load, ...]:
         return tuple(expression for expression in self.expressions() if isinstance(expression, Load))
 
