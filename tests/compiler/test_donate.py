@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
+import pullback as pb
 from pullback.compiler.donate import arrange
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import check_stages
@@ -36,6 +37,21 @@ CASES: dict[str, tuple[Callable[..., object], list[tuple[int, ...]], Mapping[int
     "three in a circle": (lambda a, b, c: (b, c, a), [(40, 17)] * 3, {0: 0, 1: 1, 2: 2}),
     "changed and changing places": (lambda a, b: (b + 1, a * 2), [(40, 17)] * 2, {0: 0, 1: 1}),
     "sums of each other": (lambda a, b: (a + b.sum(0), b + a.sum(0)), [(40, 17)] * 2, {0: 0, 1: 1}),
+    "parts side by side": (
+        lambda a: (np.concatenate([a[:, :8] * np.maximum(a[:, 8:], 0), a[:, 8:] - a[:, :8]], 1),),
+        [(40, 16)],
+        {0: 0},
+    ),
+    "parts that move": (
+        lambda a: (np.concatenate([a[:, 4:8], a[:, 8:] * a[:, :8], a[:, :4]], 1),),
+        [(40, 16)],
+        {0: 0},
+    ),
+    "parts of a gated unit": (
+        lambda a: (pb.grad(lambda a: np.sum(np.sum(pb.relu(a[:, :32] * a[:, 32:]), 1) ** 2))(a),),
+        [(8, 64)],
+        {0: 0},
+    ),
     "products of each other": (lambda a, b, c: (b @ c, c @ a, a @ b), SQUARE, {0: 0, 1: 1, 2: 2}),
     "products turned around": (lambda a, b: (a @ b + b, b @ a + a), SQUARE[:2], {1: 0, 0: 1}),
     "an update that depends on another": (

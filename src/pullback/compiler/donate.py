@@ -163,7 +163,10 @@ def _in_place(program: _Program, result: Buffer, argument: Buffer) -> bool:
     (writer,) = writers
     if writer.has_checks or any(store.accumulate or store.dynamic for store in writer.stores):
         return False
-    (store,) = [s for s in writer.stores if s.buffer is result]
+    stores = [store for store in writer.stores if store.buffer is result]
+    if len({store.inner for store in stores}) > 1:  # parts that are joined, in loops of their own
+        return False
+    store, offsets = stores[0], {store.offset for store in stores}
     product = find_product(writer)
     operands = [] if product is None else [load for pair in product.pairs for load in (pair.left, pair.right)]
     for other in writer.stores:
@@ -173,9 +176,13 @@ def _in_place(program: _Program, result: Buffer, argument: Buffer) -> bool:
             if load in operands or load.dynamic:
                 return False
             if other.inner == store.inner:
-                if load.offset != store.offset:
+                if load.offset not in offsets:
                     return False
-            elif len(other.inner) >= len(store.inner) or not _same_row(load, store, writer.axes):
+            elif (
+                len(other.inner) >= len(store.inner)
+                or len(stores) > 1
+                or not _same_row(load, store, writer.axes)
+            ):
                 return False
     return True
 

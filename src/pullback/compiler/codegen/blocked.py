@@ -102,7 +102,9 @@ def choose_blocking(product: Product, lanes: int, processor: Processor) -> Block
     rounds = _rounds(product.pairs, ROUND)
     block_rows, panels = min(
         _cuts(axis.extent, height, -(-columns // (widest * lanes))),
-        key=lambda cut: _cycles(*cut, axis.extent, columns, depth, widest * lanes, lanes, processor, itemsize),
+        key=lambda cut: _cycles(
+            *cut, axis.extent, columns, depth, widest * lanes, lanes, processor, itemsize
+        ),
     )
     row_blocks, column_blocks = -(-axis.extent // block_rows), -(-columns // (panels * widest * lanes))
     tile = Tile(height, (widest,), row_axis=axis)
