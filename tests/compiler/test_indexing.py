@@ -292,3 +292,17 @@ def test_a_step_that_fails_leaves_what_was_donated_as_the_step_before_did():
     with pytest.raises(IndexRangeError, match="3000"):
         picked.run_steps((total, rows, table), 4, 1)
     np.testing.assert_array_equal(total, table[[5]] + table[[2999]])
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (3, 0), (2, 0, 4)])
+@pytest.mark.parametrize(
+    "f",
+    [lambda x, i: x[i], lambda x, i: (x[i] * 2, i + 1), lambda x, i: pb.grad(lambda x: np.sum(x[i] ** 2))(x)],
+    ids=["alone", "beside another", "gradient"],
+)
+def test_indices_are_checked_where_nothing_is_selected_by_them(shape, f):
+    x = np.zeros(shape, np.float32)
+    with pytest.raises(IndexError):
+        pb.jit(f)(x, np.array([[1, 5]]))
+    if shape[0]:
+        pb.jit(f)(x, np.array([[1, -1]]))

@@ -8,14 +8,14 @@ reductions, products and scatters, what a product reads, and what would be expen
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 
 import numpy as np
 
 from pullback.compiler.inline import pooled_convolutions
 from pullback.compiler.key import repeats_one_value
 from pullback.compiler.passes.rewriting import uses
-from pullback.graph import Constant, Graph, Node, Operation, Variable
+from pullback.graph import Constant, Graph, Node, Operation, Variable, topological
 from pullback.loops import (
     Affine,
     Apply,
@@ -279,6 +279,8 @@ def _choose_stored(graph: Graph, order: list[Node], inlined: set[int]) -> set[in
             continue
         if id(node) in inlined:
             cost[id(node)] = 0.0
+        if not node.size:
+            stored.update(_checks_of(node))
         for child in node.inputs:
             if _needs_memory(node, child, cost):
                 base = _behind_views(child, stored)
@@ -295,6 +297,13 @@ def _choose_stored(graph: Graph, order: list[Node], inlined: set[int]) -> set[in
             stored.add(id(node))
             cost[id(node)] = 0.0
     return stored
+
+
+def _checks_of(node: Node) -> Iterator[int]:
+    """The checks of indices that ``node``, which has no elements to evaluate them for, selects by."""
+    for part in topological(child for child in node.inputs if child.size):
+        if isinstance(part, Operation) and part.operator.name == "check_index":
+            yield id(part)
 
 
 def _behind_views(node: Node, stored: Set[int]) -> Node:
