@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from pullback.compiler.codegen.blocked import _best_cut
 from pullback.graph import OPERATORS, Graph, Type, Variable
 
 EDGES = (1, 2, 3, 15, 16, 17, 31, 33, 64, 100)
@@ -226,3 +228,25 @@ def test_a_matrix_is_turned_for_many_rows_or_many_products_only(stages):
     assert "packed" not in stages(one, (4, 30), (90, 30))["pack"]
     assert "packed" in stages(one, (5, 30), (90, 30))["pack"]
     assert stages(twice, (4, 30), (4, 30), (90, 30))["pack"].count("packed0[") == 3
+
+
+@pytest.mark.parametrize("l2_kilobytes", [32, 256, 1024])
+@pytest.mark.parametrize("shape", [(25, 700, 70), (130, 257, 530), (300, 1100, 200), (61, 513, 129)])
+def test_blocks_of_large_products_for_any_cache(shape, l2_kilobytes, compiler, processor):
+    described = replace(processor, l2_bytes=l2_kilobytes << 10)
+    rows, depth, columns = shape
+    orders = [("ik", "kj", "ij"), ("ki", "kj", "ij"), ("ik", "jk", "ij")]
+    extents = {"i": rows, "j": columns, "k": depth}
+    several(compiler, described, (labelled(*order, extents) for order in orders))
+
+
+@pytest.mark.parametrize("extents", [(128, 512, 6400), (4096, 4096, 4096), (30, 64, 9000), (2048, 768, 256)])
+@pytest.mark.parametrize("l2_bytes", [256 << 10, 1 << 20, 2 << 20])
+def test_blocks_fit_the_cache_and_fall_evenly_to_two_threads(extents, l2_bytes):
+    rows, columns, depth = extents
+    width, height = 64, 6
+    block_rows, panels = _best_cut(extents, height, width, 16, l2_bytes, 4)
+    assert block_rows == rows or block_rows % height == 0
+    blocks = -(-rows // block_rows) * -(-columns // (panels * width))
+    assert blocks % 2 == 0 or blocks > 8
+    assert panels * width * min(depth, 256) * 4 <= l2_bytes // 2

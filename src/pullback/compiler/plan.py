@@ -49,6 +49,7 @@ from pullback.compiler.structure import (
 from pullback.compiler.structure import While as WhileLoop
 from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.tidy import few_rows_last, tidy
+from pullback.compiler.unroll import unroll_short_axes
 from pullback.graph import Graph, format_graph
 from pullback.loops import Buffer, Kernel, Load
 from pullback.loops.printer import format_kernel, format_program
@@ -187,6 +188,11 @@ class _Planner:
     def form_of(self, kernel: Kernel) -> Form:
         return choose_form(kernel, self.lanes(kernel), self.processor)
 
+    def unrolled(self, kernel: Kernel) -> Kernel:
+        """A map with its short axes written out."""
+        made = unroll_short_axes(kernel, self.lanes(kernel))
+        return made if made is kernel or self.form_of(kernel) == Form() else kernel
+
     # ------------------------------------------------------------------ blocks
 
     def kernels(self, block: Block, moving: Set[Buffer] | None = None) -> tuple[Lowered, list[Kernel]]:
@@ -213,6 +219,7 @@ class _Planner:
         kernels = seen("few rows last", few_rows_last(kernels, lanes))
         kernels = seen("split", split_sums(kernels, lanes))
         kernels = seen("sum in blocks", map(sum_in_blocks, kernels))
+        kernels = seen("unroll", map(self.unrolled, kernels))
         kernels = seen("places", store_places(kernels))
         registers = self.processor.vector_registers
         fixed = None if moving is None else partial(self._is_fixed, moving)

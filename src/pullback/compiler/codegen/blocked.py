@@ -9,7 +9,7 @@ along the summed axis is transposed on its way in.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes, turn_block
@@ -100,47 +100,44 @@ def choose_blocking(product: Product, lanes: int, processor: Processor) -> Block
     widest = 4 if processor.vector_registers >= 32 else 2
     height = fitting_rows(axis.extent, widest, processor.vector_registers)
     rounds = _rounds(product.pairs, ROUND)
-    block_rows, panels = min(
-        _cuts(axis.extent, height, -(-columns // (widest * lanes))),
-        key=lambda cut: _cycles(
-            *cut, axis.extent, columns, depth, widest * lanes, lanes, processor, itemsize
-        ),
-    )
+    extents = (axis.extent, columns, depth)
+    block_rows, panels = _best_cut(extents, height, widest * lanes, lanes, processor.l2_bytes, itemsize)
     row_blocks, column_blocks = -(-axis.extent // block_rows), -(-columns // (panels * widest * lanes))
     tile = Tile(height, (widest,), row_axis=axis)
     return Blocking(tile, lanes, block_rows, row_blocks, panels, column_blocks, rounds)
 
 
-def _cuts(rows: int, height: int, panels: int) -> Iterator[tuple[int, int]]:
-    """Rows and panels that blocks may have: those of as many equal blocks as there may be, of whole tiles."""
-    tiles = -(-rows // height)
-    for share in sorted({-(-tiles // blocks) for blocks in range(1, tiles + 1)}, reverse=True):
-        for width in sorted({-(-panels // blocks) for blocks in range(1, panels + 1)}, reverse=True):
-            yield min(rows, share * height), width
+@functools.lru_cache(maxsize=256)
+def _best_cut(
+    extents: tuple[int, int, int], height: int, width: int, lanes: int, l2_bytes: int, itemsize: int
+) -> tuple[int, int]:
+    """Rows and panels of a block: of as many equal blocks as there may be, of whole tiles, the fastest ones."""
+    rows, columns, _ = extents
+    tiles, panels = -(-rows // height), -(-columns // width)
+    cuts = [
+        (min(rows, down * height), across)
+        for down in sorted({-(-tiles // blocks) for blocks in range(1, tiles + 1)}, reverse=True)
+        for across in sorted({-(-panels // blocks) for blocks in range(1, panels + 1)}, reverse=True)
+    ]
+    return min(cuts, key=lambda cut: _cycles(cut, extents, width, lanes, l2_bytes, itemsize))
 
 
 def _cycles(
-    block_rows: int,
-    panels: int,
-    rows: int,
-    columns: int,
-    depth: int,
-    width: int,
-    lanes: int,
-    processor: Processor,
-    itemsize: int,
+    cut: tuple[int, int], extents: tuple[int, int, int], width: int, lanes: int, l2_bytes: int, itemsize: int
 ) -> float:
-    """What a product takes in blocks of so many rows and panels: multiply-adds, and lines that arrive.
+    """What a product of rows, columns and depth takes in blocks of so many rows and panels ``width`` wide.
 
-    Each block of rows packs the right operand, each block of columns reads the left one, and sums that wait for the
-    next round leave the cache where they are many.
+    That is multiply-adds, lines that arrive, and how unevenly blocks fall to threads. Each block of rows packs the
+    right operand, each block of columns reads the left one, and sums that wait for the next round leave the cache
+    where they are many.
     """
+    (block_rows, panels), (rows, columns, depth) = cut, extents
     row_blocks, column_blocks = -(-rows // block_rows), -(-columns // (panels * width))
     blocks, line = row_blocks * column_blocks, CACHE_LINE // itemsize
     lines = depth * columns * row_blocks / line
-    if rows * depth * itemsize > processor.l2_bytes // 2:
+    if rows * depth * itemsize > l2_bytes // 2:
         lines += rows * depth * column_blocks / line
-    near = processor.l2_bytes // 4
+    near = l2_bytes // 4
     packed, waiting = (count * panels * width * itemsize for count in (min(depth, ROUND), block_rows))
     if depth > ROUND and waiting > near:
         lines += 2 * rows * columns * (depth // ROUND) / line

@@ -152,11 +152,34 @@ def write_stores(values: Values, stores: Sequence[Store]) -> None:
             values.vectors(store.value)
         else:
             values.emit(store.value)
-    for store in stores:
+    position = 0
+    while position < len(stores):
+        store = stores[position]
+        count = _side_by_side(values, stores[position:])
         if store.accumulate:
             _accumulate(values, store)
+        elif count > 1:
+            mixed = [each.value for each in stores[position : position + count]]
+            values.store_mixed(store.buffer, store.offset, mixed)
         else:
             values.store(store.buffer, store.offset, store.value, store.dynamic)
+        position += count
+
+
+def _side_by_side(values: Values, stores: Sequence[Store]) -> int:
+    """How many stores from the first on fill all that lies between its lanes: 1 if these lie side by side."""
+    first = stores[0]
+    step = 0 if values.group is None else first.offset.coefficient(values.group.axis)
+    together = stores[:step]
+    if not 1 < step == len(together) or first.dynamic or first.accumulate:
+        return 1
+    follow = all(
+        store.buffer is first.buffer
+        and store.offset == first.offset + ahead
+        and not (store.dynamic or store.accumulate)
+        for ahead, store in enumerate(together)
+    )
+    return step if follow else 1
 
 
 def _accumulate(values: Values, store: Store) -> None:

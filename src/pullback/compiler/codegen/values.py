@@ -275,18 +275,19 @@ class Values:
         lane_axis = self.group.axis
         varying = [e for e, _ in load.dynamic if lane_axis in e.axes]
         step = load.offset.coefficient(lane_axis)
-        guards = [None] * self.group.vectors if load.guard is None else self.vectors(load.guard)
         fixed = [(self._index(e), stride) for e, stride in load.dynamic if lane_axis not in e.axes]
         start = self.element(load.buffer, load.offset, fixed)
+        count = self.group.vectors
+        together = not varying and step == 1
+        picks = [None if together else self._picks(load, k) for k in range(count)]
+        if None not in picks:
+            return [self._picked(load, start, offsets) for offsets in picks if offsets is not None]
+        guards = [None] * count if load.guard is None else self.vectors(load.guard)
         values = []
-        for k in range(self.group.vectors):
+        for k in range(count):
             mask = self._both(self.mask(k), guards[k])
-            if not varying and step == 1:
+            if together:
                 values.append(self._load_vector(load.buffer, start, k, mask))
-                continue
-            offsets = self._lane_offsets(load, k) if load.guard is None and load.dtype.kind != "b" else None
-            if offsets is not None and max(offsets) - min(offsets) < MOST_STRIDE * self.group.lanes:
-                values.append(self._picked(load, start, offsets))
             else:
                 values.append(self._gather(load, start, step, k, mask))
         return values
@@ -350,31 +351,70 @@ class Values:
             f"shufflevector {kind} {value}, {kind} zeroinitializer, <{wanted} x i32> <{picks}>"
         )
 
-    def _picked(self, load: Load, start: str, offsets: Sequence[int]) -> str:
+    def _picks(self, load: Load, vector: int) -> list[int | None] | None:
+        """Where the elements of the lanes lie, None for lanes that read nothing; None unless near and known."""
+        assert self.group is not None
+        offsets = None if load.dtype.kind == "b" else self._lane_offsets(load, vector)
+        if offsets is None:
+            return None
+        found: list[int | None] = [*offsets]
+        place, first = self.places[self.group.axis], vector * self.group.lanes
+        for condition in _conditions(load.guard):
+            if self.group.axis not in condition.axes:
+                continue
+            for lane in range(len(found)):
+                there = place.value or _fixed(condition, self.group.axis, place.constant + first + lane)
+                if not isinstance(there, int):
+                    return None
+                found[lane] = found[lane] if there else None
+        near = [offset for offset in found if offset is not None]
+        return found if not near or max(near) - min(near) < MOST_STRIDE * self.group.lanes else None
+
+    def _picked(self, load: Load, start: str, offsets: Sequence[int | None]) -> str:
         """Elements at fixed distances from ``start``, one for each lane that exists: picked out of whole vectors.
 
-        Nothing outside the first and the last of them is read.
+        Nothing outside the first and the last of them is read, and zeros are taken where no lane reads anything.
         """
         assert self.group is not None
-        lanes, first = self.group.lanes, min(offsets)
-        kind = vector_of(memory_type(load.dtype), lanes)
-        wanted = [offset - first for offset in offsets]
-        picked = "poison"
-        span = max(wanted) + 1
+        lanes, element = self.group.lanes, memory_type(load.dtype)
+        kind = vector_of(element, lanes)
+        known = [offset for offset in offsets if offset is not None]
+        if not known:
+            return "zeroinitializer"
+        first = min(known)
+        wanted = [None if offset is None else offset - first for offset in offsets]
+        span = max(known) - first + 1
+        guard = self._common_guard(load)
+        spare = "" if guard is None else self.f.reserve(f"[{span} x {element}]")
+        picked = "poison" if len(known) == len(offsets) else "zeroinitializer"
         last = max(0, span - lanes)  # a vector that ends with the last element needs no mask
         for part in (min(part, last) for part in range(0, span, lanes)):
             there = min(lanes, span - part)
             address = self.address(load.buffer, start, first + part)
-            row = load_lanes(self.f, address, memory_type(load.dtype), lanes, there)
+            if guard is not None:  # read something that is there instead, and forget it
+                instead = self.f.value(f"getelementptr {element}, ptr {spare}, i64 {part}")
+                address = self.f.value(f"select i1 {guard}, ptr {address}, ptr {instead}")
+            row = load_lanes(self.f, address, element, lanes, there)
+            lies_at = [-1 if offset is None else offset - part for offset in wanted]
             picks = [
-                lanes + wanted[lane] - part
-                if lane < len(wanted) and part <= wanted[lane] < part + lanes
-                else lane
+                lanes + lies_at[lane] if lane < len(lies_at) and 0 <= lies_at[lane] < lanes else lane
                 for lane in range(lanes)
             ]
             mask = ", ".join(f"i32 {pick}" for pick in picks)
             picked = self.f.value(f"shufflevector {kind} {picked}, {kind} {row}, <{lanes} x i32> <{mask}>")
+        if guard is not None:
+            picked = self.f.value(f"select i1 {guard}, {kind} {picked}, {kind} zeroinitializer")
         return picked
+
+    def _common_guard(self, load: Load) -> str | None:
+        """Of the conditions under which ``load`` reads, those that are the same for all lanes."""
+        assert self.group is not None
+        common = [c for c in _conditions(load.guard) if self.group.axis not in c.axes]
+        values = [self.emit(condition)[0] for condition in common]
+        guard = values[0] if values else None
+        for value in values[1:]:
+            guard = self.f.value(f"and i1 {guard}, {value}")
+        return guard
 
     def _lane_offsets(self, load: Load, vector: int) -> list[int] | None:
         """For each lane of a vector that exists, how far its element lies from that of the group's start, if fixed."""
@@ -555,6 +595,29 @@ class Values:
             else:
                 self._scatter(buffer, start, step, k, vector)
 
+    def store_mixed(self, buffer: Buffer, index: Affine, mixed: Sequence[Expression]) -> None:
+        """Write values whose lanes lie as far apart as there are values, one value beside the other."""
+        assert self.group is not None
+        lanes, count = self.group.lanes, len(mixed)
+        kind = vector_of(scalar_type(buffer.dtype), lanes)
+        start = self.element(buffer, index)
+        rows = [self.vectors(value) for value in mixed]
+        for k in range(self.group.vectors):
+            there = count * (lanes if self.mask(k) is None else self.group.tail)
+            for part in range(-(-there // lanes)):
+                whole = "poison"
+                for number, row in enumerate(rows):
+                    elements = [divmod(part * lanes + lane, count) for lane in range(lanes)]
+                    picks = ", ".join(
+                        f"i32 {lanes + source if which == number else lane}"
+                        for lane, (source, which) in enumerate(elements)
+                    )
+                    whole = self.f.value(
+                        f"shufflevector {kind} {whole}, {kind} {row[k]}, <{lanes} x i32> <{picks}>"
+                    )
+                ahead = (k * count + part) * lanes
+                self._store_lanes(buffer, start, ahead, whole, min(lanes, there - part * lanes))
+
     def _store_scalar(self, buffer: Buffer, offset: str, value: str) -> None:
         kind = memory_type(buffer.dtype)
         if buffer.dtype.kind == "b":
@@ -564,10 +627,13 @@ class Values:
     def store_vector(self, buffer: Buffer, start: str, ahead: int, value: str, mask: str | None) -> None:
         """Write one vector to consecutive elements."""
         assert self.group is not None
+        self._store_lanes(buffer, start, ahead, value, self.group.lanes if mask is None else self.group.tail)
+
+    def _store_lanes(self, buffer: Buffer, start: str, ahead: int, value: str, count: int) -> None:
+        assert self.group is not None
         lanes, element = self.group.lanes, memory_type(buffer.dtype)
         if buffer.dtype.kind == "b":
             value = self.f.value(f"zext {vector_of('i1', lanes)} {value} to {vector_of(element, lanes)}")
-        count = lanes if mask is None else self.group.tail
         store_lanes(self.f, value, self.address(buffer, start, ahead), element, lanes, count)
 
     def _scatter(self, buffer: Buffer, start: str, step: int, vector: int, value: str) -> None:
@@ -591,9 +657,9 @@ def _fixed(expression: Expression, axis: Axis, value: int) -> int | None:
             known[id(part)] = int(part.value)
         elif isinstance(part, Position) and part.index.axes in ((), (axis,)):
             known[id(part)] = part.index.constant + part.index.coefficient(axis) * value
-        elif isinstance(part, Apply) and part.function in _INDEX_ARITHMETIC:
+        elif isinstance(part, Apply) and (part.function in _INDEX_ARITHMETIC or part.function in _ASKED):
             operands = [known[id(operand)] for operand in part.operands]
-            known[id(part)] = _INDEX_ARITHMETIC[part.function](*operands)
+            known[id(part)] = int((_INDEX_ARITHMETIC | _ASKED)[part.function](*operands))
         else:
             return None
     return known[id(expression)]
@@ -606,6 +672,22 @@ _INDEX_ARITHMETIC: dict[str, Callable[..., int]] = {
     "floor_divide": operator.floordiv,
     "remainder": operator.mod,
 }
+
+_ASKED: dict[str, Callable[..., bool]] = {
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+}
+
+
+def _conditions(guard: Expression | None) -> list[Expression]:
+    """The conditions that must all hold for ``guard`` to hold."""
+    if isinstance(guard, Apply) and guard.function == "logical_and":
+        return [condition for operand in guard.operands for condition in _conditions(operand)]
+    return [] if guard is None else [guard]
 
 
 def _mangled(dtype: np.dtype) -> str:

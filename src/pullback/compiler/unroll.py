@@ -1,0 +1,127 @@
+"""Short axes at the end of an array, such as coordinates or colours, are written out, so that lanes lie along rows.
+
+    for j<240:                                       for j<240:
+        s = sum[k<3](x[3*j + k] ** 2)          →         s = x[3*j]**2 + x[3*j + 1]**2 + x[3*j + 2]**2
+        for k<3:                                         y[3*j] = x[3*j] / s
+            y[3*j + k] = x[3*j + k] / s                  y[3*j + 1] = x[3*j + 1] / s
+                                                         y[3*j + 2] = x[3*j + 2] / s
+
+Lanes along an axis of three leave most of a vector idle, and what belongs to a whole row is computed one row at a time.
+Vectors along the rows are picked out of what lies in memory, and mixed again where they are stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, Reduce, Store, rewrite, walk
+
+__all__ = ["unroll_short_axes"]
+
+LONGEST = 4
+"""Elements of an axis that is written out; so far apart are the lanes that are picked out of vectors."""
+
+MOST_FUNCTIONS = 256
+"""Functions that a turn may have when it is written out."""
+
+_UNROLLED = {"add": "add", "multiply": "multiply", "maximum": "maximum", "minimum": "minimum"}
+"""The function of two numbers that each kind of reduction repeats."""
+
+
+def unroll_short_axes(kernel: Kernel, lanes: int) -> Kernel:
+    """A map with its short axes written out, if its rows fill vectors of ``lanes`` then; any other as it is."""
+    short = _short_axes(kernel)
+    if short is None:
+        return kernel
+    rows = tuple(axis for axis in kernel.axes if axis not in short)
+    if not rows or not _fills(kernel, rows[-1], short):
+        return kernel
+    if _filled(rows[-1].extent, lanes) < 2 * max(_filled(axis.extent, lanes) for axis in short):
+        return kernel
+    turns = math.prod(axis.extent for axis in short)
+    if turns * kernel.functions > MOST_FUNCTIONS:
+        return kernel
+    memo: dict[int, Expression] = {}
+    stores = [
+        part
+        for store in kernel.stores
+        for part in _written_out(replace(store, value=_without_reductions(store.value, memo)), short)
+    ]
+    return Kernel(rows, tuple(stores))
+
+
+def _short_axes(kernel: Kernel) -> set[Axis] | None:
+    """The axes of the inner loops, or the last one of the kernel; None where these or the sums are long."""
+    if any(store.dynamic or store.accumulate for store in kernel.stores):
+        return None
+    inner = {axis for store in kernel.stores for axis in store.inner}
+    short = inner or set(kernel.axes[-1:])
+    reductions = [e for e in kernel.expressions() if isinstance(e, Reduce)]
+    summed = [axis for e in reductions for axis in e.over]
+    if any(axis.extent > LONGEST for axis in (*short, *summed)):
+        return None
+    if any(len(e.over) > 1 or e.kind not in _UNROLLED for e in reductions):
+        return None
+    if any(len(store.inner) > 1 for store in kernel.stores):
+        return None
+    return short
+
+
+def _filled(extent: int, lanes: int) -> float:
+    """The part of vectors along an axis that holds something."""
+    return extent / (-(-extent // lanes) * lanes)
+
+
+def _fills(kernel: Kernel, row: Axis, short: set[Axis]) -> bool:
+    """Whether lanes along ``row`` read and write what lies together: whole rows, or elements side by side."""
+    for store in kernel.stores:
+        step = store.offset.coefficient(row)
+        own = [axis for axis in short if store.offset.coefficient(axis)]
+        whole = len(own) == 1 and store.offset.coefficient(own[0]) == 1 and step == own[0].extent
+        if not whole and (step != 1 or own):
+            return False
+    loads = kernel.loads()
+    return all(abs(load.offset.coefficient(row)) <= LONGEST for load in loads if not load.dynamic)
+
+
+def _written_out(store: Store, short: set[Axis]) -> Iterator[Store]:
+    """A store for each turn of the short axes that it goes through."""
+    own = [*store.inner, *(axis for axis in short if axis not in store.inner and axis in _axes(store))]
+    if not own:
+        yield store
+        return
+    (axis,) = own
+    for turn in range(axis.extent):
+        new = {axis: Affine() + turn}
+        value = rewrite(store.value, new, {}, {})
+        yield replace(store, offset=store.offset.replace(new), value=value, inner=())
+
+
+def _axes(store: Store) -> set[Axis]:
+    return {*store.offset.axes, *store.value.axes}
+
+
+def _without_reductions(root: Expression, memo: dict[int, Expression]) -> Expression:
+    """``root`` with sums and the like as chains of their function, in order."""
+    for expression in walk(root):
+        if id(expression) in memo:
+            continue
+        new = expression
+        if isinstance(expression, Reduce):
+            (axis,) = expression.over
+            body = memo[id(expression.body)]
+            terms = [rewrite(body, {axis: Affine() + turn}, {}, {}) for turn in range(axis.extent)]
+            new = terms[0]
+            for term in terms[1:]:
+                new = Apply(_UNROLLED[expression.kind], (new, term), expression.dtype)
+        elif isinstance(expression, Apply):
+            operands = [memo[id(operand)] for operand in expression.operands]
+            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
+        elif isinstance(expression, Load) and (expression.dynamic or expression.guard is not None):
+            dynamic = tuple((memo[id(index)], stride) for index, stride in expression.dynamic)
+            guard = None if expression.guard is None else memo[id(expression.guard)]
+            new = Load(expression.buffer, expression.offset, dynamic, guard)
+        memo[id(expression)] = new
+    return memo[id(root)]
