@@ -242,3 +242,13 @@ def test_the_functions_are_those_of_code():
     assert math.isclose(FUNCTIONS["erf"](np.array(0.5)), math.erf(0.5))
     powers = FUNCTIONS["power"](np.array([2, -1, -1, 1, 3]), np.array([-1, -3, -2, -5, 4]))
     assert powers.tolist() == [0, -1, 1, 1, 81]
+
+
+def test_long_sums_lose_no_more_than_lanes_do():
+    x, y = Buffer("x", np.dtype(np.float32), (100_000,)), Buffer("y", np.dtype(np.float32), ())
+    k = Axis("k", 100_000)
+    kernel = Kernel((), (Store(y, Affine(), Reduce("add", (k,), Load(x, Affine.of(k)))),))
+    values = np.full(100_000, 0.1, np.float32)
+    total = np.zeros(1, np.float32)
+    run_kernel(kernel, Memory({x: values, y: total}))
+    np.testing.assert_allclose(total, 1e4, rtol=1e-5)

@@ -309,3 +309,15 @@ def test_threads_are_put_back():
     before = get_num_threads()
     difference(of("np.exp({0})", X))
     assert get_num_threads() == before and compare.THREADS[0] == 1
+
+
+@pytest.mark.parametrize(
+    "f", [lambda x, y: np.sum(x * y), lambda x, y: x @ y, lambda x, y: x[0] * y[0] + x[1] * y[1]]
+)
+def test_a_product_that_is_added_without_being_rounded_does_not_overflow(f):
+    arrays = np.array([1, 1e30], np.float32), np.array([-np.inf, 1e30], np.float32)
+    (result,) = expected(trace(f, *arrays).graph, arrays)
+    assert np.isnan(result.value)  # -inf and a product that has overflowed
+    assert result.difference(np.float32(-np.inf)) is None
+    (fits,) = expected(trace(f, *arrays).graph, [np.array([1, 2], np.float32), arrays[1]])
+    assert fits.difference(np.float32(np.nan)) is not None

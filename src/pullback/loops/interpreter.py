@@ -379,6 +379,22 @@ def _one_by_one(combine: np.ufunc, neutral: int) -> Any:
     return reduced
 
 
+_add_up = _one_by_one(np.add, 0)
+
+LONGEST_SUM = 256
+"""Terms that are added one after another: longer sums are made of parts, as lanes of vectors make them."""
+
+
+def _sum(array: Array) -> Array:
+    """The sum over the first dimension, of long ones in parts: else the last terms would be lost in the rounding."""
+    parts, left = divmod(len(array), LONGEST_SUM)
+    if not parts:
+        return np.asarray(_add_up(array))
+    whole = array[: len(array) - left].reshape(parts, LONGEST_SUM, *array.shape[1:])
+    total = _sum(_add_up(whole.swapaxes(0, 1)))
+    return np.asarray(total + _add_up(array[len(array) - left :])) if left else total
+
+
 def _extreme(combine: np.ufunc, stronger: float) -> Any:
     """A maximum or minimum of the first dimension; of zeros the ``stronger`` one wins."""
 
@@ -393,7 +409,7 @@ def _extreme(combine: np.ufunc, stronger: float) -> Any:
 
 
 _REDUCTIONS = {
-    "add": _one_by_one(np.add, 0),
+    "add": _sum,
     "multiply": _one_by_one(np.multiply, 1),
     "maximum": _extreme(np.maximum, 0.0),
     "minimum": _extreme(np.minimum, -0.0),

@@ -99,6 +99,12 @@ MOVES = frozenset(("broadcast", "reshape", "transpose", "slice", "reverse", "con
 SIGNLESS = frozenset(("contract", "convolve", "unpool"))
 """The sign of a zero depends on where their sums begin, or on whether there is one, in NumPy too."""
 
+_WIDER: Mapping[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype(np.float32): np.dtype(np.float64),
+    np.dtype(np.float64): np.dtype(np.longdouble),
+}
+"""The type in which products of a type do not overflow, where there is one."""
+
 SHIFTED = frozenset(("logaddexp", "logaddexp2"))
 """What is as exact as its operands, which it takes out before and adds again, and not as its result."""
 
@@ -271,6 +277,13 @@ class _Run:
             elif DEGREE.get(name) == 2:
                 some = computed([np.asarray(x != 0, x.dtype) for x in inputs]) != 0
                 value = np.where(some & _is_small(value), _unrounded(value, random), value)
+        if moves.turned and not np.isfinite(value).all():
+            # A product that is added without being rounded does not overflow.
+            if DEGREE.get(name) == 2:
+                wide = [np.asarray(x, _WIDER.get(x.dtype, x.dtype)) for x in inputs]
+                value = np.where(np.isfinite(value), value, computed(wide))
+            elif name == "sum" and (product := _wide(node.inputs[0], self.values)) is not None:
+                value = np.where(np.isfinite(value), value, computed([product]))
         if name in SIGNLESS:
             signs = random.choice((1, -1), value.shape) if moves.sign is None else moves.sign
             value = np.where(value == 0, np.asarray(signs * 0.0, value.dtype), value)
@@ -286,6 +299,11 @@ class _Run:
                 for x, at in zip(inputs, products)
             ]
             value = self._value(node, inputs)
+            if moves.turned and not np.isfinite(value).all():
+                wide = [_wide(child, self.values, self.users) for child in node.inputs]
+                if any(x is not None for x in wide):
+                    terms = [x if w is None else w for x, w in zip(inputs, wide)]
+                    value = np.where(np.isfinite(value), value, self._value(node, terms))
         inexact = _inexact(name, inputs, value)
         if not inexact.any():
             return value
@@ -319,6 +337,21 @@ def _rounded(node: Node, values: Mapping[Any, np.ndarray], users: Mapping[Node, 
     return np.asarray(node.operator.reference(inside, **node.attributes))
 
 
+def _wide(
+    node: Node, values: Mapping[Any, np.ndarray], users: Mapping[Node, int] | None = None
+) -> np.ndarray | None:
+    """A product, of one use if ``users`` tell, its elements in any order, as it is where it is added unrounded."""
+    if not isinstance(node, Operation) or node.dtype not in _WIDER or (users and users[node] > 1):
+        return None
+    if node.operator.name == "multiply":
+        a, b = (np.asarray(values[child], _WIDER[node.dtype]) for child in node.inputs)
+        return np.asarray(a * b)
+    if node.operator.name not in MOVES:
+        return None
+    inside = _wide(node.inputs[0], values, users)
+    return None if inside is None else np.asarray(node.operator.reference(inside, **node.attributes))
+
+
 def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.ndarray:
     """Each element moved by up to so many units in its last place, zeros not at all."""
     step = units * float(np.finfo(value.dtype).eps)
@@ -344,7 +377,8 @@ def _unrounded(product: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """A rounded product moved by about a unit in the last place, of subnormal numbers too."""
     least = np.finfo(product.dtype).smallest_normal
     unit = np.finfo(product.dtype).eps * np.where(_is_small(product), least, np.abs(product))
-    return np.asarray(product + unit * random.uniform(-1.5, 1.5, product.shape), product.dtype)
+    moved = product + unit * random.uniform(-1.5, 1.5, product.shape)
+    return np.where(np.isfinite(product), moved, product).astype(product.dtype)
 
 
 def _moved_alike(
