@@ -313,7 +313,7 @@ class _Run:
         small = _is_small(value) & ((value != 0) | (name in ("multiply", "divide")))
         scale = np.where(small, np.finfo(value.dtype).smallest_normal, scale)
         moved = _moved_alike(value, inputs, scale, salt, AMPLITUDE.get(name, OTHERS))
-        return np.where(inexact, moved, value)
+        return np.where(inexact & np.isfinite(value), moved, value)
 
     def _turned(self, node: Operation, value: np.ndarray, plain: Mapping[Any, np.ndarray]) -> np.ndarray:
         """A comparison that another rounding might turn round is turned: no chance makes unequal numbers equal."""
