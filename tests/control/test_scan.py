@@ -369,3 +369,15 @@ def test_errors_tell_what_enters_and_what_leaves() -> None:
         pb.scan(lambda c, x: (c, None), 0.0)
     with pytest.raises(ShapeError, match="no axis of steps"):
         pb.scan(lambda c, x: (c, None), 0.0, np.float64(3))
+
+
+def test_a_state_that_is_indexed_gets_new_zeros_to_scatter_into_in_every_step():
+    state, xs = drawn((4,), (STEPS, 4))
+    places = np.arange(STEPS) % 4
+
+    def loss(state: Array, xs: Array, run: Any) -> Any:
+        return run(lambda h, x: (np.tanh(h + x[0]) * h[x[1]], None), state, (xs, places))[0].sum()
+
+    found = pb.jit(pb.grad(lambda state, xs: loss(state, xs, pb.scan), (0, 1)))(state, xs)
+    for one, other in zip(found, pb.grad(lambda state, xs: loss(state, xs, unrolled), (0, 1))(state, xs)):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
@@ -310,13 +311,14 @@ class _Planner:
     def _fixed(self, kernels: Sequence[Kernel], moving: Set[Buffer]) -> list[Kernel]:
         """The kernels that do the same in every turn: they read nothing that is written in the loop or moves with it.
 
-        Such are copies of weights in another order.
+        Such are copies of weights in another order, not zeros that each turn adds to.
         """
         found: list[Kernel] = []
         known: set[Buffer] = set()
+        writers = Counter(buffer for kernel in kernels for buffer in kernel.writes())
         for kernel in kernels:
             stays = all(buffer in known or self._is_fixed(moving, buffer) for buffer in kernel.reads())
-            if stays and not any(buffer in self.bound for buffer in kernel.writes()):
+            if stays and not any(buffer in self.bound or writers[buffer] > 1 for buffer in kernel.writes()):
                 found.append(kernel)
                 known.update(kernel.writes())
         return found
