@@ -253,6 +253,8 @@ def jit(
     compiled for, such as a number of layers; they must be hashable. Negative numbers count from the
     end. ``watch`` is the position in the returned tuple of a scalar float that ends ``run_steps`` if it is not finite.
 
+    A loop of Python whose steps do the same is compiled once if it is long, as ``scan`` is; a short one is written out.
+
     Raises what tracing raises, ``DonationError`` for donated memory that cannot be written in place, and
     ``IndexRangeError`` for an index outside its axis, before anything donated is changed.
 

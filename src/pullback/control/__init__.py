@@ -1,5 +1,6 @@
 """Control flow in the graph: operations that hold graphs, and the functions by which users make them."""
 
+from pullback.control import rolling  # noqa: F401  (has loops rolled up where traces end)
 from pullback.control.associative import associative_scan
 from pullback.control.branches import cond, switch
 from pullback.control.checkpoint import checkpoint

@@ -13,7 +13,7 @@ from pullback.graph import Node, Type, Variable, mark
 from pullback.numpy.promotion import cast, result_dtype, where_written
 from pullback.operators.elementwise import filled
 from pullback.operators.logic import not_equal
-from pullback.tracing.trace import finish, leaf_type, output_nodes, tracing
+from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, difference, flatten
 
@@ -97,7 +97,7 @@ def _chosen(
         made = structure.unflatten(variables)
         with tracing(variables, made):
             outputs, out = output_nodes(function(*made))
-        found.append(outputs)
+        found.append(ended(outputs, since))
         structures.append(out)
     names = ["false", "true"] if name == "cond" else [str(k) for k in range(len(functions))]
     for other, label in zip(structures[1:], names[1:]):

@@ -36,7 +36,7 @@ from pullback.graph import (
 from pullback.interpreter import evaluate
 from pullback.numpy.promotion import where_written
 from pullback.operators.batching import batch_size, is_batched
-from pullback.tracing.trace import finish, leaf_type, output_nodes, traces_under_way, tracing
+from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, traces_under_way, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import flatten
 from pullback.transforms.batching import batched
@@ -95,6 +95,7 @@ def checkpoint(function: Function, policy: str | Policy = "nothing") -> Function
         given, named = structure.unflatten(variables)
         with tracing(variables, (given, named)):
             outputs, out = output_nodes(function(*given, **named))
+        outputs = ended(outputs, since)
         captured, body = closed(outputs, variables, since)
         around = [Variable(type, "argument") for type in types]
         node = call(*captured, *around, body=body, saved=saved)

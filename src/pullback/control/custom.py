@@ -39,7 +39,7 @@ from pullback.numpy.promotion import cast, where_written
 from pullback.operators.batching import batch_first, batch_size, is_batched
 from pullback.operators.elementwise import zeros_like
 from pullback.operators.reductions import sum as sum_
-from pullback.tracing.trace import finish, leaf_type, output_nodes, traces_under_way, tracing
+from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, traces_under_way, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, difference, flatten
 from pullback.transforms.batching import batched
@@ -276,6 +276,7 @@ class _Custom:
         call = _Call(name, 0, structure, structure, (), static)
         with tracing(variables, made):
             outputs, out = output_nodes(self.function(*call.whole(made)))
+        outputs = ended(outputs, since)
         captured, body = closed(outputs, variables, since)
         call = _Call(name, len(captured), structure, out, tuple(node.type for node in outputs), static)
         rule = self._rule(call)

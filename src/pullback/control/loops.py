@@ -15,7 +15,7 @@ from pullback.graph import Node, Type, Variable, mark
 from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast, where_written
 from pullback.operators.elementwise import filled
 from pullback.operators.logic import not_equal
-from pullback.tracing.trace import finish, leaf_type, output_nodes, tracing
+from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, difference, flatten
 
@@ -57,6 +57,7 @@ def scan(
     while True:
         carries = [Variable(type, "carry") for type in start_types]
         steps = [Variable(type, "x") for type in x_types]
+        since = mark()
         made = structure.unflatten(carries), xs_structure.unflatten(steps)
         with tracing([*carries, *steps], made):
             following, kept = _pair(function(*made))
@@ -67,6 +68,7 @@ def scan(
         if grown == start_types:
             break
         start_types = grown
+    outputs, ys = _both(outputs, ys, since)
     outputs = tuple(
         _like("scan", before, after, path) for before, after, path in zip(carries, outputs, structure.paths)
     )
@@ -83,6 +85,13 @@ def scan(
     values = finish(nodes, [*around, *sequences], [*start, *leaves])
     count = len(carries)
     return structure.unflatten(values[:count]), y_structure.unflatten(values[count:])
+
+
+def _both(
+    first: Sequence[Node], second: Sequence[Node], since: int
+) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    nodes = ended([*first, *second], since)
+    return nodes[: len(first)], nodes[len(first) :]
 
 
 def _place(name: str, path: str) -> str:
@@ -226,6 +235,7 @@ def while_loop(condition: Function, body: Function, init: Any, max_steps: int | 
         if grown == start_types:
             break
         start_types = grown
+    flags, outputs = _both(flags, outputs, since)
     if len(flags) != 1 or flags[0].shape:
         said = ", ".join(str(flag.type) for flag in flags)
         raise ShapeError(

@@ -11,12 +11,22 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, TracingError, TreeError
-from pullback.graph import Graph, Node, Type, Variable, free_variables, substitute
+from pullback.graph import Graph, Node, Type, Variable, free_variables, mark, substitute
 from pullback.interpreter import evaluate
 from pullback.numpy.promotion import as_array_node, type_of
 from pullback.tracing.trees import Structure, difference, flatten
 
-__all__ = ["Traced", "finish", "leaf_type", "trace", "trace_flat", "traces_under_way", "tracing"]
+__all__ = [
+    "Traced",
+    "at_end",
+    "ended",
+    "finish",
+    "leaf_type",
+    "trace",
+    "trace_flat",
+    "traces_under_way",
+    "tracing",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +63,9 @@ def trace(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> 
     """The graph of ``function`` for arguments like these; only their structure, types and static values
     matter.
 
-    Variables are named by their paths: ``arg0.weights.0``. Arguments may be ``Type`` objects in place of
-    values; Python's numbers become variables that are weak, as the numbers are.
+    Long loops of Python whose steps do the same are in it as scans. Variables are named by their paths:
+    ``arg0.weights.0``. Arguments may be ``Type`` objects in place of values; Python's numbers become variables that
+    are weak, as the numbers are.
 
     >>> import numpy as np
     >>> from pullback.graph import format_graph
@@ -75,8 +86,10 @@ def trace_flat(function: Callable[..., Any], structure: Structure, types: Sequen
     names = [_argument_name(path) for path in structure.paths]
     inputs = tuple([Variable(type, name) for type, name in zip(types, names)])
     arguments, keywords = structure.unflatten(inputs)
+    since = mark()
     with tracing(inputs, (arguments, keywords)):
         outputs, out_structure = output_nodes(function(*arguments, **keywords))
+    outputs = ended(outputs, since)
     own = {id(variable) for variable in inputs}
     free = [variable for variable in free_variables(outputs) if id(variable) not in own]
     refuse_leaked(free)
@@ -95,6 +108,29 @@ def output_nodes(result: Any) -> tuple[tuple[Node, ...], Structure]:
     except TreeError as error:
         raise TreeError(f"the result of a traced function must be arrays or trees of them: {error}") from None
     return tuple([as_array_node(leaf) for leaf in leaves]), structure
+
+
+# -- What is done where a trace ends
+
+End = Callable[[Sequence[Node], int], "tuple[Node, ...]"]
+_ends: list[End] = []
+
+
+def at_end(function: End) -> End:
+    """Have ``function(nodes, since)`` applied where a trace ends: a decorator for the floors above."""
+    _ends.append(function)
+    return function
+
+
+def ended(nodes: Sequence[Node], since: int) -> tuple[Node, ...]:
+    """All results of a trace that has begun at the mark ``since``, before anything else is made of them.
+
+    They must come together: what is found in the graph of one, such as a loop, may be what others read as well.
+    """
+    nodes = tuple(nodes)
+    for function in _ends:
+        nodes = function(nodes, since)
+    return nodes
 
 
 # -- The traces that are under way: values of others have leaked

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DerivativeError, TreeError
-from pullback.graph import Node, Type, Variable, is_float
+from pullback.graph import Node, Type, Variable, is_float, mark
 from pullback.numpy import elementwise
 from pullback.numpy.promotion import as_array_node, as_node, broadcast_to_shape, cast
 from pullback.numpy.shapes import to_shape
 from pullback.operators.batching import moved
-from pullback.tracing.trace import finish, leaf_type, output_nodes, tracing
+from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, difference, flatten, map_tree
 from pullback.transforms.batching import batched
@@ -140,11 +140,13 @@ def value_and_grad(function: Function, argnums: int | Sequence[int] = 0, has_aux
     def value_and_gradient(*arguments: Any, **keywords: Any) -> Any:
         chosen = _normal("grad", argnums, len(arguments))
         inside = Arguments("grad", arguments, chosen)
+        since = mark()
         with tracing(inside.variables, inside.made):
             result = function(*inside.replaced, **keywords)
             loss, extra = _split(result) if has_aux else (result, None)
-            value = _loss_node(loss)
-            extras, extra_structure = output_nodes(extra)
+            node = _loss_node(loss)
+            found, extra_structure = output_nodes(extra)
+            value, *extras = ended([node, *found], since)
             seed = as_array_node(np.ones((), value.dtype))
             bars = cotangents([value], [seed], inside.variables)
             gradients = [_zero_if_absent(bar, x) for bar, x in zip(bars, inside.variables)]
@@ -233,13 +235,16 @@ def vjp(function: Function, *arguments: Any, has_aux: bool = False) -> tuple[Any
     [3. 6.] [ 3. 30.] 21.0
     """
     inside = Arguments("vjp", arguments, range(len(arguments)))
+    since = mark()
     with tracing(inside.variables, inside.made):
         result = function(*inside.replaced)
         main, extra = _split(result) if has_aux else (result, None)
         outputs, structure = output_nodes(main)
         extras, extra_structure = output_nodes(extra)
-    finished = finish([*outputs, *extras], inside.variables, inside.leaves)
-    value = structure.unflatten(finished[: len(outputs)])
+    every, count = ended([*outputs, *extras], since), len(outputs)
+    outputs = every[:count]
+    finished = finish(every, inside.variables, inside.leaves)
+    value = structure.unflatten(finished[:count])
     smooth = [node for node in outputs if is_float(node.dtype)]
     seeds = [Variable(node.type, "cotangent") for node in smooth]
     bars = cotangents(smooth, seeds, inside.variables)
@@ -252,7 +257,7 @@ def vjp(function: Function, *arguments: Any, has_aux: bool = False) -> tuple[Any
         results = finish(pulled, [*inside.variables, *seeds], [*inside.leaves, *values])
         return tuple(inside.trees(results))
 
-    return (value, pull, extra_structure.unflatten(finished[len(outputs) :])) if has_aux else (value, pull)
+    return (value, pull, extra_structure.unflatten(finished[count:])) if has_aux else (value, pull)
 
 
 @shows_users_frames
@@ -281,8 +286,10 @@ def jvp(function: Function, primals: Sequence[Any], tangents_in: Sequence[Any]) 
         given = _like("jvp: the tangent", tangent, structure, nodes)
         directions += [given[k] for k in smooth]
     moving = [Variable(x.type, "tangent") for x in inside.variables]
+    since = mark()
     with tracing(inside.variables, inside.made):
         outputs, structure = output_nodes(function(*inside.replaced))
+    outputs = ended(outputs, since)
     moved = tangents(outputs, inside.variables, moving)
     zeros = [_zero_if_absent(tangent, output) for tangent, output in zip(moved, outputs)]
     variables = [*inside.variables, *moving]
@@ -314,8 +321,10 @@ def jacobian(function: Function, argnums: int | Sequence[int] = 0) -> Function:
     @shows_users_frames
     def derivatives(*arguments: Any, **keywords: Any) -> Any:
         inside = Arguments("jacobian", arguments, _normal("jacobian", argnums, len(arguments)))
+        since = mark()
         with tracing(inside.variables, inside.made):
             outputs, structure = output_nodes(function(*inside.replaced, **keywords))
+        outputs = ended(outputs, since)
         rows, columns = (sum(node.size for node in nodes) for nodes in (outputs, inside.variables))
         blocks = (_by_rows if rows <= columns else _by_columns)(outputs, inside.variables)
         values = iter(finish(blocks, inside.variables, inside.leaves))

@@ -8,10 +8,10 @@ from functools import wraps
 from typing import Any
 
 from pullback.errors import BatchError, TreeError
-from pullback.graph import Node, Type, Variable
+from pullback.graph import Node, Type, Variable, mark
 from pullback.numpy.promotion import broadcast_to_shape
 from pullback.operators.batching import is_batched, moved
-from pullback.tracing.trace import finish, leaf_type, output_nodes, tracing
+from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, flatten, spread
 from pullback.transforms.batching import batched
@@ -63,8 +63,10 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
     @shows_users_frames
     def mapped(*arguments: Any, **keywords: Any) -> Any:
         batch = _Batch(arguments, keywords, in_axes)
+        since = mark()
         with tracing(batch.ones, batch.made):
             outputs, structure = output_nodes(function(*batch.arguments, **batch.keywords))
+        outputs = ended(outputs, since)
         axes = _spread("out_axes of the result", out_axes, structure)
         results = batched(outputs, batch.ones, batch.many)
         placed = [
