@@ -118,6 +118,25 @@ def counted(m: Maker) -> str:
     return m.step(f"pb.fori_loop(0, {m.pick((0, 1, 2, 4))}, lambda i, c: {update}, {{0}})", *operands)
 
 
+LONG = 120
+"""Steps of a loop that is rolled up, if each has two operations."""
+
+
+@family(1)
+def written_out(m: Maker) -> str:
+    """A loop of Python, long enough to be rolled up; its first step may be another one."""
+    xs = m.input((LONG, *m.some_shape(2)))
+    shape = m.shape(xs)[1:]
+    operands = [_state(m, shape), xs]
+    texts = (*UPDATES[:2], *UPDATES[3:6]) if not shape or m.chance(0.7) else OF_ROWS
+    update = m.pick(texts).format(c="c", x="{1}[t]")
+    steps = m.pick((f"range({LONG})", f"reversed(range({LONG}))", f"range(1, {LONG})"))
+    kept = m.pick(("c", "c", "c * {1}[t]", "np.sum(c)")) if shape else "c"
+    text = f"(lambda c: [({kept}, c := {update})[0] for t in {steps}] + [c])({{0}})"
+    ending = m.pick(("{}[-1]", "np.stack({}[:-1])", "sum({}[1:-1])", "np.stack({}[-3::-1], -1)"))
+    return m.step(ending.format(text), *operands)
+
+
 QUESTIONS = (
     "np.sum({0}) > 0",
     "np.mean({0} * {0}) < 1",
