@@ -11,6 +11,7 @@ __all__ = [
     "ArrayClassError",
     "BatchError",
     "CacheError",
+    "CallbackError",
     "DTypeError",
     "DataError",
     "DerivativeError",
@@ -108,6 +109,21 @@ class IndexRangeError(PullbackError, IndexError):
         """The same error with a further line, and with what it says as ``fields``."""
         known = {name: getattr(self, name) for name in IndexRangeError.__annotations__}
         return IndexRangeError(f"{self}\n  {note}", **{**known, **fields})
+
+
+class CallbackError(PullbackError, TypeError):
+    """A function called out of the program that gives another shape, dtype or structure than was promised.
+
+    ``source`` is the line of the call, where that is known.
+    """
+
+    def __init__(self, message: str, *, source: Source | None = None) -> None:
+        super().__init__(message)
+        self.source = source
+
+    def extended(self, note: str, source: Source | None = None) -> CallbackError:
+        """The same error with a further line."""
+        return CallbackError(f"{self}\n  {note}", source=source or self.source)
 
 
 class NonFiniteLoss(PullbackError, ArithmeticError):

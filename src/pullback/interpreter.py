@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.errors import IndexRangeError
+from pullback.errors import CallbackError, IndexRangeError
 from pullback.graph import Constant, Graph, Node, Operation, TupleType
 
 __all__ = ["evaluate"]
@@ -32,7 +32,7 @@ def evaluate(
                 inputs = [values[id(child)] for child in node.inputs]
                 try:
                     value = node.operator.reference(*inputs, **node.attributes)
-                except IndexRangeError as error:
+                except (CallbackError, IndexRangeError) as error:
                     if node.source is None:
                         raise
                     raise error.extended(f"at {node.source}", source=node.source) from None

@@ -11,7 +11,7 @@ from pullback.graph import OPERATORS
 from pullback.operators.scatters import ACCUMULATED
 from pullback.testing import operator_cases
 
-LOOPS = {"call", "custom", "scan", "switch", "while"}
+LOOPS = {"call", "custom", "host_call", "scan", "switch", "while"}
 
 
 @pytest.mark.parametrize("name", [name for name, operator in OPERATORS.items() if operator.lower])

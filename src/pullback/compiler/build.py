@@ -14,13 +14,16 @@ from pullback.compiler.passes import PASSES, Pass
 from pullback.compiler.plan import Stage, Watch, lanes_of, plan, show_schedule
 from pullback.compiler.repeated import EXCHANGE_CYCLES
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Repeat, Serial, Step, every_phase
+from pullback.compiler.schedule import Phase, Repeat, Serial, Step, every_step
 from pullback.graph import Graph
 from pullback.loops import Kernel
 
 __all__ = ["Built", "Stage", "Watch", "build", "plan", "show_schedule"]
 
 CYCLES_PER_NANOSECOND = 3.5
+
+HOST_CYCLES = 35_000.0
+"""Of a call out of the program, whatever it does there."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,11 @@ def build(
 def _estimated(steps: Sequence[Step]) -> tuple[float, float]:
     """The cycles of a step of the program, and those by which two threads finish it sooner than one."""
     cycles = saved = 0.0
-    for phase, around in every_phase(steps):
+    for phase, around in every_step(steps):
         trips = math.prod(step.counter.trips for step in around if isinstance(step, Repeat))
+        if not isinstance(phase, Phase):
+            cycles += trips * HOST_CYCLES
+            continue
         found = [g.cycles * (1 if g.turns is None else g.turns.trips) for g in phase.groups]
         total, longest = sum(found), max(c / g.chunks for c, g in zip(found, phase.groups))
         cycles += trips * total

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pullback.compiler.key import check_sites, graph_key
+from pullback.compiler.outside import BoundCall
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.compiling import Compilation
 from pullback.compiler.runtime.engine import Loaded, assembly, rest
@@ -22,12 +23,24 @@ from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.program import Program
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, Repeat, ResultSpec
 from pullback.control.custom import without_rules
-from pullback.graph import SMALL_CONSTANT, Constant, Graph, Node, every_node, format_graph
+from pullback.control.host import HostFunction, host_functions, with_host_calls
+from pullback.graph import (
+    SMALL_CONSTANT,
+    Constant,
+    Graph,
+    Node,
+    Source,
+    Type,
+    every_node,
+    format_graph,
+    results,
+)
 from pullback.operators.indexing import range_error
 from pullback.undisturbed import undisturbed
 
 if TYPE_CHECKING:
     from pullback.compiler.build import Built, Stage, Watch
+    from pullback.compiler.structure import HostCall
 
 __all__ = ["Executable", "Report", "make_executable"]
 
@@ -113,6 +126,7 @@ def make_executable(
     """
     start = time.perf_counter()
     graph = without_rules(graph)  # which matter to derivatives alone
+    graph = with_host_calls(graph)  # a program from the cache is told what it calls
     cache = default_cache()
     if cache is not None:
         cache.learn_processor()
@@ -142,7 +156,7 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
     """What the runtime must know beside the code, as JSON."""
     nodes = every_node(graph)
     positions = {id(node.value): k for k, node in enumerate(nodes) if isinstance(node, Constant)}
-    sites = check_sites(nodes)
+    sites, functions = check_sites(nodes), host_functions(nodes)
     return {
         "phases": [_step(step) for step in built.emitted.phases],
         "arena_bytes": built.plan.arena_bytes,
@@ -153,8 +167,29 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
             [check.what, check.low, check.extent, sites.get(check.source), list(check.shape)]
             for check in built.emitted.checks
         ],
+        "calls": [_call(call, functions, sites) for call in built.emitted.calls],
         "constants": [positions.get(id(value), _written(value)) for value in built.constants],
     }
+
+
+def _call(
+    call: HostCall, functions: Mapping[HostFunction, int], sites: Mapping[Source | None, int]
+) -> list[Any]:
+    """A call out of the program as JSON: which function, where it is written, and its types."""
+    types = [
+        [[str(x.dtype), list(x.shape)] for x in nodes] for nodes in (call.node.inputs, results(call.node))
+    ]
+    return [functions[call.node.attributes["function"]], sites.get(call.node.source), *types]
+
+
+def _bound(
+    row: Sequence[Any], functions: Sequence[HostFunction], lines: Sequence[Source | None]
+) -> BoundCall:
+    number, site, given, made = row
+    inputs, outputs = (
+        [Type(np.dtype(dtype), tuple(shape)) for dtype, shape in each] for each in (given, made)
+    )
+    return BoundCall(functions[number], inputs, outputs, None if site is None else lines[site])
 
 
 def _step(step: Phase | Repeat) -> list[Any]:
@@ -198,7 +233,7 @@ def _program(
     target = {argument: result for result, argument in donated.items()}
     nodes = every_node(graph)
     constants = [_constant(nodes, found) for found in metadata["constants"]]
-    lines = list(check_sites(nodes))
+    lines, functions = list(check_sites(nodes)), list(host_functions(nodes))
 
     def explain(failure: Failure) -> Exception:
         what, low, extent, site, shape = metadata["checks"][failure.code - 1]
@@ -219,6 +254,7 @@ def _program(
         saving=metadata["saving"],
         watch_result=watch_result,
         explain=explain,
+        calls=[_bound(row, functions, lines) for row in metadata["calls"]],
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pullback.compiler.rules import Untold, describe, is_plain, rules_text
+from pullback.control.host import HostFunction, host_functions
 from pullback.graph import (
     SMALL_CONSTANT,
     Constant,
@@ -39,13 +40,17 @@ def repeats_one_value(value: np.ndarray) -> bool:
     return bool((bits == bits[:1]).all())
 
 
-def check_sites(nodes: Sequence[Node]) -> dict[Source | None, int]:
-    """A number for each line that an index check of the graph was written on, in the order of the nodes.
+TELLING = ("check_index", "host_call")
+"""Operators whose line is part of what a program says."""
 
-    Code says by such a number which line an index out of range belongs to.
+
+def check_sites(nodes: Sequence[Node]) -> dict[Source | None, int]:
+    """A number for each line that may be told as that of an error, in the order of the nodes.
+
+    Code says by such a number which line an index out of range, or a call out of the program, belongs to.
     """
     lines = dict.fromkeys(
-        node.source for node in nodes if isinstance(node, Operation) and node.operator.name == "check_index"
+        node.source for node in nodes if isinstance(node, Operation) and node.operator.name in TELLING
     )
     return {line: number for number, line in enumerate(lines)}
 
@@ -67,11 +72,14 @@ def graph_key(graph: Graph, donated: Mapping[int, int]) -> str | None:
 def _lines(graph: Graph, donated: Mapping[int, int]) -> list[str]:
     operators: dict[str, Operator] = {}
     lines = [f"donated {sorted(donated.items())}"]
-    lines += _graph_lines(graph, operators, check_sites(every_node(graph)))
+    nodes = every_node(graph)
+    lines += _graph_lines(graph, operators, check_sites(nodes), host_functions(nodes))
     return lines + [rules_text(operator) for _, operator in sorted(operators.items())]
 
 
-def held_text(node: Operation, sites: Mapping[Source | None, int]) -> str | None:
+def held_text(
+    node: Operation, sites: Mapping[Source | None, int], functions: Mapping[HostFunction, int]
+) -> str | None:
     """The same of an operation's regions and attributes: what tells it from others of its operator and inputs.
 
     None where that cannot be told, or a region holds constants whose values are not in the text.
@@ -81,15 +89,18 @@ def held_text(node: Operation, sites: Mapping[Source | None, int]) -> str | None
         for region in regions(node):
             if any(isinstance(n, Constant) and not constant_is_code(n.value) for n in every_node(region)):
                 return None
-            lines += ["region", *_graph_lines(region, {}, sites)]
-        lines.append(_attributes({k: v for k, v in node.attributes.items() if not _holds_region(v)}))
+            lines += ["region", *_graph_lines(region, {}, sites, functions)]
+        lines.append(_attributes(node, functions))
     except Untold:
         return None
     return "\n".join(lines)
 
 
 def _graph_lines(
-    graph: Graph, operators: dict[str, Operator], sites: Mapping[Source | None, int]
+    graph: Graph,
+    operators: dict[str, Operator],
+    sites: Mapping[Source | None, int],
+    functions: Mapping[HostFunction, int],
 ) -> list[str]:
     """A line for each node; those of a region stand before the operation that holds it."""
     numbers: dict[int, int] = {}
@@ -111,10 +122,10 @@ def _graph_lines(
             if operators.setdefault(node.operator.name, node.operator) is not node.operator:
                 raise Untold(f"two operators named {node.operator.name}")
             inputs = [numbers[id(child)] for child in node.inputs]
-            site = f" {sites[node.source]}" if node.operator.name == "check_index" else ""
+            site = f" {sites[node.source]}" if node.operator.name in TELLING else ""
             for region in regions(node):
-                lines += ["region", *_graph_lines(region, operators, sites), "end"]
-            attributes = _attributes({k: v for k, v in node.attributes.items() if not _holds_region(v)})
+                lines += ["region", *_graph_lines(region, operators, sites, functions), "end"]
+            attributes = _attributes(node, functions)
             lines.append(f"{node.operator.name}{site} {inputs} {attributes} {_type(node.type)}")
     lines.append(f"output {[numbers[id(node)] for node in graph.outputs]}")
     return lines
@@ -128,6 +139,11 @@ def _type(type: Type) -> str:
     return f"weak {type}" if type.weak else str(type)
 
 
-def _attributes(attributes: Mapping[str, Any]) -> str:
-    items = tuple(sorted(attributes.items()))
+def _attributes(node: Operation, functions: Mapping[HostFunction, int]) -> str:
+    """The attributes beside regions; of functions out of the program the number tells, by which code knows them."""
+    items = tuple(
+        (name, functions[value] if isinstance(value, HostFunction) else value)
+        for name, value in sorted(node.attributes.items())
+        if not _holds_region(value)
+    )
     return repr(items) if is_plain(items) else describe(items)

@@ -9,14 +9,15 @@ from pullback.compiler.schedule import (
     Choose,
     Group,
     Job,
+    Phase,
     Repeat,
     Step,
     While,
     buffers_of,
-    every_phase,
+    every_step,
     keeps_to_rows,
 )
-from pullback.compiler.structure import Counter, View
+from pullback.compiler.structure import Counter, HostCall, View
 from pullback.loops import Buffer
 
 __all__ = ["Kept", "MemoryPlan", "Placed", "plan_memory"]
@@ -83,8 +84,8 @@ def plan_memory(
     reads its own in the scratch memory of its thread, which stays in the cache from one chunk to the next.
     """
     bound = bound or {}
-    nested = list(every_phase(steps))
-    phases = [phase for phase, _ in nested]
+    nested = list(every_step(steps))
+    phases = [step for step, _ in nested if isinstance(step, Phase)]
     firsts = [[buffer for job in phase.first for buffer in buffers_of(job.kernel)] for phase in phases]
     private = {buffer for phase in phases for job in phase.first for buffer in job.kernel.writes()}
     outside = {*elsewhere, *private, *bound}
@@ -102,23 +103,35 @@ def plan_memory(
     scratch += total
     moments: list[list[Buffer]] = []
     loops: dict[Repeat | While | Counter, list[int]] = {}
-    for phase, around in nested:
-        jobs = [job for group in phase.groups for job in group.jobs]
-        turns = {group.turns for group in phase.groups if group.turns is not None}
-        in_turn = sum(group.chunks for group in phase.groups) == 1
-        for part in [[job] for job in jobs] if in_turn else [jobs]:
-            repeated = [step for step in around if isinstance(step, (Repeat, While))]
+    for step, around in nested:
+        turns = (
+            {group.turns for group in step.groups if group.turns is not None}
+            if isinstance(step, Phase)
+            else set()
+        )
+        repeated = [each for each in around if isinstance(each, (Repeat, While))]
+        asked = [each.index.base for each in around if isinstance(each, Choose)]
+        asked += [each.flag.base for each in around if isinstance(each, While)]
+        for touched in _moments(step):
             for loop in (*repeated, *turns):
                 loops.setdefault(loop, []).append(len(moments))
-            touched = [buffer for job in part for buffer in buffers_of(job.kernel)]
-            asked = [step.index.base for step in around if isinstance(step, Choose)]
-            asked += [step.flag.base for step in around if isinstance(step, While)]
-            touched += [buffer for job in phase.first for buffer in job.kernel.reads()]
             moments.append([*asked, *(bound[b].base if b in bound else b for b in touched)])
     wanted = {buffer for touched in moments for buffer in touched} - outside - kept.keys()
     spans = {buffer: _in_all_turns(span, loops.values()) for buffer, span in _spans(moments, wanted).items()}
     placed, total = _placed(spans, {buffer: buffer.nbytes for buffer in spans})
     return MemoryPlan(tuple(sorted(placed, key=lambda p: p.offset)), total, kept, own, scratch)
+
+
+def _moments(step: Phase | HostCall) -> Iterator[list[Buffer]]:
+    """What is touched at the same time."""
+    if isinstance(step, HostCall):
+        yield [view.base for view in (*step.inputs, *step.outputs)]
+        return
+    jobs = [job for group in step.groups for job in group.jobs]
+    in_turn = sum(group.chunks for group in step.groups) == 1
+    before = [buffer for job in step.first for buffer in job.kernel.reads()]
+    for part in [[job] for job in jobs] if in_turn else [jobs]:
+        yield [*(buffer for job in part for buffer in buffers_of(job.kernel)), *before]
 
 
 def _in_all_turns(span: tuple[int, int], loops: Iterable[Sequence[int]]) -> tuple[int, int]:

@@ -29,7 +29,7 @@ from pullback.compiler.schedule import (
     Repeat,
     Serial,
     Step,
-    every_phase,
+    every_step,
     joined_phase,
     keeps_to_rows,
     make_schedule,
@@ -39,13 +39,14 @@ from pullback.compiler.split import split_sums
 from pullback.compiler.structure import (
     Block,
     Choice,
+    HostCall,
     Item,
     Loop,
     View,
     arranged,
-    blocks_of,
     has_loops,
     with_single_call,
+    written_by,
 )
 from pullback.compiler.structure import While as WhileLoop
 from pullback.compiler.summation import sum_in_blocks
@@ -248,6 +249,8 @@ class _Planner:
 
     def held(self, item: Item, trips: int = 1) -> list[Step]:
         """The steps of an item that is run ``trips`` times."""
+        if isinstance(item, HostCall):
+            return [item]
         if isinstance(item, Loop):
             return self.loop(item, trips)
         if isinstance(item, Choice):
@@ -267,7 +270,7 @@ class _Planner:
     def loop(self, loop: Loop, trips: int = 1) -> list[Step]:
         """What a loop does once, before its first turn, and its turns."""
         trips *= loop.counter.trips
-        moving = {view.base for block in blocks_of(loop.items) for view in block.outputs}
+        moving = {view.base for view in written_by(loop.items)}
         before: list[Kernel] = []
         parts: list[list[Kernel] | list[Step]] = []
         for item in loop.items:
@@ -342,10 +345,13 @@ class _Planner:
 
 
 def _in_one_chunk(steps: list[Step]) -> list[Step]:
-    """``steps`` as one, where each of their phases is a single chunk: nothing waits between them."""
+    """``steps`` as one, where each of their phases is a single chunk: nothing waits between them.
+
+    A call out of the program may raise an exception, which must not wait for the end of a loop.
+    """
     single = all(
-        sum(group.chunks for group in phase.groups) == 1 and not phase.first
-        for phase, _ in every_phase(steps)
+        isinstance(step, Phase) and sum(group.chunks for group in step.groups) == 1 and not step.first
+        for step, _ in every_step(steps)
     )
     return [Serial(steps)] if single else steps
 
@@ -380,11 +386,20 @@ def show_items(items: Iterable[Item], indent: str = "") -> str:
                 lines.append(f"{indent}branch {number} by {item.index}")
                 lines.append(show_items(branch, indent + "  "))
             continue
+        if isinstance(item, HostCall):
+            lines.append(f"{indent}{_called(item)}")
+            continue
         lines.append(f"{indent}block")
         lines += [f"{indent}  reads {view}" for view in item.inputs]
         lines += [f"{indent}  {line}" for line in format_graph(item.graph).splitlines()]
         lines += [f"{indent}  writes {view}" for view in item.outputs]
     return "\n".join(lines)
+
+
+def _called(call: HostCall) -> str:
+    """A call out of the program as text."""
+    given, made = (", ".join(map(str, views)) for views in (call.inputs, call.outputs))
+    return f"call {call.node.attributes['function']!r} of {given or 'nothing'} to {made or 'nothing'}"
 
 
 def show_schedule(steps: Sequence[Step], seconds: Sequence[float] = ()) -> str:
@@ -397,6 +412,9 @@ def show_schedule(steps: Sequence[Step], seconds: Sequence[float] = ()) -> str:
 
 
 def _show_step(step: Step, number: str, measured: str, indent: str, lines: list[str]) -> None:
+    if isinstance(step, HostCall):
+        lines.append(f"{indent}phase {number}, {_called(step)}{measured}")
+        return
     if not isinstance(step, Phase):
         lines.append(f"{indent}{_headline(step, number)}{measured}")
         branches = step.branches if isinstance(step, Choose) else [step.steps]

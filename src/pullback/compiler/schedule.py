@@ -24,7 +24,7 @@ from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
-from pullback.compiler.structure import Counter, View
+from pullback.compiler.structure import Counter, HostCall, View
 from pullback.compiler.tidy import joined_rows
 from pullback.loops import Buffer, Kernel
 from pullback.loops.arithmetic import in_row
@@ -39,6 +39,7 @@ __all__ = [
     "Step",
     "While",
     "every_phase",
+    "every_step",
     "joined_phase",
     "keeps_to_rows",
     "make_schedule",
@@ -200,17 +201,26 @@ class While:
         return [*self.condition, *self.body]
 
 
-Step = Phase | Repeat | Choose | Serial | While
+Step = Phase | Repeat | Choose | Serial | While | HostCall
 
 
-def every_phase(steps: Iterable[Step]) -> Iterator[tuple[Phase, tuple[Step, ...]]]:
-    """All phases with the steps around each, outermost first."""
+Around = tuple[Repeat | Choose | Serial | While, ...]
+"""The steps around another one, outermost first."""
+
+
+def every_step(steps: Iterable[Step]) -> Iterator[tuple[Phase | HostCall, Around]]:
+    """All phases and calls out of the program, with the steps around each."""
     for step in steps:
-        if isinstance(step, Phase):
+        if isinstance(step, (Phase, HostCall)):
             yield step, ()
         else:
-            for phase, inner in every_phase(step.steps):
-                yield phase, (step, *inner)
+            for inside, around in every_step(step.steps):
+                yield inside, (step, *around)
+
+
+def every_phase(steps: Iterable[Step]) -> Iterator[tuple[Phase, Around]]:
+    """All phases with the steps around each."""
+    return ((step, around) for step, around in every_step(steps) if isinstance(step, Phase))
 
 
 def make_schedule(

@@ -30,8 +30,8 @@ from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.schedule import Choose, Group, Job, Phase, Serial, Step, While, every_phase
-from pullback.compiler.structure import Block, Counter, blocks_of
-from pullback.compiler.turns import branch_number, first_element, run_items
+from pullback.compiler.structure import Block, Counter, HostCall, blocks_of
+from pullback.compiler.turns import branch_number, call_host, first_element, run_items
 from pullback.errors import IndexRangeError, LoopError, StageError
 from pullback.graph import Graph
 from pullback.interpreter import evaluate
@@ -280,6 +280,9 @@ class _Run:
         for step in steps:
             if isinstance(step, Phase):
                 self._phase(step, memory)
+                continue
+            if isinstance(step, HostCall):
+                call_host(step, self.memory.arrays, self.turns)
                 continue
             if isinstance(step, Serial):
                 self._steps(step.steps, memory)

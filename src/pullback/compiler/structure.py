@@ -10,7 +10,8 @@ this that treats graphs and kernels knows nothing about loops. A carry moves fro
 by turns or, where the states of all steps are wanted, one for each; then they need no copy.
 
 The branches of a ``switch`` write the same places, and only one of them is run; the state of a ``while`` loop stays in
-one place and is copied there at the end of each turn; a ``call`` is blocks of its own.
+one place and is copied there at the end of each turn; a ``call`` is blocks of its own. What is called out of the
+program reads and writes whole arrays between blocks.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 
 from pullback.control.checkpoint import call
 from pullback.control.choice import switch
+from pullback.control.host import host_call
 from pullback.control.regions import VIEWS, dependent
 from pullback.control.scan import Scan
 from pullback.control.scan import scan as scan_operator
@@ -47,6 +49,7 @@ __all__ = [
     "Block",
     "Choice",
     "Counter",
+    "HostCall",
     "Item",
     "Loop",
     "View",
@@ -55,6 +58,7 @@ __all__ = [
     "blocks_of",
     "has_loops",
     "with_single_call",
+    "written_by",
 ]
 
 
@@ -135,11 +139,20 @@ class While:
         return (*self.condition, *self.body)
 
 
-Item = Block | Loop | Choice | While
+@dataclass(frozen=True, eq=False)
+class HostCall:
+    """A function out of the program, the arrays that it is given, and where its results go."""
+
+    node: Operation
+    inputs: tuple[View, ...]
+    outputs: tuple[View, ...]
+
+
+Item = Block | Loop | Choice | While | HostCall
 
 
 def has_loops(graph: Graph) -> bool:
-    """Whether an operation of ``graph`` holds a graph."""
+    """Whether an operation of ``graph`` has several results: it holds graphs, or is called out of the program."""
     return any(isinstance(node.type, TupleType) for node in graph.nodes())
 
 
@@ -166,8 +179,20 @@ def blocks_of(items: Iterable[Item]) -> Iterator[Block]:
         elif isinstance(item, Choice):
             for branch in item.branches:
                 yield from blocks_of(branch)
-        else:
+        elif not isinstance(item, HostCall):
             yield from blocks_of(item.items)
+
+
+def written_by(items: Iterable[Item]) -> Iterator[View]:
+    """All places that blocks and calls write, also inside loops and choices."""
+    for item in items:
+        if isinstance(item, (Block, HostCall)):
+            yield from item.outputs
+        elif isinstance(item, Choice):
+            for branch in item.branches:
+                yield from written_by(branch)
+        else:
+            yield from written_by(item.items)
 
 
 def arranged(
@@ -328,11 +353,14 @@ class _Arrangement:
     # ------------------------------------------------------------------ loops and choices
 
     def _held(self, node: Operation) -> Sequence[Item]:
-        """What an operation that holds graphs has become."""
+        """What an operation of several results has become."""
         if node.operator is scan_operator:
             return [self._loop(node)]
         if node.operator is unbounded:
             return [self._while(node)]
+        if node.operator is host_call:
+            made = [self.places.get(id(picked)) or self._own(picked) for picked in results(node)]
+            return [HostCall(node, tuple(map(self._stored, node.inputs)), tuple(made))]
         chooses = node.operator is switch
         given = node.inputs[1:] if chooses else node.inputs
         inputs = [self._stored(x) for x in given]
@@ -511,7 +539,7 @@ def _may_fail(node: Node) -> bool:
     """Whether an operation may report an error, also inside."""
     if not isinstance(node, Operation):
         return False
-    if node.operator.name == "check_index":
+    if node.operator.name == "check_index" or node.operator is host_call:
         return True
     return any(_may_fail(inner) for region in regions(node) for inner in region.nodes())
 

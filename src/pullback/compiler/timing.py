@@ -61,6 +61,7 @@ def _scheduled(program: Program, phases: Sequence[Phase | Repeat]) -> Program:
         cost=program.cost,
         saving=1.0 if program.shares else -1.0,
         explain=program.explain,
+        calls=program.calls,
     )
 
 

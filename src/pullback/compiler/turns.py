@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.structure import Block, Choice, Counter, Item, View, While
+from pullback.compiler.structure import Block, Choice, Counter, HostCall, Item, View, While
+from pullback.graph import Type, results
 from pullback.interpreter import evaluate
 from pullback.loops import Buffer
 
-__all__ = ["branch_number", "first_element", "run_items"]
+__all__ = ["branch_number", "call_host", "first_element", "run_items"]
 
 Array = np.ndarray[Any, Any]
 Seen = Callable[[Block, Sequence[Array], Sequence[Array]], None]
@@ -30,6 +31,22 @@ def branch_number(
     return min(max(int(memory[index.base][first_element(index, turns)]), 0), count - 1)
 
 
+def part(view: View, type: Type, memory: dict[Buffer, Array], turns: Mapping[Counter, int]) -> Array:
+    """The array that lies at a view."""
+    if view.base not in memory:
+        memory[view.base] = np.full(view.base.nbytes, 0xFF, np.uint8).view(type.dtype)
+    start = first_element(view, turns)
+    return memory[view.base][start : start + type.size].reshape(type.shape)
+
+
+def call_host(call: HostCall, memory: dict[Buffer, Array], turns: Mapping[Counter, int]) -> None:
+    """Call a function out of the program on what lies at its places."""
+    inputs = [part(view, x.type, memory, turns) for view, x in zip(call.inputs, call.node.inputs)]
+    made = call.node.operator.reference(*inputs, **call.node.attributes)
+    for view, picked, value in zip(call.outputs, results(call.node), made):
+        part(view, picked.type, memory, turns)[...] = value
+
+
 def run_items(
     items: Iterable[Item],
     memory: dict[Buffer, Array],
@@ -42,23 +59,18 @@ def run_items(
     """
     turns = {} if turns is None else turns
 
-    def part(view: View, shape: tuple[int, ...], size: int, dtype: np.dtype[Any]) -> Array:
-        if view.base not in memory:
-            memory[view.base] = np.full(view.base.nbytes, 0xFF, np.uint8).view(dtype)
-        start = first_element(view, turns)
-        return memory[view.base][start : start + size].reshape(shape)
-
     for item in items:
         if isinstance(item, Block):
             graph = item.graph
-            inputs = [
-                part(view, v.shape, v.size, v.dtype).copy() for view, v in zip(item.inputs, graph.inputs)
-            ]
+            inputs = [part(view, v.type, memory, turns).copy() for view, v in zip(item.inputs, graph.inputs)]
             made = evaluate(graph, inputs)
             for view, node, value in zip(item.outputs, graph.outputs, made):
-                part(view, node.shape, node.size, node.dtype)[...] = value
+                part(view, node.type, memory, turns)[...] = value
             if seen is not None:
                 seen(item, inputs, made)
+            continue
+        if isinstance(item, HostCall):
+            call_host(item, memory, turns)
             continue
         if isinstance(item, While):
             while True:

@@ -5,6 +5,7 @@ from pullback.control.associative import associative_scan
 from pullback.control.branches import cond, switch
 from pullback.control.checkpoint import checkpoint
 from pullback.control.custom import custom_pullback, custom_pushforward
+from pullback.control.host import pure_callback
 from pullback.control.loops import fori_loop, map, scan, while_loop
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "custom_pushforward",
     "fori_loop",
     "map",
+    "pure_callback",
     "scan",
     "switch",
     "while_loop",

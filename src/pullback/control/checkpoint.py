@@ -124,7 +124,7 @@ def _reference(
         raise error.extended("in a checkpoint") from None
 
 
-def _pullback(node: Operation, bars: Sequence[Node | None]) -> list[Node | None]:
+def _pullback(node: Operation, bars: Sequence[Node | None], wanted: Sequence[bool]) -> list[Node | None]:
     """Another call, which computes the forward part again, but for what the policy saves."""
     body: Graph = node.attributes["body"]
     saved: tuple[str, ...] = node.attributes["saved"]
@@ -133,11 +133,12 @@ def _pullback(node: Operation, bars: Sequence[Node | None]) -> list[Node | None]
         for k, (output, bar) in enumerate(zip(body.outputs, bars))
         if bar is not None and is_float(output.dtype)
     }
-    found = cotangents([body.outputs[k] for k in seeds], list(seeds.values()), body.inputs)
-    moving = [k for k, bar in enumerate(found) if bar is not None]
-    if not moving:
+    live = [k for k, is_wanted in enumerate(wanted) if is_wanted]
+    made = cotangents([body.outputs[k] for k in seeds], list(seeds.values()), [body.inputs[k] for k in live])
+    found = {k: bar for k, bar in zip(live, made) if bar is not None}
+    if not found:
         return [None] * len(node.inputs)
-    outputs: Sequence[Node] = [bar for bar in found if bar is not None]
+    outputs: Sequence[Node] = list(found.values())
     kept = _kept(outputs, list(seeds.values()), saved)
     own = [Variable(value.type, "kept") for value in kept]
     outputs = substitute(outputs, dict(zip(kept, own)))
@@ -150,7 +151,7 @@ def _pullback(node: Operation, bars: Sequence[Node | None]) -> list[Node | None]
         body=Graph((*body.inputs, *seeds.values(), *own), tuple(outputs)),
         saved=saved,
     )
-    supply = dict(zip(moving, results(back)))
+    supply = dict(zip(found, results(back)))
     return [supply.get(k) for k in range(len(node.inputs))]
 
 

@@ -90,7 +90,7 @@ def _reference(
         raise error.extended(f"in branch {number} of {len(branches)}") from None
 
 
-def _pullback(node: Operation, bars: Sequence[Node | None]) -> list[Node | None]:
+def _pullback(node: Operation, bars: Sequence[Node | None], wanted: Sequence[bool]) -> list[Node | None]:
     """Another switch of the same index, each branch of which computes its part of the forward pass again."""
     index, *given = node.inputs
     branches: tuple[Graph, ...] = node.attributes["branches"]
@@ -100,10 +100,14 @@ def _pullback(node: Operation, bars: Sequence[Node | None]) -> list[Node | None]
         for k, (output, bar) in enumerate(zip(branches[0].outputs, bars))
         if bar is not None and is_float(output.dtype)
     }
-    found = [
-        cotangents([branch.outputs[k] for k in seeds], list(seeds.values()), variables) for branch in branches
-    ]
-    moving = [k for k in range(len(variables)) if any(each[k] is not None for each in found)]
+    live = [k for k, is_wanted in enumerate(wanted[1:]) if is_wanted]
+    found = []
+    for branch in branches:
+        of_live = cotangents(
+            [branch.outputs[k] for k in seeds], list(seeds.values()), [variables[k] for k in live]
+        )
+        found.append(dict(zip(live, of_live)))
+    moving = [k for k in live if any(each[k] is not None for each in found)]
     if not moving:
         return [None] * len(node.inputs)
     made = make_switch(

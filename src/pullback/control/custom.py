@@ -415,7 +415,7 @@ def _traced(
     return [None if node is None else next(there) for node in made]
 
 
-def _pullback(node: Operation, bars: Sequence[Node | None]) -> Cotangents:
+def _pullback(node: Operation, bars: Sequence[Node | None], wanted: Sequence[bool]) -> Cotangents:
     outputs = node.attributes["body"].outputs
     seeds = [zeros_like(output) if bar is None else bar for output, bar in zip(outputs, bars)]
     return _traced(node.attributes["rule"].pull, node.inputs, seeds)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.control.regions import Run, closed, same_for_all
+from pullback.control.regions import Run, closed, dependent, same_for_all
 from pullback.control.saving import chosen_to_save
 from pullback.errors import DTypeError, IndexRangeError, ShapeError
 from pullback.graph import (
@@ -154,7 +154,7 @@ def _reference(
     return [*state, *ys]
 
 
-def _pullback(node: Operation, bars: Sequence[Node | None]) -> list[Node | None]:
+def _pullback(node: Operation, bars: Sequence[Node | None], wanted: Sequence[bool]) -> list[Node | None]:
     """Another scan, the other way round, that carries the cotangents of the carries and adds up those of the consts.
 
     What the body computes and the pullback needs is kept by a scan of the same body, or computed again: ``saving``.
@@ -166,10 +166,13 @@ def _pullback(node: Operation, bars: Sequence[Node | None]) -> list[Node | None]
         None if bar is None else Variable(y.type, "cotangent") for y, bar in zip(this.ys, bars[count:])
     ]
     moving = {k for k, bar in enumerate(bars[:count]) if bar is not None}
+    live = _live(this, wanted)
     while True:
         seeded = [(c, seed) for k, (c, seed) in enumerate(zip(this.carries, seeds)) if k in moving]
         seeded += [(y, seed) for y, seed in zip(this.ys, y_seeds) if seed is not None]
-        found = cotangents([node for node, _ in seeded], [seed for _, seed in seeded], variables.all)
+        bars_of_live = cotangents([node for node, _ in seeded], [seed for _, seed in seeded], live)
+        of_live = {id(v): bar for v, bar in zip(live, bars_of_live)}
+        found = [of_live.get(id(v)) for v in variables.all]
         parts = Parts(*_split(found, this))
         reached = {k for k, bar in enumerate(parts.carries) if bar is not None}
         if reached <= moving:
@@ -228,6 +231,26 @@ def _pullback(node: Operation, bars: Sequence[Node | None]) -> list[Node | None]
         )
     )
     return [supply.get(k) for k in range(len(node.inputs))]
+
+
+def _live(this: Scan, wanted: Sequence[bool]) -> list[Variable]:
+    """The variables of the body by whose cotangents those ``wanted`` are computed.
+
+    Beside their own these are the carries that depend on them in a later step.
+    """
+    order = topological(this.carries)
+    live = [variable for variable, is_wanted in zip(this.variables.all, wanted) if is_wanted]
+    while True:
+        known = {id(variable) for variable in live}
+        reached = dependent(order, live)
+        more = [
+            variable
+            for variable, after in zip(this.variables.carries, this.carries)
+            if id(after) in reached and id(variable) not in known
+        ]
+        if not more:
+            return live
+        live += more
 
 
 def _is_among(node: Node, nodes: Sequence[Node]) -> bool:

@@ -82,7 +82,7 @@ def _reference(
     return state
 
 
-def _refuse(node: Operation, bars: Any) -> NoReturn:
+def _refuse(node: Operation, bars: Any, wanted: Any) -> NoReturn:
     raise DerivativeError(
         "while_loop: reverse mode goes through the turns from the last to the first and must have kept each, and how "
         "many there will be is not known; give max_steps, use forward mode (jvp), or give the loop a rule of its own "

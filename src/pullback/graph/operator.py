@@ -56,7 +56,8 @@ class Operator:
     ``cost`` is roughly how many arithmetic instructions one element takes: what is cheap is computed again
     rather than stored.
     An operator with several results has a type rule that gives a ``TupleType``, a reference and a batching rule that
-    give a list, and a pullback that takes a list of cotangents, ``None`` where there is none.
+    give a list, and a pullback that takes a list of cotangents, ``None`` where there is none, and of each input whether
+    its cotangent is wanted.
     ``narrow(node, used) -> (narrower, positions)`` leaves out what only other results than those ``used`` need;
     ``positions`` are those of the used results in the narrower one.
     ``pushforward(node, tangents) -> [tangent | None, ...]`` gives the tangents of several results from those of the
@@ -66,7 +67,7 @@ class Operator:
     name: str
     type_rule: Callable[..., Type]
     reference: Callable[..., Any]
-    pullback: Callable[[Operation, Any], Sequence[Node | None]] | None
+    pullback: Callable[..., Sequence[Node | None]] | None
     batch: Callable[[Operation, Sequence[Node]], Any]
     lower: Rule | None
     cases: tuple[Case, ...]

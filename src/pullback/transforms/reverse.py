@@ -28,7 +28,7 @@ def cotangents(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[
     wanted = {id(node) for node in inputs}
     active: set[int] = set()
     for node in order:
-        if id(node) in wanted or any(id(child) in active for child in node.inputs):
+        if id(node) in wanted or (_moves(node) and any(id(child) in active for child in node.inputs)):
             active.add(id(node))
     bars: dict[int, Node] = {}
     several: dict[int, dict[int, Node]] = {}
@@ -61,7 +61,11 @@ def cotangents(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[
         if node.operator.pullback is None:
             continue
         with written_at(node.source):
-            parts = node.operator.pullback(node, bar)
+            parts = (
+                node.operator.pullback(node, bar, [id(child) in active for child in node.inputs])
+                if isinstance(node.type, TupleType)
+                else node.operator.pullback(node, bar)
+            )
             for child, part in zip(node.inputs, parts):
                 if part is None or id(child) not in active or not is_float(child.dtype):
                     continue
@@ -71,3 +75,10 @@ def cotangents(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[
                     )
                 accumulate(child, part)
     return [bars.get(id(node)) for node in inputs]
+
+
+def _moves(node: Node) -> bool:
+    """Whether a node may have a cotangent that goes on to what it is computed from."""
+    if not isinstance(node, Operation) or node.operator.pullback is None:
+        return False
+    return is_float(node.dtype) or isinstance(node.type, TupleType)

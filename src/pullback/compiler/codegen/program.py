@@ -23,12 +23,18 @@ from pullback.compiler.codegen.transposes import emit_transposition
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.form import Form
 from pullback.compiler.plan import Planned
-from pullback.compiler.runtime.layout import emit_is_well, emit_next_step, emit_pointer, phase_function
+from pullback.compiler.runtime.layout import (
+    emit_host_call,
+    emit_is_well,
+    emit_next_step,
+    emit_pointer,
+    phase_function,
+)
 from pullback.compiler.runtime.specs import Phase as RuntimePhase
 from pullback.compiler.runtime.specs import Repeat as RuntimeRepeat
 from pullback.compiler.schedule import Choose, Group, Job, Phase, Repeat, Step, While, buffers_of, every_phase
-from pullback.compiler.structure import Counter, View
-from pullback.graph import Source
+from pullback.compiler.structure import Counter, HostCall, View
+from pullback.graph import Source, results
 from pullback.loops import Apply, Buffer, Kernel, Load, walk
 
 __all__ = ["Check", "Emitted", "emit_program"]
@@ -61,6 +67,8 @@ class Emitted:
     """What each failure code (from 1) means."""
     scratch_bytes: int
     """Private memory that a chunk needs."""
+    calls: tuple[HostCall, ...] = ()
+    """The calls out of the program, by the numbers that the code has for them."""
 
     @property
     def text(self) -> str:
@@ -94,6 +102,7 @@ class _Emitter:
         self.registers = registers
         self.kernels: dict[str, str] = {}
         self.checks: list[Check] = []
+        self.calls: list[HostCall] = []
         self.asked: set[Load] = set()
         self.phases = 0
         self.turns: dict[Counter, str] = {}
@@ -179,6 +188,8 @@ class _Emitter:
                 guarded.enter_context(f.when(self._is_chosen(f, choice, number)))
             if isinstance(step, Phase):
                 self._phase(f, name, step, functions, own)
+            elif isinstance(step, HostCall):
+                self._host_call(f, step)
             else:
                 self._serial(f, step.steps, functions)
         chunks = sum(group.chunks for group in step.groups) if isinstance(step, Phase) else 1
@@ -195,6 +206,17 @@ class _Emitter:
         relation = "sge" if number == len(choice.branches) - 1 else "eq"
         return f.value(f"icmp {relation} i64 {index}, {number}")
 
+    def _host_call(self, f: Function, call: HostCall) -> None:
+        """A call of a function out of the program; nothing happens once an error is known."""
+        arrays = [
+            *zip(call.inputs, (x.dtype for x in call.node.inputs)),
+            *zip(call.outputs, (picked.dtype for picked in results(call.node))),
+        ]
+        self.calls.append(call)
+        emit_host_call(
+            f, len(self.calls) - 1, [self._place(f, view, dtype.itemsize, 0) for view, dtype in arrays]
+        )
+
     def _serial(self, f: Function, steps: Sequence[Step], functions: Functions) -> None:
         """Steps one after another, chunk by chunk."""
         for step in steps:
@@ -202,6 +224,8 @@ class _Emitter:
                 for group in step.groups:
                     with f.loop("0", str(group.chunks)) as chunk:
                         self._rows(f, group, functions[group], chunk.index, asks=False)
+            elif isinstance(step, HostCall):
+                self._host_call(f, step)
             elif isinstance(step, Choose):
                 for number, branch in enumerate(step.branches):
                     with f.when(self._is_chosen(f, step, number)):
@@ -431,7 +455,7 @@ def emit_program(
             scratch = max(
                 scratch, job.form.blocking.scratch_bytes(job.form.product.accumulator.dtype.itemsize)
             )
-    return Emitted(emitter.module, runtime, tuple(emitter.checks), scratch)
+    return Emitted(emitter.module, runtime, tuple(emitter.checks), scratch, tuple(emitter.calls))
 
 
 def describe_check(expression: Apply) -> Check:

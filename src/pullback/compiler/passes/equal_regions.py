@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from pullback.compiler.key import check_sites, held_text
 from pullback.compiler.passes.rewriting import GraphPass, with_outputs
+from pullback.control.host import host_functions
 from pullback.graph import Graph, Node, Operation, apply, every_node, regions, substitute
 
 __all__ = ["equal_regions"]
@@ -26,14 +27,15 @@ def _equal_regions(graph: Graph) -> Graph:
     holding = [node for node in graph.nodes() if isinstance(node, Operation) and regions(node)]
     if len(holding) < 2:
         return graph
-    sites = check_sites(every_node(graph))
+    nodes = every_node(graph)
+    sites, functions = check_sites(nodes), host_functions(nodes)
     known: dict[object, Operation] = {}
     changed = False
 
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
         nonlocal changed
         new = apply(node.operator, inputs, node.attributes)
-        text = held_text(new, sites) if regions(new) else None
+        text = held_text(new, sites, functions) if regions(new) else None
         if text is None:
             return new
         first = known.setdefault((new.operator, tuple(map(id, inputs)), text), new)

@@ -39,8 +39,8 @@ __all__ = [
 PRODUCTS = frozenset({"contract", "convolve"})
 """What gains by being done for all steps at once: weights are read once, and there are more rows."""
 
-LAZY = frozenset({"switch", "while"})
-"""What may do less than all that it holds."""
+LAZY = frozenset({"switch", "while", "host_call"})
+"""What may do less than all that it holds, or does each step by itself."""
 
 ScanRule = Callable[[Operation], "Sequence[Node] | None"]
 """``rule(scan)``: its results computed in another way, or ``None`` where it says nothing."""

@@ -3,6 +3,7 @@
 >>> for each in PASSES:
 ...     print(each.name)
 without_rules
+with_host_calls
 standardise_in_steps
 fold_constants
 simplify_arithmetic
@@ -54,6 +55,7 @@ from pullback.compiler.passes.standardise_in_steps import standardise_in_steps
 from pullback.compiler.passes.sunk_steps import sunk_steps
 from pullback.compiler.passes.transposed_products import transposed_products
 from pullback.control.custom import without_rules
+from pullback.control.host import with_host_calls
 from pullback.graph import Graph, Node, Operation, pruned, results
 
 __all__ = ["PASSES", "Pass", "optimise"]
@@ -81,6 +83,7 @@ def _with_better_bodies(graph: Graph) -> Graph:
 
 PASSES: tuple[Pass, ...] = (
     GraphPass("without_rules", without_rules),
+    GraphPass("with_host_calls", with_host_calls),
     standardise_in_steps,
     fold_constants,
     simplify_arithmetic,

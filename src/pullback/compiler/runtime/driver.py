@@ -323,6 +323,52 @@ out:
   ret i64 %status
 }
 
+; Call a function out of the program, with the interpreter lock; an exception stays set, and ends the run.
+define void @pullback_call(ptr %context, i64 %number, ptr %addresses) nounwind {
+entry:
+  %code_at = getelementptr i8, ptr %context, i64 $CONTEXT_FAILURE_CODE
+  %code = load atomic i64, ptr %code_at acquire, align 8
+  %well = icmp eq i64 %code, 0
+  br i1 %well, label %enter, label %out
+enter:
+  %calls_at = getelementptr i8, ptr %context, i64 $CONTEXT_CALLS
+  %calls = load ptr, ptr %calls_at, align 8
+  %object_at = getelementptr ptr, ptr %calls, i64 %number
+  %object = load ptr, ptr %object_at, align 8
+  %lock = call i32 @PyGILState_Ensure()
+  %where = call ptr @PyLong_FromVoidPtr(ptr %addresses)
+  %short = icmp eq ptr %where, null
+  br i1 %short, label %raised, label %ask
+ask:
+  %made = call ptr @PyObject_CallOneArg(ptr %object, ptr %where)
+  call void @Py_DecRef(ptr %where)
+  %none = icmp eq ptr %made, null
+  br i1 %none, label %raised, label %returned
+returned:
+  call void @Py_DecRef(ptr %made)
+  br label %leave
+raised:
+  %raised_at = getelementptr i8, ptr %context, i64 $CONTEXT_RAISED
+  store i64 1, ptr %raised_at, align 8
+  ; signals are not looked for any more: their handlers would run with the exception set
+  %caller_at = getelementptr i8, ptr %context, i64 $CONTEXT_CALLER
+  %caller = load ptr, ptr %caller_at, align 8
+  %uncalled = icmp eq ptr %caller, null
+  br i1 %uncalled, label %tell, label %note
+note:
+  %handled_at = getelementptr i8, ptr %caller, i64 16
+  store i64 1, ptr %handled_at, align 8
+  br label %tell
+tell:
+  store atomic i64 $INTERRUPTED, ptr %code_at release, align 8
+  br label %leave
+leave:
+  call void @PyGILState_Release(i32 %lock)
+  br label %out
+out:
+  ret void
+}
+
 define i64 @pullback_run(ptr %context, ptr %pool, i64 %steps, i64 %flags) nounwind {
 entry:
   ; when signals were last looked for, the released thread state, and whether a handler raised
@@ -332,6 +378,8 @@ entry:
   store i64 0, ptr %raised_at, align 8
   %code_at = getelementptr i8, ptr %context, i64 $CONTEXT_FAILURE_CODE
   store atomic i64 0, ptr %code_at monotonic, align 8
+  %failing_at = getelementptr i8, ptr %context, i64 $CONTEXT_RAISED
+  store i64 0, ptr %failing_at, align 8
   %done_at = getelementptr i8, ptr %context, i64 $CONTEXT_STEPS_DONE
   store i64 0, ptr %done_at, align 8
   %none = icmp eq i64 %steps, 0
@@ -404,7 +452,9 @@ alone:
 back:
   %status_run = phi i64 [%status_shared, %share], [%status_alone, %alone]
   %raised = load i64, ptr %raised_at, align 8
-  %ended = icmp ne i64 %raised, 0
+  %failing = load i64, ptr %failing_at, align 8
+  %either = or i64 %raised, %failing
+  %ended = icmp ne i64 %either, 0
   %status = select i1 %ended, i64 $STATUS_INTERRUPTED, i64 %status_run
   br i1 %releases, label %acquire, label %out
 acquire:
@@ -419,6 +469,10 @@ declare i64 @llvm.umin.i64(i64, i64)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare i32 @PyErr_CheckSignals()
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare ptr @PyLong_FromVoidPtr(ptr)
+declare ptr @PyObject_CallOneArg(ptr, ptr)
 """
 
 

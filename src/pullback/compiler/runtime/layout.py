@@ -22,6 +22,7 @@ __all__ = [
     "MAX_CHUNKS",
     "Slots",
     "emit_failure",
+    "emit_host_call",
     "emit_is_well",
     "emit_next_step",
     "emit_pointer",
@@ -51,6 +52,7 @@ CONTEXT = {
     "WATCH_SLOT": 56,  # i64: byte offset in the context of the slot of the watched result
     "EPOCH_LIMIT": 64,  # i64: visits would overflow at this epoch
     "STEPS_DONE": 72,  # i64: steps finished by the latest run
+    "CALLS": 80,  # ptr to a word for each call out of the program: the Python object that is called
     "CALLER": 88,  # ptr to what the caller needs to look for signals within the step, or null
     "LAST_STEP": 112,  # i64: the number of the last step of the run
     "POOL": 120,  # ptr to the control block of the workers that may be in this context
@@ -61,6 +63,8 @@ CONTEXT = {
     "FAILURE_CODE": 200,  # i64: 0 while all is well
     "FAILURE_POSITION": 208,  # i64
     "FAILURE_VALUE": 216,  # i64
+    "RAISED": 224,  # i64: 1 once a function out of the program has raised an exception
+    "CALL": 232,  # ptr to the function of the driver that calls out of the program
 }
 SLOTS_OFFSET = 256
 SLOT_BYTES = 16  # base address, bytes per step
@@ -188,6 +192,21 @@ def emit_failure(function: Function, code: int, position: str, value: str) -> No
         _define_failure(function.module)
     context = ("ptr", function["context"])
     function.call("void", "pullback_failure", context, ("i64", str(code)), ("i64", position), ("i64", value))
+
+
+def emit_host_call(function: Function, number: int, addresses: list[str]) -> None:
+    """Call the Python object ``number`` of the program with the address of a table of ``addresses``.
+
+    In a phase of one chunk only, which is the caller's. If it raises, no later phase starts, and the exception is the
+    call's. Nothing is called once a failure is recorded.
+    """
+    table = function.reserve(f"[{max(1, len(addresses))} x ptr]")
+    for k, address in enumerate(addresses):
+        place = function.value(f"getelementptr ptr, ptr {table}, i64 {k}")
+        function.do(f"store ptr {address}, ptr {place}, align 8")
+    at = function.value(f"getelementptr i8, ptr {function['context']}, i64 {CONTEXT['CALL']}")
+    call = function.value(f"load ptr, ptr {at}, align 8")
+    function.do(f"call void {call}(ptr {function['context']}, i64 {number}, ptr {table})")
 
 
 def emit_is_well(function: Function) -> str:

@@ -55,7 +55,8 @@ class Program:
     ``cost`` the estimated nanoseconds of one step on one thread, ``saving`` those that a second
     thread saves of each; ``watch_result`` the index of a
     float32 or float64 result that ends a run of several steps as soon as it is not finite;
-    ``explain`` makes the exception for a failure that the code recorded.
+    ``explain`` makes the exception for a failure that the code recorded; ``calls`` are the functions that the code
+    calls by their numbers, with the address of a table of addresses.
 
     Two threads may call one program at once: each then works in memory of its own.
     """
@@ -74,6 +75,7 @@ class Program:
         saving: float = math.inf,
         watch_result: int | None = None,
         explain: Callable[[Failure], Exception] | None = None,
+        calls: Sequence[Callable[[int], None]] = (),
     ) -> None:
         self.code = code
         self.arguments = tuple(arguments)
@@ -86,6 +88,7 @@ class Program:
         self.shares = saving > 0
         self.watch_result = watch_result
         self.explain = explain or _explain
+        self.calls = tuple(calls)
         self.steps_done = 0
         self._sharing = Sharing(self.cost)
         self.taken_over: dict[int, int] = {}
@@ -261,6 +264,7 @@ class _Instance:
         self._dtypes = dtypes  # the descriptor has their addresses
         self._machine = shared
         self._slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
+        self._calls = program.calls  # the context has their addresses
         self._cost = program.cost
         self._shares = program.shares
         width = max(get_num_threads(), program.code.processor.cores)
@@ -312,6 +316,8 @@ class _Instance:
             "EPOCH_LIMIT": layout.MAX_VISITS // trips - 1,
             "EPOCH": 1,
             "POOL": self._pool,
+            "CALLS": self._memory.put([id(call) for call in program.calls]),
+            "CALL": self._machine.call_address,
         }
         self._memory.write(context, layout.CONTEXT, values)
         self._point_slot(self._slots.arena, self._arena.address, 0)
@@ -448,4 +454,4 @@ def _memory_bytes(program: Program, stretches: int) -> int:
     rows = len(_flatten(program.phases, bool(program.taken_over))[0])
     specs = entry.ARGUMENT_BYTES * len(program.arguments) + entry.RESULT_BYTES * len(program.results)
     schedule = (layout.ENTRY_BYTES + layout.WORD_BYTES * stretches) * rows
-    return 1024 + layout.slot_offset(slots) + schedule + specs + 8 * ranks
+    return 1024 + layout.slot_offset(slots) + schedule + specs + 8 * (ranks + len(program.calls))

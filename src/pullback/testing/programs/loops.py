@@ -1,4 +1,5 @@
-"""Loops and branches: states that go through the steps of a sequence, choices, and what is computed a second time."""
+"""Loops and branches: states that go through the steps of a sequence, choices, what is computed a second time or
+called out of the program."""
 
 from __future__ import annotations
 
@@ -185,3 +186,33 @@ def computed_again(m: Maker) -> str:
     x = m.any(lambda n: m.dtype(n) == m.float)
     operands = [x, _state(m, m.shape(x))]
     return m.step(f"pb.checkpoint(lambda c, x: {_update(m, m.shape(x), operands)})({{0}}, {{1}})", *operands)
+
+
+FUNCTIONS = ("np.sort", "lambda a: np.cumsum(a, -1)", "lambda a: a[..., ::-1] * 2", "np.square")
+"""What is called out of the program; all leave axes in front alone."""
+
+
+def _called(m: Maker, x: str) -> str:
+    method = m.pick(("sequential", "expand_dims", "broadcast_all"))
+    return f"pb.pure_callback({m.pick(FUNCTIONS)}, {x}, {x}, vmap_method={method!r})"
+
+
+@family(1)
+def called(m: Maker) -> str:
+    """A function that nobody looks into, in a loop or a branch or by itself."""
+    x = m.any(lambda n: m.dtype(n) == m.float and m.rank(n) >= 1)
+    still = m.step("pb.stop_gradient({0})", x)
+    shape, way = m.shape(x), m.below(3)
+    if way == 0:
+        return m.step(_called(m, "{0}"), still)
+    operands = [_state(m, shape), still]
+    update = _update(m, shape, operands)
+    if way == 1:
+        choice = f"lambda c, x: {update}, lambda c, x: {_called(m, 'x')}"
+        return m.step(f"pb.cond({m.pick(QUESTIONS)}, {choice}, {{0}}, {{1}})", *operands)
+    if len(shape) < 2 or not 1 <= shape[0] <= 9:
+        raise Rejected("no steps")
+    operands = [_state(m, shape[1:]), still]
+    update = _update(m, shape[1:], operands)
+    body = f"(lambda x: ({update}, c))({_called(m, 'x')})"
+    return m.step(f"pb.scan(lambda c, x: {body}, {{0}}, {{1}}{_backwards(m)})[{m.below(2)}]", *operands)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.graph import Constant, Graph, Node, Operation, TupleType
+from pullback.graph import Constant, Graph, Node, Operation, TupleType, regions
 
 __all__ = ["Expected", "expected"]
 
@@ -236,7 +236,7 @@ class _Run:
                     self.values[node] = self._value(node) if moves is None else self._moved(node, moves)
 
     def _several(self, node: Operation, moves: _Moves | None) -> list[np.ndarray]:
-        """The results of an operation that holds graphs; these are run, and moved, like the one around."""
+        """The results of an operation that has several; graphs in it are run, and moved, like the one around."""
         runs = self.regions[node] = []
 
         def run(region: Graph, given: Sequence[Any]) -> list[np.ndarray]:
@@ -250,7 +250,8 @@ class _Run:
             return [runs[-1].values[output] for output in region.outputs]
 
         inputs = [self.values[child] for child in node.inputs]
-        made: list[np.ndarray] = node.operator.reference(*inputs, **node.attributes, run=run)
+        runs_inside = {"run": run} if regions(node) else {}
+        made: list[np.ndarray] = node.operator.reference(*inputs, **node.attributes, **runs_inside)
         return made
 
     def _value(self, node: Operation, inputs: Sequence[np.ndarray] | None = None) -> np.ndarray:
