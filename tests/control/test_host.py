@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import math
 import os
 import subprocess
 import sys
@@ -23,7 +25,20 @@ from pullback.compiler.stages import check_stages
 from pullback.control.custom import without_rules
 from pullback.control.host import with_host_calls
 from pullback.errors import CallbackError, DerivativeError, DTypeError, IndexRangeError, TreeError
-from pullback.graph import OPERATORS, Graph, Operator, TupleType, Type, Variable, result
+from pullback.graph import (
+    OPERATORS,
+    Graph,
+    InputAt,
+    Operator,
+    OutputAt,
+    Routine,
+    Scalar,
+    TupleType,
+    Type,
+    Variable,
+    result,
+    results,
+)
 
 Array = Any
 RANDOM = np.random.default_rng(5)
@@ -241,7 +256,7 @@ def test_a_result_that_was_not_promised(compiled: bool, function: Any, said: str
     run = pb.jit(f) if compiled else lambda x: pb.trace(f, x).evaluate([x])
     with pytest.raises(CallbackError, match=said) as caught:
         run(X[0])
-    assert "pure_callback <lambda>" in str(caught.value)
+    assert str(caught.value).startswith("pure_callback ")
     assert "test_host.py" in str(caught.value) and caught.value.source is not None
 
 
@@ -572,3 +587,127 @@ def test_a_reference_of_another_shape_is_an_error() -> None:
             make_executable(Graph((x,), (wrong(x),)), {}).program(X[0])
     finally:
         del OPERATORS["wrong_of_test"]
+
+
+# ---------------------------------------------------------------------- routines at addresses
+
+
+def lapack(name: str) -> int:
+    """The address of one of LAPACK's functions in SciPy."""
+    functions = pytest.importorskip("scipy.linalg.cython_lapack").__pyx_capi__
+    python = ctypes.pythonapi
+    name_of, pointer_of = python.PyCapsule_GetName, python.PyCapsule_GetPointer
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address: int = pointer_of(functions[name], name_of(functions[name]))
+    return address
+
+
+@pytest.fixture
+def factor() -> Iterator[Operator]:
+    """Cholesky's factor of matrices, of which LAPACK writes the lower triangle, and how it ended."""
+    address, integer = lapack("dpotrf"), np.dtype(np.int32)
+
+    def type_rule(x: Type) -> TupleType:
+        return TupleType.of([x, Type(integer, x.shape[:-2])])
+
+    def reference(x: Array) -> list[Array]:
+        return [np.linalg.cholesky(x) + np.triu(x, 1), np.zeros(x.shape[:-2], integer)]
+
+    def routine(x: Type) -> Routine:
+        n = Scalar(x.shape[-1], integer)
+        upper = Scalar(ord("U"), np.dtype(np.int8))  # of the transposed matrix, which is stored by columns
+        arguments = (upper, n, OutputAt(0, start=0), n, OutputAt(1))
+        return Routine("dpotrf", address, arguments, count=math.prod(x.shape[:-2]))
+
+    def batch(node: Any, inputs: Any) -> Any:
+        return results(node.operator(*inputs))
+
+    try:
+        yield Operator("factor_of_test", type_rule, reference, None, batch, None, (), routine=routine)
+    finally:
+        OPERATORS.pop("factor_of_test", None)
+
+
+def positive(*shape: int) -> Array:
+    x = RANDOM.normal(size=(*shape, 5, 5))
+    return x @ np.swapaxes(x, -1, -2) + np.eye(5)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,)])
+def test_an_operator_may_be_a_routine_at_an_address(factor: Operator, shape: tuple[int, ...]) -> None:
+    a = positive(*shape)
+    x = Variable(Type(a.dtype, a.shape), "x")
+    lower, info = (result(factor(x * 2), index=k) for k in (0, 1))
+    graph = Graph((x,), (lower + 1, info))
+    wanted = np.linalg.cholesky(2 * a) + np.triu(2 * a, 1) + 1
+    for _ in range(2):  # compiled, then from the cache
+        found = make_executable(graph, {}).program(a)
+        np.testing.assert_allclose(found[0], wanted, rtol=1e-12)
+        np.testing.assert_array_equal(found[1], np.zeros(shape, np.int32))
+    check_stages(graph, [a], Processor.host())
+    bad = np.broadcast_to(-np.eye(5), a.shape)
+    assert (make_executable(graph, {}).program(bad)[1] == 1).all()
+
+
+def test_a_routine_in_a_loop(factor: Operator) -> None:
+    def f(xs: Array) -> Any:
+        def step(c: Array, x: Array) -> Any:
+            made = result(factor(x + c @ c.T), index=0)
+            return np.tril(made), np.sum(c)
+
+        return pb.scan(step, np.zeros((5, 5)), xs)
+
+    xs = positive(4)
+    traced = pb.trace(f, xs)
+    assert pb.trace(pb.vmap(f), xs[None]).out_structure == traced.out_structure
+    wanted = pb.flatten(traced.evaluate([xs]))[0]
+    before = pb.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            pb.set_num_threads(threads)
+            for value, right in zip(pb.flatten(pb.jit(f)(xs))[0], wanted):
+                np.testing.assert_allclose(value, right, rtol=1e-9)
+    finally:
+        pb.set_num_threads(before)
+
+
+def test_what_a_routine_is_given() -> None:
+    kinds = (ctypes.POINTER(ctypes.c_double), ctypes.c_double, ctypes.c_int64, ctypes.POINTER(ctypes.c_float))
+    seen: list[Any] = []
+
+    def scale(x: Any, factor: float, size: int, made: Any) -> None:
+        seen.append((factor, size))
+        for k in range(size):
+            made[k] = x[k] * factor
+
+    function = ctypes.CFUNCTYPE(None, *kinds)(scale)
+    address = ctypes.cast(function, ctypes.c_void_p).value or 0
+
+    def routine(x: Type, by: float) -> Routine:
+        double, integer = np.dtype(np.float64), np.dtype(np.int64)
+        given = (InputAt(0), Scalar(by, double, True), Scalar(x.shape[1], integer, True), OutputAt(0))
+        return Routine("scale", address, given, count=x.shape[0])
+
+    try:
+        scaled = Operator(
+            "scaled_of_test",
+            lambda x, by: Type(np.dtype(np.float32), x.shape),
+            lambda x, by: (x * by).astype(np.float32),
+            None,
+            lambda *_: None,
+            None,
+            (),
+            routine=routine,
+        )
+        x = Variable(Type(np.dtype(np.float64), (6, 3)), "x")
+        keys = []
+        for by in (2.0, -0.1):
+            graph = Graph((x,), (scaled(x, by=by),))
+            keys.append(graph_key(with_host_calls(graph), {}))
+            (found,) = make_executable(graph, {}).program(X)
+            np.testing.assert_array_equal(found, (X * by).astype(np.float32))
+        assert seen == [(2.0, 3)] * 6 + [(-0.1, 3)] * 6
+        assert keys[0] != keys[1]
+    finally:
+        del OPERATORS["scaled_of_test"]

@@ -184,12 +184,16 @@ def _call(
 
 def _bound(
     row: Sequence[Any], functions: Sequence[HostFunction], lines: Sequence[Source | None]
-) -> BoundCall:
+) -> BoundCall | int:
+    """What a program calls: in Python, or at an address of this process."""
     number, site, given, made = row
+    function: HostFunction = functions[number]
+    if function.routine is not None:
+        return function.routine.address
     inputs, outputs = (
         [Type(np.dtype(dtype), tuple(shape)) for dtype, shape in each] for each in (given, made)
     )
-    return BoundCall(functions[number], inputs, outputs, None if site is None else lines[site])
+    return BoundCall(function, inputs, outputs, None if site is None else lines[site])
 
 
 def _step(step: Phase | Repeat) -> list[Any]:

@@ -139,10 +139,15 @@ def _type(type: Type) -> str:
     return f"weak {type}" if type.weak else str(type)
 
 
+def _called(function: HostFunction, functions: Mapping[HostFunction, int]) -> tuple[int, str]:
+    """What code holds of a function that it calls."""
+    return functions[function], "" if function.routine is None else function.routine.code
+
+
 def _attributes(node: Operation, functions: Mapping[HostFunction, int]) -> str:
     """The attributes beside regions; of functions out of the program the number tells, by which code knows them."""
     items = tuple(
-        (name, functions[value] if isinstance(value, HostFunction) else value)
+        (name, _called(value, functions) if isinstance(value, HostFunction) else value)
         for name, value in sorted(node.attributes.items())
         if not _holds_region(value)
     )

@@ -23,6 +23,7 @@ from pullback.graph import (
     Node,
     Operation,
     Operator,
+    Routine,
     TupleType,
     Type,
     Variable,
@@ -53,6 +54,9 @@ class HostFunction:
 
     The arrays are the function's own: a traceback, or the function itself, may keep them.
     """
+
+    routine: Routine | None = None
+    """What the compiled program calls in its place."""
 
     def call(self, arrays: Sequence[np.ndarray], types: Sequence[Type]) -> list[np.ndarray]:
         raise NotImplementedError
@@ -119,10 +123,11 @@ class UsersFunction(HostFunction):
 
 @dataclass(frozen=True)
 class Reference(HostFunction):
-    """An operator that has no lowering, computed by its reference."""
+    """An operator that has no lowering, computed by its reference, or in compiled programs by its routine."""
 
     operator: Operator
     attributes: tuple[tuple[str, Any], ...]
+    routine: Routine | None = None
 
     def call(self, arrays: Sequence[np.ndarray], types: Sequence[Type]) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
@@ -299,7 +304,7 @@ def _is_outside(node: Node) -> bool:
 
 
 def with_host_calls(graph: Graph) -> Graph:
-    """``graph`` where operators that have no lowering are calls of their references.
+    """``graph`` where operators that have no lowering are calls of their references, or routines.
 
     >>> from pullback.graph import format_graph
     >>> from pullback.operators.batching import batch_first
@@ -325,9 +330,11 @@ def with_host_calls(graph: Graph) -> Graph:
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
         if not _is_outside(node):
             return apply(node.operator, inputs, {name: inside(v) for name, v in node.attributes.items()})
+        makes = node.operator.routine
+        routine = None if makes is None else makes(*(x.type for x in inputs), **node.attributes)
         called = host_call(
             *inputs,
-            function=Reference(node.operator, tuple(sorted(node.attributes.items()))),
+            function=Reference(node.operator, tuple(sorted(node.attributes.items())), routine),
             promised=node.type if isinstance(node.type, TupleType) else TupleType.of([node.type]),
             method="sequential",
         )

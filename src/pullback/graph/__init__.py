@@ -6,6 +6,7 @@ from pullback.graph.node import SMALL_CONSTANT, Constant, Node, Operation, Varia
 from pullback.graph.operator import OPERATORS, Case, Operator, Sample
 from pullback.graph.printer import format_graph
 from pullback.graph.results import pruned, result, results
+from pullback.graph.routine import InputAt, OutputAt, Routine, Scalar
 from pullback.graph.source import Source, current_source, written_at
 from pullback.graph.type import DTYPES, TupleType, Type, is_float
 
@@ -16,10 +17,14 @@ __all__ = [
     "Case",
     "Constant",
     "Graph",
+    "InputAt",
     "Node",
     "Operation",
     "Operator",
+    "OutputAt",
+    "Routine",
     "Sample",
+    "Scalar",
     "Source",
     "TupleType",
     "Type",

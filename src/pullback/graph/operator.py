@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pullback.graph.node import Node, Operation, apply
+from pullback.graph.routine import Routine
 from pullback.graph.type import Type
 
 __all__ = ["OPERATORS", "Case", "Operator", "Sample"]
@@ -62,6 +63,8 @@ class Operator:
     ``positions`` are those of the used results in the narrower one.
     ``pushforward(node, tangents) -> [tangent | None, ...]`` gives the tangents of several results from those of the
     inputs, where transposing the pullback would not do; ``forward_only`` tells that the pullback only raises an error.
+    An operator without a lowering is computed out of the compiled program, by its reference, or where it has one by
+    ``routine(*types, **attributes) -> Routine``, a function in machine code at an address.
     """
 
     name: str
@@ -77,6 +80,7 @@ class Operator:
     narrow: Callable[[Operation, Sequence[int]], tuple[Operation, Sequence[int]]] | None = None
     pushforward: Callable[[Operation, Sequence[Node | None]], Sequence[Node | None]] | None = None
     forward_only: bool = False
+    routine: Callable[..., Routine] | None = None
 
     def __post_init__(self) -> None:
         if self.name in OPERATORS:

@@ -18,6 +18,7 @@ from pullback.compiler.codegen.pooled import emit_pooled
 from pullback.compiler.codegen.prefetch import is_fixed_piece, touch_piece
 from pullback.compiler.codegen.products import emit_product
 from pullback.compiler.codegen.reductions import emit_reduction
+from pullback.compiler.codegen.routines import emit_routine
 from pullback.compiler.codegen.scatters import emit_scatter
 from pullback.compiler.codegen.transposes import emit_transposition
 from pullback.compiler.codegen.values import Values
@@ -208,14 +209,16 @@ class _Emitter:
 
     def _host_call(self, f: Function, call: HostCall) -> None:
         """A call of a function out of the program; nothing happens once an error is known."""
-        arrays = [
-            *zip(call.inputs, (x.dtype for x in call.node.inputs)),
-            *zip(call.outputs, (picked.dtype for picked in results(call.node))),
-        ]
-        self.calls.append(call)
-        emit_host_call(
-            f, len(self.calls) - 1, [self._place(f, view, dtype.itemsize, 0) for view, dtype in arrays]
+        inputs, outputs = (
+            [(self._place(f, view, x.dtype.itemsize, 0), x.type) for view, x in zip(views, nodes)]
+            for views, nodes in ((call.inputs, call.node.inputs), (call.outputs, results(call.node)))
         )
+        routine = call.node.attributes["function"].routine
+        if routine is None:
+            emit_host_call(f, len(self.calls), [address for address, _ in (*inputs, *outputs)])
+        else:
+            emit_routine(f, len(self.calls), routine, inputs, outputs)
+        self.calls.append(call)
 
     def _serial(self, f: Function, steps: Sequence[Step], functions: Functions) -> None:
         """Steps one after another, chunk by chunk."""

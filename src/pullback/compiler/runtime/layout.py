@@ -21,6 +21,7 @@ from pullback.compiler.codegen.function import Function, Module
 __all__ = [
     "MAX_CHUNKS",
     "Slots",
+    "emit_call_word",
     "emit_failure",
     "emit_host_call",
     "emit_is_well",
@@ -52,7 +53,7 @@ CONTEXT = {
     "WATCH_SLOT": 56,  # i64: byte offset in the context of the slot of the watched result
     "EPOCH_LIMIT": 64,  # i64: visits would overflow at this epoch
     "STEPS_DONE": 72,  # i64: steps finished by the latest run
-    "CALLS": 80,  # ptr to a word for each call out of the program: the Python object that is called
+    "CALLS": 80,  # ptr to a word for each call out of the program: the Python object, or the address, that is called
     "CALLER": 88,  # ptr to what the caller needs to look for signals within the step, or null
     "LAST_STEP": 112,  # i64: the number of the last step of the run
     "POOL": 120,  # ptr to the control block of the workers that may be in this context
@@ -204,9 +205,19 @@ def emit_host_call(function: Function, number: int, addresses: list[str]) -> Non
     for k, address in enumerate(addresses):
         place = function.value(f"getelementptr ptr, ptr {table}, i64 {k}")
         function.do(f"store ptr {address}, ptr {place}, align 8")
-    at = function.value(f"getelementptr i8, ptr {function['context']}, i64 {CONTEXT['CALL']}")
-    call = function.value(f"load ptr, ptr {at}, align 8")
+    call = _word(function, "CALL")
     function.do(f"call void {call}(ptr {function['context']}, i64 {number}, ptr {table})")
+
+
+def emit_call_word(function: Function, number: int) -> str:
+    """The word ``number`` of the program's calls: the address of a routine, or of a Python object."""
+    at = function.value(f"getelementptr ptr, ptr {_word(function, 'CALLS')}, i64 {number}")
+    return function.value(f"load ptr, ptr {at}, align 8")
+
+
+def _word(function: Function, name: str) -> str:
+    at = function.value(f"getelementptr i8, ptr {function['context']}, i64 {CONTEXT[name]}")
+    return function.value(f"load ptr, ptr {at}, align 8")
 
 
 def emit_is_well(function: Function) -> str:

@@ -55,8 +55,8 @@ class Program:
     ``cost`` the estimated nanoseconds of one step on one thread, ``saving`` those that a second
     thread saves of each; ``watch_result`` the index of a
     float32 or float64 result that ends a run of several steps as soon as it is not finite;
-    ``explain`` makes the exception for a failure that the code recorded; ``calls`` are the functions that the code
-    calls by their numbers, with the address of a table of addresses.
+    ``explain`` makes the exception for a failure that the code recorded; ``calls`` are what the code calls by
+    their numbers: Python functions of the address of a table of addresses, or the addresses of routines.
 
     Two threads may call one program at once: each then works in memory of its own.
     """
@@ -75,7 +75,7 @@ class Program:
         saving: float = math.inf,
         watch_result: int | None = None,
         explain: Callable[[Failure], Exception] | None = None,
-        calls: Sequence[Callable[[int], None]] = (),
+        calls: Sequence[Callable[[int], None] | int] = (),
     ) -> None:
         self.code = code
         self.arguments = tuple(arguments)
@@ -316,7 +316,9 @@ class _Instance:
             "EPOCH_LIMIT": layout.MAX_VISITS // trips - 1,
             "EPOCH": 1,
             "POOL": self._pool,
-            "CALLS": self._memory.put([id(call) for call in program.calls]),
+            "CALLS": self._memory.put(
+                [call if isinstance(call, int) else id(call) for call in program.calls]
+            ),
             "CALL": self._machine.call_address,
         }
         self._memory.write(context, layout.CONTEXT, values)

@@ -1,0 +1,64 @@
+"""Calls of routines at addresses, which the program is told when it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pullback.compiler.codegen.function import Function, float_literal
+from pullback.compiler.runtime.layout import emit_call_word, emit_is_well
+from pullback.graph import Type
+from pullback.graph.routine import InputAt, Routine, Scalar
+
+__all__ = ["emit_routine"]
+
+Place = tuple[str, Type]
+"""Where an array lies."""
+
+
+def emit_routine(
+    f: Function, number: int, routine: Routine, inputs: Sequence[Place], outputs: Sequence[Place]
+) -> None:
+    """Call the routine whose address is the word ``number`` of the program's calls, unless an error is known."""
+    if not routine.count:
+        return
+    with f.when(emit_is_well(f)):
+        address = emit_call_word(f, number)
+        with f.loop("0", str(routine.count)) as turn:
+
+            def part(place: Place) -> str:
+                at, type = place
+                distance = f.value(f"mul i64 {turn.index}, {type.nbytes // routine.count}")
+                return f.value(f"getelementptr i8, ptr {at}, i64 {distance}")
+
+            given: list[str] = []
+            for argument in routine.arguments:
+                if isinstance(argument, Scalar):
+                    given.append(_scalar(f, argument))
+                elif isinstance(argument, InputAt):
+                    given.append(f"ptr {part(inputs[argument.number])}")
+                else:
+                    target = part(outputs[argument.number])
+                    if argument.start is not None:
+                        source = inputs[argument.start]
+                        _copy(f, target, part(source), source[1].nbytes // routine.count)
+                    given.append(f"ptr {target}")
+            f.do(f"call void {address}({', '.join(given)})")
+
+
+def _scalar(f: Function, scalar: Scalar) -> str:
+    if scalar.dtype.kind == "f":
+        kind = "float" if scalar.dtype.itemsize == 4 else "double"
+        literal = float_literal(kind, scalar.value)
+    else:
+        kind, literal = f"i{8 * scalar.dtype.itemsize}", str(int(scalar.value))
+    if scalar.by_value:
+        return f"{kind} {literal}"
+    place = f.reserve(kind, scalar.dtype.itemsize)
+    f.do(f"store {kind} {literal}, ptr {place}")
+    return f"ptr {place}"
+
+
+def _copy(f: Function, target: str, source: str, size: int) -> None:
+    f.call(
+        "void", "llvm.memcpy.p0.p0.i64", ("ptr", target), ("ptr", source), ("i64", str(size)), ("i1", "false")
+    )

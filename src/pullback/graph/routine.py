@@ -1,0 +1,69 @@
+"""Routines in machine code, such as LAPACK's, by which an operator is computed out of the compiled program.
+
+An operator without a lowering may have ``routine(*types, **attributes) -> Routine``, which says where the function is
+and what it is given. It is called in C's way and gives nothing back but through its arguments:
+
+>>> import numpy as np
+>>> n, integer = 4, np.dtype(np.int32)
+>>> Routine(
+...     "dpotrf",  # Cholesky's factor in place, of the lower triangle ("L") of a matrix that is stored by columns
+...     0x7F0012345678,
+...     (Scalar(76, np.dtype(np.int8)), Scalar(n, integer), OutputAt(0, start=0), Scalar(n, integer), OutputAt(1)),
+...     count=10,  # matrices, one after another
+... )
+Routine(dpotrf of 10)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+__all__ = ["InputAt", "OutputAt", "Routine", "Scalar"]
+
+
+@dataclass(frozen=True)
+class InputAt:
+    """The address of an input, which the routine does not write to."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class OutputAt:
+    """The address of a result; it begins as a copy of the input ``start``, or with anything if that is ``None``."""
+
+    number: int
+    start: int | None = None
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number, given by its address as Fortran wants it, or itself (``by_value``)."""
+
+    value: float
+    dtype: np.dtype
+    by_value: bool = False
+
+
+@dataclass(frozen=True)
+class Routine:
+    """A function at an address and its arguments.
+
+    It is called ``count`` times, each time on the next of so many equal parts of all inputs and results.
+    """
+
+    name: str
+    address: int = field(compare=False)
+    """Of this process; what else is said here is part of the code."""
+    arguments: tuple[InputAt | OutputAt | Scalar, ...]
+    count: int = 1
+
+    @property
+    def code(self) -> str:
+        """What of it is part of a program's code."""
+        return f"{self.name} {self.arguments} {self.count}"
+
+    def __repr__(self) -> str:
+        return f"Routine({self.name} of {self.count})"
