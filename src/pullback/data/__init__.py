@@ -8,6 +8,7 @@ from pullback.data.generated_reviews import generate_reviews, load_imdb_or_gener
 from pullback.data.glove import WordVectors, read_glove, write_glove
 from pullback.data.idx import read_idx, write_idx
 from pullback.data.imdb import load_imdb
+from pullback.data.lengths import bucketed_order, trimmed_width
 from pullback.data.mnist import load_mnist
 from pullback.data.pictures import read_pictures
 from pullback.data.text import Vocabulary, tokenise
@@ -21,6 +22,7 @@ __all__ = [
     "Reviews",
     "Vocabulary",
     "WordVectors",
+    "bucketed_order",
     "character_rows",
     "character_streams",
     "epoch_order",
@@ -35,6 +37,7 @@ __all__ = [
     "read_pictures",
     "read_text",
     "tokenise",
+    "trimmed_width",
     "write_glove",
     "write_idx",
 ]

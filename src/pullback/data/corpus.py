@@ -95,9 +95,9 @@ class Corpus:
         table = np.array([vocabulary.number(word) for word in self.words], np.int32)
         return table[self.tokens] if len(table) else np.empty(0, np.int32)
 
-    def encode(self, vocabulary: Vocabulary, length: int = LENGTH) -> NDArray[np.int32]:
-        """What ``vocabulary.encode`` makes of the texts: int32 of shape (texts, length)."""
-        return padded(self.numbers(vocabulary), self.starts, length)
+    def encode(self, vocabulary: Vocabulary, length: int = LENGTH, behind: bool = False) -> NDArray[np.int32]:
+        """What ``vocabulary.encode`` makes of the texts: int32 of shape (texts, length); see ``padded``."""
+        return padded(self.numbers(vocabulary), self.starts, length, behind)
 
 
 class CorpusBuilder:
@@ -169,11 +169,14 @@ class Reviews:
     corpus: Corpus
     note: str
 
-    def split(self, seed: int = 0, size: int = VOCABULARY_SIZE, length: int = LENGTH) -> LabelledTexts:
+    def split(
+        self, seed: int = 0, size: int = VOCABULARY_SIZE, length: int = LENGTH, lengths: bool = False
+    ) -> LabelledTexts:
         """Four fifths to train on and one to test on, chosen at random by ``seed``: of IMDB's 50,000 reviews
         40,000 and 10,000.
 
-        The vocabulary, of at most ``size`` words, is that of the training texts alone.
+        The vocabulary, of at most ``size`` words, is that of the training texts alone. With ``lengths`` texts stand at
+        the beginnings of rows, and the data sets say how long each is.
         Raises ``DataError`` for fewer than five reviews.
         """
         count = len(self.corpus)
@@ -183,8 +186,10 @@ class Reviews:
         held_out = count // _TEST_SHARE
         rows = order[held_out:], order[:held_out]
         vocabulary = self.corpus.vocabulary(size, rows[0])
-        inputs, labels = self.corpus.encode(vocabulary, length), self.corpus.labels[:, None]
-        train, test = (Dataset(inputs[part], labels[part]) for part in rows)
+        inputs = self.corpus.encode(vocabulary, length, behind=lengths)
+        own = np.minimum(np.diff(self.corpus.starts), length) if lengths else None
+        whole = Dataset(inputs, self.corpus.labels[:, None], own)
+        train, test = (whole[part] for part in rows)
         note = f"{self.note}: {len(train):,} to train on, {len(test):,} to test on"
         return LabelledTexts(self.name, train, test, vocabulary, note)
 

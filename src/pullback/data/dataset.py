@@ -27,8 +27,11 @@ class Dataset:
     - ``dataset[10:20]`` is a data set that shares memory with this one,
     - ``dataset[rows]``, with an array of row numbers or booleans, is a data set of copies.
 
-    Raises ``DataError`` for arrays that are empty, ragged or of different lengths, ``IndexRangeError`` for a
-    row that is not there.
+    Rows that are sequences of different lengths, padded behind, have ``lengths``, an integer for each: how many of
+    their steps count. A trainer gives them to the model, ``model(x, lengths=n)``.
+
+    Raises ``DataError`` for arrays that are empty, ragged or of different lengths, and for ``lengths`` beyond the
+    rows, ``IndexRangeError`` for a row that is not there.
 
     >>> digits = Dataset(np.zeros((5, 28, 28), np.uint8), np.arange(5, dtype=np.uint8))
     >>> digits
@@ -39,6 +42,7 @@ class Dataset:
 
     inputs: Array
     labels: Array
+    lengths: Array | None = None
 
     def __post_init__(self) -> None:
         for name in ("inputs", "labels"):
@@ -53,6 +57,23 @@ class Dataset:
                 f"[Dataset] the data set is empty: inputs {self.inputs.shape}, labels {self.labels.shape}. "
                 "Give at least one row."
             )
+        if self.lengths is not None:
+            object.__setattr__(self, "lengths", self._checked(_rows("lengths", self.lengths)))
+
+    def _checked(self, lengths: Array) -> Array:
+        """Lengths that fit the rows."""
+        if lengths.dtype.kind not in "iu" or lengths.shape != (len(self.inputs),) or self.inputs.ndim < 2:
+            raise DataError(
+                f"[Dataset] lengths are {_kind(lengths)} for {len(lengths)} rows, inputs have shape "
+                f"{self.inputs.shape}. Give an integer for each row of steps."
+            )
+        if lengths.min() < 0 or lengths.max() > self.inputs.shape[1]:
+            row = int(np.argmax((lengths < 0) | (lengths > self.inputs.shape[1])))
+            raise DataError(
+                f"[Dataset] the length {lengths[row]} of row {row} is outside 0 to {self.inputs.shape[1]}, the steps "
+                "of a row. Give how many of them count."
+            )
+        return lengths
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -69,7 +90,8 @@ class Dataset:
                 return self.inputs[rows], self.labels[rows]
             if not isinstance(rows, slice):
                 rows = _row_numbers(rows)
-            return Dataset(self.inputs[rows], self.labels[rows])
+            lengths = None if self.lengths is None else self.lengths[rows]
+            return Dataset(self.inputs[rows], self.labels[rows], lengths)
         except IndexError as error:
             raise IndexRangeError(f"[Dataset] {error}; rows are 0 to {len(self) - 1}.") from error
 
@@ -78,7 +100,8 @@ class Dataset:
         parts = (
             f"{name} {_kind(array)}" for name, array in (("inputs", self.inputs), ("labels", self.labels))
         )
-        return f"Dataset({len(self):,} {rows}: {', '.join(parts)})"
+        lengths = "" if self.lengths is None else f", lengths {self.lengths.min()} to {self.lengths.max()}"
+        return f"Dataset({len(self):,} {rows}: {', '.join(parts)}{lengths})"
 
     def split(self, fraction: float, seed: int = 0) -> tuple[Dataset, Dataset]:
         """Two data sets: ``round(fraction · N)`` rows chosen at random by ``seed``, and the others.

@@ -148,24 +148,30 @@ class Vocabulary:
             )
 
 
-def padded(tokens: NDArray[Any], starts: NDArray[np.integer[Any]], length: int) -> Tokens:
+def padded(
+    tokens: NDArray[Any], starts: NDArray[np.integer[Any]], length: int, behind: bool = False
+) -> Tokens:
     """Texts of any length as rows of ``length``: the last words of a long text, zeros before a short one.
 
     ``tokens`` holds all texts one after the other, text ``k`` from ``starts[k]`` to ``starts[k + 1]``. The
-    end is what is kept, and stands at the end of the row: a review's verdict is in its last sentences.
+    end is what is kept, and stands at the end of the row: a review's verdict is in its last sentences. With
+    ``behind`` the same words stand at the beginning, and the zeros behind them.
 
     >>> padded(np.array([5, 6, 7, 8, 9]), np.array([0, 3, 5]), length=4)
     array([[0, 5, 6, 7],
            [0, 0, 8, 9]], dtype=int32)
+    >>> padded(np.array([5, 6, 7, 8, 9]), np.array([0, 3, 5]), length=4, behind=True)
+    array([[5, 6, 7, 0],
+           [8, 9, 0, 0]], dtype=int32)
     """
     if length < 1:
         raise DataError(f"[padded] rows of {length} words. Give a length of 1 or more.")
     rows = np.zeros((len(starts) - 1, length), np.int32)
-    columns = np.arange(-length, 0)
+    columns = np.arange(length) if behind else np.arange(-length, 0)
     for first in range(0, len(rows), _ROWS_AT_A_TIME):  # so that the positions stay small beside the rows
         part = rows[first : first + _ROWS_AT_A_TIME]
         begin, end = (starts[first + k : first + k + len(part)][:, None] for k in (0, 1))
-        places = end + columns
-        inside = places >= begin
+        places = np.maximum(begin, end - length) + columns if behind else end + columns
+        inside = places < end if behind else places >= begin
         part[inside] = tokens[places[inside]]
     return rows

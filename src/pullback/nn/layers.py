@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -76,6 +77,8 @@ class Dense(Module):
 class Chain(Module):
     """Layers one after the other: modules and plain functions of one array.
 
+    ``chain(x, lengths=n)`` hands the lengths of sequences to the layers that take them, such as ``nn.LSTM``.
+
     ``chain[k]`` is layer k, ``len(chain)`` their number.
 
     >>> from pullback import nn
@@ -91,9 +94,9 @@ class Chain(Module):
     (5, 10)
     """
 
-    layers: tuple[Callable[[Any], Any], ...]
+    layers: tuple[Callable[..., Any], ...]
 
-    def __init__(self, *layers: Callable[[Any], Any]) -> None:
+    def __init__(self, *layers: Callable[..., Any]) -> None:
         for position, layer in enumerate(layers):
             if not callable(layer):
                 raise TypeError(
@@ -102,9 +105,13 @@ class Chain(Module):
                 )
         self.layers = layers
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any, lengths: Any = None) -> Any:
+        if lengths is not None and not _takes_lengths(self):
+            raise TypeError(
+                "[Chain] lengths are given, and no layer takes any. Give a recurrent layer, or leave the lengths out."
+            )
         for layer in self.layers:
-            x = layer(x)
+            x = layer(x) if lengths is None or not _takes_lengths(layer) else layer(x, lengths=lengths)
         return x
 
     def __getitem__(self, position: int) -> Any:
@@ -115,6 +122,16 @@ class Chain(Module):
 
     def parts(self) -> dict[str, Any]:
         return {str(position): layer for position, layer in enumerate(self.layers)}
+
+
+def _takes_lengths(layer: Callable[..., Any]) -> bool:
+    """Whether a layer, or one in it, takes ``lengths``."""
+    if isinstance(layer, Chain):
+        return any(map(_takes_lengths, layer.layers))
+    try:
+        return "lengths" in inspect.signature(layer).parameters
+    except (TypeError, ValueError):  # some functions that are written in C
+        return False
 
 
 class Reshape(Module):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +21,11 @@ class Orders:
     (array([0, 1, 2, 3, 4]), array([0, 1, 2, 3, 4]))
     """
 
-    def __init__(self, rows: int, seed: int, shuffle: bool) -> None:
-        self._rows, self._seed, self._shuffle = rows, seed, shuffle
+    def __init__(
+        self, rows: int, seed: int, shuffle: bool, bucketed: Callable[[int], NDArray[np.int64]] | None = None
+    ) -> None:
+        """``bucketed`` gives the order of an epoch where another one is wanted."""
+        self._rows, self._seed, self._shuffle, self._bucketed = rows, seed, shuffle, bucketed
         self._ahead: dict[int, Job[NDArray[np.int64]]] = {}
 
     def take(self, epoch: int, more: bool) -> NDArray[np.int64]:
@@ -33,4 +38,6 @@ class Orders:
         return order
 
     def _of(self, epoch: int) -> NDArray[np.int64]:
+        if self._bucketed is not None:
+            return self._bucketed(epoch)
         return epoch_order(self._rows, self._seed, epoch, self._shuffle)

@@ -87,14 +87,27 @@ class Steps:
     scale: float | None
 
     def train(
-        self, model: Any, state: Any, number: Any, rows: Any, key: Any, inputs: Any, labels: Any
+        self,
+        model: Any,
+        state: Any,
+        number: Any,
+        rows: Any,
+        key: Any,
+        inputs: Any,
+        labels: Any,
+        lengths: Any = None,
+        width: int | None = None,
     ) -> tuple[Any, Any, Any, Any, Figures]:
-        """After step ``number`` on these rows: model, optimiser's state, the next number; its loss and metrics."""
-        x, y = scaled(inputs[rows], self.scale), labels[rows]
+        """After step ``number`` on these rows: model, optimiser's state, the next number; its loss and metrics.
+
+        With ``lengths`` the model is told them, and of the rows only the first ``width`` steps are read.
+        """
+        x, y = scaled(_trimmed(inputs[rows], width), self.scale), labels[rows]
+        own = {} if lengths is None else {"lengths": lengths[rows]}
 
         def objective(model: Any) -> tuple[Any, Any]:
             with training(fold_in(key, number)) as mode:
-                outputs = model(x)
+                outputs = model(x, **own)
                 return self.loss(outputs, y), (outputs, mode.updated(model))
 
         point = self.optimiser.trial(state, model) if isinstance(self.optimiser, LineSearch) else model
@@ -107,17 +120,25 @@ class Steps:
             model, state = self.optimiser.update(gradients, state, updated)
         return model, state, number + 1, loss, self._figures(outputs, y)
 
-    def evaluate(self, model: Any, inputs: Any, labels: Any) -> tuple[Any, Figures]:
+    def evaluate(
+        self, model: Any, inputs: Any, labels: Any, lengths: Any = None, width: int | None = None
+    ) -> tuple[Any, Figures]:
         """The loss and the metrics of one batch."""
-        outputs = model(scaled(inputs, self.scale))
+        outputs = self.predict(model, inputs, lengths, width)
         return self.loss(outputs, labels), self._figures(outputs, labels)
 
-    def predict(self, model: Any, inputs: Any) -> Any:
+    def predict(self, model: Any, inputs: Any, lengths: Any = None, width: int | None = None) -> Any:
         """The model's outputs for one batch."""
-        return model(scaled(inputs, self.scale))
+        own = {} if lengths is None else {"lengths": lengths}
+        return model(scaled(_trimmed(inputs, width), self.scale), **own)
 
     def _figures(self, outputs: Any, labels: Any) -> Figures:
         return {name: _figure(metric, outputs, labels) for name, metric in self.metrics.items()}
+
+
+def _trimmed(inputs: Any, width: int | None) -> Any:
+    """The first steps of all rows."""
+    return inputs if width is None else inputs[:, :width]
 
 
 def _figure(metric: Metric | EpochMetric, outputs: Any, labels: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pullback.compiler.jit import jit
-from pullback.data import Dataset
+from pullback.data import Dataset, bucketed_order, trimmed_width
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
 from pullback.graph import refuse_class
 from pullback.metrics import METRICS, EpochMetric, Metric, accuracy, binary_accuracy
@@ -49,8 +49,12 @@ class Trainer:
     ``kl_divergence``, of the logit's sign for ``binary_cross_entropy`` and ``hinge``, and none for other losses.
     Batches of ``batch_size`` rows are gathered inside the program from the data set as it is stored; with
     ``scale``, inputs are multiplied by it there, integers as ``float32``. The last batch of an epoch may be
-    smaller, or is left out with ``drop_last``. Gradients are clipped by value, then by their global norm,
-    where limits are given. ``seed`` decides the order of the rows in each epoch, and what dropout drops.
+    smaller, or is left out with ``drop_last``. Of a data set with ``lengths`` the model is told those of its rows,
+    ``model(x, lengths=n)``; with ``bucket=m`` each batch holds sequences of similar length
+    (``data.bucketed_order``) and is trimmed to its longest, rounded up to a multiple of ``m`` steps, each width by a
+    program of its own: padding behind it costs nothing, and outputs are what they are with it. Gradients are
+    clipped by value, then by their global norm, where limits are given. ``seed`` decides the order of the rows in
+    each epoch, and what dropout drops.
     ``optim.LBFGS`` compares losses: it needs batches of the whole data set.
 
     The arrays of ``model`` are updated in place: after ``fit`` the model itself is the trained one. ``fit``
@@ -81,9 +85,12 @@ class Trainer:
         clip_norm: float | None = None,
         clip_value: float | None = None,
         drop_last: bool = False,
+        bucket: int | None = None,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"[Trainer] batch_size is {batch_size}. Give 1 or more.")
+        if bucket is not None and bucket < 1:
+            raise ValueError(f"[Trainer] bucket is {bucket}. Give 1 or more steps.")
         _check_arrays(model)
         self.model = model
         self.optimiser = optimiser
@@ -91,6 +98,7 @@ class Trainer:
         self.batch_size = batch_size
         self.seed = seed
         self.drop_last = drop_last
+        self.bucket = bucket
         self.history = History()
         self.best: Best | None = None
         """The model of the best epoch so far, where ``EarlyStopping(restore_best=True)`` keeps it."""
@@ -103,6 +111,7 @@ class Trainer:
             "clip_norm": clip_norm,
             "clip_value": clip_value,
             "drop_last": drop_last,
+            "bucket": bucket,
         }
         self._data: dict[str, Any] | None = None
         """What the data of this training are like, once it has begun."""
@@ -111,9 +120,9 @@ class Trainer:
         self._metrics = _fitting(loss) if metrics is None else _named(metrics)
         steps = Steps(loss, clipping(optimiser, clip_value, clip_norm), self._metrics, scale)
         self._key = key(seed)
-        self._train = jit(steps.train, donate_argnums=(0, 1, 2), watch=3)
-        self._evaluate = jit(steps.evaluate)
-        self._predict = jit(steps.predict)
+        self._train = jit(steps.train, donate_argnums=(0, 1, 2), static_argnums=8, watch=3)
+        self._evaluate = jit(steps.evaluate, static_argnums=4)
+        self._predict = jit(steps.predict, static_argnums=3)
 
     @property
     def steps(self) -> int:
@@ -160,7 +169,7 @@ class Trainer:
         try:
             with Interrupts() as interrupts:
                 run = _Fit(self, data, display, interrupts)
-                orders = Orders(len(data), self.seed, shuffle)
+                orders = Orders(len(data), self.seed, shuffle, self._bucketed(data, shuffle))
                 for number in range(epochs):
                     order = orders.take(self.history.epochs, more=number + 1 < epochs)
                     self._fit_epoch(run, number, order, held_out)
@@ -189,30 +198,72 @@ class Trainer:
         data = _as_dataset("evaluate", dataset)
         totals = Totals(self._metrics)
         try:
-            for inputs, labels in _batches(self.batch_size, data.inputs, data.labels):
+            for _, batch, width in self._parts(data.lengths, data.inputs, data.labels):
                 (loss, figures), _ = self._evaluate.run_steps(
-                    (self.model, inputs, labels), len(inputs), sliced_argnums=(1, 2)
+                    (self.model, *batch, width), len(batch[0]), sliced_argnums=(1, 2, 3)
                 )
-                totals.add(inputs.shape[1], {"loss": loss, **figures})
+                totals.add(batch[0].shape[1], {"loss": loss, **figures})
         except IndexRangeError as error:
             raise _with_culprit(error, label=data.labels, token=data.inputs) from error
         return totals.figures()
 
     @shows_users_frames
-    def predict(self, inputs: Array) -> Any:
-        """The model's outputs for ``inputs`` of shape (N, …), with the batch axis first."""
+    def predict(self, inputs: Array, lengths: Array | None = None) -> Any:
+        """The model's outputs for ``inputs`` of shape (N, …), with the batch axis first.
+
+        Of sequences, padded behind, ``lengths`` says how many of their steps count.
+        """
         refuse_class(inputs)
         rows = np.ascontiguousarray(inputs)
         if rows.ndim == 0 or len(rows) == 0:
             raise DataError(f"[predict] inputs of shape {rows.shape}. Give at least one row.")
-        parts = []
+        if lengths is not None:
+            lengths = Dataset(rows, rows, lengths).lengths
+        parts, places = [], []
         try:
-            for (batches,) in _batches(self.batch_size, rows):
-                outputs, _ = self._predict.run_steps((self.model, batches), len(batches), sliced_argnums=(1,))
+            for chosen, batch, width in self._parts(lengths, rows):
+                outputs, _ = self._predict.run_steps(
+                    (self.model, *batch, width), len(batch[0]), sliced_argnums=(1, 2)
+                )
                 parts.append(map_tree(lambda y: y.reshape(-1, *y.shape[2:]), outputs))
+                places.append(chosen)
         except IndexRangeError as error:
             raise _with_culprit(error, token=rows) from error
-        return map_tree(lambda *pieces: np.concatenate(pieces), *parts)
+        back = np.argsort(np.concatenate(places))
+        return map_tree(lambda *pieces: np.concatenate(pieces)[back], *parts)
+
+    def _bucketed(self, data: Dataset, shuffle: bool) -> Callable[[int], Rows] | None:
+        """The order of each epoch, where batches are of sequences of similar length."""
+        if self.bucket is None:
+            return None
+        if data.lengths is None:
+            raise DataError(
+                "[Trainer] batches of sequences of similar length (bucket) need to know them. Give the data set "
+                "lengths, Dataset(inputs, labels, lengths)."
+            )
+        return partial(bucketed_order, data.lengths, self.batch_size, self.bucket, self.seed, shuffle=shuffle)
+
+    def _width(self, lengths: Array | None, inputs: Array) -> int | None:
+        """To how many steps a batch of these lengths is trimmed; None for all."""
+        if lengths is None or self.bucket is None:
+            return None
+        return trimmed_width(lengths, self.bucket, inputs.shape[1])
+
+    def _parts(
+        self, lengths: Array | None, *arrays: Array
+    ) -> Iterable[tuple[Rows, tuple[Any, ...], int | None]]:
+        """Rows, batches of the arrays and of ``lengths`` with an axis of steps in front, and their width."""
+        if lengths is None or self.bucket is None:
+            given = arrays if lengths is None else (*arrays, lengths)
+            places = np.arange(len(arrays[0]))
+            for numbers, *batches in _batches(self.batch_size, places, *given):
+                yield numbers.ravel(), (*batches, *([None] if lengths is None else [])), None
+            return
+        order = bucketed_order(lengths, self.batch_size, self.bucket, self.seed, shuffle=False)
+        for first in range(0, len(order), self.batch_size):
+            rows = order[first : first + self.batch_size]
+            width = self._width(lengths[rows], arrays[0])
+            yield rows, tuple(array[rows][None] for array in (*arrays, lengths)), width
 
     def _steps_per_epoch(self, data: Dataset) -> int:
         full, rest = divmod(len(data), self.batch_size)
@@ -240,6 +291,7 @@ class Trainer:
             "inputs": _kind(data.inputs),
             "labels": _kind(data.labels),
             "shuffle": shuffle,
+            "lengths": None if data.lengths is None else _kind(data.lengths),
         }
         different = differences(self._data, found) if self._resumed and self._data is not None else []
         if different:
@@ -294,6 +346,8 @@ class _Fit:
         done = 0
         while done < full:
             block = batches[done : done + self._pace.steps]
+            widths = [self._width(rows) for rows in block]
+            block = block[: next((k for k, width in enumerate(widths) if width != widths[0]), len(block))]
             start = time.perf_counter()
             self._block(number, block, totals)
             self._pace.measured(len(block), time.perf_counter() - start)
@@ -316,12 +370,18 @@ class _Fit:
         self._snapshot.record(rows)
         self._interrupts.check()
 
+    def _width(self, rows: Rows) -> int | None:
+        """To how many steps these rows are trimmed."""
+        lengths = self.data.lengths
+        return self.trainer._width(None if lengths is None else lengths[rows], self.data.inputs)
+
     def _run(self, rows: Rows) -> tuple[Array, dict[str, Array], int]:
-        """Steps on ``rows``, in place."""
+        """Steps on ``rows``, all of one width, in place."""
         trainer, data = self.trainer, self.data
         carried = (trainer.model, trainer.state, trainer._next)
+        given = (trainer._key, data.inputs, data.labels, data.lengths, self._width(rows))
         (*_, losses, figures), done = trainer._train.run_steps(
-            (*carried, rows, trainer._key, data.inputs, data.labels), len(rows), sliced_argnums=3
+            (*carried, rows, *given), len(rows), sliced_argnums=3
         )
         return losses, figures, done
 
@@ -371,13 +431,14 @@ def _named(
 def _as_dataset(caller: str, data: Dataset | tuple[Array, Array]) -> Dataset:
     """``data`` with arrays as the program takes them; copied only where memory order or byte order differ."""
     if not isinstance(data, Dataset):
-        if not isinstance(data, tuple) or len(data) != 2:
+        if not isinstance(data, tuple) or len(data) not in (2, 3):
             raise DataError(
                 f"[{caller}] found a {type(data).__name__}. Give a Dataset or a pair (inputs, labels)."
             )
         data = Dataset(*data)
     inputs, labels = (np.ascontiguousarray(a, a.dtype.newbyteorder("=")) for a in (data.inputs, data.labels))
-    return data if inputs is data.inputs and labels is data.labels else Dataset(inputs, labels)
+    same = inputs is data.inputs and labels is data.labels
+    return data if same else Dataset(inputs, labels, data.lengths)
 
 
 def _kind(array: Array) -> str:
