@@ -113,6 +113,8 @@ def _check_input(settings: Mapping[str, Any]) -> None:
         raise ValueError(f"input is {settings['input']!r:.60}")
     elif not (isinstance(classes, list) and len(classes) == 2 and all(isinstance(c, str) for c in classes)):
         raise ValueError(f"classes are {classes!r:.60}")
+    elif type(settings.get("lengths", False)) is not bool:
+        raise ValueError(f"lengths is {settings['lengths']!r:.60}")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -170,11 +172,15 @@ def _read_texts(
     """Beginning, more likely class and its probability, for every text."""
     texts = (text for entry in inputs for text in _lines(entry))
     while batch := _batch(texts):
-        numbers = vocabulary.encode(batch, settings["length"])
+        own: dict[str, Any] = {}
+        if settings.get("lengths"):
+            numbers, own["lengths"] = vocabulary.encode_with_lengths(batch, settings["length"])
+        else:
+            numbers = vocabulary.encode(batch, settings["length"])
         for row, text in enumerate(batch):
             if not (numbers[row] > UNKNOWN).any():
                 warn(f"{_short(text)!r} has no word that the model knows; its answer is about nothing.")
-        shares = np.asarray(nn.sigmoid(model(numbers)))[:, 0]
+        shares = np.asarray(nn.sigmoid(model(numbers, **own)))[:, 0]
         for text, share in zip(batch, shares.tolist()):
             side = int(share > 0.5)
             yield _short(text), settings["classes"][side], share if side else 1 - share

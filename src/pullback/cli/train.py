@@ -88,6 +88,7 @@ def _run(workload: Workload, options: argparse.Namespace) -> int:
         seed=options.seed,
         scale=job.scale,
         clip_norm=job.clip_norm,
+        bucket=job.bucket,
     )
     settings = {
         "workload": workload.name,

@@ -113,12 +113,29 @@ class Vocabulary:
 
     def encode(self, texts: Iterable[str], length: int = LENGTH) -> Tokens:
         """Texts as rows of word numbers: int32 of shape (texts, length), padded as ``padded`` says."""
+        return padded(*self._encoded(texts), length)
+
+    def encode_with_lengths(
+        self, texts: Iterable[str], length: int = LENGTH
+    ) -> tuple[Tokens, NDArray[np.int64]]:
+        """The same words at the beginnings of rows, padded behind, and how many there are in each row.
+
+        >>> rows, lengths = Vocabulary(["a", "film"]).encode_with_lengths(["A good film", "Film!"], length=4)
+        >>> rows, lengths
+        (array([[2, 1, 3, 0],
+               [3, 0, 0, 0]], dtype=int32), array([3, 1]))
+        """
+        tokens, starts = self._encoded(texts)
+        return padded(tokens, starts, length, behind=True), np.minimum(np.diff(starts), length)
+
+    def _encoded(self, texts: Iterable[str]) -> tuple[Tokens, NDArray[np.int64]]:
+        """The numbers of all texts one after the other, and where each begins."""
         if isinstance(texts, str):
             raise DataError("[Vocabulary.encode] found one string. Give a list of texts.")
         known = self._numbers
         rows = [[known.get(word, UNKNOWN) for word in tokenise(text)] for text in texts]
         starts = np.cumsum([0, *map(len, rows)])
-        return padded(np.array([n for row in rows for n in row], np.int32), starts, length)
+        return np.array([n for row in rows for n in row], np.int32), starts
 
     def to_json(self) -> str:
         """The words as JSON text, such as for the metadata of a model's file."""

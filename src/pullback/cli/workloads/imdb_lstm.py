@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,17 +49,18 @@ def make_model(
 def prepare(options: argparse.Namespace, report: Report) -> Job:
     """The data, the network and the settings that suit them."""
     reviews = load_imdb_or_generated(options.data, report=report)
-    texts = reviews.split(options.seed, _WORDS, options.length)
+    texts = reviews.split(options.seed, _WORDS, options.length, lengths=options.bucket is not None)
     settings = {
         "input": "text",
         "words": len(texts.vocabulary),
         "length": options.length,
         "dimensions": _DIMENSIONS,
         "hidden": options.hidden,
+        "lengths": options.bucket is not None,
         "classes": ["negative", "positive"],
     }
     model = restore(settings, seed=options.seed)
-    return text_job(texts, model, settings, options, _DEFAULTS[texts.name])
+    return replace(text_job(texts, model, settings, options, _DEFAULTS[texts.name]), bucket=options.bucket)
 
 
 def restore(settings: Mapping[str, Any], seed: nn.Seed = 0) -> nn.Chain:
@@ -79,6 +81,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--length", type=positive, default=_LENGTH, metavar="N", help=f"words that are read ({_LENGTH})"
+    )
+    parser.add_argument(
+        "--bucket",
+        type=positive,
+        metavar="N",
+        help="read no padding: batches of reviews of similar length, trimmed to the longest, rounded up to a multiple "
+        "of N words (short reviews are padded in front, and the padding is read)",
     )
 
 

@@ -41,6 +41,8 @@ class Job:
     """What is told beside the loss, unless it is the accuracy that fits the loss."""
     shuffle: bool = True
     clip_norm: float | None = None
+    bucket: int | None = None
+    """The multiple of steps to which batches of similar length are trimmed, where they are."""
     callbacks: Sequence[Callable[[Trainer], object]] = ()
     """Called after each epoch, before a checkpoint is written."""
     to_save: Callable[[Any], Any] = lambda model: model
