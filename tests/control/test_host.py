@@ -123,23 +123,38 @@ def test_compiled_and_after_each_stage_it_is_what_the_interpreter_gives(program:
         pb.set_num_threads(before)
 
 
-def test_a_large_program_calls_from_the_thread_that_called_it() -> None:
-    who = []
+def test_no_other_thread_calls_where_the_caller_is_held_up() -> None:
+    """Python code of another thread keeps the interpreter lock, which the caller wants in order to look for signals."""
+    who, over = [], threading.Event()
 
     def note(a: Array) -> Array:
         who.append(threading.get_ident())
-        return a[::-1]
+        return a
 
-    f = pb.jit(lambda x: np.exp(pb.pure_callback(note, x, np.sin(x @ x.T) @ x)) @ x.T)
-    x = RANDOM.normal(size=(300, 300))
-    before = pb.get_num_threads()
+    @pb.jit
+    def f(x: Array) -> Array:
+        for _ in range(8):
+            x = pb.pure_callback(note, x, np.tanh(x @ x.T))
+        return x
+
+    def busy() -> None:
+        while not over.is_set():
+            sum(range(1000))
+
+    x, other = RANDOM.normal(size=(500, 500)) / 20, threading.Thread(target=busy)
+    before, interval = pb.get_num_threads(), sys.getswitchinterval()
     try:
         pb.set_num_threads(3)
-        for _ in range(5):
+        sys.setswitchinterval(0.03)
+        other.start()
+        for _ in range(3):
             f(x)
     finally:
+        over.set()
+        other.join()
+        sys.setswitchinterval(interval)
         pb.set_num_threads(before)
-    assert who == [threading.get_ident()] * 5
+    assert who == [threading.get_ident()] * 24
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -709,5 +724,8 @@ def test_what_a_routine_is_given() -> None:
             np.testing.assert_array_equal(found, (X * by).astype(np.float32))
         assert seen == [(2.0, 3)] * 6 + [(-0.1, 3)] * 6
         assert keys[0] != keys[1]
+        both = Graph((x,), (scaled(x, by=0.0), scaled(x, by=-0.0)))
+        found = make_executable(both, {}).program(np.ones((6, 3)))
+        assert not np.signbit(found[0]).any() and np.signbit(found[1]).all()
     finally:
         del OPERATORS["scaled_of_test"]

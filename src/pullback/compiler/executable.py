@@ -200,7 +200,7 @@ def _step(step: Phase | Repeat) -> list[Any]:
     """A step of the schedule as JSON."""
     if isinstance(step, Repeat):
         return [step.trips, [_step(inner) for inner in step.phases]]
-    return [step.function, step.chunks, step.enters, step.writes]
+    return [step.function, step.chunks, step.enters, step.writes, step.callers]
 
 
 def _read_step(row: Sequence[Any]) -> Phase | Repeat:

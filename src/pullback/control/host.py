@@ -34,6 +34,7 @@ from pullback.graph import (
     results,
     substitute,
 )
+from pullback.graph.node import kind_of
 from pullback.numpy.promotion import result_dtype, where_written
 from pullback.operators.batching import all_batched, batch_size, is_batched
 from pullback.operators.elementwise import filled
@@ -127,6 +128,8 @@ class Reference(HostFunction):
 
     operator: Operator
     attributes: tuple[tuple[str, Any], ...]
+    kinds: Any
+    """What tells attributes from others that are equal to them: 1 from 1.0, 0.0 from -0.0."""
     routine: Routine | None = None
 
     def call(self, arrays: Sequence[np.ndarray], types: Sequence[Type]) -> list[np.ndarray]:
@@ -332,9 +335,10 @@ def with_host_calls(graph: Graph) -> Graph:
             return apply(node.operator, inputs, {name: inside(v) for name, v in node.attributes.items()})
         makes = node.operator.routine
         routine = None if makes is None else makes(*(x.type for x in inputs), **node.attributes)
+        items = tuple(sorted(node.attributes.items()))
         called = host_call(
             *inputs,
-            function=Reference(node.operator, tuple(sorted(node.attributes.items())), routine),
+            function=Reference(node.operator, items, kind_of(items), routine),
             promised=node.type if isinstance(node.type, TupleType) else TupleType.of([node.type]),
             method="sequential",
         )

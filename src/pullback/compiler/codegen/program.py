@@ -33,7 +33,18 @@ from pullback.compiler.runtime.layout import (
 )
 from pullback.compiler.runtime.specs import Phase as RuntimePhase
 from pullback.compiler.runtime.specs import Repeat as RuntimeRepeat
-from pullback.compiler.schedule import Choose, Group, Job, Phase, Repeat, Step, While, buffers_of, every_phase
+from pullback.compiler.schedule import (
+    Choose,
+    Group,
+    Job,
+    Phase,
+    Repeat,
+    Step,
+    While,
+    buffers_of,
+    every_phase,
+    every_step,
+)
 from pullback.compiler.structure import Counter, HostCall, View
 from pullback.graph import Source, results
 from pullback.loops import Apply, Buffer, Kernel, Load, walk
@@ -196,7 +207,8 @@ class _Emitter:
         chunks = sum(group.chunks for group in step.groups) if isinstance(step, Phase) else 1
         written = {b for group in functions for job in group.jobs for b in job.kernel.writes()}
         writes = not self.overwriting.isdisjoint(written)
-        return RuntimePhase(name, chunks, enters=bool(own), writes=writes)
+        callers = any(isinstance(each, HostCall) for each, _ in every_step([step]))
+        return RuntimePhase(name, chunks, enters=bool(own), writes=writes, callers=callers)
 
     def _is_chosen(self, f: Function, choice: Choose, number: int) -> str:
         """Whether the branch of this number is run."""

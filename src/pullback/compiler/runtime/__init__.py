@@ -35,13 +35,17 @@ phase is completed, no later phase starts, and the call raises what ``Program``'
 kept (then the lowest code), so the report does not depend on threads. A check placed in a phase
 before the updates leaves donated arguments as they were.
 
+**Calls of Python.** ``emit_host_call(f, number, addresses)`` calls ``calls[number]`` of the program with the address of
+a table of ``addresses``, in a ``Phase`` of the ``callers``, which no other thread runs. If it raises, no later phase
+starts, and the call raises that exception.
+
 **Making and calling a program.**
 
     code = load(text, Processor.host(), key=..., cache=default_cache())  # from the cache, or compiled
     program = Program(code, arguments=[ArgumentSpec(np.dtype("float32"), (3,), donated_to=None)],
                       results=[ResultSpec(np.dtype("float32"), (3,))], phases=[Phase("scale", 1)],
                       arena_bytes=0, scratch_bytes=0, constants=[], cost=100.0, saving=-200.0,
-                      watch_result=None, explain=None)
+                      watch_result=None, explain=None, calls=[])
     program(x)                      # a tuple of NumPy arrays; converts what it can, otherwise a clear error
     program.entry(x)                # the compiled function: a tuple, or NotImplemented: use program(...)
     program.run_steps(arrays, steps, argument_strides, results, result_strides)     # steps done

@@ -9,7 +9,8 @@ word of the stretch, and only that one do others read while they wait: the owner
 back. A thread goes on when all stretches are done. A word carries the number of the visit and only ever
 grows: nothing is reset between steps, a thread that comes late finds everything claimed and catches up, and a
 thread that the system has suspended is waited for only with what it has claimed. A phase of a single chunk is
-the caller's, whose cache then holds all that such phases hand on to each other.
+the caller's, whose cache then holds all that such phases hand on to each other; another thread helps even there, but
+never where Python is called, which must happen in the thread that has the interpreter lock.
 """
 
 from __future__ import annotations
@@ -50,9 +51,12 @@ claims:
   %any_there = icmp ult i64 %stretch, %used
   br i1 %any_there, label %look_there, label %claimed
 look_there:
+  %left_alone = and i1 %callers, %is_worker
+  br i1 %left_alone, label %claimed, label %look_whose
+look_whose:
   br i1 %owns, label %measure, label %owner_first
 owner_first:
-  %patience_there = phi i64 [%patience, %look_there], [%patience_less, %wait_there]
+  %patience_there = phi i64 [%patience, %look_whose], [%patience_less, %wait_there]
   %done_there = load atomic i64, ptr %done_at acquire, align 8
   %over_there = icmp uge i64 %done_there, %complete
   br i1 %over_there, label %claimed, label %not_over
@@ -64,7 +68,7 @@ wait_there:
   call void @relax(i64 0)
   br label %owner_first
 measure:
-  %patience_now = phi i64 [%patience, %look_there], [0, %not_over]
+  %patience_now = phi i64 [%patience, %look_whose], [0, %not_over]
   %first = call i64 @stretch_start(i64 %count, i64 %stretch, i64 %used)
   %stretch_1 = add i64 %stretch, 1
   %end_chunk = call i64 @stretch_start(i64 %count, i64 %stretch_1, i64 %used)
@@ -154,10 +158,10 @@ reporting:
   %swapped = extractvalue {i64, i1} %swap, 1
   br i1 %swapped, label %claimed, label %reporting
 claimed:
-  %patience_left = phi i64 [%patience, %claims], [%patience_there, %owner_first], [%patience_now, %taken_all],
-      [%patience_now, %report_all], [%patience_now, %reporting]
-  %to_enter_yet = phi i1 [%to_enter, %claims], [%to_enter, %owner_first], [%to_enter_now, %taken_all],
-      [%to_enter_now, %report_all], [%to_enter_now, %reporting]
+  %patience_left = phi i64 [%patience, %claims], [%patience, %look_there], [%patience_there, %owner_first],
+      [%patience_now, %taken_all], [%patience_now, %report_all], [%patience_now, %reporting]
+  %to_enter_yet = phi i1 [%to_enter, %claims], [%to_enter, %look_there], [%to_enter, %owner_first],
+      [%to_enter_now, %taken_all], [%to_enter_now, %report_all], [%to_enter_now, %reporting]
   %helped_1 = add i64 %helped, 1
   %more_stretches = icmp ult i64 %helped_1, %stretches
   br i1 %more_stretches, label %claims, label %waits

@@ -82,6 +82,9 @@ phase:
   %open_word = load i64, ptr %open_at, align 8
   %open = icmp ne i64 %open_word, 0
   %caller = select i1 %open, ptr %caller_here, ptr null
+  %callers_at = getelementptr i8, ptr %at, i64 $ENTRY_CALLERS
+  %callers_word = load i64, ptr %callers_at, align 8
+  %callers = icmp ne i64 %callers_word, 0
 $PHASE
 phase_over:
   %stopped_here = call i1 @stopped(ptr %caller, ptr %code_at)

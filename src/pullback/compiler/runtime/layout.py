@@ -78,6 +78,7 @@ ENTRY = {
     "TARGET": 24,  # i64: the first entry of the loop's body
     "ENTERS": 32,  # i64: 1 if threads call a phase's function for the chunk COUNT before their first
     "OPEN": 40,  # i64: 1 if a step may be left there: nothing has been written in place yet
+    "CALLERS": 48,  # i64: 1 if no thread but the caller may run it
 }
 ENTRY_BYTES = 64
 PHASE, REPEAT_BEGIN, REPEAT_END = 0, 1, 2
@@ -198,8 +199,8 @@ def emit_failure(function: Function, code: int, position: str, value: str) -> No
 def emit_host_call(function: Function, number: int, addresses: list[str]) -> None:
     """Call the Python object ``number`` of the program with the address of a table of ``addresses``.
 
-    In a phase of one chunk only, which is the caller's. If it raises, no later phase starts, and the exception is the
-    call's. Nothing is called once a failure is recorded.
+    In a phase that is the caller's only (``Phase.callers``). If it raises, no later phase starts, and the exception is
+    the call's. Nothing is called once a failure is recorded.
     """
     table = function.reserve(f"[{max(1, len(addresses))} x ptr]")
     for k, address in enumerate(addresses):

@@ -300,6 +300,7 @@ class _Instance:
                 "TARGET": row.target,
                 "ENTERS": int(row.enters),
                 "OPEN": int(row.open),
+                "CALLERS": int(row.callers),
             }
             self._memory.write(table + layout.ENTRY_BYTES * index, layout.ENTRY, values)
         watched = program.watch_result
@@ -415,6 +416,7 @@ class _Row(NamedTuple):
     target: int = 0
     enters: bool = False
     open: bool = False
+    callers: bool = False
 
 
 def _flatten(phases: Sequence[Phase | Repeat], donates: bool) -> tuple[list[_Row], int]:
@@ -428,7 +430,9 @@ def _flatten(phases: Sequence[Phase | Repeat], donates: bool) -> tuple[list[_Row
         for item in items:
             open = open and not (donates and _writes(item))
             if isinstance(item, Phase):
-                rows.append(_Row(layout.PHASE, item.function, item.chunks, enters=item.enters, open=open))
+                rows.append(
+                    _Row(layout.PHASE, item.function, item.chunks, 0, item.enters, open, item.callers)
+                )
             elif item.trips > 0 and item.phases:
                 rows.append(_Row(layout.REPEAT_BEGIN, turns=item.trips))
                 start = len(rows)

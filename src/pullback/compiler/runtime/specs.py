@@ -34,7 +34,8 @@ class Phase:
     """Calls of one function for the chunks ``0 … chunks-1``, in any order and at the same time.
 
     If it ``enters``, each thread that takes part calls it once for the chunk ``chunks`` before its first. Unless it
-    ``writes`` in place, into donated memory, a step may be left in it.
+    ``writes`` in place, into donated memory, a step may be left in it. One that is the ``callers``, of one chunk, no
+    other thread may run.
 
     >>> Phase("forward", 2000)
     Traceback (most recent call last):
@@ -45,8 +46,11 @@ class Phase:
     chunks: int = 1
     enters: bool = False
     writes: bool = True
+    callers: bool = False
 
     def __post_init__(self) -> None:
+        if self.callers and self.chunks != 1:
+            raise ValueError(f"phase {self.function!r} of the caller has {self.chunks} chunks: give it one")
         if not 1 <= self.chunks <= MAX_CHUNKS:
             raise ValueError(
                 f"phase {self.function!r} has {self.chunks} chunks: "
