@@ -144,6 +144,11 @@ def test_orders_differ_from_epoch_to_epoch_and_follow_the_seed() -> None:
     assert abs(LENGTHS[rest].mean() - LENGTHS.mean()) < 2  # those left over are not the longest
 
 
+def test_lengths_may_be_of_any_integer_dtype() -> None:
+    orders = [bucketed_order(LENGTHS.astype(dtype), 8, 5, seed=1).tolist() for dtype in (np.int64, np.uint8)]
+    assert orders[0] == orders[1]
+
+
 def test_widths() -> None:
     assert [trimmed_width(n, 10, 23) for n in ([0], [1, 10], [11], [23], [])] == [10, 10, 20, 23, 10]
     assert trimmed_width([3], 50, 23) == 23

@@ -44,7 +44,7 @@ def bucketed_order(
     >>> lengths[bucketed_order(lengths, 2, 5, seed=0, shuffle=False)]
     array([2, 4, 1, 3, 9, 8, 7, 6])
     """
-    lengths = np.asarray(lengths)
+    lengths = np.asarray(lengths).astype(np.int64)
     if batch_size < 1 or multiple < 1:
         raise DataError(
             f"[bucketed_order] batches of {batch_size} trimmed to multiples of {multiple}. Give 1 or more."

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pullback.compiler.jit import jit
-from pullback.data import Dataset, bucketed_order, trimmed_width
+from pullback.data import Dataset, bucketed_order, epoch_order, trimmed_width
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
 from pullback.graph import refuse_class
 from pullback.metrics import METRICS, EpochMetric, Metric, accuracy, binary_accuracy
@@ -169,7 +169,7 @@ class Trainer:
         try:
             with Interrupts() as interrupts:
                 run = _Fit(self, data, display, interrupts)
-                orders = Orders(len(data), self.seed, shuffle, self._bucketed(data, shuffle))
+                orders = Orders(self._order_of(data, shuffle))
                 for number in range(epochs):
                     order = orders.take(self.history.epochs, more=number + 1 < epochs)
                     self._fit_epoch(run, number, order, held_out)
@@ -232,10 +232,10 @@ class Trainer:
         back = np.argsort(np.concatenate(places))
         return map_tree(lambda *pieces: np.concatenate(pieces)[back], *parts)
 
-    def _bucketed(self, data: Dataset, shuffle: bool) -> Callable[[int], Rows] | None:
-        """The order of each epoch, where batches are of sequences of similar length."""
+    def _order_of(self, data: Dataset, shuffle: bool) -> Callable[[int], Rows]:
+        """The order of each epoch."""
         if self.bucket is None:
-            return None
+            return partial(epoch_order, len(data), self.seed, shuffle=shuffle)
         if data.lengths is None:
             raise DataError(
                 "[Trainer] batches of sequences of similar length (bucket) need to know them. Give the data set "
