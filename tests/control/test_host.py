@@ -250,6 +250,23 @@ def test_what_needs_no_derivative_may_be_called(around: Any) -> None:
     np.testing.assert_allclose(pb.jit(f)(w, X), f(w, X), rtol=1e-12)
 
 
+@pytest.mark.parametrize(("policy", "count"), [("nothing", 2), (lambda name: name == "host_call", 1)])
+def test_a_checkpoint_calls_again_unless_its_policy_keeps_the_results(policy: Any, count: int) -> None:
+    calls = []
+
+    def note(a: Array) -> Array:
+        calls.append(1)
+        return np.sort(a)
+
+    def layer(w: Array, x: Array) -> Array:
+        return np.sin(w * pb.pure_callback(note, x, x))
+
+    f = pb.value_and_grad(lambda w, x: np.sum(pb.checkpoint(layer, policy)(w, x)))
+    _, found = pb.jit(f)(X[0], X[1])
+    assert len(calls) == count
+    np.testing.assert_allclose(found, pb.grad(lambda w, x: np.sum(layer(w, x)))(X[0], X[1]), rtol=1e-12)
+
+
 # ---------------------------------------------------------------------- errors
 
 

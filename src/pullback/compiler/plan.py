@@ -347,12 +347,15 @@ class _Planner:
 def _in_one_chunk(steps: list[Step]) -> list[Step]:
     """``steps`` as one, where each of their phases is a single chunk: nothing waits between them.
 
-    A call out of the program may raise an exception, which must not wait for the end of a loop.
+    What is called in Python may raise an exception, which must not wait for the end of a loop.
     """
-    single = all(
-        isinstance(step, Phase) and sum(group.chunks for group in step.groups) == 1 and not step.first
-        for step, _ in every_step(steps)
-    )
+
+    def is_single(step: Phase | HostCall) -> bool:
+        if isinstance(step, HostCall):
+            return step.node.attributes["function"].routine is not None
+        return sum(group.chunks for group in step.groups) == 1 and not step.first
+
+    single = all(is_single(step) for step, _ in every_step(steps))
     return [Serial(steps)] if single else steps
 
 

@@ -161,11 +161,7 @@ def _kept(outputs: Sequence[Node], seeds: Sequence[Variable], saved: tuple[str, 
         return []
     order = topological(outputs)
     backward = dependent(order, seeds)
-    chosen = {
-        id(node): node
-        for node in order
-        if id(node) not in backward and isinstance(node, Operation) and node.operator.name in saved
-    }
+    chosen = {id(node) for node in order if id(node) not in backward and _made_by(node) in saved}
     used: list[Node] = []
     seen: set[int] = set()
     stack = list(outputs)
@@ -179,6 +175,14 @@ def _kept(outputs: Sequence[Node], seeds: Sequence[Variable], saved: tuple[str, 
         else:
             stack += node.inputs
     return used
+
+
+def _made_by(node: Node) -> str | None:
+    """The operator that gives an array, or several, of which this is one."""
+    if not isinstance(node, Operation) or isinstance(node.type, TupleType):
+        return None
+    maker = node.inputs[0] if node.operator is result else node
+    return maker.operator.name if isinstance(maker, Operation) else None
 
 
 def _pushforward(node: Operation, directions: Sequence[Node | None]) -> Sequence[Node | None]:
