@@ -1,4 +1,11 @@
-"""Sequences of different lengths in batches: rows of similar length together, and no padding behind the longest."""
+"""Sequences of different lengths in batches: rows of similar length together, and no padding behind the longest.
+
+A trainer does so with ``Trainer(bucket=50)``; in a loop of one's own the width is a static argument of the step:
+
+    step = jit(step, static_argnums=3)                    # reads inputs[rows][:, :width], and lengths[rows]
+    for rows in bucketed_order(lengths, 64, 50, seed, epoch)[: len(lengths) // 64 * 64].reshape(-1, 64):
+        model, state = step(model, state, rows, trimmed_width(lengths[rows], 50, inputs.shape[1]))
+"""
 
 from __future__ import annotations
 

@@ -431,7 +431,7 @@ def _named(
 def _as_dataset(caller: str, data: Dataset | tuple[Array, Array]) -> Dataset:
     """``data`` with arrays as the program takes them; copied only where memory order or byte order differ."""
     if not isinstance(data, Dataset):
-        if not isinstance(data, tuple) or len(data) not in (2, 3):
+        if not isinstance(data, tuple) or len(data) != 2:
             raise DataError(
                 f"[{caller}] found a {type(data).__name__}. Give a Dataset or a pair (inputs, labels)."
             )

@@ -48,7 +48,8 @@ class Recurrent(Module):
     - ``dropout``: the rate of dropout between layers, while training.
     - Sequences of different lengths: ``layer(x, lengths=n)`` with an integer for each sequence. Its state stops
       changing where it ends, what is put out behind is zero, the last state is that of its last step, and the other
-      direction begins there. What stands behind the end is not looked at.
+      direction begins there. What stands behind the end is not looked at, so the steps behind the longest sequence
+      may be cut off: ``Trainer(bucket=…)`` and ``data.bucketed_order`` make batches of similar length for that.
     - States: ``layer(x, state)`` begins with this state instead of the cell's initial one, and with
       ``return_state`` the result is the pair ``(outputs, state)`` with the state at the end. It is the cell's
       state, a pair of them for a pair of cells, and a tuple of these for several layers. With ``learned_state`` the
