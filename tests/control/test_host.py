@@ -522,6 +522,41 @@ print(os.waitpid(child, 0)[1], np.array_equal(f(x), before))
     assert run_python(text, tmp_path) == "0 True"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_that_begins_inside_a_function_goes_on(tmp_path: Any) -> None:
+    text = """
+import os
+pb.set_num_threads(3)
+children = []
+f = pb.jit(lambda x: np.tanh(pb.pure_callback(lambda a: children.append(os.fork()) or a, x, x @ x) @ x))
+x = np.random.default_rng(0).normal(size=(200, 200)) / 20
+right = np.allclose(f(x), np.tanh(x @ x @ x))
+if children[0] == 0:
+    os._exit(0 if right else 1)
+print(os.waitpid(children[0], 0)[1], right)
+"""
+    assert run_python(text, tmp_path) == "0 True"
+
+
+def test_ctrl_c_in_a_run_of_steps_keeps_those_that_were_done(tmp_path: Any) -> None:
+    text = """
+import os, signal
+calls = []
+def note(a):
+    calls.append(1)
+    if len(calls) == 5:
+        os.kill(os.getpid(), signal.SIGINT)
+    return a
+f = pb.jit(lambda total, x: (total + pb.pure_callback(note, x, x),), donate_argnums=0)
+total = np.zeros((200, 200))
+try:
+    f.run_steps((total, np.ones((50, 200, 200))), 50, 1)
+except KeyboardInterrupt:
+    print(len(calls), np.unique(total))
+"""
+    assert run_python(text, tmp_path) == "5 [4.]"
+
+
 def test_a_program_from_the_cache_calls_the_function_of_its_process(tmp_path: Any) -> None:
     text = """
 import sys
