@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import numpy as np
@@ -186,3 +187,38 @@ def test_errors_tell_what_is_wrong() -> None:
         pb.while_loop(lambda h: h.sum() < 3, lambda h: h[None], one)
     with pytest.raises(TreeError, match=r"while_loop: the carry enters a step as"):
         pb.while_loop(lambda h: h.sum() < 3, lambda h: (h, h), one)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("way", ["alone", "donated", "nested", "after other work"])
+def test_an_endless_loop_can_be_left(threads: int, way: str) -> None:
+    def endless(c: Array, w: Array) -> Array:
+        def turn(c: Array) -> Array:
+            c = np.tanh(c @ w)
+            return pb.while_loop(lambda c: c.sum() > 1e9, lambda c: c * 2, c) if way == "nested" else c
+
+        start = c + np.tanh(w @ w).sum() if way == "after other work" else c
+        return pb.while_loop(lambda c: c.sum() > -1, turn, start)
+
+    def interrupt(signum: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    c, w = np.ones((3, 4)), np.eye(4)
+    program = pb.jit(endless, donate_argnums=0 if way == "donated" else ())
+    before, old = pb.get_num_threads(), signal.signal(signal.SIGALRM, interrupt)
+    try:
+        pb.set_num_threads(threads)
+        for _ in range(2):
+            # Again and again: the first may come while the program is compiled.
+            signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
+            with pytest.raises(KeyboardInterrupt):
+                program(c, w)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+        pb.set_num_threads(before)
+    assert (c == 1).all()
+    # The next call of anything begins anew.
+    assert pb.jit(lambda x: pb.while_loop(lambda c: c < 100, lambda c: c * 3, x))(1.0) == 243

@@ -14,11 +14,11 @@ from pullback.compiler.passes import PASSES, Pass
 from pullback.compiler.plan import Stage, Watch, lanes_of, plan, show_schedule
 from pullback.compiler.repeated import EXCHANGE_CYCLES
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Phase, Repeat, Serial, Step, every_step
+from pullback.compiler.schedule import Phase, Repeat, Serial, Step, While, every_step
 from pullback.graph import Graph
 from pullback.loops import Kernel
 
-__all__ = ["Built", "Stage", "Watch", "build", "plan", "show_schedule"]
+__all__ = ["Built", "Stage", "Watch", "build", "estimated", "plan", "show_schedule"]
 
 CYCLES_PER_NANOSECOND = 3.5
 
@@ -56,21 +56,26 @@ def build(
     ``watch`` sees the program as each stage leaves it, ``ready`` each part of the module.
     """
     planned = plan(graph, donated, processor, passes, watch)
+    cost = estimated(planned.steps)
 
     def lanes(kernel: Kernel) -> int:
         return lanes_of(kernel, processor)
 
     overwriting = {planned.results[result] for result in donated}
     emitted = emit_program(planned, lanes, processor.vector_registers, overwriting, ready)
-    cycles, saved = _estimated(planned.steps)
-    nanoseconds, saving = cycles / CYCLES_PER_NANOSECOND, saved / CYCLES_PER_NANOSECOND
-    return Built(emitted, planned.steps, planned.memory, planned.constants, donated, nanoseconds, saving)
+    return Built(emitted, planned.steps, planned.memory, planned.constants, donated, *cost)
 
 
-def _estimated(steps: Sequence[Step]) -> tuple[float, float]:
-    """The cycles of a step of the program, and those by which two threads finish it sooner than one."""
+def estimated(steps: Sequence[Step]) -> tuple[float, float]:
+    """The nanoseconds of a step of the program, and those by which two threads finish it sooner than one.
+
+    Of a loop without a bound nobody knows how long it takes: any time.
+    """
     cycles = saved = 0.0
     for phase, around in every_step(steps):
+        if any(isinstance(step, While) for step in around):
+            cycles = math.inf
+            continue
         trips = math.prod(step.counter.trips for step in around if isinstance(step, Repeat))
         if not isinstance(phase, Phase):
             cycles += trips * HOST_CYCLES
@@ -81,4 +86,4 @@ def _estimated(steps: Sequence[Step]) -> tuple[float, float]:
         if any(isinstance(step, Serial) for step in around):
             continue
         saved += trips * (total - max(total / 2, longest) - EXCHANGE_CYCLES)
-    return cycles, saved
+    return cycles / CYCLES_PER_NANOSECOND, saved / CYCLES_PER_NANOSECOND

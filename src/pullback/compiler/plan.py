@@ -119,6 +119,17 @@ class Planned:
     constants: tuple[np.ndarray, ...]
     results: tuple[Buffer, ...]
 
+    @property
+    def scratch_bytes(self) -> int:
+        """What a thread needs for itself: what chunks keep there, or the panels of a product."""
+        found = self.memory.scratch_bytes
+        for phase, _ in every_phase(self.steps):
+            for job in (job for group in phase.groups for job in group.jobs):
+                product, blocking = job.form.product, job.form.blocking
+                if product is not None and blocking is not None:
+                    found = max(found, blocking.scratch_bytes(product.accumulator.dtype.itemsize))
+        return found
+
 
 def plan(
     graph: Graph,

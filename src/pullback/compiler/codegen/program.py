@@ -25,6 +25,7 @@ from pullback.compiler.codegen.values import Values
 from pullback.compiler.form import Form
 from pullback.compiler.plan import Planned
 from pullback.compiler.runtime.layout import (
+    emit_ask,
     emit_host_call,
     emit_is_well,
     emit_next_step,
@@ -51,6 +52,8 @@ from pullback.loops import Apply, Buffer, Kernel, Load, walk
 
 __all__ = ["Check", "Emitted", "emit_program"]
 
+_CYCLES_BETWEEN_SIGNALS = 100_000
+"""Cycles between two looks for signals, of which one takes about a hundred."""
 _PART_CHARACTERS = 50_000
 """Text from which on a part is worth a module of its own: many times what LLVM needs for an empty one."""
 
@@ -251,9 +254,12 @@ class _Emitter:
                     self._serial(f, step.steps, functions)
             elif isinstance(step, While):
                 head, body, done = (f.fresh(name) for name in ("while", "turn", "done"))
+                asked = f.reserve("i64", align=8)
+                f.do(f"store i64 0, ptr {asked}, align 8")
                 f.branch(head)
                 f.label(head)
                 self._serial(f, step.condition, functions)
+                self._ask_for_signals(f, step, asked)
                 flag = f.value(f"load i64, ptr {self._place(f, step.flag, 8, 0)}, align 8")
                 goes_on = f.value(f"and i1 {f.value(f'icmp ne i64 {flag}, 0')}, {emit_is_well(f)}")
                 f.do(f"br i1 {goes_on}, label %{body}, label %{done}")
@@ -263,6 +269,17 @@ class _Emitter:
                 f.label(done)
             else:
                 self._serial(f, step.steps, functions)
+
+    def _ask_for_signals(self, f: Function, step: While, asked: str) -> None:
+        """Look for signals in some turns: how long a loop will run nobody knows."""
+        phases = every_phase([*step.condition, *step.body])
+        cycles = sum(group.cycles for phase, _ in phases for group in phase.groups)
+        turns = max(1, int(_CYCLES_BETWEEN_SIGNALS / max(cycles, 1.0)))
+        count = f.value(f"add i64 {f.value(f'load i64, ptr {asked}, align 8')}, 1")
+        f.do(f"store i64 {count}, ptr {asked}, align 8")
+        with f.when(f.value(f"icmp uge i64 {count}, {turns}")):
+            f.do(f"store i64 0, ptr {asked}, align 8")
+            emit_ask(f)
 
     def _first(self, phase: Phase) -> list[tuple[Job, str]]:
         """The functions of what each thread does for itself."""
@@ -463,14 +480,9 @@ def emit_program(
     emitter = _Emitter(planned, lanes, registers, overwriting, ready)
     runtime = tuple(emitter.step(step) for step in planned.steps)
     emitter.hand_over()
-    scratch = planned.memory.scratch_bytes
-    jobs = (job for phase, _ in every_phase(planned.steps) for group in phase.groups for job in group.jobs)
-    for job in jobs:
-        if job.form.product is not None and job.form.blocking is not None:
-            scratch = max(
-                scratch, job.form.blocking.scratch_bytes(job.form.product.accumulator.dtype.itemsize)
-            )
-    return Emitted(emitter.module, runtime, tuple(emitter.checks), scratch, tuple(emitter.calls))
+    return Emitted(
+        emitter.module, runtime, tuple(emitter.checks), planned.scratch_bytes, tuple(emitter.calls)
+    )
 
 
 def describe_check(expression: Apply) -> Check:

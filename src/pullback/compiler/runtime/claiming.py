@@ -173,13 +173,19 @@ waits:
   %at_there = getelementptr i8, ptr %word_there, i64 $DONE_BYTES
   br label %wait
 wait:
-  %turns = phi i64 [0, %waits], [%turns_1, %linger]
+  %turns = phi i64 [0, %waits], [%turns_1, %linger], [%turns_1, %ask]
   %word = load atomic i64, ptr %at_there acquire, align 8
   %go = icmp uge i64 %word, %complete
   br i1 %go, label %waited_for, label %linger
 linger:
   %turns_1 = add i64 %turns, 1
   call void @relax(i64 %turns_1)
+  %turns_low = and i64 %turns_1, $ASK_MASK
+  %asks = icmp eq i64 %turns_low, 0
+  br i1 %asks, label %ask, label %wait
+ask:
+  ; what another thread does in a single chunk may take any time
+  %stopped_meanwhile = call i1 @stopped(ptr %caller, ptr %code_at)
   br label %wait
 waited_for:
   %more_waits = icmp ult i64 %waited_1, %used

@@ -8,7 +8,7 @@ side. A run on the caller alone uses none of this.
 ``pullback_run`` is the caller's side. Between steps it looks at the watched result, and every 50 ms
 it takes the interpreter lock and lets Python handle its signals, so that Ctrl-C stops a long run
 between two steps; a single step stops between two chunks, for as long as it has written nothing in place: what the
-other threads still claim of the phase they leave out.
+other threads still claim of the phase they leave out. A chunk that may take any time asks by itself.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ entry:
   %caller_there = load ptr, ptr %caller_at, align 8
   %is_worker = icmp ne i64 %thread, 0
   %caller_here = select i1 %is_worker, ptr null, ptr %caller_there
+  %nowhere = alloca i64, align 8
+  %nobody_here = icmp eq ptr %caller_here, null
+  %open_here = getelementptr i8, ptr %caller_here, i64 $CALLER_OPEN
+  %open_place = select i1 %nobody_here, ptr %nowhere, ptr %open_here
 $BEFORE
   br label %next
 next:
@@ -85,6 +89,7 @@ phase:
   %callers_at = getelementptr i8, ptr %at, i64 $ENTRY_CALLERS
   %callers_word = load i64, ptr %callers_at, align 8
   %callers = icmp ne i64 %callers_word, 0
+  store i64 %open_word, ptr %open_place, align 8
 $PHASE
 phase_over:
   %stopped_here = call i1 @stopped(ptr %caller, ptr %code_at)
@@ -138,7 +143,7 @@ entry:
   %due = icmp sge i64 %elapsed, $SIGNAL_MILLISECONDS
   br i1 %due, label %ask, label %quiet
 ask:
-  %thread_state = getelementptr i8, ptr %caller, i64 8
+  %thread_state = getelementptr i8, ptr %caller, i64 $CALLER_THREAD_STATE
   store i64 %now, ptr %caller, align 8
   %state = load ptr, ptr %thread_state, align 8
   call void @PyEval_RestoreThread(ptr %state)
@@ -147,7 +152,7 @@ ask:
   store ptr %state_now, ptr %thread_state, align 8
   %raised = icmp ne i32 %outcome, 0
   %raised_word = zext i1 %raised to i64
-  %raised_at = getelementptr i8, ptr %caller, i64 16
+  %raised_at = getelementptr i8, ptr %caller, i64 $CALLER_RAISED
   store i64 %raised_word, ptr %raised_at, align 8
   ret i1 %raised
 quiet:
@@ -160,7 +165,7 @@ entry:
   %uncalled = icmp eq ptr %caller, null
   br i1 %uncalled, label %no, label %look
 look:
-  %raised_at = getelementptr i8, ptr %caller, i64 16
+  %raised_at = getelementptr i8, ptr %caller, i64 $CALLER_RAISED
   %before = load i64, ptr %raised_at, align 8
   %already = icmp ne i64 %before, 0
   br i1 %already, label %yes, label %ask
@@ -174,6 +179,31 @@ yes:
   ret i1 true
 no:
   ret i1 false
+}
+
+; In the middle of a chunk, on whatever thread: only the caller's may ask Python.
+define void @pullback_ask(ptr %context, ptr %scratch) nounwind {
+entry:
+  %caller_at = getelementptr i8, ptr %context, i64 $CONTEXT_CALLER
+  %caller = load ptr, ptr %caller_at, align 8
+  %uncalled = icmp eq ptr %caller, null
+  br i1 %uncalled, label %out, label %whose
+whose:
+  %scratch_at = getelementptr i8, ptr %context, i64 $CONTEXT_SCRATCH
+  %first = load ptr, ptr %scratch_at, align 8
+  %is_caller = icmp eq ptr %scratch, %first
+  br i1 %is_caller, label %may, label %out
+may:
+  %open_at = getelementptr i8, ptr %caller, i64 $CALLER_OPEN
+  %open_word = load i64, ptr %open_at, align 8
+  %open = icmp ne i64 %open_word, 0
+  br i1 %open, label %ask, label %out
+ask:
+  %code_at = getelementptr i8, ptr %context, i64 $CONTEXT_FAILURE_CODE
+  %stopped_now = call i1 @stopped(ptr %caller, ptr %code_at)
+  br label %out
+out:
+  ret void
 }
 
 ; After a step: count it, look at the watched result, and for signals if there are more steps to come.
@@ -374,10 +404,9 @@ out:
 
 define i64 @pullback_run(ptr %context, ptr %pool, i64 %steps, i64 %flags) nounwind {
 entry:
-  ; when signals were last looked for, the released thread state, and whether a handler raised
-  %caller = alloca [3 x i64], align 8
-  %thread_state = getelementptr i8, ptr %caller, i64 8
-  %raised_at = getelementptr i8, ptr %caller, i64 16
+  %caller = alloca [4 x i64], align 8
+  %thread_state = getelementptr i8, ptr %caller, i64 $CALLER_THREAD_STATE
+  %raised_at = getelementptr i8, ptr %caller, i64 $CALLER_RAISED
   store i64 0, ptr %raised_at, align 8
   %code_at = getelementptr i8, ptr %context, i64 $CONTEXT_FAILURE_CODE
   store atomic i64 0, ptr %code_at monotonic, align 8
@@ -501,8 +530,15 @@ def names() -> dict[str, str]:
         "RELEASE_LOCK": layout.RELEASE_LOCK,
         "SIGNAL_MILLISECONDS": 50,
         "PATIENCE": 64,
+        "ASK_MASK": 1023,
     }
-    for prefix, offsets in (("CONTEXT", layout.CONTEXT), ("ENTRY", layout.ENTRY), ("POOL", layout.POOL)):
+    structures = {
+        "CONTEXT": layout.CONTEXT,
+        "CALLER": layout.CALLER,
+        "ENTRY": layout.ENTRY,
+        "POOL": layout.POOL,
+    }
+    for prefix, offsets in structures.items():
         values.update({f"{prefix}_{name}": offset for name, offset in offsets.items()})
     return {name: str(value) for name, value in values.items()}
 

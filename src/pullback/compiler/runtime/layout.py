@@ -21,6 +21,7 @@ from pullback.compiler.codegen.function import Function, Module
 __all__ = [
     "MAX_CHUNKS",
     "Slots",
+    "emit_ask",
     "emit_call_word",
     "emit_failure",
     "emit_host_call",
@@ -66,7 +67,11 @@ CONTEXT = {
     "FAILURE_VALUE": 216,  # i64
     "RAISED": 224,  # i64: 1 once a function out of the program has raised an exception
     "CALL": 232,  # ptr to the function of the driver that calls out of the program
+    "ASK": 240,  # ptr to the function that looks for signals in the middle of a chunk
 }
+# What the caller of a run has on its stack, to look for signals: when it last did, its thread state, whether a handler
+# raised, and whether the phase that it is in may be left.
+CALLER = {"MILLISECONDS": 0, "THREAD_STATE": 8, "RAISED": 16, "OPEN": 24}
 SLOTS_OFFSET = 256
 SLOT_BYTES = 16  # base address, bytes per step
 
@@ -226,6 +231,13 @@ def emit_is_well(function: Function) -> str:
     at = function.value(f"getelementptr i8, ptr {function['context']}, i64 {CONTEXT['FAILURE_CODE']}")
     code = function.value(f"load atomic i64, ptr {at} acquire, align 8")
     return function.value(f"icmp eq i64 {code}, 0")
+
+
+def emit_ask(function: Function) -> None:
+    """Look for signals where a chunk may take any time; when a handler has raised, all is no longer well."""
+    at = function.value(f"getelementptr i8, ptr {function['context']}, i64 {CONTEXT['ASK']}")
+    ask = function.value(f"load ptr, ptr {at}, align 8")
+    function.do(f"call void {ask}(ptr {function['context']}, ptr {function['scratch']})")
 
 
 def _define_failure(module: Module) -> None:

@@ -42,6 +42,7 @@ class Machine:
         self.take = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer)(code.address("pullback_take"))
         self.give = ctypes.PYFUNCTYPE(None, pointer)(code.address("pullback_give"))
         self.call_address = code.address("pullback_call")
+        self.ask_address = code.address("pullback_ask")
         self._release = code.address("pullback_release")
         self.reads_arrays = entry.array_layout_holds()
 

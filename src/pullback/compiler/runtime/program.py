@@ -33,12 +33,22 @@ from pullback.compiler.runtime.arguments import check_overlap, conform, run_addr
 from pullback.compiler.runtime.engine import Loaded
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.memory import Memory
+from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.sharing import Sharing
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, Repeat, ResultSpec
 from pullback.compiler.runtime.threads import get_num_threads
 from pullback.errors import IndexRangeError, ShapeError
 
-__all__ = ["ArgumentSpec", "Failure", "Phase", "Program", "Repeat", "ResultSpec"]
+__all__ = [
+    "ArgumentSpec",
+    "Failure",
+    "Phase",
+    "Program",
+    "Repeat",
+    "ResultSpec",
+    "working_bytes",
+    "working_threads",
+]
 
 # For a run shorter than the first no other thread is woken; for one shorter than the second the
 # interpreter lock is kept.
@@ -225,6 +235,20 @@ class Program:
         return self._new_instance(taken=True)
 
 
+def working_threads(processor: Processor) -> int:
+    """For how many threads a program has scratch memory."""
+    return max(get_num_threads(), processor.cores)
+
+
+def working_bytes(arena_bytes: int, scratch_bytes: int, processor: Processor) -> int:
+    """The memory that a program takes for itself: its arena, and scratch memory for each thread."""
+    return arena_bytes + working_threads(processor) * _scratch_stride(scratch_bytes)
+
+
+def _scratch_stride(scratch_bytes: int) -> int:
+    return -(-scratch_bytes // 128) * 128 + 128  # threads never share a pair of cache lines
+
+
 def _as_many(what: str, arrays: Sequence[Any], specs: Sequence[Any]) -> Sequence[Any]:
     if len(arrays) != len(specs):
         raise ShapeError(f"the program has {len(specs)} {what}s, {len(arrays)} were given")
@@ -267,10 +291,8 @@ class _Instance:
         self._calls = program.calls  # the context has their addresses
         self._cost = program.cost
         self._shares = program.shares
-        width = max(get_num_threads(), program.code.processor.cores)
-        scratch_stride = (
-            -(-program.scratch_bytes // 128) * 128 + 128
-        )  # threads never share a pair of cache lines
+        width = working_threads(program.code.processor)
+        scratch_stride = _scratch_stride(program.scratch_bytes)
         alignment = _HUGE_PAGE if program.arena_bytes >= 2 * _HUGE_PAGE else 64
         self._arena = Memory(program.arena_bytes, alignment)
         self._scratch = Memory(scratch_stride * width, 128)
@@ -321,6 +343,7 @@ class _Instance:
                 [call if isinstance(call, int) else id(call) for call in program.calls]
             ),
             "CALL": self._machine.call_address,
+            "ASK": self._machine.ask_address,
         }
         self._memory.write(context, layout.CONTEXT, values)
         self._point_slot(self._slots.arena, self._arena.address, 0)
