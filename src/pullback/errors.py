@@ -20,6 +20,7 @@ __all__ = [
     "GraphError",
     "IndexRangeError",
     "LoopError",
+    "MemoryBudgetError",
     "MissingExtra",
     "NonFiniteLoss",
     "OutputError",
@@ -152,6 +153,10 @@ class ProcessorError(PullbackError, ValueError):
 
 class DonationError(PullbackError, ValueError):
     """A donated argument that cannot be updated in place: read-only, not contiguous, or shared."""
+
+
+class MemoryBudgetError(PullbackError, MemoryError):
+    """``jit(…, memory="1MB")`` of a program that needs more, however often its scans run their steps again."""
 
 
 class CacheError(PullbackError, RuntimeError):

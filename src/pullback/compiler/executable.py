@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pullback.compiler.budget import Need
 from pullback.compiler.key import check_sites, graph_key
 from pullback.compiler.outside import BoundCall
 from pullback.compiler.runtime.cache import default_cache
@@ -20,10 +21,11 @@ from pullback.compiler.runtime.compiling import Compilation
 from pullback.compiler.runtime.engine import Loaded, assembly, rest
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.runtime.program import Program
+from pullback.compiler.runtime.program import Program, working_bytes, working_threads
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, Repeat, ResultSpec
 from pullback.control.custom import without_rules
 from pullback.control.host import HostFunction, host_functions, with_host_calls
+from pullback.control.schedules import Levels
 from pullback.graph import (
     SMALL_CONSTANT,
     Constant,
@@ -73,8 +75,16 @@ class Report:
 class Executable:
     """A program for one graph, with the means to show how it was made."""
 
-    def __init__(self, graph: Graph, offered: Mapping[int, int], program: Program, seconds: float) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        offered: Mapping[int, int],
+        program: Program,
+        seconds: float,
+        levels: Levels | None = None,
+    ) -> None:
         self.graph = graph
+        self.levels = levels
         self.program = program
         self.compile_seconds = seconds
         self._offered = dict(offered)
@@ -103,7 +113,7 @@ class Executable:
             optimised=optimised,
             stages=stages,
             loops=builder.show_schedule(built.schedule, seconds),
-            memory=str(built.plan),
+            memory=f"{self._memory()}\n{built.plan}",
             llvm=built.emitted.text,
             assembly=assembly(built.emitted.text, processor),
             compile_seconds=self.compile_seconds,
@@ -111,11 +121,19 @@ class Executable:
             phase_seconds=seconds,
         )
 
+    def _memory(self) -> str:
+        program, processor = self.program, self.program.code.processor
+        size = working_bytes(program.arena_bytes, program.scratch_bytes, processor)
+        threads = working_threads(processor)
+        text = f"{size:,} bytes: an arena, and scratch memory for {threads} threads"
+        return text if self.levels is None else f"{text}\n{self.levels}"
+
 
 def make_executable(
     graph: Graph,
     offered: Mapping[int, int],
     watch_result: int | None = None,
+    levels: Levels | None = None,
     processor: Processor | None = None,
     watch: Watch | None = None,
 ) -> Executable:
@@ -149,7 +167,15 @@ def make_executable(
     code = Loaded(objects, processor, cached=entry is not None)
     program = _program(graph, offered, code, metadata, watch_result)
     rest()
-    return Executable(graph, offered, program, time.perf_counter() - start)
+    return Executable(graph, offered, program, time.perf_counter() - start, levels)
+
+
+def needed(graph: Graph, offered: Mapping[int, int]) -> Need:
+    """What the program of ``graph`` would take for itself: memory, and time."""
+    builder, processor = _builder(), Processor.host()
+    plan = builder.plan(without_rules(graph), offered, processor)
+    nanoseconds, _ = builder.estimated(plan.steps)
+    return Need(working_bytes(plan.memory.arena_bytes, plan.scratch_bytes, processor), nanoseconds)
 
 
 def _metadata(graph: Graph, built: Built) -> dict[str, Any]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from pullback.compiler.budget import budget_bytes, described, within
 from pullback.compiler.draws import without_draws
-from pullback.compiler.executable import Executable, Report, make_executable
+from pullback.compiler.executable import Executable, Report, make_executable, needed
+from pullback.control.schedules import Levels
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
-from pullback.graph import Node, Type
+from pullback.graph import Graph, Node, Type
 from pullback.tracing.trace import leaf_type, trace_flat
 from pullback.tracing.tracebacks import cut_to_users, shows_users_frames
 from pullback.tracing.trees import Static, Structure, flatten
@@ -40,6 +42,17 @@ class _Specialised:
         return self.out_structure.unflatten(leaves)
 
 
+class _Requested(NamedTuple):
+    """What is to be compiled."""
+
+    graph: Graph
+    out_structure: Structure
+    offered: dict[int, int]
+    """Which argument each result may take over, by number."""
+    carried: bool
+    """Whether the donated arguments are, in order, the first results."""
+
+
 class Compiled:
     """A function that is compiled when it meets new types; made by ``jit``."""
 
@@ -49,8 +62,10 @@ class Compiled:
         donate_argnums: int | Iterable[int] = (),
         static_argnums: int | Iterable[int] = (),
         watch: int | None = None,
+        memory: int | str | None = None,
     ) -> None:
         self.function = function
+        self.memory = None if memory is None else budget_bytes(memory)
         positional = _positional(function, donate_argnums, static_argnums)
         self.donate_argnums = _numbers("donate_argnums", donate_argnums, positional)
         self.static_argnums = _numbers("static_argnums", static_argnums, positional)
@@ -172,6 +187,16 @@ class Compiled:
         return known
 
     def _compile(self, structure: Structure, types: tuple[Type, ...]) -> _Specialised:
+        if self.memory is None:
+            made, levels = self._requested(structure, types), None
+        else:
+            made, levels = self._within(self.memory, structure, types)
+        graph, offered = made.graph, made.offered
+        executable = make_executable(graph, offered, self._watched(made.out_structure, graph.outputs), levels)
+        scalars = tuple(k for k, node in enumerate(graph.outputs) if not node.shape and k not in offered)
+        return _Specialised(structure, types, made.out_structure, executable, scalars, made.carried)
+
+    def _requested(self, structure: Structure, types: tuple[Type, ...]) -> _Requested:
         traced = without_draws(
             lambda: trace_flat(self.function, structure, types), self.function, structure.spec
         )
@@ -193,9 +218,21 @@ class Compiled:
                 if match is not None:
                     offered[result] = match
                     free.remove(match)
-        executable = make_executable(graph, offered, self._watched(traced.out_structure, graph.outputs))
-        scalars = tuple(k for k, node in enumerate(graph.outputs) if not node.shape and k not in offered)
-        return _Specialised(structure, types, traced.out_structure, executable, scalars, carried)
+        return _Requested(graph, traced.out_structure, offered, carried)
+
+    def _within(
+        self, budget: int, structure: Structure, types: tuple[Type, ...]
+    ) -> tuple[_Requested, Levels]:
+        """A program that takes no more memory than the budget."""
+        given = sum(type.nbytes for type in types)
+        return within(
+            budget,
+            lambda: self._requested(structure, types),
+            lambda made: needed(made.graph, made.offered),
+            self.__name__,
+            f" The arguments have {described(given)}, which is not counted. Give more memory, or fewer or smaller "
+            "examples.",
+        )
 
     def _donated_leaves(self, structure: Structure) -> tuple[list[list[int]], list[Any]]:
         """For each donated argument the numbers of its leaves, and its structure."""
@@ -245,6 +282,7 @@ def jit(
     donate_argnums: int | Iterable[int] = (),
     static_argnums: int | Iterable[int] = (),
     watch: int | None = None,
+    memory: int | str | None = None,
 ) -> Compiled:
     """``function`` compiled to machine code: traced once for each combination of structures, dtypes and shapes.
 
@@ -255,7 +293,13 @@ def jit(
 
     A loop of Python whose steps do the same is compiled once if it is long, as ``scan`` is; a short one is written out.
 
-    Raises what tracing raises, ``DonationError`` for donated memory that cannot be written in place, and
+    ``memory`` is a budget, in bytes or as text such as ``"200MB"`` or ``"1.5GiB"``, for what a call takes for itself:
+    the program's arena and the scratch memory of its threads. Arguments, results and constants are not counted. Where
+    the program would take more, the backward pass of scans that do not say ``checkpoint`` by themselves runs some
+    steps again instead of keeping something of each, as few as the budget allows. The function is traced several times.
+
+    Raises what tracing raises, ``DonationError`` for donated memory that cannot be written in place,
+    ``MemoryBudgetError`` with the least memory that can be reached where that is beyond the budget, and
     ``IndexRangeError`` for an index outside its axis, before anything donated is changed.
 
     >>> import numpy as np
@@ -265,7 +309,7 @@ def jit(
     >>> float(norm(np.array([3.0, 4.0])))
     5.0
     """
-    return Compiled(function, donate_argnums, static_argnums, watch)
+    return Compiled(function, donate_argnums, static_argnums, watch, memory)
 
 
 def _as_tuple(numbers: int | Iterable[int]) -> tuple[int, ...]:

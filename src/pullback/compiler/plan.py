@@ -29,6 +29,7 @@ from pullback.compiler.schedule import (
     Repeat,
     Serial,
     Step,
+    every_phase,
     every_step,
     joined_phase,
     keeps_to_rows,

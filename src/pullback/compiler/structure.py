@@ -7,7 +7,8 @@
 A *block* is a graph without loops; what it reads and gives lies in memory, at a *view*: a buffer and a place in it that
 may move with the turns of the loops around. So a body reads ``x[t]`` as an array like any other, and everything behind
 this that treats graphs and kernels knows nothing about loops. A carry moves from slot to slot of one buffer, two slots
-by turns or, where the states of all steps are wanted, one for each; then they need no copy.
+by turns or, where the states of all steps are wanted, one for each; then they need no copy. Nor does a part of a
+sequence that a loop goes through, or a sequence that is put together from what loops give one after another.
 
 The branches of a ``switch`` write the same places, and only one of them is run; the state of a ``while`` loop stays in
 one place and is copied there at the end of each turn; a ``call`` is blocks of its own. What is called out of the
@@ -16,6 +17,7 @@ program reads and writes whole arrays between blocks.
 
 from __future__ import annotations
 
+import math
 from collections import Counter as Counts
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +27,7 @@ import numpy as np
 from pullback.control.checkpoint import call
 from pullback.control.choice import switch
 from pullback.control.host import host_call
-from pullback.control.regions import VIEWS, dependent
+from pullback.control.regions import PARTS, VIEWS, dependent
 from pullback.control.scan import Scan
 from pullback.control.scan import scan as scan_operator
 from pullback.control.unbounded import unbounded
@@ -247,6 +249,9 @@ class _Arrangement:
 
     def items(self) -> list[Item]:
         self._place_outputs()
+        for node in self.order:
+            if (parts := self._free_parts(node)) and id(node) not in self.places:
+                self._place_parts(parts, self._own(node))
         bodies: dict[int, list[Item]] = {}
         for node in reversed(self.loops):
             self._storage(node)
@@ -272,6 +277,10 @@ class _Arrangement:
             safe = computed and id(node) not in self.local and id(node) not in self.places
             if position in self.offers:
                 safe = safe and self._may_take_over(stage, self.graph.inputs[self.offers[position]])
+            elif safe and (parts := self._free_parts(node)):
+                self.places[id(node)] = target
+                self._place_parts(parts, target)
+                continue
             if safe:
                 self.places[id(node)] = target
                 self.wanted[stage].append((node, target))
@@ -288,6 +297,33 @@ class _Arrangement:
             else:
                 self.wanted[-1].append((node, target))
 
+    def _free_parts(self, node: Node) -> list[Node]:
+        """What ``node`` is put together from, one after another, if all of it is yet to be written, some by loops."""
+        if (
+            not isinstance(node, Operation)
+            or node.operator.name != "concatenate"
+            or node.attributes["axis"] != 0
+        ):
+            return []
+        parts = [_behind_reshapes(part) for part in node.inputs]
+        if len(set(map(id, parts))) < len(parts) or not any(map(_is_kept, parts)):
+            return []
+        if any(id(part) in self.places for part in parts):
+            return []
+        return parts if all(_is_kept(part) or self._is_computed(part) for part in parts) else []
+
+    def _is_computed(self, node: Node) -> bool:
+        """Whether a block computes ``node``."""
+        return isinstance(node, Operation) and node.operator is not result and id(node) not in self.local
+
+    def _place_parts(self, parts: Sequence[Node], whole: View) -> None:
+        start = 0
+        for part in parts:
+            self.places[id(part)] = view = whole.after(start)
+            if not _is_kept(part):
+                self.wanted[self.stage[id(part)]].append((part, view))
+            start += part.size
+
     def _may_take_over(self, stage: int, argument: Variable) -> bool:
         """Whether nobody behind the block of this stage reads the argument or may still report an error.
 
@@ -299,7 +335,7 @@ class _Arrangement:
             reads = any(id(child) in shown for child in node.inputs)
             if late and (reads or _may_fail(node)):
                 return False
-            if reads and isinstance(node, Operation) and node.operator.name in VIEWS:
+            if reads and isinstance(node, Operation) and node.operator.name in VIEWS | {"slice"}:
                 shown.add(id(node))
         if any(_behind_reshapes(node) is argument for node in self.graph.outputs):
             return False
@@ -343,6 +379,8 @@ class _Arrangement:
         known = self.places.get(id(node))
         if known is not None:
             return known
+        if (first := _first_of_steps(node)) is not None:
+            return self._stored(node.inputs[0]).after(first)
         view = self._own(node)
         if isinstance(node, Constant):
             self.constants[view.base] = node.value
@@ -529,6 +567,30 @@ def _behind_reshapes(node: Node) -> Node:
     while isinstance(node, Operation) and node.operator.name == "reshape":
         (node,) = node.inputs
     return node
+
+
+def _is_kept(node: Node) -> bool:
+    """Whether ``node`` is what a loop keeps of each step."""
+    if not isinstance(node, Operation) or node.operator is not result:
+        return False
+    (several,) = node.inputs
+    assert isinstance(several, Operation)
+    scans = several.operator is scan_operator
+    return scans and node.attributes["index"] >= several.attributes["carries"]
+
+
+def _first_of_steps(node: Node) -> int | None:
+    """Where ``node`` begins in what it is some steps of, one after another, and which lies in memory anyway."""
+    if not isinstance(node, Operation) or node.operator.name != "slice":
+        return None
+    (x,), starts, stops = node.inputs, node.attributes["starts"], node.attributes["stops"]
+    others = all((a, b) == (0, extent) for a, b, extent in zip(starts[1:], stops[1:], x.shape[1:]))
+    if not others or any(step != 1 for step in node.attributes["steps"]):
+        return None
+    base = _behind_reshapes(x)
+    if isinstance(base, Operation) and (base.operator.elementwise or base.operator.name in PARTS):
+        return None
+    return int(starts[0] * math.prod(x.shape[1:]))
 
 
 def _is_loop(node: Node) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from pullback.control.branches import cond
-from pullback.control.scan import make_scan
+from pullback.control.regions import closed
+from pullback.control.schedules import Checkpoint, segmented, segments_here
 from pullback.control.unbounded import make_while
 from pullback.errors import ShapeError, TreeError
 from pullback.graph import Node, Type, Variable, mark
@@ -26,7 +27,13 @@ Function = Callable[..., Any]
 
 @shows_users_frames
 def scan(
-    function: Function, init: Any, xs: Any = None, length: int | None = None, *, reverse: bool = False
+    function: Function,
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    *,
+    reverse: bool = False,
+    checkpoint: Checkpoint = None,
 ) -> tuple[Any, Any]:
     r"""Run ``function`` once for each step of a sequence, handing a state from step to step.
 
@@ -39,10 +46,21 @@ def scan(
 
     The function is traced once and compiled once, however many steps there are. A loop over no step returns ``init``.
 
+    ``checkpoint`` says which steps the backward pass runs again from a carry instead of keeping something of each:
+
+    - ``None``: no step, unless ``jit`` has to meet a budget of memory;
+    - ``"sqrt"``, or 1: those of segments of about √T steps; the carries that the segments begin with are kept,
+    - a number ``l`` of levels: segments are cut into segments; about ``(l + 1)·T^(1/(l + 1))`` carries are kept, and
+      each step is run ``l`` times more,
+    - ``"recursive"``: with as many levels as there can be; about ``2·log₂ T`` carries are kept,
+    - a tuple of lengths of segments, the longest first, such as ``(1000, 100)``.
+
+    The results are the same, and derivatives to rounding.
+
     Raises ``TreeError``, ``ShapeError`` or ``DTypeError`` where a carry leaves a step as something else than it
     enters, or lengths differ.
 
-    Source: the meaning is that of ``jax.lax.scan``.
+    Source: the meaning is that of ``jax.lax.scan``; of checkpoints, see ``pullback.control.schedules``.
 
     >>> total, totals = scan(lambda total, x: (total + x, total), 0.0, np.array([1.0, 2.0, 3.0]))
     >>> float(total), totals
@@ -72,17 +90,19 @@ def scan(
     outputs = tuple(
         _like("scan", before, after, path) for before, after, path in zip(carries, outputs, structure.paths)
     )
-    around = [Variable(leaf_type(leaf), "init") for leaf in start]
+    starts = [Variable(leaf_type(leaf), "init") for leaf in start]
     sequences = [Variable(type, "xs") for type in types]
-    inits = [cast(node, variable.dtype) for node, variable in zip(around, carries)]
+    inits = [cast(node, variable.dtype) for node, variable in zip(starts, carries)]
+    lengths = segments_here(trips, checkpoint, sum(variable.type.nbytes for variable in carries))
     if trips == 0:
         nodes: Sequence[Node] = [
             *inits,
             *(broadcast_to_shape(as_array_node(np.zeros((), y.dtype)), (0, *y.shape)) for y in ys),
         ]
     else:
-        nodes = make_scan(carries, steps, outputs, ys, inits, sequences, trips, reverse)
-    values = finish(nodes, [*around, *sequences], [*start, *leaves])
+        around, body = closed((*outputs, *ys), (*carries, *steps))
+        nodes = segmented(around, inits, sequences, body, trips, reverse, lengths)
+    values = finish(nodes, [*starts, *sequences], [*start, *leaves])
     count = len(carries)
     return structure.unflatten(values[:count]), y_structure.unflatten(values[count:])
 
@@ -165,10 +185,10 @@ def _like(name: str, before: Node, after: Node, path: str) -> Node:
 
 
 @shows_users_frames
-def fori_loop(lower: int, upper: int, body: Function, init: Any) -> Any:
+def fori_loop(lower: int, upper: int, body: Function, init: Any, *, checkpoint: Checkpoint = None) -> Any:
     """``for i in range(lower, upper): value = body(i, value)``, from ``value = init``; returns the last ``value``.
 
-    The bounds are Python integers, and ``i`` is a traced ``int64``.
+    The bounds are Python integers, and ``i`` is a traced ``int64``. ``checkpoint`` is that of ``scan``.
 
     Source: the meaning is that of ``jax.lax.fori_loop``.
 
@@ -176,32 +196,40 @@ def fori_loop(lower: int, upper: int, body: Function, init: Any) -> Any:
     24.0
     """
     places = np.arange(lower, max(lower, upper))
-    return scan(lambda value, i: (body(i, value), None), init, places)[0]
+    return scan(lambda value, i: (body(i, value), None), init, places, checkpoint=checkpoint)[0]
 
 
 @shows_users_frames
-def map(function: Function, xs: Any) -> Any:
+def map(function: Function, xs: Any, *, checkpoint: Checkpoint = None) -> Any:
     """``function`` of each element of ``xs`` along axis 0, one after another; the results along axis 0.
 
-    ``vmap`` computes all of them at once, which is faster and takes more memory.
+    ``vmap`` computes all of them at once, and so may this where no ``checkpoint``, which is that of ``scan``, keeps
+    segments apart.
 
     Source: the meaning is that of ``jax.lax.map``.
 
     >>> map(lambda x: x @ x, np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([ 5., 25.])
     """
-    return scan(lambda _, x: (None, function(x)), None, xs)[1]
+    return scan(lambda _, x: (None, function(x)), None, xs, checkpoint=checkpoint)[1]
 
 
 @shows_users_frames
-def while_loop(condition: Function, body: Function, init: Any, max_steps: int | None = None) -> Any:
+def while_loop(
+    condition: Function,
+    body: Function,
+    init: Any,
+    max_steps: int | None = None,
+    *,
+    checkpoint: Checkpoint = None,
+) -> Any:
     r"""``while condition(value): value = body(value)``, from ``value = init``; returns the last ``value``.
 
     ``value`` is a tree of one structure, with the same shapes and dtypes in every turn; ``condition`` gives a scalar.
     How many turns there are depends on the values. So forward mode works, and reverse mode, which must keep something
     of each turn, only with ``max_steps``: then there are no more turns than these, and what is kept takes memory for
-    all. Under ``vmap`` turns go on while they do for any example; those that are done keep their values. What is the
-    same in all turns is best computed before the loop.
+    all, or less with a ``checkpoint``, which is that of ``scan``. Under ``vmap`` turns go on while they do for any
+    example; those that are done keep their values. What is the same in all turns is best computed before the loop.
 
     Raises what ``scan`` raises for carries that change, ``ShapeError`` for a condition that is no scalar, and
     ``DerivativeError`` in reverse mode without ``max_steps``.
@@ -219,7 +247,7 @@ def while_loop(condition: Function, body: Function, init: Any, max_steps: int | 
         def step(value: Any, _: Any) -> tuple[Any, None]:
             return cond(condition(value), body, lambda value: value, value), None
 
-        return scan(step, init, length=max_steps)[0]
+        return scan(step, init, length=max_steps, checkpoint=checkpoint)[0]
     leaves, structure = flatten(init)
     types = [leaf_type(leaf, f"while_loop: init at {path}") for leaf, path in zip(leaves, structure.paths)]
     start_types = types

@@ -39,8 +39,9 @@ __all__ = [
 PRODUCTS = frozenset({"contract", "convolve"})
 """What gains by being done for all steps at once: weights are read once, and there are more rows."""
 
-LAZY = frozenset({"switch", "while", "host_call"})
-"""What may do less than all that it holds, or does each step by itself."""
+LAZY = frozenset({"switch", "while", "call", "host_call"})
+"""What stays in the loop: it may do less than all that it holds, does each step by itself, or is there to keep nothing
+of other steps."""
 
 ScanRule = Callable[[Operation], "Sequence[Node] | None"]
 """``rule(scan)``: its results computed in another way, or ``None`` where it says nothing."""
@@ -178,9 +179,10 @@ def _joined(x: Node) -> Node:
 
 
 def lazy(order: Sequence[Node], taken: set[int]) -> set[int]:
-    """Those of the nodes ``taken`` that need a choice, or a loop of its own length, among them.
+    """Those of the nodes ``taken`` that need a choice, a loop of its own length, or a checkpoint among them.
 
-    For all steps at once each branch would be run, and every loop as often as the longest.
+    For all steps at once each branch would be run, every loop as often as the longest, and what a checkpoint computes
+    on its way would lie in memory for all of them.
     """
     roots = [node for node in order if isinstance(node, Operation) and node.operator.name in LAZY]
     return dependent([node for node in order if id(node) in taken], roots) & taken

@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
+from weakref import WeakSet
 
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.equal_regions import equal_regions
@@ -63,6 +64,18 @@ __all__ = ["PASSES", "Pass", "optimise"]
 Pass = RulePass | GraphPass
 
 
+_known: WeakSet[Graph] = WeakSet()
+
+
+def _settled(region: Graph) -> Graph:
+    """``region`` optimised, once: each round over a graph would otherwise be all rounds over those that it holds."""
+    if region in _known:
+        return region
+    region = optimise(region)
+    _known.add(region)
+    return region
+
+
 def _with_better_bodies(graph: Graph) -> Graph:
     """Regions go through the same passes, and lose what nobody uses."""
 
@@ -70,7 +83,7 @@ def _with_better_bodies(graph: Graph) -> Graph:
         attributes: dict[str, Any] = {}
         for name, value in node.attributes.items():
             several = value if isinstance(value, tuple) else (value,)
-            made = tuple(optimise(each) if isinstance(each, Graph) else each for each in several)
+            made = tuple(_settled(each) if isinstance(each, Graph) else each for each in several)
             if any(new is not old for new, old in zip(made, several)):
                 attributes[name] = made if isinstance(value, tuple) else made[0]
         return (

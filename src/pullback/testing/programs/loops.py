@@ -65,8 +65,13 @@ def _update(m: Maker, shape: tuple[int, ...], operands: list[str], c: str = "c",
     return text
 
 
-def _backwards(m: Maker) -> str:
-    return ", reverse=True" if m.chance(0.3) else ""
+CHECKPOINTS = ("'sqrt'", "'recursive'", "2", "(2,)", "(3, 1)")
+
+
+def _options(m: Maker) -> str:
+    """Which way a loop goes, and which steps its pullback runs again."""
+    text = ", reverse=True" if m.chance(0.3) else ""
+    return f"{text}, checkpoint={m.pick(CHECKPOINTS)}" if m.chance(0.3) else text
 
 
 @family(3)
@@ -76,7 +81,7 @@ def one_state(m: Maker) -> str:
     shape = m.shape(xs)[1:]
     operands = [_state(m, shape), xs]
     text = f"pb.scan(lambda c, x: ({_update(m, shape, operands)}, {m.pick(KEPT).format(c='c', x='x')}), {{0}}, {{1}}"
-    return m.step(f"{text}{_backwards(m)})[{m.below(2)}]", *operands)
+    return m.step(f"{text}{_options(m)})[{m.below(2)}]", *operands)
 
 
 @family(2)
@@ -89,7 +94,7 @@ def two_states(m: Maker) -> str:
     if m.chance(0.3):
         first, second = second, first
     kept = m.pick(KEPT).format(c=m.pick(("c[0]", "c[1]")), x="x")
-    text = f"pb.scan(lambda c, x: (({first}, {second}), {kept}), ({{0}}, {{1}}), {{2}}{_backwards(m)})"
+    text = f"pb.scan(lambda c, x: (({first}, {second}), {kept}), ({{0}}, {{1}}), {{2}}{_options(m)})"
     return m.step(text + m.pick(("[0][0]", "[0][1]", "[1]")), *operands)
 
 
@@ -103,9 +108,9 @@ def nested(m: Maker) -> str:
         inner = m.input((m.pick((1, 2, 3)), *shape))
     operands = [_state(m, shape), xs, inner]
     update = _update(m, shape, operands, "d", "y")
-    loop = f"pb.scan(lambda d, y: ({update}, d * y), c + x, {{2}}{_backwards(m)})"
+    loop = f"pb.scan(lambda d, y: ({update}, d * y), c + x, {{2}}{_options(m)})"
     body = f"lambda c, x: (lambda r: (r[0], {m.pick(('r[1]', 'c', 'np.sum(r[1]) + x'))}))({loop})"
-    return m.step(f"pb.scan({body}, {{0}}, {{1}}{_backwards(m)})[{m.below(2)}]", *operands)
+    return m.step(f"pb.scan({body}, {{0}}, {{1}}{_options(m)})[{m.below(2)}]", *operands)
 
 
 @family(1)
@@ -166,9 +171,7 @@ def branched_in_a_loop(m: Maker) -> str:
     operands = [_state(m, shape), xs]
     ways = ", ".join(f"lambda c, x: {_update(m, shape, operands)}" for _ in range(2))
     choice = f"pb.cond({m.pick(QUESTIONS).format('c', 'x')}, {ways}, c, x)"
-    return m.step(
-        f"pb.scan(lambda c, x: ({choice}, c), {{0}}, {{1}}{_backwards(m)})[{m.below(2)}]", *operands
-    )
+    return m.step(f"pb.scan(lambda c, x: ({choice}, c), {{0}}, {{1}}{_options(m)})[{m.below(2)}]", *operands)
 
 
 @family(1)
@@ -176,7 +179,8 @@ def until(m: Maker) -> str:
     """Turns as long as something holds."""
     x = m.any(lambda n: m.dtype(n) == m.float)
     body = m.pick(("c * 1.5 + 0.25", "np.sin(c) + c", "c - np.mean(c) * 0.5 + 1"))
-    text = f"pb.while_loop(lambda c: np.sum(c * c) < 20.0, lambda c: {body}, {{0}}, max_steps={m.pick((1, 3, 5))})"
+    text = f"pb.while_loop(lambda c: np.sum(c * c) < 20.0, lambda c: {body}, {{0}}, max_steps={m.pick((1, 3, 5))}"
+    text += f", checkpoint={m.pick(CHECKPOINTS)})" if m.chance(0.3) else ")"
     return m.step(text, x)
 
 

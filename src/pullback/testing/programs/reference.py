@@ -183,7 +183,7 @@ def _windows(x: Array, sizes: tuple[int, ...], stride: int, dilation: int) -> Ar
     return view[tuple(every)]
 
 
-def scan(function: Any, init: Any, xs: Any, *, reverse: bool = False) -> Any:
+def scan(function: Any, init: Any, xs: Any, *, reverse: bool = False, checkpoint: Any = None) -> Any:
     """A loop in Python; states are arrays or pairs of them."""
     state, kept = init, []
     for x in xs[::-1] if reverse else xs:
@@ -208,7 +208,7 @@ def checkpoint(function: Any) -> Any:
     return function
 
 
-def while_loop(condition: Any, body: Any, init: Any, max_steps: int) -> Any:
+def while_loop(condition: Any, body: Any, init: Any, max_steps: int, checkpoint: Any = None) -> Any:
     value = init
     for _ in range(max_steps):
         if not condition(value):
