@@ -251,3 +251,33 @@ def test_errors_tell_what_the_branches_give() -> None:
         pb.switch(np.float64(1), [np.sin, np.cos], one)
     with pytest.raises(TreeError, match="no branch"):
         pb.switch(0, [], one)
+
+
+@pytest.mark.parametrize("inside", ["scan", "while", "checkpoint", "cond", "nested"])
+def test_an_index_inside_the_branch_not_taken_is_no_error(inside: str) -> None:
+    """Of many examples each computes all branches; what the index of another branch would be does not matter."""
+    table = np.arange(4.0)
+
+    def looked_up(i: Any) -> Any:
+        return pb.numpy.take(table, np.where(i > 100, 0, i), 0)
+
+    def taken(i: Any) -> Any:
+        if inside == "scan":
+            return pb.scan(lambda c, k: (c + looked_up(i + k * 0), None), 0.0, np.arange(3))[0]
+        if inside == "while":
+            return pb.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + looked_up(i)), (0, 0.0))[1]
+        if inside == "checkpoint":
+            return pb.checkpoint(lambda i: 3 * looked_up(i))(i)
+        if inside == "cond":
+            return pb.cond(i > -100, lambda i: 3 * looked_up(i), lambda i: 0.0, i)
+        step = pb.checkpoint(lambda c: pb.scan(lambda c, k: (c + looked_up(i), None), c, np.arange(3))[0])
+        return pb.map(lambda k: step(k), np.zeros(1))[0]
+
+    def chosen(i: Any) -> Any:
+        return pb.cond(i < 4, taken, lambda i: i * 1.0, i)
+
+    indices = np.array([0, 3, 9, 2])
+    for function in (pb.vmap(chosen), pb.jit(pb.vmap(chosen))):
+        assert function(indices).tolist() == [0.0, 9.0, 9.0, 6.0]
+        with pytest.raises(IndexRangeError, match="-7"):
+            function(np.array([0, -7]))

@@ -9,6 +9,7 @@ variables and give results of the same types.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +25,10 @@ from pullback.graph import (
     Type,
     Variable,
     constant,
+    every_node,
     is_float,
     pruned,
+    regions,
     results,
     substitute,
     topological,
@@ -55,10 +58,10 @@ def make_switch(
     """
     count = len(branches[0])
     captured, together = closed([node for branch in branches for node in branch], variables, since)
-    regions = tuple(
+    held = tuple(
         Graph(together.inputs, together.outputs[k * count : (k + 1) * count]) for k in range(len(branches))
     )
-    return results(switch(index, *captured, *given, branches=regions))
+    return results(switch(index, *captured, *given, branches=held))
 
 
 def _type_rule(index: Type, *types: Type, branches: tuple[Graph, ...]) -> Type:
@@ -202,9 +205,39 @@ def _guarded(branch: Graph, taken: Variable) -> Sequence[Node]:
             (x,) = inputs
             mask = broadcast(taken, shape=x.shape, axes=()) if x.shape else taken
             inputs = (where(mask, x, zeros_like(x)),)
+        elif node.operator.name in ("scan", "while", "call", "switch") and _checks(node):
+            return _guarded_inside(node, inputs, taken)
         return node.operator(*inputs, **node.attributes)
 
     return substitute(branch.outputs, {}, rebuild)
+
+
+def _checks(node: Operation) -> bool:
+    """Whether an index is checked in what an operation holds."""
+    return any(
+        isinstance(inner, Operation) and inner.operator.name == "check_index"
+        for region in regions(node)
+        for inner in every_node(region)
+    )
+
+
+def _guarded_inside(node: Operation, inputs: Sequence[Node], taken: Variable) -> Node:
+    """The same for what an operation holds: its regions take one more input that is the same in all turns."""
+    (first, *_) = regions(node)
+    here = Variable(taken.type, "taken")
+    place = node.attributes.get("consts", 0)
+    own = (*first.inputs[:place], here, *first.inputs[place:])
+
+    def guarded(held: Any) -> Any:
+        if isinstance(held, Graph):
+            return Graph(own, tuple(_guarded(held, here)))
+        return tuple(map(guarded, held)) if isinstance(held, tuple) and node.operator is switch else held
+
+    attributes = {name: guarded(value) for name, value in node.attributes.items()}
+    if "consts" in attributes:
+        attributes["consts"] = place + 1
+    place += len(inputs) - len(first.inputs)  # a switch has an index before what its branches are given
+    return node.operator(*inputs[:place], taken, *inputs[place:], **attributes)
 
 
 def _narrow(node: Operation, used: Sequence[int]) -> tuple[Operation, Sequence[int]]:
