@@ -22,6 +22,7 @@ __all__ = [
     "LoopError",
     "MemoryBudgetError",
     "MissingExtra",
+    "NaNError",
     "NonFiniteLoss",
     "OutputError",
     "ProcessorError",
@@ -125,6 +126,21 @@ class CallbackError(PullbackError, TypeError):
     def extended(self, note: str, source: Source | None = None) -> CallbackError:
         """The same error with a further line."""
         return CallbackError(f"{self}\n  {note}", source=source or self.source)
+
+
+class NaNError(PullbackError, ArithmeticError):
+    """NaN, found by ``jit(…, check_nan=True)``: what gives the first one, where, and in which steps of loops.
+
+    ``source`` is the line, ``steps`` the steps of the loops around it, the outermost first; ``None`` and ``()`` where an
+    argument has NaN to begin with.
+    """
+
+    source: Source | None
+    steps: tuple[int, ...]
+
+    def __init__(self, message: str, *, source: Source | None = None, steps: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.source, self.steps = source, steps
 
 
 class NonFiniteLoss(PullbackError, ArithmeticError):

@@ -271,7 +271,7 @@ def test_an_index_inside_the_branch_not_taken_is_no_error(inside: str) -> None:
         if inside == "cond":
             return pb.cond(i > -100, lambda i: 3 * looked_up(i), lambda i: 0.0, i)
         step = pb.checkpoint(lambda c: pb.scan(lambda c, k: (c + looked_up(i), None), c, np.arange(3))[0])
-        return pb.map(lambda k: step(k), np.zeros(1))[0]
+        return pb.map(step, np.zeros(1))[0]
 
     def chosen(i: Any) -> Any:
         return pb.cond(i < 4, taken, lambda i: i * 1.0, i)

@@ -12,7 +12,8 @@ import numpy as np
 from pullback.compiler.budget import budget_bytes, described, within
 from pullback.compiler.draws import without_draws
 from pullback.compiler.executable import Executable, Report, make_executable, needed
-from pullback.control.schedules import Levels
+from pullback.compiler.nans import explain_nan, has_nan
+from pullback.control.schedules import Levels, without_segments
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
 from pullback.graph import Graph, Node, Type
 from pullback.tracing.trace import leaf_type, trace_flat
@@ -63,8 +64,10 @@ class Compiled:
         static_argnums: int | Iterable[int] = (),
         watch: int | None = None,
         memory: int | str | None = None,
+        check_nan: bool = False,
     ) -> None:
         self.function = function
+        self.check_nan = check_nan
         self.memory = None if memory is None else budget_bytes(memory)
         positional = _positional(function, donate_argnums, static_argnums)
         self.donate_argnums = _numbers("donate_argnums", donate_argnums, positional)
@@ -87,13 +90,15 @@ class Compiled:
         try:
             leaves, structure = flatten((self._marked(arguments), keywords))
             latest = self._latest
-            if latest is not None and latest.structure == structure:
+            if latest is not None and latest.structure == structure and not self.check_nan:
                 results = latest.executable.program.entry(*leaves)
                 if results is not NotImplemented:
                     return latest.unflatten(results)
             if any(isinstance(leaf, Node) for leaf in leaves):
                 return self.function(*arguments, **keywords)
             special = self._specialised(leaves, structure)
+            if self.check_nan:
+                return self._checked(special, leaves)
             return special.unflatten(special.executable.program(*leaves))
         except Exception as error:
             cut_to_users(error)
@@ -170,6 +175,17 @@ class Compiled:
         """
         leaves, structure = flatten((self._marked(arguments), keywords))
         return self._specialised(leaves, structure).executable.report(leaves)
+
+    def _checked(self, special: _Specialised, leaves: Sequence[Any]) -> Any:
+        """The results, unless there is NaN among them."""
+        program = special.executable.program
+        given = [np.array(leaf) if _given(program, k) else leaf for k, leaf in enumerate(leaves)]
+        results = program(*leaves)
+        if any(map(has_nan, results)):
+            with without_segments():
+                graph = self._requested(special.structure, special.types).graph
+            explain_nan(graph, given)
+        return special.unflatten(results)
 
     def _marked(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         if not self.static_argnums:
@@ -283,6 +299,7 @@ def jit(
     static_argnums: int | Iterable[int] = (),
     watch: int | None = None,
     memory: int | str | None = None,
+    check_nan: bool = False,
 ) -> Compiled:
     """``function`` compiled to machine code: traced once for each combination of structures, dtypes and shapes.
 
@@ -298,6 +315,10 @@ def jit(
     the program would take more, the backward pass of scans that do not say ``checkpoint`` by themselves runs some
     steps again instead of keeping something of each, as few as the budget allows. The function is traced several times.
 
+    With ``check_nan`` a call whose results have NaN raises ``NaNError``: it is computed again, operator by operator,
+    which takes its time, and the error names the first operator that gives NaN, the line, and the steps of loops.
+    Donated arguments are copied for that. ``run_steps`` is not checked; it has ``watch``.
+
     Raises what tracing raises, ``DonationError`` for donated memory that cannot be written in place,
     ``MemoryBudgetError`` with the least memory that can be reached where that is beyond the budget, and
     ``IndexRangeError`` for an index outside its axis, before anything donated is changed.
@@ -309,7 +330,7 @@ def jit(
     >>> float(norm(np.array([3.0, 4.0])))
     5.0
     """
-    return Compiled(function, donate_argnums, static_argnums, watch, memory)
+    return Compiled(function, donate_argnums, static_argnums, watch, memory, check_nan)
 
 
 def _as_tuple(numbers: int | Iterable[int]) -> tuple[int, ...]:

@@ -43,6 +43,7 @@ __all__ = [
     "segmented",
     "segments",
     "segments_here",
+    "without_segments",
 ]
 
 Checkpoint = None | str | int | Sequence[int]
@@ -201,14 +202,28 @@ class Levels:
 
 
 _current: ContextVar[Levels | None] = ContextVar("levels", default=None)
+_whole: ContextVar[bool] = ContextVar("whole", default=False)
+
+
+@contextmanager
+def without_segments() -> Iterator[None]:
+    """While this is open, no scan is cut into segments, whatever is said: its steps are those that were written."""
+    token = _whole.set(True)
+    try:
+        yield
+    finally:
+        _whole.reset(token)
 
 
 def segments_here(trips: int, checkpoint: Checkpoint, carry_bytes: int) -> tuple[int, ...]:
     """The lengths of segments that the user has asked for, or the compiler that traces now."""
+    lengths = segments(trips, checkpoint)
+    if _whole.get():
+        return ()
     levels = _current.get()
     if checkpoint is None and levels is not None:
         return levels.segments(trips, carry_bytes)
-    return segments(trips, checkpoint)
+    return lengths
 
 
 # ---------------------------------------------------------------------- loops of segments

@@ -219,4 +219,4 @@ def called(m: Maker) -> str:
     operands = [_state(m, shape[1:]), still]
     update = _update(m, shape[1:], operands)
     body = f"(lambda x: ({update}, c))({_called(m, 'x')})"
-    return m.step(f"pb.scan(lambda c, x: {body}, {{0}}, {{1}}{_backwards(m)})[{m.below(2)}]", *operands)
+    return m.step(f"pb.scan(lambda c, x: {body}, {{0}}, {{1}}{_options(m)})[{m.below(2)}]", *operands)
