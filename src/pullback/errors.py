@@ -131,8 +131,8 @@ class CallbackError(PullbackError, TypeError):
 class NaNError(PullbackError, ArithmeticError):
     """NaN, found by ``jit(…, check_nan=True)``: what gives the first one, where, and in which steps of loops.
 
-    ``source`` is the line, ``steps`` the steps of the loops around it, the outermost first; ``None`` and ``()`` where an
-    argument has NaN to begin with.
+    ``source`` is the line, ``steps`` the steps of the loops around it, the outermost first; ``None`` and ``()`` where
+    an argument has NaN to begin with.
     """
 
     source: Source | None

@@ -35,7 +35,8 @@ def evaluate(
                 except (CallbackError, IndexRangeError) as error:
                     if node.source is None:
                         raise
-                    raise error.extended(f"at {node.source}", source=node.source) from None
+                    source = error.source or node.source  # in a loop, of what is in it
+                    raise error.extended(f"at {node.source}", source=source) from None
                 several = isinstance(node.type, TupleType)
                 values[id(node)] = value if several else np.asarray(value, node.dtype)
                 for child in node.inputs:

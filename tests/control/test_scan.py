@@ -381,3 +381,30 @@ def test_a_state_that_is_indexed_gets_new_zeros_to_scatter_into_in_every_step():
     found = pb.jit(pb.grad(lambda state, xs: loss(state, xs, pb.scan), (0, 1)))(state, xs)
     for one, other in zip(found, pb.grad(lambda state, xs: loss(state, xs, unrolled), (0, 1))(state, xs)):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("rows", [1, 40])
+def test_an_index_out_of_range_names_the_steps(compiled: bool, rows: int) -> None:
+    """Of the turns that find one the first is told, whether the loop is one chunk or phases of many."""
+    table, indices = np.arange(4.0), np.tile(np.array([[0, 1, 2], [3, 4, 1], [9, 1, 1]])[..., None], rows)
+
+    def inner(c: Array, i: Array) -> Any:
+        # The index depends on the state, lest it be looked up for all steps before the loop.
+        return np.tanh(c @ np.eye(rows)) + pb.numpy.take(table, np.where(c > 100, 0, i), 0), None
+
+    def run(indices: Array, **ways: Any) -> Array:
+        start = np.zeros(rows)
+        return pb.scan(lambda c, row: (pb.scan(inner, c, row, **ways)[0], None), start, indices)[0]
+
+    for ways in ({}, {"reverse": True}):
+        function = lambda indices, ways=ways: run(indices, **ways)  # noqa: E731
+        with pytest.raises(IndexRangeError) as caught:
+            (pb.jit(function) if compiled else function)(indices)
+        assert caught.value.value == 4
+        assert str(caught.value).count("in step 1 of 3") == 2
+        assert caught.value.source is not None and caught.value.source.function == "inner"
+
+    backwards = lambda indices: pb.scan(inner, np.zeros(rows), indices[:, 0], reverse=True)[0]  # noqa: E731
+    with pytest.raises(IndexRangeError, match="in step 2 of 3"):
+        (pb.jit(backwards) if compiled else backwards)(indices)

@@ -19,6 +19,7 @@ from pullback.compiler.outside import BoundCall
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.compiling import Compilation
 from pullback.compiler.runtime.engine import Loaded, assembly, rest
+from pullback.compiler.runtime.layout import TURN_SHIFT
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.program import Program, working_bytes, working_threads
@@ -190,7 +191,7 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
         "nanoseconds": built.nanoseconds,
         "saving": built.saving,
         "checks": [
-            [check.what, check.low, check.extent, sites.get(check.source), list(check.shape)]
+            [check.what, check.low, check.extent, sites.get(check.source), list(check.shape), check.loops]
             for check in built.emitted.checks
         ],
         "calls": [_call(call, functions, sites) for call in built.emitted.calls],
@@ -266,11 +267,16 @@ def _program(
     lines, functions = list(check_sites(nodes)), list(host_functions(nodes))
 
     def explain(failure: Failure) -> Exception:
-        what, low, extent, site, shape = metadata["checks"][failure.code - 1]
-        place = _place(failure.position, tuple(shape)) if shape else ()
+        what, low, extent, site, shape, loops = metadata["checks"][failure.code - 1]
+        turn, position = divmod(failure.position, 1 << TURN_SHIFT) if loops else (0, failure.position)
+        place = _place(position, tuple(shape)) if shape else ()
         error = range_error(what, failure.value, low, extent, place)
         source = None if site is None else lines[site]
-        return error if source is None else error.extended(f"at {source}", source=source)
+        error = error if source is None else error.extended(f"at {source}", source=source)
+        for trips, reverse in reversed(loops):
+            turn, step = divmod(turn, trips)
+            error = error.extended(f"in step {trips - 1 - step if reverse else step} of {trips}")
+        return error
 
     return Program(
         code,

@@ -50,8 +50,8 @@ def explain_nan(graph: Graph, arguments: Sequence[Any]) -> NoReturn:
     with np.errstate(all="ignore"):
         _watched(without_rules(graph), given, ())
     raise NaNError(
-        "the compiled program gives NaN where its operators, one by one, do not: an overflow that rounding decides; scale "
-        "the values down"
+        "the compiled program gives NaN where its operators, one by one, do not: an overflow that rounding decides; "
+        "scale the values down"
     )
 
 

@@ -69,6 +69,8 @@ class Counter:
     """The turn of a loop, from 0."""
 
     trips: int
+    reverse: bool = False
+    """Whether the first turn is the last step."""
 
 
 @dataclass(frozen=True)
@@ -444,7 +446,7 @@ class _Arrangement:
 
     def _loop(self, node: Operation) -> Loop:
         this = Scan.of(node)
-        counter = Counter(this.trips)
+        counter = Counter(this.trips, this.reverse)
         count, stage = len(this.carries), self.stage[id(node)]
         kept: dict[int, list[tuple[Node, bool]]] = {}
         """Of each carry the results that are its states in all steps."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from pullback.compiler.codegen.types import literal, vector_of
 from pullback.compiler.codegen.values import Values
-from pullback.compiler.runtime.layout import emit_failure
+from pullback.compiler.runtime.layout import TURN_SHIFT, emit_failure
 from pullback.loops import Affine, Apply, Expression, Load, walk
 
 __all__ = ["emit_check"]
@@ -14,13 +14,18 @@ __all__ = ["emit_check"]
 _INT64 = np.dtype(np.int64)
 
 
-def emit_check(values: Values, expression: Apply, code: int) -> list[str]:
-    """The index, counted from the start of its axis, with its violation recorded as the failure ``code``."""
+def emit_check(values: Values, expression: Apply, code: int, turn: str | None = None) -> list[str]:
+    """The index, counted from the start of its axis, with its violation recorded as the failure ``code``.
+
+    The position that is recorded has the ``turn`` of the loops around as well: the first turn's violation is kept.
+    """
     attributes = dict(expression.attributes)
     extent, wrap = attributes["extent"], attributes["wrap"]
     operand = expression.operands[0]
     position = _position(values, operand)
     place = values.offset(position)
+    if turn is not None:
+        place = values.f.value(f"add i64 {place}, {values.f.value(f'shl i64 {turn}, {TURN_SHIFT}')}")
     if not values.is_vector(expression):
         index = values.convert_index(operand)[0]
         return [_checked(values, index, extent, wrap, code, place)]

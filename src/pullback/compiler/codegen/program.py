@@ -62,7 +62,8 @@ _PART_CHARACTERS = 50_000
 class Check:
     """An index check: what it is of, the least index allowed, the axis' extent, and the line that asks for it.
 
-    ``shape`` is that of the array that the index is read from, ``()`` where it is computed from none.
+    ``shape`` is that of the array that the index is read from, ``()`` where it is computed from none; ``loops`` are the
+    numbers of turns of the loops around it, the outermost first, and whether each goes from the last step to the first.
     """
 
     what: str
@@ -70,6 +71,7 @@ class Check:
     extent: int
     source: Source | None
     shape: tuple[int, ...]
+    loops: tuple[tuple[int, bool], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,23 +122,35 @@ class _Emitter:
         self.calls: list[HostCall] = []
         self.asked: set[Load] = set()
         self.phases = 0
+        self.loops: dict[Group, tuple[Counter, ...]] = {}
+        """The loops around each group whose number of turns is known, the outermost first."""
+        self.around: tuple[Counter, ...] = ()
+        """Those around the kernel that is being written, if it checks an index."""
+        self.turning: set[str] = set()
+        """The functions of kernels that are told the turn."""
         self.turns: dict[Counter, str] = {}
         """The turn of each loop around what is being written."""
 
     def check(self, values: Values, expression: Apply) -> list[str]:
         """Emit an index check under its failure code; equal checks share one."""
-        check = describe_check(expression)
+        check = describe_check(expression, self.around)
         if check not in self.checks:
             self.checks.append(check)
-        return emit_check(values, expression, self.checks.index(check) + 1)
+        turn = values.f["turn"] if self.around else None
+        return emit_check(values, expression, self.checks.index(check) + 1, turn)
 
-    def kernel(self, job: Job, shares: Sequence[int], feed: Feed | None) -> str:
+    def kernel(
+        self, job: Job, shares: Sequence[int], feed: Feed | None, loops: tuple[Counter, ...] = ()
+    ) -> str:
         """The function of a job's kernel; kernels that differ only in their buffers share one."""
         kernel, kernels = job.kernel, _kernels(job, feed)
         buffers = _buffers(kernels)
         name = f"kernel{len(self.kernels)}"
         pointers = [("ptr", f"p{k}") for k in range(len(buffers))]
         parameters = [("ptr", "context"), *pointers, ("i64", "low"), ("i64", "high"), ("ptr", "scratch")]
+        self.around = loops if any(map(has_checks, kernels)) else ()
+        if self.around:
+            parameters.append(("i64", "turn"))
         f = self.module.function(name, parameters, attributes="nounwind noinline")
         places = {buffer: f[f"p{k}"] for k, buffer in enumerate(buffers)}
         values = Values(
@@ -160,11 +174,14 @@ class _Emitter:
             emit_transposition(values, form.transposition, f["low"], f["high"])
         else:
             emit_map(values, kernel, f["low"], f["high"], job.row_by_row, asks=True)
+        told, self.around = self.around, ()
         text = f.text().replace(f"@{name}(", "@(", 1)
         if text in self.kernels:
             del self.module.functions[name]
             return self.kernels[text]
         self.kernels[text] = name
+        if told:
+            self.turning.add(name)
         self.characters += len(text)
         if self.characters >= _PART_CHARACTERS:
             self.hand_over()
@@ -192,9 +209,12 @@ class _Emitter:
             return RuntimeRepeat(1, found)
         name = f"phase{self.phases}"
         self.phases += 1
-        functions = {
-            group: self._functions(group) for phase, _ in every_phase([step]) for group in phase.groups
-        }
+        functions: dict[Group, Calls] = {}
+        for phase, inside in every_phase([step]):
+            known = (*around, *(each.counter for each in inside if isinstance(each, Repeat)))
+            for group in phase.groups:
+                self.loops[group] = known if group.turns is None else (*known, group.turns)
+                functions[group] = self._functions(group)
         own = [] if not isinstance(step, Phase) else self._first(step)
         f = phase_function(self.module, name)
         self.turns = _turns(f, around)
@@ -322,7 +342,8 @@ class _Emitter:
     ) -> None:
         """Calls for some rows of a group."""
         for job, feed, function in calls:
-            self._call(f, function, job, feed, rows if job.rows == group.rows else None)
+            turn = self._turn(f, self.loops[group]) if function in self.turning else ""
+            self._call(f, function, job, feed, rows if job.rows == group.rows else None, turn)
             if asks:
                 self._ask(f, job)
 
@@ -338,7 +359,8 @@ class _Emitter:
         feeds = self._feeds(group)
         waiting = {giver for giver, _ in feeds.values()}
         calls = [(job, feeds[job][1] if job in feeds else None) for job in group.jobs if job not in waiting]
-        return [(job, feed, self.kernel(job, _shares(group, job), feed)) for job, feed in calls]
+        loops = self.loops[group]
+        return [(job, feed, self.kernel(job, _shares(group, job), feed, loops)) for job, feed in calls]
 
     def _feeds(self, group: Group) -> dict[Job, tuple[Job, Feed]]:
         """Products with the job that gathers what they are the first to read.
@@ -365,8 +387,22 @@ class _Emitter:
                 found[users[0]] = job, feed
         return found
 
+    def _turn(self, f: Function, loops: Sequence[Counter]) -> str:
+        """The turns of all loops as one number, by which those of earlier turns come first."""
+        number = "0"
+        for counter in loops:
+            number = f.value(f"mul i64 {number}, {counter.trips}")
+            number = f.value(f"add i64 {number}, {self.turns[counter]}")
+        return number
+
     def _call(
-        self, f: Function, function: str, job: Job, feed: Feed | None, rows: tuple[str, str] | None
+        self,
+        f: Function,
+        function: str,
+        job: Job,
+        feed: Feed | None,
+        rows: tuple[str, str] | None,
+        turn: str = "",
     ) -> None:
         kernels = _kernels(job, feed)
         low, high = rows or ("0", str(job.turns))
@@ -382,6 +418,7 @@ class _Emitter:
             ("i64", low),
             ("i64", high),
             ("ptr", f["scratch"]),
+            *([("i64", turn)] if turn else []),
         )
 
     def _ask(self, f: Function, job: Job) -> None:
@@ -485,9 +522,10 @@ def emit_program(
     )
 
 
-def describe_check(expression: Apply) -> Check:
+def describe_check(expression: Apply, loops: Sequence[Counter] = ()) -> Check:
     """What an index check says when it fails, but for the value and its position."""
     attributes = dict(expression.attributes)
     low = -attributes["extent"] if attributes["wrap"] else 0
     shape = next((part.buffer.shape for part in walk(expression) if isinstance(part, Load)), ())
-    return Check(attributes["what"], low, attributes["extent"], attributes.get("source"), shape)
+    around = tuple((counter.trips, counter.reverse) for counter in loops)
+    return Check(attributes["what"], low, attributes["extent"], attributes.get("source"), shape, around)

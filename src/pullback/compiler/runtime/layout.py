@@ -20,6 +20,7 @@ from pullback.compiler.codegen.function import Function, Module
 
 __all__ = [
     "MAX_CHUNKS",
+    "TURN_SHIFT",
     "Slots",
     "emit_ask",
     "emit_call_word",
@@ -106,6 +107,7 @@ IN_USE_BYTES = 64
 MAX_THREADS = 1024
 POOL_BYTES = POOL["IN_USE"] + IN_USE_BYTES * MAX_THREADS
 
+TURN_SHIFT = 32  # a failure's position has the turn of the loops around it above so many bits
 INTERRUPTED = -1  # the failure code of a run that a signal handler ended
 STATUS_DONE, STATUS_FAILED, STATUS_NOT_FINITE, STATUS_INTERRUPTED = 0, 1, 2, 3
 USE_POOL, RELEASE_LOCK = 1, 2
