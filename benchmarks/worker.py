@@ -100,8 +100,9 @@ class Worker:
         return {"seconds": seconds, "losses": [float(loss) for loss in np.concatenate(losses)]}
 
     def memory(self) -> Answer:
-        """Resident bytes of this process, now and at most so far."""
-        return {"resident": _status("VmRSS"), "peak": _status("VmHWM")}
+        """Resident bytes of this process, now and at most so far; and what a program has planned, -1 if nobody says."""
+        planned = getattr(self.contender, "program_bytes", lambda: -1)
+        return {"resident": _status("VmRSS"), "peak": _status("VmHWM"), "planned": planned()}
 
     def allocations(self, steps: int) -> Answer:
         """Bytes that one more step asks for: of ``malloc`` and its family, and of Python.

@@ -28,6 +28,10 @@ class Contender:
     def run(self) -> None:
         self.results = self.compiled(*self.arguments)
 
+    def program_bytes(self) -> int:
+        """What the program takes for itself, once it is there."""
+        return self.compiled.memory_bytes(*self.arguments) if hasattr(self, "results") else -1
+
     def numbers(self) -> Arrays:
         return {name: np.asarray(value) for name, value in self.results.items()}
 

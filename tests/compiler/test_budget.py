@@ -10,7 +10,6 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.budget import budget_bytes
-from pullback.compiler.runtime.program import working_bytes
 from pullback.errors import MemoryBudgetError
 
 Array = Any
@@ -37,9 +36,7 @@ def short_and_long(w: Array, xs: Array) -> Array:
 
 def taken(compiled: Any, *arguments: Array) -> int:
     """What the compiled program has of its own."""
-    leaves, structure = pb.flatten((arguments, {}))
-    program = compiled._specialised(leaves, structure).executable.program
-    return working_bytes(program.arena_bytes, program.scratch_bytes, program.code.processor)
+    return int(compiled.memory_bytes(*arguments))
 
 
 def of_error(memory: Any, function: Any = loss) -> Any:
@@ -71,6 +68,14 @@ def test_the_least_is_told_and_can_be_had() -> None:
     assert "scan of 300 steps at" in str(error)
     assert "segments of" in str(error)
     assert f"({least:,} bytes) at least" in str(of_error(least - 1))
+
+
+def test_what_is_counted_is_what_the_program_has() -> None:
+    compiled = pb.jit(pb.grad(loss))
+    compiled(W, XS)
+    leaves, structure = pb.flatten(((W, XS), {}))
+    (instance,) = compiled._specialised(leaves, structure).executable.program._instances
+    assert compiled.memory_bytes(W, XS) == instance._arena.size + instance._scratch.size
 
 
 def test_only_what_must_be_is_run_again() -> None:

@@ -122,11 +122,15 @@ class Executable:
             phase_seconds=seconds,
         )
 
+    @property
+    def memory_bytes(self) -> int:
+        """What a call takes beside arguments, results and constants: the arena, and scratch memory of all threads."""
+        program = self.program
+        return working_bytes(program.arena_bytes, program.scratch_bytes, program.code.processor)
+
     def _memory(self) -> str:
-        program, processor = self.program, self.program.code.processor
-        size = working_bytes(program.arena_bytes, program.scratch_bytes, processor)
-        threads = working_threads(processor)
-        text = f"{size:,} bytes: an arena, and scratch memory for {threads} threads"
+        threads = working_threads(self.program.code.processor)
+        text = f"{self.memory_bytes:,} bytes: an arena, and scratch memory for {threads} threads"
         return text if self.levels is None else f"{text}\n{self.levels}"
 
 

@@ -187,6 +187,18 @@ class Compiled:
             explain_nan(graph, given)
         return special.unflatten(results)
 
+    @shows_users_frames
+    def memory_bytes(self, *arguments: Any, **keywords: Any) -> int:
+        """The bytes that a call with these arguments takes for itself: what ``memory`` bounds.
+
+        >>> import numpy as np
+        >>> gradient = jit(lambda x: np.tanh(x @ x).sum(axis=1) @ x)
+        >>> gradient.memory_bytes(np.ones((1000, 1000))) >= 8_000
+        True
+        """
+        leaves, structure = flatten((self._marked(arguments), keywords))
+        return self._specialised(leaves, structure).executable.memory_bytes
+
     def _marked(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         if not self.static_argnums:
             return tuple(arguments)
