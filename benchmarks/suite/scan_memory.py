@@ -45,7 +45,7 @@ def run(settings: Settings) -> list[Table]:
             figures[name] = {"peak": peak, "used": used, "planned": planned, "seconds": seconds}
             if way == "plain" and planned >= 0:
                 for share in _SHARES:
-                    budget = f"{planned / share / 1e6:.0f}MB"
+                    budget = f"{planned / share / 1e6:.2f}MB"
                     ways[f"memory={budget!r}"] = replace(plain, memory=budget)
     given = arrays_of(plain)
     size = sum(array.nbytes for array in given.values())

@@ -70,6 +70,19 @@ def test_the_least_is_told_and_can_be_had() -> None:
     assert f"({least:,} bytes) at least" in str(of_error(least - 1))
 
 
+def test_what_was_decided_once_is_not_searched_again(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULLBACK_CACHE", str(tmp_path))
+    gradient = pb.grad(short_and_long)
+    budget = pb.jit(gradient).memory_bytes(W, XS) // 3
+    first = pb.jit(gradient, memory=budget).inspect(W, XS)
+    monkeypatch.setattr("pullback.compiler.jit.needed", None)
+    again = pb.jit(gradient, memory=budget).inspect(W, XS)
+    assert (first.from_cache, again.from_cache) == (False, True)
+    assert again.memory == first.memory
+    with pytest.raises(TypeError):
+        pb.jit(gradient, memory=budget + 1)(W, XS)
+
+
 def test_what_is_counted_is_what_the_program_has() -> None:
     compiled = pb.jit(pb.grad(loss))
     compiled(W, XS)

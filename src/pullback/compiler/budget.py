@@ -11,14 +11,15 @@ first that save the most time, so that in the end none could do with less.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from functools import cached_property
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pullback.control.schedules import Found, Levels, most_levels
 from pullback.errors import MemoryBudgetError
 
-__all__ = ["Need", "budget_bytes", "described", "within"]
+__all__ = ["Decisions", "Need", "budget_bytes", "described", "within"]
 
 T = TypeVar("T")
 
@@ -72,7 +73,11 @@ def described(size: float) -> str:
 class _Candidate(Generic[T]):
     traced: T
     levels: Levels
-    need: Need
+    measure: Callable[[T], Need]
+
+    @cached_property
+    def need(self) -> Need:
+        return self.measure(self.traced)
 
 
 @dataclass
@@ -89,20 +94,49 @@ class _Search(Generic[T]):
             levels = Levels(chosen, step_bytes)
             with levels.during():
                 traced = self.trace()
-            self.known[key] = _Candidate(traced, levels, self.need(traced))
+            self.known[key] = _Candidate(traced, levels, self.need)
         return self.known[key]
 
 
+@dataclass(frozen=True)
+class Decisions(Generic[T]):
+    """What was decided for the same program before, as JSON: for what is traced with no steps run again."""
+
+    load: Callable[[T], Mapping[str, Any] | None]
+    store: Callable[[T, Mapping[str, Any]], None]
+
+
 def within(
-    budget: int, trace: Callable[[], T], need: Callable[[T], Need], name: str, beside: str = ""
+    budget: int,
+    trace: Callable[[], T],
+    need: Callable[[T], Need],
+    decisions: Decisions[T],
+    name: str,
+    beside: str = "",
 ) -> tuple[T, Levels]:
     """What ``trace()`` gives with the fewest steps run again of those whose ``need`` is within the budget.
 
     Raises ``MemoryBudgetError`` with the least that can be reached.
     """
     search = _Search(trace, need)
-    first = least = search.of({})
+    first = search.of({})
     scans = list(first.levels.met)
+    decided = decisions.load(first.traced)
+    if decided is None:
+        found = _searched(search, budget, scans, name, beside)
+        levels = found.levels
+        decided = {"levels": [levels.chosen.get(s, 0) for s in scans], "step_bytes": levels.step_bytes}
+        decisions.store(first.traced, decided)
+    else:
+        chosen = {s: n for s, n in zip(scans, decided["levels"], strict=True) if n}
+        found = search.of(chosen, decided["step_bytes"])
+    return found.traced, found.levels
+
+
+def _searched(
+    search: _Search[T], budget: int, scans: Sequence[Found], name: str, beside: str
+) -> _Candidate[T]:
+    first = least = search.of({})
     # Long segments first, which cost less; then those that take the least memory, for what a step seems to keep.
     kept = first.need.bytes / max(1, sum(found.trips for found in scans))
     for levels in range(1, 1 + max((most_levels(s.trips) for s in scans), default=0)):
@@ -126,7 +160,7 @@ def within(
     return _with_fewer(search, least, budget)
 
 
-def _with_fewer(search: _Search[T], found: _Candidate[T], budget: int) -> tuple[T, Levels]:
+def _with_fewer(search: _Search[T], found: _Candidate[T], budget: int) -> _Candidate[T]:
     """The same with fewer levels for scans that can do with fewer."""
     chosen, step_bytes = dict(found.levels.chosen), found.levels.step_bytes
     several = [s for s, levels in chosen.items() if levels]
@@ -138,4 +172,4 @@ def _with_fewer(search: _Search[T], found: _Candidate[T], budget: int) -> tuple[
                 if candidate.need.bytes <= budget:
                     found, chosen = candidate, {**chosen, s: levels}
                     break
-    return found.traced, found.levels
+    return found

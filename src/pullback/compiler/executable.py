@@ -183,6 +183,33 @@ def needed(graph: Graph, offered: Mapping[int, int]) -> Need:
     return Need(working_bytes(plan.memory.arena_bytes, plan.scratch_bytes, processor), nanoseconds)
 
 
+class BudgetDecisions:
+    """What was decided for a program and a budget of memory, in the code cache: it need not be planned again."""
+
+    def __init__(self, budget: int) -> None:
+        cache = default_cache()
+        if cache is not None:
+            cache.learn_processor()
+        self.processor = Processor.host()
+        self.kind = f"budget {budget} for {working_threads(self.processor)} threads"
+
+    def _key(self, graph: Graph, offered: Mapping[int, int]) -> str | None:
+        key = graph_key(without_rules(graph), offered)
+        return None if key is None else f"{self.kind}\n{key}"
+
+    def load(self, graph: Graph, offered: Mapping[int, int]) -> Mapping[str, Any] | None:
+        """The decision for the program of ``graph``, as its scans say by themselves, if it is known."""
+        cache, key = default_cache(), self._key(graph, offered)
+        entry = None if cache is None or key is None else cache.load(key, self.processor)
+        return None if entry is None else entry.metadata
+
+    def store(self, graph: Graph, offered: Mapping[int, int], decision: Mapping[str, Any]) -> None:
+        """Keep the decision for that."""
+        cache, key = default_cache(), self._key(graph, offered)
+        if cache is not None and key is not None:
+            cache.store(key, self.processor, b"", dict(decision))
+
+
 def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
     """What the runtime must know beside the code, as JSON."""
     nodes = every_node(graph)

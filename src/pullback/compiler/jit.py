@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pullback.compiler.budget import budget_bytes, described, within
+from pullback.compiler.budget import Decisions, budget_bytes, described, within
 from pullback.compiler.draws import without_draws
-from pullback.compiler.executable import Executable, Report, make_executable, needed
+from pullback.compiler.executable import BudgetDecisions, Executable, Report, make_executable, needed
 from pullback.compiler.nans import explain_nan, has_nan
 from pullback.control.schedules import Levels, without_segments
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
@@ -253,10 +253,15 @@ class Compiled:
     ) -> tuple[_Requested, Levels]:
         """A program that takes no more memory than the budget."""
         given = sum(type.nbytes for type in types)
+        known = BudgetDecisions(budget)
         return within(
             budget,
             lambda: self._requested(structure, types),
             lambda made: needed(made.graph, made.offered),
+            Decisions(
+                lambda made: known.load(made.graph, made.offered),
+                lambda made, decision: known.store(made.graph, made.offered, decision),
+            ),
             self.__name__,
             f" The arguments have {described(given)}, which is not counted. Give more memory, or fewer or smaller "
             "examples.",
