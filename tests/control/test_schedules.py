@@ -70,8 +70,7 @@ def assert_close(found: Any, wanted: Any, tolerance: float = 1e-11) -> None:
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * (1 + np.abs(b).max(initial=0)))
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 12, 23])
+@pytest.mark.parametrize(("count", "reverse"), [(1, False), (2, True), (7, False), (7, True), (12, False)])
 def test_values_and_derivatives(count: int, reverse: bool) -> None:
     xs = steps(count)
     wanted = pb.jit(pb.value_and_grad(lambda w, xs: loss(w, xs, None, reverse), (0, 1)))(W, xs)
@@ -88,9 +87,8 @@ def test_no_step() -> None:
     assert gradient.shape == (0, 4)
 
 
-@pytest.mark.parametrize("way", ["sqrt", (3, 2)])
-def test_every_derivative(case: Any, way: Any) -> None:
-    xs = steps(4)
+def test_every_derivative(case: Any) -> None:
+    xs = steps(5)  # two segments of two, and one left over
 
     def slope(way: Any) -> Any:
         gradient = pb.grad(lambda w, xs: case(w, xs, way), (0, 1))
@@ -104,7 +102,7 @@ def test_every_derivative(case: Any, way: Any) -> None:
             lambda w, xs: pb.vmap(pb.grad(lambda w, xs: case(w, xs, way)), (None, 0))(w, np.stack([xs, -xs]))
         ),
     ):
-        assert_close(pb.jit(transform(way))(W, xs), transform(None)(W, xs), 1e-9)
+        assert_close(pb.jit(transform("sqrt"))(W, xs), transform(None)(W, xs), 1e-9)
 
 
 def test_every_pass(case: Any) -> None:
