@@ -148,7 +148,7 @@ class _Emitter:
         name = f"kernel{len(self.kernels)}"
         pointers = [("ptr", f"p{k}") for k in range(len(buffers))]
         parameters = [("ptr", "context"), *pointers, ("i64", "low"), ("i64", "high"), ("ptr", "scratch")]
-        self.around = loops if any(map(has_checks, kernels)) else ()
+        self.around = loops if any(kernel.has_checks for kernel in kernels) else ()
         if self.around:
             parameters.append(("i64", "turn"))
         f = self.module.function(name, parameters, attributes="nounwind noinline")
