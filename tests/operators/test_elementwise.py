@@ -9,6 +9,7 @@ from pullback.errors import DTypeError, ShapeError
 from pullback.graph import Operation, Type, Variable, constant
 from pullback.operators.arithmetic import add, divide
 from pullback.operators.elementwise import (
+    MOST_MASKS,
     constant_value,
     filled,
     inside_masks,
@@ -96,6 +97,30 @@ def test_masks_come_out_of_broadcasts() -> None:
     assert isinstance(product, Operation)
     assert product.operator is where
     assert product.inputs[0] is broadcast(mask, shape=(3, 2), axes=(0,))
+
+
+def test_masks_of_a_long_chain_become_one() -> None:
+    masks, slope = [variable("bool", 3) for _ in range(3000)], variable("float32", 3)
+    bar = variable("float32", 3)
+    for mask in masks:
+        made = inside_masks(bar, lambda g, mask=mask: where(mask, g * slope, zeros_like(g)))
+        assert made is not None
+        bar = made
+    depth, inner = 0, bar
+    while isinstance(inner, Operation) and inner.operator is where:
+        depth, inner = depth + 1, inner.inputs[1]
+    assert depth <= MOST_MASKS + 1
+
+
+def test_deep_towers_of_masks_are_added() -> None:
+    a, b = variable("float32", 3), variable("float32", 3)
+    zero, first, second = zeros_like(a), a, b
+    for _ in range(3000):
+        mask = variable("bool", 3)
+        first, second = where(mask, first, zero), where(mask, second, zero)
+    total = summed(first, second)
+    assert isinstance(total, Operation)
+    assert total.operator is where
 
 
 def test_terms_under_one_mask_are_added_inside_it() -> None:

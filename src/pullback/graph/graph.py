@@ -28,18 +28,20 @@ def topological(roots: Iterable[Node]) -> list[Node]:
     """Depth-first order from ``roots``: each node once, after all of its inputs."""
     order: list[Node] = []
     done: set[int] = set()
-    for root in roots:
-        stack: list[tuple[Node, bool]] = [(root, False)]
-        while stack:
-            node, expanded = stack.pop()
-            if id(node) in done:
-                continue
-            if expanded:
-                done.add(id(node))
-                order.append(node)
-                continue
-            stack.append((node, True))
-            stack.extend((child, False) for child in reversed(node.inputs) if id(child) not in done)
+    stack: list[Node | None] = [*reversed(tuple(roots))]
+    while stack:
+        node = stack.pop()
+        if node is None:  # what follows had its inputs above it
+            node = stack.pop()
+            assert node is not None
+        elif id(node) in done:
+            continue
+        elif node.inputs:
+            stack += (node, None)
+            stack += reversed(node.inputs)
+            continue
+        done.add(id(node))
+        order.append(node)
     return order
 
 

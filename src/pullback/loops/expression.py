@@ -64,14 +64,11 @@ _E = TypeVar("_E", bound="Expression")
 class Expression:
     """A value of ``dtype`` that depends on some axes."""
 
-    __slots__ = ("__weakref__", "_axes", "dtype")
+    __slots__ = ("__weakref__", "_axes", "dtype", "operands")
     dtype: np.dtype
+    operands: tuple[Expression, ...]
+    """The expressions that this one is made of."""
     _axes: frozenset[Axis]
-
-    @property
-    def operands(self) -> tuple[Expression, ...]:
-        """The expressions that this one is made of."""
-        return ()
 
     def own_axes(self) -> tuple[Axis, ...]:
         """Axes that the expression names itself, beside those of its operands."""
@@ -113,7 +110,7 @@ class Literal(Expression):
 
         def make() -> Literal:
             self = object.__new__(cls)
-            self.value, self.dtype = scalar[()], dtype
+            self.value, self.dtype, self.operands = scalar[()], dtype, ()
             return self
 
         return _intern((cls, scalar.tobytes(), dtype), make)
@@ -146,15 +143,12 @@ class Load(Expression):
             self = object.__new__(cls)
             self.buffer, self.offset, self.dynamic, self.guard = buffer, offset, dynamic, guard
             self.dtype = buffer.dtype
+            parts = tuple([expression for expression, _ in dynamic])
+            self.operands = parts if guard is None else (*parts, guard)
             return self
 
         key = (cls, id(buffer), offset, tuple((id(e), s) for e, s in dynamic), id(guard))
         return _intern(key, make)
-
-    @property
-    def operands(self) -> tuple[Expression, ...]:
-        parts = tuple(expression for expression, _ in self.dynamic)
-        return parts if self.guard is None else (*parts, self.guard)
 
     def own_axes(self) -> tuple[Axis, ...]:
         return self.offset.axes
@@ -174,7 +168,7 @@ class Position(Expression):
     def __new__(cls, index: Affine) -> Position:
         def make() -> Position:
             self = object.__new__(cls)
-            self.index, self.dtype = index, np.dtype(np.int64)
+            self.index, self.dtype, self.operands = index, np.dtype(np.int64), ()
             return self
 
         return _intern((cls, index), make)
@@ -189,10 +183,9 @@ class Position(Expression):
 class Apply(Expression):
     """A scalar function of the vocabulary (``"add"``, ``"tanh"``, ``"where"``, …) on its operands."""
 
-    __slots__ = ("_operands", "attributes", "function")
+    __slots__ = ("attributes", "function")
     function: str
     attributes: tuple[tuple[str, Any], ...]
-    _operands: tuple[Expression, ...]
 
     def __new__(
         cls,
@@ -205,18 +198,14 @@ class Apply(Expression):
 
         def make() -> Apply:
             self = object.__new__(cls)
-            self.function, self._operands, self.dtype, self.attributes = function, operands, dtype, attributes
+            self.function, self.operands, self.dtype, self.attributes = function, operands, dtype, attributes
             return self
 
         return _intern((cls, function, tuple(map(id, operands)), dtype, attributes), make)
 
-    @property
-    def operands(self) -> tuple[Expression, ...]:
-        return self._operands
-
     def __repr__(self) -> str:
         extra = "".join(f", {key}={value}" for key, value in self.attributes)
-        return f"{self.function}({', '.join(map(repr, self._operands))}{extra})"
+        return f"{self.function}({', '.join(map(repr, self.operands))}{extra})"
 
 
 class Reduce(Expression):
@@ -239,13 +228,10 @@ class Reduce(Expression):
         def make() -> Reduce:
             self = object.__new__(cls)
             self.kind, self.over, self.body, self.dtype = kind, over, body, dtype
+            self.operands = (body,)
             return self
 
         return _intern((cls, kind, over, id(body), dtype), make)
-
-    @property
-    def operands(self) -> tuple[Expression, ...]:
-        return (self.body,)
 
     def bound_axes(self) -> tuple[Axis, ...]:
         return self.over
@@ -260,7 +246,7 @@ class Hole(Expression):
     __slots__ = ("_own", "name")
 
     def __init__(self, name: str, axes: tuple[Axis, ...], dtype: np.dtype) -> None:
-        self.name, self._own, self.dtype = name, axes, dtype
+        self.name, self._own, self.dtype, self.operands = name, axes, dtype, ()
 
     def own_axes(self) -> tuple[Axis, ...]:
         return self._own
@@ -353,15 +339,18 @@ def load_at(buffer: Buffer, index: Sequence[Index], guard: Expression | None = N
 
 def walk(*roots: Expression, enter: Callable[[Expression], bool] | None = None) -> Iterator[Expression]:
     """Every expression under ``roots`` once, operands before users; of those not to ``enter``, no operands."""
-    seen: set[int] = set()
-    stack = [(root, False) for root in reversed(roots)]
+    seen: set[Expression] = set()
+    stack: list[Expression | None] = [*reversed(roots)]
     while stack:
-        expression, expanded = stack.pop()
-        if id(expression) in seen:
+        expression = stack.pop()
+        if expression is None:  # what follows had its operands above it
+            expression = stack.pop()
+            assert expression is not None
+        elif expression in seen:
             continue
-        if expanded or (enter is not None and not enter(expression)):
-            seen.add(id(expression))
-            yield expression
+        elif expression.operands and (enter is None or enter(expression)):
+            stack += (expression, None)
+            stack += reversed(expression.operands)
             continue
-        stack.append((expression, True))
-        stack.extend((operand, False) for operand in reversed(expression.operands))
+        seen.add(expression)
+        yield expression

@@ -61,9 +61,9 @@ class Kernel:
     axes: tuple[Axis, ...]
     stores: tuple[Store, ...]
 
-    def expressions(self) -> Iterator[Expression]:
-        """Every expression of every store, each once."""
-        return walk(*(root for store in self.stores for root in store.roots()))
+    def expressions(self) -> tuple[Expression, ...]:
+        """Every expression of every store, each once, operands before users."""
+        return self._expressions
 
     def loads(self) -> tuple[Load, ...]:
         """Every read of memory."""
@@ -76,6 +76,10 @@ class Kernel:
     def writes(self) -> tuple[Buffer, ...]:
         """Buffers written."""
         return self._writes
+
+    @_Once
+    def _expressions(self) -> tuple[Expression, ...]:
+        return tuple(walk(*(root for store in self.stores for root in store.roots())))
 
     @_Once
     def functions(self) -> int:

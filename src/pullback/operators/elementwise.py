@@ -11,6 +11,7 @@ both ways (``sum`` and ``broadcast``), imports may not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,9 @@ __all__ = [
 
 Rule = Callable[..., Node | None]
 """``rule(g, node, *inputs)``: what the cotangent ``g`` of ``node`` gives one input, or ``None``."""
+
+MOST_MASKS = 8
+"""Masks around a cotangent from which on they become one: a chain of branches is a tower of masks otherwise."""
 
 SHAPE = (3, 2)
 """Shape of the samples; the table's tests vary it."""
@@ -113,24 +117,42 @@ def inside_masks(cotangent: Node, rule: Callable[[Node], Node | None]) -> Node |
     NaN where the mask is false, so the product is made inside the mask: ``where(mask, rule(g), 0)``. A mask
     under a broadcast (the branch was a reduction) is broadcast itself and comes out as well.
     """
+    masks, inner = list[Node](), cotangent
+    while (layer := _mask_of(inner)) is not None:
+        masks.append(layer[0])
+        inner = layer[1]
+    product = rule(inner)
+    return None if product is None else _masked(product, masks)
+
+
+def _mask_of(node: Node) -> tuple[Node, Node] | None:
+    """The mask of ``where(mask, g, 0)``, and ``g``, both broadcast as the node is."""
     layers = []
-    inner = cotangent
-    while isinstance(inner, Operation) and inner.operator.name == "broadcast":
-        layers.append(inner.attributes)
-        inner = inner.inputs[0]
-    if not isinstance(inner, Operation) or inner.operator.name != "where" or not is_zero(inner.inputs[2]):
-        return rule(cotangent)
-    mask, taken, _ = inner.inputs
+    while isinstance(node, Operation) and node.operator.name == "broadcast":
+        layers.append(node.attributes)
+        node = node.inputs[0]
+    if not isinstance(node, Operation) or node.operator.name != "where" or not is_zero(node.inputs[2]):
+        return None
+    mask, taken, _ = node.inputs
     for attributes in reversed(layers):
         mask = OPERATORS["broadcast"](mask, **attributes)
         taken = OPERATORS["broadcast"](taken, **attributes)
-    product = inside_masks(taken, rule)
-    return None if product is None else where(mask, product, zeros_like(product))
+    return mask, taken
+
+
+def _masked(node: Node, masks: Sequence[Node]) -> Node:
+    """``node`` inside ``masks``, the first outermost; a tower of them becomes one."""
+    if len(masks) > MOST_MASKS:
+        masks = [reduce(OPERATORS["logical_and"], masks)]
+    for mask in reversed(masks):
+        node = where(mask, node, zeros_like(node))
+    return node
 
 
 def summed(first: Node, second: Node) -> Node:
     """``first + second``; two terms under one mask are added inside it, so that it stays outermost."""
-    if (
+    around = list[tuple[Node, Node]]()
+    while (
         isinstance(first, Operation)
         and isinstance(second, Operation)
         and first.operator.name == second.operator.name == "where"
@@ -138,8 +160,13 @@ def summed(first: Node, second: Node) -> Node:
         and is_zero(first.inputs[2])
         and is_zero(second.inputs[2])
     ):
-        return where(first.inputs[0], summed(first.inputs[1], second.inputs[1]), first.inputs[2])
-    return first + second
+        mask, inner, zeros = first.inputs
+        around.append((mask, zeros))
+        first, second = inner, second.inputs[1]
+    total = first + second
+    for mask, zeros in reversed(around):
+        total = where(mask, total, zeros)
+    return total
 
 
 def elementwise(
