@@ -206,24 +206,38 @@ def _slice_of_slice(node: Operation, first: Operation) -> Node:
 def _slice_of_concatenate(
     node: Operation, joined: Operation, starts: Shape, stops: Shape, steps: Shape
 ) -> Node | None:
-    """Only the pieces that the slice touches."""
+    """Only the pieces that the slice touches; without steps between, the first and the last of them cut to size.
+
+    So a chain of rolls stays two pieces of one array, however long it is.
+    """
     axis = joined.attributes["axis"]
+    begin, end, step = starts[axis], stops[axis], steps[axis]
     touched: list[Node] = []
     position = first = 0
     for piece in joined.inputs:
         after = position + piece.shape[axis]
-        if position < stops[axis] and after > starts[axis]:
+        if position < end and after > begin:
             first = first if touched else position
-            touched.append(piece)
+            touched.append(_part(piece, axis, begin - position, end - position) if step == 1 else piece)
         position = after
-    if not touched or len(touched) == len(joined.inputs):
+    if not touched or (len(touched) == len(joined.inputs) and same(touched, joined.inputs)):
         return None
     rest = touched[0] if len(touched) == 1 else concatenate(*touched, axis=axis)
+    first = begin if step == 1 else first
     starts, stops = (
         tuple(value - first if k == axis else value for k, value in enumerate(values))
         for values in (starts, stops)
     )
     return slice(rest, starts=starts, stops=stops, steps=steps)
+
+
+def _part(piece: Node, axis: int, start: int, stop: int) -> Node:
+    """The piece from ``start`` to ``stop`` along an axis, as far as it goes."""
+    starts = tuple(max(start, 0) if k == axis else 0 for k in range(piece.ndim))
+    stops = tuple(min(stop, extent) if k == axis else extent for k, extent in enumerate(piece.shape))
+    if stops[axis] - starts[axis] == piece.shape[axis]:
+        return piece
+    return slice(piece, starts=starts, stops=stops, steps=(1,) * piece.ndim)
 
 
 def _slice_of_pad(padded: Operation, starts: Shape, stops: Shape, steps: Shape) -> Node | None:
