@@ -249,10 +249,15 @@ class Values:
 
     def address(self, buffer: Buffer, offset: str, ahead: int = 0) -> str:
         """The address of an element, ``ahead`` elements after ``offset``."""
-        kind, pointer = memory_type(buffer.dtype), self.pointers[buffer]
+        pointer = self.pointers[buffer]
         if offset != "0":
-            pointer = self.f.value(f"getelementptr {kind}, ptr {pointer}, i64 {offset}")
-        return self.f.value(f"getelementptr {kind}, ptr {pointer}, i64 {ahead}") if ahead else pointer
+            pointer = self.f.value(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {offset}")
+        return self._ahead(pointer, buffer, ahead)
+
+    def _ahead(self, pointer: str, buffer: Buffer, elements: int) -> str:
+        if not elements:
+            return pointer
+        return self.f.value(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {elements}")
 
     def mask(self, vector: int) -> str | None:
         """The lanes of one vector of the group that exist, or ``None`` when all do."""
@@ -584,7 +589,7 @@ class Values:
         fixed = [(self._index(e), stride) for e, stride in dynamic]
         if self.group is None or not (self.is_vector(value) or index.coefficient(self.group.axis)):
             scalar = self.emit(value)[0]
-            self._store_scalar(buffer, self.element(buffer, index, fixed), scalar)
+            self._store_scalar(buffer, self.address(buffer, self.element(buffer, index, fixed)), scalar)
             return
         values = self.vectors(value)
         start = self.element(buffer, index, fixed)
@@ -618,11 +623,11 @@ class Values:
                 ahead = (k * count + part) * lanes
                 self._store_lanes(buffer, start, ahead, whole, min(lanes, there - part * lanes))
 
-    def _store_scalar(self, buffer: Buffer, offset: str, value: str) -> None:
+    def _store_scalar(self, buffer: Buffer, address: str, value: str) -> None:
         kind = memory_type(buffer.dtype)
         if buffer.dtype.kind == "b":
             value = self.f.value(f"zext i1 {value} to i8")
-        self.f.do(f"store {kind} {value}, ptr {self.address(buffer, offset)}, align {buffer.dtype.itemsize}")
+        self.f.do(f"store {kind} {value}, ptr {address}, align {buffer.dtype.itemsize}")
 
     def store_vector(self, buffer: Buffer, start: str, ahead: int, value: str, mask: str | None) -> None:
         """Write one vector to consecutive elements."""
@@ -641,10 +646,10 @@ class Values:
         assert self.group is not None
         lanes = self.group.tail if self.mask(vector) is not None else self.group.lanes
         kind = scalar_type(buffer.dtype)
+        first = self.address(buffer, start)  # one for all lanes: LLVM looks at each address that is computed
         for lane in range(lanes):
             element = self.f.value(f"extractelement {vector_of(kind, self.group.lanes)} {value}, i32 {lane}")
-            ahead = (vector * self.group.lanes + lane) * step
-            self._store_scalar(buffer, self.f.value(f"add i64 {start}, {ahead}"), element)
+            self._store_scalar(buffer, self._ahead(first, buffer, (vector * self.group.lanes + lane) * step), element)
 
 
 def _fixed(expression: Expression, axis: Axis, value: int) -> int | None:
