@@ -126,6 +126,8 @@ class Function:
         self._reserved: list[str] = []
         self._count = 0
         self._block = "entry"
+        self._known: dict[str, str] = {}
+        """Values of the block that is being written, by their instruction."""
         self._returned = False
 
     def __getitem__(self, parameter: str) -> str:
@@ -142,6 +144,16 @@ class Function:
         name = f"%{self.fresh()}"
         self._lines.append(f"  {name} = {instruction}")
         return name
+
+    def pure(self, instruction: str) -> str:
+        """The value of an instruction that reads no memory; where this block has it already, that very one.
+
+        LLVM finds equal instructions too, but is faster where there are none.
+        """
+        known = self._known.get(instruction)
+        if known is None:
+            known = self._known[instruction] = self.value(instruction)
+        return known
 
     def do(self, instruction: str) -> None:
         """Append an instruction that has no value."""
@@ -171,7 +183,7 @@ class Function:
     def label(self, name: str) -> None:
         """Start the block ``name``; the block before it must already have been left by a branch."""
         self._lines.append(f"{name}:")
-        self._block = name
+        self._block, self._known = name, {}
 
     def branch(self, name: str) -> None:
         """Leave the block for ``name``."""

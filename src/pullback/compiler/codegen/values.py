@@ -183,9 +183,9 @@ class Values:
         assert self.group is not None
         kind = scalar_type(dtype)
         vector = vector_of(kind, self.group.lanes)
-        first = self.f.value(f"insertelement {vector} poison, {kind} {value}, i32 0")
+        first = self.f.pure(f"insertelement {vector} poison, {kind} {value}, i32 0")
         zeros = f"<{self.group.lanes} x i32> zeroinitializer"
-        return self.f.value(f"shufflevector {vector} {first}, {vector} poison, {zeros}")
+        return self.f.pure(f"shufflevector {vector} {first}, {vector} poison, {zeros}")
 
     def _emit(self, expression: Expression) -> list[str]:
         if isinstance(expression, Literal):
@@ -212,7 +212,7 @@ class Values:
         assert self.group is not None
         lanes, kind = self.group.lanes, vector_of("i64", self.group.lanes)
         steps = ", ".join(f"i64 {(vector * lanes + lane) * step}" for lane in range(lanes))
-        return self.f.value(f"add {kind} {self.splat(start, dtype)}, <{steps}>")
+        return self.f.pure(f"add {kind} {self.splat(start, dtype)}, <{steps}>")
 
     def convert_index(self, expression: Expression) -> list[str]:
         """An integer value as ``i64``."""
@@ -235,29 +235,29 @@ class Values:
         parts += [self._times(value, stride) for value, stride in dynamic]
         total: str | None = None
         for part in parts:
-            total = part if total is None else self.f.value(f"add i64 {total}, {part}")
+            total = part if total is None else self.f.pure(f"add i64 {total}, {part}")
         if total is None:
             return str(constant)
-        return self.f.value(f"add i64 {total}, {constant}") if constant else total
+        return self.f.pure(f"add i64 {total}, {constant}") if constant else total
 
     def element(self, buffer: Buffer, index: Affine, dynamic: Sequence[tuple[str, int]] = ()) -> str:
         """The offset of an element from the buffer's pointer, which may already be some elements into it."""
         return self.offset(index + -self.shifts.get(buffer, 0), dynamic)
 
     def _times(self, value: str, factor: int) -> str:
-        return value if factor == 1 else self.f.value(f"mul i64 {value}, {factor}")
+        return value if factor == 1 else self.f.pure(f"mul i64 {value}, {factor}")
 
     def address(self, buffer: Buffer, offset: str, ahead: int = 0) -> str:
         """The address of an element, ``ahead`` elements after ``offset``."""
         pointer = self.pointers[buffer]
         if offset != "0":
-            pointer = self.f.value(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {offset}")
+            pointer = self.f.pure(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {offset}")
         return self._ahead(pointer, buffer, ahead)
 
     def _ahead(self, pointer: str, buffer: Buffer, elements: int) -> str:
         if not elements:
             return pointer
-        return self.f.value(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {elements}")
+        return self.f.pure(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {elements}")
 
     def mask(self, vector: int) -> str | None:
         """The lanes of one vector of the group that exist, or ``None`` when all do."""
@@ -649,7 +649,9 @@ class Values:
         first = self.address(buffer, start)  # one for all lanes: LLVM looks at each address that is computed
         for lane in range(lanes):
             element = self.f.value(f"extractelement {vector_of(kind, self.group.lanes)} {value}, i32 {lane}")
-            self._store_scalar(buffer, self._ahead(first, buffer, (vector * self.group.lanes + lane) * step), element)
+            self._store_scalar(
+                buffer, self._ahead(first, buffer, (vector * self.group.lanes + lane) * step), element
+            )
 
 
 def _fixed(expression: Expression, axis: Axis, value: int) -> int | None:
