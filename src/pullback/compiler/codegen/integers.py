@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -39,29 +40,29 @@ def integer_function(f: Function, name: str, operands: Sequence[str], dtype: np.
     """Emit ``name`` on operands of ``dtype``; wraps around as NumPy's integers do, division by zero gives 0."""
     kind = vector_of(scalar_type(dtype), count)
     if dtype.kind == "b" and name in _ON_BOOLS:
-        return f.value(f"{_ON_BOOLS[name]} {kind} {operands[0]}, {operands[1]}")
+        return f.pure(f"{_ON_BOOLS[name]} {kind} {operands[0]}, {operands[1]}")
     if name in _DIRECT:
-        return f.value(f"{_DIRECT[name]} {kind} {operands[0]}, {operands[1]}")
+        return f.pure(f"{_DIRECT[name]} {kind} {operands[0]}, {operands[1]}")
     return _FUNCTIONS[name](f, operands, dtype, count)
 
 
 def _negative(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
     kind = vector_of(scalar_type(dtype), count)
-    return f.value(f"sub {kind} {literal(dtype, 0, count)}, {operands[0]}")
+    return f.pure(f"sub {kind} {literal(dtype, 0, count)}, {operands[0]}")
 
 
 def _invert(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
     ones = literal(dtype, 1 if dtype.kind == "b" else -1, count)
-    return f.value(f"xor {vector_of(scalar_type(dtype), count)} {operands[0]}, {ones}")
+    return f.pure(f"xor {vector_of(scalar_type(dtype), count)} {operands[0]}, {ones}")
 
 
 def _select(f: Function, mask: str, x: str, y: str, dtype: np.dtype, count: int) -> str:
     kind = vector_of(scalar_type(dtype), count)
-    return f.value(f"select {vector_of('i1', count)} {mask}, {kind} {x}, {kind} {y}")
+    return f.pure(f"select {vector_of('i1', count)} {mask}, {kind} {x}, {kind} {y}")
 
 
 def _compare(f: Function, predicate: str, x: str, y: str, dtype: np.dtype, count: int) -> str:
-    return f.value(f"icmp {predicate} {vector_of(scalar_type(dtype), count)} {x}, {y}")
+    return f.pure(f"icmp {predicate} {vector_of(scalar_type(dtype), count)} {x}, {y}")
 
 
 def _extreme(name: str) -> Callable[[Function, Sequence[str], np.dtype, int], str]:
@@ -89,25 +90,41 @@ def _sign(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> 
     return _select(f, below, literal(dtype, -1, count), above, dtype, count)
 
 
-def _divided(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> tuple[str, str, str]:
-    """Whether the divisor is zero, the quotient towards minus infinity, and the remainder with the divisor's sign."""
+def _divided(
+    f: Function, operands: Sequence[str], dtype: np.dtype, count: int
+) -> tuple[str | None, str, str]:
+    """Where the divisor is zero, the quotient towards minus infinity, and the remainder with the divisor's sign.
+
+    Of a positive divisor that is known, as those of most indices are, nothing is asked.
+    """
     kind, zero = vector_of(scalar_type(dtype), count), literal(dtype, 0, count)
+    one = literal(dtype, 1, count)
     x, y = operands
+    known = re.fullmatch(r"(?:splat \(\w+ )?(\d+)\)?", y)
+    if known and int(known[1]):
+        signed = "s" if is_signed(dtype) else "u"
+        quotient, remainder = f.pure(f"{signed}div {kind} {x}, {y}"), f.pure(f"{signed}rem {kind} {x}, {y}")
+        if is_signed(dtype):
+            step = _compare(f, "slt", remainder, zero, dtype, count)
+            lowered, raised = f.pure(f"sub {kind} {quotient}, {one}"), f.pure(f"add {kind} {remainder}, {y}")
+            quotient = _select(f, step, lowered, quotient, dtype, count)
+            remainder = _select(f, step, raised, remainder, dtype, count)
+        return None, quotient, remainder
     by_zero = _compare(f, "eq", y, zero, dtype, count)
-    divisor = _select(f, by_zero, literal(dtype, 1, count), y, dtype, count)
+    divisor = _select(f, by_zero, one, y, dtype, count)
     if not is_signed(dtype):
-        return by_zero, f.value(f"udiv {kind} {x}, {divisor}"), f.value(f"urem {kind} {x}, {divisor}")
+        return by_zero, f.pure(f"udiv {kind} {x}, {divisor}"), f.pure(f"urem {kind} {x}, {divisor}")
     # The most negative integer divided by -1 traps; dividing by 1 and negating wraps as NumPy does.
     minus = _compare(f, "eq", divisor, literal(dtype, -1, count), dtype, count)
     safe = _select(f, minus, literal(dtype, 1, count), divisor, dtype, count)
-    quotient, remainder = f.value(f"sdiv {kind} {x}, {safe}"), f.value(f"srem {kind} {x}, {safe}")
+    quotient, remainder = f.pure(f"sdiv {kind} {x}, {safe}"), f.pure(f"srem {kind} {x}, {safe}")
     quotient = _select(f, minus, _negative(f, [quotient], dtype, count), quotient, dtype, count)
-    mixed = f.value(f"xor {kind} {remainder}, {divisor}")
+    mixed = f.pure(f"xor {kind} {remainder}, {divisor}")
     inexact = _compare(f, "ne", remainder, zero, dtype, count)
     opposite = _compare(f, "slt", mixed, zero, dtype, count)
-    step = f.value(f"and {vector_of('i1', count)} {inexact}, {opposite}")
-    lowered = f.value(f"sub {kind} {quotient}, {literal(dtype, 1, count)}")
-    raised = f.value(f"add {kind} {remainder}, {divisor}")
+    step = f.pure(f"and {vector_of('i1', count)} {inexact}, {opposite}")
+    lowered = f.pure(f"sub {kind} {quotient}, {one}")
+    raised = f.pure(f"add {kind} {remainder}, {divisor}")
     return (
         by_zero,
         _select(f, step, lowered, quotient, dtype, count),
@@ -117,11 +134,15 @@ def _divided(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) 
 
 def _floor_divide(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
     by_zero, quotient, _ = _divided(f, operands, dtype, count)
+    if by_zero is None:
+        return quotient
     return _select(f, by_zero, literal(dtype, 0, count), quotient, dtype, count)
 
 
 def _remainder(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
     by_zero, _, remainder = _divided(f, operands, dtype, count)
+    if by_zero is None:
+        return remainder
     return _select(f, by_zero, literal(dtype, 0, count), remainder, dtype, count)
 
 
@@ -136,7 +157,7 @@ def _shift(instruction: str) -> Callable[[Function, Sequence[str], np.dtype, int
         )
         inside = _compare(f, "ult", operands[1], literal(dtype, bits, count), dtype, count)
         most = literal(dtype, bits - 1, count)
-        shifted = f.value(
+        shifted = f.pure(
             f"{name} {kind} {operands[0]}, {_select(f, inside, operands[1], most, dtype, count)}"
         )
         if name == "ashr":
@@ -153,17 +174,17 @@ def _power(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) ->
     carried = [(kind, one), (kind, operands[0]), (kind, operands[1])]
     with f.loop("0", str(8 * dtype.itemsize), carried=carried) as loop:
         result, base, exponent = loop.values
-        odd = _compare(f, "ne", f.value(f"and {kind} {exponent}, {one}"), zero, dtype, count)
-        product = f.value(f"mul {kind} {result}, {base}")
+        odd = _compare(f, "ne", f.pure(f"and {kind} {exponent}, {one}"), zero, dtype, count)
+        product = f.pure(f"mul {kind} {result}, {base}")
         loop.carry(
             _select(f, odd, product, result, dtype, count),
-            f.value(f"mul {kind} {base}, {base}"),
-            f.value(f"lshr {kind} {exponent}, {one}"),
+            f.pure(f"mul {kind} {base}, {base}"),
+            f.pure(f"lshr {kind} {exponent}, {one}"),
         )
     if not is_signed(dtype):
         return loop.results[0]
     negative = _compare(f, "slt", operands[1], zero, dtype, count)
-    squared = f.value(f"mul {kind} {operands[0]}, {operands[0]}")
+    squared = f.pure(f"mul {kind} {operands[0]}, {operands[0]}")
     unit = _compare(f, "eq", squared, one, dtype, count)
     kept = _select(f, unit, loop.results[0], zero, dtype, count)
     return _select(f, negative, kept, loop.results[0], dtype, count)

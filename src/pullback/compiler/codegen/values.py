@@ -211,8 +211,10 @@ class Values:
         """``start + step * lane`` for the lanes of one vector of the group."""
         assert self.group is not None
         lanes, kind = self.group.lanes, vector_of("i64", self.group.lanes)
-        steps = ", ".join(f"i64 {(vector * lanes + lane) * step}" for lane in range(lanes))
-        return self.f.pure(f"add {kind} {self.splat(start, dtype)}, <{steps}>")
+        known = not start.startswith("%")
+        first = int(start) if known else 0
+        steps = ", ".join(f"i64 {first + (vector * lanes + lane) * step}" for lane in range(lanes))
+        return f"<{steps}>" if known else self.f.pure(f"add {kind} {self.splat(start, dtype)}, <{steps}>")
 
     def convert_index(self, expression: Expression) -> list[str]:
         """An integer value as ``i64``."""
