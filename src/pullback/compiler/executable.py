@@ -16,6 +16,7 @@ import numpy as np
 from pullback.compiler.budget import Need
 from pullback.compiler.key import check_sites, graph_key
 from pullback.compiler.outside import BoundCall
+from pullback.compiler.progress import shown_progress
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.compiling import Compilation
 from pullback.compiler.runtime.engine import Loaded, assembly, rest
@@ -161,11 +162,20 @@ def make_executable(
         ends = [0, *itertools.accumulate(metadata["objects"])]
         objects = [entry.object_bytes[start:end] for start, end in itertools.pairwise(ends)]
     else:
-        with Compilation(processor) as compilation:
+        with Compilation(processor) as compilation, shown_progress() as tell:
             compilation.begin(machine)  # all programs need it, and building this one takes a while
 
-            built = _builder().build(graph, offered, processor, watch=watch, ready=compilation.add)
-            objects = compilation.objects()
+            def seen(stage: Stage) -> None:
+                tell(stage.name)
+                if watch is not None:
+                    watch(stage)
+
+            def ready(part: str) -> None:
+                tell("a part of the code")
+                compilation.add(part)
+
+            built = _builder().build(graph, offered, processor, watch=seen, ready=ready)
+            objects = compilation.objects(tell)
         metadata = {**_metadata(graph, built), "objects": [len(data) for data in objects]}
         if cache is not None and key is not None:
             cache.store(key, processor, b"".join(objects), metadata)

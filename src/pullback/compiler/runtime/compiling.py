@@ -59,12 +59,16 @@ class Compilation:
         self._modules.append(job)
         self._begin(job)
 
-    def objects(self) -> list[bytes]:
-        """The object files of all modules; raises what went wrong in the first of the calls that did not end well."""
+    def objects(self, tell: Callable[[str], None] = lambda _: None) -> list[bytes]:
+        """The object files of all modules; raises what went wrong in the first of the calls that did not end well.
+
+        ``tell`` is told of each that is there.
+        """
         self._limit += 1  # this thread has nothing to do any more
         self._help()
-        for job in self._begun:
+        for number, job in enumerate(self._begun, 1):
             job.result()
+            tell(f"{number} of {len(self._begun)} parts of machine code")
         return [job.result() for job in self._modules]
 
     def _begin(self, job: Job[Any]) -> None:
