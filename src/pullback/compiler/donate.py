@@ -20,7 +20,6 @@ from pullback.loops import (
     load_at,
     rewrite,
     row_major,
-    walk,
 )
 
 __all__ = ["arrange"]
@@ -170,7 +169,7 @@ def _in_place(program: _Program, result: Buffer, argument: Buffer) -> bool:
     product = find_product(writer)
     operands = [] if product is None else [load for pair in product.pairs for load in (pair.left, pair.right)]
     for other in writer.stores:
-        for load in {e for root in other.roots() for e in walk(root) if isinstance(e, Load)}:
+        for load in other.loads:
             if load.buffer is not argument:
                 continue
             if load in operands or load.dynamic:

@@ -54,7 +54,7 @@ from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.tidy import few_rows_last, tidy
 from pullback.compiler.unroll import unroll_short_axes
 from pullback.graph import Graph, format_graph
-from pullback.loops import Buffer, Kernel, Load
+from pullback.loops import Buffer, Kernel, Load, once
 from pullback.loops.printer import format_kernel, format_program
 
 __all__ = ["Planned", "Stage", "Watch", "plan", "show_schedule"]
@@ -147,6 +147,7 @@ class _Planner:
     def __init__(self, processor: Processor, watch: Watch | None) -> None:
         self.processor = processor
         self.watch = watch
+        self._forms: dict[Kernel, Form] = {}
         self.bound: dict[Buffer, View] = {}
         self.constants: dict[Buffer, np.ndarray] = {}
         self.shown: dict[str, Any] = {}
@@ -200,7 +201,10 @@ class _Planner:
         return lanes_of(kernel, self.processor)
 
     def form_of(self, kernel: Kernel) -> Form:
-        return choose_form(kernel, self.lanes(kernel), self.processor)
+        known = self._forms.get(kernel)
+        if known is None:
+            known = self._forms[kernel] = choose_form(kernel, self.lanes(kernel), self.processor)
+        return known
 
     def unrolled(self, kernel: Kernel) -> Kernel:
         """A map with its short axes written out."""
@@ -372,16 +376,19 @@ def _in_one_chunk(steps: list[Step]) -> list[Step]:
 
 
 def lanes_of(kernel: Kernel, processor: Processor) -> int:
-    """Lanes of a kernel's vectors: a register of its widest float, or of 32-bit elements where it has none.
+    """Lanes of a kernel's vectors: a register of its widest float, or of 32-bit elements where it has none."""
+    return processor.lanes(_widest(kernel))
 
-    What depends on no axis, such as a learning rate, is never a vector.
-    """
+
+@once
+def _widest(kernel: Kernel) -> int:
+    """Bytes of the widest element of a kernel's vectors; what depends on no axis, as a learning rate, is none."""
     dtypes = [e.dtype for e in kernel.expressions() if e.axes]
     dtypes += [store.buffer.dtype for store in kernel.stores if store.inner or kernel.axes]
     sizes = [dtype.itemsize for dtype in dtypes if dtype.kind == "f"]
     if not sizes:
         sizes = [e.dtype.itemsize for e in kernel.expressions() if isinstance(e, Load)]
-    return processor.lanes(max([4, *sizes]))
+    return max([4, *sizes])
 
 
 def show_items(items: Iterable[Item], indent: str = "") -> str:

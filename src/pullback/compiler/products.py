@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pullback.loops import Affine, Apply, Axis, Expression, Hole, Kernel, Load, Reduce, Store, walk
+from pullback.loops import Affine, Apply, Axis, Expression, Hole, Kernel, Load, Reduce, Store, once, walk
 
 __all__ = ["Pair", "Product", "contractions", "find_product", "is_contraction", "with_accumulator"]
 
@@ -53,11 +53,13 @@ def is_contraction(expression: Expression) -> bool:
     return bool(left.axes - right.axes - over) and bool(right.axes - left.axes - over)
 
 
+@once
 def contractions(kernel: Kernel) -> list[Reduce]:
     """The contractions that a kernel's stores are made of."""
     return [e for e in kernel.expressions() if isinstance(e, Reduce) and is_contraction(e)]
 
 
+@once
 def find_product(kernel: Kernel) -> Product | None:
     """The kernel as one product with an epilogue, or ``None`` if it is not of that form."""
     found = contractions(kernel)

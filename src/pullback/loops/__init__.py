@@ -17,7 +17,7 @@ from pullback.loops.expression import (
     walk,
 )
 from pullback.loops.index import Affine, Axis
-from pullback.loops.kernel import Kernel, Store, rewrite
+from pullback.loops.kernel import Kernel, Store, once, rewrite
 
 __all__ = [
     "Affine",
@@ -36,6 +36,7 @@ __all__ = [
     "Store",
     "as_expression",
     "load_at",
+    "once",
     "rewrite",
     "row_major",
     "walk",

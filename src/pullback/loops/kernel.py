@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, Generic, TypeVar
 
 from pullback.loops.expression import Apply, Buffer, Expression, Load, Position, Reduce, walk
 from pullback.loops.index import Affine, Axis
 
-__all__ = ["ACCUMULATIONS", "Kernel", "Store", "rewrite"]
+__all__ = ["ACCUMULATIONS", "Kernel", "Store", "once", "rewrite"]
 
 ACCUMULATIONS = frozenset({"add", "divide", "maximum", "minimum", "multiply", "power", "set"})
 """What a store may do with the element that is there: a function of it and the value, or ``"set"``."""
@@ -27,9 +28,9 @@ class _Once(Generic[_T]):
         self._compute = compute
         self.__doc__ = compute.__doc__
 
-    def __get__(self, kernel: Any, owner: type) -> _T:
-        value = self._compute(kernel)
-        kernel.__dict__[self._compute.__name__] = value
+    def __get__(self, owner: Any, kind: type) -> _T:
+        value = self._compute(owner)
+        owner.__dict__[self._compute.__name__] = value
         return value
 
 
@@ -52,6 +53,11 @@ class Store:
     def roots(self) -> tuple[Expression, ...]:
         """The expressions that the store evaluates."""
         return (self.value, *(expression for expression, _ in self.dynamic))
+
+    @_Once
+    def loads(self) -> tuple[Load, ...]:
+        """Every read of memory."""
+        return tuple(e for e in walk(*self.roots()) if isinstance(e, Load))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +114,28 @@ class Kernel:
     def with_stores(self, stores: tuple[Store, ...]) -> Kernel:
         """The same axes around other stores."""
         return replace(self, stores=stores)
+
+
+def once(compute: Callable[[Kernel], _T]) -> Callable[[Kernel], _T]:
+    """A function of a kernel that is computed when first asked for, wherever it is defined.
+
+    >>> count = once(lambda kernel: print("counted") or len(kernel.stores))
+    >>> kernel = Kernel((), ())
+    >>> count(kernel), count(kernel)
+    counted
+    (0, 0)
+    """
+    name = f"{compute.__module__}.{compute.__qualname__}"
+
+    @wraps(compute)
+    def known(kernel: Kernel) -> _T:
+        facts = kernel.__dict__
+        if name not in facts:
+            facts[name] = compute(kernel)
+        found: _T = facts[name]
+        return found
+
+    return known
 
 
 def rewrite(

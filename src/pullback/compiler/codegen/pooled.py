@@ -20,7 +20,7 @@ from pullback.compiler.codegen.reductions import better
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store, walk
+from pullback.loops import Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store, once, walk
 
 __all__ = ["Pooled", "emit_pooled", "find_pooled"]
 
@@ -52,6 +52,7 @@ class Pooled:
         return self.largest.over
 
 
+@once
 def find_pooled(kernel: Kernel) -> Pooled | None:
     """The kernel in this form, or ``None``."""
     extremes = [e for e in kernel.expressions() if isinstance(e, Reduce) and e.kind in ("maximum", "argmax")]

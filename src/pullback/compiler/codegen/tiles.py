@@ -16,6 +16,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pullback.compiler.codegen.prefetch import CACHE_LINE
 from pullback.compiler.products import Product
@@ -32,6 +33,9 @@ __all__ = [
     "row_axis",
     "strips",
 ]
+
+Sizes = tuple[tuple[int, ...], int, int]
+"""Widths of the column groups in vectors, bands, and rows of a step."""
 
 UNROLLED = 256
 """A nest of summed axes of this many multiply-adds, such as the window of a convolution, is written out."""
@@ -181,27 +185,53 @@ def choose_tile(product: Product, lanes: int, registers: int) -> Tile:
         for band_axis in (None, *rights[-1:]):
             lines = band_axis.extent if band_axis is not None else 1
             rest = others // (whole * length * lines)
-            for widths, bands, height in _sizes(vectors, lines, length, whole, registers):
-                if (bands > 1) != (band_axis is not None) or (bands > 1 and len(widths) > 1):
-                    continue
-                cycles = 0.0
-                for rows, row_strips in strips(length, height, main is not first):
-                    for lane_bands, band_strips in strips(lines, bands, True):
-                        for width in widths:
-                            across = width * lane_bands
-                            reads = across * (1.75 if crossing else 1.0)
-                            size = across * lanes * itemsize
-                            far = depth * size > NEAREST_CACHE
-                            arrival = LINE_CYCLES * (size / CACHE_LINE + 0.75 * crossing) if far else 0.0
-                            one = _cycles(rows * whole, across, reads, depth, arrival)
-                            cycles += rest * row_strips * band_strips * one
-                if main is first and length > MOST_ROWS:  # two threads share them out
-                    cycles *= 2 * height * -(-length // (2 * height)) / length
-                    cycles *= UNEVEN if length % height else 1.0
-                if best is None or cycles < best[0]:
-                    best = cycles, Tile(height, widths, bands, main, band_axis, inner)
+            found = _best_sizes(
+                vectors, lines, length, whole, rest, depth, lanes * itemsize, registers, crossing,
+                main is first, band_axis is not None,
+            )  # fmt: skip
+            if found is not None and (best is None or found[0] < best[0]):
+                cycles, (widths, bands, height) = found
+                best = cycles, Tile(height, widths, bands, main, band_axis, inner)
     assert best is not None
     return best[1]
+
+
+@lru_cache(maxsize=4096)  # a network has the same product many times
+def _best_sizes(
+    vectors: int,
+    lines: int,
+    length: int,
+    whole: int,
+    rest: int,
+    depth: int,
+    vector_bytes: int,
+    registers: int,
+    crossing: bool,
+    outermost: bool,
+    banded: bool,
+) -> tuple[float, Sizes] | None:
+    """The widths, bands and step of rows of the fewest cycles, with these."""
+    best: tuple[float, Sizes] | None = None
+    for widths, bands, height in _sizes(vectors, lines, length, whole, registers):
+        if (bands > 1) != banded or (bands > 1 and len(widths) > 1):
+            continue
+        cycles = 0.0
+        for rows, row_strips in strips(length, height, not outermost):
+            for lane_bands, band_strips in strips(lines, bands, True):
+                for width in widths:
+                    across = width * lane_bands
+                    reads = across * (1.75 if crossing else 1.0)
+                    size = across * vector_bytes
+                    far = depth * size > NEAREST_CACHE
+                    arrival = LINE_CYCLES * (size / CACHE_LINE + 0.75 * crossing) if far else 0.0
+                    one = _cycles(rows * whole, across, reads, depth, arrival)
+                    cycles += rest * row_strips * band_strips * one
+        if outermost and length > MOST_ROWS:  # two threads share them out
+            cycles *= 2 * height * -(-length // (2 * height)) / length
+            cycles *= UNEVEN if length % height else 1.0
+        if best is None or cycles < best[0]:
+            best = cycles, (widths, bands, height)
+    return best
 
 
 def _row_choices(lefts: list[Axis], first: Axis | None) -> Iterator[tuple[Axis | None, tuple[Axis, ...]]]:
@@ -216,9 +246,7 @@ def _row_choices(lefts: list[Axis], first: Axis | None) -> Iterator[tuple[Axis |
                 yield main, inner
 
 
-def _sizes(
-    vectors: int, lines: int, length: int, whole: int, registers: int
-) -> Iterator[tuple[tuple[int, ...], int, int]]:
+def _sizes(vectors: int, lines: int, length: int, whole: int, registers: int) -> Iterator[Sizes]:
     """Widths of column groups, bands and steps of rows for which there are registers."""
     for width in range(1, min(vectors, MOST_VECTORS) + 1):
         widths = _even(vectors, width)
