@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pullback
 from pullback.compiler.passes import PASSES
 from pullback.compiler.passes.rewriting import GraphPass
 
@@ -277,3 +279,27 @@ def test_every_benchmark_can_be_run(networks: Any) -> None:
     suite = importlib.import_module("suite")
     for name in suite.BENCHMARKS:
         assert callable(suite.benchmark(name))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "elementwise-12", "slopes-12", "reductions-6", "products-3", "rolls-4", "concatenations-3", "parameters-3",
+        "resnet-8", "gru-2", "perceptron-2",
+    ],
+)  # fmt: skip
+def test_programs_whose_compiling_is_measured_can_be_traced(program: str, monkeypatch: Any) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    compiling = importlib.import_module("compiling")
+    name, _, number = program.partition("-")
+    function, arguments, _ = compiling.PROGRAMS[name](int(number))
+    assert pullback.trace(function, *arguments).graph.outputs
+
+
+def test_what_compiling_takes_is_measured(tmp_path: Path) -> None:
+    script = [sys.executable, str(FOLDER / "compiling.py"), "elementwise-12"]
+    environment = {**os.environ, "PULLBACK_CACHE": str(tmp_path)}
+    done = subprocess.run(script, capture_output=True, text=True, check=True, env=environment)
+    figures = json.loads(done.stdout)
+    assert figures["cpu"] > 0
+    assert figures["peak_mb"] >= figures["before_mb"] > 0

@@ -15,6 +15,7 @@ _FILES = {
     "import": "imports",
     "first-step": "first_step",
     "first-call": "first_call",
+    "compile-time": "compile_time",
     "memory": "memory",
     "scan-memory": "scan_memory",
     "ablation": "ablation",
