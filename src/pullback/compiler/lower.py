@@ -263,7 +263,7 @@ def _without_empty(value: Expression) -> Expression:
     return value
 
 
-def _choose_stored(graph: Graph, order: list[Node], inlined: set[int]) -> set[int]:
+def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> set[int]:
     """The nodes that get a buffer; those ``inlined`` get none whatever they cost."""
     users: dict[int, int] = {}
     for node in order:

@@ -19,9 +19,12 @@ class Graph:
     inputs: tuple[Variable, ...]
     outputs: tuple[Node, ...]
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> tuple[Node, ...]:
         """Every node that the outputs need, inputs before users."""
-        return topological(self.outputs)
+        known: tuple[Node, ...] | None = self.__dict__.get("_nodes")
+        if known is None:  # every pass asks
+            known = self.__dict__["_nodes"] = tuple(topological(self.outputs))
+        return known
 
 
 def topological(roots: Iterable[Node]) -> list[Node]:
