@@ -90,3 +90,16 @@ def test_programs_on_short_rows(name, dtype, compiler, traced, processor):
     if name != "what is compared":
         compiler.assert_same(traced(loss, *arrays), arrays, processor=processor, rounding=64)
         check_stages(traced(loss, *arrays), arrays, processor)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lanes_that_read_nothing_divide_nothing(dtype, compiler, traced, processor):
+    """What is not selected has a slope of zero, not of 0 / 0."""
+
+    def loss(x):
+        selected = x[:, ::3]
+        shifted = selected - np.max(selected, axis=0, keepdims=True)
+        return np.sum(shifted - np.log(np.sum(np.exp(shifted), axis=0, keepdims=True)))
+
+    x = np.ones((2, 4), dtype)
+    compiler.assert_same(traced(pb.grad(loss), x), [x], processor=processor)

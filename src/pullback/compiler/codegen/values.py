@@ -537,9 +537,20 @@ class Values:
             )
         if name in ("isnan", "isinf", "isfinite"):
             return self._question(name, operands[0], kind, count)
+        if name == "divide" and count > 1 and taken.kind == "f" and _may_be_filled(expression.operands[1]):
+            operands = [operands[0], self._hidden(operands[1], kind)]
         if taken.kind == "f":
             return ELEMENTWISE[name](Lanes(self.f, scalar_type(taken), count), *operands)
         return integer_function(self.f, name, operands, taken, count)
+
+    def _hidden(self, value: str, kind: str) -> str:
+        """``value``, of which LLVM knows nothing any more.
+
+        Its code generation takes 0 / 0 for 0 in lanes that it knows: a branch not taken would be NaN.
+        """
+        spot = self.f.reserve(kind)
+        self.f.do(f"store volatile {kind} {value}, ptr {spot}")
+        return self.f.value(f"load volatile {kind}, ptr {spot}")
 
     def _question(self, name: str, x: str, kind: str, count: int) -> str:
         """Whether floats are NaN, infinite or finite: ``x - x`` is NaN for all but finite numbers."""
@@ -690,6 +701,15 @@ _ASKED: dict[str, Callable[..., bool]] = {
     "equal": operator.eq,
     "not_equal": operator.ne,
 }
+
+
+def _may_be_filled(expression: Expression) -> bool:
+    """Whether some lanes may be zeros that are known when the code is written."""
+    return any(
+        (isinstance(part, Load) and part.guard is not None)
+        or (isinstance(part, Apply) and part.function == "where")
+        for part in walk(expression)
+    )
 
 
 def _conditions(guard: Expression | None) -> list[Expression]:

@@ -48,7 +48,7 @@ def _joined_loops(graph: Graph) -> Graph:
 def _with_one_pair_joined(graph: Graph) -> Graph | None:
     """``graph`` with two of its loops as one, if there are two that fit; then others may wait for each other."""
     found: dict[object, list[Operation]] = {}
-    order: list[Node] = []
+    order: Sequence[Node] = ()
     for node in scans(graph):
         same = found.setdefault((node.attributes["trips"], node.attributes["reverse"]), [])
         for other in same:
