@@ -193,11 +193,12 @@ def scan(function: Any, init: Any, xs: Any, *, reverse: bool = False, checkpoint
 
 
 def cond(pred: Any, true_function: Any, false_function: Any, *operands: Any) -> Any:
-    return true_function(*operands) if pred else false_function(*operands)
+    return switch(not pred, (true_function, false_function), *operands)
 
 
 def switch(index: Any, branches: Any, *operands: Any) -> Any:
-    return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+    found = [branch(*operands) for branch in branches]  # all are traced: what one cannot do no program can
+    return found[min(max(int(index), 0), len(branches) - 1)]
 
 
 def pure_callback(function: Any, like: Any, *arguments: Any, vmap_method: str) -> Any:
