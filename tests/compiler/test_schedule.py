@@ -17,6 +17,7 @@ from pullback.compiler.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.compiler.schedule import Group, _bounded
+from pullback.control.rolling import rolling
 from pullback.graph import OPERATORS
 
 
@@ -168,7 +169,9 @@ def test_any_number_of_groups_fits_into_a_phase(traced, compiler, processor):
         np.testing.assert_allclose(found, np.tanh(array) * 2, rtol=1e-6)
 
 
-def test_the_gradient_of_a_long_polynomial(built):
+def test_the_gradient_of_a_long_polynomial(built, monkeypatch):
+    monkeypatch.setattr(rolling, "WORTHWHILE", 10**9)  # written out
+
     def gradient(coefficients, x):
         def loss(coefficients):
             value = coefficients[-1]

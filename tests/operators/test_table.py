@@ -20,7 +20,7 @@ from pullback.transforms.reverse import cotangents
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
-HOLDING = {"call", "custom", "no_derivative", "result", "scan", "switch", "while"}
+HOLDING = {"call", "custom", "host_call", "no_derivative", "result", "scan", "switch", "while"}
 """Operators of control flow, which have attributes that no case can name; ``tests/control`` checks them."""
 
 every_operator = pytest.mark.parametrize("name", [name for name in OPERATORS if name not in HOLDING])

@@ -16,7 +16,19 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, Reduce, Store, rewrite, walk
+from pullback.loops import (
+    Affine,
+    Apply,
+    Axis,
+    Expression,
+    Kernel,
+    Literal,
+    Load,
+    Reduce,
+    Store,
+    rewrite,
+    walk,
+)
 
 __all__ = ["unroll_short_axes"]
 
@@ -113,7 +125,9 @@ def _without_reductions(root: Expression, memo: dict[int, Expression]) -> Expres
             (axis,) = expression.over
             body = memo[id(expression.body)]
             terms = [rewrite(body, {axis: Affine() + turn}, {}, {}) for turn in range(axis.extent)]
-            new = terms[0]
+            # A sum begins with zero: that of negative zeros is zero.
+            first = Literal(0, expression.dtype) if expression.kind == "add" else None
+            new = terms[0] if first is None else Apply("add", (first, terms[0]), expression.dtype)
             for term in terms[1:]:
                 new = Apply(_UNROLLED[expression.kind], (new, term), expression.dtype)
         elif isinstance(expression, Apply):

@@ -505,6 +505,7 @@ declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
 declare ptr @PyLong_FromVoidPtr(ptr)
 declare ptr @PyObject_CallOneArg(ptr, ptr)
+declare void @Py_DecRef(ptr)
 """
 
 

@@ -413,7 +413,6 @@ declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
 declare double @PyFloat_AsDouble(ptr)
 declare ptr @PyObject_CallObject(ptr, ptr)
 declare void @Py_IncRef(ptr)
-declare void @Py_DecRef(ptr)
 declare ptr @PyCapsule_GetPointer(ptr, ptr)
 declare ptr @PyCapsule_GetContext(ptr)
 
