@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pullback.compiler.codegen import access
 from pullback.compiler.codegen.prefetch import ask_ahead
 from pullback.compiler.codegen.reductions import is_turned
 from pullback.compiler.codegen.values import Group, Place, Values
@@ -160,9 +161,9 @@ def write_stores(values: Values, stores: Sequence[Store]) -> None:
             _accumulate(values, store)
         elif count > 1:
             mixed = [each.value for each in stores[position : position + count]]
-            values.store_mixed(store.buffer, store.offset, mixed)
+            access.store_mixed(values, store.buffer, store.offset, mixed)
         else:
-            values.store(store.buffer, store.offset, store.value, store.dynamic)
+            access.store(values, store.buffer, store.offset, store.value, store.dynamic)
         position += count
 
 
@@ -189,7 +190,7 @@ def _accumulate(values: Values, store: Store) -> None:
         if store.accumulate != "set":
             there = Load(store.buffer, store.offset, store.dynamic)
             value = Apply(store.accumulate, (there, value), value.dtype)
-        values.store(store.buffer, store.offset, value, store.dynamic)
+        access.store(values, store.buffer, store.offset, value, store.dynamic)
 
 
 def _fits_registers(values: Values, axis: Axis, roots: Sequence[Expression]) -> bool:

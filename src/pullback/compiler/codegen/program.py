@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
+from pullback.compiler.codegen.access import emit_load
 from pullback.compiler.codegen.blocked import emit_blocked_product
 from pullback.compiler.codegen.checks import emit_check
 from pullback.compiler.codegen.dots import emit_dots
@@ -154,7 +155,14 @@ class _Emitter:
         f = self.module.function(name, parameters, attributes="nounwind noinline")
         places = {buffer: f[f"p{k}"] for k, buffer in enumerate(buffers)}
         values = Values(
-            f, places, self.lanes(kernel), self.registers, _shifts(kernels), emit_reduction, self.check
+            f,
+            places,
+            self.lanes(kernel),
+            self.registers,
+            _shifts(kernels),
+            emit_reduction,
+            self.check,
+            emit_load,
         )
         form = job.form
         if form.product is not None and form.blocking is not None:
@@ -430,7 +438,7 @@ class _Emitter:
             self.asked.add(load)
             following = emit_next_step(f)
             pointers = {buffer: emit_pointer(f, self.addressed[buffer], following) for buffer in read}
-            values = Values(f, pointers, 1, self.registers, {}, emit_reduction, self.check)
+            values = Values(f, pointers, 1, self.registers, {}, emit_reduction, self.check, emit_load)
             touch_piece(values, load, job.given)
 
     def _pointer(self, f: Function, buffer: Buffer, shift: int, rows: tuple[str, str] | None) -> str:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from pullback.compiler.codegen.access import MOST_STRIDE
 from pullback.compiler.codegen.integers import integer_function
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
-from pullback.compiler.codegen.values import MOST_STRIDE, Group, Place, Values
+from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.loops import Affine, Apply, Axis, Load, Reduce, walk
 

@@ -7,14 +7,13 @@ all that does not depend on the loop's axis is emitted outside.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.compiler.codegen.blocks import load_lanes, store_lanes
+from pullback.compiler.codegen.fixed import INDEX_ARITHMETIC, fixed_value
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.integers import COMPARISONS, integer_function
 from pullback.compiler.codegen.types import convert, is_signed, literal, memory_type, scalar_type, vector_of
@@ -33,12 +32,9 @@ from pullback.loops import (
     walk,
 )
 
-__all__ = ["MOST_STRIDE", "Group", "Place", "Values"]
+__all__ = ["Group", "Place", "Values"]
 
 _INT64 = np.dtype(np.int64)
-
-MOST_STRIDE = 4
-"""Lanes whose elements lie within this many vectors are picked out of them; a gather is slower."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +62,8 @@ class Group:
 class Values:
     """Emits expressions into a function; knows the pointers, the open loops and what was computed already.
 
-    ``pointers`` of buffers may be ``shifts`` elements into them. Reductions and index checks, which are emitted in
-    terms of values, come from the files that know how.
+    ``pointers`` of buffers may be ``shifts`` elements into them. Loads, reductions and index checks, which are emitted
+    in terms of values, come from the files that know how.
     """
 
     def __init__(
@@ -79,6 +75,7 @@ class Values:
         shifts: Mapping[Buffer, int],
         emit_reduction: Callable[[Values, Reduce], list[str]],
         emit_check: Callable[[Values, Apply], list[str]],
+        emit_load: Callable[[Values, Load], list[str]],
     ) -> None:
         self.f = function
         self.pointers = pointers
@@ -87,10 +84,11 @@ class Values:
         self.shifts = shifts
         self.emit_reduction = emit_reduction
         self.emit_check = emit_check
+        self.emit_load = emit_load
         self.group: Group | None = None
         self.places: dict[Axis, Place] = {}
         self._scopes: list[dict[Expression, list[str]]] = [{}]
-        self._spare: dict[str, str] = {}
+        self.spare: dict[str, str] = {}
 
     # ------------------------------------------------------------------ scopes and loops
 
@@ -191,7 +189,7 @@ class Values:
         if isinstance(expression, Literal):
             return [literal(expression.dtype, expression.value)]
         if isinstance(expression, Load):
-            return self._load(expression)
+            return self.emit_load(self, expression)
         if isinstance(expression, Position):
             return self._position(expression)
         if isinstance(expression, Reduce):
@@ -205,9 +203,9 @@ class Values:
             return [scalar]
         assert self.group is not None
         step = expression.index.coefficient(self.group.axis)
-        return [self._lane_positions(scalar, step, k, _INT64) for k in range(self.group.vectors)]
+        return [self.lane_positions(scalar, step, k, _INT64) for k in range(self.group.vectors)]
 
-    def _lane_positions(self, start: str, step: int, vector: int, dtype: np.dtype) -> str:
+    def lane_positions(self, start: str, step: int, vector: int, dtype: np.dtype) -> str:
         """``start + step * lane`` for the lanes of one vector of the group."""
         assert self.group is not None
         lanes, kind = self.group.lanes, vector_of("i64", self.group.lanes)
@@ -254,9 +252,9 @@ class Values:
         pointer = self.pointers[buffer]
         if offset != "0":
             pointer = self.f.pure(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {offset}")
-        return self._ahead(pointer, buffer, ahead)
+        return self.ahead(pointer, buffer, ahead)
 
-    def _ahead(self, pointer: str, buffer: Buffer, elements: int) -> str:
+    def ahead(self, pointer: str, buffer: Buffer, elements: int) -> str:
         if not elements:
             return pointer
         return self.f.pure(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {elements}")
@@ -272,210 +270,6 @@ class Values:
             + ", ".join(f"i1 {'true' if lane < group.tail else 'false'}" for lane in range(group.lanes))
             + ">"
         )
-
-    # ------------------------------------------------------------------ reads
-
-    def _load(self, load: Load) -> list[str]:
-        if not self.is_vector(load):
-            return [self._load_scalar(load)]
-        assert self.group is not None
-        lane_axis = self.group.axis
-        varying = [e for e, _ in load.dynamic if lane_axis in e.axes]
-        step = load.offset.coefficient(lane_axis)
-        fixed = [(self._index(e), stride) for e, stride in load.dynamic if lane_axis not in e.axes]
-        start = self.element(load.buffer, load.offset, fixed)
-        count = self.group.vectors
-        together = not varying and step == 1
-        picks = [None if together else self._picks(load, k) for k in range(count)]
-        if None not in picks:
-            return [self._picked(load, start, offsets) for offsets in picks if offsets is not None]
-        guards = [None] * count if load.guard is None else self.vectors(load.guard)
-        values = []
-        for k in range(count):
-            mask = self._both(self.mask(k), guards[k])
-            if together:
-                values.append(self._load_vector(load.buffer, start, k, mask))
-            else:
-                values.append(self._gather(load, start, step, k, mask))
-        return values
-
-    def _index(self, expression: Expression) -> str:
-        """A computed index as an i64 scalar."""
-        return convert(self.f, self.emit(expression)[0], expression.dtype, _INT64, 1)
-
-    def _load_scalar(self, load: Load) -> str:
-        offset = self.element(
-            load.buffer, load.offset, [(self._index(e), stride) for e, stride in load.dynamic]
-        )
-        kind, dtype = memory_type(load.dtype), load.dtype
-        guard = None if load.guard is None else self.emit(load.guard)[0]
-        address = self.address(load.buffer, offset)
-        if guard is not None:  # read something that is there instead, and forget it
-            spare = self._spare.get(kind) or self._spare.setdefault(kind, self.f.reserve(kind))
-            address = self.f.value(f"select i1 {guard}, ptr {address}, ptr {spare}")
-        value = self.f.value(f"load {kind}, ptr {address}, align {dtype.itemsize}")
-        if guard is not None:
-            zero = "0" if dtype.kind != "f" else "0.0"
-            value = self.f.value(f"select i1 {guard}, {kind} {value}, {kind} {zero}")
-        return value if dtype.kind != "b" else self.f.value(f"icmp ne i8 {value}, 0")
-
-    def _load_vector(self, buffer: Buffer, start: str, vector: int, mask: str | None) -> str:
-        """Lanes that lie side by side, those under ``mask``.
-
-        A short last vector is read as one of fewer lanes: LLVM may read past the end of the parts of a long one that
-        no register holds as a whole.
-        """
-        assert self.group is not None
-        lanes, size = self.group.lanes, buffer.dtype.itemsize
-        element, address = memory_type(buffer.dtype), self.address(buffer, start, vector * lanes)
-        kind = vector_of(element, lanes)
-        if mask is None:
-            return self._to_mask(
-                self.f.value(f"load {kind}, ptr {address}, align {size}"), buffer.dtype, lanes
-            )
-        there = lanes if vector < self.group.vectors - 1 else self.group.tail or lanes
-        short = max(2, 1 << (there - 1).bit_length())
-        if short < lanes:
-            mask = self._resized(mask, "i1", lanes, short)
-        part = vector_of(element, short)
-        value = self.f.call(
-            part,
-            f"llvm.masked.load.v{short}{_mangled(buffer.dtype)}.p0",
-            ("ptr", address),
-            ("i32", str(size)),
-            (vector_of("i1", short), mask),
-            (part, "zeroinitializer"),
-        )
-        if short < lanes:
-            value = self._resized(value, element, short, lanes)
-        return self._to_mask(value, buffer.dtype, lanes)
-
-    def _resized(self, value: str, element: str, lanes: int, wanted: int) -> str:
-        """The first lanes of a vector, or all of them and zeros after."""
-        kind = vector_of(element, lanes)
-        picks = ", ".join(f"i32 {min(lane, lanes)}" for lane in range(wanted))
-        return self.f.value(
-            f"shufflevector {kind} {value}, {kind} zeroinitializer, <{wanted} x i32> <{picks}>"
-        )
-
-    def _picks(self, load: Load, vector: int) -> list[int | None] | None:
-        """Where the elements of the lanes lie, None for lanes that read nothing; None unless near and known."""
-        assert self.group is not None
-        offsets = None if load.dtype.kind == "b" else self._lane_offsets(load, vector)
-        if offsets is None:
-            return None
-        found: list[int | None] = [*offsets]
-        place, first = self.places[self.group.axis], vector * self.group.lanes
-        for condition in _conditions(load.guard):
-            if self.group.axis not in condition.axes:
-                continue
-            for lane in range(len(found)):
-                there = place.value or _fixed(condition, self.group.axis, place.constant + first + lane)
-                if not isinstance(there, int):
-                    return None
-                found[lane] = found[lane] if there else None
-        near = [offset for offset in found if offset is not None]
-        return found if not near or max(near) - min(near) < MOST_STRIDE * self.group.lanes else None
-
-    def _picked(self, load: Load, start: str, offsets: Sequence[int | None]) -> str:
-        """Elements at fixed distances from ``start``, one for each lane that exists: picked out of whole vectors.
-
-        Nothing outside the first and the last of them is read, and zeros are taken where no lane reads anything.
-        """
-        assert self.group is not None
-        lanes, element = self.group.lanes, memory_type(load.dtype)
-        kind = vector_of(element, lanes)
-        known = [offset for offset in offsets if offset is not None]
-        if not known:
-            return "zeroinitializer"
-        first = min(known)
-        wanted = [None if offset is None else offset - first for offset in offsets]
-        span = max(known) - first + 1
-        guard = self._common_guard(load)
-        spare = "" if guard is None else self.f.reserve(f"[{span} x {element}]")
-        picked = "poison" if len(known) == len(offsets) else "zeroinitializer"
-        last = max(0, span - lanes)  # a vector that ends with the last element needs no mask
-        for part in (min(part, last) for part in range(0, span, lanes)):
-            there = min(lanes, span - part)
-            address = self.address(load.buffer, start, first + part)
-            if guard is not None:  # read something that is there instead, and forget it
-                instead = self.f.value(f"getelementptr {element}, ptr {spare}, i64 {part}")
-                address = self.f.value(f"select i1 {guard}, ptr {address}, ptr {instead}")
-            row = load_lanes(self.f, address, element, lanes, there)
-            lies_at = [-1 if offset is None else offset - part for offset in wanted]
-            picks = [
-                lanes + lies_at[lane] if lane < len(lies_at) and 0 <= lies_at[lane] < lanes else lane
-                for lane in range(lanes)
-            ]
-            mask = ", ".join(f"i32 {pick}" for pick in picks)
-            picked = self.f.value(f"shufflevector {kind} {picked}, {kind} {row}, <{lanes} x i32> <{mask}>")
-        if guard is not None:
-            picked = self.f.value(f"select i1 {guard}, {kind} {picked}, {kind} zeroinitializer")
-        return picked
-
-    def _common_guard(self, load: Load) -> str | None:
-        """Of the conditions under which ``load`` reads, those that are the same for all lanes."""
-        assert self.group is not None
-        common = [c for c in _conditions(load.guard) if self.group.axis not in c.axes]
-        values = [self.emit(condition)[0] for condition in common]
-        guard = values[0] if values else None
-        for value in values[1:]:
-            guard = self.f.value(f"and i1 {guard}, {value}")
-        return guard
-
-    def _lane_offsets(self, load: Load, vector: int) -> list[int] | None:
-        """For each lane of a vector that exists, how far its element lies from that of the group's start, if fixed."""
-        assert self.group is not None
-        axis, lanes = self.group.axis, self.group.lanes
-        place = self.places[axis]
-        count = self.group.tail if self.mask(vector) is not None else lanes
-        step = load.offset.coefficient(axis)
-        offsets = [(vector * lanes + lane) * step for lane in range(count)]
-        for expression, stride in load.dynamic:
-            if axis in expression.axes:
-                if place.value is not None:
-                    return None
-                for lane in range(count):
-                    value = _fixed(expression, axis, place.constant + vector * lanes + lane)
-                    if value is None:
-                        return None
-                    offsets[lane] += value * stride
-        return offsets
-
-    def _to_mask(self, value: str, dtype: np.dtype, lanes: int) -> str:
-        if dtype.kind != "b":
-            return value
-        return self.f.value(f"icmp ne {vector_of('i8', lanes)} {value}, zeroinitializer")
-
-    def _gather(self, load: Load, start: str, step: int, vector: int, mask: str | None) -> str:
-        """Lanes that do not lie side by side."""
-        assert self.group is not None
-        lanes = self.group.lanes
-        indices = self._lane_positions(start, step, vector, _INT64)
-        kind64 = vector_of("i64", lanes)
-        for expression, stride in load.dynamic:
-            if self.group.axis in expression.axes:
-                index = convert(self.f, self.vectors(expression)[vector], expression.dtype, _INT64, lanes)
-                index = self.f.value(f"mul {kind64} {index}, {literal(_INT64, stride, lanes)}")
-                indices = self.f.value(f"add {kind64} {indices}, {index}")
-        kind = memory_type(load.dtype)
-        pointers = self.f.value(f"getelementptr {kind}, ptr {self.pointers[load.buffer]}, {kind64} {indices}")
-        vector_kind = vector_of(kind, lanes)
-        value = self.f.call(
-            vector_kind,
-            f"llvm.masked.gather.v{lanes}{_mangled(load.dtype)}.v{lanes}p0",
-            (vector_of("ptr", lanes), pointers),
-            ("i32", str(load.dtype.itemsize)),
-            (vector_of("i1", lanes), mask or "splat (i1 true)"),
-            (vector_kind, "zeroinitializer"),
-        )
-        return self._to_mask(value, load.dtype, lanes)
-
-    def _both(self, first: str | None, second: str | None) -> str | None:
-        if first is None or second is None:
-            return first or second
-        assert self.group is not None
-        return self.f.value(f"and {vector_of('i1', self.group.lanes)} {first}, {second}")
 
     # ------------------------------------------------------------------ functions
 
@@ -495,7 +289,7 @@ class Values:
 
     def _fixed_lanes(self, expression: Apply) -> list[str] | None:
         """Index arithmetic on the lane axis alone, where it stands at a known place: a constant for each lane."""
-        if not self.is_vector(expression) or expression.function not in _INDEX_ARITHMETIC:
+        if not self.is_vector(expression) or expression.function not in INDEX_ARITHMETIC:
             return None
         assert self.group is not None
         place, group = self.places[self.group.axis], self.group
@@ -504,7 +298,7 @@ class Values:
         rows = []
         for vector in range(group.vectors):
             places = [place.constant + vector * group.lanes + lane for lane in range(group.lanes)]
-            lanes = [_fixed(expression, group.axis, where) for where in places]
+            lanes = [fixed_value(expression, group.axis, where) for where in places]
             if None in lanes:
                 return None
             rows.append("<" + ", ".join(f"i64 {lane}" for lane in lanes) + ">")
@@ -593,115 +387,6 @@ class Values:
             results.append(lanes.fma(left, b, lanes.neg(c) if negate_rest else c))
         return results
 
-    # ------------------------------------------------------------------ writes
-
-    def store(
-        self, buffer: Buffer, index: Affine, value: Expression, dynamic: Sequence[tuple[Expression, int]]
-    ) -> None:
-        """Write ``value``; along the lanes where the group's axis moves the target."""
-        fixed = [(self._index(e), stride) for e, stride in dynamic]
-        if self.group is None or not (self.is_vector(value) or index.coefficient(self.group.axis)):
-            scalar = self.emit(value)[0]
-            self._store_scalar(buffer, self.address(buffer, self.element(buffer, index, fixed)), scalar)
-            return
-        values = self.vectors(value)
-        start = self.element(buffer, index, fixed)
-        step = index.coefficient(self.group.axis)
-        for k, vector in enumerate(values):
-            if step == 1:
-                self.store_vector(buffer, start, k * self.group.lanes, vector, self.mask(k))
-            else:
-                self._scatter(buffer, start, step, k, vector)
-
-    def store_mixed(self, buffer: Buffer, index: Affine, mixed: Sequence[Expression]) -> None:
-        """Write values whose lanes lie as far apart as there are values, one value beside the other."""
-        assert self.group is not None
-        lanes, count = self.group.lanes, len(mixed)
-        kind = vector_of(scalar_type(buffer.dtype), lanes)
-        start = self.element(buffer, index)
-        rows = [self.vectors(value) for value in mixed]
-        for k in range(self.group.vectors):
-            there = count * (lanes if self.mask(k) is None else self.group.tail)
-            for part in range(-(-there // lanes)):
-                whole = "poison"
-                for number, row in enumerate(rows):
-                    elements = [divmod(part * lanes + lane, count) for lane in range(lanes)]
-                    picks = ", ".join(
-                        f"i32 {lanes + source if which == number else lane}"
-                        for lane, (source, which) in enumerate(elements)
-                    )
-                    whole = self.f.value(
-                        f"shufflevector {kind} {whole}, {kind} {row[k]}, <{lanes} x i32> <{picks}>"
-                    )
-                ahead = (k * count + part) * lanes
-                self._store_lanes(buffer, start, ahead, whole, min(lanes, there - part * lanes))
-
-    def _store_scalar(self, buffer: Buffer, address: str, value: str) -> None:
-        kind = memory_type(buffer.dtype)
-        if buffer.dtype.kind == "b":
-            value = self.f.value(f"zext i1 {value} to i8")
-        self.f.do(f"store {kind} {value}, ptr {address}, align {buffer.dtype.itemsize}")
-
-    def store_vector(self, buffer: Buffer, start: str, ahead: int, value: str, mask: str | None) -> None:
-        """Write one vector to consecutive elements."""
-        assert self.group is not None
-        self._store_lanes(buffer, start, ahead, value, self.group.lanes if mask is None else self.group.tail)
-
-    def _store_lanes(self, buffer: Buffer, start: str, ahead: int, value: str, count: int) -> None:
-        assert self.group is not None
-        lanes, element = self.group.lanes, memory_type(buffer.dtype)
-        if buffer.dtype.kind == "b":
-            value = self.f.value(f"zext {vector_of('i1', lanes)} {value} to {vector_of(element, lanes)}")
-        store_lanes(self.f, value, self.address(buffer, start, ahead), element, lanes, count)
-
-    def _scatter(self, buffer: Buffer, start: str, step: int, vector: int, value: str) -> None:
-        """Write lanes that do not lie side by side, one by one."""
-        assert self.group is not None
-        lanes = self.group.tail if self.mask(vector) is not None else self.group.lanes
-        kind = scalar_type(buffer.dtype)
-        first = self.address(buffer, start)  # one for all lanes: LLVM looks at each address that is computed
-        for lane in range(lanes):
-            element = self.f.value(f"extractelement {vector_of(kind, self.group.lanes)} {value}, i32 {lane}")
-            self._store_scalar(
-                buffer, self._ahead(first, buffer, (vector * self.group.lanes + lane) * step), element
-            )
-
-
-def _fixed(expression: Expression, axis: Axis, value: int) -> int | None:
-    """An index's value where ``axis`` stands at ``value``, if it depends on nothing else."""
-    known: dict[int, int] = {}
-    for part in walk(
-        expression
-    ):  # a chain of reshapes has each part many times, and is as deep as it is long
-        if isinstance(part, Literal):
-            known[id(part)] = int(part.value)
-        elif isinstance(part, Position) and part.index.axes in ((), (axis,)):
-            known[id(part)] = part.index.constant + part.index.coefficient(axis) * value
-        elif isinstance(part, Apply) and (part.function in _INDEX_ARITHMETIC or part.function in _ASKED):
-            operands = [known[id(operand)] for operand in part.operands]
-            known[id(part)] = int((_INDEX_ARITHMETIC | _ASKED)[part.function](*operands))
-        else:
-            return None
-    return known[id(expression)]
-
-
-_INDEX_ARITHMETIC: dict[str, Callable[..., int]] = {
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "floor_divide": operator.floordiv,
-    "remainder": operator.mod,
-}
-
-_ASKED: dict[str, Callable[..., bool]] = {
-    "less": operator.lt,
-    "less_equal": operator.le,
-    "greater": operator.gt,
-    "greater_equal": operator.ge,
-    "equal": operator.eq,
-    "not_equal": operator.ne,
-}
-
 
 def _may_be_filled(expression: Expression) -> bool:
     """Whether some lanes may be zeros that are known when the code is written."""
@@ -710,18 +395,6 @@ def _may_be_filled(expression: Expression) -> bool:
         or (isinstance(part, Apply) and part.function == "where")
         for part in walk(expression)
     )
-
-
-def _conditions(guard: Expression | None) -> list[Expression]:
-    """The conditions that must all hold for ``guard`` to hold."""
-    if isinstance(guard, Apply) and guard.function == "logical_and":
-        return [condition for operand in guard.operands for condition in _conditions(operand)]
-    return [] if guard is None else [guard]
-
-
-def _mangled(dtype: np.dtype) -> str:
-    """The element type in memory as intrinsic names spell it."""
-    return {"b": "i8", "f": f"f{8 * dtype.itemsize}"}.get(dtype.kind, f"i{8 * dtype.itemsize}")
 
 
 def _is_product(expression: Expression) -> bool:

@@ -1,0 +1,330 @@
+"""Reads and writes of memory along the lanes: whole vectors, lanes picked out of vectors, mixed lanes, gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pullback.compiler.codegen.blocks import load_lanes, store_lanes
+from pullback.compiler.codegen.fixed import fixed_value
+from pullback.compiler.codegen.types import convert, literal, memory_type, scalar_type, vector_of
+from pullback.compiler.codegen.values import Values
+from pullback.loops import Affine, Apply, Buffer, Expression, Load
+
+__all__ = ["MOST_STRIDE", "emit_load", "store", "store_mixed", "store_vector"]
+
+_INT64 = np.dtype(np.int64)
+
+MOST_STRIDE = 4
+"""Lanes whose elements lie within this many vectors are picked out of them; a gather is slower."""
+
+
+def emit_load(values: Values, load: Load) -> list[str]:
+    """What is read: one scalar, or the vectors of the group."""
+    if not values.is_vector(load):
+        return [_load_scalar(values, load)]
+    assert values.group is not None
+    lane_axis = values.group.axis
+    varying = [e for e, _ in load.dynamic if lane_axis in e.axes]
+    step = load.offset.coefficient(lane_axis)
+    fixed = [(_index(values, e), stride) for e, stride in load.dynamic if lane_axis not in e.axes]
+    start = values.element(load.buffer, load.offset, fixed)
+    count = values.group.vectors
+    together = not varying and step == 1
+    picks = [None if together else _picks(values, load, k) for k in range(count)]
+    if None not in picks:
+        return [_picked(values, load, start, offsets) for offsets in picks if offsets is not None]
+    guards = [None] * count if load.guard is None else values.vectors(load.guard)
+    found = []
+    for k in range(count):
+        mask = _both(values, values.mask(k), guards[k])
+        if together:
+            found.append(_load_vector(values, load.buffer, start, k, mask))
+        else:
+            found.append(_gather(values, load, start, step, k, mask))
+    return found
+
+
+def _index(values: Values, expression: Expression) -> str:
+    """A computed index as an i64 scalar."""
+    return convert(values.f, values.emit(expression)[0], expression.dtype, _INT64, 1)
+
+
+def _load_scalar(values: Values, load: Load) -> str:
+    offset = values.element(
+        load.buffer, load.offset, [(_index(values, e), stride) for e, stride in load.dynamic]
+    )
+    kind, dtype = memory_type(load.dtype), load.dtype
+    guard = None if load.guard is None else values.emit(load.guard)[0]
+    address = values.address(load.buffer, offset)
+    if guard is not None:  # read something that is there instead, and forget it
+        spare = values.spare.get(kind) or values.spare.setdefault(kind, values.f.reserve(kind))
+        address = values.f.value(f"select i1 {guard}, ptr {address}, ptr {spare}")
+    value = values.f.value(f"load {kind}, ptr {address}, align {dtype.itemsize}")
+    if guard is not None:
+        zero = "0" if dtype.kind != "f" else "0.0"
+        value = values.f.value(f"select i1 {guard}, {kind} {value}, {kind} {zero}")
+    return value if dtype.kind != "b" else values.f.value(f"icmp ne i8 {value}, 0")
+
+
+def _load_vector(values: Values, buffer: Buffer, start: str, vector: int, mask: str | None) -> str:
+    """Lanes that lie side by side, those under ``mask``.
+
+    A short last vector is read as one of fewer lanes: LLVM may read past the end of the parts of a long one that
+    no register holds as a whole.
+    """
+    assert values.group is not None
+    lanes, size = values.group.lanes, buffer.dtype.itemsize
+    element, address = memory_type(buffer.dtype), values.address(buffer, start, vector * lanes)
+    kind = vector_of(element, lanes)
+    if mask is None:
+        return _to_mask(
+            values, values.f.value(f"load {kind}, ptr {address}, align {size}"), buffer.dtype, lanes
+        )
+    there = lanes if vector < values.group.vectors - 1 else values.group.tail or lanes
+    short = max(2, 1 << (there - 1).bit_length())
+    if short < lanes:
+        mask = _resized(values, mask, "i1", lanes, short)
+    part = vector_of(element, short)
+    value = values.f.call(
+        part,
+        f"llvm.masked.load.v{short}{_mangled(buffer.dtype)}.p0",
+        ("ptr", address),
+        ("i32", str(size)),
+        (vector_of("i1", short), mask),
+        (part, "zeroinitializer"),
+    )
+    if short < lanes:
+        value = _resized(values, value, element, short, lanes)
+    return _to_mask(values, value, buffer.dtype, lanes)
+
+
+def _resized(values: Values, value: str, element: str, lanes: int, wanted: int) -> str:
+    """The first lanes of a vector, or all of them and zeros after."""
+    kind = vector_of(element, lanes)
+    picks = ", ".join(f"i32 {min(lane, lanes)}" for lane in range(wanted))
+    return values.f.value(f"shufflevector {kind} {value}, {kind} zeroinitializer, <{wanted} x i32> <{picks}>")
+
+
+def _picks(values: Values, load: Load, vector: int) -> list[int | None] | None:
+    """Where the elements of the lanes lie, None for lanes that read nothing; None unless near and known."""
+    assert values.group is not None
+    offsets = None if load.dtype.kind == "b" else _lane_offsets(values, load, vector)
+    if offsets is None:
+        return None
+    found: list[int | None] = [*offsets]
+    place, first = values.places[values.group.axis], vector * values.group.lanes
+    for condition in _conditions(load.guard):
+        if values.group.axis not in condition.axes:
+            continue
+        for lane in range(len(found)):
+            there = place.value or fixed_value(condition, values.group.axis, place.constant + first + lane)
+            if not isinstance(there, int):
+                return None
+            found[lane] = found[lane] if there else None
+    near = [offset for offset in found if offset is not None]
+    return found if not near or max(near) - min(near) < MOST_STRIDE * values.group.lanes else None
+
+
+def _picked(values: Values, load: Load, start: str, offsets: Sequence[int | None]) -> str:
+    """Elements at fixed distances from ``start``, one for each lane that exists: picked out of whole vectors.
+
+    Nothing outside the first and the last of them is read, and zeros are taken where no lane reads anything.
+    """
+    assert values.group is not None
+    lanes, element = values.group.lanes, memory_type(load.dtype)
+    kind = vector_of(element, lanes)
+    known = [offset for offset in offsets if offset is not None]
+    if not known:
+        return "zeroinitializer"
+    first = min(known)
+    wanted = [None if offset is None else offset - first for offset in offsets]
+    span = max(known) - first + 1
+    guard = _common_guard(values, load)
+    spare = "" if guard is None else values.f.reserve(f"[{span} x {element}]")
+    picked = "poison" if len(known) == len(offsets) else "zeroinitializer"
+    last = max(0, span - lanes)  # a vector that ends with the last element needs no mask
+    for part in (min(part, last) for part in range(0, span, lanes)):
+        there = min(lanes, span - part)
+        address = values.address(load.buffer, start, first + part)
+        if guard is not None:  # read something that is there instead, and forget it
+            instead = values.f.value(f"getelementptr {element}, ptr {spare}, i64 {part}")
+            address = values.f.value(f"select i1 {guard}, ptr {address}, ptr {instead}")
+        row = load_lanes(values.f, address, element, lanes, there)
+        lies_at = [-1 if offset is None else offset - part for offset in wanted]
+        picks = [
+            lanes + lies_at[lane] if lane < len(lies_at) and 0 <= lies_at[lane] < lanes else lane
+            for lane in range(lanes)
+        ]
+        mask = ", ".join(f"i32 {pick}" for pick in picks)
+        picked = values.f.value(f"shufflevector {kind} {picked}, {kind} {row}, <{lanes} x i32> <{mask}>")
+    if guard is not None:
+        picked = values.f.value(f"select i1 {guard}, {kind} {picked}, {kind} zeroinitializer")
+    return picked
+
+
+def _common_guard(values: Values, load: Load) -> str | None:
+    """Of the conditions under which ``load`` reads, those that are the same for all lanes."""
+    assert values.group is not None
+    common = [c for c in _conditions(load.guard) if values.group.axis not in c.axes]
+    found = [values.emit(condition)[0] for condition in common]
+    guard = found[0] if found else None
+    for value in found[1:]:
+        guard = values.f.value(f"and i1 {guard}, {value}")
+    return guard
+
+
+def _lane_offsets(values: Values, load: Load, vector: int) -> list[int] | None:
+    """For each lane of a vector that exists, how far its element lies from that of the group's start, if fixed."""
+    assert values.group is not None
+    axis, lanes = values.group.axis, values.group.lanes
+    place = values.places[axis]
+    count = values.group.tail if values.mask(vector) is not None else lanes
+    step = load.offset.coefficient(axis)
+    offsets = [(vector * lanes + lane) * step for lane in range(count)]
+    for expression, stride in load.dynamic:
+        if axis in expression.axes:
+            if place.value is not None:
+                return None
+            for lane in range(count):
+                value = fixed_value(expression, axis, place.constant + vector * lanes + lane)
+                if value is None:
+                    return None
+                offsets[lane] += value * stride
+    return offsets
+
+
+def _to_mask(values: Values, value: str, dtype: np.dtype, lanes: int) -> str:
+    if dtype.kind != "b":
+        return value
+    return values.f.value(f"icmp ne {vector_of('i8', lanes)} {value}, zeroinitializer")
+
+
+def _gather(values: Values, load: Load, start: str, step: int, vector: int, mask: str | None) -> str:
+    """Lanes that do not lie side by side."""
+    assert values.group is not None
+    lanes = values.group.lanes
+    indices = values.lane_positions(start, step, vector, _INT64)
+    kind64 = vector_of("i64", lanes)
+    for expression, stride in load.dynamic:
+        if values.group.axis in expression.axes:
+            index = convert(values.f, values.vectors(expression)[vector], expression.dtype, _INT64, lanes)
+            index = values.f.value(f"mul {kind64} {index}, {literal(_INT64, stride, lanes)}")
+            indices = values.f.value(f"add {kind64} {indices}, {index}")
+    kind = memory_type(load.dtype)
+    pointers = values.f.value(f"getelementptr {kind}, ptr {values.pointers[load.buffer]}, {kind64} {indices}")
+    vector_kind = vector_of(kind, lanes)
+    value = values.f.call(
+        vector_kind,
+        f"llvm.masked.gather.v{lanes}{_mangled(load.dtype)}.v{lanes}p0",
+        (vector_of("ptr", lanes), pointers),
+        ("i32", str(load.dtype.itemsize)),
+        (vector_of("i1", lanes), mask or "splat (i1 true)"),
+        (vector_kind, "zeroinitializer"),
+    )
+    return _to_mask(values, value, load.dtype, lanes)
+
+
+def _both(values: Values, first: str | None, second: str | None) -> str | None:
+    if first is None or second is None:
+        return first or second
+    assert values.group is not None
+    return values.f.value(f"and {vector_of('i1', values.group.lanes)} {first}, {second}")
+
+
+def store(
+    values: Values,
+    buffer: Buffer,
+    index: Affine,
+    value: Expression,
+    dynamic: Sequence[tuple[Expression, int]],
+) -> None:
+    """Write ``value``; along the lanes where the group's axis moves the target."""
+    fixed = [(_index(values, e), stride) for e, stride in dynamic]
+    if values.group is None or not (values.is_vector(value) or index.coefficient(values.group.axis)):
+        scalar = values.emit(value)[0]
+        _store_scalar(values, buffer, values.address(buffer, values.element(buffer, index, fixed)), scalar)
+        return
+    found = values.vectors(value)
+    start = values.element(buffer, index, fixed)
+    step = index.coefficient(values.group.axis)
+    for k, vector in enumerate(found):
+        if step == 1:
+            store_vector(values, buffer, start, k * values.group.lanes, vector, values.mask(k))
+        else:
+            _scatter(values, buffer, start, step, k, vector)
+
+
+def store_mixed(values: Values, buffer: Buffer, index: Affine, mixed: Sequence[Expression]) -> None:
+    """Write found whose lanes lie as far apart as there are found, one value beside the other."""
+    assert values.group is not None
+    lanes, count = values.group.lanes, len(mixed)
+    kind = vector_of(scalar_type(buffer.dtype), lanes)
+    start = values.element(buffer, index)
+    rows = [values.vectors(value) for value in mixed]
+    for k in range(values.group.vectors):
+        there = count * (lanes if values.mask(k) is None else values.group.tail)
+        for part in range(-(-there // lanes)):
+            whole = "poison"
+            for number, row in enumerate(rows):
+                elements = [divmod(part * lanes + lane, count) for lane in range(lanes)]
+                picks = ", ".join(
+                    f"i32 {lanes + source if which == number else lane}"
+                    for lane, (source, which) in enumerate(elements)
+                )
+                whole = values.f.value(
+                    f"shufflevector {kind} {whole}, {kind} {row[k]}, <{lanes} x i32> <{picks}>"
+                )
+            ahead = (k * count + part) * lanes
+            _store_lanes(values, buffer, start, ahead, whole, min(lanes, there - part * lanes))
+
+
+def _store_scalar(values: Values, buffer: Buffer, address: str, value: str) -> None:
+    kind = memory_type(buffer.dtype)
+    if buffer.dtype.kind == "b":
+        value = values.f.value(f"zext i1 {value} to i8")
+    values.f.do(f"store {kind} {value}, ptr {address}, align {buffer.dtype.itemsize}")
+
+
+def store_vector(
+    values: Values, buffer: Buffer, start: str, ahead: int, value: str, mask: str | None
+) -> None:
+    """Write one vector to consecutive elements."""
+    assert values.group is not None
+    _store_lanes(
+        values, buffer, start, ahead, value, values.group.lanes if mask is None else values.group.tail
+    )
+
+
+def _store_lanes(values: Values, buffer: Buffer, start: str, ahead: int, value: str, count: int) -> None:
+    assert values.group is not None
+    lanes, element = values.group.lanes, memory_type(buffer.dtype)
+    if buffer.dtype.kind == "b":
+        value = values.f.value(f"zext {vector_of('i1', lanes)} {value} to {vector_of(element, lanes)}")
+    store_lanes(values.f, value, values.address(buffer, start, ahead), element, lanes, count)
+
+
+def _scatter(values: Values, buffer: Buffer, start: str, step: int, vector: int, value: str) -> None:
+    """Write lanes that do not lie side by side, one by one."""
+    assert values.group is not None
+    lanes = values.group.tail if values.mask(vector) is not None else values.group.lanes
+    kind = scalar_type(buffer.dtype)
+    first = values.address(buffer, start)  # one for all lanes: LLVM looks at each address that is computed
+    for lane in range(lanes):
+        element = values.f.value(f"extractelement {vector_of(kind, values.group.lanes)} {value}, i32 {lane}")
+        _store_scalar(
+            values, buffer, values.ahead(first, buffer, (vector * values.group.lanes + lane) * step), element
+        )
+
+
+def _conditions(guard: Expression | None) -> list[Expression]:
+    """The conditions that must all hold for ``guard`` to hold."""
+    if isinstance(guard, Apply) and guard.function == "logical_and":
+        return [condition for operand in guard.operands for condition in _conditions(operand)]
+    return [] if guard is None else [guard]
+
+
+def _mangled(dtype: np.dtype) -> str:
+    """The element type in memory as intrinsic names spell it."""
+    return {"b": "i8", "f": f"f{8 * dtype.itemsize}"}.get(dtype.kind, f"i{8 * dtype.itemsize}")
