@@ -222,8 +222,8 @@ def test_inside_and_around_compiled_functions():
         jit(vmap(jit(grad(loss)), (None, 0, 0))),
     ):
         found = function(model, x, y)
-        np.testing.assert_allclose(found.weights, wanted.weights, rtol=1e-12)
-        np.testing.assert_allclose(found.bias, wanted.bias, rtol=1e-12)
+        np.testing.assert_allclose(found.weights, wanted.weights, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(found.bias, wanted.bias, rtol=1e-12, atol=1e-14)
 
 
 def test_inside_a_trace_it_gives_nodes():
