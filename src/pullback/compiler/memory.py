@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from pullback.compiler.items import Counter, HostCall, View
 from pullback.compiler.schedule import (
     Choose,
     Group,
@@ -17,7 +18,6 @@ from pullback.compiler.schedule import (
     every_step,
     keeps_to_rows,
 )
-from pullback.compiler.structure import Counter, HostCall, View
 from pullback.loops import Buffer
 
 __all__ = ["Kept", "MemoryPlan", "Placed", "plan_memory"]

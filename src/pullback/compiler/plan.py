@@ -13,6 +13,8 @@ import numpy as np
 from pullback.compiler.donate import arrange
 from pullback.compiler.form import Form, choose_form
 from pullback.compiler.fuse import fuse
+from pullback.compiler.items import Block, Choice, HostCall, Item, Loop, View, written_by
+from pullback.compiler.items import While as WhileLoop
 from pullback.compiler.lower import Lowered, lower
 from pullback.compiler.memory import MemoryPlan, plan_memory
 from pullback.compiler.pack import pack
@@ -37,19 +39,7 @@ from pullback.compiler.schedule import (
 )
 from pullback.compiler.schedule import While as WhileStep
 from pullback.compiler.split import split_sums
-from pullback.compiler.structure import (
-    Block,
-    Choice,
-    HostCall,
-    Item,
-    Loop,
-    View,
-    arranged,
-    has_loops,
-    with_single_call,
-    written_by,
-)
-from pullback.compiler.structure import While as WhileLoop
+from pullback.compiler.structure import arranged, has_loops, with_single_call
 from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.tidy import few_rows_last, tidy
 from pullback.compiler.unroll import unroll_short_axes

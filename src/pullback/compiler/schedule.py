@@ -22,9 +22,9 @@ from pullback.compiler.codegen.maps import alignment
 from pullback.compiler.codegen.tiles import Tile, choose_tile
 from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.form import Form
+from pullback.compiler.items import Counter, HostCall, View
 from pullback.compiler.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
-from pullback.compiler.structure import Counter, HostCall, View
 from pullback.compiler.tidy import joined_rows
 from pullback.loops import Buffer, Kernel
 from pullback.loops.arithmetic import in_row

@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
+from pullback.compiler.items import Block, Counter, HostCall, blocks_of
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import PASSES, Pass
 from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
 from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.schedule import Choose, Group, Job, Phase, Serial, Step, While, every_phase
-from pullback.compiler.structure import Block, Counter, HostCall, blocks_of
 from pullback.compiler.turns import branch_number, call_host, first_element, run_items
 from pullback.errors import IndexRangeError, LoopError, StageError
 from pullback.graph import Graph

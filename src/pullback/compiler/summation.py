@@ -14,7 +14,18 @@ from dataclasses import replace
 
 from pullback.compiler.codegen.gathered import gathered_sum
 from pullback.compiler.products import is_contraction
-from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, Reduce, rewrite, walk
+from pullback.loops import (
+    Affine,
+    Apply,
+    Axis,
+    Expression,
+    Kernel,
+    Load,
+    Reduce,
+    rewrite,
+    rewrite_reductions,
+    walk,
+)
 
 __all__ = ["sum_in_blocks"]
 
@@ -30,22 +41,14 @@ def sum_in_blocks(kernel: Kernel) -> Kernel:
     if not any(_is_long(e) for e in kernel.expressions()) or gathered_sum(kernel) is not None:
         return kernel
     memo: dict[int, Expression] = {}
-    return kernel.with_stores(tuple(replace(s, value=_summed(s.value, memo)) for s in kernel.stores))
+    return kernel.with_stores(
+        tuple(replace(s, value=rewrite_reductions(s.value, _summed, memo)) for s in kernel.stores)
+    )
 
 
-def _summed(root: Expression, memo: dict[int, Expression]) -> Expression:
-    for expression in walk(root):
-        if id(expression) in memo:
-            continue
-        new = expression
-        if isinstance(expression, Reduce):
-            new = Reduce(expression.kind, expression.over, memo[id(expression.body)], expression.dtype)
-            new = _in_blocks(new) if _is_long(new) else new
-        elif isinstance(expression, Apply):
-            operands = [memo[id(operand)] for operand in expression.operands]
-            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
-        memo[id(expression)] = new
-    return memo[id(root)]
+def _summed(reduce: Reduce, body: Expression) -> Expression:
+    new = Reduce(reduce.kind, reduce.over, body, reduce.dtype)
+    return _in_blocks(new) if _is_long(new) else new
 
 
 def _is_long(expression: Expression) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from pullback.compiler.codegen.gathered import with_columns_last
 from pullback.compiler.codegen.pooled import find_pooled
@@ -21,6 +22,7 @@ from pullback.loops import (
     Reduce,
     Store,
     rewrite,
+    rewrite_reductions,
     walk,
 )
 
@@ -221,28 +223,21 @@ def _joined_depth(kernel: Kernel) -> Kernel:
     """Join neighbouring axes of reductions."""
     memo: dict[int, Expression] = {}
     stores = tuple(
-        Store(s.buffer, s.offset, _joined_reductions(s.value, memo), s.inner, s.dynamic, s.accumulate)
+        Store(
+            s.buffer,
+            s.offset,
+            rewrite_reductions(s.value, _joined_reduction, memo),
+            s.inner,
+            s.dynamic,
+            s.accumulate,
+        )
         for s in kernel.stores
     )
     return kernel.with_stores(stores)
 
 
-def _joined_reductions(root: Expression, memo: dict[int, Expression]) -> Expression:
-    for expression in walk(root):
-        if id(expression) in memo:
-            continue
-        new = expression
-        if isinstance(expression, Reduce):
-            new = _joined_reduction(expression.kind, expression.over, memo[id(expression.body)], expression)
-        elif isinstance(expression, Apply):
-            operands = [memo[id(operand)] for operand in expression.operands]
-            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
-        memo[id(expression)] = new
-    return memo[id(root)]
-
-
-def _joined_reduction(kind: str, over: tuple[Axis, ...], body: Expression, old: Reduce) -> Reduce:
-    position = 0
+def _joined_reduction(old: Reduce, body: Expression) -> Reduce:
+    over, position = old.over, 0
     while position + 1 < len(over):
         first, second = over[position], over[position + 1]
         indices = [e.offset for e in walk(body) if isinstance(e, Load)]
@@ -253,7 +248,7 @@ def _joined_reduction(kind: str, over: tuple[Axis, ...], body: Expression, old: 
         joined = Axis(second.name, first.extent * second.extent)
         body = rewrite(body, {first: Affine(), second: Affine.of(joined)}, {}, {})
         over = (*over[:position], joined, *over[position + 2 :])
-    return Reduce(kind, over, body, old.dtype)
+    return Reduce(old.kind, over, body, old.dtype)
 
 
 def _shared_rows(kernel: Kernel) -> Kernel:
@@ -278,29 +273,18 @@ def _shared_rows(kernel: Kernel) -> Kernel:
             rewrite(store.value, new, {}, {}) if store.inner and store.inner[0] is not axis else store.value
         )
         between.append(value)
-        value = _over_axis(value, axis, memo)
+        value = rewrite_reductions(value, partial(_over_axis, axis), memo)
         inner_axes = (axis,) if store.inner else ()
         stores.append(replace(store, offset=store.offset.replace(new), value=value, inner=inner_axes))
     return kernel.with_stores(tuple(stores))
 
 
-def _over_axis(root: Expression, axis: Axis, memo: dict[int, Expression]) -> Expression:
-    """``root`` with reductions over one axis of the same length made reductions over ``axis``."""
-    for expression in walk(root):
-        if id(expression) in memo:
-            continue
-        new = expression
-        if isinstance(expression, Reduce):
-            body, over = memo[id(expression.body)], expression.over
-            if len(over) == 1 and over[0].extent == axis.extent and _free(axis, over[0], body):
-                body = rewrite(body, {over[0]: Affine.of(axis)}, {}, {})
-                over = (axis,)
-            new = Reduce(expression.kind, over, body, expression.dtype)
-        elif isinstance(expression, Apply):
-            operands = [memo[id(operand)] for operand in expression.operands]
-            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
-        memo[id(expression)] = new
-    return memo[id(root)]
+def _over_axis(axis: Axis, old: Reduce, body: Expression) -> Reduce:
+    """A reduction over one axis of the same length as one over ``axis``."""
+    over = old.over
+    if len(over) == 1 and over[0].extent == axis.extent and _free(axis, over[0], body):
+        body, over = rewrite(body, {over[0]: Affine.of(axis)}, {}, {}), (axis,)
+    return Reduce(old.kind, over, body, old.dtype)
 
 
 def _free(axis: Axis, old: Axis, body: Expression) -> bool:

@@ -23,11 +23,10 @@ from pullback.loops import (
     Expression,
     Kernel,
     Literal,
-    Load,
     Reduce,
     Store,
     rewrite,
-    walk,
+    rewrite_reductions,
 )
 
 __all__ = ["unroll_short_axes"]
@@ -38,8 +37,8 @@ LONGEST = 4
 MOST_FUNCTIONS = 256
 """Functions that a turn may have when it is written out."""
 
-_UNROLLED = {"add": "add", "multiply": "multiply", "maximum": "maximum", "minimum": "minimum"}
-"""The function of two numbers that each kind of reduction repeats."""
+_CHAINED = frozenset({"add", "multiply", "maximum", "minimum"})
+"""Reductions that repeat the function of two numbers of the same name."""
 
 
 def unroll_short_axes(kernel: Kernel, lanes: int) -> Kernel:
@@ -59,7 +58,7 @@ def unroll_short_axes(kernel: Kernel, lanes: int) -> Kernel:
     stores = [
         part
         for store in kernel.stores
-        for part in _written_out(replace(store, value=_without_reductions(store.value, memo)), short)
+        for part in _written_out(replace(store, value=rewrite_reductions(store.value, _chained, memo)), short)
     ]
     return Kernel(rows, tuple(stores))
 
@@ -74,7 +73,7 @@ def _short_axes(kernel: Kernel) -> set[Axis] | None:
     summed = [axis for e in reductions for axis in e.over]
     if any(axis.extent > LONGEST for axis in (*short, *summed)):
         return None
-    if any(len(e.over) > 1 or e.kind not in _UNROLLED for e in reductions):
+    if any(len(e.over) > 1 or e.kind not in _CHAINED for e in reductions):
         return None
     if any(len(store.inner) > 1 for store in kernel.stores):
         return None
@@ -115,27 +114,13 @@ def _axes(store: Store) -> set[Axis]:
     return {*store.offset.axes, *store.value.axes}
 
 
-def _without_reductions(root: Expression, memo: dict[int, Expression]) -> Expression:
-    """``root`` with sums and the like as chains of their function, in order."""
-    for expression in walk(root):
-        if id(expression) in memo:
-            continue
-        new = expression
-        if isinstance(expression, Reduce):
-            (axis,) = expression.over
-            body = memo[id(expression.body)]
-            terms = [rewrite(body, {axis: Affine() + turn}, {}, {}) for turn in range(axis.extent)]
-            # A sum begins with zero: that of negative zeros is zero.
-            first = Literal(0, expression.dtype) if expression.kind == "add" else None
-            new = terms[0] if first is None else Apply("add", (first, terms[0]), expression.dtype)
-            for term in terms[1:]:
-                new = Apply(_UNROLLED[expression.kind], (new, term), expression.dtype)
-        elif isinstance(expression, Apply):
-            operands = [memo[id(operand)] for operand in expression.operands]
-            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
-        elif isinstance(expression, Load) and (expression.dynamic or expression.guard is not None):
-            dynamic = tuple((memo[id(index)], stride) for index, stride in expression.dynamic)
-            guard = None if expression.guard is None else memo[id(expression.guard)]
-            new = Load(expression.buffer, expression.offset, dynamic, guard)
-        memo[id(expression)] = new
-    return memo[id(root)]
+def _chained(reduce: Reduce, body: Expression) -> Expression:
+    """A sum and the like as a chain of its function, in order."""
+    (axis,) = reduce.over
+    terms = [rewrite(body, {axis: Affine() + turn}, {}, {}) for turn in range(axis.extent)]
+    if reduce.kind == "add":  # it begins with zero: that of negative zeros is zero
+        terms.insert(0, Literal(0, reduce.dtype))
+    total = terms[0]
+    for term in terms[1:]:
+        total = Apply(reduce.kind, (total, term), reduce.dtype)
+    return total

@@ -17,7 +17,7 @@ from pullback.loops.expression import (
     walk,
 )
 from pullback.loops.index import Affine, Axis
-from pullback.loops.kernel import Kernel, Store, once, rewrite
+from pullback.loops.kernel import Kernel, Store, once, rewrite, rewrite_reductions
 
 __all__ = [
     "Affine",
@@ -38,6 +38,7 @@ __all__ = [
     "load_at",
     "once",
     "rewrite",
+    "rewrite_reductions",
     "row_major",
     "walk",
 ]

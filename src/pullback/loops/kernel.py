@@ -185,6 +185,30 @@ def rewrite(
     return memo[id(root)]
 
 
+def rewrite_reductions(
+    root: Expression, change: Callable[[Reduce, Expression], Expression], memo: dict[int, Expression]
+) -> Expression:
+    """``root`` with each reduction, and the body that it has then, given to ``change``.
+
+    ``memo`` is shared between calls with the same ``change``.
+    """
+    for expression in walk(root):
+        if id(expression) in memo:
+            continue
+        new: Expression = expression
+        if isinstance(expression, Reduce):
+            new = change(expression, memo[id(expression.body)])
+        elif isinstance(expression, Apply):
+            operands = [memo[id(operand)] for operand in expression.operands]
+            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
+        elif isinstance(expression, Load):
+            dynamic = tuple((memo[id(index)], stride) for index, stride in expression.dynamic)
+            guard = None if expression.guard is None else memo[id(expression.guard)]
+            new = Load(expression.buffer, expression.offset, dynamic, guard)
+        memo[id(expression)] = new
+    return memo[id(root)]
+
+
 def _rewritten_inside(
     reduce: Reduce, axes: Mapping[Axis, Affine], loads: Mapping[Load, Expression]
 ) -> Expression:

@@ -118,9 +118,11 @@ def _picks(values: Values, load: Load, vector: int) -> list[int | None] | None:
     for condition in _conditions(load.guard):
         if values.group.axis not in condition.axes:
             continue
+        if place.value is not None:
+            return None
         for lane in range(len(found)):
-            there = place.value or fixed_value(condition, values.group.axis, place.constant + first + lane)
-            if not isinstance(there, int):
+            there = fixed_value(condition, values.group.axis, place.constant + first + lane)
+            if there is None:
                 return None
             found[lane] = found[lane] if there else None
     near = [offset for offset in found if offset is not None]
@@ -257,7 +259,7 @@ def store(
 
 
 def store_mixed(values: Values, buffer: Buffer, index: Affine, mixed: Sequence[Expression]) -> None:
-    """Write found whose lanes lie as far apart as there are found, one value beside the other."""
+    """Write values whose lanes lie as far apart as there are values, one value beside the other."""
     assert values.group is not None
     lanes, count = values.group.lanes, len(mixed)
     kind = vector_of(scalar_type(buffer.dtype), lanes)

@@ -24,6 +24,7 @@ from pullback.compiler.codegen.scatters import emit_scatter
 from pullback.compiler.codegen.transposes import emit_transposition
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.form import Form
+from pullback.compiler.items import Counter, HostCall, View
 from pullback.compiler.plan import Planned
 from pullback.compiler.runtime.layout import (
     emit_ask,
@@ -47,7 +48,6 @@ from pullback.compiler.schedule import (
     every_phase,
     every_step,
 )
-from pullback.compiler.structure import Counter, HostCall, View
 from pullback.graph import Source, results
 from pullback.loops import Apply, Buffer, Kernel, Load, walk
 
