@@ -276,7 +276,13 @@ def step_value(step: Step, values: Mapping[str, Any], random: np.random.Generato
 
 def _value(step: Step, operands: Sequence[Any]) -> Any:
     names = [f"operand{k}" for k in range(len(operands))]
-    namespace = {"np": np, "pb": reference, "At": reference.At, "nan": np.nan, "inf": np.inf}
+    namespace = {
+        "np": reference.np_as_it_says,
+        "pb": reference,
+        "At": reference.At,
+        "nan": np.nan,
+        "inf": np.inf,
+    }
     text = _AT.sub(r"At(\1)[", step.text)
     return eval(text.format(*names), {**namespace, **dict(zip(names, operands))})
 

@@ -1,7 +1,8 @@
 """In plain NumPy what the library adds to NumPy's vocabulary: the answers that random programs are compared with.
 
 Each is written as its definition reads, independently of the library's own formulas. Programs find them under the
-names that the library has: ``pb.softmax``, ``pb.numpy.logsumexp``, ``pb.nn.conv``; ``At(x)`` is what ``x.at`` is there.
+names that the library has: ``pb.softmax``, ``pb.numpy.logsumexp``, ``pb.nn.conv``; ``At(x)`` is what ``x.at`` is there,
+and ``np`` is NumPy without what it does otherwise than it says.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["At", "nn", "numpy"]
+__all__ = ["At", "nn", "np_as_it_says", "numpy"]
 
 Array = Any
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -266,5 +267,24 @@ class At:
         return changed
 
 
+def _of_all_elements(product: Any) -> Any:
+    """``product`` where an operand has a single element: NumPy scales by it, and takes 0 times infinity for 0 then.
+
+    Its ``matmul`` does not.
+    """
+
+    def multiplied(a: Array, b: Array) -> Array:
+        value = product(a, b)
+        a, b = np.asarray(a), np.asarray(b)
+        if a.ndim and b.ndim and 1 in (a.size, b.size):
+            return np.multiply(a.reshape(-1), b.reshape(-1)).reshape(np.shape(value))[()]
+        return value
+
+    return multiplied
+
+
+np_as_it_says = SimpleNamespace(
+    **{**vars(np), "dot": _of_all_elements(np.dot), "inner": _of_all_elements(np.inner)}
+)
 numpy = SimpleNamespace(logsumexp=logsumexp, standardise=standardise)
 nn = SimpleNamespace(conv=conv, max_pool=max_pool, avg_pool=avg_pool)
