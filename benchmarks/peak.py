@@ -16,7 +16,7 @@ import numpy as np
 
 from pullback.compiler.codegen.function import Module
 from pullback.compiler.runtime.engine import load
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.target import Processor
 
 __all__ = ["measure"]
 

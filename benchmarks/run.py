@@ -43,7 +43,7 @@ def main() -> None:
 
 def machine() -> str:
     """Processor, cores and system, as far as they are known."""
-    from pullback.compiler.runtime.processor import Processor
+    from pullback.compiler.target import Processor
 
     processor = Processor.host()
     width = f"{8 * processor.vector_bytes}-bit vectors"

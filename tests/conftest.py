@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pullback import operators as _operators  # noqa: F401  (fills the table)
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Constant, Node, Operation
 from pullback.loops import (
     Affine,

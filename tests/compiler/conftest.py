@@ -17,9 +17,9 @@ from pullback.compiler.build import Stage, build
 from pullback.compiler.codegen.function import Module
 from pullback.compiler.executable import make_executable
 from pullback.compiler.lower import Lowered
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.program import Program
 from pullback.compiler.single_evaluation import evaluated_twice
+from pullback.compiler.target import Processor
 from pullback.graph import Graph
 from pullback.interpreter import evaluate
 from pullback.loops import Kernel, Reduce
@@ -147,7 +147,7 @@ class Compiler:
         program = self.program(graph, donated, processor)
         fence = Fence()
         given = [fence(array) for array in arrays]
-        taken = program.taken_over
+        taken = program.aliased
         results = [
             None if k in taken else fence(np.zeros(node.shape, node.dtype))
             for k, node in enumerate(graph.outputs)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pullback.compiler.cost import kernel_cycles
-from pullback.compiler.products import find_product
+from pullback.compiler.schedules.contraction import find_contraction
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
 
 F = np.dtype(np.float32)
@@ -37,7 +37,7 @@ def product_cycles(rows):
     right = Load(w, Affine.of(k) * COLUMNS + Affine.of(j))
     total = Reduce("add", (k,), Apply("multiply", (left, right), F))
     kernel = Kernel((i, j), (Store(y, Affine.of(i) * COLUMNS + Affine.of(j), total),))
-    return kernel_cycles(kernel, find_product(kernel), 16)
+    return kernel_cycles(kernel, find_contraction(kernel), 16)
 
 
 def test_a_few_rows_cost_the_reading_of_the_matrix():

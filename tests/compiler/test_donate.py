@@ -10,8 +10,8 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.donate import arrange
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import check_stages
+from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Literal, Load, Store
 
@@ -118,7 +118,7 @@ def test_results_in_place_of_arguments(name, compiler, traced, processor):
 
 @pytest.mark.parametrize("name", CASES)
 def test_results_in_place_after_every_stage(name, traced):
-    """Chunks of a phase run in either order, and no turn reads what another one overwrites."""
+    """Chunks of a region run in either order, and no turn reads what another one overwrites."""
     function, shapes, donated = CASES[name]
     arrays = [integers(*shape, seed=k) for k, shape in enumerate(shapes)]
     some = Processor("znver3", "+avx2,+fma", "x86_64", vector_bytes=32, vector_registers=16)

@@ -201,13 +201,13 @@ def test_a_report_shows_every_form(compiler):
     report = make_executable(Graph((x,), (np.tanh(x).sum(0),)), {}).report([numbers(4, 3)])
     assert "tanh" in report.graph
     assert "tanh" in report.loops
-    assert "define void @phase0" in report.llvm
-    assert report.assembly.count("phase0") > 1
+    assert "define void @region0" in report.llvm
+    assert report.assembly.count("region0") > 1
     assert "bytes: an arena" in report.memory.splitlines()[0]
     assert not report.from_cache
 
 
-def test_a_report_shows_every_stage_and_the_time_of_each_phase(tmp_path, monkeypatch):
+def test_a_report_shows_every_stage_and_the_time_of_each_region(tmp_path, monkeypatch):
     def step(w, x):
         h = np.tanh(x @ w) * 1.0
         return w - 0.1 * (x.T @ h) / h.sum(), h.sum()
@@ -220,24 +220,24 @@ def test_a_report_shows_every_stage_and_the_time_of_each_phase(tmp_path, monkeyp
     for report in reports:
         assert "multiply" in report.graph  # by one, which a pass takes away
         assert report.optimised.count("multiply") == report.graph.count("multiply") - 1
-        assert list(report.stages)[-4:] == ["donate", "schedule", "repeat", "memory"]
+        assert list(report.stages)[-4:] == ["donate", "regions", "recompute", "memory"]
         assert "tanh(sum[" in report.stages["fuse"]
         assert "tanh(sum[" not in report.stages["lower"]
-        phases = [line for line in report.loops.splitlines() if line.startswith("phase ")]
-        assert len(phases) == len(report.phase_seconds) > 1
-        assert all(seconds >= 0 for seconds in report.phase_seconds)
-        assert all(line.endswith(" microseconds") for line in phases)
+        regions = [line for line in report.loops.splitlines() if line.startswith("region ")]
+        assert len(regions) == len(report.region_seconds) > 1
+        assert all(seconds >= 0 for seconds in report.region_seconds)
+        assert all(line.endswith(" microseconds") for line in regions)
         assert report.memory.endswith(report.stages["memory"])
 
 
 def test_what_a_program_refuses_its_report_refuses():
     picked = pb.jit(lambda x, i: x[i] * 2)
-    assert len(picked.inspect(numbers(5), 4).phase_seconds) == 1
+    assert len(picked.inspect(numbers(5), 4).region_seconds) == 1
     with pytest.raises(pb.errors.IndexRangeError, match="5"):
         picked.inspect(numbers(5), 5)
 
 
-def test_phases_say_whether_they_write_in_place():
+def test_regions_say_whether_they_write_in_place():
     """A step may be left until the first of them."""
 
     def step(w, x):
@@ -246,5 +246,5 @@ def test_phases_say_whether_they_write_in_place():
 
     compiled = pb.jit(step, donate_argnums=0)
     compiled(np.ones((300, 200)), np.ones((500, 300)))
-    writes = [phase.writes for phase in compiled._latest.executable.program.phases]
+    writes = [region.writes for region in compiled._latest.executable.program.regions]
     assert not writes[0] and any(writes)

@@ -6,7 +6,7 @@ import numpy as np
 
 from pullback.compiler.form import Form
 from pullback.compiler.memory import plan_memory
-from pullback.compiler.schedule import Group, Job, Phase
+from pullback.compiler.regions import Group, Job, Region
 from pullback.loops import Affine, Axis, Buffer, Kernel, Load, Store
 
 
@@ -20,12 +20,12 @@ def test_what_each_thread_reads_for_itself_is_in_use_until_then() -> None:
     x, a, b, c, own, y = (
         Buffer(name, np.dtype(np.float32), (8,)) for name in ("x", "a", "b", "c", "own", "y")
     )
-    phases = [
-        Phase([Group(1, [copy(x, a)])]),
-        Phase([Group(1, [copy(x, b)]), Group(1, [copy(x, c)])]),
-        Phase([Group(1, [copy(b, y)]), Group(1, [copy(c, y)])], first=[copy(a, own)]),
+    regions = [
+        Region([Group(1, [copy(x, a)])]),
+        Region([Group(1, [copy(x, b)]), Group(1, [copy(x, c)])]),
+        Region([Group(1, [copy(b, y)]), Group(1, [copy(c, y)])], first=[copy(a, own)]),
     ]
-    plan = plan_memory(phases, [x, y])
+    plan = plan_memory(regions, [x, y])
     spans = {placed.buffer: (placed.first, placed.last) for placed in plan.placed}
     assert spans[a] == (0, 2)
     assert len({plan.offset(buffer) for buffer in (a, b, c)}) == 3

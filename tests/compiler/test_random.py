@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import run_stages
+from pullback.compiler.target import Processor
 from pullback.testing.programs.compare import donated, plain
 from pullback.testing.programs.generate import generate
 from pullback.testing.programs.rounding import expected

@@ -15,9 +15,9 @@ from pullback.compiler.lower import Lowered
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import PASSES
 from pullback.compiler.passes.rewriting import RulePass
-from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Group, Phase
+from pullback.compiler.regions import Group, Region
 from pullback.compiler.stages import check_stages, run_stages, within
+from pullback.compiler.target import Processor
 from pullback.errors import IndexRangeError, StageError
 from pullback.graph import OPERATORS, Graph, Variable, constant
 from pullback.loops import Apply, Kernel, Literal
@@ -95,25 +95,25 @@ def without_first(kernels: Iterable[Kernel]) -> list[Kernel]:
     return list(kernels)[1:]
 
 
-def in_one_phase(phases: list[Phase]) -> list[Phase]:
+def in_one_region(regions: list[Region]) -> list[Region]:
     """All groups side by side, though some need others."""
-    return [Phase([group for phase in phases for group in phase.groups])]
+    return [Region([group for region in regions for group in region.groups])]
 
 
-def in_one_group(phases: list[Phase]) -> list[Phase]:
+def in_one_group(regions: list[Region]) -> list[Region]:
     """A kernel that needs all rows in the row group of the kernel that makes them."""
-    rows = phases[0].groups[0]
-    for phase in phases[1:]:
-        rows.jobs += [job for group in phase.groups for job in group.jobs]
-    return [Phase([Group(rows.rows, rows.jobs, max(1, rows.rows // 4))])]
+    rows = regions[0].groups[0]
+    for region in regions[1:]:
+        rows.jobs += [job for group in region.groups for job in group.jobs]
+    return [Region([Group(rows.rows, rows.jobs, max(1, rows.rows // 4))])]
 
 
-def not_copied(phases: list[Phase]) -> list[Phase]:
+def not_copied(regions: list[Region]) -> list[Region]:
     """What each thread should have done for itself is forgotten."""
-    assert any(phase.first for phase in phases)
-    for phase in phases:
-        phase.first = []
-    return phases
+    assert any(region.first for region in regions)
+    for region in regions:
+        region.first = []
+    return regions
 
 
 def overlapping(memory: MemoryPlan) -> MemoryPlan:
@@ -134,7 +134,7 @@ def network(x, w, v):
 
 
 def repeated(picture, rows):
-    """A small matrix that two phases need; the second waits for a sum over the rows."""
+    """A small matrix that two regions need; the second waits for a sum over the rows."""
     matrix = picture * picture
     first = np.tanh(rows @ matrix)
     return first.sum(), (rows * first.sum(0)) @ matrix
@@ -144,15 +144,15 @@ NETWORK = [(200, 30), (30, 70), (70, 70)]
 FAULTS = [
     ("lower", "lower", lowered_off, network, NETWORK),
     ("fuse", "fuse", first_off, network, NETWORK),
-    ("tidy", "tidy", off_by_one, network, NETWORK),
+    ("canonicalise", "canonicalise", off_by_one, network, NETWORK),
     ("few rows last", "few_rows_last", first_off, network, NETWORK),
     ("split", "split_sums", without_first, lambda x: (x * x).sum(), [(100_000,)]),
-    ("places", "store_places", first_off, network, NETWORK),
+    ("materialise indices", "materialise_indices", first_off, network, NETWORK),
     ("pack", "pack", first_off, lambda x, w: x @ w.T, [(9, 40), (40, 40)]),
     ("donate", "arrange", lambda made: (made[0][::-1], made[1]), network, NETWORK),
-    ("schedule", "make_schedule", in_one_phase, network, NETWORK),
-    ("schedule", "make_schedule", in_one_group, network, NETWORK),
-    ("repeat", "repeat_small", not_copied, repeated, [(24, 24), (300, 24)]),
+    ("regions", "make_regions", in_one_region, network, NETWORK),
+    ("regions", "make_regions", in_one_group, network, NETWORK),
+    ("recompute", "recompute_small", not_copied, repeated, [(24, 24), (300, 24)]),
     ("memory", "plan_memory", overlapping, network, NETWORK),
     ("memory", "plan_memory", rows_too_short, network, NETWORK),
 ]

@@ -10,7 +10,7 @@ import pytest
 import pullback as pb
 from pullback import nn
 from pullback.compiler.build import build
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable
 from pullback.interpreter import evaluate
 from pullback.loops.printer import format_kernel

@@ -9,8 +9,8 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.passes import PASSES
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import check_stages
+from pullback.compiler.target import Processor
 from pullback.errors import DTypeError, IndexRangeError, ShapeError, TreeError
 from pullback.graph import check, every_node
 from pullback.interpreter import evaluate

@@ -10,8 +10,8 @@ import pytest
 import pullback as pb
 from pullback.compiler.passes import PASSES, optimise
 from pullback.compiler.plan import plan
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import check_stages
+from pullback.compiler.target import Processor
 from pullback.errors import TreeError
 from pullback.graph import Graph, Operation, check, every_node
 from pullback.interpreter import evaluate

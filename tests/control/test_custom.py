@@ -10,8 +10,8 @@ import pytest
 import pullback as pb
 from pullback.compiler.executable import make_executable
 from pullback.compiler.key import graph_key
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import check_stages
+from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules
 from pullback.errors import DerivativeError, DTypeError, ShapeError, TreeError
 from pullback.graph import Operation, every_node

@@ -17,8 +17,8 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.key import graph_key
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import check_stages
+from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules
 from pullback.errors import CallbackError, DerivativeError, DTypeError, IndexRangeError, TreeError
 from pullback.graph import (

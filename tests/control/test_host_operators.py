@@ -13,8 +13,8 @@ import pytest
 import pullback as pb
 from pullback.compiler.executable import make_executable
 from pullback.compiler.key import graph_key
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import check_stages
+from pullback.compiler.target import Processor
 from pullback.control.host import with_host_calls
 from pullback.errors import CallbackError
 from pullback.graph import (

@@ -11,8 +11,8 @@ import pytest
 import pullback as pb
 from pullback.compiler.executable import make_executable
 from pullback.compiler.passes import PASSES
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import check_stages
+from pullback.compiler.target import Processor
 from pullback.control.scan import scan as scan_operator
 from pullback.errors import IndexRangeError, ShapeError, TreeError
 from pullback.graph import Graph, Operation, check

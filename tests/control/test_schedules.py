@@ -11,8 +11,8 @@ import pytest
 import pullback as pb
 from pullback.compiler.passes import PASSES, optimise
 from pullback.compiler.plan import plan
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import check_stages
+from pullback.compiler.target import Processor
 from pullback.control.schedules import kept_carries, levels_of, most_levels, most_steps, segments
 from pullback.errors import ShapeError, TreeError
 from pullback.graph import Graph, Operation, check, regions

@@ -10,8 +10,8 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.passes import PASSES
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import check_stages
+from pullback.compiler.target import Processor
 from pullback.errors import DerivativeError, IndexRangeError, ShapeError, TreeError
 from pullback.graph import check
 from pullback.interpreter import evaluate

@@ -16,7 +16,7 @@ from pullback.transforms.batching import batched
 from pullback.transforms.reverse import cotangents
 
 FLOAT64 = np.dtype(np.float64)
-REORDERED = {"sum", "prod", "contract", "convolve", "convolve_unpooled"}
+REORDERED = {"sum", "prod", "contract", "convolve", "convolve_max_unpooled"}
 """Operators whose terms NumPy adds or multiplies in another order when there is one axis more."""
 
 every_operator = pytest.mark.parametrize(

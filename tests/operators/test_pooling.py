@@ -11,12 +11,12 @@ from pullback.errors import DTypeError, ShapeError
 from pullback.graph import Graph, constant
 from pullback.interpreter import evaluate
 from pullback.operators.pooling import (
-    at_winners,
-    convolve_unpooled,
-    unpool,
+    argmax_index,
+    convolve_max_unpooled,
+    gather_at_argmax,
+    max_unpool,
+    window_argmax,
     window_max,
-    window_winner,
-    winner_place,
 )
 from pullback.testing import operator_cases
 
@@ -50,7 +50,7 @@ def test_overlapping_windows_add_their_cotangents(gradients):
 def test_winners_count_in_row_major_order(compute):
     x = np.random.default_rng(0).integers(0, 3, (2, 4, 6)).astype(np.float64)
     square = {"axes": (1, 2), "sizes": (2, 3), "strides": (2, 3), "dilations": (1, 1)}
-    found = compute(lambda x: window_winner(x, **square), x)
+    found = compute(lambda x: window_argmax(x, **square), x)
     assert found.dtype == np.int32
     for i, j, k in itertools.product(range(2), range(2), range(2)):
         assert found[i, j, k] == x[i, 2 * j : 2 * j + 2, 3 * k : 3 * k + 3].argmax()
@@ -60,37 +60,41 @@ def test_winners_count_in_row_major_order(compute):
 def test_values_at_the_winners_are_the_largest(case, compute):
     (x,) = case.arguments()
     if 0 not in x.shape:
-        found = compute(lambda x: at_winners(x, window_winner(x, **case.attributes), **case.attributes), x)
+        found = compute(
+            lambda x: gather_at_argmax(x, window_argmax(x, **case.attributes), **case.attributes), x
+        )
         np.testing.assert_array_equal(found, evaluate(case.graph(), [x])[0])
 
 
 def test_unpool_is_the_adjoint_of_at_winners():
     random = np.random.default_rng(0)
-    for case in operator_cases("unpool", dtypes=[FLOAT]):
+    for case in operator_cases("max_unpool", dtypes=[FLOAT]):
         y, winner = case.arguments()
         (x,) = evaluate(case.graph(), [y, winner])
         other = random.standard_normal(x.shape)
         attributes = {key: value for key, value in case.attributes.items() if key != "shape"}
-        (seen,) = evaluate(Graph((), (at_winners(constant(other), constant(winner), **attributes),)), [])
+        (seen,) = evaluate(
+            Graph((), (gather_at_argmax(constant(other), constant(winner), **attributes),)), []
+        )
         np.testing.assert_allclose(np.vdot(x, other), np.vdot(y, seen), rtol=1e-12, atol=1e-12)
 
 
 def test_winners_that_do_not_fit():
     x, winner = constant(np.zeros((3, 8))), constant(np.zeros((3, 4), np.int32))
     with pytest.raises(ShapeError, match="one winner for each window"):
-        at_winners(x, constant(np.zeros((3, 3), np.int32)), **PAIRS)
+        gather_at_argmax(x, constant(np.zeros((3, 3), np.int32)), **PAIRS)
     with pytest.raises(DTypeError, match="as integers"):
-        at_winners(x, constant(np.zeros((3, 4))), **PAIRS)
+        gather_at_argmax(x, constant(np.zeros((3, 4))), **PAIRS)
     with pytest.raises(ShapeError, match="one number for each winner"):
-        unpool(constant(np.zeros((3, 3))), winner, shape=(3, 8), **PAIRS)
+        max_unpool(constant(np.zeros((3, 3))), winner, shape=(3, 8), **PAIRS)
     with pytest.raises(ShapeError, match="none of"):
-        winner_place(winner, shape=(3, 8), axis=0, **PAIRS)
+        argmax_index(winner, shape=(3, 8), axis=0, **PAIRS)
 
 
 def test_winners_of_other_axes_than_the_convolution_moves_along():
     y = winner = np.zeros((2, 2, 3))
-    with pytest.raises(ShapeError, match="unpool first"):
-        convolve_unpooled(
+    with pytest.raises(ShapeError, match="max_unpool first"):
+        convolve_max_unpooled(
             constant(np.zeros((2, 3, 6))),
             constant(y),
             constant(winner.astype(np.int32)),

@@ -10,10 +10,10 @@ import pytest
 
 from pullback.compiler.codegen.function import Module
 from pullback.compiler.runtime.engine import Loaded, load
-from pullback.compiler.runtime.layout import Slots, emit_failure, emit_pointer, phase_function
-from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.runtime.program import ArgumentSpec, Phase, Program, Repeat, ResultSpec
+from pullback.compiler.runtime.layout import Slots, emit_failure, emit_pointer, region_function
+from pullback.compiler.runtime.program import ArgumentSpec, Program, RegionSpec, RepeatSpec, ResultSpec
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
+from pullback.compiler.target import Processor
 
 CELLS = 37
 TURNS = 3
@@ -33,9 +33,9 @@ def _element(f: Any, base: str, index: str, kind: str = "i64") -> str:
 
 
 def _mixing_module() -> Module:
-    """Two phases that read their neighbours' cells: wrong if one starts before the last one ended."""
+    """Two regions that read their neighbours' cells: wrong if one starts before the last one ended."""
     module, slots = Module(), Slots(arguments=2, results=2)
-    spread = phase_function(module, "spread")
+    spread = region_function(module, "spread")
     state = emit_pointer(spread, slots.argument(0), spread["step"])
     buffer = emit_pointer(spread, slots.arena)
     added = emit_pointer(spread, slots.argument(1), spread["step"])
@@ -49,7 +49,7 @@ def _mixing_module() -> Module:
         total = spread.value(f"add i64 {total}, {term}")
     spread.do(f"store i64 {total}, ptr {_element(spread, buffer, spread['chunk'])}, align 8")
 
-    gather = phase_function(module, "gather")
+    gather = region_function(module, "gather")
     state = emit_pointer(gather, slots.argument(0), gather["step"])
     buffer = emit_pointer(gather, slots.arena)
     before = gather.value(f"add i64 {gather['chunk']}, {CELLS - 1}")
@@ -62,7 +62,7 @@ def _mixing_module() -> Module:
     back = gather.value(f"load i64, ptr {gather['scratch']}, align 8")
     gather.do(f"store i64 {back}, ptr {_element(gather, state, gather['chunk'])}, align 8")
 
-    report = phase_function(module, "report")
+    report = region_function(module, "report")
     state = emit_pointer(report, slots.argument(0), report["step"])
     total_at = emit_pointer(report, slots.result(1), report["step"])
     with report.loop("0", str(CELLS), carried=[("i64", "0")]) as loop:
@@ -84,9 +84,9 @@ def mixing(mixing_code: Loaded) -> Callable[..., Program]:
             mixing_code,
             arguments=[ArgumentSpec(INT64, (CELLS,), donated_to=0), ArgumentSpec(INT64, ())],
             results=[ResultSpec(INT64, (CELLS,)), ResultSpec(INT64, ())],
-            phases=[
-                Repeat(TURNS, [Phase("spread", CELLS), Phase("gather", CELLS)]),
-                Phase("report"),
+            regions=[
+                RepeatSpec(TURNS, [RegionSpec("spread", CELLS), RegionSpec("gather", CELLS)]),
+                RegionSpec("report"),
             ],
             arena_bytes=8 * CELLS,
             scratch_bytes=8,
@@ -100,7 +100,7 @@ def mixing(mixing_code: Loaded) -> Callable[..., Program]:
 def scaling_code() -> Loaded:
     """``scale``: twice the argument, 8 chunks of 4 floats; ``check``: a failure for each negative number."""
     module, slots = Module(), Slots(arguments=1, results=1, constants=1)
-    scale = phase_function(module, "scale")
+    scale = region_function(module, "scale")
     x, y = (emit_pointer(scale, slot, scale["step"]) for slot in (slots.argument(0), slots.result(0)))
     factor = scale.value(f"load float, ptr {emit_pointer(scale, slots.constant(0))}, align 4")
     start = scale.value(f"mul i64 {scale['chunk']}, 4")
@@ -110,7 +110,7 @@ def scaling_code() -> Loaded:
         product = scale.value(f"fmul float {value}, {factor}")
         scale.do(f"store float {product}, ptr {_element(scale, y, index, 'float')}, align 4")
 
-    check = phase_function(module, "check")
+    check = region_function(module, "check")
     x = emit_pointer(check, slots.argument(0), check["step"])
     value = check.value(f"load float, ptr {_element(check, x, check['chunk'], 'float')}, align 4")
     negative = check.value(f"fcmp olt float {value}, 0.0")
@@ -122,12 +122,12 @@ def scaling_code() -> Loaded:
 @pytest.fixture
 def scaling(scaling_code: Loaded) -> Callable[..., Program]:
     def make(donated: bool = False, checked: bool = False, **options: Any) -> Program:
-        checks = [Phase("check", 32)] if checked else []
+        checks = [RegionSpec("check", 32)] if checked else []
         return Program(
             scaling_code,
             arguments=[ArgumentSpec(FLOAT32, (8, 4), donated_to=0 if donated else None)],
             results=[ResultSpec(FLOAT32, (8, 4))],
-            phases=[*checks, Phase("scale", 8)],
+            regions=[*checks, RegionSpec("scale", 8)],
             constants=[np.float32([2.0])],
             **options,
         )

@@ -9,10 +9,10 @@ import pytest
 
 from pullback.compiler.codegen.function import Module
 from pullback.compiler.runtime.engine import load
-from pullback.compiler.runtime.layout import Slots, emit_pointer, phase_function
+from pullback.compiler.runtime.layout import Slots, emit_pointer, region_function
 from pullback.compiler.runtime.machine import machine
-from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.runtime.program import ArgumentSpec, Phase, Program, ResultSpec
+from pullback.compiler.runtime.program import ArgumentSpec, Program, RegionSpec, ResultSpec
+from pullback.compiler.target import Processor
 from pullback.errors import DonationError, DTypeError, ShapeError
 
 CELLS = 37
@@ -126,7 +126,7 @@ def copying():
     """For each dtype a program that copies its scalar argument."""
     module, slots = Module(), Slots(arguments=1, results=1)
     for size in (1, 4, 8):
-        f = phase_function(module, f"copy{size}")
+        f = region_function(module, f"copy{size}")
         x, y = (emit_pointer(f, slot, f["step"]) for slot in (slots.argument(0), slots.result(0)))
         value = f.value(f"load i{8 * size}, ptr {x}, align {size}")
         f.do(f"store i{8 * size} {value}, ptr {y}, align {size}")
@@ -138,7 +138,7 @@ def copying():
             code,
             arguments=[ArgumentSpec(dtype, ())],
             results=[ResultSpec(dtype, ())],
-            phases=[Phase(f"copy{dtype.itemsize}")],
+            regions=[RegionSpec(f"copy{dtype.itemsize}")],
         )
 
     return {name: make(name) for name in SCALARS}

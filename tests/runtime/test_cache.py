@@ -16,7 +16,7 @@ import pytest
 from pullback.compiler.runtime import cache as cache_module
 from pullback.compiler.runtime.cache import Cache, default_cache
 from pullback.compiler.runtime.engine import load
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.target import Processor
 from pullback.errors import CacheError
 from pullback.files import create_temporary
 
@@ -38,7 +38,7 @@ def entry_file(cache):
 
 def test_entry_comes_back_with_its_metadata(cache):
     assert cache.load("a", HOST) is None
-    metadata = {"phases": [["f", 3]], "name": "größer"}
+    metadata = {"regions": [["f", 3]], "name": "größer"}
     cache.store("a", HOST, b"\0code\xff" * 100, metadata)
     entry = cache.load("a", HOST)
     assert entry.object_bytes == b"\0code\xff" * 100
@@ -315,7 +315,7 @@ _PROCESS = """
 import sys
 from pathlib import Path
 from pullback.compiler.runtime.cache import Cache
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.target import Processor
 cache, host = Cache(Path(sys.argv[1]), limit_bytes=20_000), Processor.host()
 for turn in range(60):
     key = f"key {turn % 7}"

@@ -10,7 +10,7 @@ import pytest
 from pullback.compiler.codegen.function import Module
 from pullback.compiler.runtime.compiling import Compilation
 from pullback.compiler.runtime.engine import Loaded, compile_object
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.target import Processor
 
 HOST = Processor.host()
 

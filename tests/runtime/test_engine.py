@@ -12,7 +12,7 @@ import pytest
 from pullback.compiler.runtime.driver import driver_text
 from pullback.compiler.runtime.engine import Loaded, assembly, compile_object
 from pullback.compiler.runtime.entry import array_layout_holds
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.target import Processor
 
 HOST = Processor.host()
 TEXT = """

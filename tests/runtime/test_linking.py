@@ -14,7 +14,7 @@ import pytest
 from pullback.compiler.runtime import engine
 from pullback.compiler.runtime.engine import Loaded, compile_object
 from pullback.compiler.runtime.linking import link
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.target import Processor
 
 HOST = Processor.host()
 pytestmark = pytest.mark.skipif(

@@ -15,11 +15,18 @@ import pytest
 from pullback.compiler.codegen.function import Module
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import load
-from pullback.compiler.runtime.layout import Slots, emit_next_step, emit_pointer, phase_function
+from pullback.compiler.runtime.layout import Slots, emit_next_step, emit_pointer, region_function
 from pullback.compiler.runtime.machine import machine
-from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.runtime.program import ArgumentSpec, Failure, Phase, Program, Repeat, ResultSpec
+from pullback.compiler.runtime.program import (
+    ArgumentSpec,
+    Failure,
+    Program,
+    RegionSpec,
+    RepeatSpec,
+    ResultSpec,
+)
 from pullback.compiler.runtime.threads import set_num_threads
+from pullback.compiler.target import Processor
 from pullback.errors import DonationError, DTypeError, IndexRangeError, ShapeError
 
 CELLS, TURNS = 37, 3
@@ -95,12 +102,12 @@ def test_thousands_of_steps_beyond_the_visits_that_a_word_can_count(mixing):
 
 def test_nested_repeats_count_iterations():
     module, slots = Module(), Slots(arguments=0, results=1)
-    f = phase_function(module, "note")
+    f = region_function(module, "note")
     y = emit_pointer(f, slots.result(0), f["step"])
     at = f.value(f"getelementptr i64, ptr {y}, i64 {f['iteration']}")
     old = f.value(f"load i64, ptr {at}, align 8")
     f.do(f"store i64 {f.value(f'add i64 {old}, 1')}, ptr {at}, align 8")
-    zero = phase_function(module, "zero")
+    zero = region_function(module, "zero")
     y = emit_pointer(zero, slots.result(0), zero["step"])
     at = zero.value(f"getelementptr i64, ptr {y}, i64 {zero['chunk']}")
     zero.do(f"store i64 0, ptr {at}, align 8")
@@ -108,7 +115,10 @@ def test_nested_repeats_count_iterations():
         load(module.text(), Processor.host()),
         arguments=[],
         results=[ResultSpec(np.dtype(np.int64), (14,))],
-        phases=[Phase("zero", 14), Repeat(4, [Repeat(3, [Phase("note")]), Repeat(0, [Phase("note")])])],
+        regions=[
+            RegionSpec("zero", 14),
+            RepeatSpec(4, [RepeatSpec(3, [RegionSpec("note")]), RepeatSpec(0, [RegionSpec("note")])]),
+        ],
     )
     for threads in (1, 2):
         set_num_threads(threads)
@@ -119,7 +129,7 @@ def test_nested_repeats_count_iterations():
 @pytest.mark.parametrize("threads", [2, 3, 4, 5, 7])
 def test_any_number_of_chunks_for_any_number_of_threads(threads):
     module, slots = Module(), Slots(arguments=0, results=1)
-    f = phase_function(module, "count")
+    f = region_function(module, "count")
     y = emit_pointer(f, slots.result(0), f["step"])
     at = f.value(f"getelementptr i64, ptr {y}, i64 {f['chunk']}")
     step = f["step"]
@@ -130,7 +140,7 @@ def test_any_number_of_chunks_for_any_number_of_threads(threads):
             load(module.text(), Processor.host()),
             arguments=[],
             results=[ResultSpec(np.dtype(np.int64), (chunks,))],
-            phases=[Phase("count", chunks)],
+            regions=[RegionSpec("count", chunks)],
             cost=1e6,
             saving=1.0,
         )
@@ -141,14 +151,14 @@ def test_any_number_of_chunks_for_any_number_of_threads(threads):
 
 def test_the_next_step_of_the_last_one_is_itself():
     module, slots = Module(), Slots(arguments=0, results=1)
-    f = phase_function(module, "note")
+    f = region_function(module, "note")
     y = emit_pointer(f, slots.result(0), f["step"])
     f.do(f"store i64 {emit_next_step(f)}, ptr {y}, align 8")
     program = Program(
         load(module.text(), Processor.host()),
         arguments=[],
         results=[ResultSpec(np.dtype(np.int64), ())],
-        phases=[Phase("note")],
+        regions=[RegionSpec("note")],
     )
     for steps in (5, 3):
         found = np.zeros(steps, np.int64)
@@ -158,12 +168,12 @@ def test_the_next_step_of_the_last_one_is_itself():
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_each_thread_enters_a_phase_before_its_first_chunk(threads):
-    """What it then leaves in its scratch memory, its chunks find there; in the next phase they do not."""
+def test_each_thread_enters_a_region_before_its_first_chunk(threads):
+    """What it then leaves in its scratch memory, its chunks find there; in the next region they do not."""
     chunks, slots = 50, Slots(arguments=1, results=1)
     module = Module()
     for name, factor in (("first", 3), ("second", 5)):
-        f = phase_function(module, name)
+        f = region_function(module, name)
         x, y = (emit_pointer(f, slot, f["step"]) for slot in (slots.argument(0), slots.result(0)))
         with f.when(f.value(f"icmp eq i64 {f['chunk']}, {chunks}")):
             value = f.value(f"load i64, ptr {x}, align 8")
@@ -177,7 +187,7 @@ def test_each_thread_enters_a_phase_before_its_first_chunk(threads):
         load(module.text(), Processor.host()),
         arguments=[ArgumentSpec(np.dtype(np.int64), ())],
         results=[ResultSpec(np.dtype(np.int64), (chunks,))],
-        phases=[Phase(name, chunks, enters=True) for name in ("first", "second")],
+        regions=[RegionSpec(name, chunks, enters=True) for name in ("first", "second")],
         scratch_bytes=8,
     )
     set_num_threads(threads)
@@ -301,7 +311,7 @@ def test_watched_result_that_is_not_finite_ends_the_run(name, bad, threads):
     set_num_threads(threads)
     dtype = np.dtype(name)
     module, slots = Module(), Slots(arguments=1, results=1)
-    f = phase_function(module, "copy")
+    f = region_function(module, "copy")
     x, y = (emit_pointer(f, slot, f["step"]) for slot in (slots.argument(0), slots.result(0)))
     kind = "float" if dtype.itemsize == 4 else "double"
     f.do(f"store {kind} {f.value(f'load {kind}, ptr {x}, align 4')}, ptr {y}, align 4")
@@ -309,7 +319,7 @@ def test_watched_result_that_is_not_finite_ends_the_run(name, bad, threads):
         load(module.text(), Processor.host()),
         arguments=[ArgumentSpec(dtype, ())],
         results=[ResultSpec(dtype, ())],
-        phases=[Phase("copy")],
+        regions=[RegionSpec("copy")],
         watch_result=0,
     )
     losses, out = np.ones(100, dtype), np.zeros(100, dtype)
@@ -402,7 +412,7 @@ def test_interrupt_stops_a_long_step_that_writes_nothing_in_place(scaling_code, 
         scaling_code,
         arguments=[ArgumentSpec(np.dtype(np.float32), (8, 4))],
         results=[ResultSpec(np.dtype(np.float32), (8, 4))],
-        phases=[Repeat(2**30, [Phase("scale", 8)])],
+        regions=[RepeatSpec(2**30, [RegionSpec("scale", 8)])],
         constants=[np.float32([2.0])],
     )
     machine().pool.start()
@@ -428,21 +438,21 @@ def test_interrupt_stops_a_long_step_that_writes_nothing_in_place(scaling_code, 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
 @pytest.mark.parametrize("threads", [1, 2])
-def test_interrupt_stops_a_long_phase_between_two_chunks(threads):
+def test_interrupt_stops_a_long_region_between_two_chunks(threads):
     """Each chunk counts to ten million and enters that it was there; then a donated argument is written."""
     set_num_threads(threads)
     module, slots, chunks = Module(), Slots(arguments=1, results=2), 1000
-    f = phase_function(module, "count")
+    f = region_function(module, "count")
     there = f.value(f"getelementptr i64, ptr {emit_pointer(f, slots.result(0))}, i64 {f['chunk']}")
     with f.loop("0", "10000000") as loop:
         f.do(f"store volatile i64 {loop.index}, ptr {there}, align 8")
-    f = phase_function(module, "update")
+    f = region_function(module, "update")
     f.do(f"store i64 1, ptr {emit_pointer(f, slots.result(1))}, align 8")
     program = Program(
         load(module.text(), Processor.host()),
         arguments=[ArgumentSpec(np.dtype(np.int64), (), donated_to=1)],
         results=[ResultSpec(np.dtype(np.int64), (chunks,)), ResultSpec(np.dtype(np.int64), ())],
-        phases=[Phase("count", chunks, writes=False), Phase("update")],
+        regions=[RegionSpec("count", chunks, writes=False), RegionSpec("update")],
     )
     machine().pool.start()
     out, donated = np.zeros(chunks, np.int64), np.array(0)
@@ -556,7 +566,11 @@ def test_descriptions_that_make_no_sense(scaling_code):
 
     def make(arguments, results, watch=None):
         Program(
-            scaling_code, arguments=arguments, results=results, phases=[Phase("scale")], watch_result=watch
+            scaling_code,
+            arguments=arguments,
+            results=results,
+            regions=[RegionSpec("scale")],
+            watch_result=watch,
         )
 
     with pytest.raises(ValueError, match="donated to result 1 of 1"):
@@ -568,8 +582,11 @@ def test_descriptions_that_make_no_sense(scaling_code):
     with pytest.raises(ValueError, match="watched result"):
         make([], [ResultSpec(np.dtype(np.int32), ())], watch=0)
     with pytest.raises(KeyError, match="absent"):
-        Program(scaling_code, arguments=[], results=[], phases=[Phase("absent")])
+        Program(scaling_code, arguments=[], results=[], regions=[RegionSpec("absent")])
     with pytest.raises(ValueError, match="repeated"):
         Program(
-            scaling_code, arguments=[], results=[], phases=[Repeat(10**7, [Repeat(10**7, [Phase("scale")])])]
+            scaling_code,
+            arguments=[],
+            results=[],
+            regions=[RepeatSpec(10**7, [RepeatSpec(10**7, [RegionSpec("scale")])])],
         )

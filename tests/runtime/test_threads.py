@@ -11,8 +11,8 @@ import pytest
 
 from pullback.compiler.runtime import threads
 from pullback.compiler.runtime.machine import machine
-from pullback.compiler.runtime.processor import usable_cores
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
+from pullback.compiler.target import usable_cores
 
 
 @pytest.mark.parametrize("count", [0, -1, 1025, 2.0, "2", True, None])
@@ -68,16 +68,16 @@ import sys, threading, time
 import numpy as np
 from pullback.compiler.codegen.function import Module
 from pullback.compiler.runtime.engine import load
-from pullback.compiler.runtime.layout import phase_function
-from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.runtime.program import Phase, Program
+from pullback.compiler.runtime.layout import region_function
+from pullback.compiler.target import Processor
+from pullback.compiler.runtime.program import RegionSpec, Program
 from pullback.compiler.runtime.threads import set_num_threads
 
 set_num_threads(3)
 module = Module()
-phase_function(module, "nothing")
+region_function(module, "nothing")
 code = load(module.text(), Processor.host())
-program = Program(code, arguments=[], results=[], phases=[Phase("nothing", 5)])
+program = Program(code, arguments=[], results=[], regions=[RegionSpec("nothing", 5)])
 program.run_steps([], 1000, [], [], [])
 endless = threading.Thread(target=program.run_steps, args=([], 2**40, [], [], []), daemon=True)
 if sys.argv[1] == "running":

@@ -34,7 +34,7 @@ from pullback import nn, optim
 from pullback.cli.predict import _lines, load_model
 from pullback.cli.workloads import WORKLOADS
 from pullback.compiler.runtime.cache import Cache
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.target import Processor
 from pullback.data import (
     Alphabet,
     Corpus,

@@ -23,7 +23,7 @@ import numpy as np
 
 from pullback import nn, optim
 from pullback.compiler.runtime.cache import Cache
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.target import Processor
 from pullback.io import load_tensors, save
 from pullback.tracing import flatten
 from pullback.train import Trainer, load_checkpoint, save_checkpoint

@@ -33,8 +33,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _facts() -> dict[str, str]:
     from pullback.compiler.runtime.cache import default_cache
-    from pullback.compiler.runtime.processor import Processor, usable_cores
     from pullback.compiler.runtime.threads import get_num_threads
+    from pullback.compiler.target import Processor, usable_cores
 
     processor = Processor.host()
     cache = default_cache()

@@ -41,7 +41,7 @@ def rate(text: str) -> float:
 
 def threads(text: str) -> int:
     """As many threads as this process may use, or fewer."""
-    from pullback.compiler.runtime.processor import usable_cores
+    from pullback.compiler.target import usable_cores
 
     value, cores = positive(text), usable_cores()
     if value > cores:

@@ -11,14 +11,14 @@ import numpy as np
 from pullback.compiler.codegen.program import Emitted, emit_program
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import PASSES, Pass
-from pullback.compiler.plan import Stage, Watch, lanes_of, plan, show_schedule
-from pullback.compiler.repeated import EXCHANGE_CYCLES
-from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Phase, Repeat, Serial, Step, While, every_step
+from pullback.compiler.plan import Stage, Watch, lanes_of, plan, show_regions
+from pullback.compiler.redundant import EXCHANGE_CYCLES
+from pullback.compiler.regions import Region, Repeat, Serial, Step, While, every_step
+from pullback.compiler.target import Processor
 from pullback.graph import Graph
 from pullback.loops import Kernel
 
-__all__ = ["Built", "Stage", "Watch", "build", "estimated", "plan", "show_schedule"]
+__all__ = ["Built", "Stage", "Watch", "build", "estimated", "plan", "show_regions"]
 
 CYCLES_PER_NANOSECOND = 3.5
 
@@ -72,16 +72,16 @@ def estimated(steps: Sequence[Step]) -> tuple[float, float]:
     Of a loop without a bound nobody knows how long it takes: any time.
     """
     cycles = saved = 0.0
-    for phase, around in every_step(steps):
+    for region, around in every_step(steps):
         if any(isinstance(step, While) for step in around):
             cycles = math.inf
             continue
         trips = math.prod(step.counter.trips for step in around if isinstance(step, Repeat))
-        if not isinstance(phase, Phase):
+        if not isinstance(region, Region):
             cycles += trips * HOST_CYCLES
             continue
-        found = [g.cycles * (1 if g.turns is None else g.turns.trips) for g in phase.groups]
-        total, longest = sum(found), max(c / g.chunks for c, g in zip(found, phase.groups))
+        found = [g.cycles * (1 if g.turns is None else g.turns.trips) for g in region.groups]
+        total, longest = sum(found), max(c / g.chunks for c, g in zip(found, region.groups))
         cycles += trips * total
         if any(isinstance(step, Serial) for step in around):
             continue

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 
-from pullback.compiler.products import Product
+from pullback.compiler.schedules.contraction import Contraction
 from pullback.graph import OPERATORS
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, walk
 
-__all__ = ["kernel_cycles", "product_flops"]
+__all__ = ["contraction_flops", "kernel_cycles"]
 
 MULTIPLY_ADDS_PER_CYCLE = 2
 BYTES_PER_CYCLE = 16
 ROW_OVERHEAD = 6
 
 
-def product_flops(product: Product) -> int:
+def contraction_flops(product: Contraction) -> int:
     """Multiplications and additions of a product."""
     size = math.prod(axis.extent for axis in product.rows) * product.columns.extent
     return 2 * size * sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
 
 
-def kernel_cycles(kernel: Kernel, product: Product | None, lanes: int) -> float:
+def kernel_cycles(kernel: Kernel, product: Contraction | None, lanes: int) -> float:
     """Cycles for the whole kernel."""
     outer = math.prod(axis.extent for axis in kernel.axes)
     if product is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pullback.compiler.lower import axes_of
 from pullback.compiler.order import sort_kernels
-from pullback.compiler.products import find_product
+from pullback.compiler.schedules.contraction import find_contraction
 from pullback.loops import (
     Affine,
     Axis,
@@ -26,16 +26,16 @@ __all__ = ["arrange"]
 
 
 def arrange(
-    kernels: Sequence[Kernel], taken_over: Mapping[Buffer, Buffer]
+    kernels: Sequence[Kernel], aliased: Mapping[Buffer, Buffer]
 ) -> tuple[list[Kernel], dict[Kernel, list[Kernel]]]:
-    """Kernels in an order in which each result may overwrite the argument that ``taken_over`` gives for it.
+    """Kernels in an order in which each result may overwrite the argument that ``aliased`` gives for it.
 
-    Returns the kernels and, for those that overwrite, which kernels must have finished in an earlier phase: the other
+    Returns the kernels and, for those that overwrite, which kernels must have finished in an earlier region: the other
     readers of the argument and everything that may still report an error, so that a failed step changes nothing. A
     result that is the very argument it takes over needs no kernel.
     """
     program, in_place, changed = _Program(kernels), list[Buffer](), dict[Buffer, Buffer]()
-    for result, argument in taken_over.items():
+    for result, argument in aliased.items():
         writers = program.writers(result)
         if len(writers) == 1 and _stays(writers[0], result, argument):
             program.remove(writers[0])
@@ -140,11 +140,11 @@ def _stays(kernel: Kernel, result: Buffer, argument: Buffer) -> bool:
     )
 
 
-def _before(program: _Program, taken_over: Mapping[Buffer, Buffer]) -> dict[Kernel, list[Kernel]]:
+def _before(program: _Program, aliased: Mapping[Buffer, Buffer]) -> dict[Kernel, list[Kernel]]:
     """For each kernel that overwrites an argument, its other readers and everything that checks an index."""
     before: dict[Kernel, list[Kernel]] = {}
     checking = [kernel for kernel in program.kernels if kernel.has_checks]
-    for result, argument in taken_over.items():
+    for result, argument in aliased.items():
         others = dict.fromkeys((*program.readers(argument), *checking))
         for writer in program.writers(result):
             before.setdefault(writer, []).extend(k for k in others if k is not writer)
@@ -166,7 +166,7 @@ def _in_place(program: _Program, result: Buffer, argument: Buffer) -> bool:
     if len({store.inner for store in stores}) > 1:  # parts that are joined, in loops of their own
         return False
     store, offsets = stores[0], {store.offset for store in stores}
-    product = find_product(writer)
+    product = find_contraction(writer)
     operands = [] if product is None else [load for pair in product.pairs for load in (pair.left, pair.right)]
     for other in writer.stores:
         for load in other.loads:

@@ -22,9 +22,9 @@ from pullback.compiler.runtime.compiling import Compilation
 from pullback.compiler.runtime.engine import Loaded, assembly, rest
 from pullback.compiler.runtime.layout import TURN_SHIFT
 from pullback.compiler.runtime.machine import machine
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.program import Program, working_bytes, working_threads
-from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, Repeat, ResultSpec
+from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, RepeatSpec, ResultSpec
+from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules
 from pullback.control.host import HostFunction, host_functions, with_host_calls
 from pullback.control.schedules import Levels
@@ -64,14 +64,14 @@ class Report:
     stages: Mapping[str, str]
     """The program as each stage leaves it, by the stage's name: graphs, kernels, the schedule."""
     loops: str
-    """The schedule, with the time that each phase takes."""
+    """The schedule, with the time that each region takes."""
     memory: str
     llvm: str
     assembly: str
     compile_seconds: float
     from_cache: bool
-    phase_seconds: tuple[float, ...]
-    """The time of each phase, measured on the arguments that were given."""
+    region_seconds: tuple[float, ...]
+    """The time of each region, measured on the arguments that were given."""
 
 
 class Executable:
@@ -92,8 +92,8 @@ class Executable:
         self._offered = dict(offered)
 
     def report(self, arguments: Sequence[Any]) -> Report:
-        """Every intermediate form, made anew, and the time of each phase on ``arguments``, which stay as they are."""
-        from pullback.compiler.timing import phase_seconds
+        """Every intermediate form, made anew, and the time of each region on ``arguments``, which stay as they are."""
+        from pullback.compiler.timing import region_seconds
 
         builder, processor = _builder(), self.program.code.processor
         stages: dict[str, str] = {}
@@ -109,18 +109,18 @@ class Executable:
             stages[name] = text
 
         built = builder.build(self.graph, self._offered, processor, watch=watch)
-        seconds = phase_seconds(self.program, arguments)
+        seconds = region_seconds(self.program, arguments)
         return Report(
             graph=format_graph(self.graph),
             optimised=optimised,
             stages=stages,
-            loops=builder.show_schedule(built.schedule, seconds),
+            loops=builder.show_regions(built.schedule, seconds),
             memory=f"{self._memory()}\n{built.plan}",
             llvm=built.emitted.text,
             assembly=assembly(built.emitted.text, processor),
             compile_seconds=self.compile_seconds,
             from_cache=self.program.code.cached,
-            phase_seconds=seconds,
+            region_seconds=seconds,
         )
 
     @property
@@ -226,7 +226,7 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
     positions = {id(node.value): k for k, node in enumerate(nodes) if isinstance(node, Constant)}
     sites, functions = check_sites(nodes), host_functions(nodes)
     return {
-        "phases": [_step(step) for step in built.emitted.phases],
+        "regions": [_step(step) for step in built.emitted.regions],
         "arena_bytes": built.plan.arena_bytes,
         "scratch_bytes": built.emitted.scratch_bytes,
         "nanoseconds": built.nanoseconds,
@@ -264,17 +264,17 @@ def _bound(
     return BoundCall(function, inputs, outputs, None if site is None else lines[site])
 
 
-def _step(step: Phase | Repeat) -> list[Any]:
+def _step(step: RegionSpec | RepeatSpec) -> list[Any]:
     """A step of the schedule as JSON."""
-    if isinstance(step, Repeat):
-        return [step.trips, [_step(inner) for inner in step.phases]]
+    if isinstance(step, RepeatSpec):
+        return [step.trips, [_step(inner) for inner in step.regions]]
     return [step.function, step.chunks, step.enters, step.writes, step.callers]
 
 
-def _read_step(row: Sequence[Any]) -> Phase | Repeat:
+def _read_step(row: Sequence[Any]) -> RegionSpec | RepeatSpec:
     if isinstance(row[0], int):
-        return Repeat(row[0], [_read_step(inner) for inner in row[1]])
-    return Phase(*row)
+        return RepeatSpec(row[0], [_read_step(inner) for inner in row[1]])
+    return RegionSpec(*row)
 
 
 def _written(value: np.ndarray) -> list[Any] | None:
@@ -323,7 +323,7 @@ def _program(
         code,
         arguments=[ArgumentSpec(v.dtype, v.shape, target.get(k)) for k, v in enumerate(graph.inputs)],
         results=[ResultSpec(node.dtype, node.shape) for node in graph.outputs],
-        phases=[_read_step(row) for row in metadata["phases"]],
+        regions=[_read_step(row) for row in metadata["regions"]],
         arena_bytes=metadata["arena_bytes"],
         scratch_bytes=metadata["scratch_bytes"],
         constants=constants,

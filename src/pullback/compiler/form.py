@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pullback.compiler.codegen.blocked import Blocking, choose_blocking
-from pullback.compiler.codegen.dots import Dots, find_dots
-from pullback.compiler.codegen.gathered import Gathered, find_gathered
-from pullback.compiler.codegen.pooled import Pooled, find_pooled
+from pullback.compiler.codegen.indexed_contractions import IndexedContraction, find_indexed_contraction
+from pullback.compiler.codegen.packed_contractions import Packing, choose_packing
+from pullback.compiler.codegen.reduction_vectorised import ReductionVectorised, find_reduction_vectorised
 from pullback.compiler.codegen.scatters import Scatter, find_scatter
-from pullback.compiler.codegen.transposes import Transposition, find_transposition
-from pullback.compiler.products import Product, find_product
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.codegen.transposes import Transposed, find_transposed
+from pullback.compiler.codegen.windows import WindowMaximum, find_window_maximum
+from pullback.compiler.schedules.contraction import Contraction, find_contraction
+from pullback.compiler.target import Processor
 from pullback.loops import Kernel
 
 __all__ = ["Form", "choose_form"]
@@ -21,12 +21,12 @@ __all__ = ["Form", "choose_form"]
 class Form:
     """A product (in blocks, if large), sums along memory or at computed places, a transposed copy, a scatter, a map."""
 
-    product: Product | None = None
-    blocking: Blocking | None = None
-    dots: Dots | None = None
-    gathered: Gathered | None = None
-    pooled: Pooled | None = None
-    transposition: Transposition | None = None
+    product: Contraction | None = None
+    packing: Packing | None = None
+    dots: ReductionVectorised | None = None
+    gathered: IndexedContraction | None = None
+    pooled: WindowMaximum | None = None
+    transposed: Transposed | None = None
     scatter: Scatter | None = None
 
     @property
@@ -42,7 +42,7 @@ class Form:
             return "sums at computed places"
         if self.scatter is not None:
             return "scatter"
-        return "transposed copy" if self.transposition is not None else "map"
+        return "transposed copy" if self.transposed is not None else "map"
 
 
 def choose_form(kernel: Kernel, lanes: int, processor: Processor) -> Form:
@@ -50,16 +50,16 @@ def choose_form(kernel: Kernel, lanes: int, processor: Processor) -> Form:
     scatter = find_scatter(kernel)
     if scatter is not None:
         return Form(scatter=scatter)
-    gathered = find_gathered(kernel, lanes)
+    gathered = find_indexed_contraction(kernel, lanes)
     if gathered is not None:
         return Form(gathered=gathered)
-    pooled = find_pooled(kernel)
+    pooled = find_window_maximum(kernel)
     if pooled is not None:
         return Form(pooled=pooled)
-    dots = find_dots(kernel, lanes)
+    dots = find_reduction_vectorised(kernel, lanes)
     if dots is not None:
         return Form(dots=dots)
-    product = find_product(kernel)
+    product = find_contraction(kernel)
     if product is not None:
-        return Form(product=product, blocking=choose_blocking(product, lanes, processor))
-    return Form(transposition=find_transposition(kernel))
+        return Form(product=product, packing=choose_packing(product, lanes, processor))
+    return Form(transposed=find_transposed(kernel))

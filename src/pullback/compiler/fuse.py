@@ -18,9 +18,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from pullback.compiler.codegen.pooled import find_pooled
+from pullback.compiler.codegen.windows import find_window_maximum
 from pullback.compiler.order import sort_kernels
-from pullback.compiler.products import contractions, find_product
+from pullback.compiler.schedules.contraction import contractions, find_contraction
 from pullback.compiler.single_evaluation import evaluated_twice, has_varying_sum
 from pullback.loops import (
     Affine,
@@ -60,12 +60,12 @@ def fuse(kernels: Sequence[Kernel], outputs: Iterable[Buffer]) -> list[Kernel]:
     program = _Program(kernels, outputs)
     for kernel in kernels:
         if kernel in program.level:
-            _grow(program, kernel)
-    _pair_up(program)
+            _fuse_vertically(program, kernel)
+    _fuse_horizontally(program)
     return sort_kernels(list(program.level), {})[0]
 
 
-def _grow(program: _Program, consumer: Kernel) -> None:
+def _fuse_vertically(program: _Program, consumer: Kernel) -> None:
     """Fuse ``consumer`` with its producers, then with theirs, until none fits."""
     changed = True
     while changed:
@@ -78,7 +78,7 @@ def _grow(program: _Program, consumer: Kernel) -> None:
                 break
 
 
-def _pair_up(program: _Program) -> None:
+def _fuse_horizontally(program: _Program) -> None:
     """Fuse kernels that walk the same loops, or the same rows, and read the same memory.
 
     Such are a pool's maximum and its place, or the pullback of a matrix-vector product and the matrix's update.
@@ -94,13 +94,13 @@ def _pair_up(program: _Program) -> None:
                 or program.level[first] != program.level[second]
             ):
                 continue  # on different levels one may need the other
-            merged = _side_by_side(first, second) or _in_one_sweep(first, second)
+            merged = _fused_horizontally(first, second) or _fused_over_rows(first, second)
             if merged is not None:
                 program.replace(first, second, merged)
                 first = merged
 
 
-def _side_by_side(first: Kernel, second: Kernel) -> Kernel | None:
+def _fused_horizontally(first: Kernel, second: Kernel) -> Kernel | None:
     """Two independent kernels as one, or ``None`` where their loops differ or one of them is no plain map."""
     if [axis.extent for axis in first.axes] != [axis.extent for axis in second.axes] or not first.axes:
         return None
@@ -112,12 +112,12 @@ def _side_by_side(first: Kernel, second: Kernel) -> Kernel | None:
     axes = {old: Affine.of(new) for old, new in zip(second.axes, first.axes)}
     memo: dict[int, Expression] = {}
     merged = Kernel(first.axes, (*first.stores, *(_moved(store, (), axes, memo) for store in second.stores)))
-    if (contractions(first) or contractions(second)) and find_pooled(merged) is None:
+    if (contractions(first) or contractions(second)) and find_window_maximum(merged) is None:
         return None
     return merged
 
 
-def _in_one_sweep(first: Kernel, second: Kernel) -> Kernel | None:
+def _fused_over_rows(first: Kernel, second: Kernel) -> Kernel | None:
     """Two independent kernels as one whose turns are rows of a large array that both read, or ``None``."""
     short, long = sorted((first, second), key=lambda kernel: len(kernel.axes))
     shared = len(short.axes)
@@ -282,7 +282,7 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer]) -> Kernel | 
         value = rewrite(store.value, {}, replaced, memo)
         stores.append(Store(store.buffer, store.offset, value, consumer.axes[shared:] + store.inner))
     merged = Kernel(consumer.axes[:shared], tuple(stores))
-    if has_product and find_product(merged) is None:
+    if has_product and find_contraction(merged) is None:
         return None
     if has_varying_sum(producer, producer.axes[:shared]) and evaluated_twice([merged]) is not None:
         return None

@@ -29,7 +29,7 @@ def pooled_convolutions(graph: Graph, order: Sequence[Node]) -> set[int]:
     """The nodes, by ``id``, from convolutions up to what is pooled, that need no memory of their own."""
     pools: dict[int, list[Operation]] = {}
     for node in order:
-        if isinstance(node, Operation) and node.operator.name in ("window_max", "window_winner"):
+        if isinstance(node, Operation) and node.operator.name in ("window_max", "window_argmax"):
             pools.setdefault(id(node.inputs[0]), []).append(node)
     if not pools:
         return set()

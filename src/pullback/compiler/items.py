@@ -65,7 +65,7 @@ class Block:
     graph: Graph
     inputs: tuple[View, ...]
     outputs: tuple[View, ...]
-    taken_over: Mapping[int, int] = field(default_factory=dict)
+    aliased: Mapping[int, int] = field(default_factory=dict)
     """Of each output that lies in the memory of an input, the input's number."""
 
 

@@ -147,7 +147,7 @@ class Compiled:
         program = special.executable.program
         results: list[Any] = []
         for position, spec in enumerate(program.results):
-            kept = position in program.taken_over
+            kept = position in program.aliased
             results.append(None if kept else np.empty((steps, *spec.shape), spec.dtype))
         sizes = [kind.nbytes if cut else 0 for kind, cut in zip(types, slices)]
         strides = [0 if r is None else r[:1].nbytes for r in results]
@@ -156,21 +156,21 @@ class Compiled:
             for k, (a, t) in enumerate(zip(arrays, types))
         ]
         done = program.run_steps(values, steps, sizes, results, strides)
-        final = [values[program.taken_over[k]] if r is None else r for k, r in enumerate(results)]
+        final = [values[program.aliased[k]] if r is None else r for k, r in enumerate(results)]
         return special.out_structure.unflatten(final), done
 
     @shows_users_frames
     def inspect(self, *arguments: Any, **keywords: Any) -> Report:
         """The program for these arguments as each stage of the way leaves it, from the graph to the assembly.
 
-        The program is run some times on copies of donated arguments, to tell how long each of its phases takes.
+        The program is run some times on copies of donated arguments, to tell how long each of its regions takes.
 
         >>> import numpy as np
         >>> report = jit(lambda x: np.exp(x).sum(axis=1)).inspect(np.zeros((2, 3)))
-        >>> print(report.stages["tidy"])
+        >>> print(report.stages["canonicalise"])
         for i<2:
             result0[i] = sum[r1<3](exp(argument0[3*i + r1]))
-        >>> len(report.phase_seconds)
+        >>> len(report.region_seconds)
         1
         """
         leaves, structure = flatten((self._marked(arguments), keywords))

@@ -46,7 +46,7 @@ ROOTS = frozenset(
 )
 """Operators whose results are always given a buffer (fusion may take it away again)."""
 
-CONTRACTIONS = frozenset({"contract", "convolve", "convolve_unpooled"})
+CONTRACTIONS = frozenset({"contract", "convolve", "convolve_max_unpooled"})
 """Operators that read their operands many times: they find them in memory, in whatever order."""
 
 RECOMPUTE_COST = 4.0
@@ -336,7 +336,7 @@ def _needs_memory(user: Operation, child: Node, cost: dict[int, float]) -> bool:
     name = user.operator.name
     if name in CONTRACTIONS:
         return True
-    if name in ("gather", "at_winners") and child is user.inputs[0]:
+    if name in ("gather", "gather_at_argmax") and child is user.inputs[0]:
         return cost.get(id(child), 0.0) * user.size > RECOMPUTE_COST * child.size
     if name == "reshape":
         return cost.get(id(child), 0.0) > 0 and not _merges_little(child.shape, user.shape)

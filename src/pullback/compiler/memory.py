@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from pullback.compiler.items import Counter, HostCall, View
-from pullback.compiler.schedule import (
+from pullback.compiler.regions import (
     Choose,
     Group,
     Job,
-    Phase,
+    Region,
     Repeat,
     Step,
     While,
@@ -20,7 +20,7 @@ from pullback.compiler.schedule import (
 )
 from pullback.loops import Buffer
 
-__all__ = ["Kept", "MemoryPlan", "Placed", "plan_memory"]
+__all__ = ["ChunkPrivate", "MemoryPlan", "Placed", "plan_memory"]
 
 ALIGNMENT = 128
 """Two cache lines: buffers of different threads do not share one, and the neighbour line is often fetched too."""
@@ -30,7 +30,7 @@ ALIGNMENT = 128
 class Placed:
     """A buffer of the arena: its offset, and the first and last moment when it is used.
 
-    A moment is a phase, or one kernel of a phase that a single thread runs from end to end.
+    A moment is a region, or one kernel of a region that a single thread runs from end to end.
     """
 
     buffer: Buffer
@@ -40,7 +40,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ChunkPrivate:
     """A buffer of which a chunk needs only its own rows: where they lie in the chunk's scratch memory."""
 
     offset: int
@@ -53,7 +53,7 @@ class MemoryPlan:
 
     placed: tuple[Placed, ...]
     arena_bytes: int
-    kept: Mapping[Buffer, Kept]
+    kept: Mapping[Buffer, ChunkPrivate]
     own: Mapping[Buffer, int]
     """Where what each thread computes for itself lies in its scratch memory."""
     scratch_bytes: int
@@ -85,18 +85,18 @@ def plan_memory(
     """
     bound = bound or {}
     nested = list(every_step(steps))
-    phases = [step for step, _ in nested if isinstance(step, Phase)]
-    firsts = [[buffer for job in phase.first for buffer in buffers_of(job.kernel)] for phase in phases]
-    private = {buffer for phase in phases for job in phase.first for buffer in job.kernel.writes()}
+    regions = [step for step, _ in nested if isinstance(step, Region)]
+    firsts = [[buffer for job in region.first for buffer in buffers_of(job.kernel)] for region in regions]
+    private = {buffer for region in regions for job in region.first for buffer in job.kernel.writes()}
     outside = {*elsewhere, *private, *bound}
-    groups = [group for phase in phases for group in phase.groups]
-    kept: dict[Buffer, Kept] = {}
+    groups = [group for region in regions for group in region.groups]
+    kept: dict[Buffer, ChunkPrivate] = {}
     scratch = 0
     for group, buffers in _kept_buffers(groups, outside):
         rows = {buffer: buffer.nbytes // group.rows for buffer in buffers}
         uses = _spans((buffers_of(job.kernel) for job in group.jobs), buffers)
-        placed, total = _placed(uses, {buffer: group.share * size for buffer, size in rows.items()})
-        kept.update((p.buffer, Kept(p.offset, rows[p.buffer])) for p in placed)
+        placed, total = _placed(uses, {buffer: group.grain * size for buffer, size in rows.items()})
+        kept.update((p.buffer, ChunkPrivate(p.offset, rows[p.buffer])) for p in placed)
         scratch = max(scratch, total)
     behind, total = _placed(_spans(firsts, private), {buffer: buffer.nbytes for buffer in private})
     own = {p.buffer: scratch + p.offset for p in behind}
@@ -106,7 +106,7 @@ def plan_memory(
     for step, around in nested:
         turns = (
             {group.turns for group in step.groups if group.turns is not None}
-            if isinstance(step, Phase)
+            if isinstance(step, Region)
             else set()
         )
         repeated = [each for each in around if isinstance(each, (Repeat, While))]
@@ -122,7 +122,7 @@ def plan_memory(
     return MemoryPlan(tuple(sorted(placed, key=lambda p: p.offset)), total, kept, own, scratch)
 
 
-def _moments(step: Phase | HostCall) -> Iterator[list[Buffer]]:
+def _moments(step: Region | HostCall) -> Iterator[list[Buffer]]:
     """What is touched at the same time."""
     if isinstance(step, HostCall):
         yield [view.base for view in (*step.inputs, *step.outputs)]

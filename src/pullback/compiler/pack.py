@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from pullback.compiler.canonicalise import coalesced_axes
 from pullback.compiler.codegen.prefetch import CACHE_LINE
-from pullback.compiler.codegen.tiles import NEAREST_CACHE, choose_tile
 from pullback.compiler.form import Form
-from pullback.compiler.products import Pair, Product
-from pullback.compiler.tidy import joined_axes
+from pullback.compiler.schedules.contraction import Contraction, Pair
+from pullback.compiler.schedules.tiles import NEAREST_CACHE, choose_tile
 from pullback.loops import (
     Affine,
     Axis,
@@ -65,13 +65,13 @@ def pack(
         for part in _by_panels(whole, given, form_of(whole), lanes, registers, stays)
     ):
         form = form_of(kernel)
-        product, blocked = form.product, form.blocking is not None
+        product, packed = form.product, form.packing is not None
         if product is None:
             program.append(kernel)
             continue
         replaced: dict[Load, Expression] = {}
         for pair in product.pairs:
-            for load, axes in _turned(product, pair, blocked, panels):
+            for load, axes in _transposed(product, pair, packed, panels):
                 if load not in replaced:
                     replaced[load] = _copied(load, axes, copies, program)
         if replaced:
@@ -95,9 +95,9 @@ def _by_panels(
     product = form.product
     if product is None:
         return [kernel]
-    if not stays and (form.blocking is not None or outputs.intersection(kernel.writes())):
+    if not stays and (form.packing is not None or outputs.intersection(kernel.writes())):
         return [kernel]
-    turned = {load for pair in product.pairs for load, _ in _turned(product, pair, False, stays)}
+    turned = {load for pair in product.pairs for load, _ in _transposed(product, pair, False, stays)}
     if not any(load.buffer.nbytes > NEAREST_CACHE for load in turned):
         return [kernel]
     width = choose_tile(product, lanes(kernel), registers).columns[0] * lanes(kernel)
@@ -133,15 +133,17 @@ def _with_columns(kernel: Kernel, axes: tuple[Axis, ...], columns: Affine) -> Ke
     return Kernel((*own, *axes), stores)
 
 
-def _turned(product: Product, pair: Pair, blocked: bool, panels: bool) -> Iterator[tuple[Load, list[Axis]]]:
+def _transposed(
+    product: Contraction, pair: Pair, packed: bool, panels: bool
+) -> Iterator[tuple[Load, list[Axis]]]:
     """The operands of a pair to copy, each with its axes in the order in which they should lie."""
     along = pair.right.offset.coefficient
-    if panels or (along(product.columns) != 1 and not (blocked and along(pair.depth[-1]) == 1)):
+    if panels or (along(product.columns) != 1 and not (packed and along(pair.depth[-1]) == 1)):
         yield (
             pair.right,
             [a for a in (*product.rows, *pair.depth) if a in pair.right.axes] + [product.columns],
         )
-    if blocked and pair.left.offset.coefficient(pair.depth[-1]) != 1:
+    if packed and pair.left.offset.coefficient(pair.depth[-1]) != 1:
         yield pair.left, [axis for axis in (*product.rows, *pair.depth) if axis in pair.left.axes]
 
 
@@ -176,4 +178,4 @@ def _copy(load: Load, axes: list[Axis], target: Buffer) -> Kernel:
     own = tuple(Axis(axis.name, axis.extent) for axis in axes)
     source = load.offset.replace({old: Affine.of(new) for old, new in zip(axes, own)})
     offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip(own, row_major(target.shape)))
-    return joined_axes(Kernel(own, (Store(target, offset, Load(load.buffer, source)),)))
+    return coalesced_axes(Kernel(own, (Store(target, offset, Load(load.buffer, source)),)))

@@ -1,4 +1,4 @@
-"""From a graph to a program in phases of chunks, with a place for every buffer."""
+"""From a graph to a program in regions of chunks, with a place for every buffer."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from typing import Any
 
 import numpy as np
 
+from pullback.compiler.canonicalise import canonicalise, few_rows_last
 from pullback.compiler.donate import arrange
 from pullback.compiler.form import Form, choose_form
 from pullback.compiler.fuse import fuse
 from pullback.compiler.items import Block, Choice, HostCall, Item, Loop, View, written_by
 from pullback.compiler.items import While as WhileLoop
 from pullback.compiler.lower import Lowered, lower
+from pullback.compiler.materialise import materialise_indices
 from pullback.compiler.memory import MemoryPlan, plan_memory
 from pullback.compiler.pack import pack
 from pullback.compiler.passes import PASSES, Pass, optimise
 from pullback.compiler.passes.projected_convolutions import projected_convolutions
-from pullback.compiler.places import store_places
-from pullback.compiler.repeated import repeat_small
-from pullback.compiler.runtime.layout import Slots
-from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import (
+from pullback.compiler.redundant import recompute_small
+from pullback.compiler.regions import (
     Choose,
     Group,
-    Phase,
+    Region,
     Repeat,
     Serial,
     Step,
-    every_phase,
+    every_region,
     every_step,
-    joined_phase,
+    joined_region,
     keeps_to_rows,
-    make_schedule,
+    make_regions,
 )
-from pullback.compiler.schedule import While as WhileStep
+from pullback.compiler.regions import While as WhileStep
+from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.split import split_sums
 from pullback.compiler.structure import arranged, has_loops, with_single_call
 from pullback.compiler.summation import sum_in_blocks
-from pullback.compiler.tidy import few_rows_last, tidy
+from pullback.compiler.target import Processor
 from pullback.compiler.unroll import unroll_short_axes
 from pullback.graph import Graph, format_graph
 from pullback.loops import Buffer, Kernel, Load, once
 from pullback.loops.printer import format_kernel, format_program
 
-__all__ = ["Planned", "Stage", "Watch", "plan", "show_schedule"]
+__all__ = ["Planned", "Stage", "Watch", "plan", "show_regions"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Ends:
 
 @dataclass(frozen=True)
 class Stage:
-    """The program as one stage of the way leaves it: a graph, kernels, or kernels in phases of chunks.
+    """The program as one stage of the way leaves it: a graph, kernels, or kernels in regions of chunks.
 
     Of a program with loops each block goes through the stages as a program of its own.
     """
@@ -72,9 +72,9 @@ class Stage:
     lowered: Lowered | Ends | None = None
     """What holds arguments, constants and results; nothing while the program is a graph."""
     kernels: tuple[Kernel, ...] = ()
-    taken_over: Mapping[Buffer, Buffer] = field(default_factory=dict)
+    aliased: Mapping[Buffer, Buffer] = field(default_factory=dict)
     """The argument whose memory a result has, once kernels are arranged for that."""
-    phases: tuple[Step, ...] = ()
+    regions: tuple[Step, ...] = ()
     """The schedule, once there is one; it holds the kernels then."""
     memory: MemoryPlan | None = None
     items: tuple[Item, ...] = ()
@@ -85,8 +85,8 @@ class Stage:
     def __str__(self) -> str:
         if self.memory is not None:
             return str(self.memory)
-        if self.phases:
-            return show_schedule(self.phases)
+        if self.regions:
+            return show_regions(self.regions)
         if self.items:
             return show_items(self.items)
         return format_program(self.kernels) if self.lowered is not None else format_graph(self.graph)
@@ -98,7 +98,7 @@ Watch = Callable[[Stage], None]
 
 @dataclass(frozen=True)
 class Planned:
-    """A program in phases of chunks, with a place for every buffer."""
+    """A program in regions of chunks, with a place for every buffer."""
 
     steps: tuple[Step, ...]
     slots: Slots
@@ -114,11 +114,11 @@ class Planned:
     def scratch_bytes(self) -> int:
         """What a thread needs for itself: what chunks keep there, or the panels of a product."""
         found = self.memory.scratch_bytes
-        for phase, _ in every_phase(self.steps):
-            for job in (job for group in phase.groups for job in group.jobs):
-                product, blocking = job.form.product, job.form.blocking
-                if product is not None and blocking is not None:
-                    found = max(found, blocking.scratch_bytes(product.accumulator.dtype.itemsize))
+        for region, _ in every_region(self.steps):
+            for job in (job for group in region.groups for job in group.jobs):
+                product, packing = job.form.product, job.form.packing
+                if product is not None and packing is not None:
+                    found = max(found, packing.scratch_bytes(product.accumulator.dtype.itemsize))
         return found
 
 
@@ -141,7 +141,7 @@ class _Planner:
         self.bound: dict[Buffer, View] = {}
         self.constants: dict[Buffer, np.ndarray] = {}
         self.shown: dict[str, Any] = {}
-        """What stages show beside kernels and phases."""
+        """What stages show beside kernels and regions."""
 
     def program(self, graph: Graph, donated: Mapping[int, int], passes: Sequence[Pass]) -> Planned:
         """The whole program."""
@@ -177,8 +177,8 @@ class _Planner:
         if looped:
             taken = {results[result]: arguments[argument] for result, argument in donated.items()}
             ends = Ends(arguments, results, self.constants)
-            self.shown = {"lowered": ends, "taken_over": taken, "bound": dict(self.bound)}
-        self.see("memory", graph, **self.shown, phases=tuple(steps), memory=memory)
+            self.shown = {"lowered": ends, "aliased": taken, "bound": dict(self.bound)}
+        self.see("memory", graph, **self.shown, regions=tuple(steps), memory=memory)
         constants = tuple(self.constants.values())
         return Planned(tuple(steps), slots, addressed, self.bound, memory, constants, tuple(results))
 
@@ -221,35 +221,34 @@ class _Planner:
 
         kernels = seen("lower", lowered.kernels)
         kernels = seen("fuse", fuse(kernels, lowered.outputs))
-        kernels = seen("tidy", [tidy(kernel, lanes(kernel)) for kernel in kernels])
+        kernels = seen("canonicalise", [canonicalise(kernel, lanes(kernel)) for kernel in kernels])
         kernels = seen("fuse again", fuse(kernels, lowered.outputs))
-        kernels = seen("tidy again", [tidy(kernel, lanes(kernel)) for kernel in kernels])
+        kernels = seen("canonicalise again", [canonicalise(kernel, lanes(kernel)) for kernel in kernels])
         kernels = seen("few rows last", few_rows_last(kernels, lanes))
         kernels = seen("split", split_sums(kernels, lanes))
         kernels = seen("sum in blocks", map(sum_in_blocks, kernels))
         kernels = seen("unroll", map(self.unrolled, kernels))
-        kernels = seen("places", store_places(kernels))
+        kernels = seen("materialise indices", materialise_indices(kernels))
         registers = self.processor.vector_registers
         fixed = None if moving is None else partial(self._is_fixed, moving)
         kernels = seen("pack", pack(kernels, lowered.outputs, self.form_of, lanes, registers, fixed))
         return lowered, kernels
 
     def block(self, block: Block) -> list[Step]:
-        """The phases of a block that is run once."""
+        """The regions of a block that is run once."""
         lowered, kernels = self.kernels(block)
-        taken_over = {
-            lowered.outputs[output]: lowered.arguments[argument]
-            for output, argument in block.taken_over.items()
+        aliased = {
+            lowered.outputs[output]: lowered.arguments[argument] for output, argument in block.aliased.items()
         }
-        kernels, before = arrange(kernels, taken_over)
-        self.shown = {"lowered": lowered, "taken_over": taken_over}
+        kernels, before = arrange(kernels, aliased)
+        self.shown = {"lowered": lowered, "aliased": aliased}
         self.see("donate", block.graph, **self.shown, kernels=tuple(kernels))
         registers = self.processor.vector_registers
-        phases = make_schedule(kernels, before, self.lanes, self.form_of, registers)
-        self.see("schedule", block.graph, **self.shown, phases=tuple(phases))
-        phases = repeat_small(phases, before, lowered.outputs, taken_over.values())
-        self.see("repeat", block.graph, **self.shown, phases=tuple(phases))
-        return list(phases)
+        regions = make_regions(kernels, before, self.lanes, self.form_of, registers)
+        self.see("regions", block.graph, **self.shown, regions=tuple(regions))
+        regions = recompute_small(regions, before, lowered.outputs, aliased.values())
+        self.see("recompute", block.graph, **self.shown, regions=tuple(regions))
+        return list(regions)
 
     # ------------------------------------------------------------------ loops and choices
 
@@ -291,31 +290,35 @@ class _Planner:
         # Chunks that go through all turns by themselves may be short in each; those that wait in each turn may not.
         for often in (trips, 1):
             steps = self._steps(parts, often)
-            if len(steps) == 1 and isinstance(steps[0], Phase):
-                phase = steps[0]
-                if len(phase.groups) == 1 and phase.groups[0].turns is None:
-                    (group,) = phase.groups
+            if len(steps) == 1 and isinstance(steps[0], Region):
+                region = steps[0]
+                if len(region.groups) == 1 and region.groups[0].turns is None:
+                    (group,) = region.groups
                     if group.chunks == 1 or self._rows_stay(group, loop):
                         group.turns = loop.counter
-                        return [*done_once, phase]
+                        return [*done_once, region]
         return [*done_once, *_in_one_chunk([Repeat(loop.counter, steps)])]
 
     def _steps(self, parts: Sequence[Sequence[Any]], trips: int) -> list[Step]:
-        """What a turn does: kernels in phases, those of a single chunk that follow each other as one, and loops."""
+        """What a turn does: kernels in regions, those of a single chunk that follow each other as one, and loops."""
         steps: list[Step] = []
         for part in parts:
             scheduled = self._schedule(part, trips) if part and isinstance(part[0], Kernel) else part
             for step in scheduled:
                 last = steps[-1] if steps else None
-                if isinstance(last, Phase) and isinstance(step, Phase) and (one := joined_phase(last, step)):
+                if (
+                    isinstance(last, Region)
+                    and isinstance(step, Region)
+                    and (one := joined_region(last, step))
+                ):
                     steps[-1] = one
                 else:
                     steps.append(step)
         return steps
 
-    def _schedule(self, kernels: Sequence[Kernel], trips: int) -> list[Phase]:
+    def _schedule(self, kernels: Sequence[Kernel], trips: int) -> list[Region]:
         registers = self.processor.vector_registers
-        return make_schedule(kernels, {}, self.lanes, self.form_of, registers, trips)
+        return make_regions(kernels, {}, self.lanes, self.form_of, registers, trips)
 
     def _fixed(self, kernels: Sequence[Kernel], moving: Set[Buffer]) -> list[Kernel]:
         """The kernels that do the same in every turn: they read nothing that is written in the loop or moves with it.
@@ -351,12 +354,12 @@ class _Planner:
 
 
 def _in_one_chunk(steps: list[Step]) -> list[Step]:
-    """``steps`` as one, where each of their phases is a single chunk: nothing waits between them.
+    """``steps`` as one, where each of their regions is a single chunk: nothing waits between them.
 
     What is called in Python may raise an exception, which must not wait for the end of a loop.
     """
 
-    def is_single(step: Phase | HostCall) -> bool:
+    def is_single(step: Region | HostCall) -> bool:
         if isinstance(step, HostCall):
             return step.node.attributes["function"].routine is not None
         return sum(group.chunks for group in step.groups) == 1 and not step.first
@@ -414,8 +417,8 @@ def _called(call: HostCall) -> str:
     return f"call {call.node.attributes['function']!r} of {given or 'nothing'} to {made or 'nothing'}"
 
 
-def show_schedule(steps: Sequence[Step], seconds: Sequence[float] = ()) -> str:
-    """The loop program as text: phases, with the time that each takes where that is known, groups and kernels."""
+def show_regions(steps: Sequence[Step], seconds: Sequence[float] = ()) -> str:
+    """The loop program as text: regions, with the time that each takes where that is known, groups and kernels."""
     lines: list[str] = []
     for position, step in enumerate(steps):
         measured = f": {seconds[position] * 1e6:,.1f} microseconds" if seconds else ""
@@ -425,9 +428,9 @@ def show_schedule(steps: Sequence[Step], seconds: Sequence[float] = ()) -> str:
 
 def _show_step(step: Step, number: str, measured: str, indent: str, lines: list[str]) -> None:
     if isinstance(step, HostCall):
-        lines.append(f"{indent}phase {number}, {_called(step)}{measured}")
+        lines.append(f"{indent}region {number}, {_called(step)}{measured}")
         return
-    if not isinstance(step, Phase):
+    if not isinstance(step, Region):
         lines.append(f"{indent}{_headline(step, number)}{measured}")
         branches = step.branches if isinstance(step, Choose) else [step.steps]
         for branch, inside in enumerate(branches):
@@ -439,17 +442,17 @@ def _show_step(step: Step, number: str, measured: str, indent: str, lines: list[
     def kernel(kernel: Kernel) -> list[str]:
         return [f"{indent}      {line}" for line in format_kernel(kernel).splitlines()]
 
-    lines.append(f"{indent}phase {number}{measured}")
+    lines.append(f"{indent}region {number}{measured}")
     if step.first:
         lines.append(f"{indent}  each thread first")
         lines += [line for job in step.first for line in kernel(job.kernel)]
     for group in step.groups:
         turns = "" if group.turns is None else f", {group.turns.trips} turns each"
         lines.append(
-            f"{indent}  {group.chunks} chunks of {group.share} rows of {group.rows}, {group.cycles:,.0f} cycles{turns}"
+            f"{indent}  {group.chunks} chunks of {group.grain} rows of {group.rows}, {group.cycles:,.0f} cycles{turns}"
         )
         for job in group.jobs:
-            lines.append(f"{indent}    {job.form.name} {job.form.blocking or job.tile or ''}".rstrip())
+            lines.append(f"{indent}    {job.form.name} {job.form.packing or job.tile or ''}".rstrip())
             lines += kernel(job.kernel)
 
 
@@ -460,4 +463,4 @@ def _headline(step: Step, number: str) -> str:
         return f"choose {number} by {step.index}, {len(step.branches)} branches"
     if isinstance(step, WhileStep):
         return f"while {number} by {step.flag}"
-    return f"phase {number}, one chunk"
+    return f"region {number}, one chunk"

@@ -17,10 +17,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from pullback.compiler.codegen.gathered import gathered_sum
+from pullback.compiler.canonicalise import coalesced_axes
+from pullback.compiler.codegen.indexed_contractions import indexed_sum
 from pullback.compiler.cost import kernel_cycles
-from pullback.compiler.products import contractions, is_contraction
-from pullback.compiler.tidy import joined_axes
+from pullback.compiler.schedules.contraction import contractions, is_contraction
 from pullback.loops import Affine, Axis, Buffer, Expression, Kernel, Load, Reduce, Store, rewrite, row_major
 
 __all__ = ["split_sums"]
@@ -74,7 +74,7 @@ def _long_sum(kernel: Kernel, lanes: Callable[[Kernel], int], rows: Mapping[Buff
         if parts < (FEWEST_ROWS if extent >= FEWEST_ROWS else 2):
             return None
     elif results > MOST_RESULTS or (
-        extent >= FEWEST_ROWS and not _by_matrix(kernel, found[0]) and gathered_sum(kernel) is None
+        extent >= FEWEST_ROWS and not _by_matrix(kernel, found[0]) and indexed_sum(kernel) is None
     ):
         return None
     return found[0] if _cycles(kernel, found[0], lanes) >= LEAST_CYCLES else None
@@ -94,7 +94,7 @@ def _by_matrix(kernel: Kernel, reduce: Reduce) -> bool:
 
 def _cycles(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> float:
     if (
-        contractions(kernel) or gathered_sum(kernel) is not None
+        contractions(kernel) or indexed_sum(kernel) is not None
     ):  # each vector that is read serves several sums
         return math.prod(axis.extent for axis in kernel.axes) * _length(reduce) / lanes(kernel)
     return kernel_cycles(kernel, None, lanes(kernel))
@@ -119,7 +119,7 @@ def _parts(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int], rows:
     Of products with a window there are so few that writing and reading the parts is little beside reading the operands.
     """
     extent = reduce.over[0].extent
-    gathered = gathered_sum(kernel) is not None
+    gathered = indexed_sum(kernel) is not None
     most = min(extent, MOST_PARTS, _length(reduce) // (1 if gathered else LEAST_PART))
     if _has_window(reduce):
         read: int = sum(min(load.buffer.size, _places(load)) for load in kernel.loads())
@@ -176,7 +176,7 @@ def _part(kernel: Kernel, reduce: Reduce, buffer: Buffer, number: int, parts: in
     axes = tuple(axis for axis in (outer, *own) if axis is not outer or parts > 1)
     strides = row_major(buffer.shape)
     offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip((outer, *own), strides))
-    return joined_axes(Kernel(axes, (Store(buffer, offset + number * strides[0], value),)))
+    return coalesced_axes(Kernel(axes, (Store(buffer, offset + number * strides[0], value),)))
 
 
 def _replaced(value: Expression, old: Reduce, new: Reduce) -> Expression:

@@ -1,7 +1,7 @@
 """A program run after every stage of its way to code, so that what goes wrong is known by the stage that did it.
 
 Graphs are run by the graph's interpreter, kernels by that of loop programs. A schedule is run chunk by chunk, the last
-chunk of a phase first: chunks must not need each other. What each thread computes for itself lies in memory that no
+chunk of a region first: chunks must not need each other. What each thread computes for itself lies in memory that no
 other one sees. Once there is a memory plan chunks run from first to last, buffers lie where it says in one arena, and
 what a chunk keeps to itself lies in the scratch memory of its thread. All memory is full of NaN before it is written.
 
@@ -29,8 +29,8 @@ from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import PASSES, Pass
 from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
-from pullback.compiler.runtime.processor import Processor
-from pullback.compiler.schedule import Choose, Group, Job, Phase, Serial, Step, While, every_phase
+from pullback.compiler.regions import Choose, Group, Job, Region, Serial, Step, While, every_region
+from pullback.compiler.target import Processor
 from pullback.compiler.turns import branch_number, call_host, first_element, run_items
 from pullback.errors import IndexRangeError, LoopError, StageError
 from pullback.graph import Graph
@@ -51,7 +51,7 @@ ROUNDING = 1024.0
 """Units in the last place of a result's largest number, by which results may differ unless told otherwise."""
 
 THREADS = 2
-"""Threads that share the chunks of a phase, by turns."""
+"""Threads that share the chunks of a region, by turns."""
 
 
 def run_stages(
@@ -212,18 +212,18 @@ class _Run:
         lowered = self.stage.lowered
         if lowered is None:
             return evaluate(self.stage.graph, self.arguments)
-        overwritten = set(self.stage.taken_over.values())
+        overwritten = set(self.stage.aliased.values())
         for buffer, array in [*zip(lowered.arguments, self.arguments), *lowered.constants.items()]:
             flat = self.memory.arrays[buffer] = np.array(array, buffer.dtype).ravel()
             flat.flags.writeable = buffer in overwritten
         for buffer in lowered.outputs:
-            taken = self.stage.taken_over.get(buffer)
+            taken = self.stage.aliased.get(buffer)
             self.memory.arrays[buffer] = _unset(buffer) if taken is None else self.memory.arrays[taken]
         if self.stage.items:
             run_items(self.stage.items, self.memory.arrays, seen=self._seen)
-        if self.stage.phases:
-            self._prepare(self.stage.phases, self.stage.memory)
-            self._steps(self.stage.phases, self.stage.memory)
+        if self.stage.regions:
+            self._prepare(self.stage.regions, self.stage.memory)
+            self._steps(self.stage.regions, self.stage.memory)
         for kernel in self.stage.kernels:
             self._provide(kernel, self.memory.arrays)
             self._run(kernel, self.memory)
@@ -266,8 +266,8 @@ class _Run:
         """Memory for what the whole program shares."""
         bound = self.stage.bound
         if memory is None:
-            for phase, _ in every_phase(steps):
-                for group in phase.groups:
+            for region, _ in every_region(steps):
+                for group in region.groups:
                     for job in group.jobs:
                         self._provide(job.kernel, self.memory.arrays)
             return
@@ -278,8 +278,8 @@ class _Run:
 
     def _steps(self, steps: Sequence[Step], memory: MemoryPlan | None) -> None:
         for step in steps:
-            if isinstance(step, Phase):
-                self._phase(step, memory)
+            if isinstance(step, Region):
+                self._region(step, memory)
                 continue
             if isinstance(step, HostCall):
                 call_host(step, self.memory.arrays, self.turns)
@@ -303,22 +303,22 @@ class _Run:
                 self.turns[step.counter] = turn
                 self._steps(step.steps, memory)
 
-    def _phase(self, phase: Phase, memory: MemoryPlan | None) -> None:
-        own = {buffer for job in phase.first for buffer in job.kernel.writes()}
+    def _region(self, region: Region, memory: MemoryPlan | None) -> None:
+        own = {buffer for job in region.first for buffer in job.kernel.writes()}
         threads = [_Thread(self.memory, memory) for _ in range(THREADS)]
         for thread in threads:
-            for job in phase.first:
+            for job in region.first:
                 thread.provide(own.intersection(job.kernel.writes()))
                 self._job(job, 0, job.turns, thread.memory)
-        chunks = [(group, k) for group in phase.groups for k in range(group.chunks)]
-        order = [chunks[k] for k in phase.order()]
+        chunks = [(group, k) for group in region.groups for k in range(group.chunks)]
+        order = [chunks[k] for k in region.order()]
         writers = _Writers()
         for k, (group, chunk) in enumerate(reversed(order) if memory is None else order):
             self._chunk(group, chunk, threads[k % THREADS], writers)
         self._report()
 
     def _chunk(self, group: Group, chunk: int, thread: _Thread, writers: _Writers) -> None:
-        low, high = chunk * group.share, min((chunk + 1) * group.share, group.rows)
+        low, high = chunk * group.grain, min((chunk + 1) * group.grain, group.rows)
         thread.begin(group, low, high)
         if self.stage.memory is None:
             writers.chunk += 1
@@ -340,14 +340,14 @@ class _Run:
             if view is not None:
                 start = first_element(view, self.turns)
                 memory.arrays[buffer] = self.memory.arrays[view.base][start : start + buffer.size]
-        if form.product is not None and form.blocking is not None:
-            blocking, columns = form.blocking, form.product.columns
-            rows = blocking.tile.row_axis
+        if form.product is not None and form.packing is not None:
+            packing, columns = form.packing, form.product.columns
+            rows = packing.tile.row_axis
             assert rows is not None
-            width = blocking.panels * blocking.width
+            width = packing.panels * packing.width
             for block in range(low, high):
-                row, column = divmod(block, blocking.column_blocks)
-                share = _range(rows, row, blocking.block_rows), _range(columns, column, width)
+                row, column = divmod(block, packing.column_blocks)
+                share = _range(rows, row, packing.block_rows), _range(columns, column, width)
                 self._run(kernel, memory, places=dict(zip((rows, columns), share)))
         elif form.scatter is not None and form.scatter.selector is not None:
             shift = form.scatter.shift
@@ -359,7 +359,7 @@ class _Run:
 
 
 class _Writers:
-    """Which chunk of a phase has written each element; a second one that writes it is an error."""
+    """Which chunk of a region has written each element; a second one that writes it is an error."""
 
     def __init__(self) -> None:
         self.chunk = 0
@@ -368,12 +368,12 @@ class _Writers:
     def __call__(self, buffer: Buffer, index: Array) -> None:
         chunks = self.of.setdefault(buffer, np.zeros(buffer.size, np.int64))
         if ((chunks[index] != 0) & (chunks[index] != self.chunk)).any():
-            raise LoopError(f"two chunks of a phase write an element of {buffer!r}")
+            raise LoopError(f"two chunks of a region write an element of {buffer!r}")
         chunks[index] = self.chunk
 
 
 class _Thread:
-    """One thread's view of the memory in one phase: what it computed for itself, and what its chunk keeps."""
+    """One thread's view of the memory in one region: what it computed for itself, and what its chunk keeps."""
 
     def __init__(self, shared: Memory, plan: MemoryPlan | None) -> None:
         self.shared, self.plan = shared, plan

@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pullback.compiler.codegen.gathered import gathered_sum
-from pullback.compiler.products import is_contraction
+from pullback.compiler.codegen.indexed_contractions import indexed_sum
+from pullback.compiler.schedules.contraction import is_contraction
 from pullback.loops import (
     Affine,
     Apply,
@@ -38,7 +38,7 @@ LONGEST_BLOCK = 16384
 
 def sum_in_blocks(kernel: Kernel) -> Kernel:
     """The kernel with its long sums in blocks."""
-    if not any(_is_long(e) for e in kernel.expressions()) or gathered_sum(kernel) is not None:
+    if not any(_is_long(e) for e in kernel.expressions()) or indexed_sum(kernel) is not None:
         return kernel
     memo: dict[int, Expression] = {}
     return kernel.with_stores(

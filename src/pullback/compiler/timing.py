@@ -1,7 +1,7 @@
-"""How long each phase of a program takes, measured by running it over and over between those before it.
+"""How long each region of a program takes, measured by running it over and over between those before it.
 
-The programs that are timed have the very code of the one asked about in another schedule: all phases up to one, and
-that one some turns more. What the turns more take is the phase's time. Programs that are not asked about know nothing
+The programs that are timed have the very code of the one asked about in another schedule: all regions up to one, and
+that one some turns more. What the turns more take is the region's time. Programs that are not asked about know nothing
 of it.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from pullback.compiler.runtime.program import Program
-from pullback.compiler.runtime.specs import Phase, Repeat
+from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
 
-__all__ = ["phase_seconds"]
+__all__ = ["region_seconds"]
 
 LEAST_SECONDS = 1e-3
 """What is timed lasts this long at least, unless it is a thousand turns."""
@@ -25,21 +25,24 @@ MOST_TURNS = 1000
 SAMPLES = 3
 
 
-def phase_seconds(program: Program, arguments: Sequence[Any]) -> tuple[float, ...]:
-    """The seconds that each phase takes on these arguments, which stay as they are: the shortest of some samples.
+def region_seconds(program: Program, arguments: Sequence[Any]) -> tuple[float, ...]:
+    """The seconds that each region takes on these arguments, which stay as they are: the shortest of some samples.
 
     Errors that the program raises for the arguments are raised here, too.
     """
-    phases = list(program.phases)
-    return tuple(_seconds(program, phases[:k], phases[k], arguments) for k in range(len(phases)))
+    regions = list(program.regions)
+    return tuple(_seconds(program, regions[:k], regions[k], arguments) for k in range(len(regions)))
 
 
 def _seconds(
-    program: Program, before: list[Phase | Repeat], phase: Phase | Repeat, given: Sequence[Any]
+    program: Program,
+    before: list[RegionSpec | RepeatSpec],
+    region: RegionSpec | RepeatSpec,
+    given: Sequence[Any],
 ) -> float:
     turns = 1
     while True:
-        once, more = (_scheduled(program, [*before, Repeat(n, [phase])]) for n in (1, 1 + turns))
+        once, more = (_scheduled(program, [*before, RepeatSpec(n, [region])]) for n in (1, 1 + turns))
         samples = [(_run(once, given), _run(more, given)) for _ in range(SAMPLES)]
         least, most = (min(column) for column in zip(*samples))
         seconds: float = max(0.0, most - least)
@@ -48,13 +51,13 @@ def _seconds(
         turns = min(MOST_TURNS, turns * 8)
 
 
-def _scheduled(program: Program, phases: Sequence[Phase | Repeat]) -> Program:
-    """The program with other phases."""
+def _scheduled(program: Program, regions: Sequence[RegionSpec | RepeatSpec]) -> Program:
+    """The program with other regions."""
     return Program(
         program.code,
         arguments=program.arguments,
         results=program.results,
-        phases=phases,
+        regions=regions,
         arena_bytes=program.arena_bytes,
         scratch_bytes=program.scratch_bytes,
         constants=program.constants,
@@ -67,9 +70,7 @@ def _scheduled(program: Program, phases: Sequence[Phase | Repeat]) -> Program:
 
 def _run(program: Program, arguments: Sequence[Any]) -> float:
     """The seconds of one call, with copies of arrays that it may overwrite."""
-    own = [
-        np.array(value) if k in program.taken_over.values() else value for k, value in enumerate(arguments)
-    ]
+    own = [np.array(value) if k in program.aliased.values() else value for k, value in enumerate(arguments)]
     start = time.perf_counter()
     program(*own)
     return time.perf_counter() - start

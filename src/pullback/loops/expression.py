@@ -18,11 +18,11 @@ __all__ = [
     "Apply",
     "Buffer",
     "Expression",
-    "Hole",
     "Index",
     "Literal",
     "Load",
     "Operand",
+    "Placeholder",
     "Position",
     "Reduce",
     "as_expression",
@@ -240,7 +240,7 @@ class Reduce(Expression):
         return f"{self.kind}[{', '.join(map(repr, self.over))}]({self.body!r})"
 
 
-class Hole(Expression):
+class Placeholder(Expression):
     """A value that code around the expression provides, such as a product's accumulator in its epilogue."""
 
     __slots__ = ("_own", "name")

@@ -1,8 +1,8 @@
 """The largest element of each window, who it is, and what its derivative needs.
 
-The pullback of a maximum has one element for each window, which ``unpool`` puts at the winner's place. It stays in
+The pullback of a maximum has one element for each window, which ``max_unpool`` puts at the winner's place. It stays in
 this form as long as the graph allows: what is multiplied or masked behind it can be done for the winners alone
-(``at_winners``), and a weight gradient need only visit winners (``convolve_unpooled``).
+(``gather_at_argmax``), and a weight gradient need only visit winners (``convolve_max_unpooled``).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from pullback.operators.reductions import argmax, max
 from pullback.operators.windows import WINDOWS, covering, window_counts, windows
 
 __all__ = [
-    "at_winners",
-    "convolve_unpooled",
+    "argmax_index",
+    "convolve_max_unpooled",
+    "gather_at_argmax",
+    "max_unpool",
     "pool_attributes",
-    "unpool",
+    "window_argmax",
     "window_max",
-    "window_winner",
-    "winner_place",
 ]
 
 Shape = tuple[int, ...]
@@ -64,8 +64,8 @@ def _inner_axes(axes: Shape) -> Shape:
 
 def _window_max_pullback(node: Operation, g: Node) -> list[Node | None]:
     (x,) = node.inputs
-    winner = window_winner(x, **node.attributes)
-    return [unpool(g, winner, shape=x.shape, **node.attributes)]
+    winner = window_argmax(x, **node.attributes)
+    return [max_unpool(g, winner, shape=x.shape, **node.attributes)]
 
 
 def _reduced(
@@ -101,19 +101,19 @@ Raises ``ShapeError`` where a window is larger than the array.
 """
 
 
-def _window_winner_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+def _window_argmax_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
     return Apply("cast", (_reduced(argmax, node, operands, index),), _INT32)
 
 
-window_winner = Operator(
-    "window_winner",
-    lambda x, **attributes: Type(_INT32, _pooled("window_winner", x.shape, **attributes)),
+window_argmax = Operator(
+    "window_argmax",
+    lambda x, **attributes: Type(_INT32, _pooled("window_argmax", x.shape, **attributes)),
     lambda x, **attributes: argmax.reference(
         windows.reference(x, **attributes), axes=_inner_axes(attributes["axes"])
     ).astype(_INT32),
     None,
     batch_first,
-    _window_winner_lower,
+    _window_argmax_lower,
     _MAX_CASES,
     cost=float("inf"),
 )
@@ -162,20 +162,20 @@ def _winner_index(attributes: Mapping[str, Any], winner: Expression, index: Sequ
     return found
 
 
-def _winner_place_type(winner: Type, shape: Shape, axis: int, **attributes: Shape) -> Type:
-    _check_winner("winner_place", winner, shape, **attributes)
+def _argmax_index_type(winner: Type, shape: Shape, axis: int, **attributes: Shape) -> Type:
+    _check_winner("argmax_index", winner, shape, **attributes)
     if axis not in attributes["axes"]:
         raise ShapeError(
-            f"winner_place: axis {axis} is none of {attributes['axes']}, along which windows move"
+            f"argmax_index: axis {axis} is none of {attributes['axes']}, along which windows move"
         )
     return Type(_INT, winner.shape)
 
 
-def _winner_place_reference(winner: np.ndarray, shape: Shape, axis: int, **attributes: Shape) -> np.ndarray:
+def _argmax_index_reference(winner: np.ndarray, shape: Shape, axis: int, **attributes: Shape) -> np.ndarray:
     return _places(winner, attributes)[axis]
 
 
-def _winner_place_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+def _argmax_index_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
     place = _winner_index(pool_attributes(node), operands[0](index), index)[node.attributes["axis"]]
     assert isinstance(place, Expression)
     return place
@@ -186,13 +186,13 @@ def _winners(shape: Shape, attributes: dict[str, Shape]) -> Sample:
     return Sample(_pooled("", shape, **attributes), 0, math.prod(attributes["sizes"]), "index")
 
 
-winner_place = Operator(
-    "winner_place",
-    _winner_place_type,
-    _winner_place_reference,
+argmax_index = Operator(
+    "argmax_index",
+    _argmax_index_type,
+    _argmax_index_reference,
     None,
     batch_first,
-    _winner_place_lower,
+    _argmax_index_lower,
     tuple(
         Case((_winners(shape, attributes),), {"shape": shape, "axis": axis, **attributes})
         for shape, attributes in WINDOWS
@@ -208,27 +208,29 @@ winner_place = Operator(
 # -- the adjoint pair
 
 
-def _at_winners_type(x: Type, winner: Type, **attributes: Shape) -> Type:
-    _check_winner("at_winners", winner, x.shape, **attributes)
+def _gather_at_argmax_type(x: Type, winner: Type, **attributes: Shape) -> Type:
+    _check_winner("gather_at_argmax", winner, x.shape, **attributes)
     return x.with_shape(winner.shape)
 
 
-def _at_winners_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+def _gather_at_argmax_lower(
+    node: Operation, operands: Sequence[Operand], index: Sequence[Index]
+) -> Expression:
     return operands[0](_winner_index(node.attributes, operands[1](index), index))
 
 
-def _at_winners_pullback(node: Operation, g: Node) -> list[Node | None]:
+def _gather_at_argmax_pullback(node: Operation, g: Node) -> list[Node | None]:
     x, winner = node.inputs
-    return [unpool(g, winner, shape=x.shape, **node.attributes), None]
+    return [max_unpool(g, winner, shape=x.shape, **node.attributes), None]
 
 
-at_winners = Operator(
-    "at_winners",
-    _at_winners_type,
+gather_at_argmax = Operator(
+    "gather_at_argmax",
+    _gather_at_argmax_type,
     lambda x, winner, **attributes: x[tuple(_places(winner, attributes))],
-    _at_winners_pullback,
+    _gather_at_argmax_pullback,
     batch_first,
-    _at_winners_lower,
+    _gather_at_argmax_lower,
     tuple(
         Case((Sample(shape, kind="any"), _winners(shape, attributes)), attributes)
         for shape, attributes in WINDOWS
@@ -237,25 +239,27 @@ at_winners = Operator(
 )
 """``y[..., p, ...] = x[..., p * stride + k * dilation, ...]`` with the winner's place ``k`` of each window ``p``.
 
-``winner`` are places within windows, as ``window_winner`` gives them. Any dtype. Raises ``ShapeError`` unless there
+``winner`` are places within windows, as ``window_argmax`` gives them. Any dtype. Raises ``ShapeError`` unless there
 is a winner for each window.
 """
 
 
-def _unpool_type(y: Type, winner: Type, shape: Shape, **attributes: Shape) -> Type:
-    _check_winner("unpool", winner, shape, **attributes)
+def _max_unpool_type(y: Type, winner: Type, shape: Shape, **attributes: Shape) -> Type:
+    _check_winner("max_unpool", winner, shape, **attributes)
     if y.shape != winner.shape or y.dtype.kind == "b":
-        raise ShapeError(f"unpool: {y} for winners of shape {winner.shape}; give one number for each winner")
+        raise ShapeError(
+            f"max_unpool: {y} for winners of shape {winner.shape}; give one number for each winner"
+        )
     return y.with_shape(shape)
 
 
-def _unpool_reference(y: np.ndarray, winner: np.ndarray, shape: Shape, **attributes: Shape) -> np.ndarray:
+def _max_unpool_reference(y: np.ndarray, winner: np.ndarray, shape: Shape, **attributes: Shape) -> np.ndarray:
     x = np.zeros(shape, y.dtype)
     np.add.at(x, tuple(_places(winner, attributes)), y)
     return x
 
 
-def _unpool_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+def _max_unpool_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
     """The sum of all windows that are won here; windows that do not overlap are at most one."""
     counts = node.inputs[0].shape
     axes, sizes, strides, dilations = pool_attributes(node).values()
@@ -288,13 +292,13 @@ def _unpool_lower(node: Operation, operands: Sequence[Operand], index: Sequence[
     return Reduce("add", tuple(over), value) if over else value
 
 
-unpool = Operator(
-    "unpool",
-    _unpool_type,
-    _unpool_reference,
-    lambda node, g: [at_winners(g, node.inputs[1], **pool_attributes(node)), None],
+max_unpool = Operator(
+    "max_unpool",
+    _max_unpool_type,
+    _max_unpool_reference,
+    lambda node, g: [gather_at_argmax(g, node.inputs[1], **pool_attributes(node)), None],
     batch_first,
-    _unpool_lower,
+    _max_unpool_lower,
     tuple(
         Case(
             (Sample(_pooled("", shape, **attributes)), _winners(shape, attributes)),
@@ -308,7 +312,7 @@ unpool = Operator(
 )
 """``x[..., p * stride + k * dilation, ...] += y[..., p, ...]`` with the winner's place ``k`` of each window ``p``.
 
-The adjoint of ``at_winners``: zeros of ``shape`` but for the winners. Integers and floats. Raises ``ShapeError``
+The adjoint of ``gather_at_argmax``: zeros of ``shape`` but for the winners. Integers and floats. Raises ``ShapeError``
 unless there is a winner and an element of ``y`` for each window.
 """
 
@@ -320,28 +324,28 @@ def _by_label(layout: str, values: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(layout, values))
 
 
-def _unpooled(node: Operation) -> Operation:
+def _max_unpooled(node: Operation) -> Operation:
     """The convolution that ``node`` computes, with the array of zeros and winners."""
     x, y, winner = node.inputs
     attributes = dict(node.attributes)
     pool, shape = dict(zip(_NAMES, attributes.pop("pool"))), attributes.pop("shape")
-    return convolve(x, unpool(y, winner, shape=shape, **pool), **attributes)
+    return convolve(x, max_unpool(y, winner, shape=shape, **pool), **attributes)
 
 
-def _convolve_unpooled_type(
+def _convolve_max_unpooled_type(
     x: Type, y: Type, winner: Type, *, shape: Shape, pool: tuple[Shape, ...], **attributes: Any
 ) -> Type:
-    w = _unpool_type(y, winner, shape, **dict(zip(_NAMES, pool)))
+    w = _max_unpool_type(y, winner, shape, **dict(zip(_NAMES, pool)))
     spatial = tuple(axis for axis, label in enumerate(attributes["w_layout"]) if label.isdigit())
     if pool[0] != spatial:
         raise ShapeError(
-            f"convolve_unpooled: windows that move along the axes {pool[0]} of {shape} laid out "
-            f"{attributes['w_layout']!r}; pool along all spatial axes, or unpool first"
+            f"convolve_max_unpooled: windows that move along the axes {pool[0]} of {shape} laid out "
+            f"{attributes['w_layout']!r}; pool along all spatial axes, or max_unpool first"
         )
     return convolve.type_rule(x, w, **attributes)
 
 
-def _convolve_unpooled_reference(
+def _convolve_max_unpooled_reference(
     x: np.ndarray,
     y: np.ndarray,
     winner: np.ndarray,
@@ -350,36 +354,36 @@ def _convolve_unpooled_reference(
     pool: tuple[Shape, ...],
     **attributes: Any,
 ) -> np.ndarray:
-    w = _unpool_reference(y, winner, shape, **dict(zip(_NAMES, pool)))
+    w = _max_unpool_reference(y, winner, shape, **dict(zip(_NAMES, pool)))
     product: np.ndarray = convolve.reference(x, w, **attributes)
     return product
 
 
-def _convolve_unpooled_pullback(node: Operation, g: Node) -> list[Node | None]:
-    whole = _unpooled(node)
+def _convolve_max_unpooled_pullback(node: Operation, g: Node) -> list[Node | None]:
+    whole = _max_unpooled(node)
     assert convolve.pullback is not None
     x_bar, w_bar = convolve.pullback(whole, g)
     y_bar = (
         None
         if w_bar is None
-        else at_winners(w_bar, node.inputs[2], **dict(zip(_NAMES, node.attributes["pool"])))
+        else gather_at_argmax(w_bar, node.inputs[2], **dict(zip(_NAMES, node.attributes["pool"])))
     )
     return [x_bar, y_bar, None]
 
 
-def _convolve_unpooled_batch(node: Operation, inputs: Sequence[Node]) -> Node:
+def _convolve_max_unpooled_batch(node: Operation, inputs: Sequence[Node]) -> Node:
     """That of the convolution with the array of zeros and winners; a pass makes it sparse where it can."""
     x, y, winner = inputs
-    whole = _unpooled(node)
+    whole = _max_unpooled(node)
     w = whole.inputs[1]
     if any_batched((y, winner), node.inputs[1:]):
         assert isinstance(w, Operation)
-        w = unpool.batch(w, (y, winner))
+        w = max_unpool.batch(w, (y, winner))
     product: Node = convolve.batch(whole, (x, w))
     return product
 
 
-def _convolve_unpooled_lower(
+def _convolve_max_unpooled_lower(
     node: Operation, operands: Sequence[Operand], index: Sequence[Index]
 ) -> Expression:
     """A sum over channels and windows; each winner says which element of ``x`` it meets."""
@@ -407,7 +411,7 @@ def _convolve_unpooled_lower(
     return Reduce("add", turning, product) if turning else product
 
 
-def _unpooled_case(
+def _max_unpooled_case(
     x: Shape, y: Shape, layouts: str, pool: tuple[Shape, ...], strides: Shape, dilations: Shape
 ) -> Case:
     """A case from shapes, with those of the array before pooling, and layouts written as ``x, w -> result``."""
@@ -427,28 +431,30 @@ def _unpooled_case(
 
 _SQUARE = ((2, 3), (2, 2), (2, 2), (1, 1))
 
-convolve_unpooled = Operator(
-    "convolve_unpooled",
-    _convolve_unpooled_type,
-    _convolve_unpooled_reference,
-    _convolve_unpooled_pullback,
-    _convolve_unpooled_batch,
-    _convolve_unpooled_lower,
+convolve_max_unpooled = Operator(
+    "convolve_max_unpooled",
+    _convolve_max_unpooled_type,
+    _convolve_max_unpooled_reference,
+    _convolve_max_unpooled_pullback,
+    _convolve_max_unpooled_batch,
+    _convolve_max_unpooled_lower,
     (
-        _unpooled_case((2, 3, 6, 8), (2, 4, 4, 6), "cb01,co01->ob01", _SQUARE, (1, 1), (1, 1)),
-        _unpooled_case(
+        _max_unpooled_case((2, 3, 6, 8), (2, 4, 4, 6), "cb01,co01->ob01", _SQUARE, (1, 1), (1, 1)),
+        _max_unpooled_case(
             (2, 9, 8, 1), (2, 4, 3, 5), "c01b,c01o->01ob", ((1, 2), (3, 2), (1, 1), (1, 2)), (2, 1), (1, 2)
         ),
-        _unpooled_case((3, 9, 5), (3, 8, 2), "c0b,c0o->ob0", ((1,), (4,), (4,), (1,)), (1,), (1,)),
-        _unpooled_case((1, 9, 5), (1, 7, 2), "c0b,c0o->ob0", ((1,), (7,), (7,), (1,)), (1,), (1,)),
-        _unpooled_case((2, 2, 3, 6), (2, 2, 4, 5), "gcb0,gco0->gob0", ((3,), (2,), (3,), (1,)), (1,), (1,)),
-        _unpooled_case((0, 2, 6), (0, 2, 4), "cb0,co0->ob0", ((2,), (2,), (2,), (1,)), (1,), (1,)),
+        _max_unpooled_case((3, 9, 5), (3, 8, 2), "c0b,c0o->ob0", ((1,), (4,), (4,), (1,)), (1,), (1,)),
+        _max_unpooled_case((1, 9, 5), (1, 7, 2), "c0b,c0o->ob0", ((1,), (7,), (7,), (1,)), (1,), (1,)),
+        _max_unpooled_case(
+            (2, 2, 3, 6), (2, 2, 4, 5), "gcb0,gco0->gob0", ((3,), (2,), (3,), (1,)), (1,), (1,)
+        ),
+        _max_unpooled_case((0, 2, 6), (0, 2, 4), "cb0,co0->ob0", ((2,), (2,), (2,), (1,)), (1,), (1,)),
     ),
     cost=float("inf"),
 )
-"""``convolve(x, unpool(y, winner))``, computed from the winners.
+"""``convolve(x, max_unpool(y, winner))``, computed from the winners.
 
 ``pool`` are axes, sizes, strides and dilations of the windows, which move along all spatial axes of the array of
 ``shape``; the other attributes are those of ``convolve``. An element that did not win counts as zero whatever it
-meets. Raises what ``unpool`` and ``convolve`` raise.
+meets. Raises what ``max_unpool`` and ``convolve`` raise.
 """

@@ -13,7 +13,7 @@ import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Case, Operation, Operator, Sample, Type
-from pullback.loops import Apply, Expression, Hole, Index, Literal, Operand, walk
+from pullback.loops import Apply, Expression, Index, Literal, Operand, Placeholder, walk
 from pullback.operators.batching import batch_first
 
 __all__ = ["box_muller", "threefry"]
@@ -197,7 +197,7 @@ def _box_muller(first: Expression, second: Expression, dtype: np.dtype) -> Expre
 
 def _box_muller_reference(first: np.ndarray, second: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The steps that are compiled, one after another in NumPy."""
-    words = (Hole("first", (), _WORD), Hole("second", (), _WORD))
+    words = (Placeholder("first", (), _WORD), Placeholder("second", (), _WORD))
     steps = list(walk(_box_muller(*words, dtype)))
     result = np.empty(np.shape(first), dtype)
     flat = result.reshape(-1)

@@ -159,9 +159,9 @@ def test_pooling_outside_units(
 
     def pooled(x: Node) -> tuple[Node, ...]:
         image = shaped(x, *after)
-        winner = OPERATORS["window_winner"](image, **POOL)
-        sparse = OPERATORS["unpool"](
-            OPERATORS["at_winners"](image, winner, **POOL), winner, shape=after, **POOL
+        winner = OPERATORS["window_argmax"](image, **POOL)
+        sparse = OPERATORS["max_unpool"](
+            OPERATORS["gather_at_argmax"](image, winner, **POOL), winner, shape=after, **POOL
         )
         return OPERATORS["window_max"](image, **POOL), sparse
 

@@ -11,7 +11,7 @@ import pullback.numpy as pnp
 from pullback import nn
 from pullback.compiler.passes import optimise, sparse_pooling
 from pullback.graph import Graph, Node, Variable, constant
-from pullback.operators.pooling import unpool, window_winner
+from pullback.operators.pooling import max_unpool, window_argmax
 from pullback.transforms.reverse import cotangents
 
 PAIRS = {"axes": (1,), "sizes": (2,), "strides": (2,), "dilations": (1,)}
@@ -21,7 +21,7 @@ ARRAYS = [RANDOM.standard_normal(shape) for _, shape in (X, G)]
 
 
 def placed(x: Node, g: Node) -> Node:
-    return unpool(g, window_winner(x, **PAIRS), shape=x.shape, **PAIRS)
+    return max_unpool(g, window_argmax(x, **PAIRS), shape=x.shape, **PAIRS)
 
 
 @pytest.mark.parametrize(
@@ -41,19 +41,19 @@ def placed(x: Node, g: Node) -> Node:
 def test_what_follows_is_done_before(function, traced: Callable, names: Callable, assert_kept: Callable):
     graph = traced(function, X, G)
     after = sparse_pooling(graph)
-    assert names(after)[-1] == "unpool" and names(after).count("unpool") == 1
+    assert names(after)[-1] == "max_unpool" and names(after).count("max_unpool") == 1
     assert_kept(graph, after, ARRAYS)
 
 
 def test_a_mask_of_the_pooled_array_needs_nothing_but_the_maximum(traced: Callable, names: Callable):
     after = sparse_pooling(traced(lambda x, g: pnp.where(x > 0, placed(x, g), 0.0), X, G))
-    assert "at_winners" not in names(after) and "window_max" in names(after)
+    assert "gather_at_argmax" not in names(after) and "window_max" in names(after)
 
 
 def test_a_sum_over_windows(traced: Callable, names: Callable, assert_kept: Callable):
     graph = traced(lambda x, g: pnp.sum(placed(x, g), axis=(0, 1)), X, G)
     after = sparse_pooling(graph)
-    assert "unpool" not in names(after)
+    assert "max_unpool" not in names(after)
     assert_kept(graph, after, ARRAYS, tolerance=1e-12)
     channels = traced(lambda x, g: pnp.sum(placed(x, g), axis=2), X, G)
     assert sparse_pooling(channels) is channels
@@ -94,7 +94,7 @@ def test_gradients_of_convolutions(
     arrays = [random.standard_normal(image), random.standard_normal(weight)]
     graph = gradient_graph(network(options, pool, channels), *arrays, traced)
     after = optimise(graph)
-    assert "convolve_unpooled" in names(after)
+    assert "convolve_max_unpooled" in names(after)
     assert channels == "first" or "scatter_add" in names(after)
     assert_kept(graph, after, arrays, tolerance=1e-11)
 
@@ -103,4 +103,4 @@ def test_a_convolution_with_little_between_its_winners_stays(traced: Callable, n
     random = np.random.default_rng(1)
     x, w = random.standard_normal((2, 1, 9, 9)), random.standard_normal((2, 1, 2, 2))
     graph = gradient_graph(network({}, (1, {}), "first"), x, w, traced)
-    assert "convolve_unpooled" not in names(optimise(graph))
+    assert "convolve_max_unpooled" not in names(optimise(graph))

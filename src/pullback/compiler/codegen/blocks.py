@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.types import vector_of
 
-__all__ = ["load_lanes", "store_lanes", "turn_block"]
+__all__ = ["load_lanes", "store_lanes", "transpose_block"]
 
 PIECE_BYTES = 16
 """What a processor exchanges within a vector at no delay."""
@@ -65,7 +65,7 @@ def store_lanes(f: Function, value: str, address: str, kind: str, lanes: int, co
         done += piece
 
 
-def turn_block(
+def transpose_block(
     f: Function,
     kind: str,
     lanes: int,
@@ -86,7 +86,7 @@ def turn_block(
             _pieces(f, [source(r) for r in range(k, rows, piece)], kind, lanes, piece, first, there)
             for k in range(piece)
         ]
-        for c, column in enumerate(_turned_pieces(f, vectors, kind, lanes)[:there]):
+        for c, column in enumerate(_transposed_pieces(f, vectors, kind, lanes)[:there]):
             store_lanes(f, column, target(first + c), kind, lanes, lanes if full_rows else rows)
 
 
@@ -106,7 +106,7 @@ def _pieces(
     return found
 
 
-def _turned_pieces(f: Function, rows: Sequence[str], kind: str, lanes: int) -> list[str]:
+def _transposed_pieces(f: Function, rows: Sequence[str], kind: str, lanes: int) -> list[str]:
     """The columns of squares that lie side by side: each row is interleaved with the one half the square below it."""
     piece, vector = len(rows), vector_of(kind, lanes)
     halves = []

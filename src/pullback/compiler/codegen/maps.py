@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pullback.compiler.codegen import access
-from pullback.compiler.codegen.prefetch import ask_ahead
-from pullback.compiler.codegen.reductions import is_turned
+from pullback.compiler.codegen.prefetch import prefetch_ahead
+from pullback.compiler.codegen.reductions import is_transposed
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, Store, walk
 
@@ -17,7 +17,7 @@ CHEAP, SIDE_BY_SIDE, COSTLY_SIDE_BY_SIDE = 12, 4, 2
 
 
 def emit_map(
-    values: Values, kernel: Kernel, low: str, high: str, row_by_row: bool = False, asks: bool = False
+    values: Values, kernel: Kernel, low: str, high: str, row_by_row: bool = False, prefetches: bool = False
 ) -> None:
     """Run ``kernel`` for turns ``low`` to ``high`` of its first axis; a kernel without axes runs once.
 
@@ -47,8 +47,8 @@ def emit_map(
         start, stop = (low, high) if first else ("0", str(axis.extent))
         with values.f.loop(start, stop) as loop:
             values.places[axis] = Place(loop.index)
-            if first and asks:
-                ask_ahead(values, kernel, axis, loop.index)
+            if first and prefetches:
+                prefetch_ahead(values, kernel, axis, loop.index)
             with values.scope():
                 nest(axes[1:])
             del values.places[axis]
@@ -68,7 +68,7 @@ def lane_axis(kernel: Kernel) -> Axis | None:
         return None  # all lanes would be for the same element
     along = against = 0
     for expression in kernel.expressions():
-        if not isinstance(expression, Reduce) or is_turned(expression, axis):
+        if not isinstance(expression, Reduce) or is_transposed(expression, axis):
             continue
         if 2 * expression.over[-1].extent > axis.extent:
             for load in walk(expression.body):
@@ -90,7 +90,7 @@ def side_by_side(roots: Sequence[Expression]) -> int:
 
 def _vectors(axis: Axis, roots: Sequence[Expression]) -> int:
     """How many vectors along ``axis`` a loop body works on at once: one where each of its lanes is a row to read."""
-    if any(isinstance(e, Reduce) and is_turned(e, axis) for e in walk(*roots)):
+    if any(isinstance(e, Reduce) and is_transposed(e, axis) for e in walk(*roots)):
         return 1
     return side_by_side(roots)
 
@@ -156,7 +156,7 @@ def write_stores(values: Values, stores: Sequence[Store]) -> None:
     position = 0
     while position < len(stores):
         store = stores[position]
-        count = _side_by_side(values, stores[position:])
+        count = _interleaved_stores(values, stores[position:])
         if store.accumulate:
             _accumulate(values, store)
         elif count > 1:
@@ -167,7 +167,7 @@ def write_stores(values: Values, stores: Sequence[Store]) -> None:
         position += count
 
 
-def _side_by_side(values: Values, stores: Sequence[Store]) -> int:
+def _interleaved_stores(values: Values, stores: Sequence[Store]) -> int:
     """How many stores from the first on fill all that lies between its lanes: 1 if these lie side by side."""
     first = stores[0]
     step = 0 if values.group is None else first.offset.coefficient(values.group.axis)

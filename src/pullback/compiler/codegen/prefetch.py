@@ -19,12 +19,12 @@ from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load
 __all__ = [
     "CACHE_LINE",
     "FAR",
-    "ask",
-    "ask_ahead",
     "forgiving",
     "is_far",
     "is_fixed_piece",
     "lines_of",
+    "prefetch_ahead",
+    "prefetch_line",
     "run_of",
     "touch",
     "touch_piece",
@@ -41,13 +41,13 @@ AHEAD = 1 << 13
 _INT64 = np.dtype(np.int64)
 
 
-def ask(f: Function, address: str, cache: int = 1) -> None:
+def prefetch_line(f: Function, address: str, cache: int = 1) -> None:
     """Ask for the line at ``address``, which need not exist, to come to the first or the second ``cache``."""
     near = ("i32", str(4 - cache))
     f.call("void", "llvm.prefetch.p0", ("ptr", address), ("i32", "0"), near, ("i32", "1"))
 
 
-def ask_ahead(values: Values, kernel: Kernel, row: Axis, turn: str) -> None:
+def prefetch_ahead(values: Values, kernel: Kernel, row: Axis, turn: str) -> None:
     """At a ``turn`` of the loop over ``row``, ask for what some later turn gathers."""
     f = values.f
     for load in kernel.loads():
@@ -106,7 +106,7 @@ def touch(values: Values, load: Load, bytes_ahead: Sequence[int]) -> None:
     address = values.address(load.buffer, values.element(load.buffer, load.offset, dynamic))
     for ahead in bytes_ahead:
         line = f.value(f"getelementptr i8, ptr {address}, i64 {ahead}") if ahead else address
-        ask(f, line)
+        prefetch_line(f, line)
 
 
 def lines_of(load: Load, run: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""From a schedule to a module: a function for each kind of kernel, and one for each phase that calls them."""
+"""From a schedule to a module: a function for each kind of kernel, and one for each region that calls them."""
 
 from __future__ import annotations
 
@@ -8,46 +8,45 @@ from dataclasses import dataclass
 from functools import partial
 
 from pullback.compiler.codegen.access import emit_load
-from pullback.compiler.codegen.blocked import emit_blocked_product
 from pullback.compiler.codegen.checks import emit_check
-from pullback.compiler.codegen.dots import emit_dots
-from pullback.compiler.codegen.fed import Feed, emit_feed, find_feed
+from pullback.compiler.codegen.contractions import emit_contraction
 from pullback.compiler.codegen.function import Function, Module
-from pullback.compiler.codegen.gathered import emit_gathered
+from pullback.compiler.codegen.indexed_contractions import emit_indexed_contraction
 from pullback.compiler.codegen.maps import emit_map
-from pullback.compiler.codegen.pooled import emit_pooled
+from pullback.compiler.codegen.packed_contractions import emit_packed_contraction
 from pullback.compiler.codegen.prefetch import is_fixed_piece, touch_piece
-from pullback.compiler.codegen.products import emit_product
+from pullback.compiler.codegen.reduction_vectorised import emit_reduction_vectorised
 from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.routines import emit_routine
 from pullback.compiler.codegen.scatters import emit_scatter
-from pullback.compiler.codegen.transposes import emit_transposition
+from pullback.compiler.codegen.staged_gathers import StagedGather, emit_staged_gather, find_staged_gather
+from pullback.compiler.codegen.transposes import emit_transposed
 from pullback.compiler.codegen.values import Values
+from pullback.compiler.codegen.windows import emit_window_maximum
 from pullback.compiler.form import Form
 from pullback.compiler.items import Counter, HostCall, View
 from pullback.compiler.plan import Planned
+from pullback.compiler.regions import (
+    Choose,
+    Group,
+    Job,
+    Region,
+    Repeat,
+    Step,
+    While,
+    buffers_of,
+    every_region,
+    every_step,
+)
 from pullback.compiler.runtime.layout import (
     emit_ask,
     emit_host_call,
     emit_is_well,
     emit_next_step,
     emit_pointer,
-    phase_function,
+    region_function,
 )
-from pullback.compiler.runtime.specs import Phase as RuntimePhase
-from pullback.compiler.runtime.specs import Repeat as RuntimeRepeat
-from pullback.compiler.schedule import (
-    Choose,
-    Group,
-    Job,
-    Phase,
-    Repeat,
-    Step,
-    While,
-    buffers_of,
-    every_phase,
-    every_step,
-)
+from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
 from pullback.graph import Source, results
 from pullback.loops import Apply, Buffer, Kernel, Load, walk
 
@@ -80,7 +79,7 @@ class Emitted:
     """LLVM IR and what the runtime must know to run it."""
 
     module: Module
-    phases: tuple[RuntimePhase | RuntimeRepeat, ...]
+    regions: tuple[RegionSpec | RepeatSpec, ...]
     checks: tuple[Check, ...]
     """What each failure code (from 1) means."""
     scratch_bytes: int
@@ -93,7 +92,7 @@ class Emitted:
         return self.module.text()
 
 
-Calls = Sequence[tuple[Job, Feed | None, str]]
+Calls = Sequence[tuple[Job, StagedGather | None, str]]
 """The jobs of a chunk with the functions to call."""
 
 Functions = Mapping[Group, Calls]
@@ -122,7 +121,7 @@ class _Emitter:
         self.checks: list[Check] = []
         self.calls: list[HostCall] = []
         self.asked: set[Load] = set()
-        self.phases = 0
+        self.regions = 0
         self.loops: dict[Group, tuple[Counter, ...]] = {}
         """The loops around each group whose number of turns is known, the outermost first."""
         self.around: tuple[Counter, ...] = ()
@@ -141,10 +140,10 @@ class _Emitter:
         return emit_check(values, expression, self.checks.index(check) + 1, turn)
 
     def kernel(
-        self, job: Job, shares: Sequence[int], feed: Feed | None, loops: tuple[Counter, ...] = ()
+        self, job: Job, shares: Sequence[int], staged: StagedGather | None, loops: tuple[Counter, ...] = ()
     ) -> str:
         """The function of a job's kernel; kernels that differ only in their buffers share one."""
-        kernel, kernels = job.kernel, _kernels(job, feed)
+        kernel, kernels = job.kernel, _kernels(job, staged)
         buffers = _buffers(kernels)
         name = f"kernel{len(self.kernels)}"
         pointers = [("ptr", f"p{k}") for k in range(len(buffers))]
@@ -165,23 +164,23 @@ class _Emitter:
             emit_load,
         )
         form = job.form
-        if form.product is not None and form.blocking is not None:
-            emit_blocked_product(values, form.product, form.blocking, f["low"], f["high"], f["scratch"])
+        if form.product is not None and form.packing is not None:
+            emit_packed_contraction(values, form.product, form.packing, f["low"], f["high"], f["scratch"])
         elif form.product is not None and job.tile is not None:
-            before = None if feed is None else partial(emit_feed, values, feed, form.product)
-            emit_product(values, form.product, job.tile, f["low"], f["high"], shares, before)
+            before = None if staged is None else partial(emit_staged_gather, values, staged, form.product)
+            emit_contraction(values, form.product, job.tile, f["low"], f["high"], shares, before)
         elif form.dots is not None:
-            emit_dots(values, form.dots, self.registers, f["low"], f["high"])
+            emit_reduction_vectorised(values, form.dots, self.registers, f["low"], f["high"])
         elif form.pooled is not None:
-            emit_pooled(values, form.pooled, self.registers, f["low"], f["high"], shares)
+            emit_window_maximum(values, form.pooled, self.registers, f["low"], f["high"], shares)
         elif form.gathered is not None:
-            emit_gathered(values, form.gathered, self.registers, f["low"], f["high"])
+            emit_indexed_contraction(values, form.gathered, self.registers, f["low"], f["high"])
         elif form.scatter is not None:
             emit_scatter(values, kernel, form.scatter, f["low"], f["high"])
-        elif form.transposition is not None:
-            emit_transposition(values, form.transposition, f["low"], f["high"])
+        elif form.transposed is not None:
+            emit_transposed(values, form.transposed, f["low"], f["high"])
         else:
-            emit_map(values, kernel, f["low"], f["high"], job.row_by_row, asks=True)
+            emit_map(values, kernel, f["low"], f["high"], job.row_by_row, prefetches=True)
         told, self.around = self.around, ()
         text = f.text().replace(f"@{name}(", "@(", 1)
         if text in self.kernels:
@@ -203,43 +202,43 @@ class _Emitter:
 
     def step(
         self, step: Step, around: tuple[Counter, ...] = (), guards: tuple[tuple[Choose, int], ...] = ()
-    ) -> RuntimePhase | RuntimeRepeat:
-        """The functions of a phase, or of all phases of a loop; ``guards`` are the branches that it belongs to."""
+    ) -> RegionSpec | RepeatSpec:
+        """The functions of a region, or of all regions of a loop; ``guards`` are the branches that it belongs to."""
         if isinstance(step, Repeat):
             inner = [self.step(each, (*around, step.counter), guards) for each in step.steps]
-            return RuntimeRepeat(step.counter.trips, inner)
+            return RepeatSpec(step.counter.trips, inner)
         if isinstance(step, Choose):
             found = [
                 self.step(each, around, (*guards, (step, number)))
                 for number, branch in enumerate(step.branches)
                 for each in branch
             ]
-            return RuntimeRepeat(1, found)
-        name = f"phase{self.phases}"
-        self.phases += 1
+            return RepeatSpec(1, found)
+        name = f"region{self.regions}"
+        self.regions += 1
         functions: dict[Group, Calls] = {}
-        for phase, inside in every_phase([step]):
+        for region, inside in every_region([step]):
             known = (*around, *(each.counter for each in inside if isinstance(each, Repeat)))
-            for group in phase.groups:
+            for group in region.groups:
                 self.loops[group] = known if group.turns is None else (*known, group.turns)
                 functions[group] = self._functions(group)
-        own = [] if not isinstance(step, Phase) else self._first(step)
-        f = phase_function(self.module, name)
+        own = [] if not isinstance(step, Region) else self._first(step)
+        f = region_function(self.module, name)
         self.turns = _turns(f, around)
         with ExitStack() as guarded:
             for choice, number in guards:
                 guarded.enter_context(f.when(self._is_chosen(f, choice, number)))
-            if isinstance(step, Phase):
-                self._phase(f, name, step, functions, own)
+            if isinstance(step, Region):
+                self._region(f, name, step, functions, own)
             elif isinstance(step, HostCall):
                 self._host_call(f, step)
             else:
                 self._serial(f, step.steps, functions)
-        chunks = sum(group.chunks for group in step.groups) if isinstance(step, Phase) else 1
+        chunks = sum(group.chunks for group in step.groups) if isinstance(step, Region) else 1
         written = {b for group in functions for job in group.jobs for b in job.kernel.writes()}
         writes = not self.overwriting.isdisjoint(written)
         callers = any(isinstance(each, HostCall) for each, _ in every_step([step]))
-        return RuntimePhase(name, chunks, enters=bool(own), writes=writes, callers=callers)
+        return RegionSpec(name, chunks, enters=bool(own), writes=writes, callers=callers)
 
     def _is_chosen(self, f: Function, choice: Choose, number: int) -> str:
         """Whether the branch of this number is run."""
@@ -266,10 +265,10 @@ class _Emitter:
     def _serial(self, f: Function, steps: Sequence[Step], functions: Functions) -> None:
         """Steps one after another, chunk by chunk."""
         for step in steps:
-            if isinstance(step, Phase):
+            if isinstance(step, Region):
                 for group in step.groups:
                     with f.loop("0", str(group.chunks)) as chunk:
-                        self._rows(f, group, functions[group], chunk.index, asks=False)
+                        self._rows(f, group, functions[group], chunk.index, prefetches=False)
             elif isinstance(step, HostCall):
                 self._host_call(f, step)
             elif isinstance(step, Choose):
@@ -300,8 +299,8 @@ class _Emitter:
 
     def _ask_for_signals(self, f: Function, step: While, asked: str) -> None:
         """Look for signals in some turns: how long a loop will run nobody knows."""
-        phases = every_phase([*step.condition, *step.body])
-        cycles = sum(group.cycles for phase, _ in phases for group in phase.groups)
+        regions = every_region([*step.condition, *step.body])
+        cycles = sum(group.cycles for region, _ in regions for group in region.groups)
         turns = max(1, int(_CYCLES_BETWEEN_SIGNALS / max(cycles, 1.0)))
         count = f.value(f"add i64 {f.value(f'load i64, ptr {asked}, align 8')}, 1")
         f.do(f"store i64 {count}, ptr {asked}, align 8")
@@ -309,15 +308,15 @@ class _Emitter:
             f.do(f"store i64 0, ptr {asked}, align 8")
             emit_ask(f)
 
-    def _first(self, phase: Phase) -> list[tuple[Job, str]]:
+    def _first(self, region: Region) -> list[tuple[Job, str]]:
         """The functions of what each thread does for itself."""
-        return [(job, self.kernel(job, _shares(Group(1), job), None)) for job in phase.first]
+        return [(job, self.kernel(job, _grains(Group(1), job), None)) for job in region.first]
 
-    def _phase(
-        self, f: Function, name: str, phase: Phase, functions: Functions, own: Sequence[tuple[Job, str]]
+    def _region(
+        self, f: Function, name: str, region: Region, functions: Functions, own: Sequence[tuple[Job, str]]
     ) -> None:
         """Which chunk is which rows of which group."""
-        order = phase.order()
+        order = region.order()
         if own:
             chunks = len(order)
             with f.when(f.value(f"icmp eq i64 {f['chunk']}, {chunks}")):
@@ -326,33 +325,33 @@ class _Emitter:
                     self._ask(f, job)
         number = f["chunk"] if order == sorted(order) else self._dealt(f, name, order)
         first = 0
-        for group in phase.groups:
+        for group in region.groups:
             relative = f.value(f"sub i64 {number}, {first}") if first else number
             with f.when(f.value(f"icmp ult i64 {relative}, {group.chunks}")):
-                self._rows(f, group, functions[group], relative, asks=group.chunks == 1)
+                self._rows(f, group, functions[group], relative, prefetches=group.chunks == 1)
             first += group.chunks
 
-    def _rows(self, f: Function, group: Group, calls: Calls, chunk: str, asks: bool) -> None:
+    def _rows(self, f: Function, group: Group, calls: Calls, chunk: str, prefetches: bool) -> None:
         """A chunk of a group, in all turns of its loop if it has one."""
-        low = f.value(f"mul i64 {chunk}, {group.share}")
-        end = f.value(f"add i64 {low}, {group.share}")
+        low = f.value(f"mul i64 {chunk}, {group.grain}")
+        end = f.value(f"add i64 {low}, {group.grain}")
         high = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(group.rows)))
         rows = (low, high) if group.rows > 1 else None
         if group.turns is None:
-            self._jobs(f, group, calls, rows, asks)
+            self._jobs(f, group, calls, rows, prefetches)
         else:
             with f.loop("0", str(group.turns.trips)) as loop:
                 self.turns[group.turns] = loop.index
-                self._jobs(f, group, calls, rows, asks)
+                self._jobs(f, group, calls, rows, prefetches)
 
     def _jobs(
-        self, f: Function, group: Group, calls: Calls, rows: tuple[str, str] | None, asks: bool
+        self, f: Function, group: Group, calls: Calls, rows: tuple[str, str] | None, prefetches: bool
     ) -> None:
         """Calls for some rows of a group."""
-        for job, feed, function in calls:
+        for job, staged, function in calls:
             turn = self._turn(f, self.loops[group]) if function in self.turning else ""
-            self._call(f, function, job, feed, rows if job.rows == group.rows else None, turn)
-            if asks:
+            self._call(f, function, job, staged, rows if job.rows == group.rows else None, turn)
+            if prefetches:
                 self._ask(f, job)
 
     def _dealt(self, f: Function, name: str, order: Sequence[int]) -> str:
@@ -364,18 +363,20 @@ class _Emitter:
 
     def _functions(self, group: Group) -> Calls:
         """The functions to call for a chunk of the group."""
-        feeds = self._feeds(group)
-        waiting = {giver for giver, _ in feeds.values()}
-        calls = [(job, feeds[job][1] if job in feeds else None) for job in group.jobs if job not in waiting]
+        gathers = self._staged_gathers(group)
+        waiting = {giver for giver, _ in gathers.values()}
+        calls = [
+            (job, gathers[job][1] if job in gathers else None) for job in group.jobs if job not in waiting
+        ]
         loops = self.loops[group]
-        return [(job, feed, self.kernel(job, _shares(group, job), feed, loops)) for job, feed in calls]
+        return [(job, staged, self.kernel(job, _grains(group, job), staged, loops)) for job, staged in calls]
 
-    def _feeds(self, group: Group) -> dict[Job, tuple[Job, Feed]]:
+    def _staged_gathers(self, group: Group) -> dict[Job, tuple[Job, StagedGather]]:
         """Products with the job that gathers what they are the first to read.
 
         That job may wait: what it reads itself is not in memory that is used for something else meanwhile.
         """
-        found: dict[Job, tuple[Job, Feed]] = {}
+        found: dict[Job, tuple[Job, StagedGather]] = {}
         for position, job in enumerate(group.jobs):
             written = set(job.kernel.writes())
             users = [other for other in group.jobs[position + 1 :] if written & set(other.kernel.reads())]
@@ -390,9 +391,9 @@ class _Emitter:
             there = all(buffer in self.addressed for buffer in job.kernel.reads())
             if product is None or tile is None or not there:
                 continue
-            feed = find_feed(job.given, product, tile)
-            if feed is not None and self.lanes(job.kernel) == self.lanes(users[0].kernel):
-                found[users[0]] = job, feed
+            staged = find_staged_gather(job.given, product, tile)
+            if staged is not None and self.lanes(job.kernel) == self.lanes(users[0].kernel):
+                found[users[0]] = job, staged
         return found
 
     def _turn(self, f: Function, loops: Sequence[Counter]) -> str:
@@ -408,11 +409,11 @@ class _Emitter:
         f: Function,
         function: str,
         job: Job,
-        feed: Feed | None,
+        staged: StagedGather | None,
         rows: tuple[str, str] | None,
         turn: str = "",
     ) -> None:
-        kernels = _kernels(job, feed)
+        kernels = _kernels(job, staged)
         low, high = rows or ("0", str(job.turns))
         if rows and job.pitch > 1:
             low, high = (f.value(f"mul i64 {row}, {job.pitch}") for row in rows)
@@ -473,9 +474,9 @@ class _Emitter:
         return f.value(f"getelementptr i8, ptr {base}, i64 {ahead}") if ahead else base
 
 
-def _kernels(job: Job, feed: Feed | None) -> list[Kernel]:
+def _kernels(job: Job, staged: StagedGather | None) -> list[Kernel]:
     """The kernels that one function runs."""
-    return [job.kernel] if feed is None else [job.kernel, feed.kernel]
+    return [job.kernel] if staged is None else [job.kernel, staged.kernel]
 
 
 def _buffers(kernels: Sequence[Kernel]) -> list[Buffer]:
@@ -494,15 +495,15 @@ def _shifts(kernels: Sequence[Kernel]) -> dict[Buffer, int]:
     return {buffer: max(0, min(found)) for buffer, found in constants.items()}
 
 
-def _shares(group: Group, job: Job) -> list[int]:
+def _grains(group: Group, job: Job) -> list[int]:
     """How many rows a call of the job's kernel may be given."""
     if job.rows == group.rows > 1:
-        return group.shares()
+        return group.grains()
     return [job.kernel.axes[0].extent] if job.kernel.axes else [1]
 
 
 def _turns(f: Function, around: Sequence[Counter]) -> dict[Counter, str]:
-    """The turns of the loops around a phase, which the runtime counts as one number."""
+    """The turns of the loops around a region, which the runtime counts as one number."""
     turns: dict[Counter, str] = {}
     rest = f["iteration"]
     for counter in reversed(around):

@@ -21,7 +21,7 @@ from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.loops import Affine, Apply, Axis, Load, Reduce, walk
 
-__all__ = ["across_rows", "better", "emit_reduction", "horizontal", "is_turned", "neutral"]
+__all__ = ["across_rows", "better", "emit_reduction", "horizontal", "is_transposed", "neutral"]
 
 WRITTEN_OUT = 16
 """Reductions of up to this many elements, such as a pooling window, have no loop."""
@@ -92,8 +92,8 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
         return _extreme_positions(values, reduce)
     if values.is_vector(reduce):
         assert group is not None
-        if is_turned(reduce, group.axis):
-            return [_turned(values, reduce, vector) for vector in range(group.vectors)]
+        if is_transposed(reduce, group.axis):
+            return [_transposed(values, reduce, vector) for vector in range(group.vectors)]
         start = [literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), group.lanes)] * group.vectors
         return _accumulate(values, reduce, reduce.over, start, group.lanes)
     if across:
@@ -110,7 +110,7 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
     return _accumulate(values, reduce, reduce.over, start, 1)
 
 
-def is_turned(reduce: Reduce, axis: Axis) -> bool:
+def is_transposed(reduce: Reduce, axis: Axis) -> bool:
     """Whether lanes along ``axis`` would gather what lies along the last reduced one, and rows are read instead.
 
     A reduction inside that belongs to the row would be computed again for each of the row's vectors.
@@ -129,7 +129,7 @@ def is_turned(reduce: Reduce, axis: Axis) -> bool:
     )
 
 
-def _turned(values: Values, reduce: Reduce, vector: int) -> str:
+def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
     """The vector of results of some rows, one a lane: a vector of partial results for each row, then all turned."""
     assert values.group is not None
     group, here = values.group, values.places[values.group.axis]

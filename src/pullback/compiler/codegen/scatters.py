@@ -10,7 +10,7 @@ chunk's rows at once, several of them for one branch, and only what belongs to t
             target[index[position], :] += updates[position, :]
 
 Indices that lie in memory in the order of the positions are searched as one long row, and what is found is divided into
-the axes again; narrow ones, which places.py stores where it can, are twice as many for a comparison.
+the axes again; narrow ones, which materialise.py stores where it can, are twice as many for a comparison.
 
 Where each turn of the first axis adds to a row of its own, as the pullback of a pool does sample by sample, there is
 nothing to look for: such a scatter takes part in the row group of its first axis like any other kernel.
@@ -56,7 +56,7 @@ class Scatter:
     outermost: bool
     apart: bool
 
-    def most_shares(self, lanes: int) -> int:
+    def most_grains(self, lanes: int) -> int:
         """Shares beyond which comparing indices would take longer than adding the updates."""
         updated = math.prod(axis.extent for axis in self.trailing)
         return lanes * -(-updated // lanes)

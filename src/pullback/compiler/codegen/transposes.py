@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pullback.compiler.codegen.blocks import turn_block
+from pullback.compiler.codegen.blocks import transpose_block
 from pullback.compiler.codegen.types import memory_type
 from pullback.compiler.codegen.values import Place, Values
 from pullback.loops import Axis, Kernel, Load, Store
 
-__all__ = ["Transposition", "emit_transposition", "find_transposition"]
+__all__ = ["Transposed", "emit_transposed", "find_transposed"]
 
 
 @dataclass(frozen=True, eq=False)
-class Transposition:
+class Transposed:
     """``target[…, slow, fast] = source[…, fast, slow]``: ``slow`` is the axis along which the source is contiguous."""
 
     outer: tuple[Axis, ...]
@@ -27,7 +27,7 @@ class Transposition:
     store: Store
 
 
-def find_transposition(kernel: Kernel) -> Transposition | None:
+def find_transposed(kernel: Kernel) -> Transposed | None:
     """The kernel as a transposed copy, or ``None``; its last two axes must be the ones that change places."""
     if len(kernel.stores) != 1 or len(kernel.axes) < 2:
         return None
@@ -44,10 +44,10 @@ def find_transposition(kernel: Kernel) -> Transposition | None:
         or min(slow.extent, fast.extent) < 4
     ):
         return None
-    return Transposition(kernel.axes[:-2], slow, fast, load, store)
+    return Transposed(kernel.axes[:-2], slow, fast, load, store)
 
 
-def emit_transposition(values: Values, copy: Transposition, low: str, high: str) -> None:
+def emit_transposed(values: Values, copy: Transposed, low: str, high: str) -> None:
     """Run a transposed copy for turns ``low`` to ``high`` of its first axis, which may be ``slow``."""
     f = values.f
 
@@ -65,7 +65,7 @@ def emit_transposition(values: Values, copy: Transposition, low: str, high: str)
     nest(copy.outer)
 
 
-def _blocks(values: Values, copy: Transposition, start: str, stop: str) -> None:
+def _blocks(values: Values, copy: Transposed, start: str, stop: str) -> None:
     """Blocks of whole vectors; what is left at the axes' ends in narrower ones."""
     f, lanes = values.f, values.lanes
     kind = memory_type(copy.load.dtype)
@@ -83,7 +83,7 @@ def _blocks(values: Values, copy: Transposition, start: str, stop: str) -> None:
         def at(base: str, ahead: int) -> str:
             return f.value(f"getelementptr {kind}, ptr {base}, i64 {ahead}") if ahead else base
 
-        turn_block(
+        transpose_block(
             f,
             kind,
             lanes,

@@ -24,9 +24,9 @@ from pullback.loops import (
     Axis,
     Buffer,
     Expression,
-    Hole,
     Literal,
     Load,
+    Placeholder,
     Position,
     Reduce,
     walk,
@@ -138,7 +138,7 @@ class Values:
         seen: set[int] = set()
 
         def visit(expression: Expression, bound: frozenset[Axis]) -> None:
-            if id(expression) in seen or isinstance(expression, Literal | Hole):
+            if id(expression) in seen or isinstance(expression, Literal | Placeholder):
                 return
             seen.add(id(expression))
             if not expression.axes & bound and not isinstance(expression, Position):

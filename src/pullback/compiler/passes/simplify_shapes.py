@@ -339,7 +339,9 @@ def _common_slice(first: Node, second: Node, axis: int) -> Node | None:
 
 _RULES: dict[str, tuple[Rule, ...]] = {
     ELEMENTWISE: (_outside_units,),
-    **dict.fromkeys(("window_max", "window_winner", "at_winners", "unpool"), (_pool_outside_units,)),
+    **dict.fromkeys(
+        ("window_max", "window_argmax", "gather_at_argmax", "max_unpool"), (_pool_outside_units,)
+    ),
     "iota": (_iota,),
     "reshape": (_reshape,),
     "broadcast": (_broadcast,),

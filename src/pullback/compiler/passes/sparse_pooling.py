@@ -1,6 +1,6 @@
 """What follows the pullback of a maximum is done for the winners alone.
 
-One element of each window has a derivative. Masks and factors behind ``unpool`` move before it, where there is an
+One element of each window has a derivative. Masks and factors behind ``max_unpool`` move before it, where there is an
 element for each window; a bias gradient is a sum over windows; a weight gradient visits winners, and so does the
 gradient of a convolution's input where that costs less than going over every place.
 
@@ -9,18 +9,18 @@ An element that did not win counts as zero whatever it meets: zero times an infi
 >>> import numpy as np
 >>> import pullback.numpy
 >>> from pullback.graph import Graph, Type, Variable, constant, format_graph
->>> from pullback.operators.pooling import unpool, window_winner
+>>> from pullback.operators.pooling import max_unpool, window_argmax
 >>> pairs = {"axes": (1,), "sizes": (2,), "strides": (2,), "dilations": (1,)}
 >>> x = Variable(Type(np.dtype(np.float32), (3, 8)), "x")
 >>> g = Variable(Type(np.dtype(np.float32), (3, 4)), "g")
->>> bar = unpool(g, window_winner(x, **pairs), shape=(3, 8), **pairs)
+>>> bar = max_unpool(g, window_argmax(x, **pairs), shape=(3, 8), **pairs)
 >>> print(format_graph(sparse_pooling(Graph((x, g), (bar * x,))), sources=False))
 input  %0 x: float32[3, 8]
 input  %1 g: float32[3, 4]
 %2 = window_max(%0, axes=(1,), dilations=(1,), sizes=(2,), strides=(2,)): float32[3, 4]
 %3 = multiply(%1, %2): float32[3, 4]
-%4 = window_winner(%0, axes=(1,), dilations=(1,), sizes=(2,), strides=(2,)): int32[3, 4]
-%5 = unpool(%3, %4, axes=(1,), dilations=(1,), shape=(3, 8), sizes=(2,), strides=(2,)): float32[3, 8]
+%4 = window_argmax(%0, axes=(1,), dilations=(1,), sizes=(2,), strides=(2,)): int32[3, 4]
+%5 = max_unpool(%3, %4, axes=(1,), dilations=(1,), shape=(3, 8), sizes=(2,), strides=(2,)): float32[3, 8]
 output %5
 """
 
@@ -35,12 +35,12 @@ from pullback.compiler.passes.rewriting import Rule, RulePass, inner, scalar
 from pullback.graph import OPERATORS, Node, Operation, constant
 from pullback.operators.elementwise import where
 from pullback.operators.pooling import (
-    at_winners,
-    convolve_unpooled,
+    argmax_index,
+    convolve_max_unpooled,
+    gather_at_argmax,
+    max_unpool,
     pool_attributes,
-    unpool,
     window_max,
-    winner_place,
 )
 from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import broadcast, contiguous, iota, reverse, slice, transpose
@@ -58,19 +58,19 @@ DEEPEST = 16
 
 
 def _pulled(node: Node, winner: Node, pool: dict[str, Any], depth: int = DEEPEST) -> Node:
-    """``at_winners(node, winner)``, with elementwise operations done for the winners alone."""
+    """``gather_at_argmax(node, winner)``, with elementwise operations done for the winners alone."""
     single, spread = scalar(node), inner(node, "broadcast")
     if single is not None:
         return broadcast(constant(single), shape=winner.shape, axes=())
     if spread is not None and not set(spread.attributes["axes"]) & set(pool["axes"]):
         return broadcast(spread.inputs[0], shape=winner.shape, axes=spread.attributes["axes"])
-    named = inner(winner, "window_winner")
+    named = inner(winner, "window_argmax")
     if named is not None and named.inputs[0] is node and pool_attributes(named) == pool:
         return window_max(node, **pool)
     if isinstance(node, Operation) and node.operator.elementwise and depth:
         inputs = [_pulled(child, winner, pool, depth - 1) for child in node.inputs]
         return node.operator(*inputs, **node.attributes)
-    return at_winners(node, winner, **pool)
+    return gather_at_argmax(node, winner, **pool)
 
 
 def _zero(node: Node) -> bool:
@@ -79,13 +79,13 @@ def _zero(node: Node) -> bool:
 
 
 def _placed(y: Node, like: Operation) -> Node:
-    """``y`` in the places of ``like``, an ``unpool``."""
-    return unpool(y, like.inputs[1], **like.attributes)
+    """``y`` in the places of ``like``, an ``max_unpool``."""
+    return max_unpool(y, like.inputs[1], **like.attributes)
 
 
 def _masked(node: Operation) -> Node | None:
     mask, yes, no = node.inputs
-    first, second = inner(yes, "unpool"), inner(no, "unpool")
+    first, second = inner(yes, "max_unpool"), inner(no, "max_unpool")
     like = second if first is None else first
     if like is None:
         return None
@@ -102,7 +102,7 @@ def _masked(node: Operation) -> Node | None:
 
 def _multiplied(node: Operation) -> Node | None:
     for placed, factor in (node.inputs, node.inputs[::-1]):
-        like = inner(placed, "unpool")
+        like = inner(placed, "max_unpool")
         if like is not None and node.dtype.kind == "f":
             y, winner = like.inputs
             return _placed(y * _pulled(factor, winner, pool_attributes(like)), like)
@@ -110,7 +110,7 @@ def _multiplied(node: Operation) -> Node | None:
 
 
 def _added(node: Operation) -> Node | None:
-    first, second = (inner(child, "unpool") for child in node.inputs)
+    first, second = (inner(child, "max_unpool") for child in node.inputs)
     if first is None or second is None or first.inputs[1] is not second.inputs[1]:
         return None
     return (
@@ -120,7 +120,7 @@ def _added(node: Operation) -> Node | None:
 
 def _summed(node: Operation) -> Node | None:
     """Every element is put into one place: their sum is the same."""
-    placed = inner(node.inputs[0], "unpool")
+    placed = inner(node.inputs[0], "max_unpool")
     if placed is None or not set(placed.attributes["axes"]) <= set(node.attributes["axes"]):
         return None
     return OPERATORS["sum"](placed.inputs[0], axes=node.attributes["axes"])
@@ -157,8 +157,8 @@ def _sweep(places: int, elements: int) -> float:
 
 
 def _weight_gradient(node: Operation) -> Node | None:
-    """``convolve(x, unpool(y, winner))`` visits winners, where that is less than the zeros cost between them."""
-    x, placed = node.inputs[0], inner(node.inputs[1], "unpool")
+    """``convolve(x, max_unpool(y, winner))`` visits winners, where that is less than the zeros cost between them."""
+    x, placed = node.inputs[0], inner(node.inputs[1], "max_unpool")
     if placed is None or placed.attributes["axes"] != _spatial(node.attributes["w_layout"]) or not node.size:
         return None
     x_layout, out_layout = node.attributes["x_layout"], node.attributes["out_layout"]
@@ -169,13 +169,13 @@ def _weight_gradient(node: Operation) -> Node | None:
     if _visits(y.size, elements, run) >= _sweep(placed.size, elements):
         return None
     pool = tuple(pool_attributes(placed).values())
-    return convolve_unpooled(x, y, winner, shape=placed.shape, pool=pool, **node.attributes)
+    return convolve_max_unpooled(x, y, winner, shape=placed.shape, pool=pool, **node.attributes)
 
 
 def _input_gradient(node: Operation) -> Node | None:
-    """``convolve(pad(unpool(y, winner)), w)`` as what each winner adds to the result, on the same condition."""
+    """``convolve(pad(max_unpool(y, winner)), w)`` as what each winner adds to the result, on the same condition."""
     padded = inner(node.inputs[0], "pad")
-    placed = inner(node.inputs[0] if padded is None else padded.inputs[0], "unpool")
+    placed = inner(node.inputs[0] if padded is None else padded.inputs[0], "max_unpool")
     attributes = node.attributes
     if placed is None or not node.size or set(attributes["strides"]) > {1}:
         return None
@@ -232,7 +232,7 @@ def _spread(
         if not label.isdigit():
             indices.append(counted(label))
             continue
-        place = winner_place(winner, shape=placed.shape, axis=x_layout.index(label), **pool)
+        place = argmax_index(winner, shape=placed.shape, axis=x_layout.index(label), **pool)
         indices.append(over_winners(place) + counted(label, attributes["dilations"][int(label)]))
     # Element k of the window, counted from its end, goes k places further.
     turned = reverse(w, axes=_spatial(w_layout)) if _spatial(w_layout) else w

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from pullback.compiler.runtime.engine import llvm_version
-from pullback.compiler.runtime.processor import Processor, machine_identity, tell, told, told_by_llvm
+from pullback.compiler.target import Processor, machine_identity, tell, told, told_by_llvm
 from pullback.errors import CacheError
 from pullback.files import create_temporary, remove_leftovers
 from pullback.sources import package_digest, unchanged
@@ -69,10 +69,10 @@ class Cache:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     cache = Cache(Path(folder) / "code")
-    ...     cache.store("program 1", Processor.host(), b"object code", {"phases": 2})
+    ...     cache.store("program 1", Processor.host(), b"object code", {"regions": 2})
     ...     entry = cache.load("program 1", Processor.host())
     >>> entry.object_bytes, entry.metadata
-    (b'object code', {'phases': 2})
+    (b'object code', {'regions': 2})
     """
 
     def __init__(self, folder: Path, limit_bytes: int = _LIMIT_BYTES) -> None:

@@ -1,54 +1,54 @@
-"""How threads share the chunks of a phase, as LLVM IR text: a part of the walk in ``driver.py``.
+"""How threads share the chunks of a region, as LLVM IR text: a part of the walk in ``driver.py``.
 
-The chunks of a phase are dealt out in equal stretches, one for each thread, so that from phase to phase a
-thread finds the part of the arrays that is already in its own cache. Each stretch has a word on a cache line
+The chunks of a region are dealt out in equal ranges, one for each thread, so that from region to region a
+thread finds the part of the arrays that is already in its own cache. Each range has a word on a cache line
 of its own, from which its owner claims chunks by compare-and-swap, from the front, half of what is left at a
 time. A thread that has done its own helps others from the back of theirs, but only if they are not done after
 a while: what they have in their caches takes longer to fetch than to work on. What is done stands in a second
-word of the stretch, and only that one do others read while they wait: the owner need not fetch its claims
-back. A thread goes on when all stretches are done. A word carries the number of the visit and only ever
+word of the range, and only that one do others read while they wait: the owner need not fetch its claims
+back. A thread goes on when all ranges are done. A word carries the number of the visit and only ever
 grows: nothing is reset between steps, a thread that comes late finds everything claimed and catches up, and a
-thread that the system has suspended is waited for only with what it has claimed. A phase of a single chunk is
-the caller's, whose cache then holds all that such phases hand on to each other; another thread helps even there, but
+thread that the system has suspended is waited for only with what it has claimed. A region of a single chunk is
+the caller's, whose cache then holds all that such regions hand on to each other; another thread helps even there, but
 never where Python is called, which must happen in the thread that has the interpreter lock.
 """
 
 from __future__ import annotations
 
-__all__ = ["BEFORE_SHARED", "PHASE_SHARED", "STRETCH"]
+__all__ = ["BEFORE_SHARED", "RANGE", "REGION_SHARED"]
 
 BEFORE_SHARED = """\
   %words_at = getelementptr i8, ptr %context, i64 $CONTEXT_WORDS
   %words_base = load ptr, ptr %words_at, align 8
-  %room_at = getelementptr i8, ptr %context, i64 $CONTEXT_STRETCHES
+  %room_at = getelementptr i8, ptr %context, i64 $CONTEXT_RANGES
   %room = load i64, ptr %room_at, align 8
   %row_bytes = mul i64 %room, $WORD_BYTES
-  %stretches = call i64 @llvm.umin.i64(i64 %threads, i64 %room)
-  %own = urem i64 %thread, %stretches"""
+  %ranges = call i64 @llvm.umin.i64(i64 %threads, i64 %room)
+  %own = urem i64 %thread, %ranges"""
 
-PHASE_SHARED = """\
+REGION_SHARED = """\
   %row_offset = mul i64 %index, %row_bytes
   %row = getelementptr i8, ptr %words_base, i64 %row_offset
   %fresh = shl i64 %visit, $VISIT_SHIFT
   %visit_1 = add i64 %visit, 1
   %complete = shl i64 %visit_1, $VISIT_SHIFT
-  ; as many stretches as have a chunk, the first ones
-  %used = call i64 @llvm.umin.i64(i64 %count, i64 %stretches)
+  ; as many ranges as have a chunk, the first ones
+  %used = call i64 @llvm.umin.i64(i64 %count, i64 %ranges)
   br label %claims
 claims:
-  ; its own stretch first, then those of the threads after it
-  %helped = phi i64 [0, %phase], [%helped_1, %claimed]
-  %patience = phi i64 [$PATIENCE, %phase], [%patience_left, %claimed]
-  %to_enter = phi i1 [%enters, %phase], [%to_enter_yet, %claimed]
+  ; its own range first, then those of the threads after it
+  %helped = phi i64 [0, %region], [%helped_1, %claimed]
+  %patience = phi i64 [$PATIENCE, %region], [%patience_left, %claimed]
+  %to_enter = phi i1 [%enters, %region], [%to_enter_yet, %claimed]
   %owns = icmp eq i64 %helped, 0
   %turned = add i64 %own, %helped
-  %beyond = icmp uge i64 %turned, %stretches
-  %less = select i1 %beyond, i64 %stretches, i64 0
-  %stretch = sub i64 %turned, %less
-  %word_offset = mul i64 %stretch, $WORD_BYTES
+  %beyond = icmp uge i64 %turned, %ranges
+  %less = select i1 %beyond, i64 %ranges, i64 0
+  %range = sub i64 %turned, %less
+  %word_offset = mul i64 %range, $WORD_BYTES
   %word_at = getelementptr i8, ptr %row, i64 %word_offset
   %done_at = getelementptr i8, ptr %word_at, i64 $DONE_BYTES
-  %any_there = icmp ult i64 %stretch, %used
+  %any_there = icmp ult i64 %range, %used
   br i1 %any_there, label %look_there, label %claimed
 look_there:
   %left_alone = and i1 %callers, %is_worker
@@ -69,9 +69,9 @@ wait_there:
   br label %owner_first
 measure:
   %patience_now = phi i64 [%patience, %look_whose], [0, %not_over]
-  %first = call i64 @stretch_start(i64 %count, i64 %stretch, i64 %used)
-  %stretch_1 = add i64 %stretch, 1
-  %end_chunk = call i64 @stretch_start(i64 %count, i64 %stretch_1, i64 %used)
+  %first = call i64 @range_start(i64 %count, i64 %range, i64 %used)
+  %range_1 = add i64 %range, 1
+  %end_chunk = call i64 @range_start(i64 %count, i64 %range_1, i64 %used)
   %length = sub i64 %end_chunk, %first
   %seen_first = load atomic i64, ptr %word_at acquire, align 8
   br label %claim
@@ -163,8 +163,8 @@ claimed:
   %to_enter_yet = phi i1 [%to_enter, %claims], [%to_enter, %look_there], [%to_enter, %owner_first],
       [%to_enter_now, %taken_all], [%to_enter_now, %report_all], [%to_enter_now, %reporting]
   %helped_1 = add i64 %helped, 1
-  %more_stretches = icmp ult i64 %helped_1, %stretches
-  br i1 %more_stretches, label %claims, label %waits
+  %more_ranges = icmp ult i64 %helped_1, %ranges
+  br i1 %more_ranges, label %claims, label %waits
 waits:
   %waited = phi i64 [0, %claimed], [%waited_1, %waited_for]
   %waited_1 = add i64 %waited, 1
@@ -189,15 +189,15 @@ ask:
   br label %wait
 waited_for:
   %more_waits = icmp ult i64 %waited_1, %used
-  br i1 %more_waits, label %waits, label %phase_over"""
+  br i1 %more_waits, label %waits, label %region_over"""
 
-STRETCH = """
-; The first chunk of a stretch: the earlier ones get what cannot be dealt out evenly.
-define internal i64 @stretch_start(i64 %count, i64 %stretch, i64 %stretches) nounwind {
-  %whole = mul i64 %count, %stretch
-  %less = sub i64 %stretches, 1
+RANGE = """
+; The first chunk of a range: the earlier ones get what cannot be dealt out evenly.
+define internal i64 @range_start(i64 %count, i64 %range, i64 %ranges) nounwind {
+  %whole = mul i64 %count, %range
+  %less = sub i64 %ranges, 1
   %rounded = add i64 %whole, %less
-  %start = udiv i64 %rounded, %stretches
+  %start = udiv i64 %rounded, %ranges
   ret i64 %start
 }
 """

@@ -3,7 +3,7 @@
 LLVM works outside the interpreter lock and modules have nothing in common, so a program's parts are compiled side by
 side, on as many threads as programs may use. While a module is written there is one thread less: writing is work too.
 
->>> from pullback.compiler.runtime.processor import Processor
+>>> from pullback.compiler.target import Processor
 >>> with Compilation(Processor.host()) as compilation:
 ...     for name in ("one", "two"):
 ...         compilation.add(f"define void @{name}() {{\\n  ret void\\n}}")
@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pullback.compiler.runtime.engine import compile_object
-from pullback.compiler.runtime.processor import Processor, usable_cores
 from pullback.compiler.runtime.threads import get_num_threads
+from pullback.compiler.target import Processor, usable_cores
 from pullback.undisturbed import Job, start_thread
 
 __all__ = ["Compilation"]

@@ -1,6 +1,6 @@
 """The driver that runs a program's schedule on one thread or on several, as LLVM IR text.
 
-All threads walk the same schedule; how they share the chunks of a phase stands in ``claiming.py``.
+All threads walk the same schedule; how they share the chunks of a region stands in ``claiming.py``.
 
 Visits are numbered ``epoch * trips + iteration``; an epoch is a step that was ever run side by
 side. A run on the caller alone uses none of this.
@@ -8,7 +8,7 @@ side. A run on the caller alone uses none of this.
 ``pullback_run`` is the caller's side. Between steps it looks at the watched result, and every 50 ms
 it takes the interpreter lock and lets Python handle its signals, so that Ctrl-C stops a long run
 between two steps; a single step stops between two chunks, for as long as it has written nothing in place: what the
-other threads still claim of the phase they leave out. A chunk that may take any time asks by itself.
+other threads still claim of the region they leave out. A chunk that may take any time asks by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 from string import Template
 
 from pullback.compiler.runtime import layout, waiting
-from pullback.compiler.runtime.claiming import BEFORE_SHARED, PHASE_SHARED, STRETCH
+from pullback.compiler.runtime.claiming import BEFORE_SHARED, RANGE, REGION_SHARED
 
 __all__ = ["driver_text"]
 
@@ -58,7 +58,7 @@ look:
   %kind = load i64, ptr %at, align 8
   %count_at = getelementptr i8, ptr %at, i64 $ENTRY_COUNT
   %count = load i64, ptr %count_at, align 8
-  switch i64 %kind, label %phase [i64 $REPEAT_BEGIN, label %begin i64 $REPEAT_END, label %end]
+  switch i64 %kind, label %region [i64 $REPEAT_BEGIN, label %begin i64 $REPEAT_END, label %end]
 begin:
   %visit_begin = mul i64 %visit, %count
   %base_begin = mul i64 %base, %count
@@ -75,7 +75,7 @@ end:
   %base_end = select i1 %over, i64 %base_outer, i64 %base
   %index_end = select i1 %over, i64 %index_1, i64 %target
   br label %next
-phase:
+region:
   %function_at = getelementptr i8, ptr %at, i64 $ENTRY_FUNCTION
   %function = load ptr, ptr %function_at, align 8
   %iteration = sub i64 %visit, %base
@@ -90,8 +90,8 @@ phase:
   %callers_word = load i64, ptr %callers_at, align 8
   %callers = icmp ne i64 %callers_word, 0
   store i64 %open_word, ptr %open_place, align 8
-$PHASE
-phase_over:
+$REGION
+region_over:
   %stopped_here = call i1 @stopped(ptr %caller, ptr %code_at)
   br label %check
 check:
@@ -105,20 +105,20 @@ stop:
 }
 """
 
-_PHASE_ALONE = """\
+_REGION_ALONE = """\
   br i1 %enters, label %enter, label %chunks
 enter:
   call void %function(ptr %context, i64 %step, i64 %iteration, i64 %count, ptr %scratch)
   br label %chunks
 chunks:
-  %chunk = phi i64 [0, %phase], [0, %enter], [%chunk_1, %go_on]
+  %chunk = phi i64 [0, %region], [0, %enter], [%chunk_1, %go_on]
   call void %function(ptr %context, i64 %step, i64 %iteration, i64 %chunk, ptr %scratch)
   %chunk_1 = add i64 %chunk, 1
   %again = icmp ult i64 %chunk_1, %count
-  br i1 %again, label %look_up, label %phase_over
+  br i1 %again, label %look_up, label %region_over
 look_up:
   %stop_here = call i1 @stopped(ptr %caller, ptr %code_at)
-  br i1 %stop_here, label %phase_over, label %go_on
+  br i1 %stop_here, label %region_over, label %go_on
 go_on:
   br label %chunks"""
 
@@ -159,7 +159,7 @@ quiet:
   ret i1 false
 }
 
-; After a chunk, or a phase, of a step that may be left half done (there is a caller): whether to leave it.
+; After a chunk, or a region, of a step that may be left half done (there is a caller): whether to leave it.
 define internal i1 @stopped(ptr %caller, ptr %code_at) nounwind {
 entry:
   %uncalled = icmp eq ptr %caller, null
@@ -286,7 +286,7 @@ entry:
   %words = load ptr, ptr %words_at, align 8
   %entries_at = getelementptr i8, ptr %context, i64 $CONTEXT_ENTRIES
   %entries = load i64, ptr %entries_at, align 8
-  %room_at = getelementptr i8, ptr %context, i64 $CONTEXT_STRETCHES
+  %room_at = getelementptr i8, ptr %context, i64 $CONTEXT_RANGES
   %room = load i64, ptr %room_at, align 8
   %all = mul i64 %entries, %room
   br label %next
@@ -349,7 +349,7 @@ close:
   %quiet = icmp ne i64 %status, $STATUS_FAILED
   br i1 %quiet, label %out, label %empty
 empty:
-  ; phases after the failure were never claimed: nobody may walk towards them once the failure is cleared
+  ; regions after the failure were never claimed: nobody may walk towards them once the failure is cleared
   call void @pullback_quiesce(ptr %pool, ptr %context)
   br label %out
 out:
@@ -552,12 +552,12 @@ def driver_text(architecture: str, system: str = sys.platform) -> str:
             values,
             NAME=name,
             BEFORE=Template(before).substitute(values),
-            PHASE=Template(phase).substitute(values),
+            REGION=Template(region).substitute(values),
         )
-        for name, before, phase in (
-            ("step_alone", "", _PHASE_ALONE),
-            ("step_shared", BEFORE_SHARED, PHASE_SHARED),
+        for name, before, region in (
+            ("step_alone", "", _REGION_ALONE),
+            ("step_shared", BEFORE_SHARED, REGION_SHARED),
         )
     ]
     waits = waiting.waiting_text(architecture, system)
-    return "\n".join([STRETCH, *walks, *(Template(text).substitute(values) for text in (waits, _CALLER))])
+    return "\n".join([RANGE, *walks, *(Template(text).substitute(values) for text in (waits, _CALLER))])

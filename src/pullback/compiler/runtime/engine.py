@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from pullback.compiler.runtime.linking import link
 from pullback.compiler.runtime.pages import give_back_pages
-from pullback.compiler.runtime.processor import Processor, told_by_llvm
+from pullback.compiler.target import Processor, told_by_llvm
 from pullback.undisturbed import undisturbed
 
 if TYPE_CHECKING:

@@ -278,7 +278,7 @@ make:
   %spec = getelementptr i8, ptr %specs, i64 %offset
   $LOAD(alias, i64, %spec, $RESULT_ALIAS)
   %is_new = icmp slt i64 %alias, 0
-  br i1 %is_new, label %fresh, label %taken_over
+  br i1 %is_new, label %fresh, label %aliased
 fresh:
   $LOAD(dtype, ptr, %spec, $RESULT_DTYPE)
   $LOAD(rank, i64, %spec, $RESULT_RANK)
@@ -292,7 +292,7 @@ fresh:
 fresh_address:
   $LOAD(fresh_data, ptr, %array, $FIELD_DATA)
   br label %put
-taken_over:
+aliased:
   %argument_at = getelementptr ptr, ptr %arguments, i64 %alias
   %argument = load ptr, ptr %argument_at, align 8
   call void @Py_IncRef(ptr %argument)
@@ -301,8 +301,8 @@ taken_over:
   $LOAD(taken_data, ptr, %argument_spec, $ARGUMENT_CURRENT)
   br label %put
 put:
-  %object = phi ptr [%array, %fresh_address], [%argument, %taken_over]
-  %data = phi ptr [%fresh_data, %fresh_address], [%taken_data, %taken_over]
+  %object = phi ptr [%array, %fresh_address], [%argument, %aliased]
+  %data = phi ptr [%fresh_data, %fresh_address], [%taken_data, %aliased]
   %slot_offset = mul i64 %index, $SLOT_BYTES
   %slot = getelementptr i8, ptr %slots, i64 %slot_offset
   store ptr %data, ptr %slot, align 8

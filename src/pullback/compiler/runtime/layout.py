@@ -1,10 +1,10 @@
-"""Where things lie in a program's memory, and the instructions with which phase functions find them.
+"""Where things lie in a program's memory, and the instructions with which region functions find them.
 
 Every structure that both Python and machine code touch is described here once, as byte offsets.
 
 >>> module = Module()
 >>> slots = Slots(arguments=1, results=1)
->>> f = phase_function(module, "copy_one")
+>>> f = region_function(module, "copy_one")
 >>> x = emit_pointer(f, slots.argument(0), f["step"])
 >>> y = emit_pointer(f, slots.result(0), f["step"])
 >>> f.do(f"store double {f.value(f'load double, ptr {x}, align 8')}, ptr {y}, align 8")
@@ -29,10 +29,10 @@ __all__ = [
     "emit_is_well",
     "emit_next_step",
     "emit_pointer",
-    "phase_function",
+    "region_function",
 ]
 
-# The claims of a stretch of a phase's chunks: visit (44 bits) | taken from the back (10) | taken from the front (10).
+# The claims of a range of a region's chunks: visit (44 bits) | taken from the back (10) | taken from the front (10).
 # One word holds all, so one compare-and-swap claims chunks and the word only ever grows. What is done stands in a word
 # of its own: visit | chunks done, or the following visit and 0 when all are. Others wait on that one, and each is
 # alone on a pair of cache lines, so that an owner finds its claims in its own cache.
@@ -42,7 +42,7 @@ MAX_CHUNKS = (1 << COUNT_BITS) - 1
 MAX_VISITS = 1 << (64 - VISIT_SHIFT)
 DONE_BYTES = 128
 WORD_BYTES = 256
-MAX_STRETCHES = 16
+MAX_RANGES = 16
 
 CONTEXT = {
     "BUSY": 0,  # i32: a call is using this context
@@ -60,7 +60,7 @@ CONTEXT = {
     "LAST_STEP": 112,  # i64: the number of the last step of the run
     "POOL": 120,  # ptr to the control block of the workers that may be in this context
     "WORDS": 96,  # ptr to the words of the first entry
-    "STRETCHES": 104,  # i64: words of each entry
+    "RANGES": 104,  # i64: words of each entry
     "EPOCH": 128,  # i64: steps ever begun side by side; alone on its cache line, threads wait on it
     "FAILURE_LOCK": 192,  # i32
     "FAILURE_CODE": 200,  # i64: 0 while all is well
@@ -71,23 +71,23 @@ CONTEXT = {
     "ASK": 240,  # ptr to the function that looks for signals in the middle of a chunk
 }
 # What the caller of a run has on its stack, to look for signals: when it last did, its thread state, whether a handler
-# raised, and whether the phase that it is in may be left.
+# raised, and whether the region that it is in may be left.
 CALLER = {"MILLISECONDS": 0, "THREAD_STATE": 8, "RAISED": 16, "OPEN": 24}
 SLOTS_OFFSET = 256
 SLOT_BYTES = 16  # base address, bytes per step
 
 # An entry of the schedule, read only.
 ENTRY = {
-    "KIND": 0,  # i64: PHASE, REPEAT_BEGIN or REPEAT_END
+    "KIND": 0,  # i64: REGION, REPEAT_BEGIN or REPEAT_END
     "FUNCTION": 8,  # ptr
-    "COUNT": 16,  # i64: chunks of a phase, trips of a loop
+    "COUNT": 16,  # i64: chunks of a region, trips of a loop
     "TARGET": 24,  # i64: the first entry of the loop's body
-    "ENTERS": 32,  # i64: 1 if threads call a phase's function for the chunk COUNT before their first
+    "ENTERS": 32,  # i64: 1 if threads call a region's function for the chunk COUNT before their first
     "OPEN": 40,  # i64: 1 if a step may be left there: nothing has been written in place yet
     "CALLERS": 48,  # i64: 1 if no thread but the caller may run it
 }
 ENTRY_BYTES = 64
-PHASE, REPEAT_BEGIN, REPEAT_END = 0, 1, 2
+REGION, REPEAT_BEGIN, REPEAT_END = 0, 1, 2
 
 # The worker pool's control block.
 POOL = {
@@ -163,8 +163,8 @@ def slot_offset(slot: int) -> int:
     return SLOTS_OFFSET + SLOT_BYTES * slot
 
 
-def phase_function(module: Module, name: str) -> Function:
-    """Open the function of a phase; its parameters are ``f["context"]``, ``f["step"]``, ``f["chunk"]``, …"""
+def region_function(module: Module, name: str) -> Function:
+    """Open the function of a region; its parameters are ``f["context"]``, ``f["step"]``, ``f["chunk"]``, …"""
     return module.function(name, _PARAMETERS)
 
 
@@ -189,9 +189,9 @@ def emit_next_step(function: Function) -> str:
 
 
 def emit_failure(function: Function, code: int, position: str, value: str) -> None:
-    """Record that something is wrong with the values; the phase is finished and the program then stops.
+    """Record that something is wrong with the values; the region is finished and the program then stops.
 
-    ``code`` ≥ 1 says what; ``position`` and ``value`` are i64 values. Among the failures of a phase
+    ``code`` ≥ 1 says what; ``position`` and ``value`` are i64 values. Among the failures of a region
     the lowest position (then the lowest code) is kept, whatever the order in which threads found
     them.
     """
@@ -206,8 +206,8 @@ def emit_failure(function: Function, code: int, position: str, value: str) -> No
 def emit_host_call(function: Function, number: int, addresses: list[str]) -> None:
     """Call the Python object ``number`` of the program with the address of a table of ``addresses``.
 
-    In a phase that is the caller's only (``Phase.callers``). If it raises, no later phase starts, and the exception is
-    the call's. Nothing is called once a failure is recorded.
+    In a region that is the caller's only (``RegionSpec.callers``). If it raises, no later region starts, and the
+    exception is the call's. Nothing is called once a failure is recorded.
     """
     table = function.reserve(f"[{max(1, len(addresses))} x ptr]")
     for k, address in enumerate(addresses):

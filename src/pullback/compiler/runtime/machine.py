@@ -9,8 +9,8 @@ import threading
 from pullback.compiler.runtime import driver, entry
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.engine import add_symbols, load
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.threads import Pool
+from pullback.compiler.target import Processor
 from pullback.undisturbed import undisturbed
 
 __all__ = ["Machine", "machine"]

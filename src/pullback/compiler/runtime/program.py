@@ -2,10 +2,10 @@
 
 >>> from pullback.compiler.codegen.function import Module
 >>> from pullback.compiler.runtime.engine import load
->>> from pullback.compiler.runtime.layout import Slots, emit_pointer, phase_function
->>> from pullback.compiler.runtime.processor import Processor
+>>> from pullback.compiler.runtime.layout import Slots, emit_pointer, region_function
+>>> from pullback.compiler.target import Processor
 >>> module, slots = Module(), Slots(arguments=1, results=1)
->>> f = phase_function(module, "double_one")
+>>> f = region_function(module, "double_one")
 >>> x, y = (emit_pointer(f, slot, f["step"]) for slot in (slots.argument(0), slots.result(0)))
 >>> value = f.value(f"load double, ptr {x}, align 8")
 >>> f.do(f"store double {f.value(f'fadd double {value}, {value}')}, ptr {y}, align 8")
@@ -13,7 +13,7 @@
 ...     load(module.text(), Processor.host()),
 ...     arguments=[ArgumentSpec(np.dtype("float64"), ())],
 ...     results=[ResultSpec(np.dtype("float64"), ())],
-...     phases=[Phase("double_one")],
+...     regions=[RegionSpec("double_one")],
 ... )
 >>> program(np.array(21.0))
 (array(42.),)
@@ -33,18 +33,18 @@ from pullback.compiler.runtime.arguments import check_overlap, conform, run_addr
 from pullback.compiler.runtime.engine import Loaded
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.memory import Memory
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.runtime.sharing import Sharing
-from pullback.compiler.runtime.specs import ArgumentSpec, Failure, Phase, Repeat, ResultSpec
+from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, RepeatSpec, ResultSpec
 from pullback.compiler.runtime.threads import get_num_threads
+from pullback.compiler.target import Processor
 from pullback.errors import IndexRangeError, ShapeError
 
 __all__ = [
     "ArgumentSpec",
     "Failure",
-    "Phase",
     "Program",
-    "Repeat",
+    "RegionSpec",
+    "RepeatSpec",
     "ResultSpec",
     "working_bytes",
     "working_threads",
@@ -60,8 +60,8 @@ _HUGE_PAGE = 2 << 20
 class Program:
     """Loaded machine code that is called with NumPy arrays.
 
-    ``phases`` is the schedule (see the package's description of phase functions); ``arena_bytes``
-    and ``scratch_bytes`` the memory that phase functions use; ``constants`` arrays that they read;
+    ``regions`` is the schedule (see the package's description of region functions); ``arena_bytes``
+    and ``scratch_bytes`` the memory that region functions use; ``constants`` arrays that they read;
     ``cost`` the estimated nanoseconds of one step on one thread, ``saving`` those that a second
     thread saves of each; ``watch_result`` the index of a
     float32 or float64 result that ends a run of several steps as soon as it is not finite;
@@ -77,7 +77,7 @@ class Program:
         *,
         arguments: Sequence[ArgumentSpec],
         results: Sequence[ResultSpec],
-        phases: Sequence[Phase | Repeat],
+        regions: Sequence[RegionSpec | RepeatSpec],
         arena_bytes: int = 0,
         scratch_bytes: int = 0,
         constants: Sequence[NDArray[Any]] = (),
@@ -90,7 +90,7 @@ class Program:
         self.code = code
         self.arguments = tuple(arguments)
         self.results = tuple(results)
-        self.phases = tuple(phases)
+        self.regions = tuple(regions)
         self.arena_bytes = arena_bytes
         self.scratch_bytes = scratch_bytes
         self.constants = tuple(np.ascontiguousarray(constant) for constant in constants)
@@ -101,17 +101,17 @@ class Program:
         self.calls = tuple(calls)
         self.steps_done = 0
         self._sharing = Sharing(self.cost)
-        self.taken_over: dict[int, int] = {}
+        self.aliased: dict[int, int] = {}
         for index, argument in enumerate(self.arguments):
             if argument.donated_to is not None:
-                self.taken_over[argument.donated_to] = index
+                self.aliased[argument.donated_to] = index
         self._check()
         self._instances = [_Instance(self)]
         #: The compiled function: a tuple of arrays, or ``NotImplemented`` where ``program(...)`` has to help.
         self.entry: Callable[..., Any] = self._instances[0].function
 
     def _check(self) -> None:
-        for target, index in self.taken_over.items():
+        for target, index in self.aliased.items():
             argument = self.arguments[index]
             if not 0 <= target < len(self.results):
                 raise ValueError(f"argument {index} is donated to result {target} of {len(self.results)}")
@@ -119,7 +119,7 @@ class Program:
             if (argument.dtype, argument.shape) != (result.dtype, result.shape):
                 raise ValueError(f"argument {index} {argument} cannot become result {target} {result}")
         donated = sum(argument.donated_to is not None for argument in self.arguments)
-        if donated != len(self.taken_over):
+        if donated != len(self.aliased):
             raise ValueError("two arguments are donated to one result")
         if self.watch_result is not None and self.results[self.watch_result].dtype.str[1:] not in (
             "f4",
@@ -152,10 +152,10 @@ class Program:
 
     def _call_plain(self, arrays: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
         results = [
-            arrays[self.taken_over[index]] if index in self.taken_over else np.empty(spec.shape, spec.dtype)
+            arrays[self.aliased[index]] if index in self.aliased else np.empty(spec.shape, spec.dtype)
             for index, spec in enumerate(self.results)
         ]
-        fresh = [None if index in self.taken_over else result for index, result in enumerate(results)]
+        fresh = [None if index in self.aliased else result for index, result in enumerate(results)]
         self.run_steps(arrays, 1, [0] * len(arrays), fresh, [0] * len(results))
         return tuple(results)
 
@@ -195,8 +195,8 @@ class Program:
         ]
         outputs = _as_many("result", results, self.results)
         for index, (spec, array, stride) in enumerate(zip(self.results, outputs, result_strides)):
-            if index in self.taken_over:
-                addresses.append(addresses[self.taken_over[index]])
+            if index in self.aliased:
+                addresses.append(addresses[self.aliased[index]])
             else:
                 addresses.append(
                     run_address(f"result {index}", spec, array, steps=steps, stride=stride, written=True)
@@ -296,11 +296,11 @@ class _Instance:
         alignment = _HUGE_PAGE if program.arena_bytes >= 2 * _HUGE_PAGE else 64
         self._arena = Memory(program.arena_bytes, alignment)
         self._scratch = Memory(scratch_stride * width, 128)
-        stretches = min(width, layout.MAX_STRETCHES)
-        self._memory = Memory(_memory_bytes(program, stretches), 128)
+        ranges = min(width, layout.MAX_RANGES)
+        self._memory = Memory(_memory_bytes(program, ranges), 128)
         context = self._memory.reserve(layout.slot_offset(self._slots.count), 128)
         self.context = context
-        self._write_context(program, context, width, scratch_stride, stretches)
+        self._write_context(program, context, width, scratch_stride, ranges)
         # What a worker may still be looking at when this object goes, the machine code among it.
         owners = self._memory, self._arena, self._scratch, program.code, program.constants
         self._held = shared.hold(context, owners)
@@ -309,9 +309,9 @@ class _Instance:
         self.function = entry.make_function(shared.entry_address, descriptor, self)
 
     def _write_context(
-        self, program: Program, context: int, width: int, scratch_stride: int, stretches: int
+        self, program: Program, context: int, width: int, scratch_stride: int, ranges: int
     ) -> None:
-        entries, trips = _flatten(program.phases, bool(program.taken_over))
+        entries, trips = _flatten(program.regions, bool(program.aliased))
         table = self._memory.reserve(layout.ENTRY_BYTES * len(entries), 128)
         for index, row in enumerate(entries):
             function = program.code.address(row.function) if row.function else 0
@@ -332,8 +332,8 @@ class _Instance:
             "SCRATCH": self._scratch.address,
             "SCRATCH_STRIDE": scratch_stride,
             "WIDTH": width,
-            "WORDS": self._memory.reserve(layout.WORD_BYTES * stretches * len(entries), 128),
-            "STRETCHES": stretches,
+            "WORDS": self._memory.reserve(layout.WORD_BYTES * ranges * len(entries), 128),
+            "RANGES": ranges,
             "WATCH_KIND": 0 if watched is None else program.results[watched].dtype.itemsize // 4,
             "WATCH_SLOT": 0 if watched is None else layout.slot_offset(self._slots.result(watched)),
             "EPOCH_LIMIT": layout.MAX_VISITS // trips - 1,
@@ -373,7 +373,7 @@ class _Instance:
                 "DTYPE": id(result.dtype),
                 "RANK": len(result.shape),
                 "SHAPE": memory.put(result.shape),
-                "ALIAS": program.taken_over.get(index, -1),
+                "ALIAS": program.aliased.get(index, -1),
             }
             memory.write(result_specs + entry.RESULT_BYTES * index, entry.RESULT, values)
         descriptor = memory.reserve(entry.DESCRIPTOR_BYTES)
@@ -391,7 +391,7 @@ class _Instance:
             "INT_TYPE": id(int),
             "BOOL_TYPE": id(bool),
             "TRUE": id(True),
-            "DONATED": len(program.taken_over),
+            "DONATED": len(program.aliased),
             "SPECS": specs,
             "RESULT_SPECS": result_specs,
         }
@@ -442,45 +442,45 @@ class _Row(NamedTuple):
     callers: bool = False
 
 
-def _flatten(phases: Sequence[Phase | Repeat], donates: bool) -> tuple[list[_Row], int]:
+def _flatten(regions: Sequence[RegionSpec | RepeatSpec], donates: bool) -> tuple[list[_Row], int]:
     """The schedule as rows and the most visits that a row has in one step."""
     rows: list[_Row] = []
     visits, open = 1, True
 
-    def add(items: Sequence[Phase | Repeat], trips: int) -> None:
+    def add(items: Sequence[RegionSpec | RepeatSpec], trips: int) -> None:
         nonlocal visits, open
         visits = max(visits, trips)
         for item in items:
             open = open and not (donates and _writes(item))
-            if isinstance(item, Phase):
+            if isinstance(item, RegionSpec):
                 rows.append(
-                    _Row(layout.PHASE, item.function, item.chunks, 0, item.enters, open, item.callers)
+                    _Row(layout.REGION, item.function, item.chunks, 0, item.enters, open, item.callers)
                 )
-            elif item.trips > 0 and item.phases:
+            elif item.trips > 0 and item.regions:
                 rows.append(_Row(layout.REPEAT_BEGIN, turns=item.trips))
                 start = len(rows)
-                add(item.phases, trips * item.trips)
+                add(item.regions, trips * item.trips)
                 rows.append(_Row(layout.REPEAT_END, turns=item.trips, target=start))
 
-    add(phases, 1)
+    add(regions, 1)
     if visits * 4 > layout.MAX_VISITS:
         raise ValueError(
-            f"a phase is repeated {visits} times in one step, at most {layout.MAX_VISITS // 4} can be"
+            f"a region is repeated {visits} times in one step, at most {layout.MAX_VISITS // 4} can be"
         )
     return rows, visits
 
 
-def _writes(item: Phase | Repeat) -> bool:
+def _writes(item: RegionSpec | RepeatSpec) -> bool:
     """Whether anything of it writes in place."""
-    return item.writes if isinstance(item, Phase) else any(map(_writes, item.phases))
+    return item.writes if isinstance(item, RegionSpec) else any(map(_writes, item.regions))
 
 
-def _memory_bytes(program: Program, stretches: int) -> int:
+def _memory_bytes(program: Program, ranges: int) -> int:
     """Room for context, schedule, descriptor and specifications, with some for alignment."""
     slots = 1 + len(program.arguments) + len(program.results) + len(program.constants)
     shapes = [spec.shape for spec in program.arguments] + [spec.shape for spec in program.results]
     ranks = sum(len(shape) + 10 for shape in shapes)
-    rows = len(_flatten(program.phases, bool(program.taken_over))[0])
+    rows = len(_flatten(program.regions, bool(program.aliased))[0])
     specs = entry.ARGUMENT_BYTES * len(program.arguments) + entry.RESULT_BYTES * len(program.results)
-    schedule = (layout.ENTRY_BYTES + layout.WORD_BYTES * stretches) * rows
+    schedule = (layout.ENTRY_BYTES + layout.WORD_BYTES * ranges) * rows
     return 1024 + layout.slot_offset(slots) + schedule + specs + 8 * (ranks + len(program.calls))

@@ -1,6 +1,6 @@
 """Whether runs of short steps are shared with other threads: measured from time to time, not only estimated.
 
-Threads exchange something at every phase, and how long that takes is for the machine to say: of a step of some ten
+Threads exchange something at every region, and how long that takes is for the machine to say: of a step of some ten
 microseconds it may be more than is saved. Results are the same bits either way.
 """
 

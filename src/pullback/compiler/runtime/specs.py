@@ -9,7 +9,7 @@ import numpy as np
 
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 
-__all__ = ["ArgumentSpec", "Failure", "Phase", "Repeat", "ResultSpec"]
+__all__ = ["ArgumentSpec", "Failure", "RegionSpec", "RepeatSpec", "ResultSpec"]
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class ResultSpec:
 
 
 @dataclass(frozen=True)
-class Phase:
+class RegionSpec:
     """Calls of one function for the chunks ``0 … chunks-1``, in any order and at the same time.
 
     If it ``enters``, each thread that takes part calls it once for the chunk ``chunks`` before its first. Unless it
     ``writes`` in place, into donated memory, a step may be left in it. One that is the ``callers``, of one chunk, no
     other thread may run.
 
-    >>> Phase("forward", 2000)
+    >>> RegionSpec("forward", 2000)
     Traceback (most recent call last):
-    ValueError: phase 'forward' has 2000 chunks: give it 1 to 1023 and let each do more
+    ValueError: region 'forward' has 2000 chunks: give it 1 to 1023 and let each do more
     """
 
     function: str
@@ -50,20 +50,20 @@ class Phase:
 
     def __post_init__(self) -> None:
         if self.callers and self.chunks != 1:
-            raise ValueError(f"phase {self.function!r} of the caller has {self.chunks} chunks: give it one")
+            raise ValueError(f"region {self.function!r} of the caller has {self.chunks} chunks: give it one")
         if not 1 <= self.chunks <= MAX_CHUNKS:
             raise ValueError(
-                f"phase {self.function!r} has {self.chunks} chunks: "
+                f"region {self.function!r} has {self.chunks} chunks: "
                 f"give it 1 to {MAX_CHUNKS} and let each do more"
             )
 
 
 @dataclass(frozen=True)
-class Repeat:
-    """``phases`` run ``trips`` times in order; their functions see the turn as ``iteration``."""
+class RepeatSpec:
+    """``regions`` run ``trips`` times in order; their functions see the turn as ``iteration``."""
 
     trips: int
-    phases: Sequence[Phase | Repeat]
+    regions: Sequence[RegionSpec | RepeatSpec]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import threading
 
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import Loaded
-from pullback.compiler.runtime.processor import usable_cores
+from pullback.compiler.target import usable_cores
 from pullback.errors import ProcessorError
 from pullback.undisturbed import undisturbed
 

@@ -11,8 +11,8 @@ import numpy as np
 
 import pullback
 from pullback.compiler.jit import Compiled
-from pullback.compiler.runtime.processor import Processor
 from pullback.compiler.stages import Comparison, Same, check_stages
+from pullback.compiler.target import Processor
 from pullback.graph import Graph
 from pullback.testing.programs.program import LOSSES, SIGNLESS, Program, Step, step_value
 from pullback.testing.programs.rounding import SIGNS, Expected, expected

@@ -77,9 +77,9 @@ EXACT = frozenset(
             "window_max",
         ),
         *(
-            "window_winner",
-            "winner_place",
-            "at_winners",
+            "window_argmax",
+            "argmax_index",
+            "gather_at_argmax",
             "floor_divide",
             "remainder",
             "scatter_set",
@@ -90,13 +90,13 @@ EXACT = frozenset(
 )
 """Operators that round nothing: they choose, move or count."""
 
-DEGREE = {"sum": 1, "overlap_add": 1, "scatter_add": 1, "unpool": 1, "contract": 2, "convolve": 2}
+DEGREE = {"sum": 1, "overlap_add": 1, "scatter_add": 1, "max_unpool": 1, "contract": 2, "convolve": 2}
 """Sums of products of so many factors: exact for small multiples of a power of two."""
 
 
 MOVES = frozenset(("broadcast", "reshape", "transpose", "slice", "reverse", "contiguous", "negative"))
 
-SIGNLESS = frozenset(("contract", "convolve", "unpool"))
+SIGNLESS = frozenset(("contract", "convolve", "max_unpool"))
 """The sign of a zero depends on where their sums begin, or on whether there is one, in NumPy too."""
 
 _WIDER: Mapping[np.dtype[Any], np.dtype[Any]] = {

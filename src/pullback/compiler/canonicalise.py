@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from pullback.compiler.codegen.gathered import with_columns_last
-from pullback.compiler.codegen.pooled import find_pooled
-from pullback.compiler.products import Product, contractions, find_product
+from pullback.compiler.codegen.indexed_contractions import with_columns_last
+from pullback.compiler.codegen.windows import find_window_maximum
+from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
 from pullback.loops import (
     Affine,
     Apply,
@@ -26,7 +26,7 @@ from pullback.loops import (
     walk,
 )
 
-__all__ = ["few_rows_last", "joined_axes", "joined_rows", "tidy"]
+__all__ = ["canonicalise", "coalesced_axes", "coalesced_rows", "few_rows_last"]
 
 LONG_DEPTH = 256
 """Sums this long outweigh stores that step over memory."""
@@ -39,15 +39,15 @@ WORTH_IT = 0.9
 """Another order of the axes must be this much faster than the order of the result."""
 
 
-def tidy(kernel: Kernel, lanes: int) -> Kernel:
+def canonicalise(kernel: Kernel, lanes: int) -> Kernel:
     """Join axes, put those last that fill vectors of ``lanes``, then share inner axes.
 
     The first axis is joined with the next only when the kernel has a single row of work for each of its turns and
     nothing else depends on its rows; that is the schedule's to decide, so here it stays as it is.
     """
-    kernel = with_columns_last(_joined_depth(kernel))
-    kernel = _with_best_columns(joined_axes(kernel), lanes)
-    return kernel if find_product(kernel) or find_pooled(kernel) else _shared_rows(kernel)
+    kernel = with_columns_last(_coalesced_depth(kernel))
+    kernel = _with_best_columns(coalesced_axes(kernel), lanes)
+    return kernel if find_contraction(kernel) or find_window_maximum(kernel) else _shared_rows(kernel)
 
 
 def _indices(kernel: Kernel) -> Iterator[Affine]:
@@ -93,7 +93,7 @@ def few_rows_last(kernels: Sequence[Kernel], lanes: Callable[[Kernel], int]) -> 
     of the weights turned round, which larger products read, would take longer than the product. It is worth its while
     where several products read it.
     """
-    found = {kernel: find_product(kernel) for kernel in kernels}
+    found = {kernel: find_contraction(kernel) for kernel in kernels}
     turned = Counter(
         pair.right.buffer
         for product in found.values()
@@ -102,7 +102,7 @@ def few_rows_last(kernels: Sequence[Kernel], lanes: Callable[[Kernel], int]) -> 
         if pair.right.offset.coefficient(product.columns) != 1
     )
 
-    def narrow(kernel: Kernel, product: Product | None) -> bool:
+    def narrow(kernel: Kernel, product: Contraction | None) -> bool:
         if product is None or turned[product.pairs[0].right.buffer] != 1:
             return False
         return _is_narrow(product, lanes(kernel))
@@ -113,7 +113,7 @@ def few_rows_last(kernels: Sequence[Kernel], lanes: Callable[[Kernel], int]) -> 
     ]
 
 
-def _is_narrow(product: Product, lanes: int) -> bool:
+def _is_narrow(product: Contraction, lanes: int) -> bool:
     """Whether a product has few rows, and both its operands lie along the summed axis."""
     if len(product.pairs) != 1 or len(product.rows) != 1 or len(product.pairs[0].depth) != 1:
         return False
@@ -195,7 +195,7 @@ def _renamed(kernel: Kernel, axes: tuple[Axis, ...], new: dict[Axis, Affine]) ->
     return Kernel(axes, stores)
 
 
-def joined_axes(kernel: Kernel) -> Kernel:
+def coalesced_axes(kernel: Kernel) -> Kernel:
     """Join neighbouring axes after the first."""
     position = 1
     while position + 1 < len(kernel.axes):
@@ -210,7 +210,7 @@ def joined_axes(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def joined_rows(kernel: Kernel) -> Kernel:
+def coalesced_rows(kernel: Kernel) -> Kernel:
     """The kernel with its first axis joined to the second where memory allows: for kernels outside row groups."""
     while len(kernel.axes) > 1 and _contiguous(kernel.axes[0], kernel.axes[1], list(_indices(kernel))):
         first, second = kernel.axes[:2]
@@ -219,14 +219,14 @@ def joined_rows(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def _joined_depth(kernel: Kernel) -> Kernel:
+def _coalesced_depth(kernel: Kernel) -> Kernel:
     """Join neighbouring axes of reductions."""
     memo: dict[int, Expression] = {}
     stores = tuple(
         Store(
             s.buffer,
             s.offset,
-            rewrite_reductions(s.value, _joined_reduction, memo),
+            rewrite_reductions(s.value, _coalesced_reduction, memo),
             s.inner,
             s.dynamic,
             s.accumulate,
@@ -236,7 +236,7 @@ def _joined_depth(kernel: Kernel) -> Kernel:
     return kernel.with_stores(stores)
 
 
-def _joined_reduction(old: Reduce, body: Expression) -> Reduce:
+def _coalesced_reduction(old: Reduce, body: Expression) -> Reduce:
     over, position = old.over, 0
     while position + 1 < len(over):
         first, second = over[position], over[position + 1]

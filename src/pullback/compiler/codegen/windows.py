@@ -22,14 +22,14 @@ from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store, once, walk
 
-__all__ = ["Pooled", "emit_pooled", "find_pooled"]
+__all__ = ["WindowMaximum", "emit_window_maximum", "find_window_maximum"]
 
 MOST_TAPS = 32
 """Summed elements written out at once: with more of them, outer axes of the sum become loops."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pooled:
+class WindowMaximum:
     """A kernel whose stores are made of the largest of some sums, its place, or both.
 
     ``row`` is an axis of the result that only the ``left`` operands know; the lanes lie along ``columns``.
@@ -53,7 +53,7 @@ class Pooled:
 
 
 @once
-def find_pooled(kernel: Kernel) -> Pooled | None:
+def find_window_maximum(kernel: Kernel) -> WindowMaximum | None:
     """The kernel in this form, or ``None``."""
     extremes = [e for e in kernel.expressions() if isinstance(e, Reduce) and e.kind in ("maximum", "argmax")]
     sums = [e for e in kernel.expressions() if isinstance(e, Reduce) and _is_sum_of_products(e)]
@@ -79,7 +79,7 @@ def find_pooled(kernel: Kernel) -> Pooled | None:
             rows = [axis for axis in kernel.axes[:-1] if axis in left.axes and axis not in right.axes]
             row = rows[-1] if rows else None
             outer = tuple(axis for axis in kernel.axes[:-1] if axis is not row)
-            return Pooled(
+            return WindowMaximum(
                 kernel.axes[0],
                 outer,
                 row,
@@ -141,8 +141,8 @@ def _renamed(expression: Load | Position, axes: dict[Axis, Axis]) -> dict[Axis, 
     return {axes.get(axis, axis): coefficient for axis, coefficient in index.terms}
 
 
-def emit_pooled(
-    values: Values, pooled: Pooled, registers: int, low: str, high: str, shares: Sequence[int]
+def emit_window_maximum(
+    values: Values, pooled: WindowMaximum, registers: int, low: str, high: str, shares: Sequence[int]
 ) -> None:
     """Run the kernel for turns ``low`` to ``high`` of its first axis; ``shares`` are how many of them may occur."""
     f, row, first = values.f, pooled.row, pooled.first
@@ -175,7 +175,7 @@ def emit_pooled(
     nest(pooled.outer)
 
 
-def _columns(values: Values, pooled: Pooled, start: Place, rows: int) -> None:
+def _columns(values: Values, pooled: WindowMaximum, start: Place, rows: int) -> None:
     """All columns of some rows, a vector at a time."""
     lanes, extent = values.lanes, pooled.columns.extent
     full, tail = divmod(extent, lanes)
@@ -189,7 +189,9 @@ def _columns(values: Values, pooled: Pooled, start: Place, rows: int) -> None:
         _tile(values, pooled, start, rows, group, Place(None, full * lanes))
 
 
-def _tile(values: Values, pooled: Pooled, start: Place, rows: int, group: Group, column: Place) -> None:
+def _tile(
+    values: Values, pooled: WindowMaximum, start: Place, rows: int, group: Group, column: Place
+) -> None:
     with values.lane_group(group, column):
         window = list(itertools.product(*(range(axis.extent) for axis in pooled.window)))
         sums = _summed(values, pooled, start, rows, window)
@@ -202,18 +204,18 @@ def _tile(values: Values, pooled: Pooled, start: Place, rows: int, group: Group,
             del values.places[pooled.row]
 
 
-def _at_row(values: Values, pooled: Pooled, start: Place, r: int) -> None:
+def _at_row(values: Values, pooled: WindowMaximum, start: Place, r: int) -> None:
     if pooled.row is not None:
         values.places[pooled.row] = Place(start.value, start.constant + r)
 
 
-def _at_window(values: Values, pooled: Pooled, turns: Sequence[int]) -> None:
+def _at_window(values: Values, pooled: WindowMaximum, turns: Sequence[int]) -> None:
     for axis, turn in zip(pooled.window, turns):
         values.places[axis] = Place(None, turn)
 
 
 def _summed(
-    values: Values, pooled: Pooled, start: Place, rows: int, window: Sequence[tuple[int, ...]]
+    values: Values, pooled: WindowMaximum, start: Place, rows: int, window: Sequence[tuple[int, ...]]
 ) -> list[str]:
     """The sums of products for every row and every place of the window."""
     group, dtype = values.group, pooled.sums.dtype
@@ -258,7 +260,9 @@ def _summed(
     return nest(pooled.sums.over, ["zeroinitializer"] * (rows * len(window)))
 
 
-def _extremes(values: Values, pooled: Pooled, window: Sequence[tuple[int, ...]], sums: Sequence[str]) -> None:
+def _extremes(
+    values: Values, pooled: WindowMaximum, window: Sequence[tuple[int, ...]], sums: Sequence[str]
+) -> None:
     """Give the largest value and its place, from the sums of one row."""
     group, dtype = values.group, pooled.largest.body.dtype
     assert group is not None

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.maps import write_stores
-from pullback.compiler.codegen.prefetch import CACHE_LINE, ask
-from pullback.compiler.codegen.tiles import MOST_VECTORS, NEAREST_CACHE, UNROLLED, Block, Tile, strips
+from pullback.compiler.codegen.prefetch import CACHE_LINE, prefetch_line
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
-from pullback.compiler.products import Pair, Product
+from pullback.compiler.schedules.contraction import Contraction, Pair
+from pullback.compiler.schedules.tiles import MOST_VECTORS, NEAREST_CACHE, UNROLLED, Block, Tile, strips
 from pullback.loops import Affine, Apply, Axis, walk
 
-__all__ = ["by_columns", "emit_product", "multiply_panel", "run_epilogue"]
+__all__ = ["by_columns", "emit_contraction", "multiply_panel", "run_epilogue"]
 
 LOOP_BODY = 16
 """Steps of the summed axis are repeated in the innermost loop until it has about this many multiply-adds."""
@@ -34,9 +34,9 @@ STEPS_AHEAD = 32
 """Steps of the summed axis, of a few nanoseconds each, that the line of another core's cache takes to arrive."""
 
 
-def emit_product(
+def emit_contraction(
     values: Values,
-    product: Product,
+    product: Contraction,
     tile: Tile,
     low: str,
     high: str,
@@ -86,7 +86,7 @@ def emit_product(
     nest([axis for axis in product.rows if axis not in in_tile])
 
 
-def by_columns(product: Product) -> bool:
+def by_columns(product: Contraction) -> bool:
     """Whether all rows are done for one group of columns after another.
 
     Then what a group reads of a large right operand stays close by; the left one, which all groups read, must lie
@@ -155,7 +155,7 @@ def _shared_rows(
     values.places.pop(axis, None)
 
 
-def _columns(values: Values, product: Product, tile: Tile, body: Callable[[], None]) -> None:
+def _columns(values: Values, product: Contraction, tile: Tile, body: Callable[[], None]) -> None:
     """``body`` for all column groups; equal full groups one after another are a loop."""
     f, lanes, extent = values.f, values.lanes, product.columns.extent
     done, position = 0, 0
@@ -180,7 +180,7 @@ def _columns(values: Values, product: Product, tile: Tile, body: Callable[[], No
             done, position = done + left, position + 1
 
 
-def _tile(values: Values, product: Product, block: Block) -> None:
+def _tile(values: Values, product: Contraction, block: Block) -> None:
     """One register tile: zero, accumulate every pair, hand the sums to the epilogue."""
     group = values.group
     assert group is not None
@@ -280,7 +280,7 @@ def _deep(
             width = min(group.vectors * group.lanes, group.axis.extent) * size
             last = [width - 1] if steps[1] * size % CACHE_LINE else []  # rows begin anywhere in a line
             for line in [*range(0, width, CACHE_LINE), *last]:
-                ask(f, at(right, ahead * steps[1] + later + line // size), cache=2)
+                prefetch_line(f, at(right, ahead * steps[1] + later + line // size), cache=2)
         across = [
             _read_right(values, strip, at(right, ahead * steps[1] + band + v * group.lanes), v)
             for band in strip.bands
@@ -332,8 +332,8 @@ def _read_right(values: Values, strip: _Strip, address: str, vector: int) -> str
     return load_lanes(values.f, address, memory_type(dtype), group.lanes, count)
 
 
-def run_epilogue(values: Values, product: Product, block: Block, sums: Sequence[str]) -> None:
-    """Evaluate the stores for each row of the tile, with the accumulator's value in its hole."""
+def run_epilogue(values: Values, product: Contraction, block: Block, sums: Sequence[str]) -> None:
+    """Evaluate the stores for each row of the tile, with the accumulator's value in its placeholder."""
     group = values.group
     assert group is not None
     roots = [store.value for store in product.stores]
@@ -355,7 +355,7 @@ def run_epilogue(values: Values, product: Product, block: Block, sums: Sequence[
     values.places.update(base)
 
 
-def _looped_epilogue(values: Values, product: Product, block: Block, sums: Sequence[str]) -> None:
+def _looped_epilogue(values: Values, product: Contraction, block: Block, sums: Sequence[str]) -> None:
     """The epilogue in a loop along each axis of the tile."""
     f, group = values.f, values.group
     assert group is not None

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pullback.compiler import split
-from pullback.compiler.codegen import gathered
-from pullback.compiler.codegen.lookups import find_lookup
-from pullback.operators.pooling import convolve_unpooled
+from pullback.compiler.codegen import indexed_contractions
+from pullback.compiler.codegen.permutes import find_permute
+from pullback.operators.pooling import convolve_max_unpooled
 
 
 @pytest.fixture
@@ -17,11 +17,11 @@ def lookups(monkeypatch):
     found = []
 
     def watched(*arguments):
-        lookup = find_lookup(*arguments)
+        lookup = find_permute(*arguments)
         found.extend([lookup] if lookup is not None else [])
         return lookup
 
-    monkeypatch.setattr(gathered, "find_lookup", watched)
+    monkeypatch.setattr(indexed_contractions, "find_permute", watched)
     for limit in ("LEAST_CYCLES", "LEAST_PART_CYCLES"):  # the sums of each sample come first, however short
         monkeypatch.setattr(split, limit, 0.0)
     return found
@@ -32,7 +32,7 @@ def gradient(before, size):
     spatial = "012"[: len(size)]
 
     def function(x, y, winner):
-        return 1 - convolve_unpooled(
+        return 1 - convolve_max_unpooled(
             x,
             y,
             winner,

@@ -20,7 +20,7 @@ from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.loops import Affine, Axis, Expression, Load
 
-__all__ = ["Listed", "list_nonzero", "lists_pay"]
+__all__ = ["Compacted", "compact_nonzero", "compaction_pays"]
 
 VECTOR_BYTES = 64
 """Processors with vectors as long as this have an instruction that moves the chosen lanes to the front."""
@@ -31,7 +31,7 @@ LONGEST = 4096
 
 
 @dataclass(frozen=True)
-class Listed:
+class Compacted:
     """Where the values and the places (32-bit) of a list lie, and how many there are (``i64``)."""
 
     values: str
@@ -49,16 +49,16 @@ class Listed:
         return f.value(f"sext i32 {f.value(f'load i32, ptr {at}, align 4')} to i64")
 
 
-def lists_pay(factor: Expression, load: Load, axes: Sequence[Axis], lanes: int) -> bool:
+def compaction_pays(factor: Expression, load: Load, axes: Sequence[Axis], lanes: int) -> bool:
     """Whether the processor can make such lists fast, and there is enough to be left out."""
     count = math.prod(axis.extent for axis in axes)
     wide = lanes * factor.dtype.itemsize == VECTOR_BYTES and load.buffer.size < 2**31
     return wide and SHORTEST <= count <= LONGEST and 2 * axes[-1].extent >= lanes
 
 
-def list_nonzero(
+def compact_nonzero(
     values: Values, factor: Expression, load: Load, start: Affine, axes: Sequence[Axis]
-) -> Listed:
+) -> Compacted:
     """List what of ``factor`` is not zero over ``axes``; ``load`` is at ``start`` and its computed indices."""
     f, lanes, (*outer, along) = values.f, values.lanes, axes
     room = math.prod(axis.extent for axis in axes) + lanes
@@ -100,7 +100,7 @@ def list_nonzero(
         left = along.extent % lanes
         return append(count, Place(None, full * lanes), left) if left else count
 
-    return Listed(*kept, nest(outer, "0"))
+    return Compacted(*kept, nest(outer, "0"))
 
 
 def _places(values: Values, load: Load, start: Affine, along: Axis) -> str:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from pullback import jit
-from pullback.compiler import repeated
+from pullback.compiler import redundant
 from pullback.compiler.build import build
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.graph import OPERATORS
 
 
 @pytest.fixture
-def phases(traced, described):
+def regions(traced, described):
     def make(function, *shapes, donated=None):
         graph = traced(function, *(np.zeros(shape, np.float32) for shape in shapes))
         return build(graph, donated or {}, described).schedule
@@ -21,8 +21,8 @@ def phases(traced, described):
     return make
 
 
-def jobs_of(phase):
-    return [job for group in phase.groups for job in group.jobs]
+def jobs_of(region):
+    return [job for group in region.groups for job in group.jobs]
 
 
 def names(jobs):
@@ -30,7 +30,7 @@ def names(jobs):
 
 
 def twice(picture, w, rows, place):
-    """A small matrix that two phases need; everything else waits for sums over the rows, and for a check."""
+    """A small matrix that two regions need; everything else waits for sums over the rows, and for a check."""
     found = OPERATORS["check_index"](place, extent=300, what="place", wrap=False)
     matrix = picture * picture
     first = np.tanh(rows @ matrix)
@@ -43,28 +43,30 @@ def test_what_is_small_each_thread_computes_for_itself(traced, compiler, process
     arrays.append(np.array([7, 250]))
     graph = traced(twice, *arrays)
     built = build(graph, {0: 1}, processor)
-    users = [phase for phase in built.schedule if phase.first]
+    users = [region for region in built.schedule if region.first]
     assert len(users) == 2
-    made = {buffer for phase in users for job in phase.first for buffer in job.kernel.writes()}
+    made = {buffer for region in users for job in region.first for buffer in job.kernel.writes()}
     assert (24, 24) in {buffer.shape for buffer in made}
     assert set(built.plan.own) == made
     (update,) = [
         p for p in built.schedule if any(job.kernel.writes()[0].name == "result0" for job in jobs_of(p))
     ]
     assert built.schedule.index(users[0]) < built.schedule.index(update)
-    assert [phase.enters for phase in built.emitted.phases] == [bool(phase.first) for phase in built.schedule]
+    assert [region.enters for region in built.emitted.regions] == [
+        bool(region.first) for region in built.schedule
+    ]
     compiler.assert_same(graph, arrays, {0: 1}, processor=processor, rounding=256)
 
 
-def test_what_is_overwritten_nobody_computes_later(phases):
+def test_what_is_overwritten_nobody_computes_later(regions):
     def step(picture, rows):
         matrix = picture * picture
         first = np.tanh(rows @ matrix)
         return picture - first.sum(0), (rows * first.sum(0)) @ matrix
 
-    kept, donated = (phases(step, (24, 24), (3000, 24), donated=given) for given in ({}, {0: 0}))
-    assert any(phase.first for phase in kept)
-    assert not any(phase.first for phase in donated)
+    kept, donated = (regions(step, (24, 24), (3000, 24), donated=given) for given in ({}, {0: 0}))
+    assert any(region.first for region in kept)
+    assert not any(region.first for region in donated)
 
 
 def back(w, u, x):
@@ -77,34 +79,34 @@ def back(w, u, x):
 SHAPES = (200, 96), (96, 96), (300, 200)
 
 
-def test_a_transposed_copy_is_made_where_it_is_read(phases):
-    schedule = phases(back, *SHAPES)
-    copies = [(k, name) for k, phase in enumerate(schedule) for name in names(phase.first)]
+def test_a_transposed_copy_is_made_where_it_is_read(regions):
+    schedule = regions(back, *SHAPES)
+    copies = [(k, name) for k, region in enumerate(schedule) for name in names(region.first)]
     assert [name for _, name in copies] == ["packed0"]
-    assert not any("packed0" in names(jobs_of(phase)) for phase in schedule)
+    assert not any("packed0" in names(jobs_of(region)) for region in schedule)
     readers = [
         k
-        for k, phase in enumerate(schedule)
-        if any(b.name == "packed0" for g in phase.groups for job in g.jobs for b in job.kernel.reads())
+        for k, region in enumerate(schedule)
+        if any(b.name == "packed0" for g in region.groups for job in g.jobs for b in job.kernel.reads())
     ]
     assert readers == [copies[0][0]]
 
 
-def test_what_is_overwritten_by_then_is_copied_before(phases):
-    """The weights are overwritten in the phase that reads their copy: it is made in an earlier one."""
-    schedule = phases(back, *SHAPES, donated={0: 0})
-    assert not any(phase.first for phase in schedule)
-    copied = next(k for k, phase in enumerate(schedule) if "packed0" in names(jobs_of(phase)))
-    assert copied < next(k for k, phase in enumerate(schedule) if "result0" in names(jobs_of(phase)))
+def test_what_is_overwritten_by_then_is_copied_before(regions):
+    """The weights are overwritten in the region that reads their copy: it is made in an earlier one."""
+    schedule = regions(back, *SHAPES, donated={0: 0})
+    assert not any(region.first for region in schedule)
+    copied = next(k for k, region in enumerate(schedule) if "packed0" in names(jobs_of(region)))
+    assert copied < next(k for k, region in enumerate(schedule) if "result0" in names(jobs_of(region)))
 
 
-def test_what_would_not_stay_in_a_cache_is_shared(phases, monkeypatch):
+def test_what_would_not_stay_in_a_cache_is_shared(regions, monkeypatch):
     (copy,) = [
-        buffer for phase in phases(back, *SHAPES) for job in phase.first for buffer in job.kernel.writes()
+        buffer for region in regions(back, *SHAPES) for job in region.first for buffer in job.kernel.writes()
     ]
     for room, own in ((copy.nbytes, True), (copy.nbytes - 1, False)):
-        monkeypatch.setattr(repeated, "OWN_BYTES", room)
-        assert any(phase.first for phase in phases(back, *SHAPES)) == own
+        monkeypatch.setattr(redundant, "OWN_BYTES", room)
+        assert any(region.first for region in regions(back, *SHAPES)) == own
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -1,13 +1,13 @@
-"""From kernels to phases: what may run side by side, and how the work of a phase is cut into chunks.
+"""From kernels to regions: what may run side by side, and how the work of a region is cut into chunks.
 
 Kernels that treat the same rows (the samples of a batch, say) one by one form a *row group*: a chunk takes some rows
 through all of them, one after another, without waiting for other chunks. A kernel that needs other rows, such as a
-gradient summed over the batch, starts a new phase. Chunks depend on shapes alone, never on the number of threads.
+gradient summed over the batch, starts a new region. Chunks depend on shapes alone, never on the number of threads.
 
-    phase 0   rows 0-9 | rows 10-19 | …        forward and backward, sample by sample
-    phase 1   dw rows 0-48 | … | db | loss     sums over the batch, and the update in their epilogue
+    region 0   rows 0-9 | rows 10-19 | …        forward and backward, sample by sample
+    region 1   dw rows 0-48 | … | db | loss     sums over the batch, and the update in their epilogue
 
-A kernel may have to wait for others before it goes on with the rows of an earlier phase. Then the kernels that it goes
+A kernel may have to wait for others before it goes on with the rows of an earlier region. Then the kernels that it goes
 on from wait with it, unless somebody else needs them sooner: the gradient of a table of vectors is set to zero, added
 to and used for the update a few rows at a time, and is never in memory as a whole.
 """
@@ -18,14 +18,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pullback.compiler.canonicalise import coalesced_rows
 from pullback.compiler.codegen.maps import alignment
-from pullback.compiler.codegen.tiles import Tile, choose_tile
 from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.form import Form
 from pullback.compiler.items import Counter, HostCall, View
 from pullback.compiler.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
-from pullback.compiler.tidy import joined_rows
+from pullback.compiler.schedules.tiles import Tile, choose_tile
 from pullback.loops import Buffer, Kernel
 from pullback.loops.arithmetic import in_row
 
@@ -33,16 +33,16 @@ __all__ = [
     "Choose",
     "Group",
     "Job",
-    "Phase",
+    "Region",
     "Repeat",
     "Serial",
     "Step",
     "While",
-    "every_phase",
+    "every_region",
     "every_step",
-    "joined_phase",
+    "joined_region",
     "keeps_to_rows",
-    "make_schedule",
+    "make_regions",
 ]
 
 CHUNK_CYCLES = 6000.0
@@ -85,13 +85,13 @@ class Job:
         """Whether something else than rows is shared out: blocks of a large product, parts of a scatter's rows."""
         scatter = self.form.scatter
         shared = scatter is None or scatter.outermost or scatter.apart
-        return self.form.blocking is not None or not shared
+        return self.form.packing is not None or not shared
 
     @property
     def turns(self) -> int:
         """Turns of the first axis, blocks of a large product, or rows of a scatter's target."""
-        if self.form.blocking is not None:
-            return self.form.blocking.blocks
+        if self.form.packing is not None:
+            return self.form.packing.blocks
         if self.form.scatter is not None:
             return self.form.scatter.rows
         return self.kernel.axes[0].extent if self.kernel.axes else 1
@@ -106,11 +106,11 @@ class Job:
 
 @dataclass(eq=False)
 class Group:
-    """Jobs over the same rows, cut into chunks of ``share`` rows."""
+    """Jobs over the same rows, cut into chunks of ``grain`` rows."""
 
     rows: int
     jobs: list[Job] = field(default_factory=list)
-    share: int = 1
+    grain: int = 1
     turns: Counter | None = None
     """The loop that a chunk runs through for its rows, all jobs in every turn, without waiting for other chunks."""
 
@@ -127,16 +127,16 @@ class Group:
     @property
     def chunks(self) -> int:
         """Number of chunks."""
-        return -(-self.rows // self.share)
+        return -(-self.rows // self.grain)
 
-    def shares(self) -> list[int]:
+    def grains(self) -> list[int]:
         """The lengths of chunks that occur."""
-        last = self.rows % self.share
-        return [self.share, last] if last and self.rows > self.share else [last or self.share]
+        last = self.rows % self.grain
+        return [self.grain, last] if last and self.rows > self.grain else [last or self.grain]
 
 
 @dataclass(eq=False)
-class Phase:
+class Region:
     """Groups that run side by side; the heaviest first."""
 
     groups: list[Group] = field(default_factory=list)
@@ -146,10 +146,10 @@ class Phase:
     def order(self) -> list[int]:
         """The chunks, numbered group by group, in the order in which they are dealt out to threads.
 
-        Single ones come first; then any stretch has its share of every group, and of the same rows of each.
+        Single ones come first; then any range has its share of every group, and of the same rows of each.
 
-        >>> rows = [Group(6, share=2), Group(1), Group(12, share=2)]
-        >>> Phase(rows).order()
+        >>> rows = [Group(6, grain=2), Group(1), Group(12, grain=2)]
+        >>> Region(rows).order()
         [3, 4, 0, 5, 6, 1, 7, 8, 2, 9]
         """
         found: list[tuple[float, int]] = []
@@ -182,7 +182,7 @@ class Choose:
 
 @dataclass(eq=False)
 class Serial:
-    """Steps that one thread runs from end to end, as the one chunk of a phase."""
+    """Steps that one thread runs from end to end, as the one chunk of a region."""
 
     steps: list[Step]
 
@@ -201,42 +201,42 @@ class While:
         return [*self.condition, *self.body]
 
 
-Step = Phase | Repeat | Choose | Serial | While | HostCall
+Step = Region | Repeat | Choose | Serial | While | HostCall
 
 
 Around = tuple[Repeat | Choose | Serial | While, ...]
 """The steps around another one, outermost first."""
 
 
-def every_step(steps: Iterable[Step]) -> Iterator[tuple[Phase | HostCall, Around]]:
-    """All phases and calls out of the program, with the steps around each."""
+def every_step(steps: Iterable[Step]) -> Iterator[tuple[Region | HostCall, Around]]:
+    """All regions and calls out of the program, with the steps around each."""
     for step in steps:
-        if isinstance(step, (Phase, HostCall)):
+        if isinstance(step, (Region, HostCall)):
             yield step, ()
         else:
             for inside, around in every_step(step.steps):
                 yield inside, (step, *around)
 
 
-def every_phase(steps: Iterable[Step]) -> Iterator[tuple[Phase, Around]]:
-    """All phases with the steps around each."""
-    return ((step, around) for step, around in every_step(steps) if isinstance(step, Phase))
+def every_region(steps: Iterable[Step]) -> Iterator[tuple[Region, Around]]:
+    """All regions with the steps around each."""
+    return ((step, around) for step, around in every_step(steps) if isinstance(step, Region))
 
 
-def make_schedule(
+def make_regions(
     kernels: Sequence[Kernel],
     before: Mapping[Kernel, Iterable[Kernel]],
     lanes: Callable[[Kernel], int],
     form_of: Callable[[Kernel], Form],
     registers: int,
     trips: int = 1,
-) -> list[Phase]:
-    """Place each kernel in the earliest phase that its inputs allow; all of them are run ``trips`` times.
+) -> list[Region]:
+    """Place each kernel in the earliest region that its inputs allow; all of them are run ``trips`` times.
 
-    ``before[kernel]`` are kernels that must have finished in an earlier phase for another reason than what they
+    ``before[kernel]`` are kernels that must have finished in an earlier region for another reason than what they
     write: they read memory that ``kernel`` overwrites, or check an index before anything is updated.
     """
-    phases: list[Phase] = []
+    regions: list[Region] = []
     placed: dict[Kernel, tuple[int, Group, Job]] = {}
     needs = dependencies(kernels)
     users: dict[Kernel, set[Kernel]] = {kernel: set() for kernel in kernels}
@@ -252,34 +252,34 @@ def make_schedule(
         group = _join(job, [k for k in producers if placed[k][0] == earliest], placed)
         if group is None and any(placed[k][0] == earliest for k in producers):
             earliest += 1
-        while len(phases) <= earliest:
-            phases.append(Phase())
+        while len(regions) <= earliest:
+            regions.append(Region())
         sooner = [k for k in producers if placed[k][0] < earliest]
         waiting = _waiting(job, sooner, before.get(kernel, ()), placed, users)
         if group is None:
             same = [
-                g for g in phases[earliest].groups if g.rows == job.rows > 1 and not (g.alone or job.alone)
+                g for g in regions[earliest].groups if g.rows == job.rows > 1 and not (g.alone or job.alone)
             ]
             group = same[0] if same else Group(job.rows)
             if not same:
-                phases[earliest].groups.append(group)
+                regions[earliest].groups.append(group)
         for moved in waiting:
             position, left, _ = placed[moved.kernel]
             left.jobs.remove(moved)
             if not left.jobs:
-                phases[position].groups.remove(left)
+                regions[position].groups.remove(left)
         for new in (*waiting, job):
             group.jobs.append(new)
             placed[new.kernel] = (earliest, group, new)
-    for phase in phases:
-        phase.groups = [part for group in phase.groups for part in _parted(group, needs, lanes, trips)]
-        for group in phase.groups:
+    for region in regions:
+        region.groups = [part for group in region.groups for part in _parted(group, needs, lanes, trips)]
+        for group in region.groups:
             if len(group.jobs) == 1 and group.jobs[0].form == Form() and group.rows > 1:
-                group.jobs[0].kernel = joined_rows(group.jobs[0].kernel)
+                group.jobs[0].kernel = coalesced_rows(group.jobs[0].kernel)
                 group.rows = group.jobs[0].rows
             _cut(group, lanes, registers, trips)
-        phase.groups = _bounded(_gathered(phase.groups))
-    return _one_after_another([phase for phase in phases if phase.groups], before)
+        region.groups = _bounded(_gathered(region.groups))
+    return _one_after_another([region for region in regions if region.groups], before)
 
 
 def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, Group, Job]]) -> Group | None:
@@ -309,10 +309,10 @@ def _waiting(
     placed: Mapping[Kernel, tuple[int, Group, Job]],
     users: Mapping[Kernel, set[Kernel]],
 ) -> list[Job]:
-    """Jobs of earlier phases that may run just before ``job``, row by row: nobody placed so far needs them sooner.
+    """Jobs of earlier regions that may run just before ``job``, row by row: nobody placed so far needs them sooner.
 
     They are those of its ``producers`` whose rows it goes on with, and what only these go on from. What must have
-    ``finished`` in an earlier phase stays where it is, but for what reads no other rows of the memory that ``job``
+    ``finished`` in an earlier region stays where it is, but for what reads no other rows of the memory that ``job``
     overwrites than it goes on with.
     """
     if job.rows == 1 or job.alone:
@@ -406,7 +406,7 @@ def _parted(
 
 def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int, trips: int) -> None:
     """Choose the share of rows of each chunk, whole tiles of the longest product, and the register tiles."""
-    if group.jobs[0].form.blocking is not None:
+    if group.jobs[0].form.packing is not None:
         return
     share = max(1, group.rows // _wanted_chunks(group, lanes, trips))
     step = aligned = 1
@@ -420,7 +420,7 @@ def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int, trips: in
         else:
             aligned = max(aligned, _alignment(job, group, lanes(job.kernel), share))  # powers of two
     step = -(-step // aligned) * aligned
-    group.share = min(group.rows, -(-share // step) * step)
+    group.grain = min(group.rows, -(-share // step) * step)
 
 
 def _wanted_chunks(group: Group, lanes: Callable[[Kernel], int], trips: int) -> int:
@@ -432,7 +432,7 @@ def _wanted_chunks(group: Group, lanes: Callable[[Kernel], int], trips: int) -> 
         if job.form.scatter is not None and not job.form.scatter.apart
     ]
     if scatters:
-        most = min(scatter.most_shares(width) for scatter, width in scatters)
+        most = min(scatter.most_grains(width) for scatter, width in scatters)
         wanted = min(wanted, max(1, int(COMPARING * most)))
         own = {store.buffer for job in group.jobs for store in job.kernel.stores}
         if len(group.jobs) > 1:
@@ -450,10 +450,10 @@ def _alignment(job: Job, group: Group, lanes: int, share: int) -> int:
     own = (job.form.dots, job.form.gathered, job.form.pooled, job.form.scatter)
     if any(part is not None for part in own):
         return 1
-    if job.form.transposition is not None:
-        return 1 if job.form.transposition.outer else lanes
+    if job.form.transposed is not None:
+        return 1 if job.form.transposed.outer else lanes
     together = len(group.jobs) > 1
-    joined = joined_rows(job.kernel)
+    joined = coalesced_rows(job.kernel)
     pitch = joined.axes[0].extent // group.rows if joined.axes else 1
     aligned = alignment(joined, lanes) // math.gcd(alignment(joined, lanes), pitch)
     if together and joined is not job.kernel and aligned <= share:
@@ -482,11 +482,11 @@ def _gathered(groups: list[Group]) -> list[Group]:
 
 
 def _bounded(groups: list[Group], most: int = MAX_CHUNKS) -> list[Group]:
-    """The groups of a phase in at most ``most`` chunks: larger shares first, then whole groups in one chunk.
+    """The groups of a region in at most ``most`` chunks: larger shares first, then whole groups in one chunk.
 
     Shares are multiplied, so they still consist of whole tiles and vectors.
 
-    >>> [group.chunks for group in _bounded([Group(960, share=10), Group(40), Group(9, share=9)], 64)]
+    >>> [group.chunks for group in _bounded([Group(960, grain=10), Group(40), Group(9, grain=9)], 64)]
     [24, 20, 1]
     >>> [group.chunks for group in _bounded([Group(2) for _ in range(9)], 4)]
     [1, 1, 1]
@@ -495,7 +495,7 @@ def _bounded(groups: list[Group], most: int = MAX_CHUNKS) -> list[Group]:
     while longest > 1 and sum(group.chunks for group in groups) > most:
         longest = -(-longest // 2)
         for group in groups:
-            group.share = min(group.rows, group.share * -(-group.chunks // longest))
+            group.grain = min(group.rows, group.grain * -(-group.chunks // longest))
     if len(groups) <= most:
         return groups
     together = -(-len(groups) // most)
@@ -503,37 +503,37 @@ def _bounded(groups: list[Group], most: int = MAX_CHUNKS) -> list[Group]:
     return [Group(1, [job for group in bundle for job in group.jobs]) for bundle in bundles]
 
 
-def _one_after_another(phases: list[Phase], before: Mapping[Kernel, Iterable[Kernel]]) -> list[Phase]:
-    """Phases of a single chunk that follow each other as one: whoever runs the first goes on without an exchange.
+def _one_after_another(regions: list[Region], before: Mapping[Kernel, Iterable[Kernel]]) -> list[Region]:
+    """Regions of a single chunk that follow each other as one: whoever runs the first goes on without an exchange.
 
-    What a failure must stop stays in a phase after the one that may fail.
+    What a failure must stop stays in a region after the one that may fail.
     """
-    joined: list[Phase] = []
-    for phase in phases:
+    joined: list[Region] = []
+    for region in regions:
         last = joined[-1] if joined else None
-        if last is not None and _single(last) and _single(phase):
-            (earlier,), (later,) = last.groups, phase.groups
+        if last is not None and _single(last) and _single(region):
+            (earlier,), (later,) = last.groups, region.groups
             may_fail = {job.given for job in earlier.jobs if job.kernel.has_checks}
             if not any(may_fail.intersection(before.get(job.given, ())) for job in later.jobs):
                 last.groups = [Group(1, [*earlier.jobs, *later.jobs])]
                 continue
-        joined.append(phase)
+        joined.append(region)
     return joined
 
 
-def joined_phase(first: Phase, second: Phase) -> Phase | None:
-    """Two phases of a single chunk each as one that does one after the other, without a loop in either."""
+def joined_region(first: Region, second: Region) -> Region | None:
+    """Two regions of a single chunk each as one that does one after the other, without a loop in either."""
     if not (_single(first) and _single(second)) or first.first or second.first:
         return None
     (earlier,), (later,) = first.groups, second.groups
     if earlier.turns is not None or later.turns is not None:
         return None
-    return Phase([Group(1, [*earlier.jobs, *later.jobs])])
+    return Region([Group(1, [*earlier.jobs, *later.jobs])])
 
 
-def _single(phase: Phase) -> bool:
-    """Whether one thread runs the whole phase."""
-    return len(phase.groups) == 1 and phase.groups[0].chunks == 1
+def _single(region: Region) -> bool:
+    """Whether one thread runs the whole region."""
+    return len(region.groups) == 1 and region.groups[0].chunks == 1
 
 
 def buffers_of(kernel: Kernel) -> list[Buffer]:

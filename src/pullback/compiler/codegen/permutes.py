@@ -27,7 +27,7 @@ from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
 from pullback.loops import Apply, Axis, Expression, Literal, Load, walk
 
-__all__ = ["Lookup", "find_lookup", "sums_of_lookups"]
+__all__ = ["Permute", "find_permute", "sums_of_permutes"]
 
 LANES = 16
 """Only vectors of so many 32-bit lanes have an instruction that looks up each of them in two others."""
@@ -45,7 +45,7 @@ MOST_INSTRUCTIONS = 3.0
 
 
 @dataclass(frozen=True, eq=False)
-class Lookup:
+class Permute:
     """How the elements that winners meet are found in registers.
 
     ``number`` says which element of its window a winner is, and ``picks`` in which lane of the two vectors that one
@@ -66,9 +66,9 @@ class Lookup:
     shared: int
 
 
-def find_lookup(
+def find_permute(
     factor: Expression, load: Load, over: tuple[Axis, ...], columns: Sequence[Axis], rows: int, lanes: int
-) -> Lookup | None:
+) -> Permute | None:
     """The way to look up what ``factor`` meets, for ``rows`` rows, or ``None`` where there is none or a longer one."""
     along, column = over[-1], columns[-1]
     numbered = _numbered(load)
@@ -95,7 +95,7 @@ def find_lookup(
         return None
     picks = tuple(LANES * run + place for run, place in zip(runs, within))
     windows = -(-along.extent // blocks)
-    return Lookup(factor, load, over, number, picks, tuple(starts), reach, step, windows, shared)
+    return Permute(factor, load, over, number, picks, tuple(starts), reach, step, windows, shared)
 
 
 def _blocks(along: Axis, step: int, reach: int) -> int:
@@ -162,9 +162,9 @@ def _at(expression: Expression, number: Load, value: int) -> int | None:
     return None
 
 
-def sums_of_lookups(
+def sums_of_permutes(
     values: Values,
-    lookup: Lookup,
+    permute: Permute,
     lines: Sequence[int],
     column: Axis,
     row: Axis | None,
@@ -175,12 +175,12 @@ def sums_of_lookups(
 
     ``lines`` tells how many elements after the place each line begins.
     """
-    f, (*outer, along) = values.f, lookup.over
+    f, (*outer, along) = values.f, permute.over
     kind = vector_of("float", LANES)
 
     def blocks(current: list[str]) -> list[str]:
-        for first in range(0, along.extent, lookup.windows):
-            current = _block(values, lookup, lines, column, row, start, rows, first, current)
+        for first in range(0, along.extent, permute.windows):
+            current = _block(values, permute, lines, column, row, start, rows, first, current)
         return current
 
     def nest(axes: Sequence[Axis], current: list[str]) -> list[str]:
@@ -204,7 +204,7 @@ def sums_of_lookups(
 
 def _block(
     values: Values,
-    lookup: Lookup,
+    permute: Permute,
     lines: Sequence[int],
     column: Axis,
     row: Axis | None,
@@ -217,24 +217,24 @@ def _block(
 
     Lanes without a window have a zero as their factor, which meets what the first window might meet.
     """
-    f, along = values.f, lookup.over[-1]
+    f, along = values.f, permute.over[-1]
     kind, indices = vector_of("float", LANES), vector_of("i32", LANES)
     step = Lanes(f, "float", LANES)
-    count = min(lookup.windows, along.extent - first)
-    factor, number = _side_by_side(values, lookup, row, start, rows, first, count)
+    count = min(permute.windows, along.extent - first)
+    factor, number = _side_by_side(values, permute, row, start, rows, first, count)
     # Vectors begin some elements sooner where whole ones would reach too far.
-    needed = lookup.step * (count - 1) + lookup.reach + lookup.shared
-    sooner = LANES - needed if LANES - needed <= lookup.step * first else 0
-    numbered = ", ".join(f"i32 {pick}" for pick in (*lookup.picks, *[0] * (LANES - len(lookup.picks))))
+    needed = permute.step * (count - 1) + permute.reach + permute.shared
+    sooner = LANES - needed if LANES - needed <= permute.step * first else 0
+    numbered = ", ".join(f"i32 {pick}" for pick in (*permute.picks, *[0] * (LANES - len(permute.picks))))
     place = f.call(indices, "llvm.x86.avx512.permvar.si.512", (indices, f"<{numbered}>"), (indices, number))
     places = []
-    for shift in range(lookup.shared):
+    for shift in range(permute.shared):
         windows = [lane % HALF if lane % HALF < count else 0 for lane in range(LANES)]
-        moved = ", ".join(f"i32 {lookup.step * window + sooner + shift}" for window in windows)
+        moved = ", ".join(f"i32 {permute.step * window + sooner + shift}" for window in windows)
         places.append(f.value(f"add {indices} {place}, <{moved}>"))
     values.places[along] = Place(None, first)
-    fixed = lookup.load.offset.without([a for a in lookup.load.axes if a not in values.places])
-    address = values.address(lookup.load.buffer, values.element(lookup.load.buffer, fixed))
+    fixed = permute.load.offset.without([a for a in permute.load.axes if a not in values.places])
+    address = values.address(permute.load.buffer, values.element(permute.load.buffer, fixed))
     del values.places[along]
     tables: dict[int, str] = {}
 
@@ -246,8 +246,8 @@ def _block(
 
     new = list[str]()
     for line, turn in itertools.product(lines, range(column.extent)):
-        ahead, shift = (line, turn) if lookup.shared > 1 else (line + turn, 0)
-        found = [(kind, table(ahead + start)) for start in lookup.starts]
+        ahead, shift = (line, turn) if permute.shared > 1 else (line + turn, 0)
+        found = [(kind, table(ahead + start)) for start in permute.starts]
         name = "llvm.x86.avx512.vpermi2var.ps.512" if len(found) > 1 else "llvm.x86.avx512.permvar.sf.512"
         met = f.call(kind, name, found[0], (indices, places[shift]), *found[1:])
         new.append(step.fma(met, factor, current[len(new)]))
@@ -255,17 +255,17 @@ def _block(
 
 
 def _side_by_side(
-    values: Values, lookup: Lookup, row: Axis | None, start: Place, rows: int, first: int, count: int
+    values: Values, permute: Permute, row: Axis | None, start: Place, rows: int, first: int, count: int
 ) -> list[str]:
     """The factors and the numbers of some windows, of the second row in the upper lanes."""
-    group = Group(lookup.over[-1], 1, HALF, count if count < HALF else 0)
+    group = Group(permute.over[-1], 1, HALF, count if count < HALF else 0)
     halves: list[list[str]] = [[], []]
     for r in range(rows):
         if row is not None:
             values.places[row] = Place(start.value, start.constant + r)
         with values.lane_group(group, Place(None, first)):
-            halves[0] += values.vectors(lookup.factor)
-            halves[1] += values.vectors(lookup.number)
+            halves[0] += values.vectors(permute.factor)
+            halves[1] += values.vectors(permute.number)
     if row is not None:
         del values.places[row]
     joined = []

@@ -18,17 +18,17 @@ from pullback.compiler.codegen.reductions import across_rows, horizontal
 from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
-from pullback.compiler.products import Pair, contractions, with_accumulator
-from pullback.loops import Axis, Hole, Kernel, Load, Reduce, Store
+from pullback.compiler.schedules.contraction import Pair, contractions, with_accumulator
+from pullback.loops import Axis, Kernel, Load, Placeholder, Reduce, Store
 
-__all__ = ["Dots", "emit_dots", "find_dots"]
+__all__ = ["ReductionVectorised", "emit_reduction_vectorised", "find_reduction_vectorised"]
 
 SHORTEST = 8
 """Summed axes shorter than this leave most lanes empty."""
 
 
 @dataclass(frozen=True, eq=False)
-class Dots:
+class ReductionVectorised:
     """A kernel of sums of products along memory; ``left`` and ``right`` are the axes of the tile, if there are any.
 
     One of them may be the ``first`` axis of the kernel, when there is no ``outer`` one.
@@ -39,11 +39,11 @@ class Dots:
     left: Axis | None
     right: Axis | None
     pair: Pair
-    accumulator: Hole
+    accumulator: Placeholder
     stores: tuple[Store, ...]
 
 
-def find_dots(kernel: Kernel, lanes: int) -> Dots | None:
+def find_reduction_vectorised(kernel: Kernel, lanes: int) -> ReductionVectorised | None:
     """The kernel in this form, if its lanes are better placed along the summed axis than along its last axis."""
     found = contractions(kernel)
     if len(found) != 1 or len(kernel.axes) < 2:
@@ -70,10 +70,12 @@ def find_dots(kernel: Kernel, lanes: int) -> Dots | None:
         if outer[0] in owner.axes and outer[0] not in other.axes:
             left, right, outer = left or outer[0], right or outer[0], ()
     accumulator, stores = with_accumulator(kernel, found)
-    return Dots(kernel.axes[0], outer, left, right, pair, accumulator, stores)
+    return ReductionVectorised(kernel.axes[0], outer, left, right, pair, accumulator, stores)
 
 
-def emit_dots(values: Values, dots: Dots, registers: int, low: str, high: str) -> None:
+def emit_reduction_vectorised(
+    values: Values, dots: ReductionVectorised, registers: int, low: str, high: str
+) -> None:
     """Run the kernel for turns ``low`` to ``high`` of its first axis."""
     tallest, widest = (6, 4) if registers >= 32 else (3, 3)
     f = values.f
@@ -123,7 +125,9 @@ def _segments(axis: Axis | None, size: int) -> list[tuple[int, int]]:
     return [(start, stop - start) for start, stop in itertools.pairwise(bounds)]
 
 
-def _tile(values: Values, dots: Dots, first: int, rows: int, second: int, columns: int) -> None:
+def _tile(
+    values: Values, dots: ReductionVectorised, first: int, rows: int, second: int, columns: int
+) -> None:
     """All sums of ``rows × columns`` results, then their stores."""
     *outer, along = dots.pair.depth
     f, lanes = values.f, values.lanes

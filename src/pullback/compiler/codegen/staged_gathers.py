@@ -18,19 +18,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pullback.compiler.codegen.contractions import by_columns
 from pullback.compiler.codegen.maps import emit_map, lane_axis
 from pullback.compiler.codegen.prefetch import FAR, forgiving, is_far, lines_of, run_of, touch
-from pullback.compiler.codegen.products import by_columns
-from pullback.compiler.codegen.tiles import Block, Tile
 from pullback.compiler.codegen.values import Place, Values
-from pullback.compiler.products import Product
+from pullback.compiler.schedules.contraction import Contraction
+from pullback.compiler.schedules.tiles import Block, Tile
 from pullback.loops import Axis, Kernel, Load, walk
 
-__all__ = ["Feed", "emit_feed", "find_feed"]
+__all__ = ["StagedGather", "emit_staged_gather", "find_staged_gather"]
 
 
 @dataclass(frozen=True, eq=False)
-class Feed:
+class StagedGather:
     """A kernel that gathers what a product reads: its first axes are the product's rows."""
 
     kernel: Kernel
@@ -39,8 +39,8 @@ class Feed:
     """Reads of whole rows of large arrays at computed places."""
 
 
-def find_feed(kernel: Kernel, product: Product, tile: Tile) -> Feed | None:
-    """``kernel`` as the feed of ``product``, or ``None`` where tiles are not some of its turns each, once."""
+def find_staged_gather(kernel: Kernel, product: Contraction, tile: Tile) -> StagedGather | None:
+    """``kernel`` as the staged gather of ``product``, or ``None`` where tiles are not some of its turns each, once."""
     count = len(product.rows)
     rows, inside = kernel.axes[:count], Kernel(kernel.axes[count - 1 :], kernel.stores)
     if len(product.pairs) != 1 or tile.row_axis is None or tile.row_axis is not product.rows[-1]:
@@ -54,10 +54,10 @@ def find_feed(kernel: Kernel, product: Product, tile: Tile) -> Feed | None:
     if lane_axis(inside) is inside.axes[0] or not _of_its_rows(kernel, rows, product):
         return None
     gathered = tuple(load for load in kernel.loads() if is_far(load, rows[-1], kernel))
-    return Feed(kernel, rows, gathered) if gathered else None
+    return StagedGather(kernel, rows, gathered) if gathered else None
 
 
-def _of_its_rows(kernel: Kernel, rows: tuple[Axis, ...], product: Product) -> bool:
+def _of_its_rows(kernel: Kernel, rows: tuple[Axis, ...], product: Contraction) -> bool:
     """Whether each row of the product reads only what the same row of the kernel writes."""
     (pair,) = product.pairs
     left, written = pair.left, kernel.writes()
@@ -79,7 +79,7 @@ def _of_its_rows(kernel: Kernel, rows: tuple[Axis, ...], product: Product) -> bo
     return False
 
 
-def emit_feed(values: Values, feed: Feed, product: Product, block: Block) -> None:
+def emit_staged_gather(values: Values, staged: StagedGather, product: Contraction, block: Block) -> None:
     """Gather the rows of the tile at ``block``, and ask for as many that follow them."""
     f = values.f
     places = [values.places[axis] for axis in product.rows]
@@ -87,10 +87,10 @@ def emit_feed(values: Values, feed: Feed, product: Product, block: Block) -> Non
         *outer, first = [_value(values, place) for place in places]
         following = f.value(f"add i64 {first}, {block.rows}")
         with values.scope():
-            _ask(values, feed, outer, following, block.rows)
-        values.places.update(zip(feed.rows[:-1], places[:-1]))
-        emit_map(values, Kernel(feed.kernel.axes[len(outer) :], feed.kernel.stores), first, following)
-        for axis in feed.rows[:-1]:
+            _ask(values, staged, outer, following, block.rows)
+        values.places.update(zip(staged.rows[:-1], places[:-1]))
+        emit_map(values, Kernel(staged.kernel.axes[len(outer) :], staged.kernel.stores), first, following)
+        for axis in staged.rows[:-1]:
             del values.places[axis]
 
 
@@ -100,15 +100,15 @@ def _value(values: Values, place: Place) -> str:
     return values.f.value(f"add i64 {place.value}, {place.constant}") if place.constant else place.value
 
 
-def _ask(values: Values, feed: Feed, outer: list[str], start: str, count: int) -> None:
+def _ask(values: Values, staged: StagedGather, outer: list[str], start: str, count: int) -> None:
     """Ask for what ``count`` rows from ``start`` gather, or the first ones of the next turn of the ``outer`` axes.
 
     Where the places come from somewhere large themselves, such as a text out of many, these are asked for one turn of
     the outer axes before.
     """
-    f, (*others, along) = values.f, feed.rows
+    f, (*others, along) = values.f, staged.rows
     over = f.value(f"icmp sge i64 {start}, {along.extent}") if others else ""
-    loads = [forgiving(load, {}) for load in feed.gathered]
+    loads = [forgiving(load, {}) for load in staged.gathered]
     if others:
         start = f.value(f"select i1 {over}, i64 0, i64 {start}")
         turn = _turn(values, others, outer)
@@ -127,10 +127,10 @@ def _ask(values: Values, feed: Feed, outer: list[str], start: str, count: int) -
             f.call("i64", "llvm.smin.i64", ("i64", row), ("i64", str(along.extent - 1)))
         )
         for load in loads:
-            inside = [axis for axis in load.offset.axes if axis not in feed.rows]
+            inside = [axis for axis in load.offset.axes if axis not in staged.rows]
             first = Load(load.buffer, load.offset.without(inside), load.dynamic)
-            touch(values, first, lines_of(load, run_of(load, feed.kernel)))
-    for axis in feed.rows:
+            touch(values, first, lines_of(load, run_of(load, staged.kernel)))
+    for axis in staged.rows:
         values.places.pop(axis, None)
 
 

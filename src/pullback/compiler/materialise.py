@@ -6,7 +6,7 @@
     for i, j, k: table[k + 50*place[i, j]] += updates[i, j, k]
 
 So an index out of range is found before anything is added, and what goes on with the table's rows may overwrite
-donated memory in the same phase.
+donated memory in the same region.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from pullback.compiler.canonicalise import coalesced_rows
 from pullback.compiler.codegen.scatters import find_scatter
-from pullback.compiler.tidy import joined_rows
 from pullback.loops import (
     Affine,
     Apply,
@@ -36,12 +36,12 @@ from pullback.loops import (
 from pullback.loops.arithmetic import bounds, times, total
 from pullback.loops.expression import as_expression
 
-__all__ = ["store_places"]
+__all__ = ["materialise_indices"]
 
 _INT64 = np.dtype(np.int64)
 
 
-def store_places(kernels: Iterable[Kernel]) -> list[Kernel]:
+def materialise_indices(kernels: Iterable[Kernel]) -> list[Kernel]:
     """The kernels with computed places stored before they are used; positions are joined where memory allows."""
     program: list[Kernel] = []
     for given in kernels:
@@ -60,7 +60,7 @@ def store_places(kernels: Iterable[Kernel]) -> list[Kernel]:
                 program.append(before)
             dynamic.append((place, stride))
         placed = kernel.with_stores((replace(store, dynamic=tuple(dynamic)),))
-        program.append(placed if apart else joined_rows(placed))
+        program.append(placed if apart else coalesced_rows(placed))
     return program
 
 

@@ -8,9 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pullback.loops import Affine, Apply, Axis, Expression, Hole, Kernel, Load, Reduce, Store, once, walk
+from pullback.loops import (
+    Affine,
+    Apply,
+    Axis,
+    Expression,
+    Kernel,
+    Load,
+    Placeholder,
+    Reduce,
+    Store,
+    once,
+    walk,
+)
 
-__all__ = ["Pair", "Product", "contractions", "find_product", "is_contraction", "with_accumulator"]
+__all__ = ["Contraction", "Pair", "contractions", "find_contraction", "is_contraction", "with_accumulator"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +35,7 @@ class Pair:
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class Contraction:
     """A kernel whose stores are functions of one accumulated sum of products.
 
     ``columns`` is the axis along the vector lanes, absent from every pair's left operand.
@@ -33,7 +45,7 @@ class Product:
     rows: tuple[Axis, ...]
     columns: Axis
     pairs: tuple[Pair, ...]
-    accumulator: Hole
+    accumulator: Placeholder
     stores: tuple[Store, ...]
 
 
@@ -60,7 +72,7 @@ def contractions(kernel: Kernel) -> list[Reduce]:
 
 
 @once
-def find_product(kernel: Kernel) -> Product | None:
+def find_contraction(kernel: Kernel) -> Contraction | None:
     """The kernel as one product with an epilogue, or ``None`` if it is not of that form."""
     found = contractions(kernel)
     if (
@@ -80,22 +92,28 @@ def find_product(kernel: Kernel) -> Product | None:
         return None
     if any(isinstance(e, Reduce) and e not in found for e in kernel.expressions()):
         return None
-    hole, stores = with_accumulator(kernel, found, root)
-    return Product(kernel.axes[:-1], columns, tuple(pair for pair in pairs if pair is not None), hole, stores)
+    placeholder, stores = with_accumulator(kernel, found, root)
+    return Contraction(
+        kernel.axes[:-1], columns, tuple(pair for pair in pairs if pair is not None), placeholder, stores
+    )
 
 
 def with_accumulator(
     kernel: Kernel, found: list[Reduce], root: Expression | None = None
-) -> tuple[Hole, tuple[Store, ...]]:
-    """The kernel's stores with the sum of the contractions ``found``, terms of ``root``, as a hole."""
-    hole = Hole("accumulator", kernel.axes, found[0].dtype)
+) -> tuple[Placeholder, tuple[Store, ...]]:
+    """The kernel's stores with the sum of the contractions ``found``, terms of ``root``, as a placeholder."""
+    placeholder = Placeholder("accumulator", kernel.axes, found[0].dtype)
     memo: dict[int, Expression] = {}
     contracted = {id(reduce) for reduce in found}
     stores = tuple(
-        Store(store.buffer, store.offset, _with_hole(store.value, root or found[0], contracted, hole, memo))
+        Store(
+            store.buffer,
+            store.offset,
+            _with_placeholder(store.value, root or found[0], contracted, placeholder, memo),
+        )
         for store in kernel.stores
     )
-    return hole, stores
+    return placeholder, stores
 
 
 def _oriented(reduce: Reduce, columns: Axis) -> Pair | None:
@@ -143,16 +161,20 @@ def _accumulation(kernel: Kernel, found: list[Reduce]) -> Expression | None:
     return root
 
 
-def _with_hole(
-    value: Expression, root: Expression, found: set[int], hole: Hole, memo: dict[int, Expression]
+def _with_placeholder(
+    value: Expression,
+    root: Expression,
+    found: set[int],
+    placeholder: Placeholder,
+    memo: dict[int, Expression],
 ) -> Expression:
-    """``value`` with the contractions of ``root`` taken together as ``hole``."""
+    """``value`` with the contractions of ``root`` taken together as ``placeholder``."""
     for expression in walk(value):
         if id(expression) in memo:
             continue
         new = expression
         if expression is root:
-            new = hole
+            new = placeholder
             for leaf in _leaves(root):
                 if id(leaf) not in found:
                     new = Apply("add", (new, leaf), root.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pullback.compiler.tidy import joined_rows, tidy
+from pullback.compiler.canonicalise import canonicalise, coalesced_rows
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
 from pullback.loops.printer import format_kernel
 
@@ -13,13 +13,13 @@ FLOAT = np.dtype(np.float32)
 
 def test_neighbouring_axes_are_joined_but_for_the_first(stages):
     assert (
-        stages(lambda x: np.exp(x) + 1, (4, 5, 6))["tidy"]
+        stages(lambda x: np.exp(x) + 1, (4, 5, 6))["canonicalise"]
         == """\
 for i<4, k<30:
     result0[30*i + k] = exp(argument0[30*i + k]) + 1.0"""
     )
     assert (
-        stages(lambda x: (x * x).sum((1, 2)), (4, 5, 6))["tidy"]
+        stages(lambda x: (x * x).sum((1, 2)), (4, 5, 6))["canonicalise"]
         == """\
 for i<4:
     result0[i] = sum[r2<30](argument0[30*i + r2] * argument0[30*i + r2])"""
@@ -27,7 +27,7 @@ for i<4:
 
 
 def test_axes_that_some_operand_tells_apart_stay(stages):
-    tidied = stages(lambda x, y: x * y[:, None], (4, 5, 6), (4, 6))["tidy"]
+    tidied = stages(lambda x, y: x * y[:, None], (4, 5, 6), (4, 6))["canonicalise"]
     assert tidied.startswith("for i<4, j<5, k<6:")
 
 
@@ -35,15 +35,15 @@ def test_the_first_axis_is_joined_for_a_kernel_by_itself():
     i, j, k = Axis("i", 3), Axis("j", 4), Axis("k", 5)
     x, y = Buffer("x", FLOAT, (3, 4, 5)), Buffer("y", FLOAT, (3, 4, 5))
     place = Affine.of(i) * 20 + Affine.of(j) * 5 + Affine.of(k)
-    joined = joined_rows(Kernel((i, j, k), (Store(y, place, Load(x, place)),)))
+    joined = coalesced_rows(Kernel((i, j, k), (Store(y, place, Load(x, place)),)))
     assert format_kernel(joined) == "for k<60:\n    y[k] = x[k]"
     turned = Affine.of(i) + Affine.of(j) * 3 + Affine.of(k) * 12
     apart = Kernel((i, j, k), (Store(y, place, Load(x, turned)),))
-    assert joined_rows(apart) is apart
+    assert coalesced_rows(apart) is apart
 
 
 def test_loops_of_a_row_share_their_axis(stages):
-    tidied = stages(lambda x: x - x.max(1, keepdims=True), (4, 5))["tidy"]
+    tidied = stages(lambda x: x - x.max(1, keepdims=True), (4, 5))["canonicalise"]
     assert (
         tidied
         == """\
@@ -68,7 +68,7 @@ def test_an_axis_is_not_shared_where_it_would_mean_two_things():
     )
     value = Reduce("add", (outer,), Reduce("add", (inner,), product))
     kernel = Kernel((i,), (Store(y, Affine.of(i), value),))
-    (found,) = tidy(kernel, 16).stores
+    (found,) = canonicalise(kernel, 16).stores
     assert isinstance(found.value, Reduce)
     assert isinstance(found.value.body, Reduce)
     assert found.value.over != found.value.body.over

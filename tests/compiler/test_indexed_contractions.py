@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pullback.compiler.codegen.gathered import find_gathered
-from pullback.operators.pooling import convolve_unpooled
+from pullback.compiler.codegen.indexed_contractions import find_indexed_contraction
+from pullback.operators.pooling import convolve_max_unpooled
 
 SHAPES = [
     # x, before pooling, layouts, windows of the pool
@@ -30,7 +30,7 @@ def test_any_shape(x, before, layouts, pool, dtype, compiler, traced, processor)
         counts[axis] //= size
 
     def function(x, y, winner):
-        return 1 - convolve_unpooled(
+        return 1 - convolve_max_unpooled(
             x,
             y,
             winner,
@@ -51,7 +51,7 @@ def test_any_shape(x, before, layouts, pool, dtype, compiler, traced, processor)
 
 def gradient(x, y, winner):
     """Of the weights of a convolution (5, 20, 20) → (6, 18, 18) with 3 × 3 windows, behind a pool of 2 × 2."""
-    return convolve_unpooled(
+    return convolve_max_unpooled(
         x,
         y,
         winner,
@@ -95,7 +95,7 @@ def test_columns_in_the_order_of_memory_are_joined(compiler, traced, monkeypatch
 
     def watch(stage, lowered, kernels):
         if stage == "split":
-            found.extend(g for kernel in kernels if (g := find_gathered(kernel, 16)) is not None)
+            found.extend(g for kernel in kernels if (g := find_indexed_contraction(kernel, 16)) is not None)
 
     monkeypatch.setattr(type(compiler), "check", staticmethod(watch))
     arrays = [
@@ -106,7 +106,7 @@ def test_columns_in_the_order_of_memory_are_joined(compiler, traced, monkeypatch
     pool = ((1,), (8,), (8,), (1,))
 
     def function(x, y, winner):
-        return convolve_unpooled(
+        return convolve_max_unpooled(
             x,
             y,
             winner,

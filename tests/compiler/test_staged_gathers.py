@@ -7,7 +7,7 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.codegen import program
-from pullback.compiler.codegen.fed import FAR, find_feed
+from pullback.compiler.codegen.staged_gathers import FAR, find_staged_gather
 from pullback.errors import IndexRangeError
 from pullback.graph import OPERATORS
 
@@ -15,16 +15,16 @@ gather, check_index = OPERATORS["gather"], OPERATORS["check_index"]
 
 
 @pytest.fixture
-def feeds(monkeypatch):
-    """The feeds found while programs are made."""
+def gathers(monkeypatch):
+    """The gathers found while programs are made."""
     found = []
 
     def watched(*arguments):
-        feed = find_feed(*arguments)
-        found.extend([feed] if feed is not None else [])
-        return feed
+        staged = find_staged_gather(*arguments)
+        found.extend([staged] if staged is not None else [])
+        return staged
 
-    monkeypatch.setattr(program, "find_feed", watched)
+    monkeypatch.setattr(program, "find_staged_gather", watched)
     return found
 
 
@@ -64,7 +64,7 @@ def test_any_shape(tokens, width, outputs, dtype, compiler, traced, processor):
     compiler.assert_same(traced(projected, *arrays), arrays, processor=processor)
 
 
-def test_rows_are_there_for_others(compiler, traced, processor, feeds):
+def test_rows_are_there_for_others(compiler, traced, processor, gathers):
     def function(table, tokens, chosen, w):
         x = embedded(table, tokens[chosen])
         return pb.numpy.tanh(x @ w) * 0 + x @ w, pb.numpy.sum(x, axis=1)
@@ -74,15 +74,15 @@ def test_rows_are_there_for_others(compiler, traced, processor, feeds):
     compiler.assert_same(traced(function, *arrays), arrays, processor=processor)
 
 
-def test_a_text_of_each_sample_is_fed(compiler, traced, feeds):
+def test_a_text_of_each_sample_is_staged(compiler, traced, gathers):
     arrays = given(np.float32, (64, 130), 50, 24)
     compiler.run(traced(lambda *a: pb.numpy.max(projected(*a), axis=1), *arrays), arrays)
-    (feed,) = feeds
-    assert [axis.extent for axis in feed.rows] == [64, 130]
-    assert len(feed.gathered) == 1
+    (staged,) = gathers
+    assert [axis.extent for axis in staged.rows] == [64, 130]
+    assert len(staged.gathered) == 1
 
 
-def test_a_window_over_rows_is_not_fed(compiler, traced, feeds):
+def test_a_window_over_rows_is_not_staged(compiler, traced, gathers):
     arrays = given(np.float32, (64, 130), 50, 24)
     arrays[2] = np.zeros((24, 50, 3), np.float32)
 
@@ -90,16 +90,16 @@ def test_a_window_over_rows_is_not_fed(compiler, traced, feeds):
         return pb.numpy.max(pb.nn.conv(embedded(table, tokens), w, channels="last"), axis=1)
 
     compiler.run(traced(function, *arrays), arrays)
-    assert not feeds
+    assert not gathers
 
 
 @pytest.mark.parametrize("wrong", [10**6, -(10**6), 2**31 - 1])
 @pytest.mark.parametrize("place", [(0, 0), (1, 0), (3, 17), (7, 129)])
-def test_a_wrong_index_is_reported(wrong, place, feeds):
+def test_a_wrong_index_is_reported(wrong, place, gathers):
     """Also one that is far away: it is asked for before it is checked."""
     table, tokens, w = given(np.float32, (8, 130), 50, 24)
     tokens[place] = wrong
     step = pb.jit(lambda *arrays: pb.numpy.max(projected(*arrays), axis=1))
     with pytest.raises(IndexRangeError, match=str(wrong)):
         step(table, tokens, w)
-    assert feeds
+    assert gathers

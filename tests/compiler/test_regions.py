@@ -1,4 +1,4 @@
-"""Phases, row groups and chunks: what may run side by side, whatever the number of threads."""
+"""Regions, row groups and chunks: what may run side by side, whatever the number of threads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pullback.compiler.build import Built, build
 from pullback.compiler.codegen.maps import alignment
 from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
+from pullback.compiler.regions import Group, _bounded
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
-from pullback.compiler.schedule import Group, _bounded
 from pullback.control.rolling import rolling
 from pullback.graph import OPERATORS
 
@@ -52,11 +52,11 @@ def test_rows_run_through_a_group_and_sums_over_them_follow(built):
 
 
 def test_every_kernel_runs_after_what_it_reads(built):
-    """In an earlier phase, or earlier in the same row group where rows are the same."""
+    """In an earlier region, or earlier in the same row group where rows are the same."""
     schedule = built(step, *SHAPES, donated={0: 0, 1: 1}).schedule
     place = {
-        job.kernel: (phase, id(group), position)
-        for phase, groups in enumerate(schedule)
+        job.kernel: (region, id(group), position)
+        for region, groups in enumerate(schedule)
         for group in groups.groups
         for position, job in enumerate(group.jobs)
     }
@@ -73,15 +73,15 @@ def test_every_kernel_runs_after_what_it_reads(built):
 def test_arguments_are_overwritten_after_their_readers(built):
     result = built(step, *SHAPES, donated={0: 0, 1: 1})
     for result_name, argument in (("result0", "argument0"), ("result1", "argument1")):
-        phases = {"write": [], "read": []}
-        for position, phase in enumerate(result.schedule):
-            for job in (*phase.first, *(job for group in phase.groups for job in group.jobs)):
+        regions = {"write": [], "read": []}
+        for position, region in enumerate(result.schedule):
+            for job in (*region.first, *(job for group in region.groups for job in group.jobs)):
                 names = [buffer.name for buffer in job.kernel.writes()]
                 if result_name in names:
-                    phases["write"].append(position)
+                    regions["write"].append(position)
                 elif argument in [buffer.name for buffer in job.kernel.reads()]:
-                    phases["read"].append(position)
-        assert max(phases["read"]) < min(phases["write"])
+                    regions["read"].append(position)
+        assert max(regions["read"]) < min(regions["write"])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -96,14 +96,14 @@ def test_shares_are_whole_vectors(rows, columns, dtype, built, described):
             u = u * v + np.tanh(u)
         return x @ w, u, np.transpose(x @ w), v * 2
 
-    for phase in built(beside, (rows, 60), (60, columns), (rows * 8,), dtype=dtype).schedule:
-        for group in phase.groups:
-            assert sum(group.shares()) <= group.rows
-            assert group.chunks == math.ceil(group.rows / group.share)
+    for region in built(beside, (rows, 60), (60, columns), (rows * 8,), dtype=dtype).schedule:
+        for group in region.groups:
+            assert sum(group.grains()) <= group.rows
+            assert group.chunks == math.ceil(group.rows / group.grain)
             for job in group.jobs:
                 if job.form == Form() and not job.row_by_row and group.chunks > 1:
                     lanes = described.lanes(np.dtype(dtype).itemsize)
-                    assert group.share * job.pitch % alignment(job.kernel, lanes) == 0
+                    assert group.grain * job.pitch % alignment(job.kernel, lanes) == 0
 
 
 def test_a_map_keeps_whole_vectors_beside_a_product_of_the_same_rows(built):
@@ -116,7 +116,7 @@ def test_a_map_keeps_whole_vectors_beside_a_product_of_the_same_rows(built):
     schedule = built(gradients, (2560, 64), (2560, 64)).schedule
     groups = {b.name: g for p in schedule for g in p.groups for j in g.jobs for b in j.kernel.writes()}
     if (
-        groups["result0"].jobs[0].form.blocking is None
+        groups["result0"].jobs[0].form.packing is None
     ):  # where caches are small it is in blocks, which share nothing
         assert groups["result0"].chunks > 4
     assert groups["result1"] is not groups["result0"]
@@ -146,15 +146,15 @@ def several_tanhs(*arrays):
     return [np.tanh(x) * 2 for x in arrays]
 
 
-def test_any_number_of_groups_fits_into_a_phase(traced, compiler, processor):
+def test_any_number_of_groups_fits_into_a_region(traced, compiler, processor):
     """40 independent groups of 32 chunks are more than the runtime can number: their shares are larger then."""
     random = np.random.default_rng(0)
     arrays = [random.standard_normal((1500 + k, 40)).astype(np.float32) for k in range(40)]
     graph = traced(several_tanhs, *arrays)
-    (phase,) = build(graph, {}, processor).schedule
-    assert len(phase.groups) == len(arrays)
-    assert max(group.chunks for group in phase.groups) > 1
-    assert len(phase.order()) <= MAX_CHUNKS
+    (region,) = build(graph, {}, processor).schedule
+    assert len(region.groups) == len(arrays)
+    assert max(group.chunks for group in region.groups) > 1
+    assert len(region.order()) <= MAX_CHUNKS
     program = compiler.program(graph, processor=processor)
     before = get_num_threads()
     try:
@@ -181,23 +181,23 @@ def test_the_gradient_of_a_long_polynomial(built, monkeypatch):
 
         return pb.grad(loss)(coefficients)
 
-    for phase in built(gradient, (128,), (131_072,), dtype=np.float64).schedule:
-        assert len(phase.order()) <= MAX_CHUNKS
+    for region in built(gradient, (128,), (131_072,), dtype=np.float64).schedule:
+        assert len(region.order()) <= MAX_CHUNKS
 
 
 @pytest.mark.parametrize("most", [6, 7, 40, 100, 1000])
 def test_bounded_groups_keep_their_rows(most):
     """Shares grow by whole factors, so that they still consist of whole tiles."""
     sizes = [(960, 12), (7, 7), (100, 1), (4096, 16), (33, 2), (1, 1)]
-    groups = [Group(rows, share=share) for rows, share in sizes]
-    shares = [group.share for group in groups]
+    groups = [Group(rows, grain=share) for rows, share in sizes]
+    shares = [group.grain for group in groups]
     bounded = _bounded(groups, most)
     assert sum(group.chunks for group in bounded) <= most
     for group, (rows, _), share in zip(bounded, sizes, shares, strict=True):
         assert group.rows == rows
-        assert group.share == rows or group.share % share == 0
+        assert group.grain == rows or group.grain % share == 0
     if most == 1000:
-        assert [group.share for group in bounded] == shares
+        assert [group.grain for group in bounded] == shares
 
 
 def test_buffers_alive_together_do_not_overlap(built):
@@ -229,25 +229,25 @@ def test_memory_is_used_again(built):
     assert result.plan.arena_bytes < sum(p.buffer.nbytes for p in result.plan.placed) / 2
 
 
-def test_what_one_thread_does_in_turn_is_one_phase(built):
+def test_what_one_thread_does_in_turn_is_one_region(built):
     def small(x, w, v):
         y = np.tanh(x @ w)
         return np.exp(y - y.max()) / np.exp(y - y.max()).sum() @ v
 
     schedule = built(small, (8,), (8, 10), (10, 5)).schedule
-    assert [[group.chunks for group in phase.groups] for phase in schedule] == [[1]]
+    assert [[group.chunks for group in region.groups] for region in schedule] == [[1]]
     assert len(schedule[0].groups[0].jobs) > 3
 
 
-def test_nothing_is_overwritten_in_the_phase_of_a_check(built):
+def test_nothing_is_overwritten_in_the_region_of_a_check(built):
     def update(table, index):
         return table * 2 + table[index.astype(np.int64)].sum()
 
     schedule = built(update, (6,), (4,), donated={0: 0}).schedule
-    checks = [any(job.kernel.has_checks for g in phase.groups for job in g.jobs) for phase in schedule]
+    checks = [any(job.kernel.has_checks for g in region.groups for job in g.jobs) for region in schedule]
     writes = [
-        any("result0" in str(job.kernel.writes()) for g in phase.groups for job in g.jobs)
-        for phase in schedule
+        any("result0" in str(job.kernel.writes()) for g in region.groups for job in g.jobs)
+        for region in schedule
     ]
     assert checks == [True, False]
     assert writes == [False, True]
@@ -279,7 +279,7 @@ def table_arrays(dtype=np.float32, rows=3000, updates=700):
 def test_a_table_s_gradient_waits_for_its_update(traced, processor):
     """Zeros, updates and what is done with the sums are one row group, though the updates come late."""
     built = build(traced(table_step, *table_arrays()), {0: 0, 1: 1}, processor)
-    groups = [g for phase in built.schedule for g in phase.groups if any(j.form.scatter for j in g.jobs)]
+    groups = [g for region in built.schedule for g in region.groups if any(j.form.scatter for j in g.jobs)]
     (group,) = groups
     assert group.rows == 3000
     assert group.chunks > 1
@@ -287,7 +287,7 @@ def test_a_table_s_gradient_waits_for_its_update(traced, processor):
     (gradient,) = group.jobs[1].kernel.writes()
     kept = built.plan.kept[gradient]
     assert kept.row_bytes == 50 * gradient.dtype.itemsize
-    assert kept.offset + group.share * kept.row_bytes <= built.emitted.scratch_bytes
+    assert kept.offset + group.grain * kept.row_bytes <= built.emitted.scratch_bytes
     assert built.plan.offset(gradient) is None
 
 
@@ -340,8 +340,8 @@ def test_longer_rows_go_on_with_several_short_ones(traced, compiler, processor):
     arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
     graph = traced(pulled, *arrays)
     built = build(graph, {}, processor)
-    (phase,) = built.schedule
-    (group,) = phase.groups
+    (region,) = built.schedule
+    (group,) = region.groups
     assert (group.rows, [job.pitch for job in group.jobs]) == (6, [80, 1])
     assert len(built.plan.kept) == 1
     compiler.assert_same(graph, arrays, processor=processor, rounding=64)

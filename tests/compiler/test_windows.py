@@ -7,7 +7,7 @@ import pytest
 
 import pullback.numpy as pnp
 from pullback import nn
-from pullback.operators.pooling import window_max, window_winner
+from pullback.operators.pooling import window_argmax, window_max
 
 SHAPES = [
     # image, weights, convolution, window of the pool, stride of the pool
@@ -31,7 +31,7 @@ def pooled(options: dict, size: tuple[int, ...], stride: tuple[int, ...]):
 
     def function(x, w, b):
         y = nn.relu(nn.conv(x, w, **options) + pnp.reshape(b, (-1,) + (1,) * len(size)))
-        return window_max(y, **windows) * 2, window_winner(y, **windows)
+        return window_max(y, **windows) * 2, window_argmax(y, **windows)
 
     return function
 

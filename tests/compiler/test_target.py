@@ -9,7 +9,7 @@ import pytest
 
 from pullback.compiler.runtime import processor as processor_module
 from pullback.compiler.runtime.engine import assembly
-from pullback.compiler.runtime.processor import (
+from pullback.compiler.target import (
     Processor,
     _cache_sizes,
     _granted_cores,

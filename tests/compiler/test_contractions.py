@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pullback.compiler.codegen.blocked import _best_cut
+from pullback.compiler.codegen.packed_contractions import _best_cut
 from pullback.graph import OPERATORS, Graph, Type, Variable
 
 EDGES = (1, 2, 3, 15, 16, 17, 31, 33, 64, 100)

@@ -15,16 +15,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
-from pullback.compiler.codegen.lookups import Lookup, find_lookup, sums_of_lookups
+from pullback.compiler.codegen.compaction import Compacted, compact_nonzero, compaction_pays
 from pullback.compiler.codegen.maps import write_stores
-from pullback.compiler.codegen.nonzero import Listed, list_nonzero, lists_pay
+from pullback.compiler.codegen.permutes import Permute, find_permute, sums_of_permutes
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
-from pullback.compiler.products import with_accumulator
-from pullback.loops import Apply, Axis, Expression, Hole, Kernel, Load, Reduce, Store
+from pullback.compiler.schedules.contraction import with_accumulator
+from pullback.loops import Apply, Axis, Expression, Kernel, Load, Placeholder, Reduce, Store
 
-__all__ = ["Gathered", "emit_gathered", "find_gathered", "gathered_sum", "with_columns_last"]
+__all__ = [
+    "IndexedContraction",
+    "emit_indexed_contraction",
+    "find_indexed_contraction",
+    "indexed_sum",
+    "with_columns_last",
+]
 
 MOST_VECTORS = 64
 """Vectors for each row, beyond which their loop is not written out."""
@@ -36,7 +42,7 @@ CHAINS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
+class IndexedContraction:
     """A kernel of such sums.
 
     A tile is some turns of ``row``, if there is such an axis, by all of ``columns``, the last of which carries the
@@ -49,11 +55,11 @@ class Gathered:
     left: Expression
     right: Load
     over: tuple[Axis, ...]
-    accumulator: Hole
+    accumulator: Placeholder
     stores: tuple[Store, ...]
 
 
-def gathered_sum(kernel: Kernel) -> Reduce | None:
+def indexed_sum(kernel: Kernel) -> Reduce | None:
     """The kernel's only reduction, if it is such a sum."""
     found = [e for e in kernel.expressions() if isinstance(e, Reduce)]
     if len(found) != 1 or found[0].kind != "add" or found[0].dtype.kind != "f":
@@ -86,14 +92,14 @@ def _columns(kernel: Kernel, reduce: Reduce) -> list[Axis]:
 
 def with_columns_last(kernel: Kernel) -> Kernel:
     """The kernel with the columns as its last axes, in the order of memory, so that they can be joined."""
-    reduce = gathered_sum(kernel)
+    reduce = indexed_sum(kernel)
     columns = [] if reduce is None else _columns(kernel, reduce)
     return Kernel((*(axis for axis in kernel.axes if axis not in columns), *columns), kernel.stores)
 
 
-def find_gathered(kernel: Kernel, lanes: int) -> Gathered | None:
+def find_indexed_contraction(kernel: Kernel, lanes: int) -> IndexedContraction | None:
     """The kernel in this form, if there are columns that lie along memory."""
-    reduce = gathered_sum(kernel)
+    reduce = indexed_sum(kernel)
     if reduce is None:
         return None
     found = _operands(reduce)
@@ -110,7 +116,7 @@ def find_gathered(kernel: Kernel, lanes: int) -> Gathered | None:
     inner = [axis for axis in outer[1:] if axis not in right.offset.axes]
     row = inner[-1] if inner else None
     accumulator, stores = with_accumulator(kernel, [reduce])
-    return Gathered(
+    return IndexedContraction(
         tuple(axis for axis in outer if axis is not row),
         row,
         tuple(columns),
@@ -141,20 +147,22 @@ class _Piece:
     count: int
 
 
-def emit_gathered(values: Values, sums: Gathered, registers: int, low: str, high: str) -> None:
+def emit_indexed_contraction(
+    values: Values, sums: IndexedContraction, registers: int, low: str, high: str
+) -> None:
     """Run the kernel for turns ``low`` to ``high`` of its first axis."""
     budget = 24 if registers >= 32 else 10
     rows_at_once = 1 if sums.row is None else sums.row.extent
-    lookup = find_lookup(sums.left, sums.right, sums.over, sums.columns, rows_at_once, values.lanes)
-    listed = lists_pay(sums.left, sums.right, sums.over, values.lanes)
-    pieces = _pieces(sums, values.lanes, budget // 2 if listed else budget)
+    permute = find_permute(sums.left, sums.right, sums.over, sums.columns, rows_at_once, values.lanes)
+    compacted = compaction_pays(sums.left, sums.right, sums.over, values.lanes)
+    pieces = _pieces(sums, values.lanes, budget // 2 if compacted else budget)
 
     def rows() -> None:
-        if lookup is not None:
-            _looked_up(values, sums, lookup)
+        if permute is not None:
+            _permuted(values, sums, permute)
             return
-        if listed:
-            _from_lists(values, sums, pieces, budget)
+        if compacted:
+            _from_compacted(values, sums, pieces, budget)
             return
         for part in pieces:
             most = min(MOST_ROWS, max(1, budget // _count(part)))
@@ -184,7 +192,7 @@ def emit_gathered(values: Values, sums: Gathered, registers: int, low: str, high
     nest(sums.outer)
 
 
-def _pieces(sums: Gathered, lanes: int, budget: int) -> list[list[_Piece]]:
+def _pieces(sums: IndexedContraction, lanes: int, budget: int) -> list[list[_Piece]]:
     """The vectors of a row in parts of at most ``budget``, about equally many in each."""
     *others, lane = sums.columns
     along = -(-lane.extent // _width(lane, lanes))
@@ -216,7 +224,7 @@ class _Read:
     skipped: int
 
 
-def _reads(sums: Gathered, part: Sequence[_Piece], width: int) -> list[_Read]:
+def _reads(sums: IndexedContraction, part: Sequence[_Piece], width: int) -> list[_Read]:
     """How the vectors of ``part`` are read: whole ones wherever the columns reach that far to either side."""
     lane, strides = sums.columns[-1], [sums.right.offset.coefficient(axis) for axis in sums.columns]
     reach = 1 + sum((axis.extent - 1) * stride for axis, stride in zip(sums.columns, strides))
@@ -239,7 +247,7 @@ def _count(part: Sequence[_Piece]) -> int:
     return sum(piece.count for piece in part)
 
 
-def _tile(values: Values, sums: Gathered, part: Sequence[_Piece], start: Place, rows: int) -> None:
+def _tile(values: Values, sums: IndexedContraction, part: Sequence[_Piece], start: Place, rows: int) -> None:
     """``rows`` turns of the row axis from ``start``, all vectors of ``part``: the sums, then their stores."""
     f, right = values.f, sums.right
     kind = vector_of(memory_type(right.dtype), _width(sums.columns[-1], values.lanes))
@@ -279,7 +287,7 @@ def _tile(values: Values, sums: Gathered, part: Sequence[_Piece], start: Place, 
         del values.places[sums.row]
 
 
-def _looked_up(values: Values, sums: Gathered, lookup: Lookup) -> None:
+def _permuted(values: Values, sums: IndexedContraction, permute: Permute) -> None:
     """All turns of the row axis, two at a time: the sums of all lines of columns, their stores."""
     *others, column = sums.columns
     (part,) = _pieces(sums, values.lanes, _vectors(sums.columns, values.lanes))
@@ -287,7 +295,7 @@ def _looked_up(values: Values, sums: Gathered, lookup: Lookup) -> None:
     lines = [sum(turn * stride for turn, stride in zip(piece.turns, strides)) for piece in part]
 
     def tile(start: Place, rows: int) -> None:
-        for r, totals in enumerate(sums_of_lookups(values, lookup, lines, column, sums.row, start, rows)):
+        for r, totals in enumerate(sums_of_permutes(values, permute, lines, column, sums.row, start, rows)):
             if sums.row is not None:
                 values.places[sums.row] = Place(start.value, start.constant + r)
             with values.scope():
@@ -304,15 +312,17 @@ def _looked_up(values: Values, sums: Gathered, lookup: Lookup) -> None:
             tile(Place(None, 2 * pairs), 1)
 
 
-def _from_lists(values: Values, sums: Gathered, parts: Sequence[Sequence[_Piece]], budget: int) -> None:
+def _from_compacted(
+    values: Values, sums: IndexedContraction, parts: Sequence[Sequence[_Piece]], budget: int
+) -> None:
     """All turns of the row axis, one by one: the factors that are not zero, the sums of each part, their stores."""
 
     def row() -> None:
         fixed = sums.right.offset.without(sums.columns)
-        listed = list_nonzero(values, sums.left, sums.right, fixed, sums.over)
+        compacted = compact_nonzero(values, sums.left, sums.right, fixed, sums.over)
         for part in parts:
             chains = max(1, min(CHAINS, budget // _count(part)))
-            _store(values, sums, part, _sum_of_list(values, sums, part, listed, chains))
+            _store(values, sums, part, _sum_of_compacted(values, sums, part, compacted, chains))
 
     if sums.row is None:
         row()
@@ -324,8 +334,8 @@ def _from_lists(values: Values, sums: Gathered, parts: Sequence[Sequence[_Piece]
         del values.places[sums.row]
 
 
-def _sum_of_list(
-    values: Values, sums: Gathered, part: Sequence[_Piece], listed: Listed, chains: int
+def _sum_of_compacted(
+    values: Values, sums: IndexedContraction, part: Sequence[_Piece], compacted: Compacted, chains: int
 ) -> list[str]:
     """The vectors of ``part``, summed over a list: its factors go to each of the ``chains`` in turn."""
     f, vectors, element = values.f, _count(part), memory_type(sums.right.dtype)
@@ -333,10 +343,10 @@ def _sum_of_list(
     kind, step = vector_of(element, width), Lanes(f, scalar_type(sums.right.dtype), width)
 
     def turn(position: str, current: list[str]) -> list[str]:
-        x, place = listed.value(f, element, position), listed.place(f, position)
+        x, place = compacted.value(f, element, position), compacted.place(f, position)
         return _added(values, sums, part, x, values.address(sums.right.buffer, place), current)
 
-    whole = f.value(f"sub i64 {listed.count}, {f.value(f'urem i64 {listed.count}, {chains}')}")
+    whole = f.value(f"sub i64 {compacted.count}, {f.value(f'urem i64 {compacted.count}, {chains}')}")
     carried = [(kind, "zeroinitializer")] * (vectors * chains)
     with f.loop("0", whole, chains, carried=carried, counted=False) as loop:
         new = list[str]()
@@ -346,7 +356,7 @@ def _sum_of_list(
         loop.carry(*new)
     totals = [loop.results[k : k + vectors] for k in range(0, len(loop.results), vectors)]
     if chains > 1:
-        with f.loop(whole, listed.count, carried=[(kind, v) for v in totals[0]], counted=False) as loop:
+        with f.loop(whole, compacted.count, carried=[(kind, v) for v in totals[0]], counted=False) as loop:
             loop.carry(*turn(loop.index, loop.values))
         totals[0] = loop.results
     while len(totals) > 1:
@@ -357,7 +367,12 @@ def _sum_of_list(
 
 
 def _added(
-    values: Values, sums: Gathered, part: Sequence[_Piece], x: str, address: str, current: Sequence[str]
+    values: Values,
+    sums: IndexedContraction,
+    part: Sequence[_Piece],
+    x: str,
+    address: str,
+    current: Sequence[str],
 ) -> list[str]:
     """The vectors of ``part`` with ``x`` times what lies at ``address`` and after it added."""
     f, right = values.f, sums.right
@@ -371,7 +386,7 @@ def _added(
     return new
 
 
-def _store(values: Values, sums: Gathered, part: Sequence[_Piece], totals: Sequence[str]) -> None:
+def _store(values: Values, sums: IndexedContraction, part: Sequence[_Piece], totals: Sequence[str]) -> None:
     """Write what the kernel makes of the sums of ``part``."""
     *others, lane = sums.columns
     width, position = _width(lane, values.lanes), 0
@@ -388,7 +403,9 @@ def _store(values: Values, sums: Gathered, part: Sequence[_Piece], totals: Seque
         values.places.pop(axis, None)
 
 
-def _wanted(values: Values, sums: Gathered, part: Sequence[_Piece], totals: Sequence[str]) -> list[str]:
+def _wanted(
+    values: Values, sums: IndexedContraction, part: Sequence[_Piece], totals: Sequence[str]
+) -> list[str]:
     """The vectors of ``part`` without the lanes that lie before the first wanted one."""
     element, width = memory_type(sums.right.dtype), _width(sums.columns[-1], values.lanes)
     kind, found = vector_of(element, width), list[str]()

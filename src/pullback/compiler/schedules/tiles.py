@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pullback.compiler.codegen.prefetch import CACHE_LINE
-from pullback.compiler.products import Product
+from pullback.compiler.schedules.contraction import Contraction
 from pullback.loops import Axis, Load
 
 __all__ = [
@@ -166,7 +166,7 @@ def _cycles(rows: int, vectors: int, reads: float, depth: int, arrival: float = 
     return depth * step + beside + TILE_OVERHEAD + sums
 
 
-def choose_tile(product: Product, lanes: int, registers: int) -> Tile:
+def choose_tile(product: Contraction, lanes: int, registers: int) -> Tile:
     """The tile with which ``product`` takes the fewest cycles."""
     first = product.rows[0] if product.rows else None
     lefts = [axis for axis in product.rows if not any(axis in p.right.axes for p in product.pairs)]
@@ -262,7 +262,7 @@ def _aligned(load: Load, columns: Axis, lanes: int) -> bool:
     return all(step % lanes == 0 for step in steps)
 
 
-def row_axis(product: Product) -> Axis | None:
+def row_axis(product: Contraction) -> Axis | None:
     """The last row axis that no right operand depends on."""
     free = [axis for axis in product.rows if not any(axis in pair.right.axes for pair in product.pairs)]
     return free[-1] if free else None

@@ -12,18 +12,18 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pullback.compiler.codegen.blocks import load_lanes, store_lanes, turn_block
+from pullback.compiler.codegen.blocks import load_lanes, store_lanes, transpose_block
+from pullback.compiler.codegen.contractions import multiply_panel, run_epilogue
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.prefetch import CACHE_LINE
-from pullback.compiler.codegen.products import multiply_panel, run_epilogue
-from pullback.compiler.codegen.tiles import Block, Tile, fitting_rows, row_axis
 from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
-from pullback.compiler.products import Pair, Product
-from pullback.compiler.runtime.processor import Processor
+from pullback.compiler.schedules.contraction import Contraction, Pair
+from pullback.compiler.schedules.tiles import Block, Tile, fitting_rows, row_axis
+from pullback.compiler.target import Processor
 from pullback.loops import Axis
 
-__all__ = ["Blocking", "choose_blocking", "emit_blocked_product"]
+__all__ = ["Packing", "choose_packing", "emit_packed_contraction"]
 
 FEWEST_ROWS = 24
 FEW_ROWS = 256
@@ -53,7 +53,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Blocking:
+class Packing:
     """How a product is cut. ``rounds`` are packed one after another where the whole depth would not fit."""
 
     tile: Tile
@@ -86,7 +86,7 @@ class Blocking:
         return (self.depth * self.panels * self.width + waiting) * itemsize
 
 
-def choose_blocking(product: Product, lanes: int, processor: Processor) -> Blocking | None:
+def choose_packing(product: Contraction, lanes: int, processor: Processor) -> Packing | None:
     """How to cut ``product``, or ``None`` if its right operands fit into the nearer caches as they are."""
     axis = row_axis(product)
     if axis is None or product.rows != (axis,) or axis.extent < FEWEST_ROWS:
@@ -104,7 +104,7 @@ def choose_blocking(product: Product, lanes: int, processor: Processor) -> Block
     block_rows, panels = _best_cut(extents, height, widest * lanes, lanes, processor.l2_bytes, itemsize)
     row_blocks, column_blocks = -(-axis.extent // block_rows), -(-columns // (panels * widest * lanes))
     tile = Tile(height, (widest,), row_axis=axis)
-    return Blocking(tile, lanes, block_rows, row_blocks, panels, column_blocks, rounds)
+    return Packing(tile, lanes, block_rows, row_blocks, panels, column_blocks, rounds)
 
 
 @functools.lru_cache(maxsize=256)
@@ -172,38 +172,36 @@ def _rounds(pairs: Sequence[Pair], limit: int) -> tuple[tuple[Segment, ...], ...
     return tuple(tuple(segments) for segments in rounds)
 
 
-def emit_blocked_product(
-    values: Values, product: Product, blocking: Blocking, low: str, high: str, scratch: str
+def emit_packed_contraction(
+    values: Values, product: Contraction, packing: Packing, low: str, high: str, scratch: str
 ) -> None:
     """Run the blocks ``low`` to ``high``; neighbours share their rows."""
     f = values.f
     axis = row_axis(product)
     assert axis is not None
-    emitter = _Blocks(values, product, blocking, axis, scratch)
+    emitter = _Blocks(values, product, packing, axis, scratch)
     with f.loop(low, high) as loop:
-        row_block = f.value(f"udiv i64 {loop.index}, {blocking.column_blocks}")
-        column_block = f.value(f"urem i64 {loop.index}, {blocking.column_blocks}")
-        first_row = f.value(f"mul i64 {row_block}, {blocking.block_rows}")
-        end = f.value(f"add i64 {first_row}, {blocking.block_rows}")
+        row_block = f.value(f"udiv i64 {loop.index}, {packing.column_blocks}")
+        column_block = f.value(f"urem i64 {loop.index}, {packing.column_blocks}")
+        first_row = f.value(f"mul i64 {row_block}, {packing.block_rows}")
+        end = f.value(f"add i64 {first_row}, {packing.block_rows}")
         last_row = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(axis.extent)))
-        first_panel = f.value(f"mul i64 {column_block}, {blocking.panels}")
+        first_panel = f.value(f"mul i64 {column_block}, {packing.panels}")
         emitter.block(first_row, last_row, first_panel)
 
 
 class _Blocks:
     def __init__(
-        self, values: Values, product: Product, blocking: Blocking, axis: Axis, scratch: str
+        self, values: Values, product: Contraction, packing: Packing, axis: Axis, scratch: str
     ) -> None:
-        self.values, self.product, self.blocking, self.axis = values, product, blocking, axis
+        self.values, self.product, self.packing, self.axis = values, product, packing, axis
         self.f: Function = values.f
         self.scratch = scratch
         self.kind = memory_type(product.accumulator.dtype)
-        self.pitch = blocking.depth * blocking.width
+        self.pitch = packing.depth * packing.width
         columns = product.columns.extent
-        self.full_panels, self.last_columns = divmod(columns, blocking.width)
-        self.waiting = (
-            self._at(scratch, str(blocking.panels * self.pitch)) if len(blocking.rounds) > 1 else ""
-        )
+        self.full_panels, self.last_columns = divmod(columns, packing.width)
+        self.waiting = self._at(scratch, str(packing.panels * self.pitch)) if len(packing.rounds) > 1 else ""
 
     def _at(self, pointer: str, ahead: str) -> str:
         return (
@@ -218,23 +216,23 @@ class _Blocks:
 
     def block(self, first_row: str, last_row: str, first_panel: str) -> None:
         """Pack the block's panels, then run all of its rows over them; once for each round."""
-        for number, segments in enumerate(self.blocking.rounds):
+        for number, segments in enumerate(self.packing.rounds):
             self._each_panel(first_panel, functools.partial(self._pack, segments))
             self._rows(first_row, last_row, first_panel, number)
 
     def _each_panel(self, first_panel: str, body: Callable[[str, str, int], None]) -> None:
         """``body(panel within the block, first column, columns)`` for each panel that exists."""
-        f, blocking = self.f, self.blocking
-        end = f.value(f"add i64 {first_panel}, {blocking.panels}")
+        f, packing = self.f, self.packing
+        end = f.value(f"add i64 {first_panel}, {packing.panels}")
         stop = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(self.full_panels)))
         with f.loop(first_panel, stop, counted=False) as loop:
             within = f.value(f"sub i64 {loop.index}, {first_panel}")
-            body(within, f.value(f"mul i64 {loop.index}, {blocking.width}"), blocking.width)
+            body(within, f.value(f"mul i64 {loop.index}, {packing.width}"), packing.width)
         if self.last_columns:
             has_last = f.value(f"icmp ugt i64 {end}, {self.full_panels}")
             with f.when(has_last):
                 within = f.value(f"sub i64 {self.full_panels}, {first_panel}")
-                body(within, str(self.full_panels * blocking.width), self.last_columns)
+                body(within, str(self.full_panels * packing.width), self.last_columns)
 
     # ------------------------------------------------------------------ packing
 
@@ -243,7 +241,7 @@ class _Blocks:
         for segment in segments:
             pair = self.product.pairs[segment.pair]
             depth = pair.depth[0]
-            target = self._at(panel, str(segment.packed_at * self.blocking.width))
+            target = self._at(panel, str(segment.packed_at * self.packing.width))
             values = self.values
             values.places[self.product.columns], values.places[depth] = (
                 Place(column),
@@ -260,7 +258,7 @@ class _Blocks:
 
     def _copy(self, source: str, steps: int, target: str, depth: int, columns: int) -> None:
         """Rows of the operand as they are."""
-        f, lanes, width = self.f, self.blocking.lanes, self.blocking.width
+        f, lanes, width = self.f, self.packing.lanes, self.packing.width
         with f.loop("0", str(depth)) as loop:
             row = self._at(source, f.value(f"mul i64 {loop.index}, {steps}"))
             packed = self._at(target, f.value(f"mul i64 {loop.index}, {width}"))
@@ -275,7 +273,7 @@ class _Blocks:
 
     def _turn(self, source: str, steps: int, across: int, target: str, depth: int, columns: int) -> None:
         """Blocks transposed: the operand's rows are the panel's columns."""
-        f, lanes, width = self.f, self.blocking.lanes, self.blocking.width
+        f, lanes, width = self.f, self.packing.lanes, self.packing.width
         whole, rest = divmod(depth, lanes)
 
         def strip(source: str, target: str, count: int) -> None:
@@ -284,7 +282,7 @@ class _Blocks:
                 first, into = self._at(source, str(start * across)), self._at(target, str(start))
                 read = functools.partial(self._step, first, across)
                 write = functools.partial(self._step, into, width)
-                turn_block(f, self.kind, lanes, read, write, rows, count, full_rows=True)
+                transpose_block(f, self.kind, lanes, read, write, rows, count, full_rows=True)
 
         if steps != 1:
             raise AssertionError("a packed operand runs along its columns or along its depth")
@@ -301,8 +299,8 @@ class _Blocks:
     # ------------------------------------------------------------------ tiles
 
     def _rows(self, first_row: str, last_row: str, first_panel: str, number: int) -> None:
-        f, height, blocking = self.f, self.blocking.tile.rows, self.blocking
-        lengths = {blocking.block_rows, self.axis.extent - (blocking.row_blocks - 1) * blocking.block_rows}
+        f, height, packing = self.f, self.packing.tile.rows, self.packing
+        lengths = {packing.block_rows, self.axis.extent - (packing.row_blocks - 1) * packing.block_rows}
         rests = sorted({length % height for length in lengths} - {0})
         length = f.value(f"sub i64 {last_row}, {first_row}")
         left = f.value(f"urem i64 {length}, {height}")
@@ -324,17 +322,17 @@ class _Blocks:
         self, row: str, first_row: str, rows: int, within: str, column: str, columns: int, number: int
     ) -> None:
         """One register tile over one panel; between rounds its sums wait in memory."""
-        values, blocking, f = self.values, self.blocking, self.f
-        vectors = -(-columns // blocking.lanes)
-        group = Group(self.product.columns, vectors, blocking.lanes, columns % blocking.lanes)
+        values, packing, f = self.values, self.packing, self.f
+        vectors = -(-columns // packing.lanes)
+        group = Group(self.product.columns, vectors, packing.lanes, columns % packing.lanes)
         panel = self._at(self.scratch, f.value(f"mul i64 {within}, {self.pitch}"))
-        last = number == len(blocking.rounds) - 1
+        last = number == len(packing.rounds) - 1
         with values.lane_group(group, Place(column)):
             waiting = ""
-            if len(blocking.rounds) > 1:
+            if len(packing.rounds) > 1:
                 done = f.value(f"sub i64 {row}, {first_row}")
-                place = f.value(f"mul i64 {done}, {blocking.panels * blocking.width}")
-                across = f.value(f"mul i64 {within}, {blocking.width}")
+                place = f.value(f"mul i64 {done}, {packing.panels * packing.width}")
+                across = f.value(f"mul i64 {within}, {packing.width}")
                 waiting = self._at(self._at(self.waiting, place), across)
             sums = (
                 ["zeroinitializer"] * (rows * vectors)
@@ -342,12 +340,12 @@ class _Blocks:
                 else self._resume(waiting, rows, vectors)
             )
             values.places[self.axis] = Place(row)
-            block = Block(blocking.tile, rows)
-            for segment in blocking.rounds[number]:
+            block = Block(packing.tile, rows)
+            for segment in packing.rounds[number]:
                 pair = self.product.pairs[segment.pair]
-                packed = self._at(panel, str(segment.packed_at * blocking.width))
+                packed = self._at(panel, str(segment.packed_at * packing.width))
                 extent = (segment.start, segment.stop)
-                sums = multiply_panel(values, pair, block, packed, blocking.width, extent, sums)
+                sums = multiply_panel(values, pair, block, packed, packing.width, extent, sums)
             if last:
                 run_epilogue(values, self.product, block, sums)
             else:
@@ -355,17 +353,17 @@ class _Blocks:
             del values.places[self.axis]
 
     def _spot(self, waiting: str, r: int, v: int) -> str:
-        blocking = self.blocking
-        return self._at(waiting, str(r * blocking.panels * blocking.width + v * blocking.lanes))
+        packing = self.packing
+        return self._at(waiting, str(r * packing.panels * packing.width + v * packing.lanes))
 
     def _resume(self, waiting: str, rows: int, vectors: int) -> list[str]:
-        kind = vector_of(self.kind, self.blocking.lanes)
+        kind = vector_of(self.kind, self.packing.lanes)
         size = self.product.accumulator.dtype.itemsize
         spots = [self._spot(waiting, r, v) for r in range(rows) for v in range(vectors)]
         return [self.f.value(f"load {kind}, ptr {spot}, align {size}") for spot in spots]
 
     def _wait(self, waiting: str, rows: int, vectors: int, sums: Sequence[str]) -> None:
-        kind = vector_of(self.kind, self.blocking.lanes)
+        kind = vector_of(self.kind, self.packing.lanes)
         size = self.product.accumulator.dtype.itemsize
         for position, value in enumerate(sums):
             spot = self._spot(waiting, position // vectors, position % vectors)

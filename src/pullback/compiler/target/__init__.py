@@ -1,0 +1,12 @@
+"""The target: what code is made for, described once, and what this machine is."""
+
+from pullback.compiler.target.processor import (
+    Processor,
+    machine_identity,
+    tell,
+    told,
+    told_by_llvm,
+    usable_cores,
+)
+
+__all__ = ["Processor", "machine_identity", "tell", "told", "told_by_llvm", "usable_cores"]
