@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pullback.compiler.codegen.packed_contractions import _best_cut
+from pullback.compiler.schedules.packing import _best_cut
+from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable
 
 EDGES = (1, 2, 3, 15, 16, 17, 31, 33, 64, 100)
@@ -245,7 +246,8 @@ def test_blocks_of_large_products_for_any_cache(shape, l2_kilobytes, compiler, p
 def test_blocks_fit_the_cache_and_fall_evenly_to_two_threads(extents, l2_bytes):
     rows, columns, depth = extents
     width, height = 64, 6
-    block_rows, panels = _best_cut(extents, height, width, 16, l2_bytes, 4)
+    target = Processor("generic", "", "x86_64", 64, 32, l2_bytes=l2_bytes)
+    block_rows, panels = _best_cut(extents, height, width, 16, target, 4)
     assert block_rows == rows or block_rows % height == 0
     blocks = -(-rows // block_rows) * -(-columns // (panels * width))
     assert blocks % 2 == 0 or blocks > 8

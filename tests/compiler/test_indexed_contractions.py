@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pullback.compiler.codegen.indexed_contractions import find_indexed_contraction
+from pullback.compiler.schedules.indexed_contraction import find_indexed_contraction
+from pullback.compiler.target import Processor
 from pullback.operators.pooling import convolve_max_unpooled
 
 SHAPES = [
@@ -95,7 +96,11 @@ def test_columns_in_the_order_of_memory_are_joined(compiler, traced, monkeypatch
 
     def watch(stage, lowered, kernels):
         if stage == "split":
-            found.extend(g for kernel in kernels if (g := find_indexed_contraction(kernel, 16)) is not None)
+            found.extend(
+                g
+                for kernel in kernels
+                if (g := find_indexed_contraction(kernel, 16, Processor.host())) is not None
+            )
 
     monkeypatch.setattr(type(compiler), "check", staticmethod(watch))
     arrays = [

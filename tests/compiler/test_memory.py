@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from pullback.compiler.form import Form
 from pullback.compiler.memory import plan_memory
 from pullback.compiler.regions import Group, Job, Region
+from pullback.compiler.schedules.map import MapSchedule
 from pullback.loops import Affine, Axis, Buffer, Kernel, Load, Store
 
 
 def copy(source: Buffer, target: Buffer) -> Job:
     axis = Axis("i", source.size)
     value = Load(source, Affine.of(axis))
-    return Job(Kernel((axis,), (Store(target, Affine.of(axis), value),)), Form(), 1.0)
+    return Job(Kernel((axis,), (Store(target, Affine.of(axis), value),)), MapSchedule(None, None, {}, 1), 1.0)
 
 
 def test_what_each_thread_reads_for_itself_is_in_use_until_then() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pullback.compiler import split
-from pullback.compiler.codegen import indexed_contractions
-from pullback.compiler.codegen.permutes import find_permute
+from pullback.compiler.schedules import indexed_contraction
+from pullback.compiler.schedules.permute import find_permute
 from pullback.operators.pooling import convolve_max_unpooled
 
 
@@ -21,7 +21,7 @@ def lookups(monkeypatch):
         found.extend([lookup] if lookup is not None else [])
         return lookup
 
-    monkeypatch.setattr(indexed_contractions, "find_permute", watched)
+    monkeypatch.setattr(indexed_contraction, "find_permute", watched)
     for limit in ("LEAST_CYCLES", "LEAST_PART_CYCLES"):  # the sums of each sample come first, however short
         monkeypatch.setattr(split, limit, 0.0)
     return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pullback import jit
-from pullback.compiler import redundant
 from pullback.compiler.build import build
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.graph import OPERATORS
@@ -14,9 +15,9 @@ from pullback.graph import OPERATORS
 
 @pytest.fixture
 def regions(traced, described):
-    def make(function, *shapes, donated=None):
+    def make(function, *shapes, donated=None, target=described):
         graph = traced(function, *(np.zeros(shape, np.float32) for shape in shapes))
-        return build(graph, donated or {}, described).schedule
+        return build(graph, donated or {}, target).schedule
 
     return make
 
@@ -100,13 +101,13 @@ def test_what_is_overwritten_by_then_is_copied_before(regions):
     assert copied < next(k for k, region in enumerate(schedule) if "result0" in names(jobs_of(region)))
 
 
-def test_what_would_not_stay_in_a_cache_is_shared(regions, monkeypatch):
+def test_what_would_not_stay_in_a_cache_is_shared(regions, described):
     (copy,) = [
         buffer for region in regions(back, *SHAPES) for job in region.first for buffer in job.kernel.writes()
     ]
     for room, own in ((copy.nbytes, True), (copy.nbytes - 1, False)):
-        monkeypatch.setattr(redundant, "OWN_BYTES", room)
-        assert any(region.first for region in regions(back, *SHAPES)) == own
+        small = replace(described, private_bytes=room)
+        assert any(region.first for region in regions(back, *SHAPES, target=small)) == own
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -11,12 +11,13 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.build import Built, build
-from pullback.compiler.codegen.maps import alignment
-from pullback.compiler.form import Form
 from pullback.compiler.order import dependencies
 from pullback.compiler.regions import Group, _bounded
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
+from pullback.compiler.schedules.contraction_schedules import PackedContraction
+from pullback.compiler.schedules.map import MapSchedule, lane_axis
+from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.control.rolling import rolling
 from pullback.graph import OPERATORS
 
@@ -101,12 +102,14 @@ def test_shares_are_whole_vectors(rows, columns, dtype, built, described):
             assert sum(group.grains()) <= group.rows
             assert group.chunks == math.ceil(group.rows / group.grain)
             for job in group.jobs:
-                if job.form == Form() and not job.row_by_row and group.chunks > 1:
+                if isinstance(job.schedule, MapSchedule) and job.kernel.axes and group.chunks > 1:
                     lanes = described.lanes(np.dtype(dtype).itemsize)
-                    assert group.grain * job.pitch % alignment(job.kernel, lanes) == 0
+                    whole = job.schedule.alignment
+                    assert whole % lanes == 0 if job.schedule.lane is job.kernel.axes[0] else whole == 1
+                    assert group.grain * job.pitch % whole == 0
 
 
-def test_a_map_keeps_whole_vectors_beside_a_product_of_the_same_rows(built):
+def test_a_map_keeps_whole_vectors_beside_a_product_of_the_same_rows(built, described):
     """A chunk of eight rows of weights must not make eight rows of a bias one by one."""
 
     def gradients(x, z):
@@ -115,12 +118,11 @@ def test_a_map_keeps_whole_vectors_beside_a_product_of_the_same_rows(built):
 
     schedule = built(gradients, (2560, 64), (2560, 64)).schedule
     groups = {b.name: g for p in schedule for g in p.groups for j in g.jobs for b in j.kernel.writes()}
-    if (
-        groups["result0"].jobs[0].form.packing is None
-    ):  # where caches are small it is in blocks, which share nothing
+    # Where caches are small it is in blocks, which share nothing.
+    if not isinstance(groups["result0"].jobs[0].schedule, PackedContraction):
         assert groups["result0"].chunks > 4
     assert groups["result1"] is not groups["result0"]
-    assert not any(job.row_by_row for job in groups["result1"].jobs)
+    assert all(job.schedule.lane is lane_axis(job.kernel, described) for job in groups["result1"].jobs)
 
 
 CACHES = [
@@ -279,11 +281,16 @@ def table_arrays(dtype=np.float32, rows=3000, updates=700):
 def test_a_table_s_gradient_waits_for_its_update(traced, processor):
     """Zeros, updates and what is done with the sums are one row group, though the updates come late."""
     built = build(traced(table_step, *table_arrays()), {0: 0, 1: 1}, processor)
-    groups = [g for region in built.schedule for g in region.groups if any(j.form.scatter for j in g.jobs)]
+    groups = [
+        g
+        for region in built.schedule
+        for g in region.groups
+        if any(isinstance(j.schedule, ScatterSchedule) for j in g.jobs)
+    ]
     (group,) = groups
     assert group.rows == 3000
     assert group.chunks > 1
-    assert [job.form.name for job in group.jobs] == ["map", "scatter", "map"]
+    assert [job.schedule.name for job in group.jobs] == ["map", "scatter", "map"]
     (gradient,) = group.jobs[1].kernel.writes()
     kept = built.plan.kept[gradient]
     assert kept.row_bytes == 50 * gradient.dtype.itemsize
@@ -363,7 +370,7 @@ def test_updates_of_each_sample_s_own_row_belong_to_its_group(rows, traced, comp
     graph = traced(pulled, *arrays)
     groups = [g for p in build(graph, {}, processor).schedule for g in p.groups]
     if rows > 1:
-        (group,) = [g for g in groups if any(j.form.scatter for j in g.jobs)]
+        (group,) = [g for g in groups if any(isinstance(j.schedule, ScatterSchedule) for j in g.jobs)]
         assert group.rows == rows
-        assert [job.form.name for job in group.jobs][-3:] == ["map", "scatter", "map"]
+        assert [job.schedule.name for job in group.jobs][-3:] == ["map", "scatter", "map"]
     compiler.assert_same(graph, arrays, processor=processor, rounding=8)

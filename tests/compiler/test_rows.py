@@ -10,7 +10,7 @@ import pytest
 
 import pullback as pb
 from pullback import jit
-from pullback.compiler.codegen.reductions import is_transposed
+from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.target import Processor
 from pullback.loops import Reduce, walk
 
@@ -290,7 +290,7 @@ def test_a_mean_inside_a_sum_is_computed_once_for_its_row(compiler, traced, monk
             for kernel in kernels:
                 for e in kernel.expressions():
                     if isinstance(e, Reduce) and any(isinstance(part, Reduce) for part in walk(e.body)):
-                        inner.append(is_transposed(e, kernel.axes[-1]))
+                        inner.append(is_transposed(e, kernel.axes[-1], Processor.host()))
 
     monkeypatch.setattr(type(compiler), "check", staticmethod(watch))
     x = np.random.default_rng(0).standard_normal((5, 6, 40)).astype(np.float32)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.codegen import program
-from pullback.compiler.codegen.staged_gathers import FAR, find_staged_gather
+from pullback.compiler import staging
+from pullback.compiler.schedules.staged_gather import find_staged_gather
+from pullback.compiler.target import Processor
 from pullback.errors import IndexRangeError
 from pullback.graph import OPERATORS
 
@@ -24,7 +25,7 @@ def gathers(monkeypatch):
         found.extend([staged] if staged is not None else [])
         return staged
 
-    monkeypatch.setattr(program, "find_staged_gather", watched)
+    monkeypatch.setattr(staging, "find_staged_gather", watched)
     return found
 
 
@@ -39,7 +40,7 @@ def projected(table, tokens, w):
 
 def given(dtype, tokens, width, outputs):
     random = np.random.default_rng(0)
-    rows = -(-FAR // (width * np.dtype(dtype).itemsize)) + 1
+    rows = -(-Processor.far_bytes // (width * np.dtype(dtype).itemsize)) + 1
     return [
         random.integers(-3, 4, (rows, width)).astype(dtype),
         random.integers(-rows, rows, tokens).astype(np.int32),

@@ -7,8 +7,8 @@ import platform
 
 import pytest
 
-from pullback.compiler.target import processor as processor_module
 from pullback.compiler.runtime.engine import assembly
+from pullback.compiler.target import processor as processor_module
 from pullback.compiler.target.processor import (
     Processor,
     _cache_sizes,

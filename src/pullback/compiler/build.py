@@ -11,16 +11,12 @@ import numpy as np
 from pullback.compiler.codegen.program import Emitted, emit_program
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import PASSES, Pass
-from pullback.compiler.plan import Stage, Watch, lanes_of, plan, show_regions
-from pullback.compiler.redundant import EXCHANGE_CYCLES
-from pullback.compiler.regions import Region, Repeat, Serial, Step, While, every_step
+from pullback.compiler.plan import Stage, Watch, plan, show_regions
+from pullback.compiler.steps import Region, Repeat, Serial, Step, While, every_step
 from pullback.compiler.target import Processor
 from pullback.graph import Graph
-from pullback.loops import Kernel
 
 __all__ = ["Built", "Stage", "Watch", "build", "estimated", "plan", "show_regions"]
-
-CYCLES_PER_NANOSECOND = 3.5
 
 HOST_CYCLES = 35_000.0
 """Of a call out of the program, whatever it does there."""
@@ -56,17 +52,13 @@ def build(
     ``watch`` sees the program as each stage leaves it, ``ready`` each part of the module.
     """
     planned = plan(graph, donated, processor, passes, watch)
-    cost = estimated(planned.steps)
-
-    def lanes(kernel: Kernel) -> int:
-        return lanes_of(kernel, processor)
-
+    cost = estimated(planned.steps, processor)
     overwriting = {planned.results[result] for result in donated}
-    emitted = emit_program(planned, lanes, processor.vector_registers, overwriting, ready)
+    emitted = emit_program(planned, overwriting, ready)
     return Built(emitted, planned.steps, planned.memory, planned.constants, donated, *cost)
 
 
-def estimated(steps: Sequence[Step]) -> tuple[float, float]:
+def estimated(steps: Sequence[Step], target: Processor) -> tuple[float, float]:
     """The nanoseconds of a step of the program, and those by which two threads finish it sooner than one.
 
     Of a loop without a bound nobody knows how long it takes: any time.
@@ -85,5 +77,5 @@ def estimated(steps: Sequence[Step]) -> tuple[float, float]:
         cycles += trips * total
         if any(isinstance(step, Serial) for step in around):
             continue
-        saved += trips * (total - max(total / 2, longest) - EXCHANGE_CYCLES)
-    return cycles / CYCLES_PER_NANOSECOND, saved / CYCLES_PER_NANOSECOND
+        saved += trips * (total - max(total / 2, longest) - target.exchange_cycles)
+    return cycles / target.cycles_per_nanosecond, saved / target.cycles_per_nanosecond

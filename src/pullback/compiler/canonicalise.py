@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from pullback.compiler.codegen.indexed_contractions import with_columns_last
-from pullback.compiler.codegen.windows import find_window_maximum
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
+from pullback.compiler.schedules.indexed_contraction import with_columns_last
+from pullback.compiler.schedules.window_maximum import find_window_maximum
 from pullback.loops import (
     Affine,
     Apply,

@@ -189,7 +189,7 @@ def needed(graph: Graph, offered: Mapping[int, int]) -> Need:
     """What the program of ``graph`` would take for itself: memory, and time."""
     builder, processor = _builder(), Processor.host()
     plan = builder.plan(without_rules(graph), offered, processor)
-    nanoseconds, _ = builder.estimated(plan.steps)
+    nanoseconds, _ = builder.estimated(plan.steps, processor)
     return Need(working_bytes(plan.memory.arena_bytes, plan.scratch_bytes, processor), nanoseconds)
 
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from pullback.compiler.codegen.windows import find_window_maximum
 from pullback.compiler.order import sort_kernels
 from pullback.compiler.schedules.contraction import contractions, find_contraction
+from pullback.compiler.schedules.window_maximum import find_window_maximum
 from pullback.compiler.single_evaluation import evaluated_twice, has_varying_sum
 from pullback.loops import (
     Affine,

@@ -18,7 +18,8 @@ from dataclasses import replace
 import numpy as np
 
 from pullback.compiler.canonicalise import coalesced_rows
-from pullback.compiler.codegen.scatters import find_scatter
+from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.loops import (
     Affine,
     Apply,
@@ -41,26 +42,28 @@ __all__ = ["materialise_indices"]
 _INT64 = np.dtype(np.int64)
 
 
-def materialise_indices(kernels: Iterable[Kernel]) -> list[Kernel]:
+def materialise_indices(kernels: Iterable[Kernel], schedules: Schedules) -> list[Kernel]:
     """The kernels with computed places stored before they are used; positions are joined where memory allows."""
     program: list[Kernel] = []
     for given in kernels:
-        scatter = find_scatter(given)
-        if scatter is None:
+        scatter = schedules.of(given)
+        if not isinstance(scatter, ScatterSchedule):
             program.append(given)
             continue
-        apart = scatter.apart  # then each place is computed once anyway
-        kernel = given if apart or scatter.selector is not None else _with_one_index(given, scatter.trailing)
+        disjoint = scatter.disjoint  # then each place is computed once anyway
+        kernel = (
+            given if disjoint or scatter.selector is not None else _with_one_index(given, scatter.trailing)
+        )
         (store,) = kernel.stores
         dynamic = []
         for index, stride in store.dynamic:
             place = index
-            if not _is_plain(index) and (_has_checks(index) or not apart):
+            if not _is_plain(index) and (_has_checks(index) or not disjoint):
                 before, place = _stored(kernel, store, index)
                 program.append(before)
             dynamic.append((place, stride))
         placed = kernel.with_stores((replace(store, dynamic=tuple(dynamic)),))
-        program.append(placed if apart else coalesced_rows(placed))
+        program.append(placed if disjoint else coalesced_rows(placed))
     return program
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from pullback.compiler.items import Counter, HostCall, View
-from pullback.compiler.regions import (
+from pullback.compiler.steps import (
     Choose,
     Group,
     Job,

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from pullback.compiler.canonicalise import coalesced_axes
-from pullback.compiler.codegen.prefetch import CACHE_LINE
-from pullback.compiler.form import Form
+from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction import Contraction, Pair
-from pullback.compiler.schedules.tiles import NEAREST_CACHE, choose_tile
+from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction
+from pullback.compiler.schedules.schedule import Schedule
+from pullback.compiler.schedules.tiles import choose_tile
 from pullback.loops import (
     Affine,
     Axis,
@@ -43,9 +44,7 @@ WIDE = 4
 def pack(
     kernels: Iterable[Kernel],
     outputs: Iterable[Buffer],
-    form_of: Callable[[Kernel], Form],
-    lanes: Callable[[Kernel], int],
-    registers: int,
+    schedules: Schedules,
     fixed: Callable[[Buffer], bool] | None = None,
 ) -> list[Kernel]:
     """The kernels with transposed copies of operands put before their first users.
@@ -61,19 +60,19 @@ def pack(
     for kernel, panels in (
         (part, len(part.axes) > len(whole.axes) and stays)
         for whole in kernels
-        for stays in [_stays(form_of(whole), fixed)]
-        for part in _by_panels(whole, given, form_of(whole), lanes, registers, stays)
+        for stays in [_stays(schedules.of(whole), fixed)]
+        for part in _by_panels(whole, given, schedules, stays)
     ):
-        form = form_of(kernel)
-        product, packed = form.product, form.packing is not None
-        if product is None:
+        schedule = schedules.of(kernel)
+        if not isinstance(schedule, ContractionSchedule):
             program.append(kernel)
             continue
+        product, packed = schedule.contraction, isinstance(schedule, PackedContraction)
         replaced: dict[Load, Expression] = {}
         for pair in product.pairs:
-            for load, axes in _transposed(product, pair, packed, panels):
+            for load, axes in _to_copy(product, pair, packed, panels):
                 if load not in replaced:
-                    replaced[load] = _copied(load, axes, copies, program)
+                    replaced[load] = _copied(load, axes, copies, program, schedules.target.line_bytes)
         if replaced:
             memo: dict[int, Expression] = {}
             stores = tuple(replace(s, value=rewrite(s.value, {}, replaced, memo)) for s in kernel.stores)
@@ -86,21 +85,20 @@ def pack(
 def _by_panels(
     kernel: Kernel,
     outputs: set[Buffer],
-    form: Form,
-    lanes: Callable[[Kernel], int],
-    registers: int,
+    schedules: Schedules,
     stays: bool,
 ) -> list[Kernel]:
     """A product with a wide operand that must be copied as two: of whole panels, and of the columns that are left."""
-    product = form.product
-    if product is None:
+    schedule, lanes, target = schedules.of(kernel), schedules.lanes(kernel), schedules.target
+    if not isinstance(schedule, ContractionSchedule):
         return [kernel]
-    if not stays and (form.packing is not None or outputs.intersection(kernel.writes())):
+    product = schedule.contraction
+    if not stays and (isinstance(schedule, PackedContraction) or outputs.intersection(kernel.writes())):
         return [kernel]
-    turned = {load for pair in product.pairs for load, _ in _transposed(product, pair, False, stays)}
-    if not any(load.buffer.nbytes > NEAREST_CACHE for load in turned):
+    copied = {load for pair in product.pairs for load, _ in _to_copy(product, pair, False, stays)}
+    if not any(load.buffer.nbytes > target.tile_bytes for load in copied):
         return [kernel]
-    width = choose_tile(product, lanes(kernel), registers).columns[0] * lanes(kernel)
+    width = choose_tile(product, lanes, target).columns[0] * lanes
     count, left = divmod(product.columns.extent, width)
     if count < WIDE:
         return [kernel]
@@ -111,12 +109,12 @@ def _by_panels(
     return parts
 
 
-def _stays(form: Form, fixed: Callable[[Buffer], bool] | None) -> bool:
+def _stays(schedule: Schedule, fixed: Callable[[Buffer], bool] | None) -> bool:
     """Whether the right operands of a product are the same in every turn of the loop around."""
     return (
         fixed is not None
-        and form.product is not None
-        and all(fixed(pair.right.buffer) for pair in form.product.pairs)
+        and isinstance(schedule, ContractionSchedule)
+        and all(fixed(pair.right.buffer) for pair in schedule.contraction.pairs)
     )
 
 
@@ -133,7 +131,7 @@ def _with_columns(kernel: Kernel, axes: tuple[Axis, ...], columns: Affine) -> Ke
     return Kernel((*own, *axes), stores)
 
 
-def _transposed(
+def _to_copy(
     product: Contraction, pair: Pair, packed: bool, panels: bool
 ) -> Iterator[tuple[Load, list[Axis]]]:
     """The operands of a pair to copy, each with its axes in the order in which they should lie."""
@@ -148,29 +146,35 @@ def _transposed(
 
 
 def _copied(
-    load: Load, axes: list[Axis], copies: dict[tuple[object, ...], Buffer], program: list[Kernel]
+    load: Load,
+    axes: list[Axis],
+    copies: dict[tuple[object, ...], Buffer],
+    program: list[Kernel],
+    line: int,
 ) -> Load:
     """The read of a copy of ``load`` in which ``axes`` lie in order; made on first use."""
     terms = tuple((axis.extent, load.offset.coefficient(axis)) for axis in axes)
     key = (load.buffer, load.offset.constant, terms)
     if key not in copies:
         *outer, row = (axis.extent for axis in axes)
-        copies[key] = Buffer(f"packed{len(copies)}", load.dtype, (*outer, _pitch(row, load.dtype.itemsize)))
+        copies[key] = Buffer(
+            f"packed{len(copies)}", load.dtype, (*outer, _pitch(row, load.dtype.itemsize, line))
+        )
         program.append(_copy(load, axes, copies[key]))
     return Load(
         copies[key], Affine.total(Affine.of(a) * s for a, s in zip(axes, row_major(copies[key].shape)))
     )
 
 
-def _pitch(row: int, itemsize: int) -> int:
+def _pitch(row: int, itemsize: int, line: int) -> int:
     """Elements from one row of a copy to the next: whole lines, an odd number of them if they are many.
 
     Vectors that lie across two lines are read twice, and rows a power of two apart would share few places of the cache.
     """
-    lines = -(-row * itemsize // CACHE_LINE)
+    lines = -(-row * itemsize // line)
     if lines < 8:
         return row
-    return (lines | 1) * CACHE_LINE // itemsize
+    return (lines | 1) * line // itemsize
 
 
 def _copy(load: Load, axes: list[Axis], target: Buffer) -> Kernel:

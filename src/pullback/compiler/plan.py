@@ -12,7 +12,6 @@ import numpy as np
 
 from pullback.compiler.canonicalise import canonicalise, few_rows_last
 from pullback.compiler.donate import arrange
-from pullback.compiler.form import Form, choose_form
 from pullback.compiler.fuse import fuse
 from pullback.compiler.items import Block, Choice, HostCall, Item, Loop, View, written_by
 from pullback.compiler.items import While as WhileLoop
@@ -22,32 +21,34 @@ from pullback.compiler.memory import MemoryPlan, plan_memory
 from pullback.compiler.pack import pack
 from pullback.compiler.passes import PASSES, Pass, optimise
 from pullback.compiler.passes.projected_convolutions import projected_convolutions
+from pullback.compiler.planned import Planned
 from pullback.compiler.redundant import recompute_small
-from pullback.compiler.regions import (
+from pullback.compiler.regions import joined_region, make_regions
+from pullback.compiler.runtime.layout import Slots
+from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.map import MapSchedule
+from pullback.compiler.split import split_sums
+from pullback.compiler.staging import stage_gathers
+from pullback.compiler.steps import (
     Choose,
     Group,
     Region,
     Repeat,
     Serial,
     Step,
-    every_region,
     every_step,
-    joined_region,
     keeps_to_rows,
-    make_regions,
 )
-from pullback.compiler.regions import While as WhileStep
-from pullback.compiler.runtime.layout import Slots
-from pullback.compiler.split import split_sums
+from pullback.compiler.steps import While as WhileStep
 from pullback.compiler.structure import arranged, has_loops, with_single_call
 from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.target import Processor
 from pullback.compiler.unroll import unroll_short_axes
 from pullback.graph import Graph, format_graph
-from pullback.loops import Buffer, Kernel, Load, once
+from pullback.loops import Buffer, Kernel
 from pullback.loops.printer import format_kernel, format_program
 
-__all__ = ["Planned", "Stage", "Watch", "plan", "show_regions"]
+__all__ = ["Stage", "Watch", "plan", "show_regions"]
 
 
 @dataclass(frozen=True)
@@ -96,32 +97,6 @@ Watch = Callable[[Stage], None]
 """Called with the program as each stage leaves it; what it is given may change afterwards."""
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A program in regions of chunks, with a place for every buffer."""
-
-    steps: tuple[Step, ...]
-    slots: Slots
-    addressed: Mapping[Buffer, int]
-    """The slot of every buffer outside the arena."""
-    bound: Mapping[Buffer, View]
-    """Where arrays lie that are part of another buffer, or move with the turns of loops."""
-    memory: MemoryPlan
-    constants: tuple[np.ndarray, ...]
-    results: tuple[Buffer, ...]
-
-    @property
-    def scratch_bytes(self) -> int:
-        """What a thread needs for itself: what chunks keep there, or the panels of a product."""
-        found = self.memory.scratch_bytes
-        for region, _ in every_region(self.steps):
-            for job in (job for group in region.groups for job in group.jobs):
-                product, packing = job.form.product, job.form.packing
-                if product is not None and packing is not None:
-                    found = max(found, packing.scratch_bytes(product.accumulator.dtype.itemsize))
-        return found
-
-
 def plan(
     graph: Graph,
     donated: Mapping[int, int],
@@ -137,7 +112,7 @@ class _Planner:
     def __init__(self, processor: Processor, watch: Watch | None) -> None:
         self.processor = processor
         self.watch = watch
-        self._forms: dict[Kernel, Form] = {}
+        self.schedules = Schedules(processor)
         self.bound: dict[Buffer, View] = {}
         self.constants: dict[Buffer, np.ndarray] = {}
         self.shown: dict[str, Any] = {}
@@ -180,26 +155,20 @@ class _Planner:
             self.shown = {"lowered": ends, "aliased": taken, "bound": dict(self.bound)}
         self.see("memory", graph, **self.shown, regions=tuple(steps), memory=memory)
         constants = tuple(self.constants.values())
-        return Planned(tuple(steps), slots, addressed, self.bound, memory, constants, tuple(results))
+        stage_gathers(steps, set(addressed), self.schedules)
+        return Planned(
+            self.processor, tuple(steps), slots, addressed, self.bound, memory, constants, tuple(results)
+        )
 
     def see(self, name: str, graph: Graph, **forms: Any) -> None:
         """Show the program as a stage has left it."""
         if self.watch is not None:
             self.watch(Stage(name, graph, **forms))
 
-    def lanes(self, kernel: Kernel) -> int:
-        return lanes_of(kernel, self.processor)
-
-    def form_of(self, kernel: Kernel) -> Form:
-        known = self._forms.get(kernel)
-        if known is None:
-            known = self._forms[kernel] = choose_form(kernel, self.lanes(kernel), self.processor)
-        return known
-
     def unrolled(self, kernel: Kernel) -> Kernel:
         """A map with its short axes written out."""
-        made = unroll_short_axes(kernel, self.lanes(kernel))
-        return made if made is kernel or self.form_of(kernel) == Form() else kernel
+        made = unroll_short_axes(kernel, self.schedules.lanes(kernel))
+        return made if made is kernel or isinstance(self.schedules.of(kernel), MapSchedule) else kernel
 
     # ------------------------------------------------------------------ blocks
 
@@ -208,7 +177,7 @@ class _Planner:
 
         Of a block in a loop, ``moving`` is what the loop writes.
         """
-        graph, lanes = block.graph, self.lanes
+        graph, lanes = block.graph, self.schedules.lanes
         lowered = lower(graph)
         for buffers, views in ((lowered.arguments, block.inputs), (lowered.outputs, block.outputs)):
             self.bound.update(zip(buffers, views))
@@ -228,10 +197,9 @@ class _Planner:
         kernels = seen("split", split_sums(kernels, lanes))
         kernels = seen("sum in blocks", map(sum_in_blocks, kernels))
         kernels = seen("unroll", map(self.unrolled, kernels))
-        kernels = seen("materialise indices", materialise_indices(kernels))
-        registers = self.processor.vector_registers
+        kernels = seen("materialise indices", materialise_indices(kernels, self.schedules))
         fixed = None if moving is None else partial(self._is_fixed, moving)
-        kernels = seen("pack", pack(kernels, lowered.outputs, self.form_of, lanes, registers, fixed))
+        kernels = seen("pack", pack(kernels, lowered.outputs, self.schedules, fixed))
         return lowered, kernels
 
     def block(self, block: Block) -> list[Step]:
@@ -243,10 +211,9 @@ class _Planner:
         kernels, before = arrange(kernels, aliased)
         self.shown = {"lowered": lowered, "aliased": aliased}
         self.see("donate", block.graph, **self.shown, kernels=tuple(kernels))
-        registers = self.processor.vector_registers
-        regions = make_regions(kernels, before, self.lanes, self.form_of, registers)
+        regions = make_regions(kernels, before, self.schedules)
         self.see("regions", block.graph, **self.shown, regions=tuple(regions))
-        regions = recompute_small(regions, before, lowered.outputs, aliased.values())
+        regions = recompute_small(regions, before, lowered.outputs, aliased.values(), self.processor)
         self.see("recompute", block.graph, **self.shown, regions=tuple(regions))
         return list(regions)
 
@@ -317,8 +284,7 @@ class _Planner:
         return steps
 
     def _schedule(self, kernels: Sequence[Kernel], trips: int) -> list[Region]:
-        registers = self.processor.vector_registers
-        return make_regions(kernels, {}, self.lanes, self.form_of, registers, trips)
+        return make_regions(kernels, {}, self.schedules, trips)
 
     def _fixed(self, kernels: Sequence[Kernel], moving: Set[Buffer]) -> list[Kernel]:
         """The kernels that do the same in every turn: they read nothing that is written in the loop or moves with it.
@@ -366,22 +332,6 @@ def _in_one_chunk(steps: list[Step]) -> list[Step]:
 
     single = all(is_single(step) for step, _ in every_step(steps))
     return [Serial(steps)] if single else steps
-
-
-def lanes_of(kernel: Kernel, processor: Processor) -> int:
-    """Lanes of a kernel's vectors: a register of its widest float, or of 32-bit elements where it has none."""
-    return processor.lanes(_widest(kernel))
-
-
-@once
-def _widest(kernel: Kernel) -> int:
-    """Bytes of the widest element of a kernel's vectors; what depends on no axis, as a learning rate, is none."""
-    dtypes = [e.dtype for e in kernel.expressions() if e.axes]
-    dtypes += [store.buffer.dtype for store in kernel.stores if store.inner or kernel.axes]
-    sizes = [dtype.itemsize for dtype in dtypes if dtype.kind == "f"]
-    if not sizes:
-        sizes = [e.dtype.itemsize for e in kernel.expressions() if isinstance(e, Load)]
-    return max([4, *sizes])
 
 
 def show_items(items: Iterable[Item], indent: str = "") -> str:
@@ -452,7 +402,7 @@ def _show_step(step: Step, number: str, measured: str, indent: str, lines: list[
             f"{indent}  {group.chunks} chunks of {group.grain} rows of {group.rows}, {group.cycles:,.0f} cycles{turns}"
         )
         for job in group.jobs:
-            lines.append(f"{indent}    {job.form.name} {job.form.packing or job.tile or ''}".rstrip())
+            lines.append(f"{indent}    {job.schedule}")
             lines += kernel(job.kernel)
 
 

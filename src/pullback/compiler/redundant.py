@@ -15,21 +15,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from pullback.compiler.codegen.prefetch import CACHE_LINE
-from pullback.compiler.form import Form
-from pullback.compiler.regions import Job, Region
+from pullback.compiler.schedules.contraction_schedules import PackedContraction
+from pullback.compiler.schedules.map import MapSchedule
+from pullback.compiler.schedules.transpose import TransposedCopy
+from pullback.compiler.steps import Job, Region
+from pullback.compiler.target import Processor
 from pullback.loops import Buffer, Kernel
 
-__all__ = ["EXCHANGE_CYCLES", "recompute_small"]
-
-EXCHANGE_CYCLES = 1000.0
-"""What threads lose in a region by claiming chunks, waiting for each other and fetching what the other one wrote."""
-
-LINE_CYCLES = 25.0
-"""What a line costs that one core writes and another reads, time after time."""
-
-OWN_BYTES = 1 << 19
-"""What a thread may keep for itself in a region: it must stay in the core's own cache."""
+__all__ = ["recompute_small"]
 
 MOST_USES = 3
 """Regions in which it is computed again; more would cost more than the exchange that they save."""
@@ -40,6 +33,7 @@ def recompute_small(
     before: Mapping[Kernel, Iterable[Kernel]],
     results: Iterable[Buffer],
     overwritten: Iterable[Buffer],
+    target: Processor,
 ) -> list[Region]:
     """The regions without what all threads may as well compute where they need it.
 
@@ -54,10 +48,10 @@ def recompute_small(
     for region in regions:
         jobs = _jobs(region)
         users = {job: _users(job, found) for job in jobs if _stands_alone(job, given, written.keys())}
-        moving = [job for job in users if _may_move(job, region, users[job], found, before, lost)]
+        moving = [job for job in users if _may_move(job, region, users[job], found, before, lost, target)]
         alone = sum(group.chunks for group in region.groups) == 1
-        if len(moving) < len(jobs) or _cost(moving, users, alone) > EXCHANGE_CYCLES:
-            moving = [job for job in moving if _cost([job], users, False) <= 0]
+        if len(moving) < len(jobs) or _cost(moving, users, alone, target) > target.exchange_cycles:
+            moving = [job for job in moving if _cost([job], users, False, target) <= 0]
         for job in moving:
             for user in users[job]:
                 user.first.append(job)
@@ -85,7 +79,7 @@ def _users(job: Job, regions: Iterable[Region]) -> list[Region]:
 
 def _stands_alone(job: Job, given: Set[Buffer], written: Set[Buffer]) -> bool:
     """Whether the job is a map or a transposed copy that computes the same whenever it runs, in any memory."""
-    if job.form not in (Form(), Form(transposed=job.form.transposed)):
+    if not isinstance(job.schedule, (MapSchedule, TransposedCopy)):
         return False
     if any(store.accumulate for store in job.kernel.stores):
         return False
@@ -99,13 +93,14 @@ def _may_move(
     regions: Sequence[Region],
     before: Mapping[Kernel, Iterable[Kernel]],
     lost: set[Buffer],
+    target: Processor,
 ) -> bool:
     """Whether ``job`` may be done in the regions that use it, each thread in its own memory."""
     if not 1 <= len(users) <= MOST_USES or region in users:
         return False
-    if any(other.form.packing is not None for user in users for other in _jobs(user)):
+    if any(isinstance(other.schedule, PackedContraction) for user in users for other in _jobs(user)):
         return False  # its panels lie in scratch memory
-    if any(_bytes_made([job, *user.first]) > OWN_BYTES for user in users):
+    if any(_bytes_made([job, *user.first]) > target.private_bytes for user in users):
         return False
     # Who overwrites what the job reads comes after the last of them; who only waits for its checks, after the first.
     last = users[-1] if lost.intersection(job.kernel.reads()) else users[0]
@@ -113,14 +108,16 @@ def _may_move(
     return not any(job.given in before.get(kernel, ()) for kernel in late)
 
 
-def _cost(jobs: Sequence[Job], users: Mapping[Job, Sequence[Region]], alone: bool) -> float:
+def _cost(
+    jobs: Sequence[Job], users: Mapping[Job, Sequence[Region]], alone: bool, target: Processor
+) -> float:
     """The cycles that repeating ``jobs`` takes, less what it saves by not moving lines between cores.
 
     As it is, one thread does them while the others wait, if they are ``alone`` in their region, or two share them.
     """
     done = 1.0 if alone else 0.5
     cycles = sum(job.cycles * (len(users[job]) - done) for job in jobs)
-    return cycles - LINE_CYCLES * _bytes_made(jobs) / CACHE_LINE
+    return cycles - target.exchange_line_cycles * _bytes_made(jobs) / target.line_bytes
 
 
 def _bytes_made(jobs: Iterable[Job]) -> int:

@@ -15,35 +15,25 @@ to and used for the update a few rows at a time, and is never in memory as a who
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 
 from pullback.compiler.canonicalise import coalesced_rows
-from pullback.compiler.codegen.maps import alignment
 from pullback.compiler.cost import kernel_cycles
-from pullback.compiler.form import Form
-from pullback.compiler.items import Counter, HostCall, View
 from pullback.compiler.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
-from pullback.compiler.schedules.tiles import Tile, choose_tile
-from pullback.loops import Buffer, Kernel
-from pullback.loops.arithmetic import in_row
+from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.contraction_schedules import (
+    ContractionSchedule,
+    PackedContraction,
+    TiledContraction,
+)
+from pullback.compiler.schedules.map import MapSchedule, schedule_map
+from pullback.compiler.schedules.scatter import ScatterSchedule
+from pullback.compiler.schedules.transpose import TransposedCopy
+from pullback.compiler.steps import Group, Job, Region, keeps_to_rows
+from pullback.loops import Kernel
 
-__all__ = [
-    "Choose",
-    "Group",
-    "Job",
-    "Region",
-    "Repeat",
-    "Serial",
-    "Step",
-    "While",
-    "every_region",
-    "every_step",
-    "joined_region",
-    "keeps_to_rows",
-    "make_regions",
-]
+__all__ = ["joined_region", "make_regions"]
 
 CHUNK_CYCLES = 6000.0
 """A chunk should last at least this long: claiming one costs about a hundred cycles."""
@@ -63,172 +53,10 @@ KEPT_BYTES = 1 << 19
 """What a chunk's rows of a scatter's target, and all that goes with them, may take: so much stays in the cache."""
 
 
-@dataclass(eq=False)
-class Job:
-    """A kernel with what the code generator decides about it."""
-
-    kernel: Kernel
-    form: Form
-    cycles: float
-    tile: Tile | None = None
-    row_by_row: bool = False
-    pitch: int = 1
-    """Turns of the kernel's first axis for each row of its group, where rows or axes were joined."""
-    given: Kernel = field(init=False)
-    """The kernel as it was before its axes were joined: the one that others wait for."""
-
-    def __post_init__(self) -> None:
-        self.given = self.kernel
-
-    @property
-    def alone(self) -> bool:
-        """Whether something else than rows is shared out: blocks of a large product, parts of a scatter's rows."""
-        scatter = self.form.scatter
-        shared = scatter is None or scatter.outermost or scatter.apart
-        return self.form.packing is not None or not shared
-
-    @property
-    def turns(self) -> int:
-        """Turns of the first axis, blocks of a large product, or rows of a scatter's target."""
-        if self.form.packing is not None:
-            return self.form.packing.blocks
-        if self.form.scatter is not None:
-            return self.form.scatter.rows
-        return self.kernel.axes[0].extent if self.kernel.axes else 1
-
-    @property
-    def rows(self) -> int:
-        """What is shared out, in rows of the job's group; 1 where nothing may be."""
-        if self.form.scatter is None and any(store.accumulate for store in self.kernel.stores):
-            return 1
-        return self.turns // self.pitch
-
-
-@dataclass(eq=False)
-class Group:
-    """Jobs over the same rows, cut into chunks of ``grain`` rows."""
-
-    rows: int
-    jobs: list[Job] = field(default_factory=list)
-    grain: int = 1
-    turns: Counter | None = None
-    """The loop that a chunk runs through for its rows, all jobs in every turn, without waiting for other chunks."""
-
-    @property
-    def cycles(self) -> float:
-        """Estimated time of all jobs."""
-        return sum(job.cycles for job in self.jobs)
-
-    @property
-    def alone(self) -> bool:
-        """Whether no other job may be added."""
-        return self.jobs[0].alone
-
-    @property
-    def chunks(self) -> int:
-        """Number of chunks."""
-        return -(-self.rows // self.grain)
-
-    def grains(self) -> list[int]:
-        """The lengths of chunks that occur."""
-        last = self.rows % self.grain
-        return [self.grain, last] if last and self.rows > self.grain else [last or self.grain]
-
-
-@dataclass(eq=False)
-class Region:
-    """Groups that run side by side; the heaviest first."""
-
-    groups: list[Group] = field(default_factory=list)
-    first: list[Job] = field(default_factory=list)
-    """What each thread that takes part computes for itself before its first chunk."""
-
-    def order(self) -> list[int]:
-        """The chunks, numbered group by group, in the order in which they are dealt out to threads.
-
-        Single ones come first; then any range has its share of every group, and of the same rows of each.
-
-        >>> rows = [Group(6, grain=2), Group(1), Group(12, grain=2)]
-        >>> Region(rows).order()
-        [3, 4, 0, 5, 6, 1, 7, 8, 2, 9]
-        """
-        found: list[tuple[float, int]] = []
-        for group in self.groups:
-            parts = [0.0] if group.chunks == 1 else [(k + 0.5) / group.chunks for k in range(group.chunks)]
-            found += [(part, len(found) + k) for k, part in enumerate(parts)]
-        return [chunk for _, chunk in sorted(found)]
-
-
-@dataclass(eq=False)
-class Repeat:
-    """Steps that are run ``counter.trips`` times, all threads together."""
-
-    counter: Counter
-    steps: list[Step]
-
-
-@dataclass(eq=False)
-class Choose:
-    """Of several branches the one that is run: that whose number lies at ``index``, or the first or the last."""
-
-    index: View
-    branches: list[list[Step]]
-
-    @property
-    def steps(self) -> list[Step]:
-        """Those of all branches."""
-        return [step for branch in self.branches for step in branch]
-
-
-@dataclass(eq=False)
-class Serial:
-    """Steps that one thread runs from end to end, as the one chunk of a region."""
-
-    steps: list[Step]
-
-
-@dataclass(eq=False)
-class While:
-    """A condition that is asked, and a body that is run while its ``flag`` is not 0; inside a ``Serial`` only."""
-
-    flag: View
-    condition: list[Step]
-    body: list[Step]
-
-    @property
-    def steps(self) -> list[Step]:
-        """Those of a turn."""
-        return [*self.condition, *self.body]
-
-
-Step = Region | Repeat | Choose | Serial | While | HostCall
-
-
-Around = tuple[Repeat | Choose | Serial | While, ...]
-"""The steps around another one, outermost first."""
-
-
-def every_step(steps: Iterable[Step]) -> Iterator[tuple[Region | HostCall, Around]]:
-    """All regions and calls out of the program, with the steps around each."""
-    for step in steps:
-        if isinstance(step, (Region, HostCall)):
-            yield step, ()
-        else:
-            for inside, around in every_step(step.steps):
-                yield inside, (step, *around)
-
-
-def every_region(steps: Iterable[Step]) -> Iterator[tuple[Region, Around]]:
-    """All regions with the steps around each."""
-    return ((step, around) for step, around in every_step(steps) if isinstance(step, Region))
-
-
 def make_regions(
     kernels: Sequence[Kernel],
     before: Mapping[Kernel, Iterable[Kernel]],
-    lanes: Callable[[Kernel], int],
-    form_of: Callable[[Kernel], Form],
-    registers: int,
+    schedules: Schedules,
     trips: int = 1,
 ) -> list[Region]:
     """Place each kernel in the earliest region that its inputs allow; all of them are run ``trips`` times.
@@ -244,8 +72,9 @@ def make_regions(
         for other in (*needs[kernel], *before.get(kernel, ())):
             users[other].add(kernel)
     for kernel in kernels:
-        form = form_of(kernel)
-        job = Job(kernel, form, kernel_cycles(kernel, form.product, lanes(kernel)))
+        schedule = schedules.of(kernel)
+        contraction = schedule.contraction if isinstance(schedule, ContractionSchedule) else None
+        job = Job(kernel, schedule, kernel_cycles(kernel, contraction, schedules.lanes(kernel)))
         producers = needs[kernel]
         earliest = max((placed[k][0] for k in producers), default=0)
         earliest = max([earliest, *(placed[k][0] + 1 for k in before.get(kernel, ()))])
@@ -272,12 +101,13 @@ def make_regions(
             group.jobs.append(new)
             placed[new.kernel] = (earliest, group, new)
     for region in regions:
-        region.groups = [part for group in region.groups for part in _parted(group, needs, lanes, trips)]
+        region.groups = [part for group in region.groups for part in _parted(group, needs, schedules, trips)]
         for group in region.groups:
-            if len(group.jobs) == 1 and group.jobs[0].form == Form() and group.rows > 1:
-                group.jobs[0].kernel = coalesced_rows(group.jobs[0].kernel)
-                group.rows = group.jobs[0].rows
-            _cut(group, lanes, registers, trips)
+            if len(group.jobs) == 1 and isinstance(group.jobs[0].schedule, MapSchedule) and group.rows > 1:
+                (job,) = group.jobs
+                _coalesce(job, coalesced_rows(job.kernel), schedules)
+                group.rows = job.rows
+            _cut(group, schedules, trips)
         region.groups = _bounded(_gathered(region.groups))
     return _one_after_another([region for region in regions if region.groups], before)
 
@@ -294,7 +124,9 @@ def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, 
     if group.alone or group.rows % job.rows or not all(_same_rows(placed[k][2], job) for k in producers):
         return None
     if group.rows != job.rows:
-        if group.cycles >= SHORT_CYCLES or any(other.form != Form() for other in group.jobs):
+        if group.cycles >= SHORT_CYCLES or any(
+            not isinstance(other.schedule, MapSchedule) for other in group.jobs
+        ):
             return None
         for other in group.jobs:
             other.pitch *= group.rows // job.rows
@@ -351,7 +183,7 @@ def _same_rows(producer: Job, consumer: Job) -> bool:
         if (
             written
             and any(store.accumulate for store in consumer.kernel.stores)
-            and consumer.form.scatter is None
+            and not isinstance(consumer.schedule, ScatterSchedule)
         ):
             return False
         used = written or buffer in consumer.kernel.reads()
@@ -370,66 +202,51 @@ def _reads_own_rows(reader: Job, writer: Job) -> bool:
     return all(keeps_to_rows(reader, buffer) for buffer in like)
 
 
-def keeps_to_rows(job: Job, buffer: Buffer) -> bool:
-    """Whether row ``r`` of the job touches nothing of ``buffer`` but its row ``r``."""
-    kernel, scatter = job.given, job.form.scatter
-    rows = kernel.axes[0].extent if scatter is None and kernel.axes else job.rows
-    if buffer.size % rows:
-        return False
-    pitch = buffer.size // rows
-    if scatter is not None and not scatter.apart:
-        return scatter.outermost and all(load.buffer is not buffer for load in kernel.loads())
-    uses = [(load.offset, load.dynamic) for load in kernel.loads() if load.buffer is buffer]
-    uses += [(store.offset, store.dynamic) for store in kernel.stores if store.buffer is buffer]
-    return all(in_row(offset, dynamic, pitch, kernel.axes[0]) for offset, dynamic in uses)
-
-
 def _parted(
-    group: Group, needs: Mapping[Kernel, Iterable[Kernel]], lanes: Callable[[Kernel], int], trips: int
+    group: Group, needs: Mapping[Kernel, Iterable[Kernel]], schedules: Schedules, trips: int
 ) -> list[Group]:
     """The group without maps whose vectors are longer than its shares, if they have nothing to do with its other jobs.
 
     Those are groups of their own: one by one, a vector's rows would take as long as so many vectors.
     """
-    share = max(1, group.rows // _wanted_chunks(group, lanes, trips))
+    share = max(1, group.rows // _wanted_chunks(group, schedules, trips))
     used = {kernel for job in group.jobs for kernel in needs[job.given]}
     kernels = {job.given for job in group.jobs}
     apart = [
         job
         for job in group.jobs
-        if job.form == Form() and alignment(job.kernel, lanes(job.kernel)) > share
+        if isinstance(job.schedule, MapSchedule) and job.schedule.alignment > share
         if job.given not in used and kernels.isdisjoint(needs[job.given])
     ]
     rest = [job for job in group.jobs if job not in apart]
     return [Group(group.rows, jobs) for jobs in (rest, *([job] for job in apart)) if jobs]
 
 
-def _cut(group: Group, lanes: Callable[[Kernel], int], registers: int, trips: int) -> None:
-    """Choose the share of rows of each chunk, whole tiles of the longest product, and the register tiles."""
-    if group.jobs[0].form.packing is not None:
+def _cut(group: Group, schedules: Schedules, trips: int) -> None:
+    """Choose the grain of each chunk: whole tiles of the longest contraction, whole vectors of maps."""
+    if isinstance(group.jobs[0].schedule, PackedContraction):
         return
-    share = max(1, group.rows // _wanted_chunks(group, lanes, trips))
+    share = max(1, group.rows // _wanted_chunks(group, schedules, trips))
     step = aligned = 1
     heaviest = 0.0
     for job in group.jobs:
-        product = job.form.product
-        if product is not None:
-            job.tile = choose_tile(product, lanes(job.kernel), registers)
-            if product.rows and job.tile.row_axis is product.rows[0] and job.cycles > heaviest:
-                step, heaviest = job.tile.rows, job.cycles
+        if isinstance(job.schedule, TiledContraction):
+            rows, tile = job.schedule.contraction.rows, job.schedule.tile
+            if rows and tile.row_axis is rows[0] and job.cycles > heaviest:
+                step, heaviest = tile.rows, job.cycles
         else:
-            aligned = max(aligned, _alignment(job, group, lanes(job.kernel), share))  # powers of two
+            aligned = max(aligned, _alignment(job, group, schedules, share))  # powers of two
     step = -(-step // aligned) * aligned
     group.grain = min(group.rows, -(-share // step) * step)
 
 
-def _wanted_chunks(group: Group, lanes: Callable[[Kernel], int], trips: int) -> int:
+def _wanted_chunks(group: Group, schedules: Schedules, trips: int) -> int:
     """Chunks that last long enough; of a scatter fewer, but so many that their rows stay in the cache."""
     wanted = min(MOST_CHUNKS, int(group.cycles * trips / CHUNK_CYCLES))
     scatters = [
-        (job.form.scatter, lanes(job.kernel))
+        (job.schedule, schedules.lanes(job.kernel))
         for job in group.jobs
-        if job.form.scatter is not None and not job.form.scatter.apart
+        if isinstance(job.schedule, ScatterSchedule) and not job.schedule.disjoint
     ]
     if scatters:
         most = min(scatter.most_grains(width) for scatter, width in scatters)
@@ -441,28 +258,37 @@ def _wanted_chunks(group: Group, lanes: Callable[[Kernel], int], trips: int) -> 
     return max(1, wanted)
 
 
-def _alignment(job: Job, group: Group, lanes: int, share: int) -> int:
-    """What the shares of a kernel's first axis must be multiples of.
+def _alignment(job: Job, group: Group, schedules: Schedules, share: int) -> int:
+    """What the grains of a kernel's first axis must be multiples of.
 
-    Rows of a map that follow each other in memory are joined, and lanes may lie along the rows, if a ``share`` is long
-    enough for whole vectors. Where it is not and others share the rows with it, the map goes row by row.
+    Rows of a map that follow each other in memory are coalesced, and lanes may lie along the rows, if a ``share`` is
+    long enough for whole vectors. Where it is not and others share the rows with it, the map goes row by row.
     """
-    own = (job.form.dots, job.form.gathered, job.form.pooled, job.form.scatter)
-    if any(part is not None for part in own):
+    lanes = schedules.lanes(job.kernel)
+    if isinstance(job.schedule, TransposedCopy):
+        return 1 if job.schedule.outer else lanes
+    if not isinstance(job.schedule, MapSchedule):
         return 1
-    if job.form.transposed is not None:
-        return 1 if job.form.transposed.outer else lanes
     together = len(group.jobs) > 1
     joined = coalesced_rows(job.kernel)
     pitch = joined.axes[0].extent // group.rows if joined.axes else 1
-    aligned = alignment(joined, lanes) // math.gcd(alignment(joined, lanes), pitch)
+    over_rows = schedule_map(joined, lanes, schedules.target)
+    aligned = over_rows.alignment // math.gcd(over_rows.alignment, pitch)
     if together and joined is not job.kernel and aligned <= share:
-        job.kernel, job.pitch = joined, pitch
+        job.kernel, job.schedule, job.pitch = joined, over_rows, pitch
         return aligned
-    aligned = alignment(job.kernel, lanes)
+    aligned = job.schedule.alignment
     aligned //= math.gcd(aligned, job.pitch)
-    job.row_by_row = together and aligned > max(1, share)
-    return 1 if job.row_by_row else aligned
+    if together and aligned > max(1, share):
+        job.schedule = schedule_map(job.kernel, lanes, schedules.target, row_by_row=True)
+        return 1
+    return aligned
+
+
+def _coalesce(job: Job, kernel: Kernel, schedules: Schedules) -> None:
+    """Give a map another kernel, with the schedule that it has then."""
+    if kernel is not job.kernel:
+        job.kernel, job.schedule = kernel, schedule_map(kernel, schedules.lanes(kernel), schedules.target)
 
 
 def _gathered(groups: list[Group]) -> list[Group]:
@@ -534,8 +360,3 @@ def joined_region(first: Region, second: Region) -> Region | None:
 def _single(region: Region) -> bool:
     """Whether one thread runs the whole region."""
     return len(region.groups) == 1 and region.groups[0].chunks == 1
-
-
-def buffers_of(kernel: Kernel) -> list[Buffer]:
-    """All buffers that a kernel touches."""
-    return list(dict.fromkeys([*kernel.reads(), *kernel.writes()]))

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from pullback.compiler.canonicalise import coalesced_axes
-from pullback.compiler.codegen.indexed_contractions import indexed_sum
 from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.schedules.contraction import contractions, is_contraction
+from pullback.compiler.schedules.indexed_contraction import indexed_sum
 from pullback.loops import Affine, Axis, Buffer, Expression, Kernel, Load, Reduce, Store, rewrite, row_major
 
 __all__ = ["split_sums"]

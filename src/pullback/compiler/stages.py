@@ -29,14 +29,14 @@ from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import PASSES, Pass
 from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
-from pullback.compiler.regions import Choose, Group, Job, Region, Serial, Step, While, every_region
+from pullback.compiler.steps import Choose, Group, Job, Region, Serial, Step, While, every_region
 from pullback.compiler.target import Processor
 from pullback.compiler.turns import branch_number, call_host, first_element, run_items
 from pullback.errors import IndexRangeError, LoopError, StageError
 from pullback.graph import Graph
 from pullback.interpreter import evaluate
-from pullback.loops import Axis, Buffer, Kernel
-from pullback.loops.interpreter import Memory, Rows, run_kernel
+from pullback.loops import Buffer, Kernel
+from pullback.loops.interpreter import Memory, run_kernel
 from pullback.loops.printer import format_kernel, format_program
 
 __all__ = ["check_stages", "run_stages", "within"]
@@ -309,7 +309,7 @@ class _Run:
         for thread in threads:
             for job in region.first:
                 thread.provide(own.intersection(job.kernel.writes()))
-                self._job(job, 0, job.turns, thread.memory)
+                self._job(job, 0, job.parts, thread.memory)
         chunks = [(group, k) for group in region.groups for k in range(group.chunks)]
         order = [chunks[k] for k in region.order()]
         writers = _Writers()
@@ -330,32 +330,18 @@ class _Run:
                 if job.rows == group.rows > 1:
                     self._job(job, low * job.pitch, high * job.pitch, thread.memory)
                 else:
-                    self._job(job, 0, job.turns, thread.memory)
+                    self._job(job, 0, job.parts, thread.memory)
 
     def _job(self, job: Job, low: int, high: int, memory: Memory) -> None:
-        """Turns ``low`` to ``high`` of what is shared out of the job."""
-        kernel, form = job.kernel, job.form
+        """The parts ``low`` to ``high`` of the job."""
+        kernel = job.kernel
         for buffer in (*kernel.reads(), *kernel.writes()):
             view = self.stage.bound.get(buffer)
             if view is not None:
                 start = first_element(view, self.turns)
                 memory.arrays[buffer] = self.memory.arrays[view.base][start : start + buffer.size]
-        if form.product is not None and form.packing is not None:
-            packing, columns = form.packing, form.product.columns
-            rows = packing.tile.row_axis
-            assert rows is not None
-            width = packing.panels * packing.width
-            for block in range(low, high):
-                row, column = divmod(block, packing.column_blocks)
-                share = _range(rows, row, packing.block_rows), _range(columns, column, width)
-                self._run(kernel, memory, places=dict(zip((rows, columns), share)))
-        elif form.scatter is not None and form.scatter.selector is not None:
-            shift = form.scatter.shift
-            self._run(kernel, memory, rows=Rows(form.scatter.selector, low - shift, high - shift))
-        elif form.scatter is not None and not form.scatter.apart:
-            self._run(kernel, memory)
-        else:
-            self._run(kernel, memory, places={axis: range(low, high) for axis in kernel.axes[:1]})
+        for run in job.schedule.runs(kernel, low, high):
+            self._run(kernel, memory, **run)
 
 
 class _Writers:
@@ -400,11 +386,6 @@ class _Thread:
                 rows = self.scratch[kept.offset : kept.offset + (high - low) * kept.row_bytes]
                 arrays[buffer], starts[buffer] = rows.view(buffer.dtype), low * kept.row_bytes // size
         self.memory = Memory(arrays, starts, self.shared.failures)
-
-
-def _range(axis: Axis, number: int, step: int) -> range:
-    """Turns of part ``number`` of the axis, of ``step`` turns each."""
-    return range(min(number * step, axis.extent), min((number + 1) * step, axis.extent))
 
 
 def _bytes(count: int) -> Array:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pullback.compiler.codegen.indexed_contractions import indexed_sum
 from pullback.compiler.schedules.contraction import is_contraction
+from pullback.compiler.schedules.indexed_contraction import indexed_sum
 from pullback.loops import (
     Affine,
     Apply,

@@ -12,12 +12,9 @@ from pullback.compiler.codegen.types import convert, literal, memory_type, scala
 from pullback.compiler.codegen.values import Values
 from pullback.loops import Affine, Apply, Buffer, Expression, Load
 
-__all__ = ["MOST_STRIDE", "emit_load", "store", "store_mixed", "store_vector"]
+__all__ = ["emit_load", "store", "store_mixed", "store_vector"]
 
 _INT64 = np.dtype(np.int64)
-
-MOST_STRIDE = 4
-"""Lanes whose elements lie within this many vectors are picked out of them; a gather is slower."""
 
 
 def emit_load(values: Values, load: Load) -> list[str]:
@@ -126,7 +123,11 @@ def _picks(values: Values, load: Load, vector: int) -> list[int | None] | None:
                 return None
             found[lane] = found[lane] if there else None
     near = [offset for offset in found if offset is not None]
-    return found if not near or max(near) - min(near) < MOST_STRIDE * values.group.lanes else None
+    return (
+        found
+        if not near or max(near) - min(near) < values.target.gather_vectors * values.group.lanes
+        else None
+    )
 
 
 def _picked(values: Values, load: Load, start: str, offsets: Sequence[int | None]) -> str:

@@ -20,14 +20,7 @@ from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.loops import Affine, Axis, Expression, Load
 
-__all__ = ["Compacted", "compact_nonzero", "compaction_pays"]
-
-VECTOR_BYTES = 64
-"""Processors with vectors as long as this have an instruction that moves the chosen lanes to the front."""
-
-SHORTEST = 32
-LONGEST = 4096
-"""Factors that a list is made for: fewer are as fast one by one, more would not stay in the nearest cache."""
+__all__ = ["Compacted", "compact_nonzero"]
 
 
 @dataclass(frozen=True)
@@ -47,13 +40,6 @@ class Compacted:
         """The place at ``position``, in elements from the buffer's pointer."""
         at = f.value(f"getelementptr i32, ptr {self.places}, i64 {position}")
         return f.value(f"sext i32 {f.value(f'load i32, ptr {at}, align 4')} to i64")
-
-
-def compaction_pays(factor: Expression, load: Load, axes: Sequence[Axis], lanes: int) -> bool:
-    """Whether the processor can make such lists fast, and there is enough to be left out."""
-    count = math.prod(axis.extent for axis in axes)
-    wide = lanes * factor.dtype.itemsize == VECTOR_BYTES and load.buffer.size < 2**31
-    return wide and SHORTEST <= count <= LONGEST and 2 * axes[-1].extent >= lanes
 
 
 def compact_nonzero(

@@ -14,15 +14,17 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.maps import write_stores
-from pullback.compiler.codegen.prefetch import CACHE_LINE, prefetch_line
+from pullback.compiler.codegen.prefetch import prefetch_line
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
 from pullback.compiler.schedules.contraction import Contraction, Pair
-from pullback.compiler.schedules.tiles import MOST_VECTORS, NEAREST_CACHE, UNROLLED, Block, Tile, strips
+from pullback.compiler.schedules.contraction_schedules import TiledContraction
+from pullback.compiler.schedules.tiles import MOST_VECTORS, UNROLLED, Block, Tile, strips
+from pullback.compiler.target import Processor
 from pullback.loops import Affine, Apply, Axis, walk
 
-__all__ = ["by_columns", "emit_contraction", "multiply_panel", "run_epilogue"]
+__all__ = ["emit_contraction", "multiply_panel", "run_epilogue"]
 
 LOOP_BODY = 16
 """Steps of the summed axis are repeated in the innermost loop until it has about this many multiply-adds."""
@@ -30,23 +32,20 @@ LOOP_BODY = 16
 EPILOGUE_IN_REGISTERS = 6
 """Epilogues of more functions than this run in a loop over rows, from a copy of the tile: they need the registers."""
 
-STEPS_AHEAD = 32
-"""Steps of the summed axis, of a few nanoseconds each, that the line of another core's cache takes to arrive."""
-
 
 def emit_contraction(
     values: Values,
-    product: Contraction,
-    tile: Tile,
+    schedule: TiledContraction,
     low: str,
     high: str,
-    shares: Sequence[int],
+    grains: Sequence[int],
     before: Callable[[Block], None] | None = None,
 ) -> None:
-    """Run ``product`` for turns ``low`` to ``high`` of its first row axis; ``shares`` are the lengths that occur.
+    """Run a contraction for turns ``low`` to ``high`` of its first row axis; ``grains`` are the lengths that occur.
 
     ``before`` emits what comes before the tiles of some rows, unless tiles go by columns.
     """
+    product, tile = schedule.contraction, schedule.tile
     in_tile = {tile.row_axis, tile.band_axis, *tile.inner}
     shared = product.rows[0] if product.rows else None
 
@@ -62,7 +61,7 @@ def emit_contraction(
             del values.places[axes[0]]
 
     def tiles() -> None:
-        if by_columns(product):
+        if schedule.by_columns:
             _columns(values, product, tile, lambda: bands(lambda block: _tile(values, product, block)))
         else:
             bands(across)
@@ -79,28 +78,11 @@ def emit_contraction(
         if tile.row_axis is None:
             body(1)
         elif tile.row_axis is shared:
-            _shared_rows(values, tile, low, high, shares, body)
+            _shared_rows(values, tile, low, high, grains, body)
         else:
             _along(values, tile.row_axis, tile.rows, body)
 
     nest([axis for axis in product.rows if axis not in in_tile])
-
-
-def by_columns(product: Contraction) -> bool:
-    """Whether all rows are done for one group of columns after another.
-
-    Then what a group reads of a large right operand stays close by; the left one, which all groups read, must lie
-    along the summed axis.
-    """
-    outer = {axis for pair in product.pairs for axis in pair.left.axes & pair.right.axes} - {
-        axis for pair in product.pairs for axis in pair.depth
-    }
-    size = sum(
-        math.prod(axis.extent for axis in pair.right.axes - outer) * pair.right.dtype.itemsize
-        for pair in product.pairs
-    )
-    along = all(pair.left.offset.coefficient(pair.depth[-1]) == 1 for pair in product.pairs)
-    return along and size > NEAREST_CACHE
 
 
 def _bands(values: Values, tile: Tile, body: Callable[[int], None]) -> None:
@@ -131,19 +113,19 @@ def _along(values: Values, axis: Axis, size: int, body: Callable[[int], None]) -
 
 
 def _shared_rows(
-    values: Values, tile: Tile, low: str, high: str, shares: Sequence[int], body: Callable[[int], None]
+    values: Values, tile: Tile, low: str, high: str, grains: Sequence[int], body: Callable[[int], None]
 ) -> None:
     """Full tiles, then the rows that are left; how many they can be is known beforehand."""
     f, height, axis = values.f, tile.rows, tile.row_axis
     assert axis is not None
-    rests = sorted({share % height for share in shares} - {0})
-    if any(share >= height for share in shares):
+    rests = sorted({grain % height for grain in grains} - {0})
+    if any(grain >= height for grain in grains):
         stop = high
         if rests:
             length = f.value(f"sub i64 {high}, {low}")
             whole = f.value(f"sub i64 {length}, {f.value(f'urem i64 {length}, {height}')}")
             stop = f.value(f"add i64 {low}, {whole}")
-        with f.loop(low, stop, height, counted=all(share >= height for share in shares)) as loop:
+        with f.loop(low, stop, height, counted=all(grain >= height for grain in grains)) as loop:
             values.places[axis] = Place(loop.index)
             body(height)
     for rest in rests:
@@ -272,14 +254,15 @@ def _deep(
     def at(pointer: str, ahead: int) -> str:
         return f.value(f"getelementptr {element}, ptr {pointer}, i64 {ahead}") if ahead else pointer
 
-    later = 0 if strip.packed else _later(group, pair, steps[1], depth)
+    line_bytes = values.target.line_bytes
+    later = 0 if strip.packed else _later(values.target, group, pair, steps[1], depth)
 
     def step(left: str, right: str, ahead: int, sums: list[str]) -> list[str]:
         if later:
             size = pair.right.dtype.itemsize
             width = min(group.vectors * group.lanes, group.axis.extent) * size
-            last = [width - 1] if steps[1] * size % CACHE_LINE else []  # rows begin anywhere in a line
-            for line in [*range(0, width, CACHE_LINE), *last]:
+            last = [width - 1] if steps[1] * size % line_bytes else []  # rows begin anywhere in a line
+            for line in [*range(0, width, line_bytes), *last]:
                 prefetch_line(f, at(right, ahead * steps[1] + later + line // size), cache=2)
         across = [
             _read_right(values, strip, at(right, ahead * steps[1] + band + v * group.lanes), v)
@@ -314,13 +297,14 @@ def _deep(
     return sums
 
 
-def _later(group: Group, pair: Pair, step: int, depth: int) -> int:
+def _later(target: Processor, group: Group, pair: Pair, step: int, depth: int) -> int:
     """How many elements ahead to ask for a right operand with short rows that is not in the nearest cache.
 
     The processor sees that it is read in order, but does not look far enough where another core has written it.
     """
     near = step <= MOST_VECTORS * group.lanes
-    return STEPS_AHEAD * step if near and depth * step * pair.right.dtype.itemsize > NEAREST_CACHE else 0
+    far = depth * step * pair.right.dtype.itemsize > target.tile_bytes
+    return target.exchange_steps * step if near and far else 0
 
 
 def _read_right(values: Values, strip: _Strip, address: str, vector: int) -> str:

@@ -1,141 +1,29 @@
-"""Sums of products that read one operand at a computed place: the weight gradient of a convolution behind a pool.
-
-    for o, k, c: dw[o, k, c] = add[p](g[o, p] * x[winner[o, p] + k, c])
-
-The place is the same for all that a winner meets: a tile of vectors, as many as registers hold, collects everything
-between two changes of the place, and for each winner an address is computed once. Where the processor can, winners
-without a gradient are sorted out first.
-"""
+"""Indexed contractions: sums of products that read one operand at a computed place, a tile of vectors at a time."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
-from pullback.compiler.codegen.compaction import Compacted, compact_nonzero, compaction_pays
+from pullback.compiler.codegen.compaction import Compacted, compact_nonzero
 from pullback.compiler.codegen.maps import write_stores
-from pullback.compiler.codegen.permutes import Permute, find_permute, sums_of_permutes
+from pullback.compiler.codegen.permutes import sums_of_permutes
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
-from pullback.compiler.schedules.contraction import with_accumulator
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Placeholder, Reduce, Store
+from pullback.compiler.schedules.indexed_contraction import (
+    CHAINS,
+    MOST_ROWS,
+    IndexedContraction,
+    vector_width,
+    vectors_of_row,
+)
+from pullback.compiler.schedules.permute import Permute
+from pullback.loops import Axis
 
-__all__ = [
-    "IndexedContraction",
-    "emit_indexed_contraction",
-    "find_indexed_contraction",
-    "indexed_sum",
-    "with_columns_last",
-]
-
-MOST_VECTORS = 64
-"""Vectors for each row, beyond which their loop is not written out."""
-
-MOST_ROWS = 8
-
-CHAINS = 4
-"""Sums side by side, so that one need not wait for the last addition of another."""
-
-
-@dataclass(frozen=True, eq=False)
-class IndexedContraction:
-    """A kernel of such sums.
-
-    A tile is some turns of ``row``, if there is such an axis, by all of ``columns``, the last of which carries the
-    lanes. The operand at a computed place is ``right``; ``left`` does not depend on the columns.
-    """
-
-    outer: tuple[Axis, ...]
-    row: Axis | None
-    columns: tuple[Axis, ...]
-    left: Expression
-    right: Load
-    over: tuple[Axis, ...]
-    accumulator: Placeholder
-    stores: tuple[Store, ...]
-
-
-def indexed_sum(kernel: Kernel) -> Reduce | None:
-    """The kernel's only reduction, if it is such a sum."""
-    found = [e for e in kernel.expressions() if isinstance(e, Reduce)]
-    if len(found) != 1 or found[0].kind != "add" or found[0].dtype.kind != "f":
-        return None
-    if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
-        return None
-    return found[0] if _operands(found[0]) is not None else None
-
-
-def _operands(reduce: Reduce) -> tuple[Expression, Load] | None:
-    """The factors, the one at a computed place last."""
-    body = reduce.body
-    if not (isinstance(body, Apply) and body.function == "multiply"):
-        return None
-    for left, right in (body.operands, body.operands[::-1]):
-        if isinstance(right, Load) and right.dynamic and right.guard is None:
-            return left, right
-    return None
-
-
-def _columns(kernel: Kernel, reduce: Reduce) -> list[Axis]:
-    """Axes along which the place does not change, those of the widest steps first; the last steps by one element."""
-    found = _operands(reduce)
-    assert found is not None
-    left, right = found
-    fixed = left.axes.union(*(index.axes for index, _ in right.dynamic))
-    columns = [axis for axis in kernel.axes if axis not in fixed and right.offset.coefficient(axis) > 0]
-    return sorted(columns, key=right.offset.coefficient, reverse=True)
-
-
-def with_columns_last(kernel: Kernel) -> Kernel:
-    """The kernel with the columns as its last axes, in the order of memory, so that they can be joined."""
-    reduce = indexed_sum(kernel)
-    columns = [] if reduce is None else _columns(kernel, reduce)
-    return Kernel((*(axis for axis in kernel.axes if axis not in columns), *columns), kernel.stores)
-
-
-def find_indexed_contraction(kernel: Kernel, lanes: int) -> IndexedContraction | None:
-    """The kernel in this form, if there are columns that lie along memory."""
-    reduce = indexed_sum(kernel)
-    if reduce is None:
-        return None
-    found = _operands(reduce)
-    assert found is not None
-    left, right = found
-    columns = _columns(kernel, reduce)
-    if not columns or right.offset.coefficient(columns[-1]) != 1 or columns[0] is kernel.axes[0]:
-        return None
-    if -(-columns[-1].extent // lanes) > MOST_VECTORS:
-        return None
-    outer = [axis for axis in kernel.axes if axis not in columns]
-    while len(columns) > 1 and _vectors(columns, lanes) > MOST_VECTORS:
-        outer.append(columns.pop(0))
-    inner = [axis for axis in outer[1:] if axis not in right.offset.axes]
-    row = inner[-1] if inner else None
-    accumulator, stores = with_accumulator(kernel, [reduce])
-    return IndexedContraction(
-        tuple(axis for axis in outer if axis is not row),
-        row,
-        tuple(columns),
-        left,
-        right,
-        reduce.over,
-        accumulator,
-        stores,
-    )
-
-
-def _width(axis: Axis, lanes: int) -> int:
-    """Lanes of a vector along ``axis``: no more than hold all of it."""
-    return min(lanes, max(2, 1 << (axis.extent - 1).bit_length()))
-
-
-def _vectors(columns: Sequence[Axis], lanes: int) -> int:
-    """Vectors of one row."""
-    return math.prod(axis.extent for axis in columns[:-1]) * -(-columns[-1].extent // lanes)
+__all__ = ["emit_indexed_contraction"]
 
 
 @dataclass(frozen=True)
@@ -147,21 +35,16 @@ class _Piece:
     count: int
 
 
-def emit_indexed_contraction(
-    values: Values, sums: IndexedContraction, registers: int, low: str, high: str
-) -> None:
+def emit_indexed_contraction(values: Values, sums: IndexedContraction, low: str, high: str) -> None:
     """Run the kernel for turns ``low`` to ``high`` of its first axis."""
-    budget = 24 if registers >= 32 else 10
-    rows_at_once = 1 if sums.row is None else sums.row.extent
-    permute = find_permute(sums.left, sums.right, sums.over, sums.columns, rows_at_once, values.lanes)
-    compacted = compaction_pays(sums.left, sums.right, sums.over, values.lanes)
-    pieces = _pieces(sums, values.lanes, budget // 2 if compacted else budget)
+    budget, permute = sums.vectors, sums.permute
+    pieces = _pieces(sums, values.lanes, budget // 2 if sums.compaction else budget)
 
     def rows() -> None:
         if permute is not None:
             _permuted(values, sums, permute)
             return
-        if compacted:
+        if sums.compaction:
             _from_compacted(values, sums, pieces, budget)
             return
         for part in pieces:
@@ -195,8 +78,8 @@ def emit_indexed_contraction(
 def _pieces(sums: IndexedContraction, lanes: int, budget: int) -> list[list[_Piece]]:
     """The vectors of a row in parts of at most ``budget``, about equally many in each."""
     *others, lane = sums.columns
-    along = -(-lane.extent // _width(lane, lanes))
-    total = _vectors(sums.columns, _width(lane, lanes))
+    along = -(-lane.extent // vector_width(lane, lanes))
+    total = vectors_of_row(sums.columns, vector_width(lane, lanes))
     size = -(-total // -(-total // budget))
     parts: list[list[_Piece]] = [[]]
     left = size
@@ -250,7 +133,7 @@ def _count(part: Sequence[_Piece]) -> int:
 def _tile(values: Values, sums: IndexedContraction, part: Sequence[_Piece], start: Place, rows: int) -> None:
     """``rows`` turns of the row axis from ``start``, all vectors of ``part``: the sums, then their stores."""
     f, right = values.f, sums.right
-    kind = vector_of(memory_type(right.dtype), _width(sums.columns[-1], values.lanes))
+    kind = vector_of(memory_type(right.dtype), vector_width(sums.columns[-1], values.lanes))
     fixed = right.offset.without(sums.columns)
 
     def at_row(r: int) -> None:
@@ -290,7 +173,7 @@ def _tile(values: Values, sums: IndexedContraction, part: Sequence[_Piece], star
 def _permuted(values: Values, sums: IndexedContraction, permute: Permute) -> None:
     """All turns of the row axis, two at a time: the sums of all lines of columns, their stores."""
     *others, column = sums.columns
-    (part,) = _pieces(sums, values.lanes, _vectors(sums.columns, values.lanes))
+    (part,) = _pieces(sums, values.lanes, vectors_of_row(sums.columns, values.lanes))
     strides = [sums.right.offset.coefficient(axis) for axis in others]
     lines = [sum(turn * stride for turn, stride in zip(piece.turns, strides)) for piece in part]
 
@@ -339,7 +222,7 @@ def _sum_of_compacted(
 ) -> list[str]:
     """The vectors of ``part``, summed over a list: its factors go to each of the ``chains`` in turn."""
     f, vectors, element = values.f, _count(part), memory_type(sums.right.dtype)
-    width = _width(sums.columns[-1], values.lanes)
+    width = vector_width(sums.columns[-1], values.lanes)
     kind, step = vector_of(element, width), Lanes(f, scalar_type(sums.right.dtype), width)
 
     def turn(position: str, current: list[str]) -> list[str]:
@@ -376,7 +259,7 @@ def _added(
 ) -> list[str]:
     """The vectors of ``part`` with ``x`` times what lies at ``address`` and after it added."""
     f, right = values.f, sums.right
-    width, element = _width(sums.columns[-1], values.lanes), memory_type(right.dtype)
+    width, element = vector_width(sums.columns[-1], values.lanes), memory_type(right.dtype)
     step, new = Lanes(f, scalar_type(right.dtype), width), list[str]()
     spread = _spread(values, x, element, width)
     for read, total in zip(_reads(sums, part, width), current):
@@ -389,7 +272,7 @@ def _added(
 def _store(values: Values, sums: IndexedContraction, part: Sequence[_Piece], totals: Sequence[str]) -> None:
     """Write what the kernel makes of the sums of ``part``."""
     *others, lane = sums.columns
-    width, position = _width(lane, values.lanes), 0
+    width, position = vector_width(lane, values.lanes), 0
     for piece in part:
         for axis, place in zip(others, piece.turns):
             values.places[axis] = Place(None, place)
@@ -407,7 +290,7 @@ def _wanted(
     values: Values, sums: IndexedContraction, part: Sequence[_Piece], totals: Sequence[str]
 ) -> list[str]:
     """The vectors of ``part`` without the lanes that lie before the first wanted one."""
-    element, width = memory_type(sums.right.dtype), _width(sums.columns[-1], values.lanes)
+    element, width = memory_type(sums.right.dtype), vector_width(sums.columns[-1], values.lanes)
     kind, found = vector_of(element, width), list[str]()
     for read, total in zip(_reads(sums, part, width), totals):
         picks = ", ".join(f"i32 {min(lane + read.skipped, width - 1)}" for lane in range(width))

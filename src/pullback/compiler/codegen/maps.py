@@ -6,29 +6,22 @@ from collections.abc import Sequence
 
 from pullback.compiler.codegen import access
 from pullback.compiler.codegen.prefetch import prefetch_ahead
-from pullback.compiler.codegen.reductions import is_transposed
 from pullback.compiler.codegen.values import Group, Place, Values
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, Store, walk
+from pullback.compiler.schedules.map import MapSchedule, row_fits_registers, side_by_side
+from pullback.loops import Apply, Axis, Kernel, Load, Store
 
-__all__ = ["alignment", "emit_map", "lane_axis", "write_stores"]
-
-CHEAP, SIDE_BY_SIDE, COSTLY_SIDE_BY_SIDE = 12, 4, 2
-"""Bodies of up to ``CHEAP`` functions run on four vectors at once, longer ones on two: registers are limited."""
+__all__ = ["emit_map", "lane_loop", "write_stores"]
 
 
-def emit_map(
-    values: Values, kernel: Kernel, low: str, high: str, row_by_row: bool = False, prefetches: bool = False
-) -> None:
+def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, low: str, high: str) -> None:
     """Run ``kernel`` for turns ``low`` to ``high`` of its first axis; a kernel without axes runs once.
 
-    When the first axis carries the lanes, ``low`` is a multiple of ``alignment(kernel)`` and ``high`` is one too or
-    the axis' end; ``row_by_row`` keeps the lanes off that axis. A kernel that ``asks`` does so for what it gathers in
-    later turns.
+    When the first axis carries the lanes, ``low`` is a multiple of the schedule's alignment and ``high`` is one too or
+    the axis' end.
     """
-    lane = None if row_by_row else lane_axis(kernel)
+    lane, row = schedule.lane, schedule.row
     outer = tuple(axis for axis in kernel.axes if axis is not lane)
     roots = [root for store in kernel.stores for root in store.roots()]
-    row = None if lane is not None else _one_row(values, kernel.stores, roots)
     inner_axes = {axis for store in kernel.stores for axis in store.inner}
 
     def nest(axes: Sequence[Axis]) -> None:
@@ -47,60 +40,14 @@ def emit_map(
         start, stop = (low, high) if first else ("0", str(axis.extent))
         with values.f.loop(start, stop) as loop:
             values.places[axis] = Place(loop.index)
-            if first and prefetches:
-                prefetch_ahead(values, kernel, axis, loop.index)
+            if first:
+                prefetch_ahead(values, kernel, schedule.prefetched, axis, loop.index)
             with values.scope():
                 nest(axes[1:])
             del values.places[axis]
 
     with values.scope():
         nest(outer)
-
-
-def lane_axis(kernel: Kernel) -> Axis | None:
-    """The axis of the kernel that the lanes lie along, if any: the last one, unless reads lie along a reduction."""
-    if not kernel.axes or any(store.inner for store in kernel.stores):
-        return None
-    axis = kernel.axes[-1]
-    if any(axis in e.axes for store in kernel.stores for e, _ in store.dynamic):
-        return None
-    if any(store.accumulate and not store.offset.coefficient(axis) for store in kernel.stores):
-        return None  # all lanes would be for the same element
-    along = against = 0
-    for expression in kernel.expressions():
-        if not isinstance(expression, Reduce) or is_transposed(expression, axis):
-            continue
-        if 2 * expression.over[-1].extent > axis.extent:
-            for load in walk(expression.body):
-                if isinstance(load, Load) and axis in load.axes:
-                    if load.offset.coefficient(axis) == 1:
-                        along += 1
-                    elif load.offset.coefficient(expression.over[-1]) == 1:
-                        against += 1
-    if against > along:
-        return None
-    return axis if axis.extent >= 4 or kernel.axes[0] is not axis else None
-
-
-def side_by_side(roots: Sequence[Expression]) -> int:
-    """How many vectors a loop body works on at once."""
-    functions = sum(1 for e in walk(*roots) if isinstance(e, Apply))
-    return SIDE_BY_SIDE if functions <= CHEAP else COSTLY_SIDE_BY_SIDE
-
-
-def _vectors(axis: Axis, roots: Sequence[Expression]) -> int:
-    """How many vectors along ``axis`` a loop body works on at once: one where each of its lanes is a row to read."""
-    if any(isinstance(e, Reduce) and is_transposed(e, axis) for e in walk(*roots)):
-        return 1
-    return side_by_side(roots)
-
-
-def alignment(kernel: Kernel, lanes: int) -> int:
-    """What shares of the first axis must be multiples of."""
-    lane = lane_axis(kernel)
-    if lane is None or lane is not kernel.axes[0]:
-        return 1
-    return lanes * _vectors(lane, [root for store in kernel.stores for root in store.roots()])
 
 
 def _body(values: Values, kernel: Kernel, lane: Axis | None, low: str, high: str) -> None:
@@ -119,15 +66,6 @@ def _body(values: Values, kernel: Kernel, lane: Axis | None, low: str, high: str
             write_stores(values, stores)
         else:
             _inner_loops(values, inner, stores)
-
-
-def _one_row(values: Values, stores: Sequence[Store], roots: Sequence[Expression]) -> Axis | None:
-    """The axis inside the kernel's own that registers hold as a whole, if there is no other one."""
-    inner = {store.inner for store in stores}
-    widest = max(inner, key=len)
-    if len(widest) == 1 and inner <= {(), widest} and _fits_registers(values, widest[0], roots):
-        return widest[0]
-    return None
 
 
 def _inner_loops(values: Values, inner: tuple[Axis, ...], stores: Sequence[Store]) -> None:
@@ -193,12 +131,6 @@ def _accumulate(values: Values, store: Store) -> None:
         access.store(values, store.buffer, store.offset, value, store.dynamic)
 
 
-def _fits_registers(values: Values, axis: Axis, roots: Sequence[Expression]) -> bool:
-    """Whether all of ``axis`` is at once in registers: a quarter of them where ``roots`` need few others."""
-    most = max(SIDE_BY_SIDE, values.registers // 4) if side_by_side(roots) == SIDE_BY_SIDE else SIDE_BY_SIDE
-    return -(-axis.extent // values.lanes) <= most
-
-
 def _whole_group(values: Values, axis: Axis) -> Group:
     full, tail = divmod(axis.extent, values.lanes)
     return Group(axis, full + bool(tail), values.lanes, tail, whole=True)
@@ -208,11 +140,13 @@ def lane_loop(values: Values, axis: Axis, stores: Sequence[Store]) -> None:
     """All of ``axis`` in vectors: a loop over groups, then what is left in one shorter group."""
     roots = [root for store in stores for root in store.roots()]
     values.hoist(roots, [axis])
-    if _vectors(axis, roots) > 1 and _fits_registers(values, axis, roots):
+    if side_by_side(axis, roots, values.target) > 1 and row_fits_registers(
+        axis, roots, values.lanes, values.target
+    ):
         with values.lane_group(_whole_group(values, axis), Place(None, 0)):
             write_stores(values, stores)
         return
-    side = _vectors(axis, roots)
+    side = side_by_side(axis, roots, values.target)
     block = side * values.lanes
     blocks = axis.extent // block
     if blocks:
@@ -236,7 +170,7 @@ def _shared_lanes(values: Values, axis: Axis, stores: Sequence[Store], low: str,
     """Lanes along the axis that threads share out: full groups from ``low``, the rest only at the axis' end."""
     roots = [root for store in stores for root in store.roots()]
     values.hoist(roots, [axis])
-    block = _vectors(axis, roots) * values.lanes
+    block = side_by_side(axis, roots, values.target) * values.lanes
     done = axis.extent // block * block
     if done:
         stop = values.f.call("i64", "llvm.smin.i64", ("i64", high), ("i64", str(done)))

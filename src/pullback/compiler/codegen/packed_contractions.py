@@ -10,176 +10,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes, transpose_block
 from pullback.compiler.codegen.contractions import multiply_panel, run_epilogue
 from pullback.compiler.codegen.function import Function
-from pullback.compiler.codegen.prefetch import CACHE_LINE
 from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
-from pullback.compiler.schedules.contraction import Contraction, Pair
-from pullback.compiler.schedules.tiles import Block, Tile, fitting_rows, row_axis
-from pullback.compiler.target import Processor
+from pullback.compiler.schedules.contraction_schedules import PackedContraction
+from pullback.compiler.schedules.packing import Segment
+from pullback.compiler.schedules.tiles import Block, row_axis
 from pullback.loops import Axis
 
-__all__ = ["Packing", "choose_packing", "emit_packed_contraction"]
-
-FEWEST_ROWS = 24
-FEW_ROWS = 256
-
-ROUND = 256
-"""Steps of the summed axis that are packed at a time: many multiply-adds for each sum that waits for the next round,
-few enough that the panels stay in the second-level cache and a tile's rows in the first."""
-
-LINE_ARRIVES = 24.0
-"""Cycles in which a core gets a line from beyond its second-level cache, one after another."""
-
-SHARED_BY = 2
-"""Threads that should have as many blocks each; where it costs little, blocks are many, for more threads."""
-
-FEW_BLOCKS = 0.25
-"""What a single block is worse than many, whose shares are finer; two are half as bad."""
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A range of one pair's summed axis, and where its part of a panel starts, in steps."""
-
-    pair: int
-    start: int
-    stop: int
-    packed_at: int
-
-
-@dataclass(frozen=True)
-class Packing:
-    """How a product is cut. ``rounds`` are packed one after another where the whole depth would not fit."""
-
-    tile: Tile
-    lanes: int
-    block_rows: int
-    row_blocks: int
-    panels: int
-    """Panels of a column block."""
-    column_blocks: int
-    rounds: tuple[tuple[Segment, ...], ...]
-
-    @property
-    def blocks(self) -> int:
-        """Number of chunks at most."""
-        return self.row_blocks * self.column_blocks
-
-    @property
-    def width(self) -> int:
-        """Columns of a panel."""
-        return self.tile.columns[0] * self.lanes
-
-    @property
-    def depth(self) -> int:
-        """Steps of the longest round."""
-        return max(sum(s.stop - s.start for s in segments) for segments in self.rounds)
-
-    def scratch_bytes(self, itemsize: int) -> int:
-        """Memory for the packed panels, and for sums that wait for the next round."""
-        waiting = self.block_rows * self.panels * self.width if len(self.rounds) > 1 else 0
-        return (self.depth * self.panels * self.width + waiting) * itemsize
-
-
-def choose_packing(product: Contraction, lanes: int, processor: Processor) -> Packing | None:
-    """How to cut ``product``, or ``None`` if its right operands fit into the nearer caches as they are."""
-    axis = row_axis(product)
-    if axis is None or product.rows != (axis,) or axis.extent < FEWEST_ROWS:
-        return None
-    if any(len(pair.depth) != 1 for pair in product.pairs):
-        return None
-    itemsize, columns = product.accumulator.dtype.itemsize, product.columns.extent
-    depth = sum(pair.depth[0].extent for pair in product.pairs)
-    if depth * columns * itemsize <= _resident(axis.extent, processor) or columns < 2 * lanes:
-        return None
-    widest = 4 if processor.vector_registers >= 32 else 2
-    height = fitting_rows(axis.extent, widest, processor.vector_registers)
-    rounds = _rounds(product.pairs, ROUND)
-    extents = (axis.extent, columns, depth)
-    block_rows, panels = _best_cut(extents, height, widest * lanes, lanes, processor.l2_bytes, itemsize)
-    row_blocks, column_blocks = -(-axis.extent // block_rows), -(-columns // (panels * widest * lanes))
-    tile = Tile(height, (widest,), row_axis=axis)
-    return Packing(tile, lanes, block_rows, row_blocks, panels, column_blocks, rounds)
-
-
-@functools.lru_cache(maxsize=256)
-def _best_cut(
-    extents: tuple[int, int, int], height: int, width: int, lanes: int, l2_bytes: int, itemsize: int
-) -> tuple[int, int]:
-    """Rows and panels of a block: of as many equal blocks as there may be, of whole tiles, the fastest ones."""
-    rows, columns, _ = extents
-    tiles, panels = -(-rows // height), -(-columns // width)
-    cuts = [
-        (min(rows, down * height), across)
-        for down in sorted({-(-tiles // blocks) for blocks in range(1, tiles + 1)}, reverse=True)
-        for across in sorted({-(-panels // blocks) for blocks in range(1, panels + 1)}, reverse=True)
-    ]
-    return min(cuts, key=lambda cut: _cycles(cut, extents, width, lanes, l2_bytes, itemsize))
-
-
-def _cycles(
-    cut: tuple[int, int], extents: tuple[int, int, int], width: int, lanes: int, l2_bytes: int, itemsize: int
-) -> float:
-    """What a product of rows, columns and depth takes in blocks of so many rows and panels ``width`` wide.
-
-    That is multiply-adds, lines that arrive, and how unevenly blocks fall to threads. Each block of rows packs the
-    right operand, each block of columns reads the left one, and sums that wait for the next round leave the cache
-    where they are many.
-    """
-    (block_rows, panels), (rows, columns, depth) = cut, extents
-    row_blocks, column_blocks = -(-rows // block_rows), -(-columns // (panels * width))
-    blocks, line = row_blocks * column_blocks, CACHE_LINE // itemsize
-    lines = depth * columns * row_blocks / line
-    if rows * depth * itemsize > l2_bytes // 2:
-        lines += rows * depth * column_blocks / line
-    near = l2_bytes // 4
-    packed, waiting = (count * panels * width * itemsize for count in (min(depth, ROUND), block_rows))
-    if depth > ROUND and waiting > near:
-        lines += 2 * rows * columns * (depth // ROUND) / line
-    if packed > 2 * near:
-        lines += rows / block_rows * depth * columns * (block_rows / 8) / line
-    cycles = rows * columns * depth / (2 * lanes) + lines * LINE_ARRIVES
-    uneven = -(-blocks // SHARED_BY) * SHARED_BY / blocks
-    return cycles * uneven * (1 + FEW_BLOCKS / blocks)
-
-
-def _resident(rows: int, processor: Processor) -> int:
-    """Bytes of a right operand that is read where it lies: few rows do not pay for packing one that half fills L2."""
-    return processor.l2_bytes // (2 if rows < FEW_ROWS else 4)
-
-
-def _rounds(pairs: Sequence[Pair], limit: int) -> tuple[tuple[Segment, ...], ...]:
-    """The depth of all pairs in order, cut so that no round is deeper than ``limit``."""
-    rounds: list[list[Segment]] = [[]]
-    used = 0
-    for number, pair in enumerate(pairs):
-        extent, start = pair.depth[0].extent, 0
-        parts = -(-extent // limit)
-        step = -(-extent // parts)
-        while start < extent:
-            stop = min(extent, start + step)
-            if used + stop - start > limit and rounds[-1]:
-                rounds.append([])
-                used = 0
-            rounds[-1].append(Segment(number, start, stop, used))
-            used += stop - start
-            start = stop
-    return tuple(tuple(segments) for segments in rounds)
+__all__ = ["emit_packed_contraction"]
 
 
 def emit_packed_contraction(
-    values: Values, product: Contraction, packing: Packing, low: str, high: str, scratch: str
+    values: Values, schedule: PackedContraction, low: str, high: str, scratch: str
 ) -> None:
     """Run the blocks ``low`` to ``high``; neighbours share their rows."""
-    f = values.f
-    axis = row_axis(product)
+    f, packing = values.f, schedule.packing
+    axis = row_axis(schedule.contraction)
     assert axis is not None
-    emitter = _Blocks(values, product, packing, axis, scratch)
+    emitter = _Blocks(values, schedule, axis, scratch)
     with f.loop(low, high) as loop:
         row_block = f.value(f"udiv i64 {loop.index}, {packing.column_blocks}")
         column_block = f.value(f"urem i64 {loop.index}, {packing.column_blocks}")
@@ -191,9 +43,8 @@ def emit_packed_contraction(
 
 
 class _Blocks:
-    def __init__(
-        self, values: Values, product: Contraction, packing: Packing, axis: Axis, scratch: str
-    ) -> None:
+    def __init__(self, values: Values, schedule: PackedContraction, axis: Axis, scratch: str) -> None:
+        product, packing = schedule.contraction, schedule.packing
         self.values, self.product, self.packing, self.axis = values, product, packing, axis
         self.f: Function = values.f
         self.scratch = scratch

@@ -7,36 +7,16 @@ asked for.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.values import Place, Values
+from pullback.compiler.schedules.prefetch import lines_of, run_of
 from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load
 
-__all__ = [
-    "CACHE_LINE",
-    "FAR",
-    "forgiving",
-    "is_far",
-    "is_fixed_piece",
-    "lines_of",
-    "prefetch_ahead",
-    "prefetch_line",
-    "run_of",
-    "touch",
-    "touch_piece",
-]
-
-CACHE_LINE = 64
-
-FAR = 1 << 18
-"""Bytes of an array that may not be in a near cache."""
-
-AHEAD = 1 << 13
-"""Bytes to have asked for that are not yet here."""
+__all__ = ["forgiving", "prefetch_ahead", "prefetch_line", "touch", "touch_piece"]
 
 _INT64 = np.dtype(np.int64)
 
@@ -47,13 +27,10 @@ def prefetch_line(f: Function, address: str, cache: int = 1) -> None:
     f.call("void", "llvm.prefetch.p0", ("ptr", address), ("i32", "0"), near, ("i32", "1"))
 
 
-def prefetch_ahead(values: Values, kernel: Kernel, row: Axis, turn: str) -> None:
-    """At a ``turn`` of the loop over ``row``, ask for what some later turn gathers."""
+def prefetch_ahead(values: Values, kernel: Kernel, loads: Mapping[Load, int], row: Axis, turn: str) -> None:
+    """At a ``turn`` of the loop over ``row``, ask for what turns so many later gather."""
     f = values.f
-    for load in kernel.loads():
-        if not is_far(load, row, kernel) or any(set(index.axes) - {row} for index, _ in load.dynamic):
-            continue
-        distance = max(1, AHEAD // (run_of(load, kernel) * load.dtype.itemsize))
+    for load, distance in loads.items():
         later = f.value(f"add i64 {turn}, {distance}")
         later = f.call("i64", "llvm.smin.i64", ("i64", later), ("i64", str(row.extent - 1)))
         with values.scope():
@@ -62,41 +39,11 @@ def prefetch_ahead(values: Values, kernel: Kernel, row: Axis, turn: str) -> None
         values.places[row] = Place(turn)
 
 
-def is_far(load: Load, row: Axis, kernel: Kernel) -> bool:
-    """Whether each turn of ``row`` reads a piece of a large array at another computed place."""
-    return (
-        load.guard is None
-        and load.buffer.nbytes >= FAR
-        and any(row in index.axes for index, _ in load.dynamic)
-        and run_of(load, kernel) > 1
-        and not any(load.axes.intersection(index.axes) - set(kernel.axes) for index, _ in load.dynamic)
-    )
-
-
-def is_fixed_piece(load: Load, kernel: Kernel) -> bool:
-    """Whether the kernel reads one piece of a large array, at a place that is computed but the same in all turns."""
-    return (
-        load.guard is None
-        and load.buffer.nbytes >= FAR
-        and bool(load.dynamic)
-        and not any(index.axes for index, _ in load.dynamic)
-        and run_of(load, kernel) > 1
-    )
-
-
-def run_of(load: Load, kernel: Kernel) -> int:
-    """How many elements side by side one turn of the rows reads."""
-    inner = {*kernel.axes, *(axis for store in kernel.stores for axis in store.inner)}
-    along = [axis for axis in load.offset.axes if axis in inner and load.offset.coefficient(axis) == 1]
-    fixed = {axis for index, _ in load.dynamic for axis in index.axes}
-    return along[0].extent if along and along[0] not in fixed else 1
-
-
 def touch_piece(values: Values, load: Load, kernel: Kernel, row: Axis | None = None) -> None:
     """Ask for all that a kernel reads with ``load`` at one place, or at one turn of ``row``."""
     inside = [axis for axis in load.offset.axes if axis is not row]
     first = Load(load.buffer, load.offset.without(inside), load.dynamic)
-    touch(values, forgiving(first, {}), lines_of(load, run_of(load, kernel)))
+    touch(values, forgiving(first, {}), lines_of(load, run_of(load, kernel), values.target.line_bytes))
 
 
 def touch(values: Values, load: Load, bytes_ahead: Sequence[int]) -> None:
@@ -107,15 +54,6 @@ def touch(values: Values, load: Load, bytes_ahead: Sequence[int]) -> None:
     for ahead in bytes_ahead:
         line = f.value(f"getelementptr i8, ptr {address}, i64 {ahead}") if ahead else address
         prefetch_line(f, line)
-
-
-def lines_of(load: Load, run: int) -> list[int]:
-    """Bytes ahead of its start at which to touch every line of a piece, wherever a multiple of its pitch begins."""
-    size = load.dtype.itemsize
-    within = math.gcd(CACHE_LINE, *(stride * size for _, stride in load.dynamic))
-    last = run * size - 1
-    starts = list(range(0, last + 1, CACHE_LINE))
-    return [*starts, last] if last - starts[-1] >= within else starts
 
 
 def forgiving(load: Load, memo: dict[Expression, Expression]) -> Load:

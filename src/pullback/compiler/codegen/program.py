@@ -5,28 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 
 from pullback.compiler.codegen.access import emit_load
 from pullback.compiler.codegen.checks import emit_check
-from pullback.compiler.codegen.contractions import emit_contraction
 from pullback.compiler.codegen.function import Function, Module
-from pullback.compiler.codegen.indexed_contractions import emit_indexed_contraction
-from pullback.compiler.codegen.maps import emit_map
-from pullback.compiler.codegen.packed_contractions import emit_packed_contraction
-from pullback.compiler.codegen.prefetch import is_fixed_piece, touch_piece
-from pullback.compiler.codegen.reduction_vectorised import emit_reduction_vectorised
+from pullback.compiler.codegen.kernels import emit_kernel
+from pullback.compiler.codegen.prefetch import touch_piece
 from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.routines import emit_routine
-from pullback.compiler.codegen.scatters import emit_scatter
-from pullback.compiler.codegen.staged_gathers import StagedGather, emit_staged_gather, find_staged_gather
-from pullback.compiler.codegen.transposes import emit_transposed
 from pullback.compiler.codegen.values import Values
-from pullback.compiler.codegen.windows import emit_window_maximum
-from pullback.compiler.form import Form
 from pullback.compiler.items import Counter, HostCall, View
-from pullback.compiler.plan import Planned
-from pullback.compiler.regions import (
+from pullback.compiler.planned import Planned
+from pullback.compiler.runtime.layout import (
+    emit_ask,
+    emit_host_call,
+    emit_is_well,
+    emit_next_step,
+    emit_pointer,
+    region_function,
+)
+from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
+from pullback.compiler.schedules.choose import lanes_of
+from pullback.compiler.schedules.prefetch import is_fixed_piece
+from pullback.compiler.steps import (
     Choose,
     Group,
     Job,
@@ -38,15 +39,6 @@ from pullback.compiler.regions import (
     every_region,
     every_step,
 )
-from pullback.compiler.runtime.layout import (
-    emit_ask,
-    emit_host_call,
-    emit_is_well,
-    emit_next_step,
-    emit_pointer,
-    region_function,
-)
-from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
 from pullback.graph import Source, results
 from pullback.loops import Apply, Buffer, Kernel, Load, walk
 
@@ -92,7 +84,7 @@ class Emitted:
         return self.module.text()
 
 
-Calls = Sequence[tuple[Job, StagedGather | None, str]]
+Calls = Sequence[tuple[Job, str]]
 """The jobs of a chunk with the functions to call."""
 
 Functions = Mapping[Group, Calls]
@@ -102,8 +94,6 @@ class _Emitter:
     def __init__(
         self,
         planned: Planned,
-        lanes: Callable[[Kernel], int],
-        registers: int,
         overwriting: Set[Buffer],
         ready: Callable[[str], None] | None,
     ) -> None:
@@ -115,8 +105,7 @@ class _Emitter:
         own = {planned.addressed[buffer] for buffer in overwriting}
         self.overwriting = {buffer for buffer, slot in planned.addressed.items() if slot in own}
         self.overwriting |= {buffer for buffer, view in self.bound.items() if view.base in self.overwriting}
-        self.lanes = lanes
-        self.registers = registers
+        self.target = planned.target
         self.kernels: dict[str, str] = {}
         self.checks: list[Check] = []
         self.calls: list[HostCall] = []
@@ -139,11 +128,9 @@ class _Emitter:
         turn = values.f["turn"] if self.around else None
         return emit_check(values, expression, self.checks.index(check) + 1, turn)
 
-    def kernel(
-        self, job: Job, shares: Sequence[int], staged: StagedGather | None, loops: tuple[Counter, ...] = ()
-    ) -> str:
+    def kernel(self, job: Job, grains: Sequence[int], loops: tuple[Counter, ...] = ()) -> str:
         """The function of a job's kernel; kernels that differ only in their buffers share one."""
-        kernel, kernels = job.kernel, _kernels(job, staged)
+        kernel, kernels = job.kernel, _kernels(job)
         buffers = _buffers(kernels)
         name = f"kernel{len(self.kernels)}"
         pointers = [("ptr", f"p{k}") for k in range(len(buffers))]
@@ -156,31 +143,14 @@ class _Emitter:
         values = Values(
             f,
             places,
-            self.lanes(kernel),
-            self.registers,
+            lanes_of(kernel, self.target),
+            self.target,
             _shifts(kernels),
             emit_reduction,
             self.check,
             emit_load,
         )
-        form = job.form
-        if form.product is not None and form.packing is not None:
-            emit_packed_contraction(values, form.product, form.packing, f["low"], f["high"], f["scratch"])
-        elif form.product is not None and job.tile is not None:
-            before = None if staged is None else partial(emit_staged_gather, values, staged, form.product)
-            emit_contraction(values, form.product, job.tile, f["low"], f["high"], shares, before)
-        elif form.dots is not None:
-            emit_reduction_vectorised(values, form.dots, self.registers, f["low"], f["high"])
-        elif form.pooled is not None:
-            emit_window_maximum(values, form.pooled, self.registers, f["low"], f["high"], shares)
-        elif form.gathered is not None:
-            emit_indexed_contraction(values, form.gathered, self.registers, f["low"], f["high"])
-        elif form.scatter is not None:
-            emit_scatter(values, kernel, form.scatter, f["low"], f["high"])
-        elif form.transposed is not None:
-            emit_transposed(values, form.transposed, f["low"], f["high"])
-        else:
-            emit_map(values, kernel, f["low"], f["high"], job.row_by_row, prefetches=True)
+        emit_kernel(values, job, grains)
         told, self.around = self.around, ()
         text = f.text().replace(f"@{name}(", "@(", 1)
         if text in self.kernels:
@@ -310,7 +280,7 @@ class _Emitter:
 
     def _first(self, region: Region) -> list[tuple[Job, str]]:
         """The functions of what each thread does for itself."""
-        return [(job, self.kernel(job, _grains(Group(1), job), None)) for job in region.first]
+        return [(job, self.kernel(job, _grains(Group(1), job))) for job in region.first]
 
     def _region(
         self, f: Function, name: str, region: Region, functions: Functions, own: Sequence[tuple[Job, str]]
@@ -321,7 +291,7 @@ class _Emitter:
             chunks = len(order)
             with f.when(f.value(f"icmp eq i64 {f['chunk']}, {chunks}")):
                 for job, function in own:
-                    self._call(f, function, job, None, None)
+                    self._call(f, function, job, None)
                     self._ask(f, job)
         number = f["chunk"] if order == sorted(order) else self._dealt(f, name, order)
         first = 0
@@ -348,9 +318,9 @@ class _Emitter:
         self, f: Function, group: Group, calls: Calls, rows: tuple[str, str] | None, prefetches: bool
     ) -> None:
         """Calls for some rows of a group."""
-        for job, staged, function in calls:
+        for job, function in calls:
             turn = self._turn(f, self.loops[group]) if function in self.turning else ""
-            self._call(f, function, job, staged, rows if job.rows == group.rows else None, turn)
+            self._call(f, function, job, rows if job.rows == group.rows else None, turn)
             if prefetches:
                 self._ask(f, job)
 
@@ -363,38 +333,9 @@ class _Emitter:
 
     def _functions(self, group: Group) -> Calls:
         """The functions to call for a chunk of the group."""
-        gathers = self._staged_gathers(group)
-        waiting = {giver for giver, _ in gathers.values()}
-        calls = [
-            (job, gathers[job][1] if job in gathers else None) for job in group.jobs if job not in waiting
-        ]
         loops = self.loops[group]
-        return [(job, staged, self.kernel(job, _grains(group, job), staged, loops)) for job, staged in calls]
-
-    def _staged_gathers(self, group: Group) -> dict[Job, tuple[Job, StagedGather]]:
-        """Products with the job that gathers what they are the first to read.
-
-        That job may wait: what it reads itself is not in memory that is used for something else meanwhile.
-        """
-        found: dict[Job, tuple[Job, StagedGather]] = {}
-        for position, job in enumerate(group.jobs):
-            written = set(job.kernel.writes())
-            users = [other for other in group.jobs[position + 1 :] if written & set(other.kernel.reads())]
-            if (
-                job.form != Form()
-                or not users
-                or users[0] in found
-                or not job.rows == users[0].rows == group.rows
-            ):
-                continue
-            product, tile = users[0].form.product, users[0].tile
-            there = all(buffer in self.addressed for buffer in job.kernel.reads())
-            if product is None or tile is None or not there:
-                continue
-            staged = find_staged_gather(job.given, product, tile)
-            if staged is not None and self.lanes(job.kernel) == self.lanes(users[0].kernel):
-                found[users[0]] = job, staged
-        return found
+        jobs = (job for job in group.jobs if job.staged_by is None)
+        return [(job, self.kernel(job, _grains(group, job), loops)) for job in jobs]
 
     def _turn(self, f: Function, loops: Sequence[Counter]) -> str:
         """The turns of all loops as one number, by which those of earlier turns come first."""
@@ -409,12 +350,11 @@ class _Emitter:
         f: Function,
         function: str,
         job: Job,
-        staged: StagedGather | None,
         rows: tuple[str, str] | None,
         turn: str = "",
     ) -> None:
-        kernels = _kernels(job, staged)
-        low, high = rows or ("0", str(job.turns))
+        kernels = _kernels(job)
+        low, high = rows or ("0", str(job.parts))
         if rows and job.pitch > 1:
             low, high = (f.value(f"mul i64 {row}, {job.pitch}") for row in rows)
         shifts = _shifts(kernels)
@@ -433,13 +373,15 @@ class _Emitter:
     def _ask(self, f: Function, job: Job) -> None:
         """Ask for the pieces of large arguments that the next step gathers, which arrive while this one computes."""
         for load in job.given.loads():
-            read = {part.buffer for part in walk(load) if isinstance(part, Load)}
-            if load in self.asked or not is_fixed_piece(load, job.given) or not read <= self.addressed.keys():
+            read = dict.fromkeys(part.buffer for part in walk(load) if isinstance(part, Load))
+            if load in self.asked or not read.keys() <= self.addressed.keys():
+                continue
+            if not is_fixed_piece(load, job.given, self.target):
                 continue
             self.asked.add(load)
             following = emit_next_step(f)
             pointers = {buffer: emit_pointer(f, self.addressed[buffer], following) for buffer in read}
-            values = Values(f, pointers, 1, self.registers, {}, emit_reduction, self.check, emit_load)
+            values = Values(f, pointers, 1, self.target, {}, emit_reduction, self.check, emit_load)
             touch_piece(values, load, job.given)
 
     def _pointer(self, f: Function, buffer: Buffer, shift: int, rows: tuple[str, str] | None) -> str:
@@ -474,9 +416,9 @@ class _Emitter:
         return f.value(f"getelementptr i8, ptr {base}, i64 {ahead}") if ahead else base
 
 
-def _kernels(job: Job, staged: StagedGather | None) -> list[Kernel]:
+def _kernels(job: Job) -> list[Kernel]:
     """The kernels that one function runs."""
-    return [job.kernel] if staged is None else [job.kernel, staged.kernel]
+    return [job.kernel] if job.staged is None else [job.kernel, job.staged.kernel]
 
 
 def _buffers(kernels: Sequence[Kernel]) -> list[Buffer]:
@@ -514,8 +456,6 @@ def _turns(f: Function, around: Sequence[Counter]) -> dict[Counter, str]:
 
 def emit_program(
     planned: Planned,
-    lanes: Callable[[Kernel], int],
-    registers: int,
     overwriting: Set[Buffer],
     ready: Callable[[str], None] | None = None,
 ) -> Emitted:
@@ -523,7 +463,7 @@ def emit_program(
 
     ``ready`` is called with each part of the module as soon as it is written.
     """
-    emitter = _Emitter(planned, lanes, registers, overwriting, ready)
+    emitter = _Emitter(planned, overwriting, ready)
     runtime = tuple(emitter.step(step) for step in planned.steps)
     emitter.hand_over()
     return Emitted(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,67 +17,15 @@ from pullback.compiler.codegen.reductions import across_rows, horizontal
 from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
-from pullback.compiler.schedules.contraction import Pair, contractions, with_accumulator
-from pullback.loops import Axis, Kernel, Load, Placeholder, Reduce, Store
+from pullback.compiler.schedules.reduction_vectorised import ReductionVectorised
+from pullback.loops import Axis
 
-__all__ = ["ReductionVectorised", "emit_reduction_vectorised", "find_reduction_vectorised"]
-
-SHORTEST = 8
-"""Summed axes shorter than this leave most lanes empty."""
+__all__ = ["emit_reduction_vectorised"]
 
 
-@dataclass(frozen=True, eq=False)
-class ReductionVectorised:
-    """A kernel of sums of products along memory; ``left`` and ``right`` are the axes of the tile, if there are any.
-
-    One of them may be the ``first`` axis of the kernel, when there is no ``outer`` one.
-    """
-
-    first: Axis
-    outer: tuple[Axis, ...]
-    left: Axis | None
-    right: Axis | None
-    pair: Pair
-    accumulator: Placeholder
-    stores: tuple[Store, ...]
-
-
-def find_reduction_vectorised(kernel: Kernel, lanes: int) -> ReductionVectorised | None:
-    """The kernel in this form, if its lanes are better placed along the summed axis than along its last axis."""
-    found = contractions(kernel)
-    if len(found) != 1 or len(kernel.axes) < 2:
-        return None
-    if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
-        return None
-    if any(isinstance(e, Reduce) and e is not found[0] for e in kernel.expressions()):
-        return None
-    along, columns = found[0].over[-1], kernel.axes[-1]
-    if along.extent < SHORTEST or 2 * columns.extent > lanes or along.extent < 2 * columns.extent:
-        return None
-    first, second = found[0].body.operands
-    if not isinstance(first, Load) or not isinstance(second, Load):
-        return None
-    if first.offset.coefficient(along) != 1 or second.offset.coefficient(along) != 1:
-        return None
-    pair = Pair(first, second, found[0].over)
-    inner = kernel.axes[1:]
-    left = next((a for a in reversed(inner) if a in first.axes and a not in second.axes), None)
-    right = next((a for a in reversed(inner) if a in second.axes and a not in first.axes), None)
-    outer = tuple(axis for axis in kernel.axes if axis is not left and axis is not right)
-    if len(outer) == 1 and (left is None or right is None):
-        owner, other = (first, second) if left is None else (second, first)
-        if outer[0] in owner.axes and outer[0] not in other.axes:
-            left, right, outer = left or outer[0], right or outer[0], ()
-    accumulator, stores = with_accumulator(kernel, found)
-    return ReductionVectorised(kernel.axes[0], outer, left, right, pair, accumulator, stores)
-
-
-def emit_reduction_vectorised(
-    values: Values, dots: ReductionVectorised, registers: int, low: str, high: str
-) -> None:
+def emit_reduction_vectorised(values: Values, dots: ReductionVectorised, low: str, high: str) -> None:
     """Run the kernel for turns ``low`` to ``high`` of its first axis."""
-    tallest, widest = (6, 4) if registers >= 32 else (3, 3)
-    f = values.f
+    f, tallest, widest = values.f, dots.tallest, dots.widest
 
     def nest(axes: Sequence[Axis]) -> None:
         if not axes:

@@ -9,28 +9,18 @@ the latency, and adds them up in a fixed order.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pullback.compiler.codegen.access import MOST_STRIDE
 from pullback.compiler.codegen.integers import integer_function
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
-from pullback.loops import Affine, Apply, Axis, Load, Reduce, walk
+from pullback.compiler.schedules.reduction import ACCUMULATORS, WRITTEN_OUT, is_transposed, length, runs_along
+from pullback.loops import Affine, Apply, Axis, Load, Reduce
 
-__all__ = ["across_rows", "better", "emit_reduction", "horizontal", "is_transposed", "neutral"]
-
-WRITTEN_OUT = 16
-"""Reductions of up to this many elements, such as a pooling window, have no loop."""
-
-SHORTEST_ROW = 8
-"""Rows shorter than this leave too many lanes empty to be read one by one."""
-
-ACCUMULATORS = 4
-"""Vectors summed side by side: an addition takes about four cycles and two start in each."""
+__all__ = ["across_rows", "better", "emit_reduction", "horizontal", "neutral"]
 
 
 def neutral(kind: str, dtype: np.dtype) -> float | int:
@@ -92,7 +82,7 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
         return _extreme_positions(values, reduce)
     if values.is_vector(reduce):
         assert group is not None
-        if is_transposed(reduce, group.axis):
+        if is_transposed(reduce, group.axis, values.target):
             return [_transposed(values, reduce, vector) for vector in range(group.vectors)]
         start = [literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), group.lanes)] * group.vectors
         return _accumulate(values, reduce, reduce.over, start, group.lanes)
@@ -104,29 +94,10 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
             # No lane holds the +0 that a sum begins with.
             result = combine(values, "add", result, literal(reduce.dtype, 0), reduce.dtype, 1)
         return [result]
-    if _runs_along(reduce) and reduce.over[-1].extent >= 4:
+    if runs_along(reduce) and reduce.over[-1].extent >= 4:
         return [_along_lanes(values, reduce)]
     start = [literal(reduce.dtype, neutral(reduce.kind, reduce.dtype))]
     return _accumulate(values, reduce, reduce.over, start, 1)
-
-
-def is_transposed(reduce: Reduce, axis: Axis) -> bool:
-    """Whether lanes along ``axis`` would gather what lies along the last reduced one, and rows are read instead.
-
-    A reduction inside that belongs to the row would be computed again for each of the row's vectors.
-    """
-    last = reduce.over[-1]
-    if reduce.kind in ("argmax", "argmin") or last.extent < SHORTEST_ROW or axis.extent < 4:
-        return False
-    if any(isinstance(e, Reduce) and axis in e.axes for e in walk(reduce.body)):
-        return False
-    loads = [e for e in walk(reduce.body) if isinstance(e, Load) and e.axes & {axis, last}]
-    return any(abs(load.offset.coefficient(axis)) > MOST_STRIDE for load in loads) and all(
-        load.offset.coefficient(last) == (last in load.offset.axes)
-        and load.guard is None
-        and not any(e.axes & {axis, last} for e, _ in load.dynamic)
-        for load in loads
-    )
 
 
 def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
@@ -228,16 +199,6 @@ def _added(values: Values, reduce: Reduce, sums: list[str]) -> list[str]:
     return [combine(values, reduce.kind, a, b, reduce.dtype, group.lanes) for a, b in zip(sums, vectors)]
 
 
-def _runs_along(reduce: Reduce) -> bool:
-    """Whether memory lies along the last reduced axis: every read steps by one element, or not at all."""
-    last = reduce.over[-1]
-    loads = [e for e in walk(reduce.body) if isinstance(e, Load) and last in e.axes]
-    return bool(loads) and all(
-        load.offset.coefficient(last) == 1 and not any(last in e.axes for e, _ in load.dynamic)
-        for load in loads
-    )
-
-
 def _accumulate(
     values: Values, reduce: Reduce, axes: tuple[Axis, ...], start: list[str], lanes: int
 ) -> list[str]:
@@ -250,7 +211,7 @@ def _accumulate(
     values.hoist([reduce.body], axes)
     kind = vector_of(scalar_type(reduce.dtype), lanes)
     side = ACCUMULATORS // len(start)
-    if len(axes) == 1 and side > 1 and axes[0].extent >= 2 * side and _length(reduce) > WRITTEN_OUT:
+    if len(axes) == 1 and side > 1 and axes[0].extent >= 2 * side and length(reduce) > WRITTEN_OUT:
         start = _interleaved(values, reduce, axes[0], start, lanes, side)
         left = axes[0].extent % side
         for turn in range(axes[0].extent - left, axes[0].extent):
@@ -294,11 +255,6 @@ def _at(values: Values, reduce: Reduce, axis: Axis, place: Place, sums: list[str
     return new
 
 
-def _length(reduce: Reduce) -> int:
-    """How many elements are reduced to one."""
-    return math.prod(axis.extent for axis in reduce.over)
-
-
 def _turns(
     values: Values,
     reduce: Reduce,
@@ -309,7 +265,7 @@ def _turns(
 ) -> list[str]:
     """``body`` for every turn of the first axis, carrying values of ``kinds``: a loop, or written out if short."""
     axis = axes[0]
-    if _length(reduce) <= WRITTEN_OUT:
+    if length(reduce) <= WRITTEN_OUT:
         for turn in range(axis.extent):
             values.places[axis] = Place(None, turn)
             with values.scope():
@@ -399,7 +355,7 @@ def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
     lanes = group.lanes if vector and group is not None else 1
     count = group.vectors if vector and group is not None else 1
     # Positions are as wide as the values, so that a comparison's mask selects both without being converted.
-    wide = dtype.itemsize == 8 or _length(reduce) >= 2**31
+    wide = dtype.itemsize == 8 or length(reduce) >= 2**31
     index_dtype = np.dtype(np.int64 if wide else np.int32)
     kind, position_kind = vector_of(scalar_type(dtype), lanes), vector_of(scalar_type(index_dtype), lanes)
     best = [literal(dtype, neutral(reduce.kind, dtype), lanes)] * count

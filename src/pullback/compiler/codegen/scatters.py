@@ -23,101 +23,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.compiler.codegen.maps import lane_axis, lane_loop, write_stores
+from pullback.compiler.codegen.maps import lane_loop, write_stores
 from pullback.compiler.codegen.types import convert, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
-from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, Store, row_major
-from pullback.loops.arithmetic import bounds, in_row
+from pullback.compiler.schedules.scatter import ScatterSchedule
+from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, row_major
 
-__all__ = ["Scatter", "emit_scatter", "find_scatter"]
+__all__ = ["emit_scatter"]
 
 MOST_COMPARED = 64
 """Positions compared for one branch: their bits fit into a register."""
 
 
-@dataclass(frozen=True, eq=False)
-class Scatter:
-    """An accumulating kernel; ``selector`` plus ``shift``, below ``rows``, says whose share an update is.
-
-    There is no selector where all updates are one share, nor where they lie ``apart``: then rows are the turns of the
-    first position axis, each of which adds to a row of its own. ``outermost`` tells that a row is one piece of memory,
-    and all rows together the whole target.
-    """
-
-    positions: tuple[Axis, ...]
-    trailing: tuple[Axis, ...]
-    selector: Expression | None
-    shift: int
-    rows: int
-    outermost: bool
-    apart: bool
-
-    def most_grains(self, lanes: int) -> int:
-        """Shares beyond which comparing indices would take longer than adding the updates."""
-        updated = math.prod(axis.extent for axis in self.trailing)
-        return lanes * -(-updated // lanes)
-
-
-def find_scatter(kernel: Kernel) -> Scatter | None:
-    """The kernel as a scatter, if it accumulates."""
-    if len(kernel.stores) != 1 or not kernel.stores[0].accumulate or not kernel.stores[0].dynamic:
-        return None
-    (store,) = kernel.stores
-    depends = [axis for axis in kernel.axes if any(axis in e.axes for e, _ in store.dynamic)]
-    last = kernel.axes.index(depends[-1]) + 1 if depends else 0
-    positions, trailing = kernel.axes[:last], kernel.axes[last:]
-    if positions and store.buffer.size % positions[0].extent == 0:
-        pitch = store.buffer.size // positions[0].extent
-        if in_row(store.offset, store.dynamic, pitch, positions[0]):
-            return Scatter(positions, trailing, None, 0, positions[0].extent, True, True)
-    for number, (selector, stride) in enumerate(store.dynamic):
-        found = _row_of(store, number)
-        if found is not None:
-            rows, shift = found
-            return Scatter(
-                positions, trailing, selector, shift, rows, rows * stride == store.buffer.size, False
-            )
-    return Scatter(positions, trailing, None, 0, 1, True, False)
-
-
-def _row_of(store: Store, number: int) -> tuple[int, int] | None:
-    """``rows`` and ``shift`` such that ``index + shift`` is ``place // stride % rows`` for every update, if any.
-
-    ``number`` says which of the store's computed indices it is, with its ``stride``. Then updates of one element have
-    one row, and updates of different rows have no element in common.
-    """
-    selector, stride = store.dynamic[number]
-    known = bounds(selector)
-    rest = _beside(store, number)
-    split = None if rest is None or stride <= 0 or store.buffer.size % stride else rest.divide(stride)
-    if known is None or split is None:
-        return None
-    above, _ = split
-    rows = math.gcd(store.buffer.size // stride, *(step for _, step in above.terms))
-    shift = above.constant % rows
-    return (rows, shift) if known[0] + shift >= 0 and known[1] + shift < rows else None
-
-
-def _beside(store: Store, number: int) -> Affine | None:
-    """The place of an update but for what one computed index adds, the others taken for axes of their own."""
-    parts = [store.offset]
-    for index, step in (*store.dynamic[:number], *store.dynamic[number + 1 :]):
-        known = bounds(index)
-        if known is None:
-            return None
-        low, high = known
-        parts.append(Affine.of(Axis("other", high - low + 1)) * step + low * step)
-    return Affine.total(parts)
-
-
-def emit_scatter(values: Values, kernel: Kernel, scatter: Scatter, low: str, high: str) -> None:
+def emit_scatter(values: Values, kernel: Kernel, scatter: ScatterSchedule, low: str, high: str) -> None:
     """Add the updates of rows ``low`` to ``high``."""
-    lane = lane_axis(kernel)
-    along = lane if lane in scatter.trailing else None
+    along = scatter.lane
     outer = [axis for axis in scatter.trailing if axis is not along]
 
     def update() -> None:
@@ -126,7 +49,7 @@ def emit_scatter(values: Values, kernel: Kernel, scatter: Scatter, low: str, hig
         else:
             write_stores(values, kernel.stores)
 
-    if scatter.apart:
+    if scatter.disjoint:
         _nest(values, [*scatter.positions, *outer], update, (low, high))
         return
     if scatter.selector is None:
@@ -166,9 +89,11 @@ class _Search:
     Otherwise those along the last axis, in a loop over the axes ``before`` it.
     """
 
-    def __init__(self, values: Values, scatter: Scatter, selector: Expression, low: str, high: str) -> None:
+    def __init__(
+        self, values: Values, scatter: ScatterSchedule, selector: Expression, low: str, high: str
+    ) -> None:
         self.values = values
-        self.selector, self.dtype = _narrowed(selector, scatter.rows)
+        self.selector, self.dtype = _narrowed(selector, scatter.owners)
         self.before, self.axes = list(scatter.positions[:-1]), scatter.positions[-1:]
         self.axis, self.index = self.axes[0], self.selector
         joined = Axis("position", math.prod(axis.extent for axis in scatter.positions))

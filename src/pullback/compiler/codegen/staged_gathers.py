@@ -1,82 +1,20 @@
-"""Rows that a product reads are gathered a tile at a time, and asked for a tile ahead.
-
-    for i, j, k: rows[i, j, k] = table[k + 50*tokens[i, j]]
-    for i, j, o: y[i, j, o] = add[k](rows[i, j, k] * w[k, o])
-    →
-    for i, for each tile of j:
-        ask for the rows of the table that the next tile needs
-        rows[i, tile, :] = …
-        y[i, tile, :] = …
-
-A kernel that only gathers waits for memory most of the time, and a product for nothing: what is asked for arrives while
-the product computes, and it finds its rows in the nearest cache. The rows are stored as before, for others to read.
-"""
+"""Staged gathers: the rows of a contraction are gathered a tile at a time, and prefetched a tile ahead."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from pullback.compiler.codegen.contractions import by_columns
-from pullback.compiler.codegen.maps import emit_map, lane_axis
-from pullback.compiler.codegen.prefetch import FAR, forgiving, is_far, lines_of, run_of, touch
+from pullback.compiler.codegen.maps import emit_map
+from pullback.compiler.codegen.prefetch import forgiving, touch
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.schedules.contraction import Contraction
-from pullback.compiler.schedules.tiles import Block, Tile
-from pullback.loops import Axis, Kernel, Load, walk
+from pullback.compiler.schedules.prefetch import lines_of, run_of
+from pullback.compiler.schedules.staged_gather import StagedGather
+from pullback.compiler.schedules.tiles import Block
+from pullback.loops import Axis, Load, walk
 
-__all__ = ["StagedGather", "emit_staged_gather", "find_staged_gather"]
-
-
-@dataclass(frozen=True, eq=False)
-class StagedGather:
-    """A kernel that gathers what a product reads: its first axes are the product's rows."""
-
-    kernel: Kernel
-    rows: tuple[Axis, ...]
-    gathered: tuple[Load, ...]
-    """Reads of whole rows of large arrays at computed places."""
-
-
-def find_staged_gather(kernel: Kernel, product: Contraction, tile: Tile) -> StagedGather | None:
-    """``kernel`` as the staged gather of ``product``, or ``None`` where tiles are not some of its turns each, once."""
-    count = len(product.rows)
-    rows, inside = kernel.axes[:count], Kernel(kernel.axes[count - 1 :], kernel.stores)
-    if len(product.pairs) != 1 or tile.row_axis is None or tile.row_axis is not product.rows[-1]:
-        return None
-    if tile.band_axis is not None or tile.inner or by_columns(product):
-        return None
-    if [axis.extent for axis in rows] != [axis.extent for axis in product.rows]:
-        return None
-    if any(store.accumulate or store.dynamic for store in kernel.stores) or not inside.axes:
-        return None
-    if lane_axis(inside) is inside.axes[0] or not _of_its_rows(kernel, rows, product):
-        return None
-    gathered = tuple(load for load in kernel.loads() if is_far(load, rows[-1], kernel))
-    return StagedGather(kernel, rows, gathered) if gathered else None
-
-
-def _of_its_rows(kernel: Kernel, rows: tuple[Axis, ...], product: Contraction) -> bool:
-    """Whether each row of the product reads only what the same row of the kernel writes."""
-    (pair,) = product.pairs
-    left, written = pair.left, kernel.writes()
-    loads = {e for e in walk(*(s.value for s in product.stores)) if isinstance(e, Load)} | {left, pair.right}
-    if any(load.buffer in written for load in loads - {left}):
-        return False
-    for store in kernel.stores:
-        if store.buffer is not left.buffer:
-            continue
-        pitch = store.offset.coefficient(rows[-1])
-        steps = [store.offset.coefficient(axis) for axis in rows]
-        low, high = left.offset.without(product.rows).bounds()
-        own_low, own_high = store.offset.without(rows).bounds()
-        return (
-            steps == [left.offset.coefficient(axis) for axis in product.rows]
-            and min(low, own_low) >= 0
-            and max(high, own_high) < pitch
-        )
-    return False
+__all__ = ["emit_staged_gather"]
 
 
 def emit_staged_gather(values: Values, staged: StagedGather, product: Contraction, block: Block) -> None:
@@ -89,7 +27,7 @@ def emit_staged_gather(values: Values, staged: StagedGather, product: Contractio
         with values.scope():
             _ask(values, staged, outer, following, block.rows)
         values.places.update(zip(staged.rows[:-1], places[:-1]))
-        emit_map(values, Kernel(staged.kernel.axes[len(outer) :], staged.kernel.stores), first, following)
+        emit_map(values, staged.inside, staged.schedule, first, following)
         for axis in staged.rows[:-1]:
             del values.places[axis]
 
@@ -115,7 +53,9 @@ def _ask(values: Values, staged: StagedGather, outer: list[str], start: str, cou
         turn = f.value(f"add i64 {turn}, {f.value(f'zext i1 {over} to i64')}")
         _stand(values, others, f.value(f"add i64 {turn}, 1"))
         values.places[along] = Place(start)
-        for source in dict.fromkeys(e for load in loads for e in _sources(load, along)):
+        for source in dict.fromkeys(
+            e for load in loads for e in _sources(load, along, values.target.far_bytes)
+        ):
             with values.scope():
                 touch(values, source, [0, count * source.dtype.itemsize - 1])
         _stand(values, others, turn)
@@ -129,7 +69,7 @@ def _ask(values: Values, staged: StagedGather, outer: list[str], start: str, cou
         for load in loads:
             inside = [axis for axis in load.offset.axes if axis not in staged.rows]
             first = Load(load.buffer, load.offset.without(inside), load.dynamic)
-            touch(values, first, lines_of(load, run_of(load, staged.kernel)))
+            touch(values, first, lines_of(load, run_of(load, staged.kernel), values.target.line_bytes))
     for axis in staged.rows:
         values.places.pop(axis, None)
 
@@ -152,9 +92,9 @@ def _stand(values: Values, axes: Sequence[Axis], turn: str) -> None:
     values.places[axes[0]] = Place(rest)
 
 
-def _sources(load: Load, along: Axis) -> list[Load]:
-    """Reads of large arrays that the places of ``load`` come from, element by element."""
+def _sources(load: Load, along: Axis, far: int) -> list[Load]:
+    """Reads of arrays of so many bytes that the places of ``load`` come from, element by element."""
     found = [e for index, _ in load.dynamic for e in walk(index) if isinstance(e, Load)]
     return [
-        e for e in found if e.buffer.nbytes >= FAR and e.offset.coefficient(along) == 1 and e.guard is None
+        e for e in found if e.buffer.nbytes >= far and e.offset.coefficient(along) == 1 and e.guard is None
     ]

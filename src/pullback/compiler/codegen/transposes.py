@@ -6,48 +6,17 @@ Memory is only ever touched in whole vectors; what is left at the ends is done w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import transpose_block
 from pullback.compiler.codegen.types import memory_type
 from pullback.compiler.codegen.values import Place, Values
-from pullback.loops import Axis, Kernel, Load, Store
+from pullback.compiler.schedules.transpose import TransposedCopy
+from pullback.loops import Axis
 
-__all__ = ["Transposed", "emit_transposed", "find_transposed"]
-
-
-@dataclass(frozen=True, eq=False)
-class Transposed:
-    """``target[…, slow, fast] = source[…, fast, slow]``: ``slow`` is the axis along which the source is contiguous."""
-
-    outer: tuple[Axis, ...]
-    slow: Axis
-    fast: Axis
-    load: Load
-    store: Store
+__all__ = ["emit_transposed"]
 
 
-def find_transposed(kernel: Kernel) -> Transposed | None:
-    """The kernel as a transposed copy, or ``None``; its last two axes must be the ones that change places."""
-    if len(kernel.stores) != 1 or len(kernel.axes) < 2:
-        return None
-    (store,) = kernel.stores
-    load = store.value
-    if not isinstance(load, Load) or store.inner or store.dynamic or load.dynamic or load.guard is not None:
-        return None
-    slow, fast = kernel.axes[-2:]
-    if load.dtype.kind != "f" or load.offset.coefficient(slow) != 1 or store.offset.coefficient(fast) != 1:
-        return None
-    if (
-        load.offset.coefficient(fast) < 2
-        or store.offset.coefficient(slow) < 2
-        or min(slow.extent, fast.extent) < 4
-    ):
-        return None
-    return Transposed(kernel.axes[:-2], slow, fast, load, store)
-
-
-def emit_transposed(values: Values, copy: Transposed, low: str, high: str) -> None:
+def emit_transposed(values: Values, copy: TransposedCopy, low: str, high: str) -> None:
     """Run a transposed copy for turns ``low`` to ``high`` of its first axis, which may be ``slow``."""
     f = values.f
 
@@ -65,7 +34,7 @@ def emit_transposed(values: Values, copy: Transposed, low: str, high: str) -> No
     nest(copy.outer)
 
 
-def _blocks(values: Values, copy: Transposed, start: str, stop: str) -> None:
+def _blocks(values: Values, copy: TransposedCopy, start: str, stop: str) -> None:
     """Blocks of whole vectors; what is left at the axes' ends in narrower ones."""
     f, lanes = values.f, values.lanes
     kind = memory_type(copy.load.dtype)

@@ -18,6 +18,7 @@ from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.integers import COMPARISONS, integer_function
 from pullback.compiler.codegen.types import convert, is_signed, literal, memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
+from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
     Apply,
@@ -71,7 +72,7 @@ class Values:
         function: Function,
         pointers: Mapping[Buffer, str],
         lanes: int,
-        registers: int,
+        target: Processor,
         shifts: Mapping[Buffer, int],
         emit_reduction: Callable[[Values, Reduce], list[str]],
         emit_check: Callable[[Values, Apply], list[str]],
@@ -80,7 +81,7 @@ class Values:
         self.f = function
         self.pointers = pointers
         self.lanes = lanes
-        self.registers = registers
+        self.target = target
         self.shifts = shifts
         self.emit_reduction = emit_reduction
         self.emit_check = emit_check

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,139 +19,26 @@ from pullback.compiler.codegen.reductions import better
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store, once, walk
+from pullback.compiler.schedules.window_maximum import WindowMaximum
+from pullback.loops import Apply, Axis
 
-__all__ = ["WindowMaximum", "emit_window_maximum", "find_window_maximum"]
+__all__ = ["emit_window_maximum"]
 
 MOST_TAPS = 32
 """Summed elements written out at once: with more of them, outer axes of the sum become loops."""
 
 
-@dataclass(frozen=True, eq=False)
-class WindowMaximum:
-    """A kernel whose stores are made of the largest of some sums, its place, or both.
-
-    ``row`` is an axis of the result that only the ``left`` operands know; the lanes lie along ``columns``.
-    """
-
-    first: Axis
-    outer: tuple[Axis, ...]
-    row: Axis | None
-    columns: Axis
-    largest: Reduce
-    sums: Reduce
-    left: Expression
-    right: Expression
-    extremes: tuple[Reduce, ...]
-    stores: tuple[Store, ...]
-
-    @property
-    def window(self) -> tuple[Axis, ...]:
-        """The axes of the window."""
-        return self.largest.over
-
-
-@once
-def find_window_maximum(kernel: Kernel) -> WindowMaximum | None:
-    """The kernel in this form, or ``None``."""
-    extremes = [e for e in kernel.expressions() if isinstance(e, Reduce) and e.kind in ("maximum", "argmax")]
-    sums = [e for e in kernel.expressions() if isinstance(e, Reduce) and _is_sum_of_products(e)]
-    others = [
-        e for e in kernel.expressions() if isinstance(e, Reduce) and e not in sums and e not in extremes
-    ]
-    if not extremes or not sums or others or len(kernel.axes) < 2:
-        return None
-    if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
-        return None
-    largest = extremes[0]
-    if any(
-        not _alike(largest.body, other.body, dict(zip(largest.over, other.over))) for other in extremes[1:]
-    ):
-        return None
-    inside = [e for e in walk(largest.body) if e in sums]
-    if len(inside) != 1:
-        return None
-    columns, (sum_of,) = kernel.axes[-1], inside
-    assert isinstance(sum_of.body, Apply)
-    for left, right in (sum_of.body.operands, sum_of.body.operands[::-1]):
-        if columns in right.axes and not {columns, *largest.over} & left.axes:
-            rows = [axis for axis in kernel.axes[:-1] if axis in left.axes and axis not in right.axes]
-            row = rows[-1] if rows else None
-            outer = tuple(axis for axis in kernel.axes[:-1] if axis is not row)
-            return WindowMaximum(
-                kernel.axes[0],
-                outer,
-                row,
-                columns,
-                largest,
-                sum_of,
-                left,
-                right,
-                tuple(extremes),
-                kernel.stores,
-            )
-    return None
-
-
-def _is_sum_of_products(reduce: Reduce) -> bool:
-    if reduce.kind != "add" or reduce.dtype.kind != "f" or not isinstance(reduce.body, Apply):
-        return False
-    factors = reduce.body.operands if reduce.body.function == "multiply" else ()
-    return bool(factors) and all(isinstance(e, Load) and not e.dynamic and e.guard is None for e in factors)
-
-
-def _alike(first: Expression, second: Expression, axes: dict[Axis, Axis]) -> bool:
-    """Whether two expressions differ only in the names of the axes that they close over."""
-    if first is second and not first.axes & axes.keys():
-        return True
-    if type(first) is not type(second) or first.dtype != second.dtype:
-        return False
-    if isinstance(first, Reduce) and isinstance(second, Reduce):
-        if first.kind != second.kind or [a.extent for a in first.over] != [a.extent for a in second.over]:
-            return False
-        axes = {**axes, **dict(zip(first.over, second.over))}
-    elif isinstance(first, Load) and isinstance(second, Load):
-        if first.buffer is not second.buffer or (first.guard is None) != (second.guard is None):
-            return False
-        if [stride for _, stride in first.dynamic] != [stride for _, stride in second.dynamic]:
-            return False
-        if (
-            _renamed(first, axes) != dict(second.offset.terms)
-            or first.offset.constant != second.offset.constant
-        ):
-            return False
-    elif isinstance(first, Position) and isinstance(second, Position):
-        return (
-            _renamed(first, axes) == dict(second.index.terms)
-            and first.index.constant == second.index.constant
-        )
-    elif isinstance(first, Apply) and isinstance(second, Apply):
-        if (first.function, first.attributes) != (second.function, second.attributes):
-            return False
-    else:
-        return False
-    return len(first.operands) == len(second.operands) and all(
-        _alike(a, b, axes) for a, b in zip(first.operands, second.operands)
-    )
-
-
-def _renamed(expression: Load | Position, axes: dict[Axis, Axis]) -> dict[Axis, int]:
-    index = expression.offset if isinstance(expression, Load) else expression.index
-    return {axes.get(axis, axis): coefficient for axis, coefficient in index.terms}
-
-
 def emit_window_maximum(
-    values: Values, pooled: WindowMaximum, registers: int, low: str, high: str, shares: Sequence[int]
+    values: Values, pooled: WindowMaximum, low: str, high: str, grains: Sequence[int]
 ) -> None:
-    """Run the kernel for turns ``low`` to ``high`` of its first axis; ``shares`` are how many of them may occur."""
+    """Run the kernel for turns ``low`` to ``high`` of its first axis; ``grains`` are how many of them may occur."""
     f, row, first = values.f, pooled.row, pooled.first
-    whole = math.prod(axis.extent for axis in pooled.window)
-    most = max(1, (registers - 6) // whole)
+    most = pooled.rows_at_once(values.target.vector_registers)
 
     def tiles() -> None:
         if row is None:
             _columns(values, pooled, Place(None), 1)
-        elif row is first and list(shares) != [row.extent]:
+        elif row is first and list(grains) != [row.extent]:
             with f.loop(low, high) as loop, values.scope():
                 _columns(values, pooled, Place(loop.index), 1)
         else:

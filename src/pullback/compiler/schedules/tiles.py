@@ -18,13 +18,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pullback.compiler.codegen.prefetch import CACHE_LINE
 from pullback.compiler.schedules.contraction import Contraction
+from pullback.compiler.target import Processor
 from pullback.loops import Axis, Load
 
 __all__ = [
     "MOST_VECTORS",
-    "NEAREST_CACHE",
     "UNROLLED",
     "Block",
     "Tile",
@@ -43,26 +42,14 @@ UNROLLED = 256
 MOST_ROWS, MOST_VECTORS = 16, 6
 """Elements that are spread and vectors that are read for one step, at most."""
 
-LATENCY = 4.0
-"""Cycles from one multiply-add to the next into the same register; two of them are begun in each cycle."""
-
 TILE_OVERHEAD = 8.0
 """Cycles that a tile costs beside its multiply-adds."""
-
-NEAREST_CACHE = 32 << 10
-"""Bytes of the first-level cache of a small processor."""
 
 UNEVEN = 1.05
 """How much worse a tile is that leaves rows over where chunks are shares of the rows: some chunk has fewer."""
 
-LINE_CYCLES = 3.0
-"""Cycles in which a line arrives from the second cache."""
-
 LONG_DEPTH = 32
 """Sums shorter than this gain nothing from bands: the window of a single channel is soon read."""
-
-LOOP_TURN = 4.0
-"""Cycles that a turn of a loop over the depth costs beside its multiply-adds."""
 
 
 @dataclass(frozen=True)
@@ -121,16 +108,22 @@ def _turns(axes: Sequence[tuple[Axis | None, int]]) -> list[tuple[tuple[Axis, in
     ]
 
 
-def fitting_rows(rows: int, vectors: int, registers: int) -> int:
+def fitting_rows(rows: int, vectors: int, target: Processor) -> int:
     """The rows of tiles that are ``vectors`` wide with which ``rows`` rows take the fewest cycles.
 
-    >>> fitting_rows(100, 4, registers=32), fitting_rows(100, 2, registers=16)
+    >>> wide, narrow = (Processor("generic", "", "x86_64", 8 * n, n) for n in (32, 16))
+    >>> fitting_rows(100, 4, wide), fitting_rows(100, 2, narrow)
     (6, 6)
     """
-    heights = [n for n in range(1, min(rows, MOST_ROWS) + 1) if n == 1 or _fits(n, vectors, registers)]
+    heights = [
+        n for n in range(1, min(rows, MOST_ROWS) + 1) if n == 1 or _fits(n, vectors, target.vector_registers)
+    ]
     return min(
         heights,
-        key=lambda n: (sum(c * _cycles(r, vectors, vectors, 64) for r, c in strips(rows, n, False)), -n),
+        key=lambda n: (
+            sum(c * _cycles(target, r, vectors, vectors, 64) for r, c in strips(rows, n, False)),
+            -n,
+        ),
     )
 
 
@@ -153,7 +146,9 @@ def strips(extent: int, size: int, even: bool) -> list[tuple[int, int]]:
     return [(n, count) for n, count in ((size, extent // size), (extent % size, 1)) if n and count]
 
 
-def _cycles(rows: int, vectors: int, reads: float, depth: int, arrival: float = 0.0) -> float:
+def _cycles(
+    target: Processor, rows: int, vectors: int, reads: float, depth: int, arrival: float = 0.0
+) -> float:
     """Cycles of one tile: multiply-adds, reads, their ``arrival``, or waiting for the sums, whatever takes longest.
 
     Where the depth is short and written out, the next tile need not wait; long code without a loop runs out of
@@ -161,12 +156,18 @@ def _cycles(rows: int, vectors: int, reads: float, depth: int, arrival: float = 
     """
     sums = rows * vectors
     written_out = depth * sums <= UNROLLED
-    step = max(sums / 2, (rows + reads) / 2, arrival, 0.0 if written_out else LATENCY)
-    beside = max(0.0, depth * sums - UNROLLED / 2) / 8 if written_out else LOOP_TURN * depth * sums / UNROLLED
+    step = max(
+        sums / target.multiply_adds, (rows + reads) / 2, arrival, 0.0 if written_out else target.latency
+    )
+    beside = (
+        max(0.0, depth * sums - UNROLLED / 2) / 8
+        if written_out
+        else target.loop_cycles * depth * sums / UNROLLED
+    )
     return depth * step + beside + TILE_OVERHEAD + sums
 
 
-def choose_tile(product: Contraction, lanes: int, registers: int) -> Tile:
+def choose_tile(product: Contraction, lanes: int, target: Processor) -> Tile:
     """The tile with which ``product`` takes the fewest cycles."""
     first = product.rows[0] if product.rows else None
     lefts = [axis for axis in product.rows if not any(axis in p.right.axes for p in product.pairs)]
@@ -186,7 +187,7 @@ def choose_tile(product: Contraction, lanes: int, registers: int) -> Tile:
             lines = band_axis.extent if band_axis is not None else 1
             rest = others // (whole * length * lines)
             found = _best_sizes(
-                vectors, lines, length, whole, rest, depth, lanes * itemsize, registers, crossing,
+                vectors, lines, length, whole, rest, depth, lanes * itemsize, target, crossing,
                 main is first, band_axis is not None,
             )  # fmt: skip
             if found is not None and (best is None or found[0] < best[0]):
@@ -205,14 +206,14 @@ def _best_sizes(
     rest: int,
     depth: int,
     vector_bytes: int,
-    registers: int,
+    target: Processor,
     crossing: bool,
     outermost: bool,
     banded: bool,
 ) -> tuple[float, Sizes] | None:
     """The widths, bands and step of rows of the fewest cycles, with these."""
     best: tuple[float, Sizes] | None = None
-    for widths, bands, height in _sizes(vectors, lines, length, whole, registers):
+    for widths, bands, height in _sizes(vectors, lines, length, whole, target.vector_registers):
         if (bands > 1) != banded or (bands > 1 and len(widths) > 1):
             continue
         cycles = 0.0
@@ -222,9 +223,10 @@ def _best_sizes(
                     across = width * lane_bands
                     reads = across * (1.75 if crossing else 1.0)
                     size = across * vector_bytes
-                    far = depth * size > NEAREST_CACHE
-                    arrival = LINE_CYCLES * (size / CACHE_LINE + 0.75 * crossing) if far else 0.0
-                    one = _cycles(rows * whole, across, reads, depth, arrival)
+                    far = depth * size > target.tile_bytes
+                    lines_read = size / target.line_bytes + 0.75 * crossing
+                    arrival = target.near_line_cycles * lines_read if far else 0.0
+                    one = _cycles(target, rows * whole, across, reads, depth, arrival)
                     cycles += rest * row_strips * band_strips * one
         if outermost and length > MOST_ROWS:  # two threads share them out
             cycles *= 2 * height * -(-length // (2 * height)) / length

@@ -43,6 +43,41 @@ class Processor:
     l3_bytes: int = _DEFAULT_CACHES[3]
     cores: int = 1
 
+    line_bytes: int = 64
+    """What a cache fetches at a time."""
+    tile_bytes: int = 32 << 10
+    """What a register tile may count on in the first-level cache."""
+    private_bytes: int = 1 << 19
+    """What a chunk may keep in the caches that no other core uses."""
+    far_bytes: int = 1 << 18
+    """Arrays as large as this may be in none of the nearer caches."""
+    flight_bytes: int = 1 << 13
+    """What may be prefetched and not yet here."""
+    piece_bytes: int = 16
+    """What is exchanged within a vector at no delay."""
+    gather_vectors: int = 4
+    """Lanes whose elements lie within this many vectors are picked out of them: a gather takes longer."""
+
+    multiply_adds: int = 2
+    """Multiply-adds of vectors that begin in a cycle."""
+    latency: float = 4.0
+    """Cycles from one multiply-add to the next into the same register."""
+    loop_cycles: float = 4.0
+    """Cycles of a turn of a loop beside its multiply-adds."""
+    near_line_cycles: float = 3.0
+    """Cycles in which a line arrives from the second cache."""
+    far_line_cycles: float = 24.0
+    """Cycles in which a line arrives from beyond it, one after another."""
+    exchange_line_cycles: float = 25.0
+    """Cycles in which a line arrives that another core has written, one after another."""
+    exchange_cycles: float = 1000.0
+    """Cycles that threads lose in a region: claims, waiting, and fetching what the other one wrote."""
+    exchange_steps: int = 32
+    """Multiply-adds of a few vectors that the processor does until a line of another core's cache has arrived."""
+    bytes_per_cycle: int = 16
+    """What arrives from memory."""
+    cycles_per_nanosecond: float = 3.5
+
     @staticmethod
     def host() -> Processor:
         """The processor that this process runs on, read once."""
@@ -77,6 +112,30 @@ class Processor:
         return replace(
             self, features=_join_features(flags), vector_bytes=vector_bytes, vector_registers=registers
         )
+
+    def has(self, *features: str) -> bool:
+        """Whether all of these features are there, by LLVM's names.
+
+        >>> Processor("znver5", "+avx512f,+fma,-avx512er", "x86_64", 64, 32).has("avx512f", "fma")
+        True
+        """
+        flags = _parse_features(self.features)
+        return all(flags.get(feature, False) for feature in features)
+
+    @property
+    def sum_vectors(self) -> int:
+        """Vectors of sums that registers hold beside what is multiplied."""
+        return 24 if self.vector_registers >= 32 else 10
+
+    @property
+    def compresses(self) -> bool:
+        """Whether an instruction moves chosen 32-bit and 64-bit lanes to the front of a vector."""
+        return self.vector_bytes == 64
+
+    @property
+    def table_lanes(self) -> int:
+        """32-bit lanes of a vector each of which an instruction looks up in two others; 0 if there is none."""
+        return 16 if self.vector_bytes == 64 and self.has("avx512f") else 0
 
     @property
     def key(self) -> str:

@@ -1,0 +1,70 @@
+"""The code of a kernel: its schedule says which emitter writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from pullback.compiler.codegen.contractions import emit_contraction
+from pullback.compiler.codegen.indexed_contractions import emit_indexed_contraction
+from pullback.compiler.codegen.maps import emit_map
+from pullback.compiler.codegen.packed_contractions import emit_packed_contraction
+from pullback.compiler.codegen.reduction_vectorised import emit_reduction_vectorised
+from pullback.compiler.codegen.scatters import emit_scatter
+from pullback.compiler.codegen.staged_gathers import emit_staged_gather
+from pullback.compiler.codegen.transposes import emit_transposed
+from pullback.compiler.codegen.values import Values
+from pullback.compiler.codegen.windows import emit_window_maximum
+from pullback.compiler.schedules.contraction_schedules import PackedContraction, TiledContraction
+from pullback.compiler.schedules.indexed_contraction import IndexedContraction
+from pullback.compiler.schedules.map import MapSchedule
+from pullback.compiler.schedules.reduction_vectorised import ReductionVectorised
+from pullback.compiler.schedules.scatter import ScatterSchedule
+from pullback.compiler.schedules.schedule import Schedule
+from pullback.compiler.schedules.transpose import TransposedCopy
+from pullback.compiler.schedules.window_maximum import WindowMaximum
+from pullback.compiler.steps import Job
+
+__all__ = ["emit_kernel"]
+
+
+def emit_kernel(values: Values, job: Job, grains: Sequence[int]) -> None:
+    """Write the body of the function of a kernel, for its parts ``low`` to ``high``; ``grains`` are how many."""
+    _EMITTERS[type(job.schedule)](values, job, job.schedule, values.f["low"], values.f["high"], grains)
+
+
+Emitter = Callable[[Values, Job, Any, str, str, Sequence[int]], None]
+
+
+def _tiled(
+    values: Values, job: Job, schedule: TiledContraction, low: str, high: str, grains: Sequence[int]
+) -> None:
+    before = None
+    if job.staged is not None:
+        before = partial(emit_staged_gather, values, job.staged, schedule.contraction)
+    emit_contraction(values, schedule, low, high, grains, before)
+
+
+_EMITTERS: dict[type[Schedule], Emitter] = {
+    MapSchedule: lambda values, job, schedule, low, high, _: emit_map(
+        values, job.kernel, schedule, low, high
+    ),
+    TiledContraction: _tiled,
+    PackedContraction: lambda values, job, schedule, low, high, _: emit_packed_contraction(
+        values, schedule, low, high, values.f["scratch"]
+    ),
+    ReductionVectorised: lambda values, job, schedule, low, high, _: emit_reduction_vectorised(
+        values, schedule, low, high
+    ),
+    WindowMaximum: lambda values, job, schedule, low, high, grains: emit_window_maximum(
+        values, schedule, low, high, grains
+    ),
+    IndexedContraction: lambda values, job, schedule, low, high, _: emit_indexed_contraction(
+        values, schedule, low, high
+    ),
+    ScatterSchedule: lambda values, job, schedule, low, high, _: emit_scatter(
+        values, job.kernel, schedule, low, high
+    ),
+    TransposedCopy: lambda values, job, schedule, low, high, _: emit_transposed(values, schedule, low, high),
+}

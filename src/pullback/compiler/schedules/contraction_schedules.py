@@ -1,0 +1,103 @@
+"""Matrix products and convolutions: register tiles over operands as they lie, or over packed panels of large ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pullback.compiler.schedules.contraction import Contraction
+from pullback.compiler.schedules.packing import Packing, choose_packing
+from pullback.compiler.schedules.schedule import Schedule
+from pullback.compiler.schedules.tiles import Tile, choose_tile
+from pullback.compiler.target import Processor
+from pullback.loops import Axis, Kernel
+
+__all__ = ["ContractionSchedule", "PackedContraction", "TiledContraction", "schedule_contraction"]
+
+
+@dataclass(frozen=True, eq=False)
+class ContractionSchedule(Schedule):
+    """A contraction, in one of the two ways below."""
+
+    name: ClassVar[str] = "product"
+    contraction: Contraction
+
+
+@dataclass(frozen=True, eq=False)
+class TiledContraction(ContractionSchedule):
+    """Register tiles whose operands are read where they lie.
+
+    ``by_columns`` tells that all rows are done for one group of columns after another, rather than all columns for some
+    rows.
+    """
+
+    tile: Tile
+    by_columns: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.tile}"
+
+
+@dataclass(frozen=True, eq=False)
+class PackedContraction(ContractionSchedule):
+    """Register tiles over panels of the right operand; blocks of rows and columns are shared out."""
+
+    packing: Packing
+
+    @property
+    def alone(self) -> bool:
+        return True
+
+    def parts(self, kernel: Kernel) -> int:
+        return self.packing.blocks
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self.packing.scratch_bytes(self.contraction.accumulator.dtype.itemsize)
+
+    def runs(self, kernel: Kernel, low: int, high: int) -> Iterator[Mapping[str, Any]]:
+        packing, columns = self.packing, self.contraction.columns
+        rows = packing.tile.row_axis
+        assert rows is not None
+        for block in range(low, high):
+            row, column = divmod(block, packing.column_blocks)
+            part = (
+                _range(rows, row, packing.block_rows),
+                _range(columns, column, packing.panels * packing.width),
+            )
+            yield {"places": dict(zip((rows, columns), part))}
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.packing}"
+
+
+def schedule_contraction(found: Contraction, lanes: int, target: Processor) -> ContractionSchedule:
+    """Packed panels where the right operand is large, tiles over it as it lies elsewhere."""
+    packing = choose_packing(found, lanes, target)
+    if packing is not None:
+        return PackedContraction(found, packing)
+    return TiledContraction(found, choose_tile(found, lanes, target), _by_columns(found, target))
+
+
+def _range(axis: Axis, number: int, step: int) -> range:
+    """Turns of part ``number`` of the axis, of ``step`` turns each."""
+    return range(min(number * step, axis.extent), min((number + 1) * step, axis.extent))
+
+
+def _by_columns(product: Contraction, target: Processor) -> bool:
+    """Whether all rows are done for one group of columns after another.
+
+    Then what a group reads of a large right operand stays close by; the left one, which all groups read, must lie
+    along the summed axis.
+    """
+    outer = {axis for pair in product.pairs for axis in pair.left.axes & pair.right.axes} - {
+        axis for pair in product.pairs for axis in pair.depth
+    }
+    size = sum(
+        math.prod(axis.extent for axis in pair.right.axes - outer) * pair.right.dtype.itemsize
+        for pair in product.pairs
+    )
+    along = all(pair.left.offset.coefficient(pair.depth[-1]) == 1 for pair in product.pairs)
+    return along and size > target.tile_bytes

@@ -1,0 +1,163 @@
+"""Contractions that read one operand at a computed place: the weight gradient of a convolution behind a pool.
+
+    for o, k, c: dw[o, k, c] = add[p](g[o, p] * x[argmax[o, p] + k, c])
+
+The place is the same for all that an argmax meets: a tile of vectors, as many as registers hold, collects everything
+between two changes of the place, and for each of them an address is computed once. Where the target can, factors that
+are zero are sorted out first, or what is met is looked up in registers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pullback.compiler.schedules.contraction import with_accumulator
+from pullback.compiler.schedules.permute import Permute, find_permute
+from pullback.compiler.schedules.schedule import Schedule
+from pullback.compiler.target import Processor
+from pullback.loops import Apply, Axis, Expression, Kernel, Load, Placeholder, Reduce, Store
+
+__all__ = [
+    "CHAINS",
+    "MOST_ROWS",
+    "IndexedContraction",
+    "find_indexed_contraction",
+    "indexed_sum",
+    "vector_width",
+    "vectors_of_row",
+    "with_columns_last",
+]
+
+MOST_VECTORS = 64
+"""Vectors for each row, beyond which their loop is not written out."""
+
+MOST_ROWS = 8
+
+CHAINS = 4
+"""Sums side by side, so that one need not wait for the last addition of another."""
+
+
+@dataclass(frozen=True, eq=False)
+class IndexedContraction(Schedule):
+    """A kernel of such sums.
+
+    A tile is some turns of ``row``, if there is such an axis, by all of ``columns``, the last of which carries the
+    lanes. The operand at a computed place is ``right``; ``left`` does not depend on the columns. ``vectors`` of sums
+    are kept side by side. What is met may be looked up by a ``permute`` of registers, or, with ``compaction``, only
+    what meets no zero is read.
+    """
+
+    name: ClassVar[str] = "sums at computed places"
+
+    outer: tuple[Axis, ...]
+    row: Axis | None
+    columns: tuple[Axis, ...]
+    left: Expression
+    right: Load
+    over: tuple[Axis, ...]
+    accumulator: Placeholder
+    stores: tuple[Store, ...]
+    vectors: int
+    permute: Permute | None
+    compaction: bool
+
+
+def indexed_sum(kernel: Kernel) -> Reduce | None:
+    """The kernel's only reduction, if it is such a sum."""
+    found = [e for e in kernel.expressions() if isinstance(e, Reduce)]
+    if len(found) != 1 or found[0].kind != "add" or found[0].dtype.kind != "f":
+        return None
+    if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
+        return None
+    return found[0] if _operands(found[0]) is not None else None
+
+
+def _operands(reduce: Reduce) -> tuple[Expression, Load] | None:
+    """The factors, the one at a computed place last."""
+    body = reduce.body
+    if not (isinstance(body, Apply) and body.function == "multiply"):
+        return None
+    for left, right in (body.operands, body.operands[::-1]):
+        if isinstance(right, Load) and right.dynamic and right.guard is None:
+            return left, right
+    return None
+
+
+def _columns(kernel: Kernel, reduce: Reduce) -> list[Axis]:
+    """Axes along which the place does not change, those of the widest steps first; the last steps by one element."""
+    found = _operands(reduce)
+    assert found is not None
+    left, right = found
+    fixed = left.axes.union(*(index.axes for index, _ in right.dynamic))
+    columns = [axis for axis in kernel.axes if axis not in fixed and right.offset.coefficient(axis) > 0]
+    return sorted(columns, key=right.offset.coefficient, reverse=True)
+
+
+def with_columns_last(kernel: Kernel) -> Kernel:
+    """The kernel with the columns as its last axes, in the order of memory, so that they can be joined."""
+    reduce = indexed_sum(kernel)
+    columns = [] if reduce is None else _columns(kernel, reduce)
+    return Kernel((*(axis for axis in kernel.axes if axis not in columns), *columns), kernel.stores)
+
+
+def find_indexed_contraction(kernel: Kernel, lanes: int, target: Processor) -> IndexedContraction | None:
+    """The kernel in this form, if there are columns that lie along memory."""
+    reduce = indexed_sum(kernel)
+    if reduce is None:
+        return None
+    found = _operands(reduce)
+    assert found is not None
+    left, right = found
+    columns = _columns(kernel, reduce)
+    if not columns or right.offset.coefficient(columns[-1]) != 1 or columns[0] is kernel.axes[0]:
+        return None
+    if -(-columns[-1].extent // lanes) > MOST_VECTORS:
+        return None
+    outer = [axis for axis in kernel.axes if axis not in columns]
+    while len(columns) > 1 and vectors_of_row(columns, lanes) > MOST_VECTORS:
+        outer.append(columns.pop(0))
+    inner = [axis for axis in outer[1:] if axis not in right.offset.axes]
+    row = inner[-1] if inner else None
+    accumulator, stores = with_accumulator(kernel, [reduce])
+    at_once = 1 if row is None else row.extent
+    return IndexedContraction(
+        tuple(axis for axis in outer if axis is not row),
+        row,
+        tuple(columns),
+        left,
+        right,
+        reduce.over,
+        accumulator,
+        stores,
+        target.sum_vectors,
+        find_permute(left, right, reduce.over, columns, at_once, lanes, target),
+        _compaction_pays(left, right, reduce.over, lanes, target),
+    )
+
+
+def vector_width(axis: Axis, lanes: int) -> int:
+    """Lanes of a vector along ``axis``: no more than hold all of it."""
+    return min(lanes, max(2, 1 << (axis.extent - 1).bit_length()))
+
+
+def vectors_of_row(columns: Sequence[Axis], lanes: int) -> int:
+    """Vectors of one row."""
+    return math.prod(axis.extent for axis in columns[:-1]) * -(-columns[-1].extent // lanes)
+
+
+SHORTEST_LIST = 32
+LONGEST_LIST = 4096
+"""Factors that a list is made for: fewer are as fast one by one, more would not stay in the nearest cache."""
+
+
+def _compaction_pays(
+    factor: Expression, load: Load, axes: Sequence[Axis], lanes: int, target: Processor
+) -> bool:
+    """Whether the processor can make such lists fast, and there is enough to be left out."""
+    count = math.prod(axis.extent for axis in axes)
+    whole = lanes * factor.dtype.itemsize == target.vector_bytes
+    wide = target.compresses and whole and load.buffer.size < 2**31
+    return wide and SHORTEST_LIST <= count <= LONGEST_LIST and 2 * axes[-1].extent >= lanes

@@ -1,0 +1,99 @@
+"""Kernels without a contraction: loops over the axes, lanes along the last one wherever memory lies that way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pullback.compiler.schedules.prefetch import prefetched
+from pullback.compiler.schedules.reduction import is_transposed
+from pullback.compiler.schedules.schedule import Schedule
+from pullback.compiler.target import Processor
+from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, walk
+
+__all__ = ["MapSchedule", "lane_axis", "row_fits_registers", "schedule_map", "side_by_side"]
+
+CHEAP, SIDE_BY_SIDE, COSTLY_SIDE_BY_SIDE = 12, 4, 2
+"""Bodies of up to ``CHEAP`` functions run on four vectors at once, longer ones on two: registers are limited."""
+
+
+@dataclass(frozen=True, eq=False)
+class MapSchedule(Schedule):
+    """Lanes along ``lane``, an axis of the kernel; or along ``row``, one inside it that registers hold as a whole.
+
+    Where there is neither, each of the loops inside has its own. What the turns of the first axis gather of large
+    arrays is ``prefetched`` some turns ahead. ``alignment`` is what grains of the first axis must be multiples of.
+    """
+
+    name: ClassVar[str] = "map"
+    lane: Axis | None
+    row: Axis | None
+    prefetched: Mapping[Load, int]
+    alignment: int
+
+
+def schedule_map(kernel: Kernel, lanes: int, target: Processor, row_by_row: bool = False) -> MapSchedule:
+    """The schedule of a map; ``row_by_row`` keeps the lanes off its first axis."""
+    lane = lane_axis(kernel, target)
+    if row_by_row:
+        lane = None
+    roots = [root for store in kernel.stores for root in store.roots()]
+    shared = lane is not None and lane is kernel.axes[0]
+    aligned = lanes * side_by_side(kernel.axes[0], roots, target) if shared else 1
+    row = None if lane is not None else _one_row(kernel, roots, lanes, target)
+    return MapSchedule(lane, row, {} if shared else prefetched(kernel, target), aligned)
+
+
+def lane_axis(kernel: Kernel, target: Processor) -> Axis | None:
+    """The axis of the kernel that the lanes lie along, if any: the last one, unless reads lie along a reduction."""
+    if not kernel.axes or any(store.inner for store in kernel.stores):
+        return None
+    axis = kernel.axes[-1]
+    if any(axis in e.axes for store in kernel.stores for e, _ in store.dynamic):
+        return None
+    if any(store.accumulate and not store.offset.coefficient(axis) for store in kernel.stores):
+        return None  # all lanes would be for the same element
+    along = against = 0
+    for expression in kernel.expressions():
+        if not isinstance(expression, Reduce) or is_transposed(expression, axis, target):
+            continue
+        if 2 * expression.over[-1].extent > axis.extent:
+            for load in walk(expression.body):
+                if isinstance(load, Load) and axis in load.axes:
+                    if load.offset.coefficient(axis) == 1:
+                        along += 1
+                    elif load.offset.coefficient(expression.over[-1]) == 1:
+                        against += 1
+    if against > along:
+        return None
+    return axis if axis.extent >= 4 or kernel.axes[0] is not axis else None
+
+
+def side_by_side(axis: Axis, roots: Sequence[Expression], target: Processor) -> int:
+    """How many vectors along ``axis`` a loop body works on at once: one where each of its lanes is a row to read."""
+    if any(isinstance(e, Reduce) and is_transposed(e, axis, target) for e in walk(*roots)):
+        return 1
+    return _unrolled(roots)
+
+
+def row_fits_registers(axis: Axis, roots: Sequence[Expression], lanes: int, target: Processor) -> bool:
+    """Whether all of ``axis`` is at once in registers: a quarter of them where ``roots`` need few others."""
+    most = SIDE_BY_SIDE
+    if _unrolled(roots) == SIDE_BY_SIDE:
+        most = max(SIDE_BY_SIDE, target.vector_registers // 4)
+    return -(-axis.extent // lanes) <= most
+
+
+def _unrolled(roots: Sequence[Expression]) -> int:
+    functions = sum(1 for e in walk(*roots) if isinstance(e, Apply))
+    return SIDE_BY_SIDE if functions <= CHEAP else COSTLY_SIDE_BY_SIDE
+
+
+def _one_row(kernel: Kernel, roots: Sequence[Expression], lanes: int, target: Processor) -> Axis | None:
+    """The axis inside the kernel's own that registers hold as a whole, if there is no other one."""
+    inner = {store.inner for store in kernel.stores}
+    widest = max(inner, key=len)
+    if len(widest) == 1 and inner <= {(), widest} and row_fits_registers(widest[0], roots, lanes, target):
+        return widest[0]
+    return None

@@ -1,0 +1,165 @@
+"""Panels of large contractions: how the right operand is cut so that what is packed stays in the second-level cache.
+
+The columns are cut into blocks of some panels, the rows into blocks that share the packing. A panel holds, for each
+step of the summed axis, the vectors that a register tile wants side by side.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pullback.compiler.schedules.contraction import Contraction, Pair
+from pullback.compiler.schedules.tiles import Tile, fitting_rows, row_axis
+from pullback.compiler.target import Processor
+
+__all__ = ["Packing", "Segment", "choose_packing"]
+
+FEWEST_ROWS = 24
+FEW_ROWS = 256
+
+ROUND = 256
+"""Steps of the summed axis that are packed at a time: many multiply-adds for each sum that waits for the next round,
+few enough that the panels stay in the second-level cache and a tile's rows in the first."""
+
+SHARED_BY = 2
+"""Threads that should have as many blocks each; where it costs little, blocks are many, for more threads."""
+
+FEW_BLOCKS = 0.25
+"""What a single block is worse than many, whose shares are finer; two are half as bad."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A range of one pair's summed axis, and where its part of a panel starts, in steps."""
+
+    pair: int
+    start: int
+    stop: int
+    packed_at: int
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How a product is cut. ``rounds`` are packed one after another where the whole depth would not fit."""
+
+    tile: Tile
+    lanes: int
+    block_rows: int
+    row_blocks: int
+    panels: int
+    """Panels of a column block."""
+    column_blocks: int
+    rounds: tuple[tuple[Segment, ...], ...]
+
+    @property
+    def blocks(self) -> int:
+        """Number of chunks at most."""
+        return self.row_blocks * self.column_blocks
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.tile.columns[0] * self.lanes
+
+    @property
+    def depth(self) -> int:
+        """Steps of the longest round."""
+        return max(sum(s.stop - s.start for s in segments) for segments in self.rounds)
+
+    def scratch_bytes(self, itemsize: int) -> int:
+        """Memory for the packed panels, and for sums that wait for the next round."""
+        waiting = self.block_rows * self.panels * self.width if len(self.rounds) > 1 else 0
+        return (self.depth * self.panels * self.width + waiting) * itemsize
+
+
+def choose_packing(product: Contraction, lanes: int, target: Processor) -> Packing | None:
+    """How to cut ``product``, or ``None`` if its right operands fit into the nearer caches as they are."""
+    axis = row_axis(product)
+    if axis is None or product.rows != (axis,) or axis.extent < FEWEST_ROWS:
+        return None
+    if any(len(pair.depth) != 1 for pair in product.pairs):
+        return None
+    itemsize, columns = product.accumulator.dtype.itemsize, product.columns.extent
+    depth = sum(pair.depth[0].extent for pair in product.pairs)
+    if depth * columns * itemsize <= _resident(axis.extent, target) or columns < 2 * lanes:
+        return None
+    widest = 4 if target.vector_registers >= 32 else 2
+    height = fitting_rows(axis.extent, widest, target)
+    rounds = _rounds(product.pairs, ROUND)
+    extents = (axis.extent, columns, depth)
+    block_rows, panels = _best_cut(extents, height, widest * lanes, lanes, target, itemsize)
+    row_blocks, column_blocks = -(-axis.extent // block_rows), -(-columns // (panels * widest * lanes))
+    tile = Tile(height, (widest,), row_axis=axis)
+    return Packing(tile, lanes, block_rows, row_blocks, panels, column_blocks, rounds)
+
+
+@functools.lru_cache(maxsize=256)
+def _best_cut(
+    extents: tuple[int, int, int], height: int, width: int, lanes: int, target: Processor, itemsize: int
+) -> tuple[int, int]:
+    """Rows and panels of a block: of as many equal blocks as there may be, of whole tiles, the fastest ones."""
+    rows, columns, _ = extents
+    tiles, panels = -(-rows // height), -(-columns // width)
+    cuts = [
+        (min(rows, down * height), across)
+        for down in sorted({-(-tiles // blocks) for blocks in range(1, tiles + 1)}, reverse=True)
+        for across in sorted({-(-panels // blocks) for blocks in range(1, panels + 1)}, reverse=True)
+    ]
+    return min(cuts, key=lambda cut: _cycles(cut, extents, width, lanes, target, itemsize))
+
+
+def _cycles(
+    cut: tuple[int, int],
+    extents: tuple[int, int, int],
+    width: int,
+    lanes: int,
+    target: Processor,
+    itemsize: int,
+) -> float:
+    """What a product of rows, columns and depth takes in blocks of so many rows and panels ``width`` wide.
+
+    That is multiply-adds, lines that arrive, and how unevenly blocks fall to threads. Each block of rows packs the
+    right operand, each block of columns reads the left one, and sums that wait for the next round leave the cache
+    where they are many.
+    """
+    (block_rows, panels), (rows, columns, depth) = cut, extents
+    row_blocks, column_blocks = -(-rows // block_rows), -(-columns // (panels * width))
+    blocks, line = row_blocks * column_blocks, target.line_bytes // itemsize
+    lines = depth * columns * row_blocks / line
+    if rows * depth * itemsize > target.l2_bytes // 2:
+        lines += rows * depth * column_blocks / line
+    near = target.l2_bytes // 4
+    packed, waiting = (count * panels * width * itemsize for count in (min(depth, ROUND), block_rows))
+    if depth > ROUND and waiting > near:
+        lines += 2 * rows * columns * (depth // ROUND) / line
+    if packed > 2 * near:
+        lines += rows / block_rows * depth * columns * (block_rows / 8) / line
+    cycles = rows * columns * depth / (2 * lanes) + lines * target.far_line_cycles
+    uneven = -(-blocks // SHARED_BY) * SHARED_BY / blocks
+    return cycles * uneven * (1 + FEW_BLOCKS / blocks)
+
+
+def _resident(rows: int, target: Processor) -> int:
+    """Bytes of a right operand that is read where it lies: few rows do not pay for packing one that half fills L2."""
+    return target.l2_bytes // (2 if rows < FEW_ROWS else 4)
+
+
+def _rounds(pairs: Sequence[Pair], limit: int) -> tuple[tuple[Segment, ...], ...]:
+    """The depth of all pairs in order, cut so that no round is deeper than ``limit``."""
+    rounds: list[list[Segment]] = [[]]
+    used = 0
+    for number, pair in enumerate(pairs):
+        extent, start = pair.depth[0].extent, 0
+        parts = -(-extent // limit)
+        step = -(-extent // parts)
+        while start < extent:
+            stop = min(extent, start + step)
+            if used + stop - start > limit and rounds[-1]:
+                rounds.append([])
+                used = 0
+            rounds[-1].append(Segment(number, start, stop, used))
+            used += stop - start
+            start = stop
+    return tuple(tuple(segments) for segments in rounds)

@@ -1,0 +1,53 @@
+"""Where the lanes lie in a reduction, by how memory lies."""
+
+from __future__ import annotations
+
+import math
+
+from pullback.compiler.target import Processor
+from pullback.loops import Axis, Load, Reduce, walk
+
+__all__ = ["ACCUMULATORS", "WRITTEN_OUT", "is_transposed", "length", "runs_along"]
+
+WRITTEN_OUT = 16
+"""Reductions of up to this many elements, such as a pooling window, have no loop."""
+
+SHORTEST_ROW = 8
+"""Rows shorter than this leave too many lanes empty to be read one by one."""
+
+ACCUMULATORS = 4
+"""Vectors summed side by side: an addition takes about four cycles and two start in each."""
+
+
+def is_transposed(reduce: Reduce, axis: Axis, target: Processor) -> bool:
+    """Whether lanes along ``axis`` would gather what lies along the last reduced one, and rows are read instead.
+
+    A reduction inside that belongs to the row would be computed again for each of the row's vectors.
+    """
+    last = reduce.over[-1]
+    if reduce.kind in ("argmax", "argmin") or last.extent < SHORTEST_ROW or axis.extent < 4:
+        return False
+    if any(isinstance(e, Reduce) and axis in e.axes for e in walk(reduce.body)):
+        return False
+    loads = [e for e in walk(reduce.body) if isinstance(e, Load) and e.axes & {axis, last}]
+    return any(abs(load.offset.coefficient(axis)) > target.gather_vectors for load in loads) and all(
+        load.offset.coefficient(last) == (last in load.offset.axes)
+        and load.guard is None
+        and not any(e.axes & {axis, last} for e, _ in load.dynamic)
+        for load in loads
+    )
+
+
+def runs_along(reduce: Reduce) -> bool:
+    """Whether memory lies along the last reduced axis: every read steps by one element, or not at all."""
+    last = reduce.over[-1]
+    loads = [e for e in walk(reduce.body) if isinstance(e, Load) and last in e.axes]
+    return bool(loads) and all(
+        load.offset.coefficient(last) == 1 and not any(last in e.axes for e, _ in load.dynamic)
+        for load in loads
+    )
+
+
+def length(reduce: Reduce) -> int:
+    """How many elements are reduced to one."""
+    return math.prod(axis.extent for axis in reduce.over)

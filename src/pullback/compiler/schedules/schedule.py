@@ -1,0 +1,48 @@
+"""What all schedules have in common: what of a kernel may be shared out, and how much memory of its own a thread needs.
+
+A schedule says how a kernel of one kind is turned into code: where the lanes lie, what stays in registers, what is
+packed, and all sizes. It is chosen once, travels with the kernel, and the emitter of its kind does as it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pullback.loops import Kernel
+
+__all__ = ["Schedule"]
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """How a kernel is turned into code; a class for each kind of kernel."""
+
+    name: ClassVar[str]
+    """The kind, as a listing calls it."""
+
+    def parts(self, kernel: Kernel) -> int:
+        """How many parts of the kernel there are to share out: turns of the first axis, unless the kind has others."""
+        return kernel.axes[0].extent if kernel.axes else 1
+
+    def rows(self, kernel: Kernel) -> int:
+        """The parts, or 1 where only one thread may do all of them."""
+        return 1 if any(store.accumulate for store in kernel.stores) else self.parts(kernel)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the parts are no rows that other kernels may have too."""
+        return False
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Memory that a thread needs for itself."""
+        return 0
+
+    def runs(self, kernel: Kernel, low: int, high: int) -> Iterator[Mapping[str, Any]]:
+        """What the interpreter of kernels is told to run the parts ``low`` to ``high``, one run after another."""
+        yield {"places": {axis: range(low, high) for axis in kernel.axes[:1]}}
+
+    def __str__(self) -> str:
+        return self.name

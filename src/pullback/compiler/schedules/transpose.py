@@ -1,0 +1,44 @@
+"""Copies that change the order of two axes: square blocks transposed in registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pullback.compiler.schedules.schedule import Schedule
+from pullback.loops import Axis, Kernel, Load, Store
+
+__all__ = ["TransposedCopy", "find_transposed"]
+
+
+@dataclass(frozen=True, eq=False)
+class TransposedCopy(Schedule):
+    """``target[…, slow, fast] = source[…, fast, slow]``: ``slow`` is the axis along which the source is contiguous."""
+
+    name: ClassVar[str] = "transposed copy"
+
+    outer: tuple[Axis, ...]
+    slow: Axis
+    fast: Axis
+    load: Load
+    store: Store
+
+
+def find_transposed(kernel: Kernel) -> TransposedCopy | None:
+    """The kernel as a transposed copy, or ``None``; its last two axes must be the ones that change places."""
+    if len(kernel.stores) != 1 or len(kernel.axes) < 2:
+        return None
+    (store,) = kernel.stores
+    load = store.value
+    if not isinstance(load, Load) or store.inner or store.dynamic or load.dynamic or load.guard is not None:
+        return None
+    slow, fast = kernel.axes[-2:]
+    if load.dtype.kind != "f" or load.offset.coefficient(slow) != 1 or store.offset.coefficient(fast) != 1:
+        return None
+    if (
+        load.offset.coefficient(fast) < 2
+        or store.offset.coefficient(slow) < 2
+        or min(slow.extent, fast.extent) < 4
+    ):
+        return None
+    return TransposedCopy(kernel.axes[:-2], slow, fast, load, store)

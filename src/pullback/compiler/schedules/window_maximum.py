@@ -1,0 +1,137 @@
+"""The largest of some neighbouring sums of products: a convolution and the pool that follows it, in one kernel.
+
+    for b, c, p, q: y[b, c, p, q] = max[u, v](relu(add[k, l](w[c, k, l] * x[b, 2p + u + k, 2q + v + l])))
+
+All sums of a window, for several channels, are kept in registers until the largest is known.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pullback.compiler.schedules.schedule import Schedule
+from pullback.loops import Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store, once, walk
+
+__all__ = ["WindowMaximum", "find_window_maximum"]
+
+
+@dataclass(frozen=True, eq=False)
+class WindowMaximum(Schedule):
+    """A kernel whose stores are made of the largest of some sums, its place, or both.
+
+    ``row`` is an axis of the result that only the ``left`` operands know; the lanes lie along ``columns``.
+    """
+
+    name: ClassVar[str] = "largest of sums"
+
+    first: Axis
+    outer: tuple[Axis, ...]
+    row: Axis | None
+    columns: Axis
+    largest: Reduce
+    sums: Reduce
+    left: Expression
+    right: Expression
+    extremes: tuple[Reduce, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def window(self) -> tuple[Axis, ...]:
+        """The axes of the window."""
+        return self.largest.over
+
+    def rows_at_once(self, registers: int) -> int:
+        """Rows whose sums of a window fit the registers."""
+        whole = math.prod(axis.extent for axis in self.window)
+        return max(1, (registers - 6) // whole)
+
+
+@once
+def find_window_maximum(kernel: Kernel) -> WindowMaximum | None:
+    """The kernel in this form, or ``None``."""
+    extremes = [e for e in kernel.expressions() if isinstance(e, Reduce) and e.kind in ("maximum", "argmax")]
+    sums = [e for e in kernel.expressions() if isinstance(e, Reduce) and _is_sum_of_products(e)]
+    others = [
+        e for e in kernel.expressions() if isinstance(e, Reduce) and e not in sums and e not in extremes
+    ]
+    if not extremes or not sums or others or len(kernel.axes) < 2:
+        return None
+    if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
+        return None
+    largest = extremes[0]
+    if any(
+        not _alike(largest.body, other.body, dict(zip(largest.over, other.over))) for other in extremes[1:]
+    ):
+        return None
+    inside = [e for e in walk(largest.body) if e in sums]
+    if len(inside) != 1:
+        return None
+    columns, (sum_of,) = kernel.axes[-1], inside
+    assert isinstance(sum_of.body, Apply)
+    for left, right in (sum_of.body.operands, sum_of.body.operands[::-1]):
+        if columns in right.axes and not {columns, *largest.over} & left.axes:
+            rows = [axis for axis in kernel.axes[:-1] if axis in left.axes and axis not in right.axes]
+            row = rows[-1] if rows else None
+            outer = tuple(axis for axis in kernel.axes[:-1] if axis is not row)
+            return WindowMaximum(
+                kernel.axes[0],
+                outer,
+                row,
+                columns,
+                largest,
+                sum_of,
+                left,
+                right,
+                tuple(extremes),
+                kernel.stores,
+            )
+    return None
+
+
+def _is_sum_of_products(reduce: Reduce) -> bool:
+    if reduce.kind != "add" or reduce.dtype.kind != "f" or not isinstance(reduce.body, Apply):
+        return False
+    factors = reduce.body.operands if reduce.body.function == "multiply" else ()
+    return bool(factors) and all(isinstance(e, Load) and not e.dynamic and e.guard is None for e in factors)
+
+
+def _alike(first: Expression, second: Expression, axes: dict[Axis, Axis]) -> bool:
+    """Whether two expressions differ only in the names of the axes that they close over."""
+    if first is second and not first.axes & axes.keys():
+        return True
+    if type(first) is not type(second) or first.dtype != second.dtype:
+        return False
+    if isinstance(first, Reduce) and isinstance(second, Reduce):
+        if first.kind != second.kind or [a.extent for a in first.over] != [a.extent for a in second.over]:
+            return False
+        axes = {**axes, **dict(zip(first.over, second.over))}
+    elif isinstance(first, Load) and isinstance(second, Load):
+        if first.buffer is not second.buffer or (first.guard is None) != (second.guard is None):
+            return False
+        if [stride for _, stride in first.dynamic] != [stride for _, stride in second.dynamic]:
+            return False
+        if (
+            _renamed(first, axes) != dict(second.offset.terms)
+            or first.offset.constant != second.offset.constant
+        ):
+            return False
+    elif isinstance(first, Position) and isinstance(second, Position):
+        return (
+            _renamed(first, axes) == dict(second.index.terms)
+            and first.index.constant == second.index.constant
+        )
+    elif isinstance(first, Apply) and isinstance(second, Apply):
+        if (first.function, first.attributes) != (second.function, second.attributes):
+            return False
+    else:
+        return False
+    return len(first.operands) == len(second.operands) and all(
+        _alike(a, b, axes) for a, b in zip(first.operands, second.operands)
+    )
+
+
+def _renamed(expression: Load | Position, axes: dict[Axis, Axis]) -> dict[Axis, int]:
+    index = expression.offset if isinstance(expression, Load) else expression.index
+    return {axes.get(axis, axis): coefficient for axis, coefficient in index.terms}

@@ -1,0 +1,205 @@
+"""A program as steps: regions of chunks that threads run side by side, with loops, choices and calls around them.
+
+Jobs over the same rows are a *group*, groups that run side by side a *region*, at whose end all threads wait for each
+other. This is what the middle of the compiler makes and what code is generated from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from pullback.compiler.items import Counter, HostCall, View
+from pullback.compiler.schedules.scatter import ScatterSchedule
+from pullback.compiler.schedules.schedule import Schedule
+from pullback.compiler.schedules.staged_gather import StagedGather
+from pullback.loops import Buffer, Kernel
+from pullback.loops.arithmetic import in_row
+
+__all__ = [
+    "Choose",
+    "Group",
+    "Job",
+    "Region",
+    "Repeat",
+    "Serial",
+    "Step",
+    "While",
+    "buffers_of",
+    "every_region",
+    "every_step",
+    "keeps_to_rows",
+]
+
+
+@dataclass(eq=False)
+class Job:
+    """A kernel with its schedule, and the time that it is estimated to take."""
+
+    kernel: Kernel
+    schedule: Schedule
+    cycles: float
+    pitch: int = 1
+    """Turns of the kernel's first axis for each row of its group, where rows or axes were joined."""
+    given: Kernel = field(init=False)
+    """The kernel as it was before its axes were coalesced: the one that others wait for."""
+    staged: StagedGather | None = None
+    """A gather that is done at the tiles of this contraction; its own job, ``staged_by`` this one, does nothing."""
+    staged_by: Job | None = None
+
+    def __post_init__(self) -> None:
+        self.given = self.kernel
+
+    @property
+    def alone(self) -> bool:
+        """Whether something else than rows is shared out: blocks of a large product, parts of a scatter's rows."""
+        return self.schedule.alone
+
+    @property
+    def parts(self) -> int:
+        """What is shared out: turns of the first axis, blocks of a large product, rows of a scatter's target."""
+        return self.schedule.parts(self.kernel)
+
+    @property
+    def rows(self) -> int:
+        """What is shared out, in rows of the job's group; 1 where nothing may be."""
+        return max(1, self.schedule.rows(self.kernel) // self.pitch)
+
+
+@dataclass(eq=False)
+class Group:
+    """Jobs over the same rows, cut into chunks of ``grain`` rows."""
+
+    rows: int
+    jobs: list[Job] = field(default_factory=list)
+    grain: int = 1
+    turns: Counter | None = None
+    """The loop that a chunk runs through for its rows, all jobs in every turn, without waiting for other chunks."""
+
+    @property
+    def cycles(self) -> float:
+        """Estimated time of all jobs."""
+        return sum(job.cycles for job in self.jobs)
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other job may be added."""
+        return self.jobs[0].alone
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return -(-self.rows // self.grain)
+
+    def grains(self) -> list[int]:
+        """The lengths of chunks that occur."""
+        last = self.rows % self.grain
+        return [self.grain, last] if last and self.rows > self.grain else [last or self.grain]
+
+
+@dataclass(eq=False)
+class Region:
+    """Groups that run side by side; the heaviest first."""
+
+    groups: list[Group] = field(default_factory=list)
+    first: list[Job] = field(default_factory=list)
+    """What each thread that takes part computes for itself before its first chunk."""
+
+    def order(self) -> list[int]:
+        """The chunks, numbered group by group, in the order in which they are dealt out to threads.
+
+        Single ones come first; then any range has its share of every group, and of the same rows of each.
+
+        >>> rows = [Group(6, grain=2), Group(1), Group(12, grain=2)]
+        >>> Region(rows).order()
+        [3, 4, 0, 5, 6, 1, 7, 8, 2, 9]
+        """
+        found: list[tuple[float, int]] = []
+        for group in self.groups:
+            parts = [0.0] if group.chunks == 1 else [(k + 0.5) / group.chunks for k in range(group.chunks)]
+            found += [(part, len(found) + k) for k, part in enumerate(parts)]
+        return [chunk for _, chunk in sorted(found)]
+
+
+@dataclass(eq=False)
+class Repeat:
+    """Steps that are run ``counter.trips`` times, all threads together."""
+
+    counter: Counter
+    steps: list[Step]
+
+
+@dataclass(eq=False)
+class Choose:
+    """Of several branches the one that is run: that whose number lies at ``index``, or the first or the last."""
+
+    index: View
+    branches: list[list[Step]]
+
+    @property
+    def steps(self) -> list[Step]:
+        """Those of all branches."""
+        return [step for branch in self.branches for step in branch]
+
+
+@dataclass(eq=False)
+class Serial:
+    """Steps that one thread runs from end to end, as the one chunk of a region."""
+
+    steps: list[Step]
+
+
+@dataclass(eq=False)
+class While:
+    """A condition that is asked, and a body that is run while its ``flag`` is not 0; inside a ``Serial`` only."""
+
+    flag: View
+    condition: list[Step]
+    body: list[Step]
+
+    @property
+    def steps(self) -> list[Step]:
+        """Those of a turn."""
+        return [*self.condition, *self.body]
+
+
+Step = Region | Repeat | Choose | Serial | While | HostCall
+
+
+Around = tuple[Repeat | Choose | Serial | While, ...]
+"""The steps around another one, outermost first."""
+
+
+def every_step(steps: Iterable[Step]) -> Iterator[tuple[Region | HostCall, Around]]:
+    """All regions and calls out of the program, with the steps around each."""
+    for step in steps:
+        if isinstance(step, (Region, HostCall)):
+            yield step, ()
+        else:
+            for inside, around in every_step(step.steps):
+                yield inside, (step, *around)
+
+
+def every_region(steps: Iterable[Step]) -> Iterator[tuple[Region, Around]]:
+    """All regions with the steps around each."""
+    return ((step, around) for step, around in every_step(steps) if isinstance(step, Region))
+
+
+def keeps_to_rows(job: Job, buffer: Buffer) -> bool:
+    """Whether row ``r`` of the job touches nothing of ``buffer`` but its row ``r``."""
+    kernel = job.given
+    scatter = job.schedule if isinstance(job.schedule, ScatterSchedule) else None
+    rows = kernel.axes[0].extent if scatter is None and kernel.axes else job.rows
+    if buffer.size % rows:
+        return False
+    pitch = buffer.size // rows
+    if scatter is not None and not scatter.disjoint:
+        return scatter.outermost and all(load.buffer is not buffer for load in kernel.loads())
+    uses = [(load.offset, load.dynamic) for load in kernel.loads() if load.buffer is buffer]
+    uses += [(store.offset, store.dynamic) for store in kernel.stores if store.buffer is buffer]
+    return all(in_row(offset, dynamic, pitch, kernel.axes[0]) for offset, dynamic in uses)
+
+
+def buffers_of(kernel: Kernel) -> list[Buffer]:
+    """All buffers that a kernel touches."""
+    return list(dict.fromkeys([*kernel.reads(), *kernel.writes()]))
