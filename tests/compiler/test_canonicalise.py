@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from pullback.compiler.canonicalise import canonicalise, coalesced_rows
+from pullback.compiler.target import Processor
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
 from pullback.loops.printer import format_kernel
 
 FLOAT = np.dtype(np.float32)
+WIDE = Processor("generic", "", "x86_64", 64, 32)
 
 
 def test_neighbouring_axes_are_joined_but_for_the_first(stages):
@@ -68,7 +70,7 @@ def test_an_axis_is_not_shared_where_it_would_mean_two_things():
     )
     value = Reduce("add", (outer,), Reduce("add", (inner,), product))
     kernel = Kernel((i,), (Store(y, Affine.of(i), value),))
-    (found,) = canonicalise(kernel, 16).stores
+    (found,) = canonicalise(kernel, WIDE).stores
     assert isinstance(found.value, Reduce)
     assert isinstance(found.value.body, Reduce)
     assert found.value.over != found.value.body.over

@@ -4,9 +4,11 @@ import numpy as np
 
 from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.schedules.contraction import find_contraction
+from pullback.compiler.target import Processor
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
 
 F = np.dtype(np.float32)
+NARROW, WIDE = (Processor("generic", "", "x86_64", size, size // 2) for size in (32, 64))
 ROWS, COLUMNS = 100, 256
 
 
@@ -21,12 +23,12 @@ def row_kernel(nested):
 
 
 def test_a_sum_inside_a_sum_costs_one_more_pass():
-    plain, nested = (kernel_cycles(row_kernel(nested), None, 8) for nested in (False, True))
+    plain, nested = (kernel_cycles(row_kernel(nested), None, NARROW) for nested in (False, True))
     assert plain < nested < 2 * plain
 
 
 def test_cycles_grow_with_the_row():
-    cycles = kernel_cycles(row_kernel(False), None, 8)
+    cycles = kernel_cycles(row_kernel(False), None, NARROW)
     assert ROWS * COLUMNS / 8 < cycles < 10 * ROWS * COLUMNS / 8
 
 
@@ -37,7 +39,7 @@ def product_cycles(rows):
     right = Load(w, Affine.of(k) * COLUMNS + Affine.of(j))
     total = Reduce("add", (k,), Apply("multiply", (left, right), F))
     kernel = Kernel((i, j), (Store(y, Affine.of(i) * COLUMNS + Affine.of(j), total),))
-    return kernel_cycles(kernel, find_contraction(kernel), 16)
+    return kernel_cycles(kernel, find_contraction(kernel), WIDE)
 
 
 def test_a_few_rows_cost_the_reading_of_the_matrix():

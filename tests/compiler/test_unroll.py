@@ -7,11 +7,13 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.stages import check_stages
+from pullback.compiler.target import Processor
 from pullback.compiler.unroll import unroll_short_axes
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
 from pullback.loops.printer import format_kernel
 
 FLOAT = np.dtype(np.float32)
+WIDE = Processor("generic", "", "x86_64", 64, 32)
 
 
 def rows_of_three(rows: int, columns: int = 3) -> Kernel:
@@ -26,7 +28,7 @@ def rows_of_three(rows: int, columns: int = 3) -> Kernel:
 
 
 def test_rows_of_three_are_written_out():
-    kernel = unroll_short_axes(rows_of_three(240), lanes=16)
+    kernel = unroll_short_axes(rows_of_three(240), WIDE)
     assert [axis.extent for axis in kernel.axes] == [240]
     assert len(kernel.stores) == 3 and not any(store.inner for store in kernel.stores)
     assert not any(isinstance(e, Reduce) for e in kernel.expressions())
@@ -42,7 +44,7 @@ def test_rows_of_three_are_written_out():
     ],
 )
 def test_what_gains_nothing_stays(kernel, lanes):
-    assert unroll_short_axes(kernel, lanes) is kernel
+    assert unroll_short_axes(kernel, Processor("generic", "", "x86_64", 4 * lanes, 32)) is kernel
 
 
 def unit(x):

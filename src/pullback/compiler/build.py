@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.compiler.codegen.program import Emitted, emit_program
+from pullback.compiler.cost import HOST_CYCLES
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import PASSES, Pass
 from pullback.compiler.plan import Stage, Watch, plan, show_regions
@@ -17,9 +18,6 @@ from pullback.compiler.target import Processor
 from pullback.graph import Graph
 
 __all__ = ["Built", "Stage", "Watch", "build", "estimated", "plan", "show_regions"]
-
-HOST_CYCLES = 35_000.0
-"""Of a call out of the program, whatever it does there."""
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from pullback.compiler.cost import ALONG_SUM, COPY_CYCLES, LONG_SUM, WORTH_REORDERING
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
 from pullback.compiler.schedules.indexed_contraction import with_columns_last
+from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.schedules.window_maximum import find_window_maximum
+from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
     Apply,
@@ -28,25 +31,15 @@ from pullback.loops import (
 
 __all__ = ["canonicalise", "coalesced_axes", "coalesced_rows", "few_rows_last"]
 
-LONG_DEPTH = 256
-"""Sums this long outweigh stores that step over memory."""
 
-LATENCY, COPY, ALONG_SUM = 4.0, 0.5, 2.0
-"""Cycles: from one multiply-add into a register to the next; to copy an element to another place; and how much longer
-sums along memory take than products, which read less."""
-
-WORTH_IT = 0.9
-"""Another order of the axes must be this much faster than the order of the result."""
-
-
-def canonicalise(kernel: Kernel, lanes: int) -> Kernel:
-    """Join axes, put those last that fill vectors of ``lanes``, then share inner axes.
+def canonicalise(kernel: Kernel, target: Processor) -> Kernel:
+    """Coalesce axes, put those last that fill the vectors of ``target``, then share inner axes.
 
     The first axis is joined with the next only when the kernel has a single row of work for each of its turns and
     nothing else depends on its rows; that is the schedule's to decide, so here it stays as it is.
     """
     kernel = with_columns_last(_coalesced_depth(kernel))
-    kernel = _with_best_columns(coalesced_axes(kernel), lanes)
+    kernel = _with_best_columns(coalesced_axes(kernel), target)
     return kernel if find_contraction(kernel) or find_window_maximum(kernel) else _shared_rows(kernel)
 
 
@@ -61,7 +54,7 @@ def _indices(kernel: Kernel) -> Iterator[Affine]:
             yield expression.index
 
 
-def _with_best_columns(kernel: Kernel, lanes: int) -> Kernel:
+def _with_best_columns(kernel: Kernel, target: Processor) -> Kernel:
     """A product's axes with those last that fill vectors best.
 
     The last axis of the result is the best if one operand lies along it and it fills a vector, or nearly so. A weight
@@ -72,21 +65,22 @@ def _with_best_columns(kernel: Kernel, lanes: int) -> Kernel:
     found = contractions(kernel)
     if not found or not kernel.axes:
         return kernel
+    lanes = lanes_of(kernel, target)
     depth = min(math.prod(axis.extent for axis in reduce.over) for reduce in found)
-    if depth < LONG_DEPTH or kernel.axes[-1].extent % lanes == 0:
+    if depth < LONG_SUM or kernel.axes[-1].extent % lanes == 0:
         return kernel
     best = kernel.axes[-1:]
-    cycles = min(_cycles(kernel, found, best, lanes), _cycles_along_sum(kernel, found, lanes))
+    cycles = min(_cycles(kernel, found, best, lanes, target), _cycles_along_sum(kernel, found, lanes))
     for axis in kernel.axes:
         run = _run(kernel, found[0], axis)
         if len(found) > 1:
             run = run[-1:]
-        if (other := _cycles(kernel, found, run, lanes)) < WORTH_IT * cycles:
+        if (other := _cycles(kernel, found, run, lanes, target)) < WORTH_REORDERING * cycles:
             best, cycles = run, other
     return Kernel((*(axis for axis in kernel.axes if axis not in best), *best), kernel.stores)
 
 
-def few_rows_last(kernels: Sequence[Kernel], lanes: Callable[[Kernel], int]) -> list[Kernel]:
+def few_rows_last(kernels: Sequence[Kernel], target: Processor) -> list[Kernel]:
     """Products of few rows by the transpose of a matrix, with the axis of the matrix' rows first.
 
     The pullback of a small batch through a layer reads each row of the weights as it lies, and sums along it; a copy
@@ -105,7 +99,7 @@ def few_rows_last(kernels: Sequence[Kernel], lanes: Callable[[Kernel], int]) -> 
     def narrow(kernel: Kernel, product: Contraction | None) -> bool:
         if product is None or turned[product.pairs[0].right.buffer] != 1:
             return False
-        return _is_narrow(product, lanes(kernel))
+        return _is_narrow(product, lanes_of(kernel, target))
 
     return [
         Kernel((kernel.axes[-1], *kernel.axes[:-1]), kernel.stores) if narrow(kernel, product) else kernel
@@ -147,7 +141,9 @@ def _factors(reduce: Reduce) -> list[Load]:
     return [operand for operand in reduce.body.operands if isinstance(operand, Load)]
 
 
-def _cycles(kernel: Kernel, found: list[Reduce], columns: tuple[Axis, ...], lanes: int) -> float:
+def _cycles(
+    kernel: Kernel, found: list[Reduce], columns: tuple[Axis, ...], lanes: int, target: Processor
+) -> float:
     """Cycles of a product whose lanes lie along ``columns``, with the copies of operands that lie another way."""
     extent = math.prod(axis.extent for axis in columns)
     rows = math.prod(axis.extent for axis in kernel.axes) // extent
@@ -157,9 +153,9 @@ def _cycles(kernel: Kernel, found: list[Reduce], columns: tuple[Axis, ...], lane
         rights = [load for load in _factors(reduce) if columns[-1] in load.axes]
         if len(rights) != 1:
             return math.inf
-        total += depth * max(-(-extent // lanes) * rows / 2, LATENCY)
+        total += depth * max(-(-extent // lanes) * rows / target.multiply_adds, target.latency)
         if rights[0].offset.coefficient(columns[-1]) != 1:
-            total += COPY * math.prod(
+            total += COPY_CYCLES * math.prod(
                 axis.extent for axis in {*rights[0].axes} & {*kernel.axes, *reduce.over}
             )
     return total

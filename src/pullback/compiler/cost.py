@@ -1,18 +1,225 @@
-"""Estimates of how long a kernel takes, in cycles of one core: good enough to share work out evenly."""
+"""The cost model: estimates in cycles of one core, and the sizes from which on something pays or fits.
+
+What is a fact of a processor, such as the width of its vectors or the latency of its caches, stands in its description
+(``compiler/target``); what is here holds for all of them. All that the compiler weighs against each other is here, so
+that two stages do not mean two things by one name.
+"""
 
 from __future__ import annotations
 
 import math
 
 from pullback.compiler.schedules.contraction import Contraction
+from pullback.compiler.schedules.lanes import lanes_of
+from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, walk
 
-__all__ = ["contraction_flops", "kernel_cycles"]
-
-MULTIPLY_ADDS_PER_CYCLE = 2
-BYTES_PER_CYCLE = 16
 ROW_OVERHEAD = 6
+"""Cycles of a turn of the loops around a row."""
+
+# -- Lowering: what is stored
+
+RECOMPUTE_COST = 4.0
+"""A value of up to this cost is computed again by each of its users rather than stored."""
+
+SHORT_AXIS = 8
+"""Axes of up to this length may be joined with the one before them without storing the array first."""
+
+DEEPEST_COST = 120.0
+"""A value that costs more than this is stored even for a single user: expressions are walked recursively."""
+
+MOST_CONCATENATED, LEAST_LINE = 8, 32
+"""Concatenations of no more parts, of lines at least so long, are written part by part."""
+
+MOST_WINDOW_SUMS = 9
+"""Places of a window whose sums are kept in registers together."""
+
+LEAST_FILLED = 0.75
+"""How well the lanes must be filled, compared with a convolution by itself."""
+
+
+# -- Fusion
+
+LARGEST_KERNEL = 120
+"""Functions in one kernel: more would not fit into registers, and deep expressions are emitted recursively."""
+
+LONGEST_ROW = 16384
+"""Rows longer than this are not kept together: their values would leave the cache between one loop and the next."""
+
+SHORTEST_SWEPT_ROW = 16
+"""Rows shorter than this are swept in vectors that go on from row to row, which a loop inside each row undoes."""
+
+LEAST_SWEEP = 16384
+"""Bytes of an array below which reading it twice costs nothing: it stays in the nearest cache."""
+
+MOST_REPEATED_WORK = 48
+"""How many expressions a value may have to be computed again in each loop of a row rather than read back."""
+
+
+# -- The order of axes
+
+LONG_SUM = 256
+"""Sums this long outweigh stores that step over memory."""
+
+COPY_CYCLES, ALONG_SUM = 0.5, 2.0
+"""Cycles to copy an element to another place; how much longer sums along memory take than products, which read less."""
+
+WORTH_REORDERING = 0.9
+"""Another order of the axes must be this much faster than the order of the result."""
+
+
+# -- Sums in parts
+
+LEAST_SPLIT_CYCLES = 12_000.0
+"""Sums that take less are done soonest by one thread."""
+
+LEAST_PART_CYCLES = 1500.0
+"""Parts of a vector times a matrix that take less are not worth a chunk each."""
+
+LEAST_PART = 32
+"""Elements that a part sums for each result: of shorter parts too many are written and read again."""
+
+MOST_SPLIT_RESULTS = 4096
+MOST_PARTS = 128
+ENOUGH_ROWS = 8
+"""Kernels with this many rows have enough to share out as they are.
+
+But vectors times matrices are cut by the matrix' rows, and sums at computed places stay with their samples.
+"""
+
+FEWEST_PARTS = 8
+"""Where fewer parts than this are equal and more are wanted, what is left over is a part of its own."""
+
+
+# -- Short axes
+
+MOST_UNROLLED_FUNCTIONS = 256
+"""Functions that a turn may have when it is written out."""
+
+
+# -- Packed copies
+
+FEWEST_PANELS = 4
+"""Panels that a right operand must make; of fewer the nearer cache holds what lies between them."""
+
+
+# -- Regions and grains
+
+CHUNK_CYCLES = 6000.0
+"""A chunk should last at least this long: claiming one costs about a hundred cycles."""
+
+MOST_CHUNKS = 32
+"""Of a group of rows."""
+
+SHORT_CYCLES = 120_000.0
+"""Row groups that take less go on with a kernel of fewer, longer rows: waiting costs more than uneven shares."""
+
+COMPARING = 0.25
+"""What each chunk of a scatter spends on comparing all places with its rows, as a part of adding the updates.
+
+More of them, until it takes as long as adding, only where their rows would leave the cache.
+"""
+
+MOST_USES = 3
+"""Regions in which it is computed again; more would cost more than the exchange that they save."""
+
+HOST_CYCLES = 35_000.0
+"""Of a call out of the program, whatever it does there."""
+
+
+# -- Maps
+
+CHEAP_FUNCTIONS, SIDE_BY_SIDE, COSTLY_SIDE_BY_SIDE = 12, 4, 2
+"""Bodies of up to so many functions run on four vectors at once, longer ones on two: registers are limited."""
+
+
+# -- Reductions
+
+WRITTEN_OUT = 16
+"""Reductions of up to this many elements, such as a pooling window, have no loop."""
+
+SHORTEST_TRANSPOSED_ROW = 8
+"""Rows shorter than this leave too many lanes empty to be read one by one."""
+
+ACCUMULATORS = 4
+"""Vectors summed side by side: an addition takes about four cycles and two start in each."""
+
+
+# -- Register tiles
+
+UNROLLED = 256
+"""A nest of summed axes of this many multiply-adds, such as the window of a convolution, is written out."""
+
+MOST_TILE_ROWS, MOST_TILE_VECTORS = 16, 6
+"""Elements that are broadcast and vectors that are read for one step, at most."""
+
+TILE_OVERHEAD = 8.0
+"""Cycles that a tile costs beside its multiply-adds."""
+
+UNEVEN = 1.05
+"""How much worse a tile is that leaves rows over where chunks are shares of the rows: some chunk has fewer."""
+
+LONG_DEPTH = 32
+"""Sums shorter than this gain nothing from bands: the window of a single channel is soon read."""
+
+LOOP_BODY = 16
+"""Steps of the summed axis are repeated in the innermost loop until it has about this many multiply-adds."""
+
+EPILOGUE_IN_REGISTERS = 6
+"""Epilogues of more functions than this run in a loop over rows, from a copy of the tile: they need the registers."""
+
+
+# -- Packed panels
+
+FEWEST_PACKED_ROWS = 24
+FEW_PACKED_ROWS = 256
+PACKED_STEPS = 256
+"""Steps of the summed axis that are packed at a time: many multiply-adds for each sum that waits for the next round,
+few enough that the panels stay in the second-level cache and a tile's rows in the first."""
+
+SHARED_BY = 2
+"""Threads that should have as many blocks each; where it costs little, blocks are many, for more threads."""
+
+FEW_BLOCKS = 0.25
+"""What a single block is worse than many, whose shares are finer; two are half as bad."""
+
+
+# -- Contractions along the sum
+
+SHORTEST_SUM = 8
+"""Summed axes shorter than this leave most lanes empty."""
+
+
+# -- Indexed contractions
+
+MOST_COLUMN_VECTORS = 64
+"""Vectors for each row, beyond which their loop is not written out."""
+
+MOST_INDEXED_ROWS = 8
+"""Rows of a tile."""
+
+CHAINS = 4
+"""Sums side by side, so that one need not wait for the last addition of another."""
+
+SHORTEST_LIST = 32
+LONGEST_LIST = 4096
+"""Factors that a list is made for: fewer are as fast one by one, more would not stay in the nearest cache."""
+
+MOST_TABLE_SUMS = 18
+"""Sums side by side: with the vectors that they are looked up in they must fit the registers."""
+
+BESIDE_TABLES = 8
+"""Vector instructions of a block of windows beside two for each sum."""
+
+MOST_INSTRUCTIONS = 3.0
+"""Vector instructions for each window beyond which a list of those that count is shorter."""
+
+MOST_TAPS = 32
+"""Summed elements written out at once: with more of them, outer axes of the sum become loops."""
+
+MOST_COMPARED = 64
+"""Positions compared for one branch: their bits fit into a register."""
 
 
 def contraction_flops(product: Contraction) -> int:
@@ -21,20 +228,21 @@ def contraction_flops(product: Contraction) -> int:
     return 2 * size * sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
 
 
-def kernel_cycles(kernel: Kernel, product: Contraction | None, lanes: int) -> float:
+def kernel_cycles(kernel: Kernel, product: Contraction | None, target: Processor) -> float:
     """Cycles for the whole kernel."""
+    lanes = lanes_of(kernel, target)
     outer = math.prod(axis.extent for axis in kernel.axes)
     if product is not None:
         vectors = math.prod(a.extent for a in product.rows) * -(-product.columns.extent // lanes)
         depth = sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
-        read = sum(_bytes_read(pair.right) for pair in product.pairs) / BYTES_PER_CYCLE
+        read = sum(_bytes_read(pair.right) for pair in product.pairs) / target.bytes_per_cycle
         epilogue = sum(_own_cycles(e, lanes) for e in walk(*(s.value for s in product.stores)))
         # A few rows are done as soon as the right operand has arrived.
-        return max(vectors * depth / MULTIPLY_ADDS_PER_CYCLE, read) + epilogue * vectors * lanes
+        return max(vectors * depth / target.multiply_adds, read) + epilogue * vectors * lanes
     cycles = ROW_OVERHEAD * outer / max(1, kernel.axes[-1].extent if kernel.axes else 1)
     for store in kernel.stores:
         inner = outer * math.prod(axis.extent for axis in store.inner)
-        cycles += inner * store.buffer.dtype.itemsize / BYTES_PER_CYCLE
+        cycles += inner * store.buffer.dtype.itemsize / target.bytes_per_cycle
         cycles += sum(outer * _turns(root, store.inner, lanes) for root in store.roots())
     return cycles
 

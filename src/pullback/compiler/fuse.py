@@ -18,6 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from pullback.compiler.cost import (
+    LARGEST_KERNEL,
+    LEAST_SWEEP,
+    LONGEST_ROW,
+    MOST_REPEATED_WORK,
+    SHORTEST_SWEPT_ROW,
+)
 from pullback.compiler.order import sort_kernels
 from pullback.compiler.schedules.contraction import contractions, find_contraction
 from pullback.compiler.schedules.window_maximum import find_window_maximum
@@ -38,21 +45,6 @@ from pullback.loops import (
 )
 
 __all__ = ["fuse"]
-
-LARGEST_KERNEL = 120
-"""Functions in one kernel: more would not fit into registers, and deep expressions are emitted recursively."""
-
-LONGEST_ROW = 16384
-"""Rows longer than this are not kept together: their values would leave the cache between one loop and the next."""
-
-SHORTEST_ROW = 16
-"""Rows shorter than this are swept in vectors that go on from row to row, which a loop inside each row undoes."""
-
-LEAST_SWEEP = 16384
-"""Bytes of an array below which reading it twice costs nothing: it stays in the nearest cache."""
-
-MOST_REPEATED_WORK = 48
-"""How many expressions a value may have to be computed again in each loop of a row rather than read back."""
 
 
 def fuse(kernels: Sequence[Kernel], outputs: Iterable[Buffer]) -> list[Kernel]:
@@ -126,7 +118,7 @@ def _fused_over_rows(first: Kernel, second: Kernel) -> Kernel | None:
     if [axis.extent for axis in short.axes] != [axis.extent for axis in long.axes[:shared]]:
         return None
     row = long.axes[-1].extent
-    if not SHORTEST_ROW <= row <= LONGEST_ROW or first.functions + second.functions > LARGEST_KERNEL:
+    if not SHORTEST_SWEPT_ROW <= row <= LONGEST_ROW or first.functions + second.functions > LARGEST_KERNEL:
         return None
     if contractions(short) or contractions(long):
         return None

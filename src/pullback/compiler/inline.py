@@ -9,20 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pullback.compiler.cost import LEAST_FILLED, MOST_WINDOW_SUMS
 from pullback.compiler.passes.rewriting import inner, uses
 from pullback.compiler.passes.sparse_pooling import LANES
 from pullback.graph import Graph, Node, Operation
 
 __all__ = ["pooled_convolutions"]
 
-MOST_PLACES = 9
-"""Places of a window whose sums are kept in registers together."""
 
 MOST_STEP = 4
 """The distance of elements that are picked out of vectors cheaply."""
-
-LEAST_FILLED = 0.75
-"""How well the lanes must be filled, compared with a convolution by itself."""
 
 
 def pooled_convolutions(graph: Graph, order: Sequence[Node]) -> set[int]:
@@ -48,7 +44,7 @@ def _suits(pool: Operation) -> bool:
     axes, sizes, strides, dilations = (
         pool.attributes[key] for key in ("axes", "sizes", "strides", "dilations")
     )
-    if not axes or axes[-1] != pool.ndim - 1 or not pool.size or math.prod(sizes) > MOST_PLACES:
+    if not axes or axes[-1] != pool.ndim - 1 or not pool.size or math.prod(sizes) > MOST_WINDOW_SUMS:
         return False
     return all(stride > (size - 1) * step for size, stride, step in zip(sizes, strides, dilations))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence, Set
 
 import numpy as np
 
+from pullback.compiler.cost import DEEPEST_COST, LEAST_LINE, MOST_CONCATENATED, RECOMPUTE_COST, SHORT_AXIS
 from pullback.compiler.inline import pooled_convolutions
 from pullback.compiler.key import repeats_one_value
 from pullback.compiler.passes.rewriting import uses
@@ -49,20 +50,10 @@ ROOTS = frozenset(
 CONTRACTIONS = frozenset({"contract", "convolve", "convolve_max_unpooled"})
 """Operators that read their operands many times: they find them in memory, in whatever order."""
 
-RECOMPUTE_COST = 4.0
-"""A value of up to this cost is computed again by each of its users rather than stored."""
-
-SHORT_AXIS = 8
-"""Axes of up to this length may be joined with the one before them without storing the array first."""
-
-DEEPEST_COST = 120.0
-"""A value that costs more than this is stored even for a single user: expressions are walked recursively."""
 
 DEEPEST = 100
 """As many operations are computed inside each other, whatever they cost: views cost nothing."""
 
-MOST_PARTS, LEAST_LINE = 8, 32
-"""Concatenations of no more parts, of lines at least so long, are written part by part."""
 
 _NEUTRAL = {"add": 0, "multiply": 1}
 
@@ -248,7 +239,7 @@ def _in_long_parts(node: Operation) -> bool:
     """Whether the parts of a concatenation are few, and lines of them long enough for vectors."""
     inner = node.shape[node.attributes["axis"] + 1 :]
     lines = [part.shape[node.attributes["axis"]] * math.prod(inner) for part in node.inputs if part.size]
-    return len(lines) <= MOST_PARTS and min(lines, default=0) >= LEAST_LINE
+    return len(lines) <= MOST_CONCATENATED and min(lines, default=0) >= LEAST_LINE
 
 
 def _is_product(value: Expression) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from pullback.compiler.canonicalise import coalesced_axes
+from pullback.compiler.cost import FEWEST_PANELS
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction
@@ -35,10 +36,6 @@ from pullback.loops import (
 )
 
 __all__ = ["pack"]
-
-
-WIDE = 4
-"""Panels that a right operand must make; of fewer the nearer cache holds what lies between them."""
 
 
 def pack(
@@ -100,7 +97,7 @@ def _by_panels(
         return [kernel]
     width = choose_tile(product, lanes, target).columns[0] * lanes
     count, left = divmod(product.columns.extent, width)
-    if count < WIDE:
+    if count < FEWEST_PANELS:
         return [kernel]
     panel, inside, rest = (Axis(product.columns.name, extent) for extent in (count, width, left))
     parts = [_with_columns(kernel, (panel, inside), Affine.of(panel) * width + Affine.of(inside))]

@@ -167,7 +167,7 @@ class _Planner:
 
     def unrolled(self, kernel: Kernel) -> Kernel:
         """A map with its short axes written out."""
-        made = unroll_short_axes(kernel, self.schedules.lanes(kernel))
+        made = unroll_short_axes(kernel, self.processor)
         return made if made is kernel or isinstance(self.schedules.of(kernel), MapSchedule) else kernel
 
     # ------------------------------------------------------------------ blocks
@@ -177,7 +177,7 @@ class _Planner:
 
         Of a block in a loop, ``moving`` is what the loop writes.
         """
-        graph, lanes = block.graph, self.schedules.lanes
+        graph, target = block.graph, self.processor
         lowered = lower(graph)
         for buffers, views in ((lowered.arguments, block.inputs), (lowered.outputs, block.outputs)):
             self.bound.update(zip(buffers, views))
@@ -190,11 +190,11 @@ class _Planner:
 
         kernels = seen("lower", lowered.kernels)
         kernels = seen("fuse", fuse(kernels, lowered.outputs))
-        kernels = seen("canonicalise", [canonicalise(kernel, lanes(kernel)) for kernel in kernels])
+        kernels = seen("canonicalise", [canonicalise(kernel, target) for kernel in kernels])
         kernels = seen("fuse again", fuse(kernels, lowered.outputs))
-        kernels = seen("canonicalise again", [canonicalise(kernel, lanes(kernel)) for kernel in kernels])
-        kernels = seen("few rows last", few_rows_last(kernels, lanes))
-        kernels = seen("split", split_sums(kernels, lanes))
+        kernels = seen("canonicalise again", [canonicalise(kernel, target) for kernel in kernels])
+        kernels = seen("few rows last", few_rows_last(kernels, target))
+        kernels = seen("split", split_sums(kernels, target))
         kernels = seen("sum in blocks", map(sum_in_blocks, kernels))
         kernels = seen("unroll", map(self.unrolled, kernels))
         kernels = seen("materialise indices", materialise_indices(kernels, self.schedules))

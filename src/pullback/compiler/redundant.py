@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 
+from pullback.compiler.cost import MOST_USES
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.compiler.schedules.transpose import TransposedCopy
@@ -23,9 +24,6 @@ from pullback.compiler.target import Processor
 from pullback.loops import Buffer, Kernel
 
 __all__ = ["recompute_small"]
-
-MOST_USES = 3
-"""Regions in which it is computed again; more would cost more than the exchange that they save."""
 
 
 def recompute_small(

@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from pullback.compiler.canonicalise import coalesced_rows
-from pullback.compiler.cost import kernel_cycles
+from pullback.compiler.cost import CHUNK_CYCLES, COMPARING, MOST_CHUNKS, SHORT_CYCLES, kernel_cycles
 from pullback.compiler.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.schedules.choose import Schedules
@@ -34,23 +34,6 @@ from pullback.compiler.steps import Group, Job, Region, keeps_to_rows
 from pullback.loops import Kernel
 
 __all__ = ["joined_region", "make_regions"]
-
-CHUNK_CYCLES = 6000.0
-"""A chunk should last at least this long: claiming one costs about a hundred cycles."""
-
-MOST_CHUNKS = 32
-
-SHORT_CYCLES = 120_000.0
-"""Row groups that take less go on with a kernel of fewer, longer rows: waiting costs more than uneven shares."""
-
-COMPARING = 0.25
-"""What each chunk of a scatter spends on comparing all places with its rows, as a part of adding the updates.
-
-More of them, until it takes as long as adding, only where their rows would leave the cache.
-"""
-
-KEPT_BYTES = 1 << 19
-"""What a chunk's rows of a scatter's target, and all that goes with them, may take: so much stays in the cache."""
 
 
 def make_regions(
@@ -74,7 +57,7 @@ def make_regions(
     for kernel in kernels:
         schedule = schedules.of(kernel)
         contraction = schedule.contraction if isinstance(schedule, ContractionSchedule) else None
-        job = Job(kernel, schedule, kernel_cycles(kernel, contraction, schedules.lanes(kernel)))
+        job = Job(kernel, schedule, kernel_cycles(kernel, contraction, schedules.target))
         producers = needs[kernel]
         earliest = max((placed[k][0] for k in producers), default=0)
         earliest = max([earliest, *(placed[k][0] + 1 for k in before.get(kernel, ()))])
@@ -253,7 +236,7 @@ def _wanted_chunks(group: Group, schedules: Schedules, trips: int) -> int:
         wanted = min(wanted, max(1, int(COMPARING * most)))
         own = {store.buffer for job in group.jobs for store in job.kernel.stores}
         if len(group.jobs) > 1:
-            wanted = max(wanted, sum(buffer.nbytes for buffer in own) // KEPT_BYTES)
+            wanted = max(wanted, sum(buffer.nbytes for buffer in own) // schedules.target.private_bytes)
         wanted = min(wanted, most)
     return max(1, wanted)
 

@@ -14,53 +14,44 @@ is cut depends on its shape only: results are the same bits for any number of th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pullback.compiler.canonicalise import coalesced_axes
-from pullback.compiler.cost import kernel_cycles
+from pullback.compiler.cost import (
+    ENOUGH_ROWS,
+    FEWEST_PARTS,
+    LEAST_PART,
+    LEAST_PART_CYCLES,
+    LEAST_SPLIT_CYCLES,
+    MOST_PARTS,
+    MOST_SPLIT_RESULTS,
+    kernel_cycles,
+)
 from pullback.compiler.schedules.contraction import contractions, is_contraction
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
+from pullback.compiler.schedules.lanes import lanes_of
+from pullback.compiler.target import Processor
 from pullback.loops import Affine, Axis, Buffer, Expression, Kernel, Load, Reduce, Store, rewrite, row_major
 
 __all__ = ["split_sums"]
 
-LEAST_CYCLES = 12_000.0
-"""Sums that take less are done soonest by one thread."""
 
-LEAST_PART_CYCLES = 1500.0
-"""Parts of a vector times a matrix that take less are not worth a chunk each."""
-
-LEAST_PART = 32
-"""Elements that a part sums for each result: of shorter parts too many are written and read again."""
-
-MOST_RESULTS = 4096
-MOST_PARTS = 128
-FEWEST_ROWS = 8
-"""Kernels with this many rows have enough to share out as they are.
-
-But vectors times matrices are cut by the matrix' rows, and sums at computed places stay with their samples.
-"""
-
-FEWEST_PARTS = 8
-"""Where fewer parts than this are equal and more are wanted, what is left over is a part of its own."""
-
-
-def split_sums(kernels: Iterable[Kernel], lanes: Callable[[Kernel], int]) -> list[Kernel]:
-    """The kernels with long sums cut into parts and a sum of the parts; ``lanes`` of a kernel's vectors."""
+def split_sums(kernels: Iterable[Kernel], target: Processor) -> list[Kernel]:
+    """The kernels with long sums cut into parts and a sum of the parts."""
     program: list[Kernel] = []
     rows: dict[Buffer, int] = {}
     for kernel in kernels:
-        reduce = _long_sum(kernel, lanes, rows)
+        reduce = _long_sum(kernel, target, rows)
         if reduce is None:
             program.append(kernel)
         else:
-            program.extend(_cut(kernel, reduce, lanes, rows))
+            program.extend(_cut(kernel, reduce, target, rows))
         rows.update((buffer, kernel.axes[0].extent) for buffer in kernel.writes() if kernel.axes)
     return program
 
 
-def _long_sum(kernel: Kernel, lanes: Callable[[Kernel], int], rows: Mapping[Buffer, int]) -> Reduce | None:
+def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> Reduce | None:
     """The only reduction of a kernel, if it is a long sum of floats with few results."""
     found = [e for e in kernel.expressions() if isinstance(e, Reduce)]
     if len(found) != 1 or found[0].kind != "add" or found[0].dtype.kind != "f":
@@ -70,14 +61,14 @@ def _long_sum(kernel: Kernel, lanes: Callable[[Kernel], int], rows: Mapping[Buff
     results = math.prod(axis.extent for axis in kernel.axes)
     extent = kernel.axes[0].extent if kernel.axes else 1
     if _has_window(found[0]):
-        parts = _parts(kernel, found[0], lanes, rows)
-        if parts < (FEWEST_ROWS if extent >= FEWEST_ROWS else 2):
+        parts = _parts(kernel, found[0], target, rows)
+        if parts < (ENOUGH_ROWS if extent >= ENOUGH_ROWS else 2):
             return None
-    elif results > MOST_RESULTS or (
-        extent >= FEWEST_ROWS and not _by_matrix(kernel, found[0]) and indexed_sum(kernel) is None
+    elif results > MOST_SPLIT_RESULTS or (
+        extent >= ENOUGH_ROWS and not _by_matrix(kernel, found[0]) and indexed_sum(kernel) is None
     ):
         return None
-    return found[0] if _cycles(kernel, found[0], lanes) >= LEAST_CYCLES else None
+    return found[0] if _cycles(kernel, found[0], target) >= LEAST_SPLIT_CYCLES else None
 
 
 def _by_matrix(kernel: Kernel, reduce: Reduce) -> bool:
@@ -92,12 +83,12 @@ def _by_matrix(kernel: Kernel, reduce: Reduce) -> bool:
     )
 
 
-def _cycles(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int]) -> float:
+def _cycles(kernel: Kernel, reduce: Reduce, target: Processor) -> float:
     if (
         contractions(kernel) or indexed_sum(kernel) is not None
     ):  # each vector that is read serves several sums
-        return math.prod(axis.extent for axis in kernel.axes) * _length(reduce) / lanes(kernel)
-    return kernel_cycles(kernel, None, lanes(kernel))
+        return math.prod(axis.extent for axis in kernel.axes) * _length(reduce) / lanes_of(kernel, target)
+    return kernel_cycles(kernel, None, target)
 
 
 def _has_window(reduce: Reduce) -> bool:
@@ -110,7 +101,7 @@ def _length(reduce: Reduce) -> int:
     return math.prod(axis.extent for axis in reduce.over)
 
 
-def _parts(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int], rows: Mapping[Buffer, int]) -> int:
+def _parts(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer, int]) -> int:
     """Into how many parts of one length the first summed axis is cut; what they leave over is one more.
 
     As many as divide it, if these are not too few. A vector times a matrix has no use for more than can be shared out,
@@ -125,7 +116,7 @@ def _parts(kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int], rows:
         read: int = sum(min(load.buffer.size, _places(load)) for load in kernel.loads())
         most = min(most, read // (2 * math.prod(axis.extent for axis in kernel.axes)))
     if _by_matrix(kernel, reduce):
-        most = min(most, max(2, int(_cycles(kernel, reduce, lanes) / LEAST_PART_CYCLES)))
+        most = min(most, max(2, int(_cycles(kernel, reduce, target) / LEAST_PART_CYCLES)))
         made = [rows[load.buffer] for load in kernel.loads() if load.buffer in rows]
         found = [part for part in made if 2 <= part <= most and extent % part == 0]
         if found:
@@ -142,11 +133,9 @@ def _places(load: Load) -> int:
     return int(high - low + 1)
 
 
-def _cut(
-    kernel: Kernel, reduce: Reduce, lanes: Callable[[Kernel], int], rows: Mapping[Buffer, int]
-) -> list[Kernel]:
+def _cut(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer, int]) -> list[Kernel]:
     first = reduce.over[0]
-    parts = _parts(kernel, reduce, lanes, rows)
+    parts = _parts(kernel, reduce, target, rows)
     if parts < 2:
         return [kernel]
     size, left = divmod(first.extent, parts)

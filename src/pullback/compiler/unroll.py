@@ -16,6 +16,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pullback.compiler.cost import MOST_UNROLLED_FUNCTIONS
+from pullback.compiler.schedules.lanes import lanes_of
+from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
     Apply,
@@ -31,28 +34,25 @@ from pullback.loops import (
 
 __all__ = ["unroll_short_axes"]
 
-LONGEST = 4
-"""Elements of an axis that is written out; so far apart are the lanes that are picked out of vectors."""
-
-MOST_FUNCTIONS = 256
-"""Functions that a turn may have when it is written out."""
 
 _CHAINED = frozenset({"add", "multiply", "maximum", "minimum"})
 """Reductions that repeat the function of two numbers of the same name."""
 
 
-def unroll_short_axes(kernel: Kernel, lanes: int) -> Kernel:
-    """A map with its short axes written out, if its rows fill vectors of ``lanes`` then; any other as it is."""
-    short = _short_axes(kernel)
+def unroll_short_axes(kernel: Kernel, target: Processor) -> Kernel:
+    """A map with its short axes written out, if its rows fill vectors then; any other as it is."""
+    longest = target.gather_vectors
+    short = _short_axes(kernel, longest)
     if short is None:
         return kernel
     rows = tuple(axis for axis in kernel.axes if axis not in short)
-    if not rows or not _fills(kernel, rows[-1], short):
+    if not rows or not _fills(kernel, rows[-1], short, longest):
         return kernel
+    lanes = lanes_of(kernel, target)
     if _filled(rows[-1].extent, lanes) < 2 * max(_filled(axis.extent, lanes) for axis in short):
         return kernel
     turns = math.prod(axis.extent for axis in short)
-    if turns * kernel.functions > MOST_FUNCTIONS:
+    if turns * kernel.functions > MOST_UNROLLED_FUNCTIONS:
         return kernel
     memo: dict[int, Expression] = {}
     stores = [
@@ -63,7 +63,7 @@ def unroll_short_axes(kernel: Kernel, lanes: int) -> Kernel:
     return Kernel(rows, tuple(stores))
 
 
-def _short_axes(kernel: Kernel) -> set[Axis] | None:
+def _short_axes(kernel: Kernel, longest: int) -> set[Axis] | None:
     """The axes of the inner loops, or the last one of the kernel; None where these or the sums are long."""
     if any(store.dynamic or store.accumulate for store in kernel.stores):
         return None
@@ -71,7 +71,7 @@ def _short_axes(kernel: Kernel) -> set[Axis] | None:
     short = inner or set(kernel.axes[-1:])
     reductions = [e for e in kernel.expressions() if isinstance(e, Reduce)]
     summed = [axis for e in reductions for axis in e.over]
-    if any(axis.extent > LONGEST for axis in (*short, *summed)):
+    if any(axis.extent > longest for axis in (*short, *summed)):
         return None
     if any(len(e.over) > 1 or e.kind not in _CHAINED for e in reductions):
         return None
@@ -85,7 +85,7 @@ def _filled(extent: int, lanes: int) -> float:
     return extent / (-(-extent // lanes) * lanes)
 
 
-def _fills(kernel: Kernel, row: Axis, short: set[Axis]) -> bool:
+def _fills(kernel: Kernel, row: Axis, short: set[Axis], longest: int) -> bool:
     """Whether lanes along ``row`` read and write what lies together: whole rows, or elements side by side."""
     for store in kernel.stores:
         step = store.offset.coefficient(row)
@@ -94,7 +94,7 @@ def _fills(kernel: Kernel, row: Axis, short: set[Axis]) -> bool:
         if not whole and (step != 1 or own):
             return False
     loads = kernel.loads()
-    return all(abs(load.offset.coefficient(row)) <= LONGEST for load in loads if not load.dynamic)
+    return all(abs(load.offset.coefficient(row)) <= longest for load in loads if not load.dynamic)
 
 
 def _written_out(store: Store, short: set[Axis]) -> Iterator[Store]:

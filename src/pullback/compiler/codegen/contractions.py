@@ -18,19 +18,14 @@ from pullback.compiler.codegen.prefetch import prefetch_line
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
+from pullback.compiler.cost import EPILOGUE_IN_REGISTERS, LOOP_BODY, MOST_TILE_VECTORS, UNROLLED
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
-from pullback.compiler.schedules.tiles import MOST_VECTORS, UNROLLED, Block, Tile, strips
+from pullback.compiler.schedules.tiles import Block, Tile, strips
 from pullback.compiler.target import Processor
 from pullback.loops import Affine, Apply, Axis, walk
 
 __all__ = ["emit_contraction", "multiply_panel", "run_epilogue"]
-
-LOOP_BODY = 16
-"""Steps of the summed axis are repeated in the innermost loop until it has about this many multiply-adds."""
-
-EPILOGUE_IN_REGISTERS = 6
-"""Epilogues of more functions than this run in a loop over rows, from a copy of the tile: they need the registers."""
 
 
 def emit_contraction(
@@ -302,7 +297,7 @@ def _later(target: Processor, group: Group, pair: Pair, step: int, depth: int) -
 
     The processor sees that it is read in order, but does not look far enough where another core has written it.
     """
-    near = step <= MOST_VECTORS * group.lanes
+    near = step <= MOST_TILE_VECTORS * group.lanes
     far = depth * step * pair.right.dtype.itemsize > target.tile_bytes
     return target.exchange_steps * step if near and far else 0
 

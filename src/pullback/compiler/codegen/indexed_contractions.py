@@ -13,9 +13,8 @@ from pullback.compiler.codegen.permutes import sums_of_permutes
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
+from pullback.compiler.cost import CHAINS, MOST_INDEXED_ROWS
 from pullback.compiler.schedules.indexed_contraction import (
-    CHAINS,
-    MOST_ROWS,
     IndexedContraction,
     vector_width,
     vectors_of_row,
@@ -48,7 +47,7 @@ def emit_indexed_contraction(values: Values, sums: IndexedContraction, low: str,
             _from_compacted(values, sums, pieces, budget)
             return
         for part in pieces:
-            most = min(MOST_ROWS, max(1, budget // _count(part)))
+            most = min(MOST_INDEXED_ROWS, max(1, budget // _count(part)))
             if sums.row is None:
                 _tile(values, sums, part, Place(None), 1)
                 continue

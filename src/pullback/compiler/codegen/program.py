@@ -25,7 +25,7 @@ from pullback.compiler.runtime.layout import (
     region_function,
 )
 from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
-from pullback.compiler.schedules.choose import lanes_of
+from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.schedules.prefetch import is_fixed_piece
 from pullback.compiler.steps import (
     Choose,

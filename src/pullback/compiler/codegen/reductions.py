@@ -17,7 +17,8 @@ from pullback.compiler.codegen.integers import integer_function
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
-from pullback.compiler.schedules.reduction import ACCUMULATORS, WRITTEN_OUT, is_transposed, length, runs_along
+from pullback.compiler.cost import ACCUMULATORS, WRITTEN_OUT
+from pullback.compiler.schedules.reduction import is_transposed, length, runs_along
 from pullback.loops import Affine, Apply, Axis, Load, Reduce
 
 __all__ = ["across_rows", "better", "emit_reduction", "horizontal", "neutral"]

@@ -29,13 +29,11 @@ import numpy as np
 from pullback.compiler.codegen.maps import lane_loop, write_stores
 from pullback.compiler.codegen.types import convert, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.cost import MOST_COMPARED
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, row_major
 
 __all__ = ["emit_scatter"]
-
-MOST_COMPARED = 64
-"""Positions compared for one branch: their bits fit into a register."""
 
 
 def emit_scatter(values: Values, kernel: Kernel, scatter: ScatterSchedule, low: str, high: str) -> None:

@@ -19,13 +19,11 @@ from pullback.compiler.codegen.reductions import better
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
+from pullback.compiler.cost import MOST_TAPS
 from pullback.compiler.schedules.window_maximum import WindowMaximum
 from pullback.loops import Apply, Axis
 
 __all__ = ["emit_window_maximum"]
-
-MOST_TAPS = 32
-"""Summed elements written out at once: with more of them, outer axes of the sum become loops."""
 
 
 def emit_window_maximum(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pullback.compiler.schedules.contraction import find_contraction
 from pullback.compiler.schedules.contraction_schedules import schedule_contraction
 from pullback.compiler.schedules.indexed_contraction import find_indexed_contraction
+from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.schedules.map import schedule_map
 from pullback.compiler.schedules.reduction_vectorised import find_reduction_vectorised
 from pullback.compiler.schedules.scatter import find_scatter
@@ -12,9 +13,9 @@ from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.schedules.transpose import find_transposed
 from pullback.compiler.schedules.window_maximum import find_window_maximum
 from pullback.compiler.target import Processor
-from pullback.loops import Kernel, Load, once
+from pullback.loops import Kernel
 
-__all__ = ["Schedules", "choose_schedule", "lanes_of"]
+__all__ = ["Schedules", "choose_schedule"]
 
 
 class Schedules:
@@ -53,19 +54,3 @@ def choose_schedule(kernel: Kernel, target: Processor) -> Schedule:
 def _contraction(kernel: Kernel, lanes: int, target: Processor) -> Schedule | None:
     found = find_contraction(kernel)
     return None if found is None else schedule_contraction(found, lanes, target)
-
-
-def lanes_of(kernel: Kernel, target: Processor) -> int:
-    """Lanes of a kernel's vectors: a register of its widest float, or of 32-bit elements where it has none."""
-    return target.lanes(_widest(kernel))
-
-
-@once
-def _widest(kernel: Kernel) -> int:
-    """Bytes of the widest element of a kernel's vectors; what depends on no axis, as a learning rate, is none."""
-    dtypes = [e.dtype for e in kernel.expressions() if e.axes]
-    dtypes += [store.buffer.dtype for store in kernel.stores if store.inner or kernel.axes]
-    sizes = [dtype.itemsize for dtype in dtypes if dtype.kind == "f"]
-    if not sizes:
-        sizes = [e.dtype.itemsize for e in kernel.expressions() if isinstance(e, Load)]
-    return max([4, *sizes])

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pullback.compiler.cost import LONGEST_LIST, MOST_COLUMN_VECTORS, SHORTEST_LIST
 from pullback.compiler.schedules.contraction import with_accumulator
 from pullback.compiler.schedules.permute import Permute, find_permute
 from pullback.compiler.schedules.schedule import Schedule
@@ -21,8 +22,6 @@ from pullback.compiler.target import Processor
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Placeholder, Reduce, Store
 
 __all__ = [
-    "CHAINS",
-    "MOST_ROWS",
     "IndexedContraction",
     "find_indexed_contraction",
     "indexed_sum",
@@ -30,14 +29,6 @@ __all__ = [
     "vectors_of_row",
     "with_columns_last",
 ]
-
-MOST_VECTORS = 64
-"""Vectors for each row, beyond which their loop is not written out."""
-
-MOST_ROWS = 8
-
-CHAINS = 4
-"""Sums side by side, so that one need not wait for the last addition of another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,10 +105,10 @@ def find_indexed_contraction(kernel: Kernel, lanes: int, target: Processor) -> I
     columns = _columns(kernel, reduce)
     if not columns or right.offset.coefficient(columns[-1]) != 1 or columns[0] is kernel.axes[0]:
         return None
-    if -(-columns[-1].extent // lanes) > MOST_VECTORS:
+    if -(-columns[-1].extent // lanes) > MOST_COLUMN_VECTORS:
         return None
     outer = [axis for axis in kernel.axes if axis not in columns]
-    while len(columns) > 1 and vectors_of_row(columns, lanes) > MOST_VECTORS:
+    while len(columns) > 1 and vectors_of_row(columns, lanes) > MOST_COLUMN_VECTORS:
         outer.append(columns.pop(0))
     inner = [axis for axis in outer[1:] if axis not in right.offset.axes]
     row = inner[-1] if inner else None
@@ -146,11 +137,6 @@ def vector_width(axis: Axis, lanes: int) -> int:
 def vectors_of_row(columns: Sequence[Axis], lanes: int) -> int:
     """Vectors of one row."""
     return math.prod(axis.extent for axis in columns[:-1]) * -(-columns[-1].extent // lanes)
-
-
-SHORTEST_LIST = 32
-LONGEST_LIST = 4096
-"""Factors that a list is made for: fewer are as fast one by one, more would not stay in the nearest cache."""
 
 
 def _compaction_pays(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pullback.compiler.cost import CHEAP_FUNCTIONS, COSTLY_SIDE_BY_SIDE, SIDE_BY_SIDE
 from pullback.compiler.schedules.prefetch import prefetched
 from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.schedules.schedule import Schedule
@@ -13,9 +14,6 @@ from pullback.compiler.target import Processor
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, walk
 
 __all__ = ["MapSchedule", "lane_axis", "row_fits_registers", "schedule_map", "side_by_side"]
-
-CHEAP, SIDE_BY_SIDE, COSTLY_SIDE_BY_SIDE = 12, 4, 2
-"""Bodies of up to ``CHEAP`` functions run on four vectors at once, longer ones on two: registers are limited."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +85,7 @@ def row_fits_registers(axis: Axis, roots: Sequence[Expression], lanes: int, targ
 
 def _unrolled(roots: Sequence[Expression]) -> int:
     functions = sum(1 for e in walk(*roots) if isinstance(e, Apply))
-    return SIDE_BY_SIDE if functions <= CHEAP else COSTLY_SIDE_BY_SIDE
+    return SIDE_BY_SIDE if functions <= CHEAP_FUNCTIONS else COSTLY_SIDE_BY_SIDE
 
 
 def _one_row(kernel: Kernel, roots: Sequence[Expression], lanes: int, target: Processor) -> Axis | None:

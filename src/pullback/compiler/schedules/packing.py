@@ -10,24 +10,12 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pullback.compiler.cost import FEW_BLOCKS, FEW_PACKED_ROWS, FEWEST_PACKED_ROWS, PACKED_STEPS, SHARED_BY
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.tiles import Tile, fitting_rows, row_axis
 from pullback.compiler.target import Processor
 
 __all__ = ["Packing", "Segment", "choose_packing"]
-
-FEWEST_ROWS = 24
-FEW_ROWS = 256
-
-ROUND = 256
-"""Steps of the summed axis that are packed at a time: many multiply-adds for each sum that waits for the next round,
-few enough that the panels stay in the second-level cache and a tile's rows in the first."""
-
-SHARED_BY = 2
-"""Threads that should have as many blocks each; where it costs little, blocks are many, for more threads."""
-
-FEW_BLOCKS = 0.25
-"""What a single block is worse than many, whose shares are finer; two are half as bad."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +65,7 @@ class Packing:
 def choose_packing(product: Contraction, lanes: int, target: Processor) -> Packing | None:
     """How to cut ``product``, or ``None`` if its right operands fit into the nearer caches as they are."""
     axis = row_axis(product)
-    if axis is None or product.rows != (axis,) or axis.extent < FEWEST_ROWS:
+    if axis is None or product.rows != (axis,) or axis.extent < FEWEST_PACKED_ROWS:
         return None
     if any(len(pair.depth) != 1 for pair in product.pairs):
         return None
@@ -87,7 +75,7 @@ def choose_packing(product: Contraction, lanes: int, target: Processor) -> Packi
         return None
     widest = 4 if target.vector_registers >= 32 else 2
     height = fitting_rows(axis.extent, widest, target)
-    rounds = _rounds(product.pairs, ROUND)
+    rounds = _rounds(product.pairs, PACKED_STEPS)
     extents = (axis.extent, columns, depth)
     block_rows, panels = _best_cut(extents, height, widest * lanes, lanes, target, itemsize)
     row_blocks, column_blocks = -(-axis.extent // block_rows), -(-columns // (panels * widest * lanes))
@@ -131,9 +119,9 @@ def _cycles(
     if rows * depth * itemsize > target.l2_bytes // 2:
         lines += rows * depth * column_blocks / line
     near = target.l2_bytes // 4
-    packed, waiting = (count * panels * width * itemsize for count in (min(depth, ROUND), block_rows))
-    if depth > ROUND and waiting > near:
-        lines += 2 * rows * columns * (depth // ROUND) / line
+    packed, waiting = (count * panels * width * itemsize for count in (min(depth, PACKED_STEPS), block_rows))
+    if depth > PACKED_STEPS and waiting > near:
+        lines += 2 * rows * columns * (depth // PACKED_STEPS) / line
     if packed > 2 * near:
         lines += rows / block_rows * depth * columns * (block_rows / 8) / line
     cycles = rows * columns * depth / (2 * lanes) + lines * target.far_line_cycles
@@ -143,7 +131,7 @@ def _cycles(
 
 def _resident(rows: int, target: Processor) -> int:
     """Bytes of a right operand that is read where it lies: few rows do not pay for packing one that half fills L2."""
-    return target.l2_bytes // (2 if rows < FEW_ROWS else 4)
+    return target.l2_bytes // (2 if rows < FEW_PACKED_ROWS else 4)
 
 
 def _rounds(pairs: Sequence[Pair], limit: int) -> tuple[tuple[Segment, ...], ...]:

@@ -14,19 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pullback.compiler.cost import BESIDE_TABLES, MOST_INSTRUCTIONS, MOST_TABLE_SUMS
 from pullback.compiler.target import Processor
 from pullback.loops import Apply, Axis, Expression, Literal, Load, walk
 
 __all__ = ["Permute", "find_permute"]
-
-MOST_SUMS = 18
-"""Sums side by side: with the vectors that they are looked up in they must fit the registers."""
-
-BESIDE = 8
-"""Vector instructions of a block of windows beside two for each sum."""
-
-MOST_INSTRUCTIONS = 3.0
-"""Vector instructions for each winner beyond which a list of those that count is shorter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +76,8 @@ def find_permute(
     whole, single = (_blocks(along, step, reach + more, lanes) for more in (column.extent - 1, 0))
     shared, blocks = (column.extent, whole) if whole == single else (1, single)
     sums = math.prod(axis.extent for axis in columns)
-    instructions = blocks * (2 * sums + BESIDE) / (along.extent * min(rows, 2))
-    if not blocks or sums > MOST_SUMS or instructions > MOST_INSTRUCTIONS:
+    instructions = blocks * (2 * sums + BESIDE_TABLES) / (along.extent * min(rows, 2))
+    if not blocks or sums > MOST_TABLE_SUMS or instructions > MOST_INSTRUCTIONS:
         return None
     picks = tuple(lanes * run + place for run, place in zip(runs, within))
     windows = -(-along.extent // blocks)

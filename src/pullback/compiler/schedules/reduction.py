@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import math
 
+from pullback.compiler.cost import SHORTEST_TRANSPOSED_ROW
 from pullback.compiler.target import Processor
 from pullback.loops import Axis, Load, Reduce, walk
 
-__all__ = ["ACCUMULATORS", "WRITTEN_OUT", "is_transposed", "length", "runs_along"]
-
-WRITTEN_OUT = 16
-"""Reductions of up to this many elements, such as a pooling window, have no loop."""
-
-SHORTEST_ROW = 8
-"""Rows shorter than this leave too many lanes empty to be read one by one."""
-
-ACCUMULATORS = 4
-"""Vectors summed side by side: an addition takes about four cycles and two start in each."""
+__all__ = ["is_transposed", "length", "runs_along"]
 
 
 def is_transposed(reduce: Reduce, axis: Axis, target: Processor) -> bool:
@@ -25,7 +17,7 @@ def is_transposed(reduce: Reduce, axis: Axis, target: Processor) -> bool:
     A reduction inside that belongs to the row would be computed again for each of the row's vectors.
     """
     last = reduce.over[-1]
-    if reduce.kind in ("argmax", "argmin") or last.extent < SHORTEST_ROW or axis.extent < 4:
+    if reduce.kind in ("argmax", "argmin") or last.extent < SHORTEST_TRANSPOSED_ROW or axis.extent < 4:
         return False
     if any(isinstance(e, Reduce) and axis in e.axes for e in walk(reduce.body)):
         return False

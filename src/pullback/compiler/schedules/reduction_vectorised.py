@@ -10,15 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pullback.compiler.cost import SHORTEST_SUM
 from pullback.compiler.schedules.contraction import Pair, contractions, with_accumulator
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.target import Processor
 from pullback.loops import Axis, Kernel, Load, Placeholder, Reduce, Store
 
 __all__ = ["ReductionVectorised", "find_reduction_vectorised"]
-
-SHORTEST = 8
-"""Summed axes shorter than this leave most lanes empty."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +50,7 @@ def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> 
     if any(isinstance(e, Reduce) and e is not found[0] for e in kernel.expressions()):
         return None
     along, columns = found[0].over[-1], kernel.axes[-1]
-    if along.extent < SHORTEST or 2 * columns.extent > lanes or along.extent < 2 * columns.extent:
+    if along.extent < SHORTEST_SUM or 2 * columns.extent > lanes or along.extent < 2 * columns.extent:
         return None
     first, second = found[0].body.operands
     if not isinstance(first, Load) or not isinstance(second, Load):

@@ -18,13 +18,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from pullback.compiler.cost import (
+    LONG_DEPTH,
+    MOST_TILE_ROWS,
+    MOST_TILE_VECTORS,
+    TILE_OVERHEAD,
+    UNEVEN,
+    UNROLLED,
+)
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.target import Processor
 from pullback.loops import Axis, Load
 
 __all__ = [
-    "MOST_VECTORS",
-    "UNROLLED",
     "Block",
     "Tile",
     "choose_tile",
@@ -35,21 +41,6 @@ __all__ = [
 
 Sizes = tuple[tuple[int, ...], int, int]
 """Widths of the column groups in vectors, bands, and rows of a step."""
-
-UNROLLED = 256
-"""A nest of summed axes of this many multiply-adds, such as the window of a convolution, is written out."""
-
-MOST_ROWS, MOST_VECTORS = 16, 6
-"""Elements that are spread and vectors that are read for one step, at most."""
-
-TILE_OVERHEAD = 8.0
-"""Cycles that a tile costs beside its multiply-adds."""
-
-UNEVEN = 1.05
-"""How much worse a tile is that leaves rows over where chunks are shares of the rows: some chunk has fewer."""
-
-LONG_DEPTH = 32
-"""Sums shorter than this gain nothing from bands: the window of a single channel is soon read."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +107,9 @@ def fitting_rows(rows: int, vectors: int, target: Processor) -> int:
     (6, 6)
     """
     heights = [
-        n for n in range(1, min(rows, MOST_ROWS) + 1) if n == 1 or _fits(n, vectors, target.vector_registers)
+        n
+        for n in range(1, min(rows, MOST_TILE_ROWS) + 1)
+        if n == 1 or _fits(n, vectors, target.vector_registers)
     ]
     return min(
         heights,
@@ -174,7 +167,7 @@ def choose_tile(product: Contraction, lanes: int, target: Processor) -> Tile:
     rights = [axis for axis in product.rows[1:] if not any(axis in p.left.axes for p in product.pairs)]
     vectors = -(-product.columns.extent // lanes)
     depth = sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
-    if depth < LONG_DEPTH or vectors > MOST_VECTORS:
+    if depth < LONG_DEPTH or vectors > MOST_TILE_VECTORS:
         rights = []
     crossing = not all(_aligned(pair.right, product.columns, lanes) for pair in product.pairs)
     others = math.prod(axis.extent for axis in product.rows)
@@ -228,7 +221,7 @@ def _best_sizes(
                     arrival = target.near_line_cycles * lines_read if far else 0.0
                     one = _cycles(target, rows * whole, across, reads, depth, arrival)
                     cycles += rest * row_strips * band_strips * one
-        if outermost and length > MOST_ROWS:  # two threads share them out
+        if outermost and length > MOST_TILE_ROWS:  # two threads share them out
             cycles *= 2 * height * -(-length // (2 * height)) / length
             cycles *= UNEVEN if length % height else 1.0
         if best is None or cycles < best[0]:
@@ -244,16 +237,16 @@ def _row_choices(lefts: list[Axis], first: Axis | None) -> Iterator[tuple[Axis |
         rest = [axis for axis in lefts if axis is not main and axis is not first]
         for count in range(len(rest) + 1):
             inner = tuple(rest[len(rest) - count :])
-            if math.prod(axis.extent for axis in inner) <= MOST_ROWS:
+            if math.prod(axis.extent for axis in inner) <= MOST_TILE_ROWS:
                 yield main, inner
 
 
 def _sizes(vectors: int, lines: int, length: int, whole: int, registers: int) -> Iterator[Sizes]:
     """Widths of column groups, bands and steps of rows for which there are registers."""
-    for width in range(1, min(vectors, MOST_VECTORS) + 1):
+    for width in range(1, min(vectors, MOST_TILE_VECTORS) + 1):
         widths = _even(vectors, width)
-        for bands in range(1, min(lines, MOST_VECTORS // widths[0]) + 1):
-            for height in range(1, min(length, MOST_ROWS // whole) + 1):
+        for bands in range(1, min(lines, MOST_TILE_VECTORS // widths[0]) + 1):
+            for height in range(1, min(length, MOST_TILE_ROWS // whole) + 1):
                 if height == bands == width == 1 or _fits(height * whole, widths[0] * bands, registers):
                     yield widths, bands, height
 
