@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "CELLS", "CLOTH_STEP", "ODE_STEP", "SIMULATIONS", "Arrays", "Call", "Cell", "arrays_of", "differentiated",
-    "flops_per_call", "largest_difference", "weights_of",
+    "flops_per_call", "from_json", "largest_difference", "weights_of",
 ]  # fmt: skip
 
 Arrays = dict[str, NDArray[np.float32]]
@@ -97,10 +97,20 @@ class Call:
     checkpoint: int = 0
     memory: str = ""
 
+    what = (
+        "A call is forward and backward, with respect to all weights and the input, or of a simulation to its "
+        "parameters."
+    )
+
     @property
     def cell(self) -> Cell | None:
         """The recurrence, if it is one."""
         return CELLS.get(self.program)
+
+    @property
+    def flops(self) -> int:
+        """Those of its products."""
+        return flops_per_call(self)
 
     def describe(self) -> str:
         """The sizes on one line."""
@@ -112,6 +122,11 @@ class Call:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def from_json(values: dict[str, Any]) -> Call:
+    """What ``as_json`` made."""
+    return Call(**values)
 
 
 def weights_of(call: Call) -> dict[str, Shape]:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from calls import Call, arrays_of
 from networks import accuracy
 from numpy.typing import NDArray
 from workload import Job, batch_rows
@@ -43,12 +42,14 @@ class Worker:
         self.count = len(arrays[0])
         return self._build(library, f"with_{library}", self.job.threads, self.job, *arrays)
 
-    def start_call(self, library: str, call: Answer, variant: str, threads: int, tuned: bool) -> Answer:
-        """The same for a function of arrays; its first call is still to come."""
-        asked = Call(**call)
-        return self._build(
-            library, f"calls_{library}", threads, asked, arrays_of(asked), variant, threads, tuned
-        )
+    def start_call(
+        self, library: str, call: Answer, variant: str, threads: int, tuned: bool, kind: str = "calls"
+    ) -> Answer:
+        """The same for a function of arrays, of the module ``kind``; its first call is still to come."""
+        described = importlib.import_module(kind)
+        asked = described.from_json(call)
+        arrays = described.arrays_of(asked)
+        return self._build(library, f"{kind}_{library}", threads, asked, arrays, variant, threads, tuned)
 
     def _build(self, library: str, name: str, threads: int, *arguments: Any) -> Answer:
         _stay_on_cores(threads)

@@ -1,4 +1,4 @@
-"""The benchmarks: races of steps (``jobs.RACES``) and of calls (``calls.CALLS``); the others, one file each."""
+"""The benchmarks: races of steps (``jobs.RACES``), of calls, other networks (``calls``); the others, one file each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from suite.calls import CALLS
+from suite.calls import CALLS, NETS
 from suite.jobs import RACES
 
 __all__ = ["BENCHMARKS", "benchmark"]
@@ -23,7 +23,7 @@ _FILES = {
     "loss-curve": "loss_curve",
 }
 
-BENCHMARKS = (*RACES, *CALLS, *_FILES)
+BENCHMARKS = (*RACES, *CALLS, *NETS, *_FILES)
 """The names on the command line."""
 
 
@@ -33,9 +33,9 @@ def benchmark(name: str) -> Callable[[Any], list[Any]]:
         from suite.training import tables
 
         return lambda settings: tables(settings, RACES[name])
-    if name in CALLS:
+    if name in CALLS or name in NETS:
         from suite import calls
 
-        return lambda settings: calls.tables(settings, CALLS[name])
+        return lambda settings: calls.tables(settings, {**CALLS, **NETS}[name])
     found: Callable[[Any], list[Any]] = importlib.import_module(f"suite.{_FILES[name]}").run
     return found

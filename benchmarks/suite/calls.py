@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import peak
-from calls import Arrays, Call, flops_per_call, largest_difference
+from calls import Arrays, Call, largest_difference
 from contest import REST_SECONDS, Entrant, Result, Settings, Worker, WorkerError
+from nets import Net
 from report import Table
 
-__all__ = ["CALLS", "begin", "callers", "results_of", "tables"]
+__all__ = ["CALLS", "NETS", "begin", "callers", "results_of", "tables"]
 
 _CELLS = ("minimal-gated", "peephole", "normalised-gru", "two-products")
 
@@ -39,16 +40,44 @@ CALLS = {
 }
 """By the name of the benchmark."""
 
+NETS = {
+    "residual": (
+        Net("resnet-8", "residual", 32, 1),
+        Net("resnet-8, batch 128", "residual", 128, 1),
+        Net("resnet-20", "residual", 32, 3),
+        Net("resnet-20, batch 128", "residual", 128, 3),
+    ),
+    "nets": (
+        Net("separable", "separable", 32, 32),
+        Net("u-net", "u-net", 8, 16),
+        Net("autoencoder", "autoencoder", 128, 512),
+        Net("variational autoencoder", "variational", 128, 400),
+        Net("mixer", "mixer", 32, 4),
+    ),
+    "layers": tuple(
+        Net(name, name, 32, size)
+        for name, size in {
+            "stride-2": 32,
+            "transposed": 16,
+            "transposed-2": 16,
+            "grouped": 32,
+            "depthwise": 32,
+            "depthwise-stride-2": 32,
+        }.items()
+    ),
+}
+"""The same for networks that branch, and for single layers."""
+
 _TURN_SECONDS = 0.2
 _COLUMNS = ("contender", "ms/call min", "median", "× min", "× median", "GFLOP/s", "of peak", "difference")
 
 
-def tables(settings: Settings, calls: Sequence[Call]) -> list[Table]:
+def tables(settings: Settings, calls: Sequence[Call | Net]) -> list[Table]:
     """A race on each of the calls."""
     return [_table(settings, call) for call in calls]
 
 
-def begin(worker: Worker, settings: Settings, call: Call, tuned: bool = True) -> dict[str, Any]:
+def begin(worker: Worker, settings: Settings, call: Call | Net, tuned: bool = True) -> dict[str, Any]:
     """Build the contender of a worker, and what it tells of it; its first call is still to come."""
     entrant = worker.entrant
     return worker(
@@ -58,6 +87,7 @@ def begin(worker: Worker, settings: Settings, call: Call, tuned: bool = True) ->
         variant=entrant.variant,
         threads=settings.threads,
         tuned=tuned,
+        kind=type(call).__module__,
     )
 
 
@@ -76,7 +106,7 @@ def callers(settings: Settings) -> list[Entrant]:
 
 
 @contextlib.contextmanager
-def _started(settings: Settings, call: Call) -> Iterator[list[tuple[Worker, Result, Arrays]]]:
+def _started(settings: Settings, call: Call | Net) -> Iterator[list[tuple[Worker, Result, Arrays]]]:
     """A worker for each entrant with its first call done and its results; one that fails is left out with a line."""
     with contextlib.ExitStack() as stack:
         running = []
@@ -94,7 +124,7 @@ def _started(settings: Settings, call: Call) -> Iterator[list[tuple[Worker, Resu
         yield running
 
 
-def _table(settings: Settings, call: Call) -> Table:
+def _table(settings: Settings, call: Call | Net) -> Table:
     """Rounds in which each entrant calls the function for some time, with the FMA peak in each round."""
     settings.say(f"{call.name}: {settings.rounds} rounds")
     rates = []
@@ -112,7 +142,7 @@ def _table(settings: Settings, call: Call) -> Table:
         None if expected is None or found is expected else largest_difference(found, expected)
         for _, _, found in running
     ]
-    flops = flops_per_call(call)
+    flops = call.flops
     own = next((result for result in results if result.entrant == "pullback"), None)
     about = f"{flops / 1e6:,.0f} MFLOP in products. " if flops else ""
     return Table(
@@ -120,8 +150,7 @@ def _table(settings: Settings, call: Call) -> Table:
         _COLUMNS,
         [_row(result, own, flops, max(rates), found) for result, found in zip(results, differences)],
         [
-            f"{settings.threads} threads, {settings.rounds} rounds. A call is forward and backward, with respect to "
-            f"all weights and the input, or of a simulation to its parameters. {about}× is the time over Pullback's.",
+            f"{settings.threads} threads, {settings.rounds} rounds. {call.what} {about}× is the time over Pullback's.",
             f"FMA peak in the same rounds: {max(rates):.0f} GFLOP/s at best, {statistics.median(rates):.0f} in the "
             "median. The difference is the largest of all results, in norms, from Pullback's.",
             *(f"{result.entrant} {result.version}: {result.choice}." for result in results),
