@@ -113,3 +113,14 @@ def test_a_chain_of_any_length_is_computed(compiler, traced):
     x = np.arange(12.0).reshape(3, 4)
     for function in (turned, joined):
         compiler.assert_same(traced(function, x), [x], rounding=4)
+
+
+def test_what_is_the_same_along_an_axis_is_computed_once(stages):
+    """A root for each channel, that two users read for each element."""
+
+    def function(x, v):
+        scale = (1 / np.sqrt(v)).reshape(-1, 1)
+        return x * scale, np.tanh(x) * scale
+
+    lowered = stages(function, (20, 30, 50), (30,))["lower"]
+    assert "for i<30:\n    divide" in lowered

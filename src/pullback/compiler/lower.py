@@ -35,6 +35,7 @@ from pullback.loops import (
 from pullback.loops.arithmetic import within_extent
 from pullback.loops.expression import Reduce, linear
 from pullback.loops.kernel import Kernel, Store
+from pullback.operators.interleave import places
 from pullback.operators.scatters import ACCUMULATED
 
 __all__ = ["Lowered", "lower"]
@@ -43,7 +44,19 @@ VIEWS = frozenset({"reshape", "transpose", "slice"})
 """Operators that only say where their input's elements are; a product reads through them."""
 
 ROOTS = frozenset(
-    {"sum", "prod", "max", "min", "argmax", "argmin", "contract", "contiguous", "links", *ACCUMULATED}
+    {
+        "sum",
+        "prod",
+        "max",
+        "min",
+        "argmax",
+        "argmin",
+        "contract",
+        "contiguous",
+        "interleave",
+        "links",
+        *ACCUMULATED,
+    }
 )
 """Operators whose results are always given a buffer (fusion may take it away again)."""
 
@@ -163,6 +176,9 @@ class Lowered:
         if node.operator.name == "concatenate" and _in_long_parts(node):
             self._concatenate(node, buffer)
             return
+        if node.operator.name == "interleave":
+            self._interleave(node, buffer)
+            return
         axes, index = axes_of(node.shape)
         value = self._as_rounded(lambda index: self.value(node, index))(index)
         self._add(axes, buffer, index, _without_empty(value))
@@ -200,6 +216,21 @@ class Lowered:
             if part.size:
                 self.kernels.append(Kernel(axes, (Store(buffer, offset, _without_empty(value)),)))
             start += part.shape[axis]
+
+    def _interleave(self, node: Operation, buffer: Buffer) -> None:
+        """Each part by itself, as far apart as the strides say."""
+        strides = node.attributes["strides"]
+        for part, place in zip(node.inputs, places(strides)):
+            axes, index = axes_of(part.shape)
+            value = self._as_rounded(self.operand(part))(index)
+            steps = [
+                (i * stride + start) * s
+                for i, stride, start, s in zip(index, strides, place, row_major(buffer.shape))
+            ]
+            if part.size:
+                self.kernels.append(
+                    Kernel(axes, (Store(buffer, Affine.total(steps), _without_empty(value)),))
+                )
 
     def _link(self, node: Operation, buffer: Buffer) -> None:
         """Each position takes along what its place holds, the position before it, and leaves its own number there."""
@@ -329,6 +360,8 @@ def _needs_memory(user: Operation, child: Node, cost: dict[int, float]) -> bool:
         return True
     if name in ("gather", "gather_at_argmax") and child is user.inputs[0]:
         return cost.get(id(child), 0.0) * user.size > RECOMPUTE_COST * child.size
+    if name == "broadcast":  # what is the same along an axis is computed once; a single number, once a kernel
+        return child.size > 1 and cost.get(id(child), 0.0) > RECOMPUTE_COST
     if name == "reshape":
         return cost.get(id(child), 0.0) > 0 and not _merges_little(child.shape, user.shape)
     return name == "concatenate" and cost.get(id(child), 0.0) > RECOMPUTE_COST

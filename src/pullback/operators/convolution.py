@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,11 +17,17 @@ from pullback.graph import Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Operand, Reduce
 from pullback.loops.arithmetic import times, total
 from pullback.operators.batching import batch_size, is_batched, moved
+from pullback.operators.elementwise import filled
+from pullback.operators.interleave import interleave, part_shape, places
 from pullback.operators.shapes import dilated, framed, reshape, reverse, slice, transpose
 
 __all__ = ["convolve", "transposed_convolve", "window_count"]
 
 Widths = tuple[int, ...]
+
+MOST_PARTS = 16
+"""Elements of a transposed convolution that see different parts of the window are convolutions of their own, so many
+at most."""
 
 
 def window_count(extent: int, size: int, stride: int, dilation: int) -> int:
@@ -196,15 +203,131 @@ def transposed_convolve(
     Along each spatial axis the result has ``low`` elements more before, and ``high`` more after, those that
     the windows reach; negative widths cut it.
 
-    It is a convolution of ``x``, with zeros around it, by the reversed window. Where the stride s is longer
-    than 1 the elements of the result at a distance of s see the same part of the window, every s-th of its
-    elements: these parts are made outputs of their own, side by side before they are put between each other.
+    Elements of the result at a distance of the stride s see the same part of the window, every s-th of its
+    elements. Each of these parts is a convolution of ``x``, with zeros around it, by its part of the reversed window;
+    they are put between each other. Where the parts are many they are outputs of one convolution instead, side by side
+    before they are put between each other.
 
     Source: Shi et al., *Is the deconvolution layer the same as a convolutional layer?*, 2016.
     """
+    if math.prod(strides) > MOST_PARTS:
+        return _in_many_phases(
+            x, w, x_layout=x_layout, w_layout=w_layout, out_layout=out_layout,
+            strides=strides, dilations=dilations, low=low, high=high,
+        )  # fmt: skip
     sizes, counts = dict(zip(w_layout, w.shape)), dict(zip(x_layout, x.shape))
     plans = {
         label: _Transposed(counts[label], sizes[label], strides[k], dilations[k], low[k], high[k])
+        for k, label in enumerate(_spatial(x_layout))
+    }
+    turned = tuple(axis for axis, label in enumerate(w_layout) if label in plans and w.shape[axis] > 1)
+    w = reverse(w, axes=turned) if turned else w
+    extents = {**counts, "o": sizes["o"], **{label: plan.extent for label, plan in plans.items()}}
+    shape = tuple(extents[label] for label in out_layout)
+    steps = tuple(plans[label].stride if label in plans else 1 for label in out_layout)
+    parts = []
+    for place in places(steps):
+        taps = {label: plans[label].part(start) for label, start in zip(out_layout, place) if label in plans}
+        if any(part.taps * part.extent == 0 for part in taps.values()):
+            parts.append(filled(0, x.dtype, part_shape(shape, steps, place)))
+            continue
+        before, after = (
+            [getattr(taps[label], side) if label in taps else 0 for label in x_layout]
+            for side in ("before", "after")
+        )
+        window = slice(
+            w,
+            starts=tuple(taps[label].first if label in taps else 0 for label in w_layout),
+            stops=tuple(taps[label].last + 1 if label in taps else sizes[label] for label in w_layout),
+            steps=tuple(taps[label].step if label in taps else 1 for label in w_layout),
+        )
+        parts.append(
+            convolve(
+                framed(x, before, after),
+                window,
+                x_layout=x_layout,
+                w_layout=w_layout,
+                out_layout=out_layout,
+                strides=(1,) * len(strides),
+                dilations=tuple(taps[label].dilation for label in sorted(plans)),
+            )
+        )
+    return interleave(*parts, strides=steps, shape=shape) if len(parts) > 1 else parts[0]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Along one axis, the elements of a transposed convolution at a distance of its stride.
+
+    ``taps`` elements of the reversed window, from ``first`` to ``last`` by ``step``, meet elements of ``x`` that lie
+    ``dilation`` apart; ``before`` and ``after`` are the zeros around ``x``, negative where its ends are not met;
+    ``extent`` is how many of such elements there are.
+    """
+
+    taps: int
+    first: int
+    last: int
+    step: int
+    dilation: int
+    before: int
+    after: int
+    extent: int
+
+
+@dataclass(frozen=True)
+class _Transposed:
+    """How a transposed convolution is made along one axis: ``extent`` elements in parts at a distance of ``stride``."""
+
+    count: int
+    size: int
+    stride: int
+    dilation: int
+    low: int
+    high: int
+
+    @property
+    def extent(self) -> int:
+        """Elements of the result."""
+        return (self.count - 1) * self.stride + (self.size - 1) * self.dilation + 1 + self.low + self.high
+
+    def part(self, start: int) -> _Part:
+        """The elements ``start + stride * i`` of the result: of ``p * stride + k * dilation == start - low``."""
+        common = math.gcd(self.stride, self.dilation)
+        step, dilation = self.stride // common, self.dilation // common
+        there = [k for k in range(self.size) if (k * self.dilation - start + self.low) % self.stride == 0]
+        extent = max(0, -(-(self.extent - start) // self.stride))
+        if not there:
+            return _Part(0, 0, 0, 1, 1, 0, 0, extent)
+        # The element ``i`` meets ``p == i + reach - dilation * j`` with the j-th of these taps.
+        reach = (start - self.low - there[0] * self.dilation) // self.stride
+        return _Part(
+            taps=len(there),
+            first=self.size - 1 - there[-1],
+            last=self.size - 1 - there[0],
+            step=step,
+            dilation=dilation if len(there) > 1 else 1,
+            before=(len(there) - 1) * dilation - reach,
+            after=extent - 1 + reach - (self.count - 1),
+            extent=extent,
+        )
+
+
+def _in_many_phases(
+    x: Node,
+    w: Node,
+    *,
+    x_layout: str,
+    w_layout: str,
+    out_layout: str,
+    strides: Widths,
+    dilations: Widths,
+    low: Widths,
+    high: Widths,
+) -> Node:
+    """``transposed_convolve`` as one convolution: the parts of the reversed window are outputs of their own."""
+    sizes, counts = dict(zip(w_layout, w.shape)), dict(zip(x_layout, x.shape))
+    plans = {
+        label: _Phases(counts[label], sizes[label], strides[k], dilations[k], low[k], high[k])
         for k, label in enumerate(_spatial(x_layout))
     }
     apart = [plans[label].apart if label in plans else 1 for label in x_layout]
@@ -234,8 +357,8 @@ def transposed_convolve(
     return made
 
 
-class _Transposed:
-    """How a transposed convolution is made along one axis.
+class _Phases:
+    """How a transposed convolution of many phases is made along one axis.
 
     ``phases``: how many parts the window falls into; ``apart``: the distance that the elements of ``x`` are
     spread to instead, where the window is spread as well; ``before`` and ``after``: zeros around them;

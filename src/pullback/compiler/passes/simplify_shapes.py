@@ -32,6 +32,7 @@ import numpy as np
 
 from pullback.compiler.passes.rewriting import ELEMENTWISE, Rule, RulePass, filled, inner, same, scalar
 from pullback.graph import Node, Operation
+from pullback.operators.interleave import interleave, part_shape, places
 from pullback.operators.shapes import broadcast, concatenate, iota, pad, reshape, reverse, slice, transpose
 
 __all__ = ["simplify_shapes"]
@@ -182,6 +183,8 @@ def _slice(node: Operation) -> Node | None:
         return broadcast(part, shape=node.shape, axes=axes)
     if (joined := inner(x, "concatenate")) is not None:
         return _slice_of_concatenate(node, joined, starts, stops, steps)
+    if (joined := inner(x, "interleave")) is not None:
+        return _slice_of_interleave(joined, starts, stops, steps)
     if (padded := inner(x, "pad")) is not None:
         return _slice_of_pad(padded, starts, stops, steps)
     return None
@@ -240,6 +243,30 @@ def _part(piece: Node, axis: int, start: int, stop: int) -> Node:
     return slice(piece, starts=starts, stops=stops, steps=(1,) * piece.ndim)
 
 
+def _slice_of_interleave(joined: Operation, starts: Shape, stops: Shape, steps: Shape) -> Node | None:
+    """The slices of what was interleaved, put between each other; without those that it does not touch."""
+    strides = joined.attributes["strides"]
+    if any(step > 1 and step % stride for step, stride in zip(steps, strides)):
+        return None
+    shape = tuple(-(-(stop - start) // step) for start, stop, step in zip(starts, stops, steps))
+    left = tuple(stride if step == 1 else 1 for step, stride in zip(steps, strides))
+    parts = dict(zip(places(strides), joined.inputs))
+    chosen = []
+    for place in places(left):
+        first = tuple(start + k for start, k in zip(starts, place))
+        extents = part_shape(shape, left, place)
+        begins = tuple(at // stride for at, stride in zip(first, strides))
+        apart = tuple(max(1, step // stride) for step, stride in zip(steps, strides))
+        ends = tuple(
+            begin + (extent - 1) * step + 1 if extent else begin
+            for begin, extent, step in zip(begins, extents, apart)
+        )
+        part = parts[tuple(at % stride for at, stride in zip(first, strides))]
+        begins = tuple(map(min, begins, ends, part.shape))
+        chosen.append(slice(part, starts=begins, stops=tuple(map(max, begins, ends)), steps=apart))
+    return chosen[0] if max(left, default=1) == 1 else interleave(*chosen, strides=left, shape=shape)
+
+
 def _slice_of_pad(padded: Operation, starts: Shape, stops: Shape, steps: Shape) -> Node | None:
     """The slice of what was padded, with the zeros that are left around it."""
     (x,), lows, highs = padded.inputs, padded.attributes["low"], padded.attributes["high"]
@@ -285,9 +312,34 @@ def _pad(node: Operation) -> Node | None:
         low = tuple(map(sum, zip(low, first.attributes["low"])))
         high = tuple(map(sum, zip(high, first.attributes["high"])))
         return pad(first.inputs[0], low=low, high=high)
+    if (joined := inner(x, "interleave")) is not None:
+        return _pad_of_interleave(joined, low, node.shape)
+    return filled(0, node) if _is_zero(x) or not x.size else None
+
+
+def _pad_of_interleave(joined: Operation, low: Shape, shape: Shape) -> Node | None:
+    """What was interleaved with zeros around it, if only parts that are zeros grow by them."""
+    strides = joined.attributes["strides"]
+    parts = dict(zip(places(strides), joined.inputs))
+    chosen = []
+    for place in places(strides):
+        source = tuple((at - before) % stride for at, before, stride in zip(place, low, strides))
+        part, wanted = parts[source], part_shape(shape, strides, place)
+        first = tuple(
+            (at + before - own) // stride for at, before, own, stride in zip(source, low, place, strides)
+        )
+        if _is_zero(part):
+            part = filled(0, part, wanted)
+        elif part.shape != wanted or any(first):
+            return None
+        chosen.append(part)
+    return interleave(*chosen, strides=strides, shape=shape)
+
+
+def _is_zero(x: Node) -> bool:
+    """Whether all elements are +0."""
     value = scalar(x)
-    zero = value is not None and not value and not (value.dtype.kind == "f" and np.signbit(value))
-    return filled(0, node) if zero or not x.size else None
+    return value is not None and not value and not (value.dtype.kind == "f" and np.signbit(value))
 
 
 def _concatenate(node: Operation) -> Node | None:
