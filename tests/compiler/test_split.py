@@ -58,3 +58,29 @@ def test_sums_in_parts_are_right(compiler, traced, processor):
     compiler.assert_same(traced(by_matrix, *matrices), matrices, processor=processor, rounding=8)
     arrays = [random.integers(-3, 4, (30_000, 3)).astype(np.float32) for _ in range(2)]
     compiler.assert_same(traced(function, *arrays), arrays, processor=processor, rounding=8)
+
+
+def test_sums_over_rows_that_a_kernel_makes_are_cut_by_these_rows(stages):
+    """The statistics of channels: the parts belong to the row group that makes the array."""
+
+    def means(x):
+        y = np.tanh(x)
+        return y, y.mean((0, 2))
+
+    cut = stages(means, (20, 30, 50))["split by rows"]
+    assert "for r0<20, i<30:" in cut and "sum[r2<50]" in cut and "sum[r0<20](part_" in cut
+    assert "part_" not in stages(lambda x: x.mean((0, 2)), (20, 30, 50))["split by rows"], (
+        "nobody makes the rows"
+    )
+    assert "part_" not in stages(means, (20, 30, 7))["split by rows"], "short rows"
+    assert "part_" not in stages(means, (2, 30, 50))["split by rows"], "a short sum"
+
+
+def test_channels_that_are_last_are_cut_by_rows_too(compiler, traced, processor, stages):
+    def normal(x):
+        y = np.tanh(x)
+        return (y - y.mean((0, 1))) / np.sqrt(1e-3 + y.var((0, 1)))
+
+    assert "for r0<20, i<33:" in stages(normal, (20, 50, 33))["split by rows"]
+    x = np.random.default_rng(0).standard_normal((20, 50, 33)).astype(np.float32)
+    compiler.assert_same(traced(normal, x), [x], processor=processor, rounding=64)

@@ -88,6 +88,9 @@ ENOUGH_ROWS = 8
 But vectors times matrices are cut by the matrix' rows, and sums at computed places stay with their samples.
 """
 
+SHORTEST_SUMMED_ROW = 8
+"""Rows of fewer elements are not summed by themselves: as much would be written and read again as is summed."""
+
 FEWEST_PARTS = 8
 """Where fewer parts than this are equal and more are wanted, what is left over is a part of its own."""
 

@@ -27,7 +27,7 @@ from pullback.compiler.regions import joined_region, make_regions
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.map import MapSchedule
-from pullback.compiler.split import split_sums
+from pullback.compiler.split import split_by_rows, split_sums
 from pullback.compiler.staging import stage_gathers
 from pullback.compiler.steps import (
     Choose,
@@ -189,6 +189,7 @@ class _Planner:
             return made
 
         kernels = seen("lower", lowered.kernels)
+        kernels = seen("split by rows", split_by_rows(kernels))
         kernels = seen("fuse", fuse(kernels, lowered.outputs))
         kernels = seen("canonicalise", [canonicalise(kernel, target) for kernel in kernels])
         kernels = seen("fuse again", fuse(kernels, lowered.outputs))

@@ -26,15 +26,28 @@ from pullback.compiler.cost import (
     LEAST_SPLIT_CYCLES,
     MOST_PARTS,
     MOST_SPLIT_RESULTS,
+    SHORTEST_SUMMED_ROW,
     kernel_cycles,
 )
 from pullback.compiler.schedules.contraction import contractions, is_contraction
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.target import Processor
-from pullback.loops import Affine, Axis, Buffer, Expression, Kernel, Load, Reduce, Store, rewrite, row_major
+from pullback.loops import (
+    Affine,
+    Axis,
+    Buffer,
+    Expression,
+    Kernel,
+    Load,
+    Reduce,
+    Store,
+    rewrite,
+    row_major,
+    walk,
+)
 
-__all__ = ["split_sums"]
+__all__ = ["split_by_rows", "split_sums"]
 
 
 def split_sums(kernels: Iterable[Kernel], target: Processor) -> list[Kernel]:
@@ -51,24 +64,72 @@ def split_sums(kernels: Iterable[Kernel], target: Processor) -> list[Kernel]:
     return program
 
 
-def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> Reduce | None:
-    """The only reduction of a kernel, if it is a long sum of floats with few results."""
+def split_by_rows(kernels: Iterable[Kernel]) -> list[Kernel]:
+    """The kernels with sums over the rows that another kernel makes, and over more, as sums of a sum for each row.
+
+        for c: s[c] = add[b, p](x[b, c, p])
+        →
+        for b, c: part[b, c] = add[p](x[b, c, p])
+        for c:    s[c] = add[b](part[b, c])
+
+    The first of them belongs to the row group in which ``x`` is made, and reads it while it is in the cache. Such are
+    the statistics of batch normalisation, and the gradients of what is added to or multiplies a whole channel.
+    """
+    program: list[Kernel] = []
+    rows: dict[Buffer, int] = {}
+    for kernel in kernels:
+        reduce = _sum_over_rows(kernel, rows)
+        program.extend([kernel] if reduce is None else _in_parts(kernel, reduce, reduce.over[0].extent))
+        rows.update((buffer, kernel.axes[0].extent) for buffer in kernel.writes() if kernel.axes)
+    return program
+
+
+def _sum_over_rows(kernel: Kernel, rows: Mapping[Buffer, int]) -> Reduce | None:
+    """The only reduction of a kernel, if it is a long sum over rows that are made one by one, and long ones."""
+    reduce = _only_sum(kernel)
+    if reduce is None or len(reduce.over) < 2 or is_contraction(reduce):
+        return None
+    first = reduce.over[0]
+    results = math.prod(axis.extent for axis in kernel.axes)
+    row = _length(reduce) // first.extent
+    if row < SHORTEST_SUMMED_ROW or results * row * first.extent < LEAST_SPLIT_CYCLES:
+        return None
+    made = [
+        load
+        for load in walk(reduce.body)
+        if isinstance(load, Load)
+        and rows.get(load.buffer) == first.extent
+        and load.offset.coefficient(first) * first.extent == load.buffer.size
+    ]
+    return reduce if made else None
+
+
+def _only_sum(kernel: Kernel) -> Reduce | None:
+    """The only reduction of a kernel, if it is a sum of floats."""
     found = [e for e in kernel.expressions() if isinstance(e, Reduce)]
     if len(found) != 1 or found[0].kind != "add" or found[0].dtype.kind != "f":
         return None
     if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
         return None
+    return found[0]
+
+
+def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> Reduce | None:
+    """The only reduction of a kernel, if it is a long sum of floats with few results."""
+    reduce = _only_sum(kernel)
+    if reduce is None:
+        return None
     results = math.prod(axis.extent for axis in kernel.axes)
     extent = kernel.axes[0].extent if kernel.axes else 1
-    if _has_window(found[0]):
-        parts = _parts(kernel, found[0], target, rows)
+    if _has_window(reduce):
+        parts = _parts(kernel, reduce, target, rows)
         if parts < (ENOUGH_ROWS if extent >= ENOUGH_ROWS else 2):
             return None
     elif results > MOST_SPLIT_RESULTS or (
-        extent >= ENOUGH_ROWS and not _by_matrix(kernel, found[0]) and indexed_sum(kernel) is None
+        extent >= ENOUGH_ROWS and not _by_matrix(kernel, reduce) and indexed_sum(kernel) is None
     ):
         return None
-    return found[0] if _cycles(kernel, found[0], target) >= LEAST_SPLIT_CYCLES else None
+    return reduce if _cycles(kernel, reduce, target) >= LEAST_SPLIT_CYCLES else None
 
 
 def _by_matrix(kernel: Kernel, reduce: Reduce) -> bool:
@@ -134,10 +195,13 @@ def _places(load: Load) -> int:
 
 
 def _cut(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer, int]) -> list[Kernel]:
-    first = reduce.over[0]
     parts = _parts(kernel, reduce, target, rows)
-    if parts < 2:
-        return [kernel]
+    return [kernel] if parts < 2 else _in_parts(kernel, reduce, parts)
+
+
+def _in_parts(kernel: Kernel, reduce: Reduce, parts: int) -> list[Kernel]:
+    """The sum of ``parts`` of the first summed axis; what they leave over is one more."""
+    first = reduce.over[0]
     size, left = divmod(first.extent, parts)
     shape = (parts + bool(left), *(axis.extent for axis in kernel.axes))
     buffer = Buffer(f"part_{kernel.stores[0].buffer.name}", reduce.dtype, shape)

@@ -195,9 +195,9 @@ def keeps_to_rows(job: Job, buffer: Buffer) -> bool:
     pitch = buffer.size // rows
     if scatter is not None and not scatter.disjoint:
         return scatter.outermost and all(load.buffer is not buffer for load in kernel.loads())
-    uses = [(load.offset, load.dynamic) for load in kernel.loads() if load.buffer is buffer]
-    uses += [(store.offset, store.dynamic) for store in kernel.stores if store.buffer is buffer]
-    return all(in_row(offset, dynamic, pitch, kernel.axes[0]) for offset, dynamic in uses)
+    uses = [(load.offset, load.dynamic, load.guard) for load in kernel.loads() if load.buffer is buffer]
+    uses += [(store.offset, store.dynamic, None) for store in kernel.stores if store.buffer is buffer]
+    return all(in_row(offset, dynamic, pitch, kernel.axes[0], guard) for offset, dynamic, guard in uses)
 
 
 def buffers_of(kernel: Kernel) -> list[Buffer]:

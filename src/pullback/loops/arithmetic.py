@@ -13,6 +13,7 @@ __all__ = [
     "as_index",
     "both",
     "bounds",
+    "conditions",
     "divided",
     "in_row",
     "plus",
@@ -132,13 +133,24 @@ def within_extent(index: Expression, extent: int) -> Expression:
     return Apply("bounded", (index,), _INT, (("high", extent - 1), ("low", 0)))
 
 
-def in_row(offset: Affine, dynamic: Sequence[tuple[Expression, int]], pitch: int, row: Axis) -> bool:
+def in_row(
+    offset: Affine,
+    dynamic: Sequence[tuple[Expression, int]],
+    pitch: int,
+    row: Axis,
+    guard: Expression | None = None,
+) -> bool:
     """Whether a place is always one of the ``pitch`` elements of row ``row``, wherever its computed indices lead.
+
+    Only places for which ``guard`` holds count.
 
     >>> i, j = Axis("i", 3), Axis("j", 4)
     >>> in_row(Affine.of(i) * 4 + Affine.of(j), (), 4, i), in_row(Affine.of(i) * 4 + Affine.of(j) + 1, (), 4, i)
     (True, False)
+    >>> in_row(Affine.of(i) * 4 + Affine.of(j) + 1, (), 4, i, within(Affine.of(j), 0, 3))
+    True
     """
+    offset = offset.replace({axis: index for axis, index in _narrowed(guard).items() if axis is not row})
     reach = [(bounds(index), stride) for index, stride in dynamic]
     if any(known is None or stride < 0 for known, stride in reach):
         return False
@@ -147,6 +159,38 @@ def in_row(offset: Affine, dynamic: Sequence[tuple[Expression, int]], pitch: int
         if split is None or split[0] != Affine.of(row):
             return False
     return True
+
+
+def _narrowed(guard: Expression | None) -> dict[Axis, Affine]:
+    """For each axis that a guard's conditions bound, an index that has the values that they leave."""
+    ranges: dict[Axis, tuple[int, int]] = {}
+    for condition in conditions(guard):
+        if not isinstance(condition, Apply) or condition.function not in ("less", "greater_equal"):
+            continue
+        value, limit = condition.operands
+        index = as_index(value)
+        if not isinstance(index, Affine) or not isinstance(limit, Literal) or len(index.terms) != 1:
+            continue
+        ((axis, step),) = index.terms
+        room = int(limit.value) - index.constant
+        low, high = ranges.get(axis, (0, axis.extent - 1))
+        if step > 0 and condition.function == "less":
+            high = min(high, -(-room // step) - 1)
+        elif step > 0:
+            low = max(low, -(-room // step))
+        ranges[axis] = low, high
+    return {
+        axis: Affine.of(Axis(axis.name, high - low + 1)) + low
+        for axis, (low, high) in ranges.items()
+        if low <= high
+    }
+
+
+def conditions(guard: Expression | None) -> list[Expression]:
+    """The conditions that must all hold for ``guard`` to hold."""
+    if isinstance(guard, Apply) and guard.function == "logical_and":
+        return [condition for operand in guard.operands for condition in conditions(operand)]
+    return [] if guard is None else [guard]
 
 
 def within(index: Index, low: int, high: int) -> Expression | bool:

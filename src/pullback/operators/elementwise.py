@@ -117,12 +117,40 @@ def inside_masks(cotangent: Node, rule: Callable[[Node], Node | None]) -> Node |
     NaN where the mask is false, so the product is made inside the mask: ``where(mask, rule(g), 0)``. A mask
     under a broadcast (the branch was a reduction) is broadcast itself and comes out as well.
     """
-    masks, inner = list[Node](), cotangent
-    while (layer := _mask_of(inner)) is not None:
-        masks.append(layer[0])
-        inner = layer[1]
+    masks, inner = _unmasked(cotangent)
     product = rule(inner)
     return None if product is None else _masked(product, masks)
+
+
+def without_factor(cotangent: Node, axes: Sequence[int]) -> tuple[Node, Node | None]:
+    """``cotangent`` as a node times another that is the same along ``axes``; the latter ``None`` if there is none.
+
+    A factor inside masks comes out of them.
+    """
+    masks, inner = _unmasked(cotangent)
+    if not isinstance(inner, Operation) or inner.operator.name != "multiply":
+        return cotangent, None
+    for factor, other in (inner.inputs, inner.inputs[::-1]):
+        if _repeats_along(factor, axes):
+            return _masked(other, masks), factor
+    return cotangent, None
+
+
+def _repeats_along(node: Node, axes: Sequence[int]) -> bool:
+    """Whether ``node`` is a broadcast along all of ``axes``."""
+    if not isinstance(node, Operation) or node.operator.name != "broadcast":
+        return False
+    own = {place for place, extent in zip(node.attributes["axes"], node.inputs[0].shape) if extent != 1}
+    return own.isdisjoint(axes)
+
+
+def _unmasked(cotangent: Node) -> tuple[list[Node], Node]:
+    """The masks around a cotangent, the outermost first, and what is inside."""
+    masks = list[Node]()
+    while (layer := _mask_of(cotangent)) is not None:
+        masks.append(layer[0])
+        cotangent = layer[1]
+    return masks, cotangent
 
 
 def _mask_of(node: Node) -> tuple[Node, Node] | None:

@@ -17,7 +17,7 @@ import numpy as np
 from pullback.graph import OPERATORS, Case, Constant, Node, Operation, Operator, Sample, Type
 from pullback.loops import Expression, Index, Literal, Operand
 from pullback.operators.batching import batch_first
-from pullback.operators.elementwise import filled, is_constant
+from pullback.operators.elementwise import filled, inside_masks, is_constant, without_factor
 from pullback.operators.reductions import from_zero, reduction_type, spread, sum
 
 __all__ = ["standardise", "standardise_in_steps"]
@@ -69,11 +69,14 @@ def _pullback(node: Operation, g: Node) -> list[Node | None]:
     if is_constant(x):
         return [None]
     _, variance = _centred(x, axes)
+    g, factor = without_factor(g, axes)
+    product = inside_masks(g, lambda g: g * node)
+    assert product is not None
     scale, middle, along = (
         spread(each, x.shape, axes)
-        for each in (_scale(variance, node.attributes["epsilon"]), _mean(g, axes), _mean(g * node, axes))
+        for each in (_scale(variance, node.attributes["epsilon"]), _mean(g, axes), _mean(product, axes))
     )
-    return [scale * (g - middle - node * along)]
+    return [(scale if factor is None else scale * factor) * (g - middle - node * along)]
 
 
 def _lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
@@ -114,5 +117,6 @@ standardise = Operator(
 )
 """``y = (x - m) / sqrt(v + epsilon)``, ``m`` and ``v`` the mean and the mean square of ``x - m`` over ``axes``.
 
-Its pullback is ``(g - mean(g) - y mean(g y)) / sqrt(v + epsilon)``.
+Its pullback is ``(g - mean(g) - y mean(g y)) / sqrt(v + epsilon)``. A factor of ``g`` that is the same over ``axes``,
+as that of a layer for each channel, stays outside of the means: they are then the layer's own gradients.
 """

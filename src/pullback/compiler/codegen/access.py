@@ -10,7 +10,8 @@ from pullback.compiler.codegen.blocks import load_lanes, store_lanes
 from pullback.compiler.codegen.fixed import fixed_value
 from pullback.compiler.codegen.types import convert, literal, memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Values
-from pullback.loops import Affine, Apply, Buffer, Expression, Load
+from pullback.loops import Affine, Buffer, Expression, Load
+from pullback.loops.arithmetic import conditions
 
 __all__ = ["emit_load", "store", "store_mixed", "store_vector"]
 
@@ -112,7 +113,7 @@ def _picks(values: Values, load: Load, vector: int) -> list[int | None] | None:
         return None
     found: list[int | None] = [*offsets]
     place, first = values.places[values.group.axis], vector * values.group.lanes
-    for condition in _conditions(load.guard):
+    for condition in conditions(load.guard):
         if values.group.axis not in condition.axes:
             continue
         if place.value is not None:
@@ -170,7 +171,7 @@ def _picked(values: Values, load: Load, start: str, offsets: Sequence[int | None
 def _common_guard(values: Values, load: Load) -> str | None:
     """Of the conditions under which ``load`` reads, those that are the same for all lanes."""
     assert values.group is not None
-    common = [c for c in _conditions(load.guard) if values.group.axis not in c.axes]
+    common = [c for c in conditions(load.guard) if values.group.axis not in c.axes]
     found = [values.emit(condition)[0] for condition in common]
     guard = found[0] if found else None
     for value in found[1:]:
@@ -319,13 +320,6 @@ def _scatter(values: Values, buffer: Buffer, start: str, step: int, vector: int,
         _store_scalar(
             values, buffer, values.ahead(first, buffer, (vector * values.group.lanes + lane) * step), element
         )
-
-
-def _conditions(guard: Expression | None) -> list[Expression]:
-    """The conditions that must all hold for ``guard`` to hold."""
-    if isinstance(guard, Apply) and guard.function == "logical_and":
-        return [condition for operand in guard.operands for condition in _conditions(operand)]
-    return [] if guard is None else [guard]
 
 
 def _mangled(dtype: np.dtype) -> str:
