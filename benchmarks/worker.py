@@ -51,6 +51,15 @@ class Worker:
         arrays = described.arrays_of(asked)
         return self._build(library, f"{kind}_{library}", threads, asked, arrays, variant, threads, tuned)
 
+    def start_small(self, library: str, program: str, way: str, threads: int) -> Answer:
+        """The same for a small function; ``count`` are the calls, or steps, of which a turn of it consists."""
+        answer = self._build(library, f"small_{library}", threads, program, way, threads)
+        return {**answer, "count": self.contender.count}
+
+    def number(self) -> Answer:
+        """The last number of what the function returned last."""
+        return {"number": float(next(iter(self.contender.numbers().values())).ravel()[-1])}
+
     def _build(self, library: str, name: str, threads: int, *arguments: Any) -> Answer:
         _stay_on_cores(threads)
         begun = time.perf_counter()

@@ -16,6 +16,7 @@ _FILES = {
     "first-step": "first_step",
     "first-call": "first_call",
     "compile-time": "compile_time",
+    "small-calls": "small_calls",
     "memory": "memory",
     "scan-memory": "scan_memory",
     "ablation": "ablation",

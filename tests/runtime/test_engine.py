@@ -11,7 +11,7 @@ import pytest
 
 from pullback.compiler.runtime.driver import driver_text
 from pullback.compiler.runtime.engine import Loaded, assembly, compile_object
-from pullback.compiler.runtime.entry import array_layout_holds
+from pullback.compiler.runtime.reading import array_layout_holds
 from pullback.compiler.target import Processor
 
 HOST = Processor.host()

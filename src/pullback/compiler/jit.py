@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pullback.compiler.budget import Decisions, budget_bytes, described, within
+from pullback.compiler.calls import trees
 from pullback.compiler.draws import without_draws
 from pullback.compiler.executable import BudgetDecisions, Executable, Report, make_executable, needed
 from pullback.compiler.nans import explain_nan, has_nan
+from pullback.compiler.runtime.entry import make_function
+from pullback.compiler.runtime.machine import machine
+from pullback.compiler.runtime.signature import Signature
 from pullback.control.schedules import Levels, without_segments
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
 from pullback.graph import Graph, Node, Type
@@ -35,6 +39,22 @@ class _Specialised:
     """Results without axes: they are returned as NumPy's scalars."""
     carried: bool
     """Whether the donated arguments are, in order, the first results: what ``run_steps`` needs."""
+    signatures: dict[frozenset[int] | None, Signature | None] = field(default_factory=dict)
+
+    def signature(self, sliced: frozenset[int] | None) -> Signature | None:
+        """How compiled code calls the program, once or (with ``sliced`` leaves) for a run of steps, if it can."""
+        if sliced not in self.signatures:
+            found = trees(self.structure, self.out_structure)
+            weak = [type.weak for type in self.types]
+            scalars = self.scalars if sliced is None else ()
+            self.signatures[sliced] = (
+                None
+                if found is None
+                else self.executable.program.signature(
+                    found, _show, weak=weak, scalars=scalars, sliced=sliced
+                )
+            )
+        return self.signatures[sliced]
 
     def unflatten(self, results: Sequence[Any]) -> Any:
         leaves = list(results)
@@ -54,8 +74,18 @@ class _Requested(NamedTuple):
     """Whether the donated arguments are, in order, the first results."""
 
 
-class Compiled:
-    """A function that is compiled when it meets new types; made by ``jit``."""
+class _CalledAtOnce:
+    """An object with a ``__call__`` of its own, which may be compiled code: no Python in between."""
+
+    __slots__ = ("__call__",)
+    __call__: Callable[..., Any]
+
+
+class Compiled(_CalledAtOnce):
+    """A function that is compiled when it meets new types; made by ``jit``.
+
+    It is called by compiled code that knows the latest programs. What these do not take as it is goes to ``_call``.
+    """
 
     def __init__(
         self,
@@ -80,29 +110,24 @@ class Compiled:
             )
         self.watch = watch
         self._programs: dict[tuple[Structure, tuple[Type, ...]], _Specialised] = {}
-        self._latest: _Specialised | None = None
+        self._calls = _Latest("entry_address", self._call)
+        self._runs: dict[Any, _Latest] = {}
+        self.__call__ = self._call
         self.__name__ = getattr(function, "__name__", "function")
         self.__doc__ = getattr(function, "__doc__", None)
         self.__wrapped__ = function
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    @shows_users_frames
+    def _call(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the program for these arguments, compiling it first if their types are new."""
-        try:
-            leaves, structure = flatten((self._marked(arguments), keywords))
-            latest = self._latest
-            if latest is not None and latest.structure == structure and not self.check_nan:
-                results = latest.executable.program.entry(*leaves)
-                if results is not NotImplemented:
-                    return latest.unflatten(results)
-            if any(isinstance(leaf, Node) for leaf in leaves):
-                return self.function(*arguments, **keywords)
-            special = self._specialised(leaves, structure)
-            if self.check_nan:
-                return self._checked(special, leaves)
-            return special.unflatten(special.executable.program(*leaves))
-        except Exception as error:
-            cut_to_users(error)
-            raise error
+        leaves, structure = flatten((self._marked(arguments), keywords))
+        if any(isinstance(leaf, Node) for leaf in leaves):
+            return self.function(*arguments, **keywords)
+        special = self._specialised(leaves, structure)
+        if self.check_nan:
+            return self._checked(special, leaves)
+        self.__call__ = self._calls.including(special.signature(None))
+        return special.unflatten(special.executable.program(*leaves))
 
     @shows_users_frames
     def run_steps(
@@ -124,6 +149,22 @@ class Compiled:
         >>> total, before.tolist(), done
         (array([7.]), [[0.0], [1.0], [3.0]], 3)
         """
+        hashable = type(sliced_argnums) in (int, tuple)
+        runs = self._runs.get(sliced_argnums) if hashable else None
+        if runs is not None:
+            outcome = runs.function(tuple(arguments), steps)
+            if outcome is not NotImplemented:
+                return outcome
+        outcome, signature = self._run_steps(arguments, steps, sliced_argnums)
+        if hashable:
+            runs = self._runs.setdefault(sliced_argnums, _Latest("run_entry_address"))
+            runs.including(signature)
+        return outcome
+
+    def _run_steps(
+        self, arguments: Sequence[Any], steps: int, sliced_argnums: int | Iterable[int]
+    ) -> tuple[Any, Signature | None]:
+        """What ``run_steps`` returns, and how compiled code does the same the next time."""
         sliced = set(_numbers("sliced_argnums", sliced_argnums, len(arguments)))
         marked = self._marked(arguments)
         leaves, structure = flatten((marked, {}))
@@ -157,7 +198,8 @@ class Compiled:
         ]
         done = program.run_steps(values, steps, sizes, results, strides)
         final = [values[program.aliased[k]] if r is None else r for k, r in enumerate(results)]
-        return special.out_structure.unflatten(final), done
+        sliced_leaves = frozenset(k for k, cut in enumerate(slices) if cut)
+        return (special.out_structure.unflatten(final), done), special.signature(sliced_leaves)
 
     @shows_users_frames
     def inspect(self, *arguments: Any, **keywords: Any) -> Report:
@@ -211,7 +253,6 @@ class Compiled:
         known = self._programs.get((structure, types))
         if known is None:
             known = self._programs[structure, types] = self._compile(structure, types)
-        self._latest = known
         return known
 
     def _compile(self, structure: Structure, types: tuple[Type, ...]) -> _Specialised:
@@ -348,6 +389,36 @@ def jit(
     5.0
     """
     return Compiled(function, donate_argnums, static_argnums, watch, memory, check_nan)
+
+
+class _Latest:
+    """The compiled function that tries the latest signatures, and then calls ``last`` or says ``NotImplemented``."""
+
+    MOST = 8
+    """Signatures that are tried: to find that one does not fit takes some hundredths of a microsecond."""
+
+    def __init__(self, entry: str, last: Callable[..., Any] | None = None) -> None:
+        self._entry, self._last = entry, last
+        self._signatures: list[Signature] = []
+        self.function: Callable[..., Any] = _declined if last is None else last
+
+    def including(self, signature: Signature | None) -> Callable[..., Any]:
+        """The function that tries this signature, too: first, unless it is among them."""
+        if signature is not None and signature not in self._signatures:
+            self._signatures = [signature, *self._signatures][: self.MOST]
+            self.function = make_function(getattr(machine(), self._entry), self._signatures, self._last)
+        return self.function
+
+
+def _declined(*arguments: Any) -> Any:
+    return NotImplemented
+
+
+def _show(error: BaseException) -> None:
+    """Raise what a call in compiled code has raised, as its caller is to see it."""
+    if isinstance(error, Exception):
+        cut_to_users(error)
+    raise error
 
 
 def _as_tuple(numbers: int | Iterable[int]) -> tuple[int, ...]:

@@ -47,6 +47,7 @@ __all__ = [
     "Static",
     "Structure",
     "buffer",
+    "builder",
     "flatten",
     "leaf_paths",
     "map_tree",
@@ -509,7 +510,12 @@ def _build(spec: Spec, supply: Iterator[Any]) -> Any:
     parts = []
     for part in specs:
         parts.append(next(supply) if part is LEAF else _build(part, supply))
-    return (_BUILD.get(cls) or _learn_building(cls))(rest, parts)
+    return builder(cls)(rest, parts)
+
+
+def builder(cls: type) -> Build:
+    """The function that makes an instance of a class from the rest in a structure and its parts."""
+    return _BUILD.get(cls) or _learn_building(cls)
 
 
 def _set_attributes(instance: Any, names: tuple[str, ...], values: Sequence[Any]) -> None:

@@ -48,6 +48,7 @@ region starts, and the call raises that exception.
                       watch_result=None, explain=None, calls=[])
     program(x)                      # a tuple of NumPy arrays; converts what it can, otherwise a clear error
     program.entry(x)                # the compiled function: a tuple, or NotImplemented: use program(...)
+    signature = program.signature(trees)                # trees of arguments, for make_function(…, [signature], last)
     program.run_steps(arrays, steps, argument_strides, results, result_strides)     # steps done
 
 ``cost`` is the estimated time of one step on one thread in nanoseconds: short runs are the caller's

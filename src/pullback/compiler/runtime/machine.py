@@ -9,6 +9,7 @@ import threading
 from pullback.compiler.runtime import driver, entry
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.engine import add_symbols, load
+from pullback.compiler.runtime.reading import array_layout_holds
 from pullback.compiler.runtime.threads import Pool
 from pullback.compiler.target import Processor
 from pullback.undisturbed import undisturbed
@@ -34,6 +35,7 @@ class Machine:
         self.code = code
         self.pool = Pool(code)
         self.entry_address = code.address("pullback_entry")
+        self.run_entry_address = code.address("pullback_run_entry")
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         # PYFUNCTYPE keeps the interpreter lock, which the driver gives up by itself.
         self.run = ctypes.PYFUNCTYPE(integer, pointer, pointer, integer, integer)(
@@ -44,7 +46,7 @@ class Machine:
         self.call_address = code.address("pullback_call")
         self.ask_address = code.address("pullback_ask")
         self._release = code.address("pullback_release")
-        self.reads_arrays = entry.array_layout_holds()
+        self.reads_arrays = array_layout_holds()
 
     def hold(self, context: int, owners: tuple[object, ...]) -> object:
         """An object that keeps ``owners`` until it is dropped and no worker is in ``context`` any more."""

@@ -22,18 +22,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pullback.compiler.runtime import entry, layout
+from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.arguments import check_overlap, conform, run_address
 from pullback.compiler.runtime.engine import Loaded
+from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.memory import Memory
 from pullback.compiler.runtime.sharing import Sharing
+from pullback.compiler.runtime.signature import EVER, Signature, Trees, flat, steps_from
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, RepeatSpec, ResultSpec
 from pullback.compiler.runtime.threads import get_num_threads
 from pullback.compiler.target import Processor
@@ -101,6 +103,7 @@ class Program:
         self.calls = tuple(calls)
         self.steps_done = 0
         self._sharing = Sharing(self.cost)
+        self._runs: list[Signature] = []
         self.aliased: dict[int, int] = {}
         for index, argument in enumerate(self.arguments):
             if argument.donated_to is not None:
@@ -219,7 +222,40 @@ class Program:
                     break
         finally:
             instance.give()
+            for signature in self._runs:
+                signature.share(self._share_from(self._sharing.shared))
         return self.steps_done
+
+    def signature(
+        self,
+        trees: Trees,
+        shown: Callable[[BaseException], None] | None = None,
+        *,
+        weak: Sequence[bool] | None = None,
+        scalars: Iterable[int] = (),
+        sliced: Iterable[int] | None = None,
+    ) -> Signature:
+        """Another way to call the program, with trees of arguments: for ``make_function``.
+
+        ``weak`` says of each argument whether it is a Python number; ``scalars`` are results that are NumPy's scalars.
+        With ``sliced`` it is a run of many steps: these arguments have a first axis of steps, and so have the results
+        that are not carried. ``shown`` is called with what a call raises, to raise it.
+        """
+        signature = self._instances[0].signature(
+            trees,
+            self._share_from(self._sharing.shared or sliced is None),
+            shown=shown,
+            weak=weak,
+            scalars=frozenset(scalars),
+            sliced=None if sliced is None else frozenset(sliced),
+            most_steps=1 if sliced is None else self._sharing.most_untried,
+        )
+        if sliced is not None:
+            self._runs.append(signature)
+        return signature
+
+    def _share_from(self, shared: bool) -> int:
+        return steps_from(_SHARE_NANOSECONDS, self.cost) if self.shares and shared else EVER
 
     def _new_instance(self, taken: bool = False) -> _Instance:
         instance = _Instance(self)
@@ -279,13 +315,11 @@ class _FailureReader:
 
 
 class _Instance:
-    """One set of memory in which a program runs: context, schedule, descriptor, arena, scratch."""
+    """One set of memory in which a program runs: context, schedule, arena, scratch."""
 
     def __init__(self, program: Program) -> None:
         shared = machine()
         self._pool = shared.pool.address
-        dtypes = [spec.dtype for spec in program.arguments], [spec.dtype for spec in program.results]
-        self._dtypes = dtypes  # the descriptor has their addresses
         self._machine = shared
         self._slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
         self._calls = program.calls  # the context has their addresses
@@ -305,8 +339,24 @@ class _Instance:
         owners = self._memory, self._arena, self._scratch, program.code, program.constants
         self._held = shared.hold(context, owners)
         self.reader = _FailureReader(self._memory, context, program.explain)
-        descriptor = self._write_descriptor(program)
-        self.function = entry.make_function(shared.entry_address, descriptor, self)
+        self._specs = program.arguments, program.results
+        plain = self.signature(flat(len(program.arguments), len(program.results)), program._share_from(True))
+        self.function = make_function(shared.entry_address, [plain])
+
+    def signature(self, trees: Trees, share_from: int, most_steps: int = 1, **options: Any) -> Signature:
+        """A way to call the program in this memory."""
+        return Signature(
+            self,
+            self.context,
+            self._pool,
+            *self._specs,
+            trees,
+            self.reader,
+            share_from=share_from,
+            release_from=steps_from(_RELEASE_NANOSECONDS, self._cost),
+            most_steps=most_steps if self._machine.reads_arrays else 0,
+            **options,
+        )
 
     def _write_context(
         self, program: Program, context: int, width: int, scratch_stride: int, ranges: int
@@ -349,54 +399,6 @@ class _Instance:
         self._point_slot(self._slots.arena, self._arena.address, 0)
         for index, constant in enumerate(program.constants):
             self._point_slot(self._slots.constant(index), constant.ctypes.data, 0)
-
-    def _write_descriptor(self, program: Program) -> int:
-        memory, shared = self._memory, self._machine
-        specs = memory.reserve(entry.ARGUMENT_BYTES * len(program.arguments))
-        result_specs = memory.reserve(entry.RESULT_BYTES * len(program.results))
-        for index, argument in enumerate(program.arguments):
-            donated = argument.donated_to is not None
-            flags = entry.C_CONTIGUOUS | entry.ALIGNED | (entry.WRITEABLE if donated else 0)
-            values = {
-                "DTYPE": id(argument.dtype),
-                "RANK": len(argument.shape),
-                "SHAPE": memory.put(argument.shape),
-                "FLAGS": flags,
-                "BYTES": argument.dtype.itemsize * math.prod(argument.shape),
-                "SCALAR": 0 if donated or argument.shape else entry.SCALAR_KINDS.get(argument.dtype.name, 0),
-                "STORAGE": memory.put((0,)),
-                "DONATED": int(donated),
-            }
-            memory.write(specs + entry.ARGUMENT_BYTES * index, entry.ARGUMENT, values)
-        for index, result in enumerate(program.results):
-            values = {
-                "DTYPE": id(result.dtype),
-                "RANK": len(result.shape),
-                "SHAPE": memory.put(result.shape),
-                "ALIAS": program.aliased.get(index, -1),
-            }
-            memory.write(result_specs + entry.RESULT_BYTES * index, entry.RESULT, values)
-        descriptor = memory.reserve(entry.DESCRIPTOR_BYTES)
-        values = {
-            "CONTEXT": self.context,
-            "POOL": self._pool,
-            "ARGUMENTS": len(program.arguments) if shared.reads_arrays else -1,
-            "RESULTS": len(program.results),
-            "FLAGS": self._flags(1),
-            "ARRAY_TYPE": id(np.ndarray),
-            "NOT_IMPLEMENTED": id(NotImplemented),
-            "NEW_ARRAY": entry.new_array_address(),
-            "FAILED": id(self.reader),
-            "FLOAT_TYPE": id(float),
-            "INT_TYPE": id(int),
-            "BOOL_TYPE": id(bool),
-            "TRUE": id(True),
-            "DONATED": len(program.aliased),
-            "SPECS": specs,
-            "RESULT_SPECS": result_specs,
-        }
-        memory.write(descriptor, entry.DESCRIPTOR, values)
-        return descriptor
 
     def _flags(self, steps: int, shared: bool = True) -> int:
         cost = self._cost * steps
@@ -476,11 +478,8 @@ def _writes(item: RegionSpec | RepeatSpec) -> bool:
 
 
 def _memory_bytes(program: Program, ranges: int) -> int:
-    """Room for context, schedule, descriptor and specifications, with some for alignment."""
+    """Room for context and schedule, with some for alignment."""
     slots = 1 + len(program.arguments) + len(program.results) + len(program.constants)
-    shapes = [spec.shape for spec in program.arguments] + [spec.shape for spec in program.results]
-    ranks = sum(len(shape) + 10 for shape in shapes)
     rows = len(_flatten(program.regions, bool(program.aliased))[0])
-    specs = entry.ARGUMENT_BYTES * len(program.arguments) + entry.RESULT_BYTES * len(program.results)
     schedule = (layout.ENTRY_BYTES + layout.WORD_BYTES * ranges) * rows
-    return 1024 + layout.slot_offset(slots) + schedule + specs + 8 * (ranks + len(program.calls))
+    return 1024 + layout.slot_offset(slots) + schedule + 8 * len(program.calls)

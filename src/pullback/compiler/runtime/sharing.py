@@ -6,6 +6,7 @@ microseconds it may be more than is saved. Results are the same bits either way.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 
@@ -31,6 +32,17 @@ class Sharing:
         self.shared = True
         self._cost = cost
         self._left = 0
+
+    @property
+    def most_untried(self) -> int:
+        """The most steps of a run that is never a trial.
+
+        >>> Sharing(1e6).most_untried > 1e9, Sharing(5e4).most_untried
+        (True, 399)
+        """
+        if self._cost > LONGEST_STEP:
+            return 1 << 62
+        return math.ceil(LEAST_RUN / self._cost) - 1 if self._cost else 1 << 62
 
     def parts(self, steps: int) -> Iterator[tuple[int, bool]]:
         """A run of so many steps in parts, each with whether to share it; the time until the next is asked for counts.

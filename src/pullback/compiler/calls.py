@@ -1,0 +1,145 @@
+"""From structures to what compiled code walks: how the entry finds the leaves of arguments, and makes trees of results.
+
+What is matched in compiled code is matched exactly; a structure for which that cannot be done (classes that say by
+themselves what their parts are, dicts that keep an order of their own, fields behind properties) is left to Python,
+which takes some microseconds longer. Any tree can be built: what has no node of its own is made by Python.
+
+>>> from pullback.tracing.trees import flatten
+>>> structure = flatten({"b": 1.0, "a": (2.0, None)})[1]
+>>> taken(structure.spec)
+Pairs(keys=('b', 'a'), parts=(Leaf(number=1), Items(cls=<class 'tuple'>, parts=(Leaf(number=0), Same(value=None)))))
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+import types
+from collections.abc import Iterator
+
+from pullback.compiler.runtime.nodes import Called, Fields, Items, Leaf, Node, Pairs, Same, static_node
+from pullback.compiler.runtime.signature import Trees
+from pullback.tracing.specs import FIELDS, LEAF, REGISTERED, Spec, attributes_of
+from pullback.tracing.trees import Structure, builder
+
+__all__ = ["made", "taken", "trees"]
+
+
+class _Unmatched(Exception):
+    """Something in a structure that compiled code does not match."""
+
+
+def trees(given: Structure, returned: Structure) -> Trees | None:
+    """What matches ``(arguments, keywords)`` and builds the results; None where Python has to do it."""
+    try:
+        root = taken(given.spec)
+        built = made(returned.spec)
+    except RecursionError:
+        return None
+    if root is None:
+        return None
+    assert isinstance(root, Items)
+    arguments, keywords = root.parts
+    assert isinstance(keywords, Pairs)
+    return Trees(arguments, built, keywords if keywords.keys else None)
+
+
+def taken(spec: Spec) -> Node | None:
+    """What matches a tree of this structure, or None where compiled code cannot.
+
+    Leaves are numbered as ``flatten`` gives them; a dict is matched in the order in which it was written.
+    """
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return None  # containers may change while they are looked at
+    try:
+        return _taken(spec, itertools.count())
+    except _Unmatched:
+        return None
+
+
+def _taken(spec: Spec, numbers: Iterator[int]) -> Node:
+    if spec is LEAF:
+        return Leaf(next(numbers))
+    if len(spec) == 2:
+        return static_node(spec[0])
+    cls, rest, specs = spec
+    if cls in REGISTERED:
+        raise _Unmatched
+    parts = tuple([_taken(part, numbers) for part in specs])
+    if cls in FIELDS:
+        fixed = FIELDS[cls][1]
+        names = (*FIELDS[cls][0], *attributes_of(rest), *fixed)
+        statics = tuple(map(static_node, rest[: len(fixed)]))
+        return Fields(cls, tuple(map(sys.intern, names)), (*parts, *statics), _in_slots(cls, names))
+    if cls is dict:
+        keys, written = rest
+        by_key = dict(zip(keys, parts))
+        order = keys if written is None else written
+        return Pairs(order, tuple([by_key[key] for key in order]))
+    if cls in (tuple, list) or _is_plain_tuple(cls):
+        return Items(cls, parts)
+    raise _Unmatched
+
+
+def _is_plain_tuple(cls: type) -> bool:
+    """Whether the elements of its instances are all that they hold, and are found as those of tuples are."""
+    return issubclass(cls, tuple) and not cls.__dictoffset__ and cls.__iter__ is tuple.__iter__
+
+
+def _in_slots(cls: type, names: tuple[str, ...]) -> bool:
+    """Whether attributes stand in slots rather than in the dict of an instance.
+
+    Raises ``_Unmatched`` where they are found in another way, or where there may be attributes of both kinds.
+    """
+    if inspect.getattr_static(cls, "__getattribute__") is not object.__dict__["__getattribute__"]:
+        raise _Unmatched
+    found = [inspect.getattr_static(cls, name, None) for name in names]
+    slots = {
+        name
+        for base in cls.__mro__
+        for name, value in vars(base).items()
+        if isinstance(value, types.MemberDescriptorType)
+    }
+    if not cls.__dictoffset__:
+        if slots != set(names) or not all(isinstance(each, types.MemberDescriptorType) for each in found):
+            raise _Unmatched
+        return True
+    own = inspect.getattr_static(cls, "__dict__", None)
+    overriding = any(hasattr(type(each), "__set__") or hasattr(type(each), "__delete__") for each in found)
+    if slots or overriding or not isinstance(own, types.GetSetDescriptorType):
+        raise _Unmatched
+    return False
+
+
+def made(spec: Spec) -> Node:
+    """What builds a tree of this structure around results, which are numbered as ``flatten`` gives them."""
+    return _made(spec, itertools.count())
+
+
+def _made(spec: Spec, numbers: Iterator[int]) -> Node:
+    if spec is LEAF:
+        return Leaf(next(numbers))
+    if len(spec) == 2:
+        return Same(spec[0])
+    cls, rest, specs = spec
+    parts = tuple([_made(part, numbers) for part in specs])
+    if cls in (tuple, list):
+        return Items(cls, parts)
+    if cls is dict:
+        keys, written = rest
+        by_key = dict(zip(keys, parts))
+        order = keys if written is None else written
+        return Pairs(order, tuple([by_key[key] for key in order]))
+    if cls in FIELDS and cls not in REGISTERED:
+        moving, fixed = FIELDS[cls]
+        statics = tuple(map(Same, rest[: len(fixed)]))
+        names = (*moving, *fixed, *attributes_of(rest))
+        middle = len(moving)
+        try:
+            slots = _in_slots(cls, names)
+        except _Unmatched:
+            slots = True
+        return Fields(cls, tuple(map(sys.intern, names)), (*parts[:middle], *statics, *parts[middle:]), slots)
+    build = builder(cls)
+    return Called(lambda elements: build(rest, list(elements)), parts)

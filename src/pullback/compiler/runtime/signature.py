@@ -1,0 +1,248 @@
+"""What a program is called with and what it returns, as the records that compiled code goes by.
+
+A program may have several: its arguments one by one, trees of them, the arguments of a run of many steps. All lead to
+the same context, which one call at a time may use; the records that a call writes are its own as long as it has it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pullback.compiler.runtime.memory import Memory
+from pullback.compiler.runtime.nodes import Items, Leaf, Node, Pairs, node_bytes, write_node
+from pullback.compiler.runtime.reading import (
+    ALIGNED,
+    ARGUMENT,
+    ARGUMENT_BYTES,
+    C_CONTIGUOUS,
+    SCALAR_KINDS,
+    WRITEABLE,
+    numpy_scalar,
+)
+from pullback.compiler.runtime.specs import ArgumentSpec, ResultSpec
+
+__all__ = ["DESCRIPTOR", "EVER", "RESULT", "RESULT_BYTES", "Signature", "Trees", "steps_from"]
+
+DESCRIPTOR = {
+    "CONTEXT": 0,
+    "POOL": 8,
+    "ARGUMENTS": 16,  # i64: how many
+    "RESULTS": 24,
+    "SHARE_FROM": 32,  # i64: runs of so many steps and more are shared with other threads
+    "RELEASE_FROM": 40,  # i64: and so many give the interpreter lock away
+    "MOST_STEPS": 48,  # i64: of longer runs Python is asked
+    "IS_RUN": 56,  # i64: 1 if a run of steps is called for: the number of steps done is returned as well
+    "ARRAY_TYPE": 64,  # numpy.ndarray
+    "NEW_ARRAY": 72,  # PyArray_NewFromDescr
+    "NEW_SCALAR": 80,  # PyArray_Scalar
+    "NEW_OBJECT": 88,  # object.__new__
+    "NO_ARGUMENTS": 96,  # an empty tuple
+    "FAILED": 104,  # a callable that raises what the failure record says
+    "SHOWN": 112,  # a callable of an exception, which raises it as the caller is to see it, or null
+    "FLOAT_TYPE": 120,
+    "INT_TYPE": 128,
+    "BOOL_TYPE": 136,
+    "TRUE": 144,
+    "DONATED": 152,  # i64: how many arguments are donated
+    "SPECS": 160,
+    "RESULT_SPECS": 168,
+    "TAKEN": 176,  # the node of the tuple of positional arguments
+    "KEYWORDS": 184,  # that of the dict of keywords, null if there are none
+    "MADE": 192,  # that of the results
+}
+DESCRIPTOR_BYTES = 200
+
+# The record of a result; the first fields are those of an argument's.
+RESULT = {
+    "DTYPE": 0,
+    "RANK": 8,
+    "SHAPE": 16,
+    "OBJECT": 24,  # the object made in this call, until it stands in the tree of results
+    "SLICED": 32,
+    "STRIDE": 40,
+    "ALIAS": 48,  # the donated argument's index, or -1
+    "STORAGE": 56,  # where the value of a NumPy scalar is put, null for an array
+}
+RESULT_BYTES = 64
+_STORAGE_BYTES = 32
+
+EVER = 1 << 62
+_NEW_SCALAR, _NEW_FROM_DESCR = (
+    60,
+    94,
+)  # places in NumPy's table of functions, fixed for all versions 1.x and 2.x
+_TP_NEW = 65  # the number of a type's function for new instances, in Python's stable interface
+
+
+@dataclass(frozen=True)
+class Trees:
+    """What is compared with the positional arguments and with the keywords, and what is built of the results."""
+
+    taken: Node
+    made: Node
+    keywords: Pairs | None = None
+
+
+def flat(arguments: int, results: int) -> Trees:
+    """Arguments one by one, and a tuple of results."""
+    taken, made = (Items(tuple, tuple(map(Leaf, range(count)))) for count in (arguments, results))
+    return Trees(taken, made)
+
+
+@dataclass(eq=False)
+class Signature:
+    """The records of one way to call a program; ``address`` is that of its descriptor."""
+
+    owner: Any
+    """What holds the context, and all that it needs."""
+    context: int
+    pool: int
+    arguments: Sequence[ArgumentSpec]
+    results: Sequence[ResultSpec]
+    trees: Trees
+    failed: Callable[[], None]
+    shown: Callable[[BaseException], None] | None = None
+    weak: Sequence[bool] | None = None
+    """Of each argument whether it is a Python number, or none; either is taken where this is not said."""
+    scalars: frozenset[int] = frozenset()
+    """Results that are NumPy's scalars rather than arrays."""
+    sliced: frozenset[int] | None = None
+    """In a run of steps the arguments that have a first axis of steps; all results have one that are not carried."""
+    share_from: int = EVER
+    release_from: int = EVER
+    most_steps: int = 1
+    address: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._memory = Memory(self._bytes(), 64)
+        specifications: list[ArgumentSpec | ResultSpec] = [*self.arguments, *self.results]
+        self._dtypes = [each.dtype for each in specifications]  # the records have their addresses
+        memory = self._memory
+        specs = memory.reserve(ARGUMENT_BYTES * len(self.arguments))
+        result_specs = memory.reserve(RESULT_BYTES * len(self.results))
+        places = [specs + ARGUMENT_BYTES * k for k in range(len(self.arguments))]
+        made = [result_specs + RESULT_BYTES * k for k in range(len(self.results))]
+        aliases = {spec.donated_to: k for k, spec in enumerate(self.arguments) if spec.donated_to is not None}
+        for k, argument in enumerate(self.arguments):
+            memory.write(places[k], ARGUMENT, self._argument(k, argument))
+        for k, result in enumerate(self.results):
+            memory.write(made[k], RESULT, self._result(k, result, aliases.get(k, -1)))
+        trees = self.trees
+        self.address = memory.reserve(DESCRIPTOR_BYTES)
+        values = {
+            "CONTEXT": self.context,
+            "POOL": self.pool,
+            "ARGUMENTS": len(self.arguments),
+            "RESULTS": len(self.results),
+            "SHARE_FROM": self.share_from,
+            "RELEASE_FROM": self.release_from,
+            "MOST_STEPS": self.most_steps,
+            "IS_RUN": int(self.sliced is not None),
+            "ARRAY_TYPE": id(np.ndarray),
+            "NEW_ARRAY": _numpy_function(_NEW_FROM_DESCR),
+            "NEW_SCALAR": _numpy_function(_NEW_SCALAR),
+            "NEW_OBJECT": _new_object(),
+            "NO_ARGUMENTS": id(()),
+            "FAILED": id(self.failed),
+            "SHOWN": 0 if self.shown is None else id(self.shown),
+            "FLOAT_TYPE": id(float),
+            "INT_TYPE": id(int),
+            "BOOL_TYPE": id(bool),
+            "TRUE": id(True),
+            "DONATED": len(aliases),
+            "SPECS": specs,
+            "RESULT_SPECS": result_specs,
+            "TAKEN": write_node(memory, trees.taken, places, match=True),
+            "KEYWORDS": 0
+            if trees.keywords is None
+            else write_node(memory, trees.keywords, places, match=True),
+            "MADE": write_node(memory, trees.made, made, match=False),
+        }
+        memory.write(self.address, DESCRIPTOR, values)
+
+    def share(self, steps: int) -> None:
+        """From how many steps on runs are shared with other threads."""
+        self._memory.set_word(self.address + DESCRIPTOR["SHARE_FROM"], steps)
+
+    def _argument(self, number: int, spec: ArgumentSpec) -> dict[str, int]:
+        donated = spec.donated_to is not None
+        weak = None if self.weak is None else self.weak[number]
+        single = not donated and not spec.shape
+        sliced = self.sliced is not None and number in self.sliced
+        scalar = numpy_scalar(spec.dtype) if single and not weak and not sliced else None
+        shape = (0, *spec.shape) if sliced else spec.shape
+        size = spec.dtype.itemsize * math.prod(spec.shape)
+        return {
+            "DTYPE": id(spec.dtype),
+            "RANK": -1 if weak else len(shape),
+            "SHAPE": self._memory.put(shape),
+            "SLICED": int(sliced),
+            "STRIDE": size if sliced else 0,
+            "FLAGS": C_CONTIGUOUS | ALIGNED | (WRITEABLE if donated else 0),
+            "BYTES": size,
+            "NUMPY": 0 if scalar is None else id(scalar),
+            "SCALAR": SCALAR_KINDS.get(spec.dtype.name, 0)
+            if single and weak is not False and not sliced
+            else 0,
+            "STORAGE": self._memory.put((0,)),
+            "DONATED": int(donated),
+        }
+
+    def _result(self, number: int, spec: ResultSpec, alias: int) -> dict[str, int]:
+        sliced = self.sliced is not None and alias < 0
+        shape = (0, *spec.shape) if sliced else spec.shape
+        storage = self._memory.reserve(_STORAGE_BYTES, _STORAGE_BYTES) if number in self.scalars else 0
+        return {
+            "DTYPE": id(spec.dtype),
+            "RANK": len(shape),
+            "SHAPE": self._memory.put(shape),
+            "SLICED": int(sliced),
+            "STRIDE": spec.dtype.itemsize * math.prod(spec.shape) if sliced else 0,
+            "ALIAS": alias,
+            "STORAGE": storage,
+        }
+
+    def _bytes(self) -> int:
+        """Room for everything, with some for alignment."""
+        ranks = [len(spec.shape) for spec in self.arguments] + [len(spec.shape) for spec in self.results]
+        words = sum(ranks) + 2 * len(ranks)
+        records = ARGUMENT_BYTES * len(self.arguments) + (RESULT_BYTES + 2 * _STORAGE_BYTES) * len(
+            self.results
+        )
+        trees = self.trees
+        nodes = node_bytes(trees.taken, True) + node_bytes(trees.made, False)
+        nodes += 0 if trees.keywords is None else node_bytes(trees.keywords, True)
+        return DESCRIPTOR_BYTES + records + 8 * words + nodes + 512
+
+
+def steps_from(nanoseconds: float, cost: float) -> int:
+    """The least number of steps, each of ``cost``, that take so many nanoseconds.
+
+    >>> steps_from(5_000, 300.0), steps_from(5_000, float("inf"))
+    (17, 1)
+    """
+    return EVER if cost <= 0 else max(1, min(EVER, math.ceil(nanoseconds / cost)))
+
+
+def _numpy_function(place: int) -> int:
+    """The address of a function in NumPy's table of them."""
+    core = getattr(np, "_core", None) or np.core
+    capsule = core.multiarray._ARRAY_API
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    table = get(capsule, None)
+    return int(ctypes.c_int64.from_address(table + 8 * place).value)
+
+
+def _new_object() -> int:
+    """The address of the function behind ``object.__new__``."""
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_int)(
+        ("PyType_GetSlot", ctypes.pythonapi)
+    )
+    return int(get(object, _TP_NEW))
