@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from numpy.linalg import LinAlgError
+
 if TYPE_CHECKING:
     from pullback.graph.source import Source
 
@@ -20,6 +22,7 @@ __all__ = [
     "GraphError",
     "IndexRangeError",
     "LoopError",
+    "MatrixError",
     "MemoryBudgetError",
     "MissingExtra",
     "NaNError",
@@ -64,6 +67,23 @@ class DerivativeError(PullbackError, TypeError):
 
 class TreeError(PullbackError, TypeError):
     """Arguments or results whose structure does not fit: another dict, another module, no array."""
+
+
+class MatrixError(PullbackError, LinAlgError):
+    """A matrix that is singular, or not positive definite, where an inverse or a factor of it is wanted.
+
+    ``source`` is the line, where that is known.
+    """
+
+    source: Source | None
+
+    def __init__(self, message: str, *, source: Source | None = None) -> None:
+        super().__init__(message)
+        self.source = source
+
+    def extended(self, note: str, source: Source | None = None) -> MatrixError:
+        """The same error with a further line."""
+        return MatrixError(f"{self}\n  {note}", source=source or self.source)
 
 
 class IndexRangeError(PullbackError, IndexError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.errors import CallbackError, IndexRangeError
+from pullback.errors import CallbackError, IndexRangeError, MatrixError
 from pullback.graph import Constant, Graph, Node, Operation, TupleType
 
 __all__ = ["evaluate"]
@@ -32,7 +32,7 @@ def evaluate(
                 inputs = [values[id(child)] for child in node.inputs]
                 try:
                     value = node.operator.reference(*inputs, **node.attributes)
-                except (CallbackError, IndexRangeError) as error:
+                except (CallbackError, IndexRangeError, MatrixError) as error:
                     if node.source is None:
                         raise
                     source = error.source or node.source  # in a loop, of what is in it

@@ -184,7 +184,7 @@ def test_the_largest_of_no_elements_is_zero(agrees):
 
 def test_norms_that_need_singular_values_are_refused():
     with pytest.raises(TracingError, match="'fro'"):
-        trace(lambda x: np.linalg.norm(x, 2), np.ones((2, 2)))
+        trace(lambda x: np.linalg.norm(x, 3), np.ones((2, 2)))
     with pytest.raises(TracingError, match="use a number"):
         trace(lambda x: np.linalg.norm(x, "nuc"), np.ones(2))
 

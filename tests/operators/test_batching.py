@@ -17,7 +17,8 @@ from pullback.transforms.reverse import cotangents
 
 FLOAT64 = np.dtype(np.float64)
 REORDERED = {"sum", "prod", "contract", "convolve", "convolve_max_unpooled"}
-"""Operators whose terms NumPy adds or multiplies in another order when there is one axis more."""
+REORDERED |= {"solve", "triangular_solve"}
+"""Operators whose terms NumPy, or LAPACK, adds or multiplies in another order when there is one axis more."""
 
 every_operator = pytest.mark.parametrize(
     "name", [name for name, operator in OPERATORS.items() if any(case.inputs for case in operator.cases)]

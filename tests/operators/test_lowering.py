@@ -12,6 +12,24 @@ from pullback.operators.scatters import ACCUMULATED
 from pullback.testing import operator_cases
 
 LOOPS = {"call", "custom", "host_call", "scan", "switch", "while"}
+MATRICES = {
+    *(
+        "cholesky",
+        "cholesky_cotangent",
+        "cofactor",
+        "det",
+        "eigh",
+        "eigvalsh",
+        "expm",
+        "expm_along",
+        "inv",
+        "pinv",
+        "qr",
+        "slogdet",
+    ),
+    *("lapack_lu", "lapack_lu_solution", "lapack_positive_factor", "lapack_triangular_solution"),
+    *("solve", "svd", "svdvals", "triangular_solve"),
+}
 
 
 @pytest.mark.parametrize("name", [name for name, operator in OPERATORS.items() if operator.lower])
@@ -30,4 +48,4 @@ def test_lowering_agrees_with_reference(name: str, loop_value: Callable[..., np.
 
 def test_only_scatters_and_loops_have_no_lowering() -> None:
     without = {name for name, operator in OPERATORS.items() if operator.lower is None}
-    assert without == {"links", "result", *LOOPS, *ACCUMULATED}
+    assert without == {"links", "result", *LOOPS, *MATRICES, *ACCUMULATED}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pullback.compiler.budget import Need
+from pullback.compiler.factors import with_factors
 from pullback.compiler.key import check_sites, graph_key
 from pullback.compiler.outside import BoundCall
 from pullback.compiler.progress import shown_progress
@@ -150,6 +151,7 @@ def make_executable(
     """
     start = time.perf_counter()
     graph = without_rules(graph)  # which matter to derivatives alone
+    graph = with_factors(graph)
     graph = with_host_calls(graph)  # a program from the cache is told what it calls
     cache = default_cache()
     if cache is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.control.host import HostFunction
-from pullback.errors import CallbackError
+from pullback.errors import CallbackError, MatrixError
 from pullback.graph import Source, Type
 
 __all__ = ["BoundCall"]
@@ -46,7 +46,7 @@ class BoundCall:
                 [np.array(_array_at(address, type)) for address, type in zip(given, self.inputs)],
                 self.outputs,
             )
-        except CallbackError as error:
+        except (CallbackError, MatrixError) as error:
             if self.source is None:
                 raise
             raise error.extended(f"at {self.source}", source=self.source) from None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pullback.control.regions import Run, closed, dependent
-from pullback.errors import DTypeError, IndexRangeError, ShapeError, TreeError
+from pullback.errors import DTypeError, IndexRangeError, MatrixError, ShapeError, TreeError
 from pullback.graph import (
     OPERATORS,
     Graph,
@@ -120,7 +120,7 @@ def _reference(
 ) -> Sequence[np.ndarray]:
     try:
         return run(body, arrays)
-    except IndexRangeError as error:
+    except (IndexRangeError, MatrixError) as error:
         raise error.extended("in a checkpoint") from None
 
 

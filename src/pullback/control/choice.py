@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pullback.control.regions import Run, closed, same_for_all
-from pullback.errors import DTypeError, IndexRangeError, ShapeError
+from pullback.errors import DTypeError, IndexRangeError, MatrixError, ShapeError
 from pullback.graph import (
     OPERATORS,
     Graph,
@@ -89,7 +89,7 @@ def _reference(
     number = min(max(int(index), 0), len(branches) - 1)
     try:
         return run(branches[number], arrays)
-    except IndexRangeError as error:
+    except (IndexRangeError, MatrixError) as error:
         raise error.extended(f"in branch {number} of {len(branches)}") from None
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from pullback.control.regions import Run, closed, dependent, same_for_all
 from pullback.control.saving import chosen_to_save
-from pullback.errors import DTypeError, IndexRangeError, ShapeError
+from pullback.errors import DTypeError, IndexRangeError, MatrixError, ShapeError
 from pullback.graph import (
     Graph,
     Node,
@@ -146,7 +146,7 @@ def _reference(
     for step in reversed(range(trips)) if reverse else range(trips):
         try:
             made = run(body, [*given, *state, *(x[step] for x in xs)])
-        except IndexRangeError as error:
+        except (IndexRangeError, MatrixError) as error:
             raise error.extended(f"in step {step} of {trips}") from None
         state = made[:carries]
         for y, value in zip(ys, made[carries:]):

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pullback.control.regions import Run, closed, same_for_all
-from pullback.errors import DerivativeError, DTypeError, IndexRangeError, ShapeError
+from pullback.errors import DerivativeError, DTypeError, IndexRangeError, MatrixError, ShapeError
 from pullback.graph import (
     OPERATORS,
     Graph,
@@ -77,7 +77,7 @@ def _reference(
         while run(condition, [*given, *state])[0]:
             state = run(body, [*given, *state])
             turn += 1
-    except IndexRangeError as error:
+    except (IndexRangeError, MatrixError) as error:
         raise error.extended(f"in turn {turn} of a while loop") from None
     return state
 

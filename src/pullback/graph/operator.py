@@ -18,13 +18,15 @@ class Sample:
     """One input of a test case: values drawn from ``[low, high)``.
 
     ``kind`` tells the dtypes that the operator takes there: ``"float"``, ``"int"``, ``"bool"``, ``"any"``
-    (each of them in turn), or ``"index"`` (``int64``).
+    (each of them in turn), or ``"index"`` (``int64``). ``diagonal`` is added to the diagonal of the last two axes: of
+    matrices that have an inverse, or are positive definite.
     """
 
     shape: tuple[int, ...]
     low: float = -2.0
     high: float = 2.0
     kind: str = "float"
+    diagonal: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pullback.operators import (
     elementwise,
     indexing,
     interleave,
+    linalg,
     logic,
     normalisation,
     pooling,
@@ -14,6 +15,7 @@ from pullback.operators import (
     reductions,
     scatters,
     shapes,
+    spectral,
     transcendental,
     windows,
 )
@@ -24,6 +26,7 @@ __all__ = [
     "elementwise",
     "indexing",
     "interleave",
+    "linalg",
     "logic",
     "normalisation",
     "pooling",
@@ -32,6 +35,7 @@ __all__ = [
     "reductions",
     "scatters",
     "shapes",
+    "spectral",
     "transcendental",
     "windows",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.errors import DTypeError, IndexRangeError, ShapeError
+from pullback.errors import DTypeError, IndexRangeError, MatrixError, ShapeError
 from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Apply, Expression, Index, Literal, Operand, walk
 from pullback.loops.arithmetic import as_index
@@ -16,6 +16,7 @@ from pullback.operators.elementwise import zeros_like
 from pullback.operators.shapes import iota, rising_axes
 
 __all__ = [
+    "MATRIX_FAULTS",
     "check_axes",
     "check_index",
     "examples",
@@ -29,6 +30,9 @@ _INT = np.dtype(np.int64)
 
 
 # -- check_index
+
+MATRIX_FAULTS: set[str] = set()
+"""What is checked that is no index: a number of 0 where a matrix is as it must be, and by its name what it is not."""
 
 
 def _check_index_type(index: Type, extent: int, what: str, wrap: bool = True) -> Type:
@@ -51,8 +55,10 @@ def _check_index_reference(index: np.ndarray, extent: int, what: str, wrap: bool
 
 def range_error(
     what: str, value: int, low: int, extent: int, place: tuple[int, ...] | None = None
-) -> IndexRangeError:
-    """The error of an index out of range: the value, where it stands, and what is allowed."""
+) -> IndexRangeError | MatrixError:
+    """The error of an index out of range: the value, where it stands, and what is allowed; or that of a matrix."""
+    if what in MATRIX_FAULTS:
+        return MatrixError(what)
     position = f" at position {place}" if place else ""
     if extent == 0:
         said = f"{value}{position} is outside an axis of no elements; select from an axis that has some"

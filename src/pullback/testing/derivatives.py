@@ -91,7 +91,10 @@ class OperatorCase:
 def _draw(random: np.random.Generator, sample: Sample, dtype: np.dtype) -> np.ndarray:
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
-            return np.asarray(random.uniform(sample.low, sample.high, sample.shape)).astype(dtype)
+            values = np.asarray(random.uniform(sample.low, sample.high, sample.shape))
+            if sample.diagonal:
+                values = values + sample.diagonal * np.eye(sample.shape[-2], sample.shape[-1])
+            return values.astype(dtype)
     if dtype.kind == "b":
         return np.asarray(random.integers(0, 2, sample.shape)).astype(dtype)
     low, high = math.ceil(sample.low), math.ceil(sample.high)

@@ -3,6 +3,7 @@
 >>> for each in PASSES:
 ...     print(each.name)
 without_rules
+with_factors
 with_host_calls
 standardise_in_steps
 fold_constants
@@ -36,6 +37,7 @@ from functools import partial
 from typing import Any, cast
 from weakref import WeakSet
 
+from pullback.compiler.factors import with_factors
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.equal_regions import equal_regions
 from pullback.compiler.passes.fold_constants import fold_constants
@@ -96,6 +98,7 @@ def _with_better_bodies(graph: Graph) -> Graph:
 
 PASSES: tuple[Pass, ...] = (
     GraphPass("without_rules", without_rules),
+    GraphPass("with_factors", with_factors),
     GraphPass("with_host_calls", with_host_calls),
     standardise_in_steps,
     fold_constants,
