@@ -69,3 +69,28 @@ def test_products_of_panels_are_right(columns, dtype, traced, compiler, processo
         random.integers(-2, 3, shape).astype(dtype) for shape in ((37, 84), (37, columns), (columns, 84))
     ]
     compiler.assert_same(traced(both, *arrays), arrays, processor=processor, rounding=64)
+
+
+def test_a_map_reads_a_transposed_copy_of_what_lies_across_its_lanes(stages):
+    packed = stages(lambda x, y: np.tanh(x.T) + y, (50, 40), (40, 50))["pack"]
+    assert (
+        packed
+        == """\
+for i<40, j<50:
+    packed0[50*i + j] = argument0[i + 40*j]
+for i<40, j<50:
+    result0[50*i + j] = tanh(packed0[50*i + j]) + argument1[50*i + j]"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda x: x.T.reshape(-1) + 1, (30, 30)),  # too little
+        (lambda x: x.T + 1, (4, 400)),  # less than a vector wide
+        (lambda x: x.reshape(-1, 3)[:, 1] * 2, (60, 60)),  # picked out of whole vectors
+        (lambda x: x.sum(1), (400, 20)),  # rows are read, and their sums turned round
+    ],
+)
+def test_what_gains_nothing_is_not_copied(stages, function, shape):
+    assert "packed" not in stages(function, shape)["pack"]

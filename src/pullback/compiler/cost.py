@@ -103,6 +103,9 @@ MOST_UNROLLED_FUNCTIONS = 256
 
 # -- Packed copies
 
+LEAST_COPIED = 1024
+"""Elements that a map reads across memory; of fewer a copy gains nothing."""
+
 FEWEST_PANELS = 4
 """Panels that a right operand must make; of fewer the nearer cache holds what lies between them."""
 

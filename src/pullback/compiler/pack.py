@@ -1,4 +1,4 @@
-"""Right operands whose rows do not lie along the columns are copied into an order in which they do.
+"""Operands that are read across memory are copied into an order in which they lie as they are read.
 
 A product reads whole vectors of its right operand. Where a gradient needs ``wᵀ``, a small kernel writes the transposed
 copy once, for all products that read it. Of a wide one the product does some columns after the others, and finds in the
@@ -9,18 +9,29 @@ copy all that it reads for them side by side:
     for p<12, k<84, j<80:    panels[p, k, j] = w[80*p + j, k]
     for i<100, p<12, j<80:   y[i, 80*p + j] = add[k<84](x[i, k] * panels[p, k, j])
     …                        and the same for the 54 columns that are left
+
+A map whose lanes lie across an operand would gather it lane by lane. Blocks of it transposed in registers cost a third
+of that, and a copy whose rows are those of the map is made a few rows at a time, in the cache:
+
+    for i<1000, j<1000: y[i, j] = x[1000*j + i] + 1
+    →
+    for i<1000, j<1000: packed[i, j] = x[1000*j + i]
+    for i<1000, j<1000: y[i, j] = packed[i, j] + 1
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from pullback.compiler.canonicalise import coalesced_axes
-from pullback.compiler.cost import FEWEST_PANELS
+from pullback.compiler.cost import FEWEST_PANELS, LEAST_COPIED
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction
+from pullback.compiler.schedules.map import MapSchedule
+from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.schedules.tiles import choose_tile
 from pullback.loops import (
@@ -30,9 +41,11 @@ from pullback.loops import (
     Expression,
     Kernel,
     Load,
+    Reduce,
     Store,
     rewrite,
     row_major,
+    walk,
 )
 
 __all__ = ["pack"]
@@ -60,16 +73,10 @@ def pack(
         for stays in [_stays(schedules.of(whole), fixed)]
         for part in _by_panels(whole, given, schedules, stays)
     ):
-        schedule = schedules.of(kernel)
-        if not isinstance(schedule, ContractionSchedule):
-            program.append(kernel)
-            continue
-        product, packed = schedule.contraction, isinstance(schedule, PackedContraction)
         replaced: dict[Load, Expression] = {}
-        for pair in product.pairs:
-            for load, axes in _to_copy(product, pair, packed, panels):
-                if load not in replaced:
-                    replaced[load] = _copied(load, axes, copies, program, schedules.target.line_bytes)
+        for load, axes in _to_copy(kernel, schedules, panels):
+            if load not in replaced:
+                replaced[load] = _copied(load, axes, copies, program, schedules.target.line_bytes)
         if replaced:
             memo: dict[int, Expression] = {}
             stores = tuple(replace(s, value=rewrite(s.value, {}, replaced, memo)) for s in kernel.stores)
@@ -92,7 +99,7 @@ def _by_panels(
     product = schedule.contraction
     if not stays and (isinstance(schedule, PackedContraction) or outputs.intersection(kernel.writes())):
         return [kernel]
-    copied = {load for pair in product.pairs for load, _ in _to_copy(product, pair, False, stays)}
+    copied = {load for pair in product.pairs for load, _ in _of_pair(product, pair, False, stays)}
     if not any(load.buffer.nbytes > target.tile_bytes for load in copied):
         return [kernel]
     width = choose_tile(product, lanes, target).columns[0] * lanes
@@ -128,7 +135,39 @@ def _with_columns(kernel: Kernel, axes: tuple[Axis, ...], columns: Affine) -> Ke
     return Kernel((*own, *axes), stores)
 
 
-def _to_copy(
+def _to_copy(kernel: Kernel, schedules: Schedules, panels: bool) -> Iterator[tuple[Load, list[Axis]]]:
+    """The operands of a kernel to copy, each with its axes in the order in which they should lie."""
+    schedule = schedules.of(kernel)
+    if isinstance(schedule, ContractionSchedule):
+        for pair in schedule.contraction.pairs:
+            yield from _of_pair(schedule.contraction, pair, isinstance(schedule, PackedContraction), panels)
+    elif isinstance(schedule, MapSchedule) and schedule.lane is not None:
+        yield from _of_map(kernel, schedule.lane, schedules)
+
+
+def _of_map(kernel: Kernel, lane: Axis, schedules: Schedules) -> Iterator[tuple[Load, list[Axis]]]:
+    """What lies along another axis than the lanes, if there is enough of it for blocks of whole vectors.
+
+    Rows that are summed are read as they lie, and their sums transposed.
+    """
+    lanes, target = schedules.lanes(kernel), schedules.target
+    sums = [e for e in kernel.expressions() if isinstance(e, Reduce) and is_transposed(e, lane, target)]
+    rows = {e for e in walk(*sums) if isinstance(e, Load)}
+    for load in kernel.loads():
+        if load in rows or load.dynamic or load.guard is not None or load.dtype.kind != "f":
+            continue
+        along = load.offset.coefficient
+        if lane.extent < lanes or along(lane) <= target.gather_vectors:
+            continue
+        axes = load.offset.axes
+        slow = next((axis for axis in axes if along(axis) == 1 and axis.extent >= lanes), None)
+        elements = math.prod(axis.extent for axis in axes)
+        if slow is not None and LEAST_COPIED <= elements <= load.buffer.size:
+            outer = [a for a in kernel.axes if a in axes] + [a for a in axes if a not in kernel.axes]
+            yield load, [a for a in outer if a not in (slow, lane)] + [slow, lane]
+
+
+def _of_pair(
     product: Contraction, pair: Pair, packed: bool, panels: bool
 ) -> Iterator[tuple[Load, list[Axis]]]:
     """The operands of a pair to copy, each with its axes in the order in which they should lie."""
