@@ -36,33 +36,8 @@ from pullback.loops.arithmetic import within_extent
 from pullback.loops.expression import Reduce, linear
 from pullback.loops.kernel import Kernel, Store
 from pullback.operators.interleave import places
-from pullback.operators.scatters import ACCUMULATED
 
 __all__ = ["Lowered", "lower"]
-
-VIEWS = frozenset({"reshape", "transpose", "slice"})
-"""Operators that only say where their input's elements are; a product reads through them."""
-
-ROOTS = frozenset(
-    {
-        "sum",
-        "prod",
-        "max",
-        "min",
-        "argmax",
-        "argmin",
-        "contract",
-        "contiguous",
-        "interleave",
-        "links",
-        *ACCUMULATED,
-    }
-)
-"""Operators whose results are always given a buffer (fusion may take it away again)."""
-
-CONTRACTIONS = frozenset({"contract", "convolve", "convolve_max_unpooled"})
-"""Operators that read their operands many times: they find them in memory, in whatever order."""
-
 
 DEEPEST = 100
 """As many operations are computed inside each other, whatever they cost: views cost nothing."""
@@ -167,7 +142,7 @@ class Lowered:
         return self
 
     def _store(self, node: Operation, buffer: Buffer) -> None:
-        if node.operator.name in ACCUMULATED:
+        if node.operator.accumulates:
             self._scatter(node, buffer)
             return
         if node.operator.name == "links":
@@ -201,8 +176,7 @@ class Lowered:
             for i, axis in zip(indices, selected)
         ]
         offset, dynamic = linear((*places, *zip(index[rank:], kept)))
-        function = ACCUMULATED[node.operator.name]
-        store = Store(buffer, offset, self.operand(updates)(index), (), dynamic, function)
+        store = Store(buffer, offset, self.operand(updates)(index), (), dynamic, node.operator.accumulates)
         self.kernels.append(Kernel(axes, (store,)))
 
     def _concatenate(self, node: Operation, buffer: Buffer) -> None:
@@ -306,7 +280,7 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
         for child in node.inputs:
             if _needs_memory(node, child, cost):
                 base = _behind_views(child, stored)
-                strided = node.operator.name not in CONTRACTIONS or _has_strides(child, base)
+                strided = not node.operator.rereads or _has_strides(child, base)
                 stored.add(id(base if strided else child))
         if id(node) in inlined:
             continue
@@ -315,7 +289,7 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
         )
         cost[id(node)] = own
         most = RECOMPUTE_COST if users.get(id(node), 0) > 1 else DEEPEST_COST
-        if node.operator.name in ROOTS or own > most or depth[id(node)] > DEEPEST:
+        if node.operator.stored or own > most or depth[id(node)] > DEEPEST:
             stored.add(id(node))
             cost[id(node)] = 0.0
     return stored
@@ -330,7 +304,7 @@ def _checks_of(node: Node) -> Iterator[int]:
 
 def _behind_views(node: Node, stored: Set[int]) -> Node:
     """The node whose memory ``node`` is a view of."""
-    while isinstance(node, Operation) and node.operator.name in VIEWS and id(node) not in stored:
+    while isinstance(node, Operation) and node.operator.view and id(node) not in stored:
         node = node.inputs[0]
     return node
 
@@ -356,9 +330,9 @@ def _has_strides(view: Node, base: Node) -> bool:
 def _needs_memory(user: Operation, child: Node, cost: dict[int, float]) -> bool:
     """Whether ``user`` must find ``child`` in memory rather than compute it where it reads it."""
     name = user.operator.name
-    if name in CONTRACTIONS:
+    if user.operator.rereads:
         return True
-    if name in ("gather", "gather_at_argmax") and child is user.inputs[0]:
+    if user.operator.selects and child is user.inputs[0]:
         return cost.get(id(child), 0.0) * user.size > RECOMPUTE_COST * child.size
     if name == "broadcast":  # what is the same along an axis is computed once; a single number, once a kernel
         return child.size > 1 and cost.get(id(child), 0.0) > RECOMPUTE_COST

@@ -38,7 +38,6 @@ from pullback.graph.node import kind_of
 from pullback.numpy.promotion import result_dtype, where_written
 from pullback.operators.batching import all_batched, batch_size, is_batched
 from pullback.operators.elementwise import filled
-from pullback.operators.scatters import ACCUMULATED
 from pullback.operators.shapes import broadcast
 from pullback.tracing.trace import finish, leaf_type
 from pullback.tracing.tracebacks import shows_users_frames
@@ -295,15 +294,13 @@ def host_functions(nodes: Iterable[Node]) -> dict[HostFunction, int]:
 
 # -- operators without a lowering
 
-KERNELS = frozenset({"links", *ACCUMULATED})
-"""Operators without a lowering that the compiler makes kernels of by itself."""
-
 
 def _is_outside(node: Node) -> bool:
     """Whether nobody knows how to compute an operation inside the program."""
     if not isinstance(node, Operation) or node.operator.lower is not None or regions(node):
         return False
-    return node.operator not in (host_call, result) and node.operator.name not in KERNELS
+    made = node.operator.stored  # the compiler makes kernels of it by itself
+    return node.operator not in (host_call, result) and not made
 
 
 def with_host_calls(graph: Graph) -> Graph:

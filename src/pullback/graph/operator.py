@@ -57,7 +57,10 @@ class Operator:
     where each operand is a function from its own index to its value.
     ``linear`` tells that the result is linear in all float inputs taken together.
     ``cost`` is roughly how many arithmetic instructions one element takes: what is cheap is computed again
-    rather than stored.
+    rather than stored. A ``view`` only says where its input's elements are. What is ``stored`` always has memory of its
+    own before kernels are fused. An operator that ``rereads`` needs its operands many times, and one that ``selects``
+    its first at computed places: they find them in memory, unless they are cheap. One that ``accumulates`` makes each
+    element of its first input that function of itself and an update, one update after another.
     An operator with several results has a type rule that gives a ``TupleType``, a reference and a batching rule that
     give a list, and a pullback that takes a list of cotangents, ``None`` where there is none, and of each input whether
     its cotangent is wanted.
@@ -79,6 +82,11 @@ class Operator:
     cost: float = 1.0
     linear: bool = False
     elementwise: bool = False
+    view: bool = False
+    stored: bool = False
+    rereads: bool = False
+    selects: bool = False
+    accumulates: str = ""
     narrow: Callable[[Operation, Sequence[int]], tuple[Operation, Sequence[int]]] | None = None
     pushforward: Callable[[Operation, Sequence[Node | None]], Sequence[Node | None]] | None = None
     forward_only: bool = False

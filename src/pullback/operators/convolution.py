@@ -524,6 +524,7 @@ convolve = Operator(
         _case((2, 2, 4), (3, 2, 2), "bc0,oc0->bo0", (1,), kind="int"),
     ),
     cost=float("inf"),
+    rereads=True,
 )
 """``y[b, o, g, p] = sum(x[b, c, g, p * stride + k * dilation] * w[o, c, g, k])`` over ``c`` and ``k``.
 

@@ -193,6 +193,7 @@ gather = Operator(
         Case((Sample((3, 2)), index_sample(0, below=3)), {"axes": (0,)}),
     ),
     linear=True,
+    selects=True,
 )
 """``y[p, r] = x[indices[p], r]``: elements of ``x`` along ``axes``, one ``int64`` index for each.
 

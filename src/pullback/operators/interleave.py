@@ -123,6 +123,7 @@ interleave = Operator(
         Case((_any(0, 2), _any(0, 2)), {"strides": (1, 2), "shape": (0, 4)}),
     ),
     linear=True,
+    stored=True,
 )
 """``y[strides * i + p] = x_p[i]`` for each place ``p`` below ``strides``, the arrays in the order of ``places``.
 

@@ -236,6 +236,7 @@ gather_at_argmax = Operator(
         for shape, attributes in WINDOWS
     ),
     linear=True,
+    selects=True,
 )
 """``y[..., p, ...] = x[..., p * stride + k * dilation, ...]`` with the winner's place ``k`` of each window ``p``.
 
@@ -451,6 +452,7 @@ convolve_max_unpooled = Operator(
         _max_unpooled_case((0, 2, 6), (0, 2, 4), "cb0,co0->ob0", ((2,), (2,), (2,), (1,)), (1,), (1,)),
     ),
     cost=float("inf"),
+    rereads=True,
 )
 """``convolve(x, max_unpool(y, winner))``, computed from the winners.
 

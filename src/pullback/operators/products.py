@@ -146,6 +146,8 @@ contract = Operator(
         _case((2, 3), (3, 2), "ik,kj->ij", "int"),
     ),
     cost=float("inf"),
+    stored=True,
+    rereads=True,
 )
 """``y[out] = sum(a[a_labels] * b[b_labels])`` over the labels that both inputs have and ``y`` has not.
 

@@ -117,6 +117,7 @@ sum = Operator(
     _lower_reduction("add", 0),
     _cases("any", neutral=True),
     linear=True,
+    stored=True,
 )
 """The sum over ``axes``, from +0 on; of one element, that element, -0 too (but see ``from_zero``)."""
 
@@ -187,6 +188,7 @@ prod = Operator(
     batch_first,
     _lower_reduction("multiply", 1),
     _cases("any", neutral=True),
+    stored=True,
 )
 """The product over ``axes``; 1 of nothing."""
 
@@ -223,6 +225,7 @@ max = Operator(
     batch_first,
     _lower_reduction("maximum", None),
     _cases("any", neutral=False),
+    stored=True,
 )
 """The largest element over ``axes``, NaN if one is NaN, +0 above -0. Equal winners share the cotangent equally."""
 
@@ -234,6 +237,7 @@ min = Operator(
     batch_first,
     _lower_reduction("minimum", None),
     _cases("any", neutral=False),
+    stored=True,
 )
 """The smallest element over ``axes``, NaN if one is NaN, -0 below +0. Equal winners share the cotangent equally."""
 
@@ -258,6 +262,7 @@ argmax = Operator(
     batch_first,
     _lower_reduction("argmax", None),
     _cases("any", neutral=False),
+    stored=True,
 )
 """Where the largest element is in row-major order of ``axes``: the first NaN, or the first of equals."""
 
@@ -269,5 +274,6 @@ argmin = Operator(
     batch_first,
     _lower_reduction("argmin", None),
     _cases("any", neutral=False),
+    stored=True,
 )
 """Where the smallest element is in row-major order of ``axes``: the first NaN, or the first of equals."""

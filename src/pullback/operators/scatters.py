@@ -23,7 +23,6 @@ from pullback.operators.indexing import check_axes, examples, gather, gathered_s
 from pullback.operators.shapes import broadcast, concatenate, iota, reshape, slice
 
 __all__ = [
-    "ACCUMULATED",
     "links",
     "scatter_add",
     "scatter_divide",
@@ -35,9 +34,6 @@ __all__ = [
 ]
 
 _INT = np.dtype(np.int64)
-
-ACCUMULATED: dict[str, str] = {}
-"""By the name of each scatter, how its updates are stored (``loops.kernel.ACCUMULATIONS``)."""
 
 Pullback = Callable[[Operation, Node], tuple[Node | None, Node | None]]
 """The cotangents of ``x`` and of the updates."""
@@ -115,7 +111,6 @@ def _scatter(
     linear: bool = False,
 ) -> Operator:
     """An operator that updates one position after another; ``base`` and ``updates`` are what samples are drawn from."""
-    ACCUMULATED[name] = accumulate
     kind = _KINDS[kinds]
 
     def both(node: Operation, g: Node) -> list[Node | None]:
@@ -146,6 +141,8 @@ def _scatter(
             case((3,), (0,), 4, kind=kind),
         ),
         linear=linear,
+        stored=True,
+        accumulates=accumulate,
     )
 
 
@@ -208,6 +205,7 @@ links = Operator(
         Case((index_sample(count, below=extent),), {"extent": extent})
         for count, extent in ((7, 3), (40, 9), (5, 1), (1, 4), (0, 3))
     ),
+    stored=True,
 )
 """For each place the last position that names it, then for each position the one before that names the same place.
 

@@ -201,6 +201,7 @@ reshape = Operator(
     ),
     cost=0.0,
     linear=True,
+    view=True,
 )
 """The elements in row-major order, in ``shape``, which holds as many. Any dtype.
 
@@ -247,6 +248,7 @@ transpose = Operator(
     ),
     cost=0.0,
     linear=True,
+    view=True,
 )
 """``y[i[axes[0]], i[axes[1]], ...] = x[i]``: axis ``k`` of the result is axis ``axes[k]`` of ``x``.
 
@@ -336,6 +338,7 @@ slice = Operator(
     ),
     cost=0.0,
     linear=True,
+    view=True,
 )
 """``y[i] = x[starts + steps * i]`` up to ``stops``, which are left out. Any dtype.
 
@@ -557,6 +560,7 @@ contiguous = Operator(
         Case((Sample((0, 2), kind="any"),)),
     ),
     linear=True,
+    stored=True,
 )
 """``y = x``, in an array of its own: for what is read often, in an order that suits the reader."""
 

@@ -33,14 +33,13 @@ import numpy as np
 from pullback.compiler.key import repeats_one_value
 from pullback.compiler.passes.rewriting import ANY, CONSTANT, ELEMENTWISE, RulePass, filled, inner, scalar
 from pullback.graph import SMALL_CONSTANT, Constant, Node, Operation, constant
-from pullback.operators.scatters import ACCUMULATED
 
 __all__ = ["fold_constants"]
 
 SHAPES = frozenset(["reshape", "transpose", "slice", "reverse", "pad", "concatenate"])
 REDUCTIONS = frozenset(["sum", "prod", "max", "min", "argmax", "argmin"])
-FOLDED = SHAPES | REDUCTIONS | ACCUMULATED.keys() | {"contract", "gather", "links"}
-"""Operators beside the elementwise ones that are computed.
+FOLDED = SHAPES | REDUCTIONS | {"contract", "gather", "links"}
+"""Operators beside the elementwise ones, and those that accumulate, that are computed.
 
 An index out of range is left to be found when the program runs (``check_index``), and what counts by itself
 (``iota``) or repeats (``broadcast``) is better left so.
@@ -83,7 +82,7 @@ def _elementwise(node: Operation) -> Node | None:
 def _fold(node: Operation) -> Node | None:
     if node.size > SMALL_CONSTANT or not node.inputs or _can_fail(node):
         return None
-    if not (node.operator.elementwise or node.operator.name in FOLDED):
+    if not (node.operator.elementwise or node.operator.accumulates or node.operator.name in FOLDED):
         return None
     values = []
     for child in node.inputs:
