@@ -240,7 +240,8 @@ class _Arrangement:
         return None
 
     def _own(self, node: Node) -> View:
-        """A buffer of its own for ``node``."""
+        """A buffer of its own for ``node``, which lives as long as its place is known: nothing else may have its id."""
+        self.nodes[id(node)] = node
         name = node.operator.name if isinstance(node, Operation) else "value"
         view = View(Buffer(f"{name}{len(self.places)}", node.dtype, node.shape))
         self.places[id(node)] = view
