@@ -10,6 +10,7 @@ import pytest
 from pullback.graph import OPERATORS
 from pullback.testing import operator_cases
 
+ROUTINES = {"argsort", "cumargmax", "cumargmin", "cumprod", "cumsum", "recurrence"}
 LOOPS = {"call", "custom", "host_call", "scan", "switch", "while"}
 MATRICES = {
     *(
@@ -45,7 +46,7 @@ def test_lowering_agrees_with_reference(name: str, loop_value: Callable[..., np.
             np.testing.assert_array_equal(found, expected, err_msg=str(case))
 
 
-def test_only_scatters_and_loops_have_no_lowering() -> None:
+def test_only_scatters_loops_matrices_and_routines_have_no_lowering() -> None:
     scatters = {name for name, operator in OPERATORS.items() if operator.accumulates}
     without = {name for name, operator in OPERATORS.items() if operator.lower is None}
-    assert without == {"links", "result", *LOOPS, *MATRICES, *scatters}
+    assert without == {"links", "result", *LOOPS, *MATRICES, *ROUTINES, *scatters}

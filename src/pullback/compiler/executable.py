@@ -259,7 +259,7 @@ def _bound(
     number, site, given, made = row
     function: HostFunction = functions[number]
     if function.routine is not None:
-        return function.routine.address
+        return function.routine.address or 0
     inputs, outputs = (
         [Type(np.dtype(dtype), tuple(shape)) for dtype, shape in each] for each in (given, made)
     )

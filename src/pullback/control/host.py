@@ -134,7 +134,9 @@ class Reference(HostFunction):
     def call(self, arrays: Sequence[np.ndarray], types: Sequence[Type]) -> list[np.ndarray]:
         with np.errstate(all="ignore"):
             made = self.operator.reference(*arrays, **dict(self.attributes))
-        several = made if isinstance(made, (list, tuple)) else [made]
+        several = list(made) if isinstance(made, (list, tuple)) else [made]
+        if self.routine is not None and self.routine.workspace:
+            several.append(np.zeros(self.routine.workspace))
         found = [np.asarray(value, type.dtype) for value, type in zip(several, types, strict=True)]
         for value, type in zip(found, types):
             if value.shape != type.shape:
@@ -333,10 +335,13 @@ def with_host_calls(graph: Graph) -> Graph:
         makes = node.operator.routine
         routine = None if makes is None else makes(*(x.type for x in inputs), **node.attributes)
         items = tuple(sorted(node.attributes.items()))
+        promised = node.type.types if isinstance(node.type, TupleType) else (node.type,)
+        if routine is not None and routine.workspace:
+            promised = (*promised, Type(np.dtype(np.uint8), (routine.workspace,)))
         called = host_call(
             *inputs,
             function=Reference(node.operator, items, kind_of(items), routine),
-            promised=node.type if isinstance(node.type, TupleType) else TupleType.of([node.type]),
+            promised=TupleType.of(promised),
             method="sequential",
         )
         return called if isinstance(node.type, TupleType) else result(called, index=0)

@@ -12,6 +12,8 @@ and what it is given. It is called in C's way and gives nothing back but through
 ...     count=10,  # matrices, one after another
 ... )
 Routine(dpotrf of 10)
+
+What the compiler writes itself (``compiler/codegen/routines.py`` lists it) has no address, its name says which it is.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["InputAt", "OutputAt", "Routine", "Scalar"]
+__all__ = ["InputAt", "OutputAt", "Routine", "Scalar", "number"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,15 @@ class Scalar:
     by_value: bool = False
 
 
+def number(value: int) -> Scalar:
+    """An integer of 64 bits, given itself.
+
+    >>> number(3).by_value
+    True
+    """
+    return Scalar(value, np.dtype(np.int64), by_value=True)
+
+
 @dataclass(frozen=True)
 class Routine:
     """A function at an address and its arguments.
@@ -55,15 +66,17 @@ class Routine:
     """
 
     name: str
-    address: int = field(compare=False)
-    """Of this process; what else is said here is part of the code."""
+    address: int | None = field(compare=False)
+    """Of this process; what else is said here is part of the code. ``None`` of what the compiler writes itself."""
     arguments: tuple[InputAt | OutputAt | Scalar, ...]
     count: int = 1
+    workspace: int = 0
+    """Bytes of memory that the routine writes to while it runs: a result more, behind the operator's own."""
 
     @property
     def code(self) -> str:
         """What of it is part of a program's code."""
-        return f"{self.name} {self.arguments} {self.count}"
+        return f"{self.name} {self.arguments} {self.count} {self.workspace}"
 
     def __repr__(self) -> str:
         return f"Routine({self.name} of {self.count})"

@@ -3,6 +3,7 @@
 from pullback.operators import (
     arithmetic,
     convolution,
+    cumulative,
     elementwise,
     indexing,
     interleave,
@@ -15,6 +16,7 @@ from pullback.operators import (
     reductions,
     scatters,
     shapes,
+    sorting,
     spectral,
     transcendental,
     windows,
@@ -23,6 +25,7 @@ from pullback.operators import (
 __all__ = [
     "arithmetic",
     "convolution",
+    "cumulative",
     "elementwise",
     "indexing",
     "interleave",
@@ -35,6 +38,7 @@ __all__ = [
     "reductions",
     "scatters",
     "shapes",
+    "sorting",
     "spectral",
     "transcendental",
     "windows",

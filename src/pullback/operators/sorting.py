@@ -1,0 +1,60 @@
+"""The order of rows: positions that sort them. What is sorted is gathered by them, so its pullback is a scatter.
+
+Compiled, it is a routine that sorts by the digits of the numbers, in time linear in their count
+(``compiler/codegen/sorting.py``).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pullback.errors import ShapeError
+from pullback.graph import Case, InputAt, Operator, OutputAt, Routine, Sample, Type
+from pullback.graph.routine import number
+from pullback.operators.batching import batch_first
+
+__all__ = ["argsort"]
+
+
+def _type_rule(x: Type) -> Type:
+    if not x.rank:
+        raise ShapeError("argsort: a scalar has no axis to sort along; give it one with x[None]")
+    return Type(np.dtype(np.int64), x.shape)
+
+
+def _reference(x: np.ndarray) -> np.ndarray:
+    return np.argsort(x, axis=-1, kind="stable")
+
+
+def _routine(x: Type) -> Routine:
+    rows, extent = math.prod(x.shape[:-1]), x.shape[-1]
+    pairs, counts = 16 * extent, 8 * 256 * x.dtype.itemsize
+    return Routine(
+        f"argsort.{x.dtype}",
+        None,
+        (InputAt(0), OutputAt(0), OutputAt(1), number(rows), number(extent)),
+        count=int(x.size > 0),
+        workspace=2 * pairs + counts,
+    )
+
+
+argsort = Operator(
+    "argsort",
+    _type_rule,
+    _reference,
+    None,
+    batch_first,
+    None,
+    (
+        Case((Sample((7,), kind="any"),)),
+        Case((Sample((3, 5), kind="any"),)),
+        Case((Sample((2, 300), kind="any"),)),
+        Case((Sample((2, 40), -1e30, 1e30, kind="float"),)),
+        Case((Sample((2, 1), kind="any"),)),
+        Case((Sample((3, 0), kind="any"),)),
+    ),
+    routine=_routine,
+)
+"""Positions that sort the last axis, as ``int64``, NaN last; equal elements stay in their order."""
