@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 import pullback.numpy as pnp
 from pullback import grad, jit, jvp
 from pullback.errors import DTypeError, IndexRangeError, TracingError
-from pullback.graph import Type, Variable
 from pullback.tracing import trace
 
 DTYPES = ["float32", "float64", "int32", "int64", "uint8", "bool"]
@@ -273,9 +272,3 @@ def test_random_expressions(expression, dtype, shapes):
 def test_forward_mode_of_a_composite_function():
     value, tangent = jvp(np.logaddexp, (1.0, 2.0), (1.0, 0.0))
     np.testing.assert_allclose([value, tangent], [np.logaddexp(1, 2), 1 / (1 + np.e)])
-
-
-def test_fmod_is_not_there_yet_and_says_so():
-    x = Variable(Type(np.dtype("float64"), (2,)))
-    with pytest.raises(TracingError, match=r"np\.fmod.*pullback\.numpy"):
-        np.fmod(x, 2)

@@ -61,6 +61,12 @@ class ArrayProtocol:
     def __rmod__(self, other: Any) -> Node:
         return _functions["remainder"](other, self)
 
+    def __divmod__(self, other: Any) -> Any:
+        return _functions["divmod"](self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return _functions["divmod"](other, self)
+
     def __pow__(self, other: Any) -> Node:
         return _functions["power"](self, other)
 

@@ -13,27 +13,39 @@ from pullback.numpy.dispatch import implements
 from pullback.numpy.promotion import any_traced, as_array_node, broadcast_to_shape
 from pullback.numpy.shapes import extents, stack
 
-__all__ = ["array", "asarray", "full", "full_like", "ones_like", "zeros_like"]
+__all__ = [
+    "array",
+    "asanyarray",
+    "asarray",
+    "ascontiguousarray",
+    "asfortranarray",
+    "full",
+    "full_like",
+    "ones_like",
+    "zeros_like",
+]
 
 
 @implements(np.full_like)
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
+) -> Any:
     """``fill_value`` in the shape and dtype of ``a``."""
     x = as_array_node(a)
     filled = e.astype(as_array_node(fill_value), x.dtype if dtype is None else dtype)
     return broadcast_to_shape(filled, x.shape if shape is None else extents("full_like", shape))
 
 
-@implements(np.zeros_like)
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None) -> Any:
+@implements(np.zeros_like, np.empty_like)
+def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None) -> Any:
     """Zeros in the shape and dtype of ``a``."""
-    return full_like(as_array_node(a), 0, dtype, shape)
+    return full_like(as_array_node(a), 0, dtype, shape=shape)
 
 
 @implements(np.ones_like)
-def ones_like(a: Any, dtype: Any = None, shape: Any = None) -> Any:
+def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None) -> Any:
     """Ones in the shape and dtype of ``a``."""
-    return full_like(as_array_node(a), 1, dtype, shape)
+    return full_like(as_array_node(a), 1, dtype, shape=shape)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
@@ -60,5 +72,5 @@ def array(value: Any, dtype: Any = None) -> Any:
     return node if dtype is None else e.astype(node, dtype)
 
 
-asarray = array
+asarray = asanyarray = ascontiguousarray = asfortranarray = array
 vocabulary.update(full=full, array=array)

@@ -17,16 +17,22 @@ from pullback.graph import Node
 from pullback.graph.protocol import vocabulary
 from pullback.graph.source import numpy_function
 from pullback.numpy.axes import normal_axes
-from pullback.numpy.elementwise import UFUNCS, where
+from pullback.numpy.elementwise import UFUNCS, astype, where
 from pullback.numpy.promotion import any_traced, array_of, where_written
 
-__all__ = ["FUNCTIONS", "implements", "refuse"]
+__all__ = ["FUNCTIONS", "NEAREST", "UFUNC_METHODS", "implements", "reduced_by", "refuse"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 """What answers each of NumPy's functions on traced values."""
+
+NEAREST: dict[Callable[..., Any], str] = {}
+"""What to use in place of each of NumPy's functions that cannot take traced values."""
+
+UFUNC_METHODS: dict[str, Callable[..., Any]] = {}
+"""What answers the methods of ufuncs: a function of the ufunc and its arguments."""
 
 REDUCTIONS: dict[np.ufunc, str] = {
     np.add: "sum",
@@ -108,6 +114,8 @@ def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> 
         extended = (...,) + (None,) * np.ndim(right)
         left = left[extended] if isinstance(left, Node) else np.asarray(left)[extended]
         return array_ufunc(ufunc, "__call__", left, right, **keywords)
+    if method in UFUNC_METHODS:
+        return _called(f"{name}.{method}", UFUNC_METHODS[method], (ufunc, *inputs), keywords)
     function = UFUNCS.get(ufunc)
     if function is None or method != "__call__":
         called = name if method == "__call__" else f"{name}.{method}"
@@ -116,11 +124,9 @@ def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> 
             f"functions of pullback.numpy, or apply it to concrete arrays outside{where_written()}"
         )
     dtype = keywords.pop("dtype", None)
-    if keywords:
-        raise TracingError(_no_keywords(name, keywords))
     if dtype is not None:
         inputs = tuple(vocabulary["astype"](value, dtype) for value in inputs)
-    return function(*inputs)
+    return _called(name, function, inputs, keywords) if keywords else function(*inputs)
 
 
 def array_function(function: Callable[..., Any], types: Any, arguments: Any, keywords: Any) -> Any:
@@ -128,12 +134,24 @@ def array_function(function: Callable[..., Any], types: Any, arguments: Any, key
     name = getattr(function, "__name__", str(function))
     implementation = FUNCTIONS.get(function)
     if implementation is None:
-        raise TracingError(
-            f"np.{name} cannot take a traced value; write it with the functions of pullback.numpy, or apply "
-            f"it to concrete arrays outside the traced function{where_written()}"
+        repair = NEAREST.get(
+            function,
+            "write it with the functions of pullback.numpy, or apply it to concrete arrays outside the traced function",
         )
+        raise TracingError(f"np.{name} cannot take a traced value; {repair}{where_written()}")
+    return _called(name, implementation, arguments, keywords)
+
+
+def reduced_by(ufunc: np.ufunc, array: Any, **keywords: Any) -> Any:
+    """``ufunc.reduce(array, ...)`` of a traced value."""
+    return array_ufunc(ufunc, "reduce", array, **keywords)
+
+
+def _called(name: str, implementation: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
+    """The result of what answers ``np.name``; keywords that it does not know may be ``None``."""
     signature = _signature(implementation)
-    unknown = [key for key in keywords if key not in signature.parameters]
+    free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
+    unknown = [] if free else [key for key in keywords if key not in signature.parameters]
     if any(keywords[key] is not None for key in unknown):
         raise TracingError(_no_keywords(name, unknown))
     taken = {key: value for key, value in keywords.items() if key not in unknown}
@@ -161,9 +179,9 @@ enter(lambda a: a.shape, np.shape)
 enter(lambda a: a.ndim, np.ndim)
 enter(_size, np.size)
 enter(where, np.where)
+enter(lambda x, dtype, /, *, copy=True, device=None: astype(x, dtype), np.astype)
 enter(lambda x: False, np.iscomplexobj)
 enter(lambda x: True, np.isrealobj)
-enter(lambda x: x, np.real)
 
 _REFUSALS = {
     "bool": (
@@ -186,7 +204,7 @@ _REFUSALS = {
     ),
     "array": (
         "a NumPy array needs its numbers, and so does a NumPy array indexed by it",
-        "use NumPy's functions on it as it is, np.stack for lists of traced values, "
+        "use NumPy's functions on it as it is, np.stack or pullback.numpy.array for lists of traced values, "
         "pullback.numpy.take(table, index, axis) to index a concrete table, or return it and convert the "
         "result",
     ),
@@ -198,6 +216,10 @@ _REFUSALS = {
     "shape": ("its shape never changes", "write y = x.reshape(shape)"),
     "dtype": ("its dtype never changes", "write y = x.astype(dtype)"),
     "item": ("item() needs its numbers", "return it and convert the result"),
+    "nonzero": (
+        "how many indices there are depends on values",
+        "use pullback.numpy.nonzero(x, size=n), or np.where(mask, x, y)",
+    ),
     "tolist": ("tolist() needs its numbers", "return it and convert the result"),
     "len": ("it has no axes, so no length", "use x.shape or x.ndim, or x.reshape(-1)"),
     "iterate": ("it has no axes to iterate over", "use it as it is, or x.reshape(-1)"),

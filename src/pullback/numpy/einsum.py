@@ -25,12 +25,13 @@ Term = tuple[Node, list[Label]]
 
 
 @implements(np.einsum)
-def einsum(subscripts: Any, /, *operands: Any) -> Any:
+def einsum(subscripts: Any, /, *operands: Any, optimize: Any = "greedy", dtype: Any = None) -> Any:
     """The sum of products that ``subscripts`` describes: labels that are missing after ``->`` are summed.
 
     Axes under ``...`` are broadcast. Operands with lists of numbers for their axes behind each, and one for the result
     at the end, say the same: ``einsum(x, [0, 1], y, [1, 2], [0, 2])``. With more than two operands the pairs are chosen
-    greedily, as ``np.einsum_path`` does. Raises ``ShapeError`` when labels and shapes do not fit.
+    greedily, as ``np.einsum_path`` does, whatever ``optimize`` says. Raises ``ShapeError`` when labels and shapes do
+    not fit.
 
     >>> import numpy as np
     >>> print(einsum("ij,j->i", np.eye(2), np.array([1.0, 2.0])))
@@ -38,7 +39,7 @@ def einsum(subscripts: Any, /, *operands: Any) -> Any:
     """
     if not isinstance(subscripts, str):
         subscripts, operands = _as_text((subscripts, *operands))
-    nodes = promote(operands)
+    nodes = promote(operands, None if dtype is None else lambda _: np.dtype(dtype))
     terms, out = _parse(subscripts, nodes)
     extents = _extents(subscripts, terms)
     terms = [_fitted(term, extents) for term in terms]

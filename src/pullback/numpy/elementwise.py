@@ -486,7 +486,6 @@ UFUNCS.update(
         np.absolute: absolute,
         np.fabs: absolute,
         np.positive: positive,
-        np.conjugate: positive,
         np.square: square,
         np.reciprocal: reciprocal,
         np.power: power,

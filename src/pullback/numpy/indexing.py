@@ -249,7 +249,7 @@ def sliced(x: Node, selected: Sequence[range]) -> Node:
 
 
 @implements(np.take)
-def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Any:
+def take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise") -> Any:
     """The elements at ``indices`` along ``axis``, of the flat array for ``None``; ``mode`` as in ``np.take``.
 
     >>> import numpy as np

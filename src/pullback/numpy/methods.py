@@ -10,7 +10,17 @@ from typing import Any
 from pullback.errors import TracingError
 from pullback.graph import Node
 from pullback.graph.protocol import vocabulary
-from pullback.numpy import composite, elementwise, indexing, products, reductions, shapes
+from pullback.numpy import (
+    assembling,
+    composite,
+    cumulative,
+    elementwise,
+    indexing,
+    ordering,
+    products,
+    reductions,
+    shapes,
+)
 from pullback.numpy.dispatch import refuse
 from pullback.numpy.promotion import where_written
 from pullback.numpy.updates import At
@@ -30,6 +40,10 @@ def _transpose(x: Node, *axes: Any) -> Any:
 
 def _astype(x: Node, dtype: Any, copy: bool = True) -> Any:
     return elementwise.astype(x, dtype)
+
+
+def _compress(x: Node, condition: Any, axis: int | None = None) -> Any:
+    return assembling.compress(condition, x, axis)
 
 
 def _itself(x: Node) -> Node:
@@ -70,11 +84,17 @@ METHODS: dict[str, Callable[..., Any]] = {
     "any": reductions.any,
     "argmax": reductions.argmax,
     "argmin": reductions.argmin,
+    "argpartition": ordering.argpartition,
+    "argsort": ordering.argsort,
     "astype": _astype,
+    "choose": assembling.choose,
     "clip": composite.clip,
+    "compress": _compress,
     "conj": _itself,
     "conjugate": _itself,
     "copy": _copy,
+    "cumprod": cumulative.cumprod,
+    "cumsum": cumulative.cumsum,
     "diagonal": products.diagonal,
     "dot": products.dot,
     "flatten": shapes.ravel,
@@ -86,6 +106,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "repeat": shapes.repeat,
     "reshape": _reshape,
     "round": composite.round,
+    "searchsorted": ordering.searchsorted,
     "squeeze": shapes.squeeze,
     "std": reductions.std,
     "sum": reductions.sum,
@@ -95,7 +116,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "transpose": _transpose,
     "var": reductions.var,
 }
-_REFUSED = {"item": "item", "tolist": "tolist", "tobytes": "tolist"} | dict.fromkeys(
+_REFUSED = {"nonzero": "nonzero", "item": "item", "tolist": "tolist", "tobytes": "tolist"} | dict.fromkeys(
     ("fill", "sort", "partition", "put", "itemset", "resize", "setfield"), "in place"
 )
 

@@ -20,7 +20,23 @@ from pullback.numpy.dispatch import implements
 from pullback.numpy.promotion import as_array_node, broadcast_shapes, cast, promote, where_written
 from pullback.numpy.shapes import permuted, to_shape
 
-__all__ = ["contracted", "diag", "diagonal", "dot", "inner", "matmul", "outer", "tensordot", "trace", "vdot"]
+__all__ = [
+    "contracted",
+    "cross",
+    "diag",
+    "diagonal",
+    "dot",
+    "inner",
+    "kron",
+    "matmul",
+    "matvec",
+    "outer",
+    "tensordot",
+    "trace",
+    "vdot",
+    "vecdot",
+    "vecmat",
+]
 
 Label = str | int
 """What ties axes together: a letter of ``einsum``, or a number."""
@@ -153,6 +169,65 @@ def outer(a: Any, b: Any) -> Any:
     """Every product of an element of ``a`` with one of ``b``: a row for each of ``a``."""
     x, y = promote((a, b))
     return e.multiply(to_shape(x, (x.size, 1)), to_shape(y, (1, y.size)))
+
+
+@implements(np.vecdot)
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """The sum of the products over ``axis``; the other axes are broadcast."""
+    x, y = promote((x1, x2))
+    x, y = (vocabulary["moveaxis"](z, axis, -1) if axis != -1 else z for z in (x, y))
+    return vocabulary["einsum"]("...k,...k->...", x, y)
+
+
+@implements(np.matvec)
+def matvec(x1: Any, x2: Any, /) -> Any:
+    r"""Matrices times vectors: :math:`y_{\dots i} = \sum_k a_{\dots ik} b_{\dots k}`, axes before them broadcast."""
+    return vocabulary["einsum"]("...ik,...k->...i", x1, x2)
+
+
+@implements(np.vecmat)
+def vecmat(x1: Any, x2: Any, /) -> Any:
+    r"""Vectors times matrices: :math:`y_{\dots j} = \sum_k a_{\dots k} b_{\dots kj}`, axes before them broadcast."""
+    return vocabulary["einsum"]("...k,...kj->...j", x1, x2)
+
+
+@implements(np.kron)
+def kron(a: Any, b: Any) -> Any:
+    """Every product of an element of ``a`` with all of ``b``, side by side: blocks in the pattern of ``a``."""
+    x, y = promote((a, b))
+    rank = max(x.ndim, y.ndim)
+    first, second = ((1,) * (rank - z.ndim) + z.shape for z in (x, y))
+    wide = to_shape(x, tuple([n for extent in first for n in (extent, 1)]))
+    tall = to_shape(y, tuple([n for extent in second for n in (1, extent)]))
+    return to_shape(e.multiply(wide, tall), tuple([n * m for n, m in zip(first, second)]))
+
+
+@implements(np.cross)
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+    """The vector at right angles to both, along an axis of three; of two elements the third is 0.
+
+    Of two vectors of two elements it is the third component alone.
+    """
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x, y = promote((a, b))
+    x, y = vocabulary["moveaxis"](x, axisa, -1), vocabulary["moveaxis"](y, axisb, -1)
+    if not {x.shape[-1], y.shape[-1]} <= {2, 3}:
+        raise ShapeError(
+            f"cross of extents {x.shape[-1]} and {y.shape[-1]}; vectors have 2 or 3 elements{where_written()}"
+        )
+    third = e.subtract(x[..., 0] * y[..., 1], x[..., 1] * y[..., 0])
+    if x.shape[-1] == y.shape[-1] == 2:
+        return third
+    x, y = (
+        OPERATORS["pad"](z, low=(0,) * z.ndim, high=(*(0,) * (z.ndim - 1), 3 - z.shape[-1]))
+        if z.shape[-1] == 2
+        else z
+        for z in (x, y)
+    )
+    first = x[..., 1] * y[..., 2] - x[..., 2] * y[..., 1]
+    second = x[..., 2] * y[..., 0] - x[..., 0] * y[..., 2]
+    return vocabulary["moveaxis"](vocabulary["stack"]([first, second, third], -1), -1, axisc)
 
 
 @implements(np.diagonal)

@@ -57,11 +57,18 @@ def total(x: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
     return from_zero(_reduce("sum", x, axes, keepdims), x, axes)
 
 
-def _accumulator(dtype: np.dtype) -> np.dtype:
+def accumulator(dtype: np.dtype) -> np.dtype:
     """The dtype in which NumPy adds and multiplies."""
     if dtype.kind == "b" or (dtype.kind == "i" and dtype.itemsize < 8):
         return np.dtype(np.int64)
     return np.dtype(np.uint64) if dtype.kind == "u" else dtype
+
+
+def without_nan(x: Node, other: float) -> Node:
+    """``x`` with ``other`` in place of NaN."""
+    if x.dtype.kind != "f":
+        return x
+    return e.where(e.isnan(x), np.asarray(other, x.dtype), x)  # type: ignore[no-any-return]
 
 
 def _masked(x: Node, where: Any, other: Any) -> Node:
@@ -94,7 +101,7 @@ def sum(
     [ 3. 12.]
     """
     x = as_array_node(a)
-    x = _masked(cast(x, _accumulator(x.dtype) if dtype is None else dtype), where, 0)
+    x = _masked(cast(x, accumulator(x.dtype) if dtype is None else dtype), where, 0)
     result = total(x, normal_axes("sum", axis, x.ndim), keepdims)
     return result if initial is None else result + initial
 
@@ -111,7 +118,7 @@ def prod(
 ) -> Any:
     r"""The product over ``axis``: :math:`\prod_k a_k`."""
     x = as_array_node(a)
-    x = _masked(cast(x, _accumulator(x.dtype) if dtype is None else dtype), where, 1)
+    x = _masked(cast(x, accumulator(x.dtype) if dtype is None else dtype), where, 1)
     result = _reduce("prod", x, normal_axes("prod", axis, x.ndim), keepdims)
     return result if initial is None else result * initial
 
@@ -236,22 +243,52 @@ def count_nonzero(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
 
 
 @implements(np.var)
-def var(a: Any, axis: Axes = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+def var(
+    a: Any,
+    axis: Axes = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Any:
     r"""The variance over ``axis``: :math:`\tfrac1{n - d} \sum_k (a_k - \bar a)^2`, with ``ddof`` for
-    :math:`d`.
+    :math:`d`, or ``correction``; ``mean`` is taken for :math:`\bar a` where it is known, kept axes and all.
     """
     x = as_array_node(a)
     x = cast(x, e.true_divide_dtype(x.dtype) if dtype is None else dtype)
     axes = normal_axes("var", axis, x.ndim)
-    count = math.prod([x.shape[axis] for axis in axes])
-    deviation = x - _reduce("sum", x, axes, True) / count if axes else x - x
-    return _reduce("sum", deviation * deviation, axes, keepdims) / builtins.max(count - ddof, 0)
+    count = _count(x, axes, keepdims, where)
+    if mean is not None:
+        deviation = x - mean
+    elif axes:
+        deviation = x - _reduce("sum", _masked(x, where, 0), axes, True) / _count(x, axes, True, where)
+    else:
+        deviation = x - x
+    squares = _reduce("sum", _masked(deviation * deviation, where, 0), axes, keepdims)
+    freedom = ddof if correction is None else correction
+    if isinstance(count, Node):
+        return squares / e.maximum(count - freedom, 0)
+    return squares / builtins.max(count - freedom, 0)
 
 
 @implements(np.std)
-def std(a: Any, axis: Axes = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+def std(
+    a: Any,
+    axis: Axes = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = None,
+    mean: Any = None,
+    correction: float | None = None,
+) -> Any:
     """The square root of the variance over ``axis``; its derivative is zero where the variance is."""
-    return safe_sqrt(var(a, axis, dtype, ddof=ddof, keepdims=keepdims))
+    how = {"ddof": ddof, "keepdims": keepdims, "where": where, "mean": mean, "correction": correction}
+    return safe_sqrt(var(a, axis, dtype, **how))
 
 
 def standardise(x: Any, axis: Axes = -1, *, epsilon: float = 1e-5) -> Any:
@@ -283,10 +320,21 @@ def safe_sqrt(x: Any) -> Any:
 
 
 @implements(np.average)
-def average(a: Any, axis: Axes = None, weights: Any = None, *, keepdims: bool = False) -> Any:
-    r"""The weighted mean over ``axis``: :math:`\sum_k w_k a_k / \sum_k w_k`."""
+def average(
+    a: Any, axis: Axes = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
+) -> Any:
+    r"""The weighted mean over ``axis``: :math:`\sum_k w_k a_k / \sum_k w_k`.
+
+    With the sums of the weights if ``returned``.
+    """
     if weights is None:
-        return mean(a, axis, keepdims=keepdims)
+        found = mean(a, axis, keepdims=keepdims)
+        count = as_array_node(a).size // builtins.max(found.size, 1)
+        return (
+            (found, broadcast_to_shape(as_array_node(np.asarray(count, found.dtype)), found.shape))
+            if returned
+            else found
+        )
     x, w = as_array_node(a), as_array_node(weights)
     if w.shape != x.shape:
         axes = normal_axes("average", axis, x.ndim)
@@ -296,7 +344,9 @@ def average(a: Any, axis: Axes = None, weights: Any = None, *, keepdims: bool = 
                 f"same shape, or one for each element of a single axis{where_written()}"
             )
         w = OPERATORS["broadcast"](w, shape=x.shape, axes=axes)
-    return e.divide(sum(x * w, axis, keepdims=keepdims), sum(w, axis, keepdims=keepdims))
+    total_weight = sum(w, axis, keepdims=keepdims)
+    found = e.divide(sum(x * w, axis, keepdims=keepdims), total_weight)
+    return (found, cast(total_weight, found.dtype)) if returned else found
 
 
 def logsumexp(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:

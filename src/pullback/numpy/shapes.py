@@ -32,14 +32,12 @@ __all__ = [
     "broadcast_to",
     "column_stack",
     "concatenate",
-    "diff",
     "expand_dims",
     "flip",
     "fliplr",
     "flipud",
     "hstack",
     "moveaxis",
-    "pad",
     "ravel",
     "repeat",
     "reshape",
@@ -91,10 +89,10 @@ def joined(nodes: Sequence[Node], axis: int) -> Node:
 
 
 @implements(np.reshape)
-def reshape(a: Any, shape: Any, order: str = "C") -> Any:
-    """The same elements, in row-major order, in another shape; one extent may be -1 and is then computed.
+def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Any:
+    """The same elements in another shape, both in row-major order, or by columns for ``order="F"``.
 
-    Raises ``ShapeError`` when the number of elements differs.
+    One extent may be -1 and is then computed. Raises ``ShapeError`` when the number of elements differs.
 
     >>> import numpy as np
     >>> print(reshape(np.arange(4), (2, -1)))
@@ -102,10 +100,6 @@ def reshape(a: Any, shape: Any, order: str = "C") -> Any:
      [2 3]]
     """
     x = as_array_node(a)
-    if order != "C":
-        raise TracingError(
-            f"reshape in order {order!r}: traced values are row-major; transpose first{where_written()}"
-        )
     wanted = extents("reshape", shape)
     known = math.prod([n for n in wanted if n != -1])
     if wanted.count(-1) == 1 and known and x.size % known == 0:
@@ -115,13 +109,24 @@ def reshape(a: Any, shape: Any, order: str = "C") -> Any:
             f"reshape: {x.size} elements of shape {x.shape} do not fill shape {wanted}; "
             f"the products of the extents must be equal{where_written()}"
         )
+    if by_columns("reshape", order):
+        return transpose(to_shape(transpose(x), wanted[::-1]))
     return to_shape(x, wanted)
 
 
+def by_columns(name: str, order: str) -> bool:
+    """Whether ``order`` is that of columns; traced values are row-major, so ``"A"`` and ``"K"`` are that."""
+    if order not in ("C", "F", "A", "K"):
+        raise TracingError(f"{name}: order {order!r}; use 'C' or 'F'{where_written()}")
+    return order == "F"
+
+
 @implements(np.ravel)
-def ravel(a: Any) -> Any:
-    """The elements in row-major order, along one axis."""
+def ravel(a: Any, order: str = "C") -> Any:
+    """The elements along one axis, in row-major order, or by columns for ``order="F"``."""
     x = as_array_node(a)
+    if by_columns("ravel", order):
+        x = transpose(x)
     return to_shape(x, (x.size,))
 
 
@@ -192,18 +197,22 @@ def squeeze(a: Any, axis: Axes = None) -> Any:
     return to_shape(x, tuple([n for k, n in enumerate(x.shape) if k not in axes]))
 
 
+def _at_least(rank: int, arrays: tuple[Any, ...]) -> Any:
+    nodes = [as_array_node(a) for a in arrays]
+    made = tuple([to_shape(x, (1,) * (rank - x.ndim) + x.shape) for x in nodes])
+    return made[0] if len(made) == 1 else made
+
+
 @implements(np.atleast_1d)
-def atleast_1d(a: Any) -> Any:
-    """``a``, a scalar as an array of one element."""
-    x = as_array_node(a)
-    return to_shape(x, (1,)) if x.ndim == 0 else x
+def atleast_1d(*arys: Any) -> Any:
+    """``arys``, scalars as arrays of one element."""
+    return _at_least(1, arys)
 
 
 @implements(np.atleast_2d)
-def atleast_2d(a: Any) -> Any:
-    """``a``, with axes of extent one put in front until there are two."""
-    x = as_array_node(a)
-    return to_shape(x, (1,) * (2 - x.ndim) + x.shape) if x.ndim < 2 else x
+def atleast_2d(*arys: Any) -> Any:
+    """``arys``, with axes of extent one put in front until there are two."""
+    return _at_least(2, arys)
 
 
 @implements(np.broadcast_to)
@@ -224,7 +233,9 @@ def broadcast_arrays(*args: Any) -> tuple[Any, ...]:
 
 
 @implements(np.concatenate)
-def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any = None) -> Any:
+def concatenate(
+    arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any = None, casting: str = "same_kind"
+) -> Any:
     """Arrays one after the other along ``axis``; along one flat axis for ``None``.
 
     Raises ``ShapeError`` when their other axes differ.
@@ -252,7 +263,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any = Non
 
 
 @implements(np.stack)
-def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+def stack(arrays: Sequence[Any], axis: int = 0, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     """Arrays of one shape along a new axis.
 
     >>> import numpy as np
@@ -265,20 +276,20 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
     if len(shapes) != 1:
         listed = ", ".join(map(str, sorted(shapes))) or "none"
         raise ShapeError(f"stack: shapes {listed}; all must be equal{where_written()}")
-    return concatenate([expand_dims(node, axis) for node in nodes], axis)
+    return concatenate([expand_dims(node, axis) for node in nodes], axis, dtype=dtype)
 
 
 @implements(np.vstack)
-def vstack(tup: Sequence[Any]) -> Any:
+def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: str = "same_kind") -> Any:
     """Arrays one above the other: along the first axis, vectors as rows."""
-    return concatenate([atleast_2d(array) for array in tup], 0)
+    return concatenate([atleast_2d(array) for array in tup], 0, dtype=dtype)
 
 
 @implements(np.hstack)
-def hstack(tup: Sequence[Any]) -> Any:
+def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: str = "same_kind") -> Any:
     """Arrays side by side: along the second axis, vectors along their only one."""
     nodes = [atleast_1d(array) for array in tup]
-    return concatenate(nodes, 0 if nodes and np.ndim(nodes[0]) == 1 else 1)
+    return concatenate(nodes, 0 if nodes and np.ndim(nodes[0]) == 1 else 1, dtype=dtype)
 
 
 @implements(np.column_stack)
@@ -341,41 +352,6 @@ def fliplr(m: Any) -> Any:
     return flip(m, 1)
 
 
-@implements(np.pad)
-def pad(array: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
-    """``constant_values``, by default zeros, put around the array: one width, or a pair (before, after), or
-    pairs.
-
-    >>> import numpy as np
-    >>> print(pad(np.array([1, 2]), (1, 2)))
-    [0 1 2 0 0]
-    """
-    x = as_array_node(array)
-    if mode != "constant":
-        raise TracingError(
-            f"pad in mode {mode!r}: only 'constant' takes a traced value; concatenate the "
-            f"pieces{where_written()}"
-        )
-    try:
-        widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).astype(np.int64)
-    except ValueError:
-        raise ShapeError(f"pad: widths {pad_width} for shape {x.shape}; give a pair for each axis") from None
-    if (widths < 0).any():
-        raise ShapeError(f"pad: widths {pad_width} are negative; slice the array instead{where_written()}")
-    if not widths.any():
-        return x
-    low, high = (tuple(widths[:, side].tolist()) for side in (0, 1))
-    padded = OPERATORS["pad"](x, low=low, high=high)
-    if not isinstance(constant_values, Node) and np.ndim(constant_values) == 0 and not constant_values:
-        return padded
-    if np.ndim(constant_values):
-        raise TracingError(
-            f"pad: one value for all sides, not {constant_values}; pad axis by axis{where_written()}"
-        )
-    inside = OPERATORS["pad"](broadcast_to_shape(as_array_node(np.True_), x.shape), low=low, high=high)
-    return e.where(inside, padded, cast(as_array_node(constant_values), x.dtype))
-
-
 @implements(np.repeat)
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     """Each element along ``axis`` as often as ``repeats``, a concrete integer or one for each element, tells.
@@ -406,6 +382,14 @@ def take_rows(x: Node, positions: np.ndarray, axis: int) -> Node:
     return permuted(gathered, (*range(1, axis + 1), 0, *range(axis + 1, x.ndim)))
 
 
+def picked(x: Node, places: Node, axis: int) -> Node:
+    """``x`` at valid ``places`` along ``axis``, one list of them for each place on the other axes."""
+    int64 = np.dtype(np.int64)
+    others: list[Node] = [OPERATORS["iota"](shape=places.shape, axis=k, dtype=int64) for k in range(x.ndim)]
+    others[axis] = cast(places, int64)
+    return OPERATORS["gather"](x, *others, axes=tuple(range(x.ndim)))
+
+
 @implements(np.tile)
 def tile(A: Any, reps: Any) -> Any:
     """The whole array repeated along each axis as often as ``reps`` tells."""
@@ -431,18 +415,6 @@ def roll(a: Any, shift: int | Sequence[int], axis: Axes = None) -> Any:
         if extent and places % extent:
             cut = extent - places % extent
             x = joined([part(x, k, cut, extent), part(x, k, 0, cut)], k)
-    return x
-
-
-@implements(np.diff)
-def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
-    """Each element minus the one before it along ``axis``, ``n`` times over."""
-    x = as_array_node(a)
-    k = normal_axis("diff", axis, x.ndim)
-    minus = e.not_equal if x.dtype.kind == "b" else e.subtract
-    for _ in range(n):
-        extent = x.shape[k]
-        x = minus(part(x, k, min(1, extent), extent), part(x, k, 0, max(extent - 1, 0)))
     return x
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pullback.errors import BatchError, TreeError
 from pullback.graph import Node, Type, Variable, mark
+from pullback.graph.protocol import vocabulary
 from pullback.numpy.promotion import broadcast_to_shape
 from pullback.operators.batching import is_batched, moved
 from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, tracing
@@ -187,3 +188,6 @@ def _placed(many: Node, one: Node, axis: int | None, size: int, place: str) -> N
     type = one.type.with_shape((size, *one.shape))
     axis = _normal(axis, f"the {place} with its batch axis", type.rank, type)
     return moved(many if is_batched(many, one) else broadcast_to_shape(many, type.shape), 0, axis)
+
+
+vocabulary["vmap"] = vmap

@@ -1,0 +1,136 @@
+"""Numbers at equal distances between ends that may be traced, and grids of them."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from pullback.errors import ShapeError, TracingError
+from pullback.graph.protocol import vocabulary
+from pullback.numpy import elementwise as e
+from pullback.numpy.dispatch import implements
+from pullback.numpy.promotion import (
+    any_traced,
+    as_array_node,
+    broadcast_together,
+    promote,
+    where_written,
+)
+from pullback.numpy.shapes import broadcast_arrays, moveaxis, to_shape
+
+__all__ = ["arange", "geomspace", "linspace", "logspace", "meshgrid", "vander"]
+
+
+@implements(np.linspace)
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    r"""``num`` numbers at equal distances: :math:`a + k (b - a) / (n - 1)`, without the end over :math:`n`.
+
+    Both ends may be arrays, and traced.
+
+    >>> print(linspace(0.0, 1.0, 5))
+    [0.   0.25 0.5  0.75 1.  ]
+    """
+    count = operator.index(num)
+    if count < 0:
+        raise ShapeError(f"linspace: {count} numbers; give 0 or more{where_written()}")
+    low, high = broadcast_together("linspace", promote((start, stop), e.true_divide_dtype))
+    parts = count - 1 if endpoint else count
+    step = (high - low) / parts if parts > 0 else (high - low) * np.nan
+    turns = as_array_node(np.arange(count, dtype=low.dtype).reshape(-1, *(1,) * low.ndim))
+    numbers = low + turns * (step if parts > 0 else high - low)
+    if endpoint and count > 1:
+        numbers = e.where(turns == parts, high, numbers)
+    numbers = moveaxis(numbers, 0, axis) if axis else numbers
+    if dtype is not None:
+        whole = np.issubdtype(np.dtype(dtype), np.integer)
+        numbers = e.astype(e.floor(numbers) if whole else numbers, dtype)
+    return (numbers, step) if retstep else numbers
+
+
+@implements(np.logspace)
+def logspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """Powers of ``base`` whose exponents have equal distances from ``start`` to ``stop``."""
+    made = e.power(base, linspace(start, stop, num, endpoint, axis=axis))
+    return made if dtype is None else e.astype(made, dtype)
+
+
+@implements(np.geomspace)
+def geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Any:
+    """``num`` numbers of equal ratios from ``start`` to ``stop``, which have one sign."""
+    low, high = broadcast_together("geomspace", promote((start, stop), e.true_divide_dtype))
+    ratios = linspace(e.log(e.absolute(low)), e.log(e.absolute(high)), num, endpoint)
+    turns = np.arange(int(num)).reshape(-1, *(1,) * low.ndim)
+    made = e.sign(low) * e.exp(ratios)
+    made = e.where(turns == 0, low, made)
+    if endpoint and num > 1:
+        made = e.where(turns == num - 1, high, made)
+    made = moveaxis(made, 0, axis) if axis else made
+    return made if dtype is None else e.astype(made, dtype)
+
+
+def arange(*ends: Any, dtype: Any = None, step: Any = 1) -> Any:
+    """``np.arange`` of concrete ends; raises ``TracingError`` for traced ones, which would make a shape of values.
+
+    >>> print(arange(3))
+    [0 1 2]
+    """
+    if any_traced(*ends, step):
+        raise TracingError(
+            "arange of traced ends would have a length that depends on values; use start + step * np.arange(n)"
+            f"{where_written()}"
+        )
+    return np.arange(*ends, dtype=dtype) if len(ends) == 3 else np.arange(*_ends(ends), step, dtype=dtype)
+
+
+def _ends(ends: tuple[Any, ...]) -> tuple[Any, Any]:
+    return (0, ends[0]) if len(ends) == 1 else (ends[0], ends[1])
+
+
+@implements(np.meshgrid)
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    """The coordinates of a grid: for each vector an array that repeats it along the axes of the others."""
+    if indexing not in ("xy", "ij"):
+        raise TracingError(f"meshgrid: indexing {indexing!r} is neither 'xy' nor 'ij'{where_written()}")
+    nodes = [as_array_node(x) for x in xi]
+    axes = list(range(len(nodes)))
+    if indexing == "xy" and len(nodes) > 1:
+        axes[:2] = 1, 0
+    grids = [
+        to_shape(x, tuple([x.size if k == axis else 1 for k in range(len(nodes))]))
+        for x, axis in zip(nodes, axes)
+    ]
+    return tuple(grids if sparse else broadcast_arrays(*grids))
+
+
+@implements(np.vander)
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """The powers of each of ``x`` as a row, the highest first, or the lowest if ``increasing``."""
+    node = as_array_node(x)
+    if node.ndim != 1:
+        raise ShapeError(f"vander of shape {node.shape}; it takes a vector{where_written()}")
+    count = node.size if N is None else operator.index(N)
+    columns: list[Any] = [vocabulary["ones_like"](node)]
+    for _ in range(count - 1):
+        columns.append(columns[-1] * node)
+    columns = columns[:count] if increasing else columns[:count][::-1]
+    return vocabulary["stack"](columns, 1) if columns else node[:, None][:, :0]
