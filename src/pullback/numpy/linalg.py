@@ -571,6 +571,7 @@ for _name, _function in {
     "matrix_transpose": lambda x, /: s.swapaxes(x, -1, -2),
     "trace": _of_matrices(products.trace),
     "diagonal": _of_matrices(products.diagonal),
+    "cross": lambda x1, x2, /, *, axis=-1: products.cross(x1, x2, axis=axis),
     "matmul": products.matmul,
     "outer": lambda x1, x2, /: products.outer(x1, x2),
     "tensordot": lambda x1, x2, /, *, axes=2: products.tensordot(x1, x2, axes),

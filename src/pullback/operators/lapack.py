@@ -119,6 +119,7 @@ def _called(operator: Operator, arrays: Sequence[Array], attributes: dict[str, A
     for argument in routine.arguments:
         if isinstance(argument, OutputAt) and argument.start is not None:
             outputs[argument.number][...] = inputs[argument.start]
+    assert routine.address is not None
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(routine.arguments))(routine.address)
     for turn in range(routine.count):
         given: list[Any] = []
