@@ -108,12 +108,8 @@ def _routine(name: str, dtype: np.dtype, arguments: Sequence[Any], count: int) -
     return Routine(_LETTER[dtype] + name, where, given, count)
 
 
-def _called(operator: Operator, arrays: Sequence[Array], attributes: dict[str, Any]) -> list[Array]:
-    """The results of an operator by calling its routine at once."""
-    assert operator.routine is not None
-    types = [Type(array.dtype, array.shape) for array in arrays]
-    routine = operator.routine(*types, **attributes)
-    promised: Any = operator.type_rule(*types, **attributes)
+def _called(routine: Routine, promised: TupleType, arrays: Sequence[Array]) -> list[Array]:
+    """The results of a routine, called at once."""
     inputs = [np.ascontiguousarray(array) for array in arrays]
     outputs = [np.zeros(type.shape, type.dtype) for type in promised.types]
     for argument in routine.arguments:
@@ -145,10 +141,10 @@ def _operator(name: str, type_rule: Any, routine: Any) -> Operator:
     """An operator that is a routine and nothing else: the compiler makes it, so it needs no derivative."""
 
     def reference(*arrays: Array, **attributes: Any) -> list[Array]:
-        return _called(made, arrays, attributes)
+        types = [Type(array.dtype, array.shape) for array in arrays]
+        return _called(routine(*types, **attributes), type_rule(*types, **attributes), arrays)
 
-    made = Operator(name, type_rule, reference, None, _batch, None, (), routine=routine)
-    return made
+    return Operator(name, type_rule, reference, None, _batch, None, (), routine=routine)
 
 
 def _lead(x: Type) -> tuple[int, ...]:

@@ -126,7 +126,7 @@ def _outside_units(node: Operation) -> Node | None:
     if len(shapes) != 1:
         return None
     (shape,) = shapes
-    if not only_units(shape, node.shape):
+    if len(shape) >= node.ndim or not only_units(shape, node.shape):
         return None
     operands = [reshape(child, shape=shape) for child in node.inputs]
     return reshape(node.operator(*operands, **node.attributes), shape=node.shape)
