@@ -63,3 +63,11 @@ def test_zeros_that_only_parts_of_zeros_take_in_cost_nothing():
     inputs, joined = interleaved((5, 5), (2, 2), [(0, 1), (1, 0), (1, 1)])
     found = assert_kept(inputs, pad(joined, low=(0, 0), high=(1, 1)))
     assert found.operator is interleave and found.inputs[0] is inputs[0]
+
+
+def test_sums_are_inside():
+    (a, b, c, d), first = interleaved((5, 4), (2, 2))
+    _, second = interleaved((5, 4), (2, 2), [(0, 1), (1, 0), (1, 1)])
+    (e,) = (part for part in second.inputs if isinstance(part, Variable))
+    found = assert_kept((a, b, c, d, e), first + second)
+    assert found.operator is interleave

@@ -195,3 +195,10 @@ def test_zeros_are_padded_with_zeros(traced: Callable, names: Callable, assert_k
         assert_kept(graph, after, [np.ones(3, np.float32)], signs=True)
         if not left:
             assert names(after) == left
+
+
+def test_slices_are_inside_of_axes_of_one_element(traced: Callable, names: Callable, assert_kept: Callable):
+    graph = traced(lambda x: shaped(x, 2, 1, 5)[:, :, 1:4], ("float32", (2, 5)))
+    after = simplify_shapes(graph)
+    assert names(after) == ["slice", "reshape"]
+    assert_kept(graph, after, [np.arange(10, dtype=np.float32).reshape(2, 5)])

@@ -132,6 +132,14 @@ def _outside_units(node: Operation) -> Node | None:
     return reshape(node.operator(*operands, **node.attributes), shape=node.shape)
 
 
+def _inside_interleaves(node: Operation) -> Node | None:
+    """The sum of arrays that are put together in the same way is put together of sums."""
+    first, second = (inner(child, "interleave") for child in node.inputs)
+    if first is None or second is None or first.attributes != second.attributes:
+        return None
+    return interleave(*map(node.operator, first.inputs, second.inputs), **first.attributes)
+
+
 def _pool_outside_units(node: Operation) -> Node | None:
     """Pooling of an array, or at winners, to which axes of extent 1 were added beside those that windows move along."""
     whole, moving = node.inputs[-1], node.attributes["axes"]
@@ -187,7 +195,23 @@ def _slice(node: Operation) -> Node | None:
         return _slice_of_interleave(joined, starts, stops, steps)
     if (padded := inner(x, "pad")) is not None:
         return _slice_of_pad(padded, starts, stops, steps)
+    if (reshaped := inner(x, "reshape")) is not None and node.size:
+        return _slice_of_units(node, reshaped)
     return None
+
+
+def _slice_of_units(node: Operation, reshaped: Operation) -> Node | None:
+    """Axes of one element that are added or dropped before a slice are so after it."""
+    (x,) = reshaped.inputs
+    if not only_units(x.shape, reshaped.shape):
+        return None
+    place = dict(zip(long_axes(x.shape), long_axes(reshaped.shape)))
+    bounds = zip(*_bounds(node))
+    whole = dict(enumerate(bounds))
+    starts, stops, steps = zip(
+        *(whole[place[axis]] if axis in place else (0, 1, 1) for axis in range(x.ndim))
+    )
+    return reshape(slice(x, starts=starts, stops=stops, steps=steps), shape=node.shape)
 
 
 def _at(values: Shape, axes: Shape) -> Shape:
@@ -391,6 +415,7 @@ def _common_slice(first: Node, second: Node, axis: int) -> Node | None:
 
 _RULES: dict[str, tuple[Rule, ...]] = {
     ELEMENTWISE: (_outside_units,),
+    "add": (_inside_interleaves,),
     **dict.fromkeys(
         ("window_max", "window_argmax", "gather_at_argmax", "max_unpool"), (_pool_outside_units,)
     ),
