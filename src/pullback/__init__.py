@@ -124,7 +124,7 @@ __all__ = [
     "while_loop",
 ]
 
-_MODULES = ("compiler", "data", "io", "metrics", "nn", "optim", "random", "testing", "train")
+_MODULES = ("compiler", "data", "io", "metrics", "nn", "optim", "random", "scipy", "testing", "train")
 _NAMES = {
     "Trainer": "train",
     "get_num_threads": "compiler.runtime.threads",

@@ -21,7 +21,13 @@ from pullback.transforms.reverse import cotangents
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 HOLDING = {"call", "custom", "host_call", "no_derivative", "result", "scan", "switch", "while"}
-HOLDING |= {"lapack_lu", "lapack_lu_solution", "lapack_positive_factor", "lapack_triangular_solution"}
+HOLDING |= {
+    "fixed",
+    "lapack_lu",
+    "lapack_lu_solution",
+    "lapack_positive_factor",
+    "lapack_triangular_solution",
+}
 """Operators of control flow, which have attributes that no case can name, and those that the compiler makes of others;
 ``tests/control`` and ``tests/compiler`` check them."""
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterable
 from functools import lru_cache, wraps
+from importlib import import_module
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -116,7 +118,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> 
         return array_ufunc(ufunc, "__call__", left, right, **keywords)
     if method in UFUNC_METHODS:
         return _called(f"{name}.{method}", UFUNC_METHODS[method], (ufunc, *inputs), keywords)
-    function = UFUNCS.get(ufunc)
+    function = UFUNCS.get(ufunc) or _of_scipy(ufunc)
     if function is None or method != "__call__":
         called = name if method == "__call__" else f"{name}.{method}"
         raise TracingError(
@@ -127,6 +129,16 @@ def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> 
     if dtype is not None:
         inputs = tuple(vocabulary["astype"](value, dtype) for value in inputs)
     return _called(name, function, inputs, keywords) if keywords else function(*inputs)
+
+
+def _of_scipy(ufunc: np.ufunc) -> Callable[..., Any] | None:
+    """What answers a ufunc of ``scipy.special``: that of its name here."""
+    module = sys.modules.get("scipy.special._ufuncs")
+    if getattr(module, ufunc.__name__, None) is not ufunc:
+        return None
+    special = import_module("pullback.scipy.special")
+    found = special.UFUNCS.get(ufunc.__name__) or getattr(special, ufunc.__name__, None)
+    return found  # type: ignore[no-any-return]
 
 
 def array_function(function: Callable[..., Any], types: Any, arguments: Any, keywords: Any) -> Any:

@@ -8,12 +8,13 @@ and ``np`` is NumPy without what it does otherwise than it says.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-__all__ = ["At", "nn", "np_as_it_says", "numpy"]
+__all__ = ["At", "nn", "np_as_it_says", "numpy", "scipy"]
 
 Array = Any
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -29,6 +30,27 @@ def _float(x: Array) -> Array:
 def erf(x: Array) -> Array:
     x = _float(x)
     return _erf(x).astype(x.dtype)
+
+
+def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
+    """A function of Python's numbers, of arrays; where that one overflows it is infinite."""
+
+    def guarded(x: float) -> float:
+        try:
+            return function(x)
+        except OverflowError:
+            return math.inf
+
+    return lambda x: np.vectorize(guarded, otypes=[np.float64])(_float(x)).astype(_float(x).dtype)
+
+
+def _xlogy(x: Array, y: Array) -> Array:
+    return np.where((x == 0) & ~np.isnan(y), np.zeros_like(x), x * np.log(y))
+
+
+def _entropy(x: Array) -> Array:
+    x = _float(x)
+    return np.where(x > 0, -_xlogy(x, x), np.where(x < 0, -np.inf, x * 0)).astype(x.dtype)
 
 
 def sigmoid(x: Array) -> Array:
@@ -288,3 +310,17 @@ np_as_it_says = SimpleNamespace(
 )
 numpy = SimpleNamespace(logsumexp=logsumexp, standardise=standardise)
 nn = SimpleNamespace(conv=conv, max_pool=max_pool, avg_pool=avg_pool)
+
+
+special = SimpleNamespace(
+    erfc=_each(math.erfc),
+    ndtr=_each(lambda x: math.erfc(-x / math.sqrt(2)) / 2),
+    expit=sigmoid,
+    log_expit=log_sigmoid,
+    entr=_entropy,
+    gammaln=_each(math.lgamma),
+    gamma=_each(math.gamma),
+    rgamma=_each(lambda x: 1 / math.gamma(x) if x < 170 else 0.0),
+    xlogy=_xlogy,
+)
+scipy = SimpleNamespace(special=special)
