@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from pullback.compiler.lower import lower
+from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable, constant
+
+TARGET = Processor.host()
 
 
 def test_views_and_elementwise_work_are_one_kernel(stages):
@@ -79,7 +82,9 @@ def test_updates_are_added_after_their_base():
     x, i = Variable(Type(np.dtype(np.float32), (5,))), Variable(Type(np.dtype(np.int64), (9,)))
     zeros = OPERATORS["broadcast"](constant(0, np.float32), shape=(4,), axes=())
     updates = OPERATORS["gather"](x, i, axes=(0,))
-    base, added = lower(Graph((x, i), (OPERATORS["scatter_add"](zeros, updates, i, axes=(0,)),))).kernels
+    base, added = lower(
+        Graph((x, i), (OPERATORS["scatter_add"](zeros, updates, i, axes=(0,)),)), TARGET
+    ).kernels
     assert not base.stores[0].accumulate
     assert added.stores[0].accumulate
     assert added.reads()[-1] is added.writes()[0] is base.writes()[0]
@@ -96,7 +101,7 @@ def test_updates_are_added_after_their_base():
     ],
 )
 def test_constants_that_repeat_one_value_are_part_of_the_code(value, buffers):
-    assert len(lower(Graph((), (constant(value),))).constants) == buffers
+    assert len(lower(Graph((), (constant(value),)), TARGET).constants) == buffers
 
 
 def test_a_chain_of_any_length_is_computed(compiler, traced):

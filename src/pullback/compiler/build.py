@@ -11,7 +11,7 @@ import numpy as np
 from pullback.compiler.codegen.program import Emitted, emit_program
 from pullback.compiler.cost import HOST_CYCLES
 from pullback.compiler.memory import MemoryPlan
-from pullback.compiler.passes import PASSES, Pass
+from pullback.compiler.passes import Pass
 from pullback.compiler.plan import Stage, Watch, plan, show_regions
 from pullback.compiler.steps import Region, Repeat, Serial, Step, While, every_step
 from pullback.compiler.target import Processor
@@ -40,7 +40,7 @@ def build(
     graph: Graph,
     donated: Mapping[int, int],
     processor: Processor,
-    passes: Sequence[Pass] = PASSES,
+    passes: Sequence[Pass] | None = None,
     watch: Watch | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> Built:

@@ -38,6 +38,9 @@ MOST_WINDOW_SUMS = 9
 LEAST_FILLED = 0.75
 """How well the lanes must be filled, compared with a convolution by itself."""
 
+FINDING_ARGMAX, UNALIGNED = 3.0, 1.25
+"""Cycles to find a window's largest element, and for each vector that lies anywhere."""
+
 
 # -- Fusion
 

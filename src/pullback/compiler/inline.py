@@ -1,7 +1,7 @@
 """Convolutions that are computed where they are pooled.
 
 Where nobody needs a convolution but the maxima of windows that do not overlap, each of its elements is used once, and
-the kernel of the maxima computes it: ``codegen/pooled.py`` does so in registers.
+the kernel of the maxima computes it: ``codegen/windows.py`` does so in registers.
 """
 
 from __future__ import annotations
@@ -11,17 +11,13 @@ from collections.abc import Sequence
 
 from pullback.compiler.cost import LEAST_FILLED, MOST_WINDOW_SUMS
 from pullback.compiler.passes.rewriting import inner, uses
-from pullback.compiler.passes.sparse_pooling import LANES
+from pullback.compiler.target import Processor
 from pullback.graph import Graph, Node, Operation
 
 __all__ = ["pooled_convolutions"]
 
 
-MOST_STEP = 4
-"""The distance of elements that are picked out of vectors cheaply."""
-
-
-def pooled_convolutions(graph: Graph, order: Sequence[Node]) -> set[int]:
+def pooled_convolutions(graph: Graph, order: Sequence[Node], target: Processor) -> set[int]:
     """The nodes, by ``id``, from convolutions up to what is pooled, that need no memory of their own."""
     pools: dict[int, list[Operation]] = {}
     for node in order:
@@ -34,7 +30,7 @@ def pooled_convolutions(graph: Graph, order: Sequence[Node]) -> set[int]:
     for readers in pools.values():
         if len({tuple(node.attributes.items()) for node in readers}) == 1 and _suits(readers[0]):
             chain = _chain(readers[0].inputs[0], len(readers), count)
-            if chain is not None and _fills_lanes(chain[-1], readers[0]):
+            if chain is not None and _fills_lanes(chain[-1], readers[0], target):
                 found.update(map(id, chain))
     return found
 
@@ -65,14 +61,16 @@ def _chain(node: Node, readers: int, count: dict[int, int]) -> list[Operation] |
     return None
 
 
-def _fills_lanes(convolution: Operation, pool: Operation) -> bool:
+def _fills_lanes(convolution: Operation, pool: Operation, target: Processor) -> bool:
     """Whether the lanes lie along the image, and windows leave them filled nearly as well."""
     layout, (_, w) = convolution.attributes["out_layout"], convolution.inputs
     if not layout[-1].isdigit() or w.shape[convolution.attributes["w_layout"].index("o")] == 1:
         return False
     step = convolution.attributes["strides"][int(layout[-1])] * pool.attributes["strides"][-1]
-    return step <= MOST_STEP and _filled(pool.shape[-1]) >= LEAST_FILLED * _filled(convolution.shape[-1])
+    lanes = target.lanes(convolution.dtype.itemsize)
+    pooled, plain = _filled(pool.shape[-1], lanes), _filled(convolution.shape[-1], lanes)
+    return step <= target.gather_vectors and pooled >= LEAST_FILLED * plain
 
 
-def _filled(extent: int) -> float:
-    return extent / (LANES * -(-extent // LANES))
+def _filled(extent: int, lanes: int) -> float:
+    return extent / (lanes * -(-extent // lanes))

@@ -16,6 +16,7 @@ from pullback.compiler.cost import DEEPEST_COST, LEAST_LINE, MOST_CONCATENATED, 
 from pullback.compiler.inline import pooled_convolutions
 from pullback.compiler.key import repeats_one_value
 from pullback.compiler.passes.rewriting import uses
+from pullback.compiler.target import Processor
 from pullback.graph import Constant, Graph, Node, Operation, Variable, topological
 from pullback.loops import (
     Affine,
@@ -49,7 +50,7 @@ _NEUTRAL = {"add": 0, "multiply": 1}
 class Lowered:
     """Kernels in an order that respects their buffers, and which buffer holds what."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, target: Processor) -> None:
         self.kernels: list[Kernel] = []
         self.arguments: list[Buffer] = []
         self.constants: dict[Buffer, np.ndarray] = {}
@@ -61,7 +62,7 @@ class Lowered:
         self._operands: dict[int, Operand] = {}
         self._users = uses(self._order, graph.outputs)
         self._shared: set[Expression] = set()
-        self._stored = _choose_stored(graph, self._order, pooled_convolutions(graph, self._order))
+        self._stored = _choose_stored(graph, self._order, pooled_convolutions(graph, self._order, target))
 
     def operand(self, node: Node) -> Operand:
         """The function from an index to the node's value there."""
@@ -229,9 +230,9 @@ class Lowered:
         self.kernels.append(Kernel(axes, (Store(buffer, offset, value),)))
 
 
-def lower(graph: Graph) -> Lowered:
+def lower(graph: Graph, target: Processor) -> Lowered:
     """The kernels of ``graph``, one for each stored node, before any of them is fused with another."""
-    return Lowered(graph).run()
+    return Lowered(graph, target).run()
 
 
 def axes_of(shape: Sequence[int]) -> tuple[tuple[Axis, ...], tuple[Affine, ...]]:

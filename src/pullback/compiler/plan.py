@@ -19,7 +19,7 @@ from pullback.compiler.lower import Lowered, lower
 from pullback.compiler.materialise import materialise_indices
 from pullback.compiler.memory import MemoryPlan, plan_memory
 from pullback.compiler.pack import pack
-from pullback.compiler.passes import PASSES, Pass, optimise
+from pullback.compiler.passes import Pass, optimise, passes_for
 from pullback.compiler.passes.projected_convolutions import projected_convolutions
 from pullback.compiler.planned import Planned
 from pullback.compiler.redundant import recompute_small
@@ -101,11 +101,12 @@ def plan(
     graph: Graph,
     donated: Mapping[int, int],
     processor: Processor,
-    passes: Sequence[Pass] = PASSES,
+    passes: Sequence[Pass] | None = None,
     watch: Watch | None = None,
 ) -> Planned:
     """Everything before code is made; the processor is only described, and need not be this one."""
-    return _Planner(processor, watch).program(graph, donated, passes)
+    chosen = passes_for(processor) if passes is None else passes
+    return _Planner(processor, watch).program(graph, donated, chosen)
 
 
 class _Planner:
@@ -178,7 +179,7 @@ class _Planner:
         Of a block in a loop, ``moving`` is what the loop writes.
         """
         graph, target = block.graph, self.processor
-        lowered = lower(graph)
+        lowered = lower(graph, target)
         for buffers, views in ((lowered.arguments, block.inputs), (lowered.outputs, block.outputs)):
             self.bound.update(zip(buffers, views))
         self.constants.update(lowered.constants)

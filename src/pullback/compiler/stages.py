@@ -26,7 +26,7 @@ import numpy as np
 
 from pullback.compiler.items import Block, Counter, HostCall, blocks_of
 from pullback.compiler.memory import MemoryPlan
-from pullback.compiler.passes import PASSES, Pass
+from pullback.compiler.passes import Pass, passes_for
 from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
 from pullback.compiler.steps import Choose, Group, Job, Region, Serial, Step, While, every_region
@@ -59,7 +59,7 @@ def run_stages(
     arguments: Sequence[Array],
     processor: Processor,
     donated: Mapping[int, int] | None = None,
-    passes: Sequence[Pass] = PASSES,
+    passes: Sequence[Pass] | None = None,
 ) -> list[tuple[Stage, list[Array]]]:
     """The results of ``graph`` for ``arguments``, by the program as each stage leaves it for ``processor``.
 
@@ -83,7 +83,7 @@ def check_stages(
     arguments: Sequence[Array],
     processor: Processor,
     donated: Mapping[int, int] | None = None,
-    passes: Sequence[Pass] = PASSES,
+    passes: Sequence[Pass] | None = None,
     same: Comparison | None = None,
 ) -> None:
     """Raise ``StageError`` at the first stage after which the program computes something else than ``graph``.
@@ -92,7 +92,12 @@ def check_stages(
     of range every stage must report that. Of a program with loops each block is compared by itself, on what its first
     run is given. ``same(graph, arguments)`` gives the comparison of results, by default ``within()``.
     """
-    check = _Check(graph, arguments, passes, same or (lambda graph, arguments: within()))
+    check = _Check(
+        graph,
+        arguments,
+        passes_for(processor) if passes is None else passes,
+        same or (lambda graph, arguments: within()),
+    )
     plan(graph, donated or {}, processor, passes, check)
 
 

@@ -10,9 +10,12 @@ import pytest
 import pullback.numpy as pnp
 from pullback import nn
 from pullback.compiler.passes import optimise, sparse_pooling
+from pullback.compiler.target import Processor
 from pullback.graph import Graph, Node, Variable, constant
 from pullback.operators.pooling import max_unpool, window_argmax
 from pullback.transforms.reverse import cotangents
+
+sparse = sparse_pooling(Processor("generic", "", "x86_64", vector_bytes=64, vector_registers=32))
 
 PAIRS = {"axes": (1,), "sizes": (2,), "strides": (2,), "dilations": (1,)}
 X, G = ("float64", (3, 8, 2)), ("float64", (3, 4, 2))
@@ -40,23 +43,23 @@ def placed(x: Node, g: Node) -> Node:
 )
 def test_what_follows_is_done_before(function, traced: Callable, names: Callable, assert_kept: Callable):
     graph = traced(function, X, G)
-    after = sparse_pooling(graph)
+    after = sparse(graph)
     assert names(after)[-1] == "max_unpool" and names(after).count("max_unpool") == 1
     assert_kept(graph, after, ARRAYS)
 
 
 def test_a_mask_of_the_pooled_array_needs_nothing_but_the_maximum(traced: Callable, names: Callable):
-    after = sparse_pooling(traced(lambda x, g: pnp.where(x > 0, placed(x, g), 0.0), X, G))
+    after = sparse(traced(lambda x, g: pnp.where(x > 0, placed(x, g), 0.0), X, G))
     assert "gather_at_argmax" not in names(after) and "window_max" in names(after)
 
 
 def test_a_sum_over_windows(traced: Callable, names: Callable, assert_kept: Callable):
     graph = traced(lambda x, g: pnp.sum(placed(x, g), axis=(0, 1)), X, G)
-    after = sparse_pooling(graph)
+    after = sparse(graph)
     assert "max_unpool" not in names(after)
     assert_kept(graph, after, ARRAYS, tolerance=1e-12)
     channels = traced(lambda x, g: pnp.sum(placed(x, g), axis=2), X, G)
-    assert sparse_pooling(channels) is channels
+    assert sparse(channels) is channels
 
 
 IMAGES = [

@@ -4,7 +4,7 @@ from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.fold_constants import fold_constants
 from pullback.compiler.passes.joined_scatters import joined_scatters
 from pullback.compiler.passes.neighbouring_products import neighbouring_products
-from pullback.compiler.passes.pipeline import PASSES, Pass, optimise
+from pullback.compiler.passes.pipeline import PASSES, Pass, optimise, passes_for
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
 from pullback.compiler.passes.simplify_products import simplify_products
 from pullback.compiler.passes.simplify_reductions import simplify_reductions
@@ -21,6 +21,7 @@ __all__ = [
     "joined_scatters",
     "neighbouring_products",
     "optimise",
+    "passes_for",
     "simplify_arithmetic",
     "simplify_products",
     "simplify_reductions",

@@ -33,7 +33,7 @@ no longer reached.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -57,69 +57,76 @@ from pullback.compiler.passes.sparse_pooling import sparse_pooling
 from pullback.compiler.passes.standardise_in_steps import standardise_in_steps
 from pullback.compiler.passes.sunk_steps import sunk_steps
 from pullback.compiler.passes.transposed_products import transposed_products
+from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules
 from pullback.control.host import with_host_calls
 from pullback.graph import Graph, Node, Operation, pruned, results
 
-__all__ = ["PASSES", "Pass", "optimise"]
+__all__ = ["PASSES", "Pass", "optimise", "passes_for"]
 
 Pass = RulePass | GraphPass
 
 
-_known: WeakSet[Graph] = WeakSet()
-
-
-def _settled(region: Graph) -> Graph:
-    """``region`` optimised, once: each round over a graph would otherwise be all rounds over those that it holds."""
-    if region in _known:
-        return region
-    region = optimise(region)
-    _known.add(region)
-    return region
-
-
-def _with_better_bodies(graph: Graph) -> Graph:
+def _better_bodies(passes: Callable[[], Sequence[Pass]]) -> GraphPass:
     """Regions go through the same passes, and lose what nobody uses."""
+    known: WeakSet[Graph] = WeakSet()
+
+    def settled(region: Graph) -> Graph:
+        """``region`` optimised, once: each round over a graph would otherwise be all rounds over those it holds."""
+        if region in known:
+            return region
+        region = optimise(region, passes())
+        known.add(region)
+        return region
 
     def better(node: Operation) -> Sequence[Node] | None:
         attributes: dict[str, Any] = {}
         for name, value in node.attributes.items():
             several = value if isinstance(value, tuple) else (value,)
-            made = tuple(_settled(each) if isinstance(each, Graph) else each for each in several)
+            made = tuple(settled(each) if isinstance(each, Graph) else each for each in several)
             if any(new is not old for new, old in zip(made, several)):
                 attributes[name] = made if isinstance(value, tuple) else made[0]
         return (
             results(node.operator(*node.inputs, **{**node.attributes, **attributes})) if attributes else None
         )
 
-    graph = rewrite_held(graph, better)
-    return with_outputs(graph, pruned(graph.outputs))
+    def with_better_bodies(graph: Graph) -> Graph:
+        graph = rewrite_held(graph, better)
+        return with_outputs(graph, pruned(graph.outputs))
+
+    return GraphPass("bodies", with_better_bodies)
 
 
-PASSES: tuple[Pass, ...] = (
-    GraphPass("without_rules", without_rules),
-    GraphPass("with_factors", with_factors),
-    GraphPass("with_host_calls", with_host_calls),
-    standardise_in_steps,
-    fold_constants,
-    simplify_arithmetic,
-    simplify_shapes,
-    simplify_reductions,
-    sparse_pooling,
-    broadcast_late,
-    simplify_products,
-    transposed_products,
-    sliced_convolutions,
-    joined_scatters,
-    neighbouring_products,
-    equal_regions,
-    joined_loops,
-    known_branches,
-    hoisted_steps,
-    sunk_steps,
-    GraphPass("bodies", _with_better_bodies),
-)
-"""All passes, in the order in which they are run."""
+@lru_cache(maxsize=16)
+def passes_for(target: Processor) -> tuple[Pass, ...]:
+    """All passes, in the order in which they are run, with costs as ``target`` has them."""
+    return (
+        GraphPass("without_rules", without_rules),
+        GraphPass("with_factors", with_factors),
+        GraphPass("with_host_calls", with_host_calls),
+        standardise_in_steps,
+        fold_constants,
+        simplify_arithmetic,
+        simplify_shapes,
+        simplify_reductions,
+        sparse_pooling(target),
+        broadcast_late,
+        simplify_products,
+        transposed_products,
+        sliced_convolutions,
+        joined_scatters,
+        neighbouring_products,
+        equal_regions,
+        joined_loops,
+        known_branches,
+        hoisted_steps,
+        sunk_steps,
+        _better_bodies(lambda: passes_for(target)),
+    )
+
+
+PASSES = passes_for(Processor("generic", "", "x86_64", vector_bytes=64, vector_registers=32))
+"""Those for long vectors."""
 
 MOST_ROUNDS = 4
 """A graph that still changes after this many rounds is good enough."""

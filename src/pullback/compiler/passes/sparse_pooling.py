@@ -13,8 +13,9 @@ An element that did not win counts as zero whatever it meets: zero times an infi
 >>> pairs = {"axes": (1,), "sizes": (2,), "strides": (2,), "dilations": (1,)}
 >>> x = Variable(Type(np.dtype(np.float32), (3, 8)), "x")
 >>> g = Variable(Type(np.dtype(np.float32), (3, 4)), "g")
+>>> wide = Processor("generic", "", "x86_64", vector_bytes=64, vector_registers=32)
 >>> bar = max_unpool(g, window_argmax(x, **pairs), shape=(3, 8), **pairs)
->>> print(format_graph(sparse_pooling(Graph((x, g), (bar * x,))), sources=False))
+>>> print(format_graph(sparse_pooling(wide)(Graph((x, g), (bar * x,))), sources=False))
 input  %0 x: float32[3, 8]
 input  %1 g: float32[3, 4]
 %2 = window_max(%0, axes=(1,), dilations=(1,), sizes=(2,), strides=(2,)): float32[3, 4]
@@ -27,11 +28,14 @@ output %5
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from pullback.compiler.cost import FINDING_ARGMAX, UNALIGNED
 from pullback.compiler.passes.rewriting import Rule, RulePass, inner, scalar
+from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Node, Operation, constant
 from pullback.operators.elementwise import where
 from pullback.operators.pooling import (
@@ -45,13 +49,7 @@ from pullback.operators.pooling import (
 from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import broadcast, contiguous, iota, reverse, slice, transpose
 
-__all__ = ["LANES", "sparse_pooling"]
-
-LANES = 16
-"""Elements of a vector of the widest kind, for comparing costs."""
-
-FINDING, UNALIGNED = 3.0, 1.25
-"""Cycles to find a winner, and for each vector that lies anywhere."""
+__all__ = ["sparse_pooling"]
 
 DEEPEST = 16
 """Elementwise operations followed from a factor to what it is made of."""
@@ -145,18 +143,18 @@ def _run(layout: str, extents: dict[str, int], sizes: dict[str, int], channel: s
     return run
 
 
-def _visits(winners: int, elements: int, run: int) -> float:
+def _visits(winners: int, elements: int, run: int, lanes: int) -> float:
     """Cycles, more or less, in which each winner meets so many elements that lie in runs of ``run``."""
-    vectors = (elements // run) * -(-run // LANES)
-    return winners * (FINDING + UNALIGNED * vectors)
+    vectors = (elements // run) * -(-run // lanes)
+    return winners * (FINDING_ARGMAX + UNALIGNED * vectors)
 
 
-def _sweep(places: int, elements: int) -> float:
+def _sweep(places: int, elements: int, lanes: int) -> float:
     """Cycles in which each of so many places, most of them zeros that are written before, meets the elements."""
-    return places * (2.0 + elements / LANES)
+    return places * (2.0 + elements / lanes)
 
 
-def _weight_gradient(node: Operation) -> Node | None:
+def _weight_gradient(target: Processor, node: Operation) -> Node | None:
     """``convolve(x, max_unpool(y, winner))`` visits winners, where that is less than the zeros cost between them."""
     x, placed = node.inputs[0], inner(node.inputs[1], "max_unpool")
     if placed is None or placed.attributes["axes"] != _spatial(node.attributes["w_layout"]) or not node.size:
@@ -166,13 +164,14 @@ def _weight_gradient(node: Operation) -> Node | None:
     elements = out["b"] * math.prod(out[label] for label in out if label.isdigit())
     run = _run(x_layout, extents, out, "b") if set(node.attributes["strides"]) <= {1} else 1
     y, winner = placed.inputs
-    if _visits(y.size, elements, run) >= _sweep(placed.size, elements):
+    lanes = target.lanes(node.dtype.itemsize)
+    if _visits(y.size, elements, run, lanes) >= _sweep(placed.size, elements, lanes):
         return None
     pool = tuple(pool_attributes(placed).values())
     return convolve_max_unpooled(x, y, winner, shape=placed.shape, pool=pool, **node.attributes)
 
 
-def _input_gradient(node: Operation) -> Node | None:
+def _input_gradient(target: Processor, node: Operation) -> Node | None:
     """``convolve(pad(max_unpool(y, winner)), w)`` as what each winner adds to the result, on the same condition."""
     padded = inner(node.inputs[0], "pad")
     placed = inner(node.inputs[0] if padded is None else padded.inputs[0], "max_unpool")
@@ -198,7 +197,8 @@ def _input_gradient(node: Operation) -> Node | None:
             return None
     elements = sizes["o"] * math.prod(sizes[label] for label in sizes if label.isdigit())
     run = _run(out_layout, whole, sizes, "o") if set(attributes["dilations"]) <= {1} else 1
-    if 2 * _visits(y.size, elements, run) >= _sweep(placed.size, elements):  # results are read and written
+    lanes = target.lanes(node.dtype.itemsize)  # results are read and written
+    if 2 * _visits(y.size, elements, run, lanes) >= _sweep(placed.size, elements, lanes):
         return None
     return _spread(placed, w, attributes, whole, starts, stops)
 
@@ -250,13 +250,13 @@ def _spread(
     )
 
 
-_RULES: dict[str, tuple[Rule, ...]] = {
-    "where": (_masked,),
-    "multiply": (_multiplied,),
-    "add": (_added,),
-    "sum": (_summed,),
-    "convolve": (_weight_gradient, _input_gradient),
-}
-
-sparse_pooling = RulePass("sparse_pooling", _RULES)
-"""Derivatives of maxima, for winners alone."""
+def sparse_pooling(target: Processor) -> RulePass:
+    """Derivatives of maxima, for winners alone, where that takes ``target`` less time."""
+    rules: dict[str, tuple[Rule, ...]] = {
+        "where": (_masked,),
+        "multiply": (_multiplied,),
+        "add": (_added,),
+        "sum": (_summed,),
+        "convolve": (partial(_weight_gradient, target), partial(_input_gradient, target)),
+    }
+    return RulePass("sparse_pooling", rules)
