@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from small import BETA, CALLS_A_TURN, GAMMA, RATE, RUN, inputs, weights
+from small import BETA, CALLS_A_TURN, GAMMA, RATE, RUN, TABLE_RATE, inputs, weights
 
 
 class Contender:
@@ -28,6 +28,9 @@ class Contender:
         elif program in ("tree", "momentum"):
             self.state: Any = None if program == "tree" else given(weights(program))
             self._steps(_added)
+        elif program == "factorisation":
+            self.state, self.choice = (), "jax.jit, gradients of the rows, .at[].add"
+            self._steps(_factorisation)
         else:
             zeros = jax.tree.map(jnp.zeros_like, self.network)
             self.state = (zeros, jax.tree.map(jnp.zeros_like, self.network), jnp.zeros(()))
@@ -125,3 +128,19 @@ def _actor_critic(network: Any, state: Any, batch: Any) -> Any:
 
     value, gradient = jax.value_and_grad(loss)(network)
     return *_adam(network, state, gradient), value
+
+
+def _factorisation(network: Any, state: Any, batch: Any) -> Any:
+    """By hand with respect to the rows that are picked: gradients of tables would be dense."""
+
+    def loss(u: Any, v: Any) -> Any:
+        return jnp.mean((jnp.sum(u * v, axis=1) - batch["rating"]) ** 2)
+
+    tables = [layer["w"] for layer in network]
+    picked = [table[batch[name]] for table, name in zip(tables, "ij")]
+    value, gradients = jax.value_and_grad(loss, (0, 1))(*picked)
+    moved = [
+        table.at[batch[name]].add(-TABLE_RATE * gradient)
+        for table, name, gradient in zip(tables, "ij", gradients)
+    ]
+    return [{"w": table} for table in moved], state, value

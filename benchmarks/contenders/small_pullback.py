@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from small import BETA, CALLS_A_TURN, GAMMA, RATE, RUN, inputs, weights
+from small import BETA, CALLS_A_TURN, GAMMA, RATE, RUN, TABLE_RATE, inputs, weights
 
 import pullback as pb
 from pullback import optim
 
-_ADAM = optim.Adam(RATE)
+_ADAM, _DESCENT = optim.Adam(RATE), optim.SGD(TABLE_RATE)
 
 
 class Contender:
@@ -31,9 +31,9 @@ class Contender:
             self.state: Any = None if program == "tree" else weights(program)
             self.compiled = pb.jit(_added, donate_argnums=(0, 1))
         else:
-            self.state = _ADAM.init(self.network)
-            update = _dqn if program == "dqn" else _actor_critic
-            self.target = weights(program, seed=2)
+            self.state = (_DESCENT if program == "factorisation" else _ADAM).init(self.network)
+            update = {"dqn": _dqn, "actor-critic": _actor_critic, "factorisation": _factorisation}[program]
+            self.target = weights(program, seed=2) if program == "dqn" else None
             self.compiled = pb.jit(update, donate_argnums=(0, 1))
         self.extra = (self.target,) if program == "dqn" else ()
 
@@ -98,3 +98,12 @@ def _actor_critic(network: Any, state: Any, batch: Any) -> Any:
 
     value, gradient = pb.value_and_grad(loss)(network)
     return *_ADAM.update(gradient, state, network), value
+
+
+def _factorisation(network: Any, state: Any, batch: Any) -> Any:
+    def loss(network: Any) -> Any:
+        products = np.sum(network[0]["w"][batch["i"]] * network[1]["w"][batch["j"]], axis=1)
+        return np.mean((products - batch["rating"]) ** 2)
+
+    value, gradient = pb.value_and_grad(loss)(network)
+    return *_DESCENT.update(gradient, state, network), value

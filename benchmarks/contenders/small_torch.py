@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from small import BETA, CALLS_A_TURN, GAMMA, RATE, RUN, inputs, weights
+from small import BETA, CALLS_A_TURN, GAMMA, RATE, RUN, TABLE_RATE, inputs, weights
 
 
 class Contender:
@@ -25,6 +25,13 @@ class Contender:
         elif program in ("tree", "momentum"):
             self.state = _tensors(weights(program)) if program == "momentum" else []
             self.call = self._added
+        elif program == "factorisation":
+            self.choice = "eager, nn.Embedding(sparse=True), SGD"
+            self.tables = [torch.nn.Embedding(*layer["w"].shape, sparse=True) for layer in self.network]
+            for table, layer in zip(self.tables, self.network):
+                table.weight.data = layer["w"]
+            self.optimiser = torch.optim.SGD([table.weight for table in self.tables], TABLE_RATE)
+            self.call = self._factorisation
         else:
             self.target = _tensors(weights(program, seed=2))
             arrays = [array.requires_grad_() for layer in self.network for array in layer.values()]
@@ -77,6 +84,10 @@ class Contender:
         policy = -(chosen * (wanted - value).detach()).mean()
         entropy = -(logs.exp() * logs).sum(1).mean()
         return self._update(policy + 0.5 * ((value - wanted) ** 2).mean() - BETA * entropy)
+
+    def _factorisation(self) -> Any:
+        u, v = (table(self.one[name]) for table, name in zip(self.tables, "ij"))
+        return self._update((((u * v).sum(1) - self.one["rating"]) ** 2).mean())
 
 
 def _tensors(layers: Any) -> Any:

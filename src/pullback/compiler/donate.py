@@ -41,6 +41,8 @@ def arrange(
             program.remove(writers[0])
         elif writers:
             changed[result] = argument
+    for result in changed:
+        _store_few_updates(program, result, changed)
     for result, argument in changed.items():
         if _in_place(program, result, argument):
             in_place.append(result)
@@ -95,6 +97,14 @@ class _Program:
             for buffer in buffers:
                 table.setdefault(buffer, {})[number] = None
 
+    def add(self, kernel: Kernel) -> None:
+        """One kernel more."""
+        self._put(self._end, kernel)
+
+    def replace(self, kernel: Kernel, other: Kernel) -> None:
+        """Put another kernel in the place of one."""
+        self._put(self.remove(kernel), other)
+
     def remove(self, kernel: Kernel) -> int:
         """Leave a kernel out; returns its number."""
         number = self._numbers.pop(kernel)
@@ -108,10 +118,10 @@ class _Program:
         """Have ``result`` computed in memory of its own, and copied at the end."""
         temporary = Buffer(f"new_{result.name}", result.dtype, result.shape)
         for kernel in dict.fromkeys((*self.writers(result), *self.readers(result))):
-            self._put(self.remove(kernel), _renamed(kernel, result, temporary))
+            self.replace(kernel, _renamed(kernel, result, temporary))
         axes, index = axes_of(result.shape)
         value = load_at(temporary, index)
-        self._put(self._end, Kernel(axes, (Store(result, value.offset, value),)))
+        self.add(Kernel(axes, (Store(result, value.offset, value),)))
 
     def reached(self, buffer: Buffer) -> Iterator[Kernel]:
         """The kernels that need ``buffer``, directly or not."""
@@ -123,6 +133,34 @@ class _Program:
                     found.add(kernel)
                     yield kernel
                     stack.extend(kernel.writes())
+
+
+def _store_few_updates(program: _Program, result: Buffer, taken_over: Mapping[Buffer, Buffer]) -> None:
+    """Have a scatter of few updates into ``result`` find them in memory, where they could not be computed in place.
+
+        for i, j: table[j + 8*rows[i]] += check_index(...) …
+        →
+        for i, j: update_table[i, j] = check_index(...) …
+        for i, j: table[j + 8*rows[i]] += update_table[i, j]
+
+    So the table stays where it is, although the updates check indices or read what others overwrite, such as each
+    other's tables: all of them are computed first.
+    """
+    writers = program.writers(result)
+    if len(writers) != 2 or not _stays(writers[0], result, taken_over[result]):
+        return
+    scatter = writers[1]
+    if len(scatter.stores) != 1 or scatter.stores[0].inner:
+        return
+    (store,) = scatter.stores
+    shape = tuple(axis.extent for axis in scatter.axes)
+    overwritten = any(buffer in taken_over.values() for buffer in scatter.reads())
+    if 2 * math.prod(shape) > result.size or not (overwritten or scatter.has_checks):
+        return
+    updates = Buffer(f"update_{result.name}", result.dtype, shape)
+    place = Affine.total(Affine.of(axis) * stride for axis, stride in zip(scatter.axes, row_major(shape)))
+    program.add(Kernel(scatter.axes, (Store(updates, place, store.value),)))
+    program.replace(scatter, scatter.with_stores((replace(store, value=Load(updates, place)),)))
 
 
 def _stays(kernel: Kernel, result: Buffer, argument: Buffer) -> bool:

@@ -11,6 +11,7 @@ from pullback.compiler.passes.simplify_reductions import simplify_reductions
 from pullback.compiler.passes.simplify_shapes import simplify_shapes
 from pullback.compiler.passes.sliced_convolutions import sliced_convolutions
 from pullback.compiler.passes.sparse_pooling import sparse_pooling
+from pullback.compiler.passes.sparse_updates import sparse_updates
 from pullback.compiler.passes.transposed_products import transposed_products
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "simplify_shapes",
     "sliced_convolutions",
     "sparse_pooling",
+    "sparse_updates",
     "transposed_products",
 ]

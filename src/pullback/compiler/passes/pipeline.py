@@ -16,6 +16,7 @@ simplify_products
 transposed_products
 sliced_convolutions
 joined_scatters
+sparse_updates
 neighbouring_products
 equal_regions
 joined_loops
@@ -54,6 +55,7 @@ from pullback.compiler.passes.simplify_reductions import simplify_reductions
 from pullback.compiler.passes.simplify_shapes import simplify_shapes
 from pullback.compiler.passes.sliced_convolutions import sliced_convolutions
 from pullback.compiler.passes.sparse_pooling import sparse_pooling
+from pullback.compiler.passes.sparse_updates import sparse_updates
 from pullback.compiler.passes.standardise_in_steps import standardise_in_steps
 from pullback.compiler.passes.sunk_steps import sunk_steps
 from pullback.compiler.passes.transposed_products import transposed_products
@@ -115,6 +117,7 @@ def passes_for(target: Processor) -> tuple[Pass, ...]:
         transposed_products,
         sliced_convolutions,
         joined_scatters,
+        sparse_updates,
         neighbouring_products,
         equal_regions,
         joined_loops,

@@ -1,0 +1,199 @@
+"""A gradient that is few rows of a table is subtracted from these rows alone: a step costs nothing for the others.
+
+``table - rate * scatter_add(0, updates, rows)``, which the gradient of a gather and gradient descent give, is a scatter
+into the table itself:
+
+>>> import numpy as np
+>>> import pullback.numpy
+>>> from pullback.graph import Graph, Type, Variable, format_graph
+>>> float32 = np.dtype(np.float32)
+>>> table, updates = (Variable(Type(float32, (n, 8)), name) for n, name in ((100, "table"), (3, "updates")))
+>>> rows = Variable(Type(np.dtype(np.int64), (3,)), "rows")
+>>> gradient = scatter_add(filled(0, table), updates, rows, axes=(0,))
+>>> step = Graph((table, updates, rows), (table - 0.5 * gradient,))
+>>> print(format_graph(sparse_updates(step), sources=False))
+input  %0 table: float32[100, 8]
+input  %1 updates: float32[3, 8]
+input  %2 rows: int64[3]
+%3 = constant 0.0: float32[]
+%4 = broadcast(%3, axes=(), shape=(3, 8)): float32[3, 8]
+%5 = add(%1, %4): float32[3, 8]
+%6 = constant 0.5: float32[]
+%7 = broadcast(%6, axes=(), shape=(3, 8)): float32[3, 8]
+%8 = multiply(%5, %7): float32[3, 8]
+%9 = negative(%8): float32[3, 8]
+%10 = scatter_add(%0, %9, %2, axes=(0,)): float32[100, 8]
+output %10
+
+It is done where the gradient is needed for nothing else, and for factors that are known and finite: infinity times the
+zeros of the other rows would be NaN. Elements that are named once get the same bits, zeros and their signs included;
+of those that are named several times each part is scaled and subtracted by itself, in the order of the updates, so that
+rounding differs as it does for sums in another order. Gradients of several gathers of one table are one scatter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.compiler.passes.rewriting import GraphPass, filled, inner, scalar, uses, with_outputs
+from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
+from pullback.operators.scatters import scatter_add
+from pullback.operators.shapes import concatenate, reshape
+
+__all__ = ["sparse_updates"]
+
+LEAST_ELEMENTS = 4
+"""Elements of the table for each of the updates, from which on it pays: a dense step reads and writes all of them."""
+
+
+MOST_NODES = 100
+"""What a gradient is made of, scatters, factors and sums, at most."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A scatter into zeros, times all factors one after another."""
+
+    scatter: Operation
+    factors: tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True)
+class _Sparse:
+    """A sum of scatters into zeros."""
+
+    parts: tuple[_Part, ...]
+    zero: np.ndarray
+    """What it is where nothing is scattered: a zero, with its sign."""
+    nodes: tuple[Node, ...]
+    """All that it is made of, which nobody else may need."""
+
+
+def _sparse_updates(graph: Graph) -> Graph:
+    order = graph.nodes()
+    if not any(inner(node, "scatter_add") is not None for node in order):
+        return graph
+    count = uses(order, graph.outputs)
+    known: dict[int, _Sparse] = {}
+    found: dict[int, _Update] = {}
+    inside = set[int]()
+    for node in order:
+        sparse = _sparse(node, known)
+        if sparse is not None and len(sparse.nodes) <= MOST_NODES:
+            known[id(node)] = sparse
+        update = _update(node, known)
+        if update is not None and all(count[id(each)] == 1 for each in update.sparse.nodes):
+            found[id(node)] = update
+            inside.update(id(each) for each in update.sparse.nodes)
+    found = {number: update for number, update in found.items() if number not in inside}
+    if not found:
+        return graph
+    made: dict[int, Node] = {}
+
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+        result: Node
+        update = found.get(id(node))
+        if update is None:
+            result = apply(node.operator, inputs, node.attributes)
+        else:
+            scatters = [made[id(part.scatter)] for part in update.sparse.parts]
+            result = _scattered(inputs[update.side], update, scatters)
+        made[id(node)] = result
+        return result
+
+    return with_outputs(graph, substitute(graph.outputs, {}, rebuild))
+
+
+@dataclass(frozen=True)
+class _Update:
+    """The operand on one ``side`` with something sparse added to it, or subtracted."""
+
+    side: int
+    sparse: _Sparse
+    subtracted: bool
+
+
+def _update(node: Node, known: Mapping[int, _Sparse]) -> _Update | None:
+    """``node`` as an update of few elements, if it is that."""
+    if not isinstance(node, Operation) or node.operator.name not in ("subtract", "add"):
+        return None
+    subtracted = node.operator.name == "subtract"
+    for side in (0,) if subtracted else (0, 1):
+        sparse = known.get(id(node.inputs[1 - side]))
+        # x - (+0) and x + (-0) are x, whatever the sign of a zero in x
+        if sparse is None or bool(np.signbit(sparse.zero)) == subtracted:
+            continue
+        elements = sum(part.scatter.inputs[1].size for part in sparse.parts)
+        if 0 < elements * LEAST_ELEMENTS <= node.size:
+            return _Update(side, sparse, subtracted)
+    return None
+
+
+def _scattered(base: Node, update: _Update, scatters: Sequence[Node]) -> Node:
+    """The update of ``base`` as one scatter; ``scatters`` are those of its parts as they have become."""
+    rows, places = [], []
+    for part, scatter in zip(update.sparse.parts, scatters):
+        zeros, updates, *indices = scatter.inputs
+        zero = scalar(zeros)
+        assert zero is not None
+        # Added to a zero first, as in the gradient: it may be a zero of the other sign.
+        made = OPERATORS["add"](updates, filled(zero, updates))
+        for factor in part.factors:
+            made = OPERATORS["multiply"](made, filled(factor, made))
+        rows.append(OPERATORS["negative"](made) if update.subtracted else made)
+        places.append(indices)
+    axes = update.sparse.parts[0].scatter.attributes["axes"]
+    if len(rows) == 1:
+        return scatter_add(base, rows[0], *places[0], axes=axes)
+    lines = [
+        reshape(x, shape=(indices[0].size, *x.shape[indices[0].ndim :])) for x, indices in zip(rows, places)
+    ]
+    joined = [concatenate(*map(_line, each), axis=0) for each in zip(*places)]
+    return scatter_add(base, concatenate(*lines, axis=0), *joined, axes=axes)
+
+
+def _line(index: Node) -> Node:
+    return reshape(index, shape=(index.size,))
+
+
+def _sparse(node: Node, known: Mapping[int, _Sparse]) -> _Sparse | None:
+    """``node`` as scatters into zeros times finite numbers, if it is that; ``known`` is what its inputs are."""
+    if not isinstance(node, Operation) or node.dtype.kind != "f":
+        return None
+    if node.operator.name == "scatter_add":
+        zero = scalar(node.inputs[0])
+        return None if zero is None or zero.any() else _Sparse((_Part(node, ()),), zero, (node,))
+    below = [known.get(id(each)) for each in node.inputs]
+    if node.operator.name == "negative":
+        return _scaled(below[0], node, np.array(-1, node.dtype))
+    if node.operator.name == "multiply":
+        for side in (0, 1):
+            factor = scalar(node.inputs[1 - side])
+            if factor is not None and np.isfinite(factor):
+                return _scaled(below[side], node, factor)
+    if node.operator.name == "add":
+        one, other = below
+        if one is not None and other is not None and _axes(one) == _axes(other):
+            return _Sparse(
+                (*one.parts, *other.parts), one.zero + other.zero, (*one.nodes, *other.nodes, node)
+            )
+    return None
+
+
+def _scaled(below: _Sparse | None, node: Node, factor: np.ndarray) -> _Sparse | None:
+    if below is None:
+        return None
+    parts = tuple(_Part(part.scatter, (*part.factors, factor)) for part in below.parts)
+    return _Sparse(parts, np.asarray(below.zero * factor), (*below.nodes, node))
+
+
+def _axes(sparse: _Sparse) -> tuple[int, ...]:
+    axes: tuple[int, ...] = sparse.parts[0].scatter.attributes["axes"]
+    return axes
+
+
+sparse_updates = GraphPass("sparse_updates", _sparse_updates)
+"""Steps of gradient descent that touch few rows, at these rows."""
