@@ -71,6 +71,16 @@ def test_static_values_that_are_equal_but_not_the_same(one, other):
         assert compiled(1.0, value) == function(1.0, value)
 
 
+@pytest.mark.parametrize("value", ["mean", np.tanh, ("sum", 2), frozenset({1}), None])
+def test_static_values_of_any_kind(value):
+    def function(x, value, more):
+        return x + len(repr(value)) + len(more)
+
+    compiled = pb.jit(function, static_argnums=1)
+    for _ in range(3):
+        assert compiled(1.0, value, [2.0]) == function(1.0, value, [2.0])
+
+
 SHARED = {
     "the same": lambda x: (x, x),
     "a view": lambda x: (x, x[:]),

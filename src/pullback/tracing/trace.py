@@ -14,7 +14,8 @@ from pullback.errors import DTypeError, TracingError, TreeError
 from pullback.graph import Graph, Node, Type, Variable, free_variables, mark, substitute
 from pullback.interpreter import evaluate
 from pullback.numpy.promotion import as_array_node, type_of
-from pullback.tracing.trees import Structure, difference, flatten
+from pullback.tracing.specs import LEAF
+from pullback.tracing.trees import Static, Structure, difference, flatten
 
 __all__ = [
     "Traced",
@@ -87,13 +88,19 @@ def trace_flat(function: Callable[..., Any], structure: Structure, types: Sequen
     inputs = tuple([Variable(type, name) for type, name in zip(types, names)])
     arguments, keywords = structure.unflatten(inputs)
     since = mark()
-    with tracing(inputs, (arguments, keywords)):
+    with tracing(inputs, (_with_static(arguments, structure), keywords)):
         outputs, out_structure = output_nodes(function(*arguments, **keywords))
     outputs = ended(outputs, since)
     own = {id(variable) for variable in inputs}
     free = [variable for variable in free_variables(outputs) if id(variable) not in own]
     refuse_leaked(free)
     return Traced(Graph(inputs, outputs), structure, out_structure, tuple(free))
+
+
+def _with_static(arguments: tuple[Any, ...], structure: Structure) -> tuple[Any, ...]:
+    """The positional arguments of ``(arguments, keywords)``, those that are no trees marked as static again."""
+    _, _, (positional, _) = structure.spec
+    return tuple([a if s is LEAF or len(s) == 3 else Static(a) for a, s in zip(arguments, positional[2])])
 
 
 def _argument_name(path: str) -> str:
