@@ -180,7 +180,8 @@ def test_hypot_and_cbrt_at_the_edges(agrees):
     agrees(np.hypot, big, np.array([4e200, 1.0, 0.0, 1e-200, 1.0]))
     agrees(np.hypot, np.array([np.inf, np.nan, -np.inf]), np.array([np.nan, np.inf, np.inf]))
     roots = trace(np.cbrt, np.zeros(6)).evaluate([np.array([0.0, -0.0, 8.0, -27.0, np.inf, -np.inf])])
-    np.testing.assert_array_equal(roots, [0.0, -0.0, 2.0, -3.0, np.inf, -np.inf])
+    # NumPy's own cube root is exact to a place, and not the same for one number as for many.
+    np.testing.assert_array_max_ulp(roots, np.array([0.0, -0.0, 2.0, -3.0, np.inf, -np.inf]))
     assert np.signbit(roots[1]) and not np.signbit(roots[0])
     agrees(np.logaddexp, np.array([1000.0, -np.inf, -np.inf, 3.0]), np.array([1000.0, -np.inf, 2.0, np.inf]))
     assert grad(lambda x: np.hypot(x, 0.0))(0.0) == 0.0
