@@ -141,15 +141,15 @@ def variational(o: Any, rows: Any, noise: Any, hidden: int) -> Any:
 def mixer(o: Any, patches: Any, labels: Any, blocks: int) -> Any:
     """Tolstikhin et al., 2021: 64 patches of 48 values, 64 units; over patches, then over units."""
 
-    def perceptron(x: Any, units: int, hidden: int) -> Any:
+    def perceptron(x: Any, units: int, hidden: int, bias: bool) -> Any:
         x = o.gelu(o.dense(x, o.weight(units, hidden), o.weight(hidden)))
-        return o.dense(x, o.weight(hidden, units), o.weight(units))
+        return o.dense(x, o.weight(hidden, units), o.weight(units) if bias else None)
 
     x = o.dense(patches, o.weight(48, 64), o.weight(64))
     for _ in range(blocks):
         y = o.swapped(o.layer_norm(x, o.ones(64), o.weight(64)))
-        x = x + o.swapped(perceptron(y, 64, 128))
-        x = x + perceptron(o.layer_norm(x, o.ones(64), o.weight(64)), 64, 256)
+        x = x + o.swapped(perceptron(y, 64, 128, bias=False))  # it would be the same for all units of a patch
+        x = x + perceptron(o.layer_norm(x, o.ones(64), o.weight(64)), 64, 256, bias=True)
     x = o.layer_norm(x, o.ones(64), o.weight(64))
     return o.cross_entropy(o.dense(o.mean_of_patches(x), o.weight(64, 10), o.weight(10)), labels)
 
@@ -268,7 +268,7 @@ class _Outline:
         self._product(x.shape, math.prod(w.shape[1:]))
         return np.broadcast_to(np.float32(0), (x.shape[0], w.shape[1], *places))
 
-    def dense(self, x: Any, w: Any, b: Any) -> Any:
+    def dense(self, x: Any, w: Any, b: Any | None) -> Any:
         return self._product((*x.shape[:-1], w.shape[1]), w.shape[0])
 
     def _product(self, shape: Shape, depth: int) -> Any:

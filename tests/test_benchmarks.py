@@ -240,6 +240,29 @@ def test_a_worker_differentiates_the_call(calls: Any, tmp_path: Path, program: s
     assert slope == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.parametrize("network", ["autoencoder", "stride-2", "transposed", "depthwise"])
+def test_a_step_of_a_network_goes_against_its_gradient(calls: Any, network: str) -> None:
+    """The loss falls as fast as the weights move."""
+    nets = importlib.import_module("nets")
+    contender = importlib.import_module("contenders.nets_pullback").Contender
+    net = nets.Net("n", network, 3, 6)
+    arrays = nets.arrays_of(net)
+    made = contender(net, arrays, "", 1, True)
+    made.run()
+    first, loss = made.numbers(), float(made.loss)
+    moved = sum(float(np.sum((first[name] - arrays[name]) ** 2.0)) for name in arrays if name[0] == "w")
+    made.run()
+    assert moved and loss - float(made.loss) == pytest.approx(moved / nets.LEARNING_RATE, rel=0.1)
+
+
+def test_products_of_networks_are_counted(calls: Any) -> None:
+    """Forward, and backward to weights and inputs, but for the images, which are given."""
+    nets = importlib.import_module("nets")
+    dense = (784 * 512 + 512 * 64) * 2
+    assert nets.Net("n", "autoencoder", 2, 512).flops == 2 * 2 * (3 * dense - 784 * 512)
+    assert nets.Net("n", "depthwise", 2, 6).flops == 2 * 3 * 2 * 64 * 36 * 9
+
+
 def test_programs_are_built_with_the_passes_that_are_asked_for(calls: Any) -> None:
     """The bodies of their loops too, and nothing is taken from the cache."""
     ablation = importlib.import_module("suite.ablation")

@@ -93,8 +93,8 @@ class _Vocabulary:
             dimension_numbers=(layout, "IOHW", layout),
         )  # fmt: skip
 
-    def dense(self, x: Any, w: Any, b: Any) -> Any:
-        return x @ w + b
+    def dense(self, x: Any, w: Any, b: Any | None) -> Any:
+        return x @ w if b is None else x @ w + b
 
     def batch_norm(self, x: Any, scale: Any, shift: Any) -> Any:
         axes, along = (0, *self._places), (-1,) if self.last else (-1, 1, 1)

@@ -57,8 +57,8 @@ class _Vocabulary:
     def conv_transpose(self, x: Any, w: Any, stride: int, padding: int) -> Any:
         return conv_transpose(x, w, stride, padding)
 
-    def dense(self, x: Any, w: Any, b: Any) -> Any:
-        return x @ w + b
+    def dense(self, x: Any, w: Any, b: Any | None) -> Any:
+        return x @ w if b is None else x @ w + b
 
     def batch_norm(self, x: Any, scale: Any, shift: Any) -> Any:
         normal = standardise(x, (0, 2, 3), epsilon=1e-5)

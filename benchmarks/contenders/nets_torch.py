@@ -78,7 +78,7 @@ class _Vocabulary:
     def conv_transpose(self, x: Any, w: Any, stride: int, padding: int) -> Any:
         return functional.conv_transpose2d(x, w, None, stride, padding)
 
-    def dense(self, x: Any, w: Any, b: Any) -> Any:
+    def dense(self, x: Any, w: Any, b: Any | None) -> Any:
         return functional.linear(x, w.t(), b)
 
     def batch_norm(self, x: Any, scale: Any, shift: Any) -> Any:

@@ -84,3 +84,13 @@ def test_channels_that_are_last_are_cut_by_rows_too(compiler, traced, processor,
     assert "for r0<20, i<33:" in stages(normal, (20, 50, 33))["split by rows"]
     x = np.random.default_rng(0).standard_normal((20, 50, 33)).astype(np.float32)
     compiler.assert_same(traced(normal, x), [x], processor=processor, rounding=64)
+
+
+def test_sums_at_computed_places_are_not_cut_by_rows(stages):
+    """They have an emitter of their own, which knows the whole sum."""
+
+    def function(x, v):
+        y = np.tanh(x).max(3)
+        return y, (y * v[np.argmax(x, 3)]).sum((0, 2))
+
+    assert "part_" not in stages(function, (20, 30, 50, 3), (3,))["split by rows"]

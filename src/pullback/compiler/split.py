@@ -1,14 +1,15 @@
-"""Long sums with few results are cut in two steps, so that there is something to share out.
+"""Sums over rows that are made one by one, and long sums with few results, are cut in two steps.
 
     for o, k: dw[o, k] = add[b, p](g[b, o, p] * x[b, p + k])
     →
     for b, o, k: part[b, o, k] = add[p](g[b, o, p] * x[b, p + k])
     for o, k:    dw[o, k] = add[b](part[b, o, k])
 
-The first step treats the samples of a batch one by one, and so belongs to their row group. A vector times a matrix is
-cut by rows of the matrix: a share is then one piece of memory, the same that a share of its update writes. If it can,
-it is cut as what makes the vector is: a channel at a time, say; a part then goes on where that has stopped. How a sum
-is cut depends on its shape only: results are the same bits for any number of threads.
+So there is something to share out. The first step treats the samples of a batch one by one, and so belongs to their
+row group. A vector times a matrix is cut by rows of the matrix: a share is then one piece of memory, the same that a
+share of its update writes. If it can, it is cut as what makes the vector is: a channel at a time, say; a part then goes
+on where that has stopped. How a sum is cut depends on its shape only: results are the same bits for any number of
+threads.
 """
 
 from __future__ import annotations
@@ -94,13 +95,15 @@ def _sum_over_rows(kernel: Kernel, rows: Mapping[Buffer, int]) -> Reduce | None:
     row = _length(reduce) // first.extent
     if row < SHORTEST_SUMMED_ROW or results * row * first.extent < LEAST_SPLIT_CYCLES:
         return None
-    made = [
-        load
-        for load in walk(reduce.body)
-        if isinstance(load, Load)
-        and rows.get(load.buffer) == first.extent
+    loads = [load for load in walk(reduce.body) if isinstance(load, Load)]
+    if any(load.dynamic for load in loads):
+        return None  # split_sums cuts sums at computed places, in an order of its own
+    made = any(
+        rows.get(load.buffer) == first.extent
         and load.offset.coefficient(first) * first.extent == load.buffer.size
-    ]
+        and results * first.extent * SHORTEST_SUMMED_ROW <= load.buffer.size
+        for load in loads
+    )
     return reduce if made else None
 
 
