@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.function import Function
+from pullback.compiler.codegen.nest import emit_nest, emit_vectors
 from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.loops import Affine, Axis, Expression, Load
@@ -50,8 +51,8 @@ def compact_nonzero(
     room = math.prod(axis.extent for axis in axes) + lanes
     kept = f.reserve(f"[{room} x {memory_type(factor.dtype)}]"), f.reserve(f"[{room} x i32]")
 
-    def append(count: str, place: Place, there: int) -> str:
-        group = Group(along, 1, lanes, there if there < lanes else 0)
+    def append(group: Group, place: Place, counted: list[str]) -> list[str]:
+        (count,) = counted
         with values.lane_group(group, place):
             (value,) = values.vectors(factor)
             kind = vector_of(memory_type(factor.dtype), lanes)
@@ -66,27 +67,13 @@ def compact_nonzero(
                 _append(f, target, count, row, chosen, element, lanes)
         bits = f.value(f"bitcast <{lanes} x i1> {chosen} to i{lanes}")
         more = f.call(f"i{lanes}", f"llvm.ctpop.i{lanes}", (f"i{lanes}", bits))
-        return f.value(f"add i64 {count}, {f.value(f'zext i{lanes} {more} to i64')}")
+        return [f.value(f"add i64 {count}, {f.value(f'zext i{lanes} {more} to i64')}")]
 
-    def nest(rest: Sequence[Axis], count: str) -> str:
-        if rest:
-            with f.loop("0", str(rest[0].extent), carried=[("i64", count)]) as loop:
-                values.places[rest[0]] = Place(loop.index)
-                with values.scope():
-                    loop.carry(nest(rest[1:], loop.values[0]))
-                del values.places[rest[0]]
-            return loop.results[0]
-        full = along.extent // lanes
-        if full > 1:
-            with f.loop("0", str(full * lanes), lanes, carried=[("i64", count)]) as loop, values.scope():
-                loop.carry(append(loop.values[0], Place(loop.index), lanes))
-            count = loop.results[0]
-        elif full:
-            count = append(count, Place(None), lanes)
-        left = along.extent % lanes
-        return append(count, Place(None, full * lanes), left) if left else count
+    def row(counted: list[str]) -> list[str]:
+        return emit_vectors(values, along, lanes, append, [("i64", counted[0])])
 
-    return Compacted(*kept, nest(outer, "0"))
+    (count,) = emit_nest(values, outer, row, [("i64", "0")])
+    return Compacted(*kept, count)
 
 
 def _places(values: Values, load: Load, start: Affine, along: Axis) -> str:

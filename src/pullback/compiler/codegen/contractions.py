@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.maps import write_stores
+from pullback.compiler.codegen.nest import emit_nest, emit_parallel
 from pullback.compiler.codegen.prefetch import prefetch_line
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
@@ -44,17 +45,6 @@ def emit_contraction(
     in_tile = {tile.row_axis, tile.band_axis, *tile.inner}
     shared = product.rows[0] if product.rows else None
 
-    def nest(axes: Sequence[Axis]) -> None:
-        if not axes:
-            tiles()
-            return
-        start, stop = (low, high) if axes[0] is shared else ("0", str(axes[0].extent))
-        with values.f.loop(start, stop) as loop:
-            values.places[axes[0]] = Place(loop.index)
-            with values.scope():
-                nest(axes[1:])
-            del values.places[axes[0]]
-
     def tiles() -> None:
         if schedule.by_columns:
             _columns(values, product, tile, lambda: bands(lambda block: _tile(values, product, block)))
@@ -77,7 +67,8 @@ def emit_contraction(
         else:
             _along(values, tile.row_axis, tile.rows, body)
 
-    nest([axis for axis in product.rows if axis not in in_tile])
+    outside = [axis for axis in product.rows if axis not in in_tile]
+    emit_parallel(values, outside, shared, (low, high), tiles)
 
 
 def _bands(values: Values, tile: Tile, body: Callable[[int], None]) -> None:
@@ -171,35 +162,23 @@ def _tile(values: Values, product: Contraction, block: Block) -> None:
 def accumulate(values: Values, pair: Pair, block: Block, sums: list[str]) -> list[str]:
     """``sums[band, row, v] += sum over depth of left[row] * right[band, v]`` at the places where the axes stand."""
     *outer, deepest = pair.depth
-    f = values.f
     kind = vector_of(scalar_type(pair.right.dtype), values.lanes)
     steps = (pair.left.offset.coefficient(deepest), pair.right.offset.coefficient(deepest))
     strip = _Strip(
         pair, _ahead(pair.left.offset, block.over_rows()), _ahead(pair.right.offset, block.over_bands())
     )
 
-    def nest(axes: Sequence[Axis], sums: list[str]) -> list[str]:
-        if not axes:
-            left, right = (
-                values.address(load.buffer, values.element(load.buffer, load.offset.without([deepest])))
-                for load in (pair.left, pair.right)
-            )
-            return _deep(values, strip, left, right, steps, deepest.extent, sums)
-        if len(sums) * math.prod(axis.extent for axis in (*axes, deepest)) <= UNROLLED:
-            for turn in range(axes[0].extent):
-                values.places[axes[0]] = Place(None, turn)
-                with values.scope():
-                    sums = nest(axes[1:], sums)
-                del values.places[axes[0]]
-            return sums
-        with f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in sums]) as loop:
-            values.places[axes[0]] = Place(loop.index)
-            with values.scope():
-                loop.carry(*nest(axes[1:], loop.values))
-            del values.places[axes[0]]
-        return loop.results
+    def innermost(sums: list[str]) -> list[str]:
+        left, right = (
+            values.address(load.buffer, values.element(load.buffer, load.offset.without([deepest])))
+            for load in (pair.left, pair.right)
+        )
+        return _deep(values, strip, left, right, steps, deepest.extent, sums)
 
-    return nest(outer, sums)
+    def unrolled(axes: Sequence[Axis]) -> bool:
+        return len(sums) * math.prod(axis.extent for axis in (*axes, deepest)) <= UNROLLED
+
+    return emit_nest(values, outer, innermost, [(kind, value) for value in sums], unrolled=unrolled)
 
 
 def _ahead(offset: Affine, places: Sequence[tuple[tuple[Axis, int], ...]]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.compaction import Compacted, compact_nonzero
 from pullback.compiler.codegen.maps import write_stores
+from pullback.compiler.codegen.nest import emit_nest, emit_parallel
 from pullback.compiler.codegen.permutes import sums_of_permutes
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
@@ -20,7 +21,6 @@ from pullback.compiler.schedules.indexed_contraction import (
     vectors_of_row,
 )
 from pullback.compiler.schedules.permute import Permute
-from pullback.loops import Axis
 
 __all__ = ["emit_indexed_contraction"]
 
@@ -60,18 +60,7 @@ def emit_indexed_contraction(values: Values, sums: IndexedContraction, low: str,
             if rest:
                 _tile(values, sums, part, Place(None, full * most), rest)
 
-    def nest(axes: Sequence[Axis]) -> None:
-        if not axes:
-            rows()
-            return
-        start, stop = (low, high) if axes[0] is sums.outer[0] else ("0", str(axes[0].extent))
-        with values.f.loop(start, stop) as loop:
-            values.places[axes[0]] = Place(loop.index)
-            with values.scope():
-                nest(axes[1:])
-            del values.places[axes[0]]
-
-    nest(sums.outer)
+    emit_parallel(values, sums.outer, sums.outer[0], (low, high), rows)
 
 
 def _pieces(sums: IndexedContraction, lanes: int, budget: int) -> list[list[_Piece]]:
@@ -131,7 +120,7 @@ def _count(part: Sequence[_Piece]) -> int:
 
 def _tile(values: Values, sums: IndexedContraction, part: Sequence[_Piece], start: Place, rows: int) -> None:
     """``rows`` turns of the row axis from ``start``, all vectors of ``part``: the sums, then their stores."""
-    f, right = values.f, sums.right
+    right = sums.right
     kind = vector_of(memory_type(right.dtype), vector_width(sums.columns[-1], values.lanes))
     fixed = right.offset.without(sums.columns)
 
@@ -150,18 +139,8 @@ def _tile(values: Values, sums: IndexedContraction, part: Sequence[_Piece], star
             new += _added(values, sums, part, x, address, current[len(new) : len(new) + vectors])
         return new
 
-    def nest(axes: Sequence[Axis], current: list[str]) -> list[str]:
-        if not axes:
-            return turn(current)
-        with f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in current]) as loop:
-            values.places[axes[0]] = Place(loop.index)
-            with values.scope():
-                loop.carry(*nest(axes[1:], loop.values))
-            del values.places[axes[0]]
-        return loop.results
-
     vectors = _count(part)
-    totals = nest(sums.over, ["zeroinitializer"] * (rows * vectors))
+    totals = emit_nest(values, sums.over, turn, [(kind, "zeroinitializer")] * (rows * vectors))
     for r in range(rows):
         at_row(r)
         _store(values, sums, part, _wanted(values, sums, part, totals[r * vectors : (r + 1) * vectors]))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pullback.compiler.codegen import access
+from pullback.compiler.codegen.nest import emit_nest
 from pullback.compiler.codegen.prefetch import prefetch_ahead
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.schedules.map import MapSchedule, row_fits_registers, side_by_side
@@ -22,32 +23,38 @@ def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, low: str, hi
     lane, row = schedule.lane, schedule.row
     outer = tuple(axis for axis in kernel.axes if axis is not lane)
     roots = [root for store in kernel.stores for root in store.roots()]
-    inner_axes = {axis for store in kernel.stores for axis in store.inner}
+    inner = {axis for store in kernel.stores for axis in store.inner} | (
+        {lane} if lane is not None else set()
+    )
 
-    def nest(axes: Sequence[Axis]) -> None:
-        if row is not None and values.group is None and len(axes) <= 1:
-            values.hoist(roots, {*axes, row})
-            with values.lane_group(_whole_group(values, row), Place(None, 0)):
-                values.hoist(roots, axes, lanes=row)  # vectors that all rows use stay in registers
-                nest(axes)
-            return
-        if not axes:
-            _body(values, kernel, lane, low, high)
-            return
-        axis = axes[0]
-        first = axis is kernel.axes[0]
-        values.hoist(roots, {*axes, *inner_axes, *([lane] if lane else [])})
-        start, stop = (low, high) if first else ("0", str(axis.extent))
-        with values.f.loop(start, stop) as loop:
-            values.places[axis] = Place(loop.index)
-            if first:
-                prefetch_ahead(values, kernel, schedule.prefetched, axis, loop.index)
-            with values.scope():
-                nest(axes[1:])
-            del values.places[axis]
+    def loops(axes: Sequence[Axis], body: Callable[[], None]) -> None:
+        """Loops around ``body``; what no axis inside changes is computed before them."""
+
+        def turn(carried: list[str]) -> list[str]:
+            body()
+            return carried
+
+        def prefetch(turn: str) -> None:
+            if axes[0] is kernel.axes[0]:
+                prefetch_ahead(values, kernel, schedule.prefetched, axes[0], turn)
+
+        ends = (low, high) if axes and axes[0] is kernel.axes[0] else None
+        inside = {*outer[outer.index(axes[-1]) + 1 :], *inner} if axes else inner
+        emit_nest(values, axes, turn, ends=ends, hoisted=(roots, inside), entered=prefetch)
+
+    def rows() -> None:
+        """The last loop, with vectors that all its rows use in registers."""
+        assert row is not None
+        values.hoist(roots, {*outer[-1:], row})
+        with values.lane_group(_whole_group(values, row), Place(None, 0)):
+            values.hoist(roots, outer[-1:], lanes=row)
+            loops(outer[-1:], lambda: _body(values, kernel, lane, low, high))
 
     with values.scope():
-        nest(outer)
+        if row is None:
+            loops(outer, lambda: _body(values, kernel, lane, low, high))
+        else:
+            loops(outer[:-1], rows)
 
 
 def _body(values: Values, kernel: Kernel, lane: Axis | None, low: str, high: str) -> None:

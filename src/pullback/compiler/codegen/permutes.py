@@ -18,6 +18,7 @@ import itertools
 from collections.abc import Sequence
 
 from pullback.compiler.codegen.blocks import load_lanes
+from pullback.compiler.codegen.nest import emit_nest
 from pullback.compiler.codegen.types import vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
@@ -45,7 +46,7 @@ def sums_of_permutes(
 
     ``lines`` tells how many elements after the place each line begins.
     """
-    f, (*outer, along) = values.f, permute.over
+    *outer, along = permute.over
     kind = vector_of("float", LANES)
 
     def blocks(current: list[str]) -> list[str]:
@@ -53,17 +54,7 @@ def sums_of_permutes(
             current = _block(values, permute, lines, column, row, start, rows, first, current)
         return current
 
-    def nest(axes: Sequence[Axis], current: list[str]) -> list[str]:
-        if not axes:
-            return blocks(current)
-        with f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in current]) as loop:
-            values.places[axes[0]] = Place(loop.index)
-            with values.scope():
-                loop.carry(*nest(axes[1:], loop.values))
-            del values.places[axes[0]]
-        return loop.results
-
-    totals = nest(outer, ["zeroinitializer"] * (len(lines) * column.extent))
+    totals = emit_nest(values, outer, blocks, [(kind, "zeroinitializer")] * (len(lines) * column.extent))
     folded = [_folded(values, totals[k : k + column.extent]) for k in range(0, len(totals), column.extent)]
     width = max(2, 1 << (column.extent - 1).bit_length())
     return [

@@ -8,11 +8,11 @@ kept at once, so that every vector read serves several.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 import numpy as np
 
 from pullback.compiler.codegen.maps import write_stores
+from pullback.compiler.codegen.nest import emit_nest, emit_parallel, emit_vectors
 from pullback.compiler.codegen.reductions import across_rows, horizontal
 from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
@@ -27,18 +27,10 @@ def emit_reduction_vectorised(values: Values, dots: ReductionVectorised, low: st
     """Run the kernel for turns ``low`` to ``high`` of its first axis."""
     f, tallest, widest = values.f, dots.tallest, dots.widest
 
-    def nest(axes: Sequence[Axis]) -> None:
-        if not axes:
-            for first, rows in _segments(dots.left, tallest):
-                for second, columns in _segments(dots.right, widest):
-                    _tile(values, dots, first, rows, second, columns)
-            return
-        start, stop = (low, high) if axes[0] is dots.first else ("0", str(axes[0].extent))
-        with f.loop(start, stop) as loop:
-            values.places[axes[0]] = Place(loop.index)
-            with values.scope():
-                nest(axes[1:])
-            del values.places[axes[0]]
+    def tiles() -> None:
+        for first, rows in _segments(dots.left, tallest):
+            for second, columns in _segments(dots.right, widest):
+                _tile(values, dots, first, rows, second, columns)
 
     def strips(start: str, stop: str, width: int) -> None:
         """Tiles of ``width`` turns of the first axis, one after another."""
@@ -54,7 +46,7 @@ def emit_reduction_vectorised(values: Values, dots: ReductionVectorised, low: st
             del values.places[dots.first]
 
     if dots.first in dots.outer:
-        nest(dots.outer)
+        emit_parallel(values, dots.outer, dots.first, (low, high), tiles)
         return
     width = tallest if dots.first is dots.left else widest
     length = f.value(f"sub i64 {high}, {low}")
@@ -87,8 +79,8 @@ def _tile(
         if axis is not None:
             values.places[axis] = Place(start.value if axis is dots.first else None, position)
 
-    def turn(sums: list[str], where: Place, tail: int) -> list[str]:
-        with values.lane_group(Group(along, 1, lanes, tail), where):
+    def turn(group: Group, where: Place, sums: list[str]) -> list[str]:
+        with values.lane_group(group, where):
             lefts, rights = [], []
             for r in range(rows):
                 place(dots.left, first + r)
@@ -102,28 +94,11 @@ def _tile(
             step.fma(a, b, sums[r * columns + c]) for r, a in enumerate(lefts) for c, b in enumerate(rights)
         ]
 
-    def sweep(sums: list[str]) -> list[str]:
-        full, tail = divmod(along.extent, lanes)
-        if full > 2:
-            with f.loop("0", str(full * lanes), lanes, [(kind, value) for value in sums]) as loop:
-                loop.carry(*turn(loop.values, Place(loop.index), 0))
-            sums = loop.results
-        else:
-            for k in range(full):
-                sums = turn(sums, Place(None, k * lanes), 0)
-        return turn(sums, Place(None, full * lanes), tail) if tail else sums
+    def along_sum(sums: list[str]) -> list[str]:
+        return emit_vectors(values, along, lanes, turn, [(kind, value) for value in sums], most_unrolled=2)
 
-    def nest(axes: Sequence[Axis], sums: list[str]) -> list[str]:
-        if not axes:
-            return sweep(sums)
-        with f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in sums]) as loop:
-            values.places[axes[0]] = Place(loop.index)
-            with values.scope():
-                loop.carry(*nest(axes[1:], loop.values))
-            del values.places[axes[0]]
-        return loop.results
-
-    totals = _totals(values, nest(outer, ["zeroinitializer"] * (rows * columns)), dots.accumulator.dtype)
+    sums = emit_nest(values, outer, along_sum, [(kind, "zeroinitializer")] * (rows * columns))
+    totals = _totals(values, sums, dots.accumulator.dtype)
     for r in range(rows):
         for c in range(columns):
             place(dots.left, first + r)

@@ -14,14 +14,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pullback.compiler.codegen.integers import integer_function
+from pullback.compiler.codegen.nest import emit_nest, emit_vectors
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.compiler.cost import ACCUMULATORS, WRITTEN_OUT
 from pullback.compiler.schedules.reduction import is_transposed, length, runs_along
-from pullback.loops import Affine, Apply, Axis, Load, Reduce
+from pullback.loops import Affine, Apply, Axis, Expression, Load, Reduce
 
 __all__ = ["across_rows", "better", "emit_reduction", "horizontal", "neutral"]
+
+
+Body = Callable[[list[str]], list[str]]
+"""From the accumulators before a turn to those after it."""
 
 
 def neutral(kind: str, dtype: np.dtype) -> float | int:
@@ -86,7 +91,7 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
         if is_transposed(reduce, group.axis, values.target):
             return [_transposed(values, reduce, vector) for vector in range(group.vectors)]
         start = [literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), group.lanes)] * group.vectors
-        return _accumulate(values, reduce, reduce.over, start, group.lanes)
+        return _accumulate(values, reduce, start, group.lanes)
     if across:
         assert group is not None
         vectors = _masked(values, reduce, values.vectors(reduce.body))
@@ -98,7 +103,7 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
     if runs_along(reduce) and reduce.over[-1].extent >= 4:
         return [_along_lanes(values, reduce)]
     start = [literal(reduce.dtype, neutral(reduce.kind, reduce.dtype))]
-    return _accumulate(values, reduce, reduce.over, start, 1)
+    return _accumulate(values, reduce, start, 1)
 
 
 def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
@@ -111,9 +116,9 @@ def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
     kind = vector_of(scalar_type(reduce.dtype), lanes)
     places = [Place(here.value, here.constant + vector * lanes + row) for row in range(rows)]
 
-    def turn(sums: list[str], place: Place, tail: int) -> list[str]:
+    def turn(group_along: Group, place: Place, sums: list[str]) -> list[str]:
         new = []
-        with values.lane_group(Group(along, 1, lanes, tail), place):
+        with values.lane_group(group_along, place):
             values.hoist([reduce.body], [group.axis])
             for row, value in enumerate(sums):
                 values.places[group.axis] = places[row]
@@ -122,29 +127,12 @@ def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
                 del values.places[group.axis]
         return new
 
-    def sweep(sums: list[str]) -> list[str]:
-        full, tail = divmod(along.extent, lanes)
-        if full > 1:
-            with values.f.loop("0", str(full * lanes), lanes, [(kind, value) for value in sums]) as loop:
-                loop.carry(*turn(loop.values, Place(loop.index), 0))
-            sums = loop.results
-        elif full:
-            sums = turn(sums, Place(None, 0), 0)
-        return turn(sums, Place(None, full * lanes), tail) if tail else sums
-
-    def nest(axes: Sequence[Axis], sums: list[str]) -> list[str]:
-        if not axes:
-            return sweep(sums)
-        with values.f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in sums]) as loop:
-            values.places[axes[0]] = Place(loop.index)
-            with values.scope():
-                loop.carry(*nest(axes[1:], loop.values))
-            del values.places[axes[0]]
-        return loop.results
+    def rows_of(sums: list[str]) -> list[str]:
+        return emit_vectors(values, along, lanes, turn, [(kind, value) for value in sums])
 
     with values.shadowing([group.axis]), values.scope():
         empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
-        sums = nest(outer, [empty] * rows)
+        sums = emit_nest(values, outer, rows_of, [(kind, empty)] * rows)
     return across_rows(
         values, reduce.kind, [*sums, *["zeroinitializer"] * (lanes - rows)], reduce.dtype, lanes
     )
@@ -200,36 +188,37 @@ def _added(values: Values, reduce: Reduce, sums: list[str]) -> list[str]:
     return [combine(values, reduce.kind, a, b, reduce.dtype, group.lanes) for a, b in zip(sums, vectors)]
 
 
-def _accumulate(
-    values: Values, reduce: Reduce, axes: tuple[Axis, ...], start: list[str], lanes: int
-) -> list[str]:
-    """Loops over ``axes`` around ``accumulator = combine(accumulator, body)``."""
-    if not axes:
+def _accumulate(values: Values, reduce: Reduce, start: list[str], lanes: int) -> list[str]:
+    """Loops over the reduced axes around ``accumulator = combine(accumulator, body)``."""
+    *outer, last = reduce.over
+    kind, side = vector_of(scalar_type(reduce.dtype), lanes), ACCUMULATORS // len(start)
+    short = length(reduce) <= WRITTEN_OUT
+
+    def nest(axes: Sequence[Axis], inside: Sequence[Axis], body: Body, sums: list[str]) -> list[str]:
+        hoisted = [reduce.body], inside
+        pairs = [(kind, value) for value in sums]
+        return emit_nest(values, axes, body, pairs, unrolled=lambda axes: short, hoisted=hoisted)
+
+    def element(sums: list[str]) -> list[str]:
         if lanes > 1:
-            return _added(values, reduce, start)
+            return _added(values, reduce, sums)
         body = values.emit(reduce.body)
-        return [combine(values, reduce.kind, a, b, reduce.dtype, lanes) for a, b in zip(start, body)]
-    values.hoist([reduce.body], axes)
-    kind = vector_of(scalar_type(reduce.dtype), lanes)
-    side = ACCUMULATORS // len(start)
-    if len(axes) == 1 and side > 1 and axes[0].extent >= 2 * side and length(reduce) > WRITTEN_OUT:
-        start = _interleaved(values, reduce, axes[0], start, lanes, side)
-        left = axes[0].extent % side
-        for turn in range(axes[0].extent - left, axes[0].extent):
-            start = _at(values, reduce, axes[0], Place(None, turn), start, lanes)
-        return start
-    return _turns(
-        values,
-        reduce,
-        axes,
-        start,
-        [kind] * len(start),
-        lambda new: _accumulate(values, reduce, axes[1:], new, lanes),
-    )
+        return [combine(values, reduce.kind, a, b, reduce.dtype, lanes) for a, b in zip(sums, body)]
+
+    def along(sums: list[str]) -> list[str]:
+        if short or side < 2 or last.extent < 2 * side:
+            return nest([last], [], element, sums)
+        values.hoist([reduce.body], [last])
+        sums = _interleaved(values, reduce, last, element, sums, lanes, side)
+        for turn in range(last.extent // side * side, last.extent):
+            sums = _at(values, last, Place(None, turn), element, sums)
+        return sums
+
+    return nest(outer, [last], along, start)
 
 
 def _interleaved(
-    values: Values, reduce: Reduce, axis: Axis, start: list[str], lanes: int, side: int
+    values: Values, reduce: Reduce, axis: Axis, element: Body, start: list[str], lanes: int, side: int
 ) -> list[str]:
     """A loop whose turns go to ``side`` sets of accumulators one after the other, as no addition waits for the last."""
     kind, count = vector_of(scalar_type(reduce.dtype), lanes), len(start)
@@ -237,7 +226,7 @@ def _interleaved(
     carried = [(kind, value) for value in [*start, *[empty] * (count * (side - 1))]]
     with values.f.loop("0", str(axis.extent // side * side), side, carried) as loop:
         sets = [loop.values[k * count : (k + 1) * count] for k in range(side)]
-        new = [_at(values, reduce, axis, Place(loop.index, k), sums, lanes) for k, sums in enumerate(sets)]
+        new = [_at(values, axis, Place(loop.index, k), element, sums) for k, sums in enumerate(sets)]
         loop.carry(*(value for sums in new for value in sums))
     sets = [loop.results[k * count : (k + 1) * count] for k in range(side)]
     while len(sets) > 1:
@@ -247,38 +236,13 @@ def _interleaved(
     return sets[0]
 
 
-def _at(values: Values, reduce: Reduce, axis: Axis, place: Place, sums: list[str], lanes: int) -> list[str]:
+def _at(values: Values, axis: Axis, place: Place, element: Body, sums: list[str]) -> list[str]:
     """The accumulators after one turn of the innermost axis."""
     values.places[axis] = place
     with values.scope():
-        new = _accumulate(values, reduce, (), sums, lanes)
+        new = element(sums)
     del values.places[axis]
     return new
-
-
-def _turns(
-    values: Values,
-    reduce: Reduce,
-    axes: tuple[Axis, ...],
-    start: list[str],
-    kinds: Sequence[str],
-    body: Callable[[list[str]], list[str]],
-) -> list[str]:
-    """``body`` for every turn of the first axis, carrying values of ``kinds``: a loop, or written out if short."""
-    axis = axes[0]
-    if length(reduce) <= WRITTEN_OUT:
-        for turn in range(axis.extent):
-            values.places[axis] = Place(None, turn)
-            with values.scope():
-                start = body(start)
-            del values.places[axis]
-        return start
-    with values.f.loop("0", str(axis.extent), carried=list(zip(kinds, start))) as loop:
-        values.places[axis] = Place(loop.index)
-        with values.scope():
-            loop.carry(*body(loop.values))
-        del values.places[axis]
-    return loop.results
 
 
 def _masked(values: Values, reduce: Reduce, vectors: list[str]) -> list[str]:
@@ -333,19 +297,9 @@ def _along_lanes(values: Values, reduce: Reduce) -> str:
             sums = group(1, Place(None, done + left * lanes), sums, tail)
         return sums
 
-    def outer(axes: tuple[Axis, ...], sums: list[str]) -> list[str]:
-        if not axes:
-            return row(sums)
-        values.hoist([reduce.body], (*axes, axis))
-        with values.f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in sums]) as loop:
-            values.places[axes[0]] = Place(loop.index)
-            with values.scope():
-                loop.carry(*outer(axes[1:], loop.values))
-            del values.places[axes[0]]
-        return loop.results
-
     with values.scope():
-        sums = outer(reduce.over[:-1], [empty] * side)
+        hoisted = [reduce.body], [axis]
+        sums = emit_nest(values, reduce.over[:-1], row, [(kind, empty)] * side, hoisted=hoisted)
     return horizontal(values, reduce.kind, sums, reduce.dtype, lanes)
 
 
@@ -365,26 +319,25 @@ def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
     for axis in reversed(reduce.over):
         position, step = position + Affine.of(axis) * step, step * axis.extent
 
-    def turn(axes: tuple[Axis, ...], carried: list[str]) -> list[str]:
-        if not axes:
-            body = values.vectors(reduce.body) if vector else values.emit(reduce.body)
-            at = _position(values, position, index_dtype, lanes)
-            taken = [better(values, reduce.kind, b, c, dtype, lanes) for b, c in zip(body, carried)]
-            mask = vector_of("i1", lanes)
-            new = [
-                values.f.value(f"select {mask} {t}, {kind} {b}, {kind} {c}")
-                for t, b, c in zip(taken, body, carried)
-            ]
-            return new + [
-                values.f.value(f"select {mask} {t}, {position_kind} {at}, {position_kind} {c}")
-                for t, c in zip(taken, carried[count:])
-            ]
-        values.hoist([reduce.body], axes)
-        kinds = [kind] * count + [position_kind] * count
-        return _turns(values, reduce, axes, carried, kinds, lambda new: turn(axes[1:], new))
+    def element(carried: list[str]) -> list[str]:
+        body = values.vectors(reduce.body) if vector else values.emit(reduce.body)
+        at = _position(values, position, index_dtype, lanes)
+        taken = [better(values, reduce.kind, b, c, dtype, lanes) for b, c in zip(body, carried)]
+        mask = vector_of("i1", lanes)
+        new = [
+            values.f.value(f"select {mask} {t}, {kind} {b}, {kind} {c}")
+            for t, b, c in zip(taken, body, carried)
+        ]
+        return new + [
+            values.f.value(f"select {mask} {t}, {position_kind} {at}, {position_kind} {c}")
+            for t, c in zip(taken, carried[count:])
+        ]
 
-    positions = turn(reduce.over, start)[count:]
-    return [convert(values.f, position, index_dtype, reduce.dtype, lanes) for position in positions]
+    short = length(reduce) <= WRITTEN_OUT
+    pairs = list(zip([kind] * count + [position_kind] * count, start))
+    hoisted: tuple[list[Expression], list[Axis]] = [reduce.body], []
+    found = emit_nest(values, reduce.over, element, pairs, unrolled=lambda axes: short, hoisted=hoisted)
+    return [convert(values.f, place, index_dtype, reduce.dtype, lanes) for place in found[count:]]
 
 
 def _position(values: Values, position: Affine, dtype: np.dtype, lanes: int) -> str:

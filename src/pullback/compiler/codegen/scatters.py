@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pullback.compiler.codegen.maps import lane_loop, write_stores
+from pullback.compiler.codegen.nest import emit_parallel
 from pullback.compiler.codegen.types import convert, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.cost import MOST_COMPARED
@@ -47,11 +48,15 @@ def emit_scatter(values: Values, kernel: Kernel, scatter: ScatterSchedule, low: 
         else:
             write_stores(values, kernel.stores)
 
+    def updates() -> None:
+        emit_parallel(values, outer, None, None, update)
+
     if scatter.disjoint:
-        _nest(values, [*scatter.positions, *outer], update, (low, high))
+        axes = [*scatter.positions, *outer]
+        emit_parallel(values, axes, axes[0], (low, high), update)
         return
     if scatter.selector is None:
-        _nest(values, [*scatter.positions, *outer], update)
+        emit_parallel(values, [*scatter.positions, *outer], None, None, update)
         return
     f = values.f
     if scatter.shift:
@@ -60,25 +65,10 @@ def emit_scatter(values: Values, kernel: Kernel, scatter: ScatterSchedule, low: 
         (row,) = values.convert_index(scatter.selector)
         below, above = f.value(f"icmp sge i64 {row}, {low}"), f.value(f"icmp slt i64 {row}, {high}")
         with f.when(f.value(f"and i1 {below}, {above}")), values.scope():
-            _nest(values, outer, update)
+            updates()
         return
     search = _Search(values, scatter, scatter.selector, low, high)
-    _nest(values, search.before, lambda: search.run(lambda: _nest(values, outer, update)))
-
-
-def _nest(
-    values: Values, axes: Sequence[Axis], body: Callable[[], None], ends: tuple[str, str] | None = None
-) -> None:
-    """``body`` inside loops over ``axes``, the first of them between ``ends``."""
-    if not axes:
-        body()
-        return
-    start, stop = ends or ("0", str(axes[0].extent))
-    with values.f.loop(start, stop) as loop:
-        values.places[axes[0]] = Place(loop.index)
-        with values.scope():
-            _nest(values, axes[1:], body)
-        del values.places[axes[0]]
+    emit_parallel(values, search.before, None, None, lambda: search.run(updates))
 
 
 class _Search:

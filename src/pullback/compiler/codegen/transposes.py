@@ -5,33 +5,23 @@ Memory is only ever touched in whole vectors; what is left at the ends is done w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pullback.compiler.codegen.blocks import transpose_block
+from pullback.compiler.codegen.nest import emit_parallel
 from pullback.compiler.codegen.types import memory_type
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.schedules.transpose import TransposedCopy
-from pullback.loops import Axis
 
 __all__ = ["emit_transposed"]
 
 
 def emit_transposed(values: Values, copy: TransposedCopy, low: str, high: str) -> None:
     """Run a transposed copy for turns ``low`` to ``high`` of its first axis, which may be ``slow``."""
-    f = values.f
 
-    def nest(axes: Sequence[Axis]) -> None:
-        if not axes:
-            start, stop = (low, high) if not copy.outer else ("0", str(copy.slow.extent))
-            _blocks(values, copy, start, stop)
-            return
-        first = axes[0] is copy.outer[0]
-        with f.loop(low if first else "0", high if first else str(axes[0].extent)) as loop:
-            values.places[axes[0]] = Place(loop.index)
-            nest(axes[1:])
-            del values.places[axes[0]]
+    def blocks() -> None:
+        start, stop = (low, high) if not copy.outer else ("0", str(copy.slow.extent))
+        _blocks(values, copy, start, stop)
 
-    nest(copy.outer)
+    emit_parallel(values, copy.outer, copy.outer[0] if copy.outer else None, (low, high), blocks)
 
 
 def _blocks(values: Values, copy: TransposedCopy, start: str, stop: str) -> None:

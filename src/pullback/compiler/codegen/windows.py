@@ -15,13 +15,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from pullback.compiler.codegen.maps import write_stores
+from pullback.compiler.codegen.nest import emit_nest, emit_parallel, emit_vectors
 from pullback.compiler.codegen.reductions import better
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
 from pullback.compiler.cost import MOST_TAPS
 from pullback.compiler.schedules.window_maximum import WindowMaximum
-from pullback.loops import Apply, Axis
+from pullback.loops import Apply
 
 __all__ = ["emit_window_maximum"]
 
@@ -45,32 +46,17 @@ def emit_window_maximum(
             for start, stop in itertools.pairwise(bounds):
                 _columns(values, pooled, Place(None, start), stop - start)
 
-    def nest(axes: Sequence[Axis]) -> None:
-        if not axes:
-            tiles()
-            return
-        start, stop = (low, high) if axes[0] is first else ("0", str(axes[0].extent))
-        with f.loop(start, stop) as loop:
-            values.places[axes[0]] = Place(loop.index)
-            with values.scope():
-                nest(axes[1:])
-            del values.places[axes[0]]
-
-    nest(pooled.outer)
+    emit_parallel(values, pooled.outer, first, (low, high), tiles)
 
 
 def _columns(values: Values, pooled: WindowMaximum, start: Place, rows: int) -> None:
     """All columns of some rows, a vector at a time."""
-    lanes, extent = values.lanes, pooled.columns.extent
-    full, tail = divmod(extent, lanes)
-    if full > 1:
-        with values.f.loop("0", str(full * lanes), lanes) as loop:
-            _tile(values, pooled, start, rows, Group(pooled.columns, 1, lanes), Place(loop.index))
-    elif full:
-        _tile(values, pooled, start, rows, Group(pooled.columns, 1, lanes), Place(None, 0))
-    if tail:
-        group = Group(pooled.columns, 1, lanes, tail)
-        _tile(values, pooled, start, rows, group, Place(None, full * lanes))
+
+    def turn(group: Group, column: Place, carried: list[str]) -> list[str]:
+        _tile(values, pooled, start, rows, group, column)
+        return carried
+
+    emit_vectors(values, pooled.columns, values.lanes, turn)
 
 
 def _tile(
@@ -123,25 +109,13 @@ def _summed(
             new += [step.fma(left, right, current[r * len(window) + k]) for k, right in enumerate(rights)]
         return new
 
-    def nest(axes: Sequence[Axis], current: list[str]) -> list[str]:
-        if not axes:
-            return turn(current)
-        written_out = math.prod(axis.extent for axis in axes) <= MOST_TAPS
-        if written_out:
-            for place in range(axes[0].extent):
-                values.places[axes[0]] = Place(None, place)
-                with values.scope():
-                    current = nest(axes[1:], current)
-                del values.places[axes[0]]
-            return current
-        with values.f.loop("0", str(axes[0].extent), carried=[(kind, value) for value in current]) as loop:
-            values.places[axes[0]] = Place(loop.index)
-            with values.scope():
-                loop.carry(*nest(axes[1:], loop.values))
-            del values.places[axes[0]]
-        return loop.results
-
-    return nest(pooled.sums.over, ["zeroinitializer"] * (rows * len(window)))
+    return emit_nest(
+        values,
+        pooled.sums.over,
+        turn,
+        [(kind, "zeroinitializer")] * (rows * len(window)),
+        unrolled=lambda axes: math.prod(axis.extent for axis in axes) <= MOST_TAPS,
+    )
 
 
 def _extremes(
