@@ -1,20 +1,4 @@
-"""Random numbers without state: each is a function of a key and of its place in the result.
-
-The same key gives the same numbers each time, to the last bit: at once, interpreted or compiled, for any number of
-threads and any width of vectors. They are made of integers, and of floats by sums, products, quotients and roots that
-are each rounded by itself; no function of a mathematics library has a part in them. A key is an array of two
-``uint32``; make one from a seed, and new ones from it by ``split`` or ``fold_in``, one for each use.
-
->>> import numpy as np
->>> from pullback import random
->>> first, second = random.split(random.key(0))
->>> random.uniform(first, (3,))
-array([0.9673578 , 0.923499  , 0.42655832], dtype=float32)
->>> random.fold_in(second, 7)
-array([3979521767, 1075323329], dtype=uint32)
-
-Source: Salmon, Moraes, Dror & Shaw, *Parallel random numbers: as easy as 1, 2, 3*, SC'11 (Threefry-2x32-20).
-"""
+"""Keys, and uniform and normal numbers."""
 
 from __future__ import annotations
 
@@ -39,7 +23,7 @@ from pullback.numpy import (
 )
 from pullback.numpy.promotion import any_traced, operands
 
-__all__ = ["bernoulli", "bits", "fold_in", "key", "normal", "permutation", "split", "uniform"]
+__all__ = ["bernoulli", "bits", "float_kind", "fold_in", "key", "normal", "permutation", "split", "uniform"]
 
 Shape = int | Sequence[int]
 _WORD = np.dtype(np.uint32)
@@ -119,7 +103,7 @@ def uniform(
     >>> uniform(key(1), (2,), -1, 1)
     array([-0.76369953, -0.09248257], dtype=float32)
     """
-    kind = _float("uniform", dtype)
+    kind = float_kind("uniform", dtype)
     if kind == np.float32:
         # Through int32, which every processor converts in one instruction.
         share = astype(astype(bits(key, shape) >> 8, np.int32), kind) * 2.0**-24
@@ -145,7 +129,7 @@ def normal(key: Any, shape: Shape = (), dtype: DTypeLike = np.float32) -> Any:
     >>> bool(abs(values.mean()) < 0.02), bool(abs(values.std() - 1) < 0.02)
     (True, True)
     """
-    kind = _float("normal", dtype)
+    kind = float_kind("normal", dtype)
     words = bits(key, shape), bits(key, shape, 1)
     transform = OPERATORS["box_muller"]
     return (
@@ -224,7 +208,8 @@ def _shape(shape: Shape) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
-def _float(name: str, dtype: DTypeLike) -> np.dtype:
+def float_kind(name: str, dtype: DTypeLike) -> np.dtype:
+    """``dtype``, if it is one of the floats that numbers are drawn in."""
     kind = np.dtype(dtype)
     if kind not in (np.float32, np.float64):
         raise DTypeError(f"[{name}] dtype {kind}. Use float32 or float64.")
