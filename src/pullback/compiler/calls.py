@@ -12,11 +12,11 @@ Pairs(keys=('b', 'a'), parts=(Leaf(number=1), Items(cls=<class 'tuple'>, parts=(
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import sys
 import types
 from collections.abc import Iterator
+from typing import Any
 
 from pullback.compiler.runtime.nodes import Called, Fields, Items, Leaf, Node, Pairs, Same, static_node
 from pullback.compiler.runtime.signature import Trees
@@ -92,9 +92,9 @@ def _in_slots(cls: type, names: tuple[str, ...]) -> bool:
 
     Raises ``_Unmatched`` where they are found in another way, or where there may be attributes of both kinds.
     """
-    if inspect.getattr_static(cls, "__getattribute__") is not object.__dict__["__getattribute__"]:
+    if _of_class(cls, "__getattribute__") is not object.__dict__["__getattribute__"]:
         raise _Unmatched
-    found = [inspect.getattr_static(cls, name, None) for name in names]
+    found = [_of_class(cls, name) for name in names]
     slots = {
         name
         for base in cls.__mro__
@@ -105,11 +105,16 @@ def _in_slots(cls: type, names: tuple[str, ...]) -> bool:
         if slots != set(names) or not all(isinstance(each, types.MemberDescriptorType) for each in found):
             raise _Unmatched
         return True
-    own = inspect.getattr_static(cls, "__dict__", None)
+    own = _of_class(cls, "__dict__")
     overriding = any(hasattr(type(each), "__set__") or hasattr(type(each), "__delete__") for each in found)
     if slots or overriding or not isinstance(own, types.GetSetDescriptorType):
         raise _Unmatched
     return False
+
+
+def _of_class(cls: type, name: str) -> Any:
+    """What the class or one of its bases has by that name, as it stands there."""
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
 
 def made(spec: Spec) -> Node:

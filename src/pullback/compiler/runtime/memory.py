@@ -27,6 +27,7 @@ class Memory:
             self._map.madvise(mmap.MADV_HUGEPAGE)
         self._bytes = (ctypes.c_char * length).from_buffer(self._map)
         self.address = -(-ctypes.addressof(self._bytes) // alignment) * alignment
+        self._words = (ctypes.c_int64 * (size // 8)).from_address(self.address)
         self._used = 0
 
     def reserve(self, size: int, alignment: int = 64) -> int:
@@ -50,8 +51,8 @@ class Memory:
             self.set_word(address + offsets[name], value)
 
     def word(self, address: int) -> int:
-        """The signed 64-bit word at an address."""
-        return ctypes.c_int64.from_address(address).value
+        """The signed 64-bit word at an address of this block."""
+        return self._words[(address - self.address) >> 3]
 
     def set_word(self, address: int, value: int) -> None:
-        ctypes.c_int64.from_address(address).value = value
+        self._words[(address - self.address) >> 3] = value
