@@ -94,3 +94,16 @@ def test_sums_at_computed_places_are_not_cut_by_rows(stages):
         return y, (y * v[np.argmax(x, 3)]).sum((0, 2))
 
     assert "part_" not in stages(function, (20, 30, 50, 3), (3,))["split by rows"]
+
+
+def test_deep_products_are_cut_so_that_their_operands_stay_near(stages, compiler, traced, processor):
+    """Each row of a tile reads all of an operand; of a shallow one the parts would cost more than that."""
+
+    def gradient(x, g):
+        return np.einsum("bip,bjp->ij", x, g)
+
+    assert "for r0<8, i<300, j<300" in stages(gradient, (32, 300, 64), (32, 300, 64))["split"]
+    assert "part_" not in stages(gradient, (4, 300, 60), (4, 300, 60))["split"]
+    random = np.random.default_rng(0)
+    arrays = [random.integers(-3, 4, (32, 300, 64)).astype(np.float32) for _ in range(2)]
+    compiler.assert_same(traced(gradient, *arrays), arrays, processor=processor, rounding=8)

@@ -83,6 +83,9 @@ LEAST_PART_CYCLES = 1500.0
 LEAST_PART = 32
 """Elements that a part sums for each result: of shorter parts too many are written and read again."""
 
+LEAST_SPLIT_DEPTH = 256
+"""Multiply-adds of a part for each result beside which writing it, and reading it again, is little."""
+
 MOST_SPLIT_RESULTS = 4096
 MOST_PARTS = 128
 ENOUGH_ROWS = 8

@@ -25,6 +25,7 @@ from pullback.compiler.cost import (
     LEAST_PART,
     LEAST_PART_CYCLES,
     LEAST_SPLIT_CYCLES,
+    LEAST_SPLIT_DEPTH,
     MOST_PARTS,
     MOST_SPLIT_RESULTS,
     SHORTEST_SUMMED_ROW,
@@ -126,7 +127,8 @@ def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> 
     extent = kernel.axes[0].extent if kernel.axes else 1
     if _has_window(reduce):
         parts = _parts(kernel, reduce, target, rows)
-        if parts < (ENOUGH_ROWS if extent >= ENOUGH_ROWS else 2):
+        enough = extent >= ENOUGH_ROWS and _near_parts(kernel, reduce, target) == 1
+        if parts < (ENOUGH_ROWS if enough else 2):
             return None
     elif results > MOST_SPLIT_RESULTS or (
         extent >= ENOUGH_ROWS and not _by_matrix(kernel, reduce) and indexed_sum(kernel) is None
@@ -165,20 +167,41 @@ def _length(reduce: Reduce) -> int:
     return math.prod(axis.extent for axis in reduce.over)
 
 
+def _near_parts(kernel: Kernel, reduce: Reduce, target: Processor) -> int:
+    """Into how many equal parts a product is cut so that the operands of each stay near, if it is deep enough.
+
+    Each row of a tile reads a whole operand, and from beyond the second-level cache it does not arrive in time.
+    """
+    extent = reduce.over[0].extent
+    size = sum(
+        min(load.buffer.size, _places(load)) * load.dtype.itemsize
+        for load in kernel.loads()
+        if load in reduce.body.operands
+    )
+    deep = [
+        part
+        for part in range(1, extent + 1)
+        if extent % part == 0 and part * LEAST_SPLIT_DEPTH <= _length(reduce)
+    ]
+    return next((part for part in deep if size <= part * target.l2_bytes), max(deep, default=1))
+
+
 def _parts(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer, int]) -> int:
     """Into how many parts of one length the first summed axis is cut; what they leave over is one more.
 
     As many as divide it, if these are not too few. A vector times a matrix has no use for more than can be shared out,
     and takes the number of ``rows`` of the kernel that makes the vector if it is one that it might take.
     A sum at computed places reads its samples in no order: it is done best while they are in the cache, one by one.
-    Of products with a window there are so few that writing and reading the parts is little beside reading the operands.
+    Of products with a window there are so few that writing and reading the parts is little beside reading the operands,
+    or as many as keep these near.
     """
     extent = reduce.over[0].extent
     gathered = indexed_sum(kernel) is not None
     most = min(extent, MOST_PARTS, _length(reduce) // (1 if gathered else LEAST_PART))
     if _has_window(reduce):
         read: int = sum(min(load.buffer.size, _places(load)) for load in kernel.loads())
-        most = min(most, read // (2 * math.prod(axis.extent for axis in kernel.axes)))
+        few = read // (2 * math.prod(axis.extent for axis in kernel.axes))
+        most = min(most, max(few, _near_parts(kernel, reduce, target)))
     if _by_matrix(kernel, reduce):
         most = min(most, max(2, int(_cycles(kernel, reduce, target) / LEAST_PART_CYCLES)))
         made = [rows[load.buffer] for load in kernel.loads() if load.buffer in rows]
