@@ -16,7 +16,7 @@ from pullback.numpy import elementwise as e
 from pullback.numpy.axes import normal_axes, normal_axis
 from pullback.numpy.composite import clip
 from pullback.numpy.cumulative import flat_or_along
-from pullback.numpy.dispatch import implements
+from pullback.numpy.dispatch import NEAREST, implements
 from pullback.numpy.products import diag
 from pullback.numpy.promotion import (
     any_traced,
@@ -576,3 +576,13 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
                 flat, low=(0,) * flat.ndim, high=(*(0,) * (flat.ndim - 1), short - flat.shape[-1])
             )
     return moveaxis(flat, -1, k)
+
+
+NEAREST[np.copyto] = (
+    "it changes an array: use pullback.numpy.full_like(x, value), or pullback.at(x)[index].set(value)"
+)
+NEAREST[np.put_along_axis] = "it changes an array: use pullback.numpy.put_along_axis, which gives a new one"
+NEAREST[np.fill_diagonal] = "it changes an array: use pullback.numpy.fill_diagonal, which gives a new one"
+NEAREST[np.put] = NEAREST[np.place] = NEAREST[np.putmask] = (
+    "it changes an array: use pullback.at(x)[index].set(value), or np.where(mask, value, x)"
+)

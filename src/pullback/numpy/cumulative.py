@@ -257,8 +257,11 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """The differences of neighbours in the flat array, between ``to_begin`` and ``to_end``."""
     x = as_array_node(ary)
     between = diff(to_shape(x, (x.size,)))
-    ends = [[] if z is None else [cast(vocabulary["ravel"](z), x.dtype)] for z in (to_begin, to_end)]
-    return concatenate([*ends[0], between, *ends[1]])
+    before, after = (
+        [] if z is None else [cast(as_array_node(vocabulary["ravel"](z)), x.dtype)]
+        for z in (to_begin, to_end)
+    )
+    return concatenate([*before, between, *after])
 
 
 @implements(np.gradient)

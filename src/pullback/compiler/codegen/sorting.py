@@ -3,7 +3,8 @@
 Numbers become unsigned keys in the same order, NaN the largest, of both zeros the same. Each row is made pairs of key
 and position; a digit's pass counts how often each value occurs, and so where each value's pairs begin, and moves the
 pairs there in turn, so equal ones stay in their order. All digits are counted while the keys are made, and a digit that
-all keys share is passed over. Up to 32 elements are sorted by insertion.
+all keys share is passed over. In short rows the counts would take longer than the elements: runs of 8 are sorted by
+insertion and then merged by twos, without a branch that depends on keys.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from pullback.compiler.codegen.types import memory_type
 
 __all__ = ["define_argsort"]
 
-FEW = 32
+SHORT = 500
+"""Elements up to which a row is merged."""
+
+RUN = 8
 PAIR = "{i64, i64}"
 
 
@@ -38,14 +42,14 @@ class _Sort:
         size = f.value(f"mul i64 {extent}, 16")
         second = f.value(f"getelementptr i8, ptr {f['workspace']}, i64 {size}")
         counts = f.value(f"getelementptr i8, ptr {second}, i64 {size}")
-        is_short = f.value(f"icmp sle i64 {extent}, {FEW}")
+        is_short = f.value(f"icmp sle i64 {extent}, {SHORT}")
         is_long = f.value(f"xor i1 {is_short}, true")
         with f.loop("0", f["rows"]) as row:
             first = f.value(f"mul i64 {row.index}, {extent}")
             with f.when(is_short):
                 self._pairs(first, None)
-                self._insert()
-                self._write_order(first, f["workspace"])
+                self._sort_runs()
+                self._write_order(first, self._merges(second))
             with f.when(is_long):
                 f.call(
                     "void",
@@ -112,11 +116,12 @@ class _Sort:
         f.do(f"store i64 {key}, ptr {at}, align 8")
         f.do(f"store i64 {position}, ptr {behind}, align 8")
 
-    def _insert(self) -> None:
-        """Each pair moved before those that are larger."""
+    def _sort_runs(self) -> None:
+        """Each pair moved before those of its run that are larger."""
         f, pairs = self.f, self.f["workspace"]
         with f.loop("1", f["extent"], counted=False) as loop:
             key, position = self._pair(pairs, loop.index)
+            start = f.value(f"and i64 {loop.index}, {-RUN}")
             around, head, move, done = f.block, *(f.fresh(name) for name in ("look", "move", "found"))
             f.branch(head)
             f.label(head)
@@ -124,7 +129,7 @@ class _Sort:
             f.do(f"{free} = phi i64 [{loop.index}, %{around}], [{before}, %{move}]")
             f.do(f"{before} = sub i64 {free}, 1")
             compare = f.fresh("compare")
-            is_start = f.value(f"icmp eq i64 {free}, 0")
+            is_start = f.value(f"icmp eq i64 {free}, {start}")
             f.do(f"br i1 {is_start}, label %{done}, label %{compare}")
             f.label(compare)
             other, place = self._pair(pairs, before)
@@ -135,6 +140,54 @@ class _Sort:
             f.branch(head)
             f.label(done)
             self._set_pair(pairs, free, key, position)
+
+    def _merges(self, second: str) -> str:
+        """Merge runs of twice the length in each round; the result is where the pairs are then."""
+        f, extent = self.f, self.f["extent"]
+        before, head, body, done = f.block, *(f.fresh(name) for name in ("round", "merges", "merged"))
+        source, target, width = (f"%{f.fresh('r')}" for _ in range(3))
+        wider = f"%{f.fresh('w')}"
+        f.branch(head)
+        f.label(head)
+        slot = f.fresh("again")
+        f.do(f"{source} = phi ptr [{f['workspace']}, %{before}], [{target}, %{slot}]")
+        f.do(f"{target} = phi ptr [{second}, %{before}], [{source}, %{slot}]")
+        f.do(f"{width} = phi i64 [{RUN}, %{before}], [{wider}, %{slot}]")
+        apart = f.value(f"icmp slt i64 {width}, {extent}")
+        f.do(f"br i1 {apart}, label %{body}, label %{done}")
+        f.label(body)
+        f.do(f"{wider} = shl i64 {width}, 1")
+        runs = f.value(f"add i64 {extent}, {f.value(f'sub i64 {wider}, 1')}")
+        with f.loop("0", f.value(f"udiv i64 {runs}, {wider}")) as pair:
+            low = f.value(f"mul i64 {pair.index}, {wider}")
+            middle, high = (
+                f.call("i64", "llvm.smin.i64", ("i64", f.value(f"add i64 {low}, {step}")), ("i64", extent))
+                for step in (width, wider)
+            )
+            self._merge(source, target, low, middle, high)
+        f.branch(slot)
+        f.label(slot)
+        f.branch(head)
+        f.label(done)
+        return source
+
+    def _merge(self, source: str, target: str, low: str, middle: str, high: str) -> None:
+        """Two runs, from ``low`` and from ``middle`` on, as one; of equal pairs that of the first run is first."""
+        f = self.f
+        with f.loop(low, high, carried=[("i64", low), ("i64", middle)]) as loop:
+            left, right = loop.values
+            # Behind the last pair there is memory still, if nothing that matters.
+            keys = [self._pair(source, each)[0] for each in (left, right)]
+            ordered = f.value(f"icmp ule i64 {keys[0]}, {keys[1]}")
+            more_left = f.value(f"icmp slt i64 {left}, {middle}")
+            no_right = f.value(f"icmp sge i64 {right}, {high}")
+            first = f.value(f"and i1 {more_left}, {f.value(f'or i1 {ordered}, {no_right}')}")
+            chosen = f.value(f"select i1 {first}, i64 {left}, i64 {right}")
+            self._set_pair(target, loop.index, *self._pair(source, chosen))
+            step = f.value(f"zext i1 {first} to i64")
+            left = f.value(f"add i64 {left}, {step}")
+            right = f.value(f"add i64 {right}, {f.value(f'sub i64 1, {step}')}")
+            loop.carry(left, right)
 
     def _passes(self, counts: str, second: str) -> str:
         """Move the pairs by one digit after another; the result is where they are then."""

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from pullback.testing.programs import idioms, loops, matrices, special, values  # noqa: F401  (fill the table of families)
+from pullback.testing.programs import (  # noqa: F401  (fill the table of families)
+    idioms,
+    loops,
+    matrices,
+    special,
+    values,
+    vocabulary,
+)
 from pullback.testing.programs.families import FAMILIES
 from pullback.testing.programs.maker import INTEGERS, Maker, Rejected
 from pullback.testing.programs.places import refused

@@ -86,11 +86,20 @@ EXACT = frozenset(
             "scatter_max",
             "scatter_min",
         ),
+        *("argsort", "cumargmax", "cumargmin", "bitcast"),
     )
 )
 """Operators that round nothing: they choose, move or count."""
 
-DEGREE = {"sum": 1, "overlap_add": 1, "scatter_add": 1, "max_unpool": 1, "contract": 2, "convolve": 2}
+DEGREE = {
+    "sum": 1,
+    "cumsum": 1,
+    "overlap_add": 1,
+    "scatter_add": 1,
+    "max_unpool": 1,
+    "contract": 2,
+    "convolve": 2,
+}
 """Sums of products of so many factors: exact for small multiples of a power of two."""
 
 
