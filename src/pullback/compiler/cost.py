@@ -35,6 +35,9 @@ MOST_CONCATENATED, LEAST_LINE = 8, 32
 MOST_WINDOW_SUMS = 9
 """Places of a window whose sums are kept in registers together."""
 
+ENOUGH_WINDOW_ROWS = 4
+"""Rows whose windows share what they read of an image, from which on reading it costs little beside the sums."""
+
 LEAST_FILLED = 0.75
 """How well the lanes must be filled, compared with a convolution by itself."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pullback.compiler.cost import LEAST_FILLED, MOST_WINDOW_SUMS
+from pullback.compiler.cost import ENOUGH_WINDOW_ROWS, LEAST_FILLED, MOST_TAPS, MOST_WINDOW_SUMS
 from pullback.compiler.passes.rewriting import inner, uses
+from pullback.compiler.schedules.window_maximum import rows_at_once
 from pullback.compiler.target import Processor
 from pullback.graph import Graph, Node, Operation
 
@@ -64,12 +65,17 @@ def _chain(node: Node, readers: int, count: dict[int, int]) -> list[Operation] |
 def _fills_lanes(convolution: Operation, pool: Operation, target: Processor) -> bool:
     """Whether the lanes lie along the image, and windows leave them filled nearly as well."""
     layout, (_, w) = convolution.attributes["out_layout"], convolution.inputs
-    if not layout[-1].isdigit() or w.shape[convolution.attributes["w_layout"].index("o")] == 1:
+    outputs = convolution.attributes["w_layout"].index("o")
+    if not layout[-1].isdigit() or w.shape[outputs] == 1:
         return False
     step = convolution.attributes["strides"][int(layout[-1])] * pool.attributes["strides"][-1]
     lanes = target.lanes(convolution.dtype.itemsize)
     pooled, plain = _filled(pool.shape[-1], lanes), _filled(convolution.shape[-1], lanes)
-    return step <= target.gather_vectors and pooled >= LEAST_FILLED * plain
+    if step > target.gather_vectors or pooled < LEAST_FILLED * plain:
+        return False
+    # What a window reads of the image is picked out of vectors: for few rows that pays only where sums are short.
+    rows = rows_at_once(math.prod(pool.attributes["sizes"]), target)
+    return rows >= ENOUGH_WINDOW_ROWS or w.size // w.shape[outputs] <= MOST_TAPS
 
 
 def _filled(extent: int, lanes: int) -> float:

@@ -32,7 +32,7 @@ def emit_window_maximum(
 ) -> None:
     """Run the kernel for turns ``low`` to ``high`` of its first axis; ``grains`` are how many of them may occur."""
     f, row, first = values.f, pooled.row, pooled.first
-    most = pooled.rows_at_once(values.target.vector_registers)
+    most = pooled.rows_at_once(values.target)
 
     def tiles() -> None:
         if row is None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pullback.compiler.schedules.schedule import Schedule
+from pullback.compiler.target import Processor
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store, once, walk
 
-__all__ = ["WindowMaximum", "find_window_maximum"]
+__all__ = ["WindowMaximum", "find_window_maximum", "rows_at_once"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +43,14 @@ class WindowMaximum(Schedule):
         """The axes of the window."""
         return self.largest.over
 
-    def rows_at_once(self, registers: int) -> int:
+    def rows_at_once(self, target: Processor) -> int:
         """Rows whose sums of a window fit the registers."""
-        whole = math.prod(axis.extent for axis in self.window)
-        return max(1, (registers - 6) // whole)
+        return rows_at_once(math.prod(axis.extent for axis in self.window), target)
+
+
+def rows_at_once(window: int, target: Processor) -> int:
+    """Rows of which the sums of a ``window`` of so many places fit the registers."""
+    return max(1, (target.vector_registers - 6) // window)
 
 
 @once
