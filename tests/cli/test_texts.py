@@ -58,7 +58,7 @@ def test_the_recurrent_network_is_that_of_the_workload():
 
 @pytest.mark.parametrize("options", [(), ("--bucket", 20)])
 def test_the_recurrent_network_learns_made_up_reviews(options, tmp_path, capsys):
-    run("train", "imdb-lstm", "--length", 60, "--hidden", 16, "--output", "out", *options)
+    run("train", "imdb-lstm", "--length", 60, "--hidden", 16, "--epochs", 10, "--output", "out", *options)
     assert "LSTM(32 → 16)" in capsys.readouterr().out
     history = json.loads((tmp_path / "out" / "history.json").read_text())
     assert history["validation_accuracy"][-1] > 0.9

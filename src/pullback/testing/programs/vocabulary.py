@@ -142,7 +142,7 @@ def floats_by_bits(m: Maker) -> str:
         *("np.divmod({0}, 1.5)[0]", "np.isclose({0}, 1.0)", "np.copysign({0}, -1.0)", "np.fabs({0})"),
     )
     if m.chance(0.3):
-        return m.step("np.copysign({0}, {1})", x, m.partner(x, m.dtype(x)))
+        return m.step("np.copysign({0}, {1} + 0.25)", x, m.partner(x, m.dtype(x)))
     return m.step(m.pick(texts), x)
 
 
