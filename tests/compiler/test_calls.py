@@ -380,14 +380,18 @@ def test_reference_counts_stay():
     ]  # fmt: skip
     for _ in range(10):
         calls()
-    before = references(held)
-    blocks = sys.getallocatedblocks()
-    for _ in range(300):
-        calls()
-    after = references(held)
-    assert {k: b - a for k, (a, b) in enumerate(zip(before, after)) if abs(b - a) > 20} == {}
-    gc.collect()
-    assert sys.getallocatedblocks() - blocks < 1500
+    changed, blocks = set(range(len(held))), []
+    for _ in range(
+        3
+    ):  # what is lost with the calls is lost every time; other threads may let go of something once
+        before, allocated = references(held), sys.getallocatedblocks()
+        for _ in range(300):
+            calls()
+        gc.collect()
+        changed &= {k for k, (a, b) in enumerate(zip(before, references(held))) if abs(b - a) > 20}
+        blocks.append(sys.getallocatedblocks() - allocated)
+    assert changed == set()
+    assert min(blocks) < 1500
 
 
 def test_arguments_are_held_while_the_program_runs():

@@ -105,7 +105,23 @@ DEGREE = {
 
 MOVES = frozenset(("broadcast", "reshape", "transpose", "slice", "reverse", "contiguous", "negative"))
 
-SIGNLESS = frozenset(("contract", "convolve", "max_unpool"))
+SIGNLESS = frozenset(
+    [
+        "contract",
+        "convolve",
+        "max_unpool",
+        "solve",
+        "triangular_solve",
+        "inv",
+        "cofactor",
+        "det",
+        "pinv",
+        "expm",
+        "expm_along",
+        "cholesky",
+        "cholesky_cotangent",
+    ]
+)
 """The sign of a zero depends on where their sums begin, or on whether there is one, in NumPy too."""
 
 _WIDER: Mapping[np.dtype[Any], np.dtype[Any]] = {
