@@ -213,7 +213,9 @@ def expected(graph: Graph, arguments: Sequence[Any], seed: int = 0) -> list[Expe
 
     def moved(number: int, sign: int | None) -> _Run:
         random = np.random.default_rng((seed, number))
-        return _Run(graph, arguments, _Moves(random, sign, plain, turned=number % 2 == 1))
+        return _Run(
+            graph, arguments, _Moves(random, sign, plain, turned=number % 2 == 1, cancels=number % 3 == 0)
+        )
 
     def signed(node: Node) -> Iterable[np.ndarray]:
         return (moved(RUNS + number, None).values[node] for number in range(SIGNS))
@@ -235,6 +237,8 @@ class _Moves:
     """The run that is not moved."""
     turned: bool
     """Whether equalities that may be another way are."""
+    cancels: bool
+    """Whether sums that only rounding keeps from zero are zero."""
     salts: dict[str, int] = field(default_factory=dict)
 
 
@@ -298,6 +302,8 @@ class _Run:
             # Moving the terms shows what cancels.
             terms = [_moved(x, random, SUMS) if x.dtype.kind == "f" else x for x in inputs]
             value = _moved(computed(terms), random, SUMS)
+            if moves.cancels and name in DEGREE:
+                value = _cancelled(value, moves.plain.values[node])
             if name == "prod":
                 value = _in_another_order(inputs[0], node.attributes["axes"], value, random)
             elif DEGREE.get(name) == 2:
@@ -330,6 +336,8 @@ class _Run:
                 if any(x is not None for x in wide):
                     terms = [x if w is None else w for x, w in zip(inputs, wide)]
                     value = np.where(np.isfinite(value), value, self._value(node, terms))
+            if moves.cancels:
+                value = _cancelled(value, moves.plain.values[node])
         inexact = _inexact(name, inputs, value)
         if not inexact.any():
             return value
@@ -382,6 +390,12 @@ def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.n
     """Each element moved by up to so many units in its last place, zeros not at all."""
     step = units * float(np.finfo(value.dtype).eps)
     return (value * (1 + random.uniform(-step, step, value.shape))).astype(value.dtype)
+
+
+def _cancelled(value: np.ndarray, plain: np.ndarray) -> np.ndarray:
+    """Sums with zeros for those that are as small, before they are moved, as what moves them: terms that cancel."""
+    zero = np.abs(plain) <= MARGIN * np.abs(value - plain)
+    return np.where(zero & np.isfinite(value), value.dtype.type(0), value)
 
 
 def _is_small(value: np.ndarray) -> np.ndarray:
@@ -446,9 +460,12 @@ def _inexact(name: str, inputs: Sequence[np.ndarray], value: np.ndarray) -> np.n
         return np.asarray(back != inputs[0])
     if name in _ERROR:
         return np.asarray(_ERROR[name](*inputs, value) != 0)
-    # Functions are exact at a few places that programs meet often, such as exp(0) and sin(0).
+    # Functions are exact at a few places that programs meet often, such as exp(0) and sin(0), and where they are flat.
     simple = [np.isin(x, (0.0, 1.0, -1.0)) for x in (value, *inputs)]
-    return np.asarray(~np.all(simple, axis=0))
+    exact = np.all(simple, axis=0)
+    if name in _FLAT:
+        exact |= (np.abs(inputs[0]) > _FLAT[name]) & simple[0]
+    return np.asarray(~exact)
 
 
 def _split(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -465,7 +482,7 @@ def _product_error(a: np.ndarray, b: np.ndarray, product: np.ndarray) -> np.ndar
     a, product = np.asarray(a * scale), np.asarray(product * scale)
     (a1, a0), (b1, b0) = _split(a), _split(b)
     error = a0 * b0 - (((product - a1 * b1) - a0 * b1) - a1 * b0)
-    return np.asarray(np.where(lost, larger, error))
+    return np.asarray(np.where(lost, larger, np.where((a == 0) | (b == 0), product, error)))
 
 
 def _sum_error(a: np.ndarray, b: np.ndarray, total: np.ndarray) -> np.ndarray:
@@ -479,6 +496,9 @@ def _remainder(a: np.ndarray, b: np.ndarray, quotient: np.ndarray) -> np.ndarray
     product = np.asarray(quotient * b)
     return np.where(product == a, _product_error(quotient, b, product), 1)
 
+
+_FLAT = {"tanh": 20, "erf": 7, "sigmoid": 40, "erfc": 30}
+"""Functions that are 1, -1 or 0 to the last digit of a double for arguments larger than these."""
 
 _ERROR: Mapping[str, Callable[..., Any]] = {
     "add": _sum_error,
