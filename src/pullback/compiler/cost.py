@@ -163,7 +163,7 @@ ACCUMULATORS = 4
 
 # -- Register tiles
 
-UNROLLED = 256
+UNROLLED = 96
 """A nest of summed axes of this many multiply-adds, such as the window of a convolution, is written out."""
 
 MOST_TILE_ROWS, MOST_TILE_VECTORS = 16, 6
