@@ -324,12 +324,10 @@ Raises ``MatrixError`` for a matrix that is not positive definite.
 """
 
 
-def _cotangent_of_block(factor: Array, bar: Array) -> Array:
+def _cotangent_of_block(factor: Array, inverse: Array, bar: Array) -> Array:
     """The cotangent of a small matrix: the lower triangle of ``p + p.T`` with ``p = l⁻ᵀ Φ(lᵀ bar) l⁻¹``."""
-    inverse = np.linalg.inv(factor)
-    turned = np.swapaxes(inverse, -1, -2)
     inner = halved(np.swapaxes(factor, -1, -2) @ bar)
-    made = turned @ (inner + np.swapaxes(inner, -1, -2)) @ inverse
+    made = np.swapaxes(inverse, -1, -2) @ (inner + np.swapaxes(inner, -1, -2)) @ inverse
     return np.asarray(halved(made))
 
 
@@ -337,8 +335,6 @@ def _cholesky_cotangent_reference(factor: Array, bar: Array) -> Array:
     """Block by block from the last rows to the first, each step a product: a third of the work of whole solutions."""
     n = factor.shape[-1]
     factor, bar = np.tril(factor), np.tril(bar)
-    if n == 0:
-        return bar
 
     def turned(x: Array) -> Array:
         return np.swapaxes(x, -1, -2)
@@ -346,15 +342,17 @@ def _cholesky_cotangent_reference(factor: Array, bar: Array) -> Array:
     for stop in range(n, 0, -BLOCK):
         start = max(stop - BLOCK, 0)
         own, before = factor[..., start:stop, start:stop], factor[..., start:stop, :start]
-        below, left = factor[..., stop:, start:stop], factor[..., stop:, :start]
         block, under = bar[..., start:stop, start:stop], bar[..., stop:, start:stop]
+        inverse = np.linalg.inv(own)
         if stop < n:
-            under[...] = turned(np.linalg.solve(turned(own), turned(under)))
-            bar[..., stop:, :start] -= under @ before
-            block -= np.tril(turned(under) @ below)
-        block[...] = _cotangent_of_block(own, block)
+            under[...] = under @ inverse
+            block -= np.tril(turned(under) @ factor[..., stop:, start:stop])
+        block[...] = _cotangent_of_block(own, inverse, block)
         if start:
-            bar[..., start:stop, :start] -= turned(under) @ left + (block + turned(block)) @ before
+            both = np.concatenate((block + turned(block), turned(under)), axis=-1)
+            bar[..., start:stop, :start] -= both @ factor[..., start:, :start]
+            if stop < n:
+                bar[..., stop:, :start] -= under @ before
     return bar
 
 
