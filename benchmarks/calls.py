@@ -68,12 +68,18 @@ CELLS = {
 SIMULATIONS = {
     "ode": ("rates", "start"),
     "kalman": ("transition", "noise"),
+    "solving-kalman": ("transition", "noise"),
+    "gaussian-process": ("logarithms",),
+    "fixed-point": ("weights", "bias"),
     "cloth": ("stiffness", "velocity"),
 }
 """With what each is differentiated by:
 
 - ``ode``: Lotka and Volterra's equations by Runge and Kutta's fourth-order rule, fitted to observations.
-- ``kalman``: the likelihood of positions in a plane, of a state of four numbers.
+- ``kalman``: the likelihood of positions in a plane, of a state of four numbers; ``solving-kalman`` the same with the
+  library's own solutions and determinants of matrices.
+- ``gaussian-process``: the likelihood of observations at ``units`` points by Cholesky's factor, by three logarithms.
+- ``fixed-point``: what ``units`` numbers settle at, differentiated by the implicit function theorem.
 - ``cloth``: a net of points and springs that falls from two corners; how far it is from where it should end.
 """
 ODE_STEP, CLOTH_STEP = 0.05, 0.01
@@ -198,7 +204,31 @@ def _cloth(call: Call, random: np.random.Generator) -> dict[str, Any]:
     }
 
 
-_SIMULATION_ARRAYS = {"ode": _ode, "kalman": _kalman, "cloth": _cloth}
+def _gaussian_process(call: Call, random: np.random.Generator) -> dict[str, Any]:
+    points = np.sort(random.uniform(0, 10, call.units))
+    return {
+        "logarithms": np.log([1.0, 0.7, 0.3]),
+        "points": points,
+        "observed": np.sin(points) + 0.3 * random.standard_normal(call.units),
+    }
+
+
+def _fixed_point(call: Call, random: np.random.Generator) -> dict[str, Any]:
+    return {
+        "weights": 0.4 * random.standard_normal((call.units, call.units)) / call.units**0.5,
+        "bias": random.standard_normal(call.units),
+        "target": random.standard_normal(call.units),
+    }
+
+
+_SIMULATION_ARRAYS = {
+    "ode": _ode,
+    "kalman": _kalman,
+    "solving-kalman": _kalman,
+    "cloth": _cloth,
+    "gaussian-process": _gaussian_process,
+    "fixed-point": _fixed_point,
+}
 
 
 def flops_per_call(call: Call) -> int:

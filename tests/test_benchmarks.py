@@ -197,6 +197,9 @@ def test_operations_of_a_call_are_those_of_its_products(calls: Any, program: str
         "two-products",
         "ode",
         "kalman",
+        "solving-kalman",
+        "gaussian-process",
+        "fixed-point",
         "cloth",
     ],
 )

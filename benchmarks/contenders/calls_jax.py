@@ -236,4 +236,74 @@ def _cloth(a: Values, steps: int, scan: Any) -> Any:
     return jnp.mean((x - a["target"]) ** 2)
 
 
-_SIMULATIONS = {"ode": _ode, "kalman": _kalman, "cloth": _cloth}
+def _solving_kalman(a: Values, steps: int, scan: Any) -> Any:
+    transition, observation = a["transition"], a["observation"]
+    process, measurement = jnp.exp(a["noise"])
+
+    def step(state: Any, measured: Any) -> Any:
+        mean, covariance = state
+        mean = transition @ mean
+        covariance = transition @ covariance @ transition.T + process * jnp.eye(4)
+        error = measured - observation @ mean
+        across = observation @ covariance
+        spread = across @ observation.T + measurement * jnp.eye(2)
+        gain = jnp.linalg.solve(spread, across).T
+        cost = 0.5 * (error @ jnp.linalg.solve(spread, error) + jnp.linalg.slogdet(spread)[1])
+        covariance = covariance - gain @ across
+        # What is not symmetric about it, which is rounding, would grow from step to step.
+        return (mean + gain @ error, (covariance + covariance.T) / 2), cost
+
+    start = jnp.zeros(4), jnp.eye(4)
+    return jnp.mean(scan(step, start, a["measured"])[1])
+
+
+def _gaussian_process(a: Values, steps: int, scan: Any) -> Any:
+    height, width, noise = jnp.exp(a["logarithms"])
+    x, y = a["points"], a["observed"]
+    covariance = height * jnp.exp(-0.5 * ((x[:, None] - x) / width) ** 2) + noise * jnp.eye(len(x))
+    factor = jnp.linalg.cholesky(covariance)
+    white = jax.scipy.linalg.solve_triangular(factor, y, lower=True)
+    return (0.5 * white @ white + jnp.sum(jnp.log(jnp.diagonal(factor)))) / len(x)
+
+
+def _settled(weights: Any, bias: Any) -> Any:
+    """``z = tanh(W z + b)``, iterated until it stays."""
+
+    def goes_on(state: Any) -> Any:
+        return jnp.max(jnp.abs(state[1])) > 1e-6
+
+    def again(state: Any) -> Any:
+        new = jnp.tanh(weights @ state[0] + bias)
+        return new, new - state[0]
+
+    return lax.while_loop(goes_on, again, (jnp.zeros_like(bias), jnp.ones_like(bias)))[0]
+
+
+def _forward(weights: Any, bias: Any) -> Any:
+    z = _settled(weights, bias)
+    return z, (weights, z)
+
+
+def _backward(kept: Any, bar: Any) -> Any:
+    weights, z = kept
+    slope = 1 - z * z
+    adjoint = slope * jnp.linalg.solve(jnp.eye(len(z), dtype=z.dtype) - weights.T * slope, bar)
+    return jnp.outer(adjoint, z), adjoint
+
+
+_equilibrium = jax.custom_vjp(_settled)
+_equilibrium.defvjp(_forward, _backward)
+
+
+def _fixed_point(a: Values, steps: int, scan: Any) -> Any:
+    return jnp.mean((_equilibrium(a["weights"], a["bias"]) - a["target"]) ** 2)
+
+
+_SIMULATIONS = {
+    "ode": _ode,
+    "kalman": _kalman,
+    "solving-kalman": _solving_kalman,
+    "cloth": _cloth,
+    "gaussian-process": _gaussian_process,
+    "fixed-point": _fixed_point,
+}

@@ -9,6 +9,7 @@ import numpy as np
 from calls import CLOTH_STEP, ODE_STEP, Arrays, Call, differentiated
 
 import pullback as pb
+from pullback.scipy.linalg import solve_triangular
 
 Values = dict[str, Any]
 
@@ -219,4 +220,77 @@ def _cloth(a: Values, steps: int) -> Any:
     return np.mean((x - a["target"]) ** 2)
 
 
-_SIMULATIONS = {"ode": _ode, "kalman": _kalman, "cloth": _cloth}
+def _solving_kalman(a: Values, steps: int) -> Any:
+    transition, observation = a["transition"], a["observation"]
+    process, measurement = np.exp(a["noise"])
+    kind = transition.dtype
+
+    def step(state: Any, measured: Any) -> Any:
+        mean, covariance = state
+        mean = transition @ mean
+        covariance = transition @ covariance @ transition.T + process * np.eye(4, dtype=kind)
+        error = measured - observation @ mean
+        across = observation @ covariance
+        spread = across @ observation.T + measurement * np.eye(2, dtype=kind)
+        gain = np.linalg.solve(spread, across).T
+        cost = 0.5 * (error @ np.linalg.solve(spread, error) + np.linalg.slogdet(spread)[1])
+        covariance = covariance - gain @ across
+        # What is not symmetric about it, which is rounding, would grow from step to step.
+        return (mean + gain @ error, (covariance + covariance.T) / 2), cost
+
+    start = np.zeros(4, dtype=kind), np.eye(4, dtype=kind)
+    return np.mean(pb.scan(step, start, a["measured"])[1])
+
+
+def _gaussian_process(a: Values, steps: int) -> Any:
+    height, width, noise = np.exp(a["logarithms"])
+    x, y = a["points"], a["observed"]
+    covariance = height * np.exp(-0.5 * ((x[:, None] - x) / width) ** 2) + noise * np.eye(
+        len(x), dtype=x.dtype
+    )
+    factor = np.linalg.cholesky(covariance)
+    white = solve_triangular(factor, y, lower=True)
+    return (0.5 * white @ white + np.sum(np.log(np.diagonal(factor)))) / len(x)
+
+
+def _settled(weights: Any, bias: Any) -> Any:
+    """``z = tanh(W z + b)``, iterated until it stays."""
+
+    def goes_on(state: Any) -> Any:
+        return np.max(np.abs(state[1])) > 1e-6
+
+    def again(state: Any) -> Any:
+        new = np.tanh(weights @ state[0] + bias)
+        return new, new - state[0]
+
+    return pb.while_loop(goes_on, again, (np.zeros_like(bias), np.ones_like(bias)))[0]
+
+
+def _forward(weights: Any, bias: Any) -> Any:
+    z = _settled(weights, bias)
+    return z, (weights, z)
+
+
+def _backward(kept: Any, bar: Any) -> Any:
+    weights, z = kept
+    slope = 1 - z * z
+    adjoint = slope * np.linalg.solve(np.eye(len(z), dtype=z.dtype) - weights.T * slope, bar)
+    return np.outer(adjoint, z), adjoint
+
+
+_equilibrium = pb.custom_pullback(_settled)
+_equilibrium.define(_forward, _backward)
+
+
+def _fixed_point(a: Values, steps: int) -> Any:
+    return np.mean((_equilibrium(a["weights"], a["bias"]) - a["target"]) ** 2)
+
+
+_SIMULATIONS = {
+    "ode": _ode,
+    "kalman": _kalman,
+    "solving-kalman": _solving_kalman,
+    "cloth": _cloth,
+    "gaussian-process": _gaussian_process,
+    "fixed-point": _fixed_point,
+}

@@ -37,6 +37,11 @@ CALLS = {
         Call("kalman", "kalman", 50),
         Call("cloth", "cloth", 200, units=16),
     ),
+    "matrices": (
+        Call("solving-kalman", "solving-kalman", 50),
+        Call("gaussian-process", "gaussian-process", 1, units=500),
+        Call("fixed-point", "fixed-point", 1, units=100),
+    ),
 }
 """By the name of the benchmark."""
 
