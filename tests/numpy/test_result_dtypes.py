@@ -15,6 +15,7 @@ import pytest
 
 import pullback.numpy as pnp
 from pullback.errors import PullbackError
+from pullback.numpy.quantiles import PLACES
 from pullback.tracing import trace
 
 pytestmark = pytest.mark.skipif(
@@ -276,6 +277,60 @@ def test_operators_of_python(name):
         if wanted is not None:
             found = trace(lambda *operands: np.multiply(function(*operands), small), *operands)
             assert found.graph.outputs[0].dtype == wanted, operands
+
+
+SHARES = {
+    "0.3": 0.3,
+    "1": 1,
+    "list": [0.2, 0.5],
+    "float32 scalar": np.float32(0.25),
+    "float64 scalar": np.float64(0.25),
+    "float32": np.array([0.25, 0.5], np.float32),
+    "float64": np.array([0.25, 0.7]),
+}
+ARRAYS = {
+    name: np.array([3, 1, 2, 5], name) for name in ("bool", "int8", "int32", "int64", "float32", "float64")
+}
+
+
+@pytest.mark.parametrize("method", PLACES)
+def test_quantiles(method):
+    """Their dtypes, and where the shares are no float32, in which places are rounded otherwise, their values."""
+    for (kind, x), (name, q) in itertools.product(ARRAYS.items(), SHARES.items()):
+        for function in (np.quantile, np.nanquantile):
+            call = lambda x, q=q, f=function: f(x, q, method=method)  # noqa: E731
+            try:
+                wanted = call(x)
+            except TypeError:  # NumPy subtracts no bools
+                continue
+            found = trace(call, x).evaluate([x])
+            assert found.dtype == wanted.dtype, (function, kind, name)
+            np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+END = {"0": 0, "1.5": 1.5, "True": True, "list": [1], "float32": np.float32(1), "int64": np.array([1, 2])}
+
+
+@pytest.mark.parametrize("name", END)
+def test_what_is_put_before_or_behind(name):
+    """What NumPy makes an array of has a dtype of its own, a Python number too; joined along no axis it has not."""
+    end = END[name]
+    calls = {
+        "prepend": lambda pick, x: np.diff(x, prepend=end),
+        "both": lambda pick, x: np.diff(x, n=2, prepend=end, append=end),
+        "append": lambda pick, x: np.append(x, end),
+        "hstack": lambda pick, x: np.hstack([x, end]),
+        "insert": lambda pick, x: np.insert(x, 1, end),
+        "block": lambda pick, x: np.block([x, end]) if name != "list" else x,
+        "flat": lambda pick, x: np.concatenate([x, end], axis=None),
+        "r_": lambda pick, x: pick.r_[x, end],
+    }
+    for (kind, x), (what, call) in itertools.product(ARRAYS.items(), calls.items()):
+        if what in ("prepend", "both") and kind == "bool":
+            continue  # differences of bools and numbers
+        wanted, found = call(np, x), trace(lambda x, call=call: call(pnp, x), x).evaluate([x])
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), (what, kind)
+        np.testing.assert_allclose(found, wanted)
 
 
 def test_no_function_is_left_out():

@@ -25,6 +25,7 @@ from pullback.numpy.promotion import (
     broadcast_to_shape,
     cast,
     promote,
+    strong,
     where_written,
 )
 from pullback.numpy.shapes import (
@@ -112,7 +113,7 @@ def atleast_3d(*arys: Any) -> Any:
 @implements(np.append)
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     """``values`` behind ``arr`` along ``axis``, both flat for ``None``."""
-    return concatenate([as_array_node(arr), as_array_node(values)], axis)
+    return concatenate([strong(as_array_node(each)) for each in (arr, values)], axis)
 
 
 @implements(np.block)
@@ -161,7 +162,8 @@ class _Concatenator:
                 raise TracingError(f"r_[{parts[0]!r}, ...] makes a matrix; use np.block{where_written()}")
             axis, ndmin, trans1d = (int(word) for word in (*words, *map(str, self._how[len(words) :])))
             parts = parts[1:]
-        return concatenate([_piece(each, ndmin, trans1d) for each in parts], axis)
+        pieces = tuple([_piece(each, ndmin, trans1d) for each in parts])
+        return concatenate(promote(pieces), axis)  # Python's numbers take the dtype of what they meet here
 
     def __len__(self) -> int:
         return 0

@@ -16,7 +16,7 @@ from pullback.numpy import reductions as r
 from pullback.numpy.axes import Axes, normal_axes, normal_axis
 from pullback.numpy.dispatch import UFUNC_METHODS, implements, reduced_by
 from pullback.numpy.elementwise import UFUNCS
-from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast, where_written
+from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast, strong, where_written
 from pullback.numpy.shapes import concatenate, joined, part, permuted, picked, to_shape
 
 __all__ = [
@@ -241,7 +241,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     x = as_array_node(a)
     k = normal_axis("diff", axis, x.ndim)
     if prepend is not None or append is not None:
-        ends = [None if end is None else as_array_node(end) for end in (prepend, append)]
+        ends = [None if end is None else strong(as_array_node(end)) for end in (prepend, append)]
         one = (*x.shape[:k], 1, *x.shape[k + 1 :])
         before, after = ([] if z is None else [z if z.ndim else broadcast_to_shape(z, one)] for z in ends)
         x = concatenate([*before, x, *after], k)

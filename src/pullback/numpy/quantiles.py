@@ -9,14 +9,22 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import ShapeError, TracingError
-from pullback.graph import Node
+from pullback.graph import Node, Type
 from pullback.numpy import elementwise as e
 from pullback.numpy import reductions as r
 from pullback.numpy.axes import Axes, normal_axes
 from pullback.numpy.composite import clip
 from pullback.numpy.dispatch import implements
 from pullback.numpy.ordering import sorted_along
-from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast, where_written
+from pullback.numpy.promotion import (
+    Scalar,
+    as_array_node,
+    broadcast_to_shape,
+    cast,
+    float_dtype,
+    result_dtype,
+    where_written,
+)
 from pullback.numpy.shapes import part, permuted, picked, to_shape
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
@@ -54,10 +62,13 @@ Source: Hyndman and Fan, *Sample quantiles in statistical packages*, The America
 """
 
 
-def _rows(name: str, a: Any, axis: Axes) -> tuple[Node, tuple[int, ...], tuple[int, ...]]:
+DISCRETE = frozenset(("lower", "higher", "nearest", "inverted_cdf", "closest_observation"))
+"""Methods that take one of the elements as it is."""
+
+
+def _rows(name: str, a: Any, axis: Axes, dtype: Any) -> tuple[Node, tuple[int, ...], tuple[int, ...]]:
     """``a`` with the axes meant as a last one, sorted; the shape of a result and that with the axes kept."""
-    x = as_array_node(a)
-    x = cast(x, e.true_divide_dtype(x.dtype))
+    x = cast(as_array_node(a), dtype)
     axes = normal_axes(name, axis, x.ndim)
     kept = tuple(k for k in range(x.ndim) if k not in axes)
     shape = tuple(x.shape[k] for k in kept)
@@ -72,36 +83,42 @@ def _rows(name: str, a: Any, axis: Axes) -> tuple[Node, tuple[int, ...], tuple[i
     )
 
 
-def _between(rows: Node, place: Any) -> Node:
+def _between(rows: Node, place: Any, discrete: bool) -> Node:
     """What rows have at ``place``, of one for each row as the last axis; between two it is on the line."""
     last = rows.ndim - 1
     low = clip(e.floor(place), 0.0, rows.shape[last] - 1.0)
-    high = clip(low + 1.0, 0.0, rows.shape[last] - 1.0)
-    share = clip(place - low, 0.0, 1.0)
     shape = (*rows.shape[:last], np.shape(place)[-1])
 
     def at(where: Any) -> Node:
         return picked(rows, broadcast_to_shape(cast(as_array_node(where), np.int64), shape), last)
 
-    below, above = at(low), at(high)
+    below = at(low)
+    if discrete:
+        return below
+    above = at(clip(low + 1.0, 0.0, rows.shape[last] - 1.0))
+    share = cast(clip(place - low, 0.0, 1.0), rows.dtype)
     return below + share * (above - below)  # type: ignore[no-any-return]
 
 
 def _quantile(name: str, a: Any, q: Any, axis: Axes, method: str, keepdims: bool, skip_nan: bool) -> Any:
+    """NumPy computes places in the dtype of ``q``, the result in that of both; a Python number has none."""
     if method not in PLACES:
         raise TracingError(f"{name}: method {method!r}; use one of {', '.join(PLACES)}{where_written()}")
-    rows, shape, kept = _rows(name, a, axis)
-    q = as_array_node(q)
-    asked = to_shape(cast(q, rows.dtype), (q.size,))
+    x, q = as_array_node(a), as_array_node(q)
+    discrete = method in DISCRETE or (method == "linear" and q.dtype.kind in "iu")
+    kind = float_dtype(q.dtype)
+    dtype = x.dtype if discrete else result_dtype(x.type, Type(kind, (), q.type.weak))
+    rows, shape, kept = _rows(name, x, axis, dtype)
+    asked = to_shape(cast(q, kind), (q.size,))
     last = rows.ndim - 1
     count: Any = float(rows.shape[last])
+    most: Any = max(count - 1.0, 0.0)
     if skip_nan:
-        count = r.sum(cast(~e.isnan(rows), rows.dtype), last, keepdims=True)
+        count = r.sum(cast(~e.isnan(rows), kind), last, keepdims=True)
+        most = e.maximum(count - 1.0, 0.0)
         asked = broadcast_to_shape(asked, (*shape, q.size))
-    place = PLACES[method](count, asked)
-    place = clip(place, 0.0, e.maximum(count - 1.0, 0.0))
-    found = _between(rows, place)
-    if not skip_nan:
+    found = _between(rows, clip(PLACES[method](count, asked), 0.0, most), discrete)
+    if not skip_nan and rows.dtype.kind == "f":
         is_nan = e.isnan(part(rows, last, rows.shape[last] - 1, rows.shape[last]))
         found = e.where(is_nan, math.nan, found)
     found = permuted(found, (last, *range(last)))
@@ -164,7 +181,7 @@ def percentile(
 
 def _hundredth(name: str, q: Any) -> Any:
     _checked(name, q, 100)
-    return q / 100 if isinstance(q, Node) else np.true_divide(q, 100)
+    return q / 100 if isinstance(q, (Node, *Scalar)) else np.true_divide(q, 100)
 
 
 @implements(np.nanquantile)
@@ -205,7 +222,8 @@ def median(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
     >>> print(median(np.array([5.0, 1.0, 2.0])))
     2.0
     """
-    rows, shape, kept = _rows("median", a, axis)
+    x = as_array_node(a)
+    rows, shape, kept = _rows("median", x, axis, e.true_divide_dtype(x.dtype))
     last, count = rows.ndim - 1, rows.shape[-1]
     middle = r.mean(part(rows, last, (count - 1) // 2, count // 2 + 1), last)
     is_nan = e.isnan(to_shape(part(rows, last, count - 1, count), shape))

@@ -21,6 +21,7 @@ from pullback.numpy.promotion import (
     broadcast_to_shape,
     cast,
     promote,
+    strong,
     where_written,
 )
 
@@ -248,6 +249,8 @@ def concatenate(
         arrays = list(arrays)
     if not arrays:
         raise ShapeError(f"concatenate: no array was given{where_written()}")
+    if axis is not None:  # then all are made arrays first, whose dtypes are their own
+        arrays = [strong(as_array_node(array)) for array in arrays]
     nodes = promote(tuple(arrays), None if dtype is None else lambda _: np.dtype(dtype))
     if axis is None:
         return joined([to_shape(node, (node.size,)) for node in nodes], 0)

@@ -59,7 +59,7 @@ def quantiles(m: Maker) -> str:
     x = m.floats(1)
     axis, keep = m.axes(x), m.pick(("", ", keepdims=True"))
     share = m.pick((0.5, 0.25, 0.0, 1.0, 0.3))
-    method = m.pick(("linear", "linear", "lower", "higher", "midpoint", "hazen"))
+    method = m.pick(("linear", "linear", "lower", "higher", "nearest", "midpoint", "hazen"))
     texts = (
         f"np.median({{0}}, axis={axis}{keep})",
         f"np.quantile({{0}}, {share}, axis={axis}, method='{method}'{keep})",
