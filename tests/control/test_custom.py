@@ -250,6 +250,12 @@ def test_errors_tell_what_the_rule_must_give() -> None:
     square.define(lambda primals, tangents: (primals[0], tangents[0] ** 2))
     with pytest.raises(DerivativeError, match="not linear in the tangents"):
         gradient(square)
+    clipped = ruled(lambda _, bar: (np.clip(bar, -1, 1),))
+    x = np.ones(4)
+    with pytest.raises(DerivativeError, match="not linear in its cotangent"):
+        pb.jvp(clipped, (x,), (x,))
+    with pytest.raises(DerivativeError, match="the rule of a custom_pullback is not linear"):
+        pb.jvp(lambda x: pb.while_loop(lambda y: y.sum() < 9, lambda y: y * 2, clipped(x)), (x,), (x,))
 
 
 def test_what_is_closed_over_has_no_derivative() -> None:

@@ -43,6 +43,7 @@ from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, trace
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, difference, flatten
 from pullback.transforms.batching import batched
+from pullback.transforms.forward import refuse_crooked
 from pullback.transforms.reverse import cotangents
 
 __all__ = ["custom", "custom_pullback", "custom_pushforward", "without_rules"]
@@ -162,7 +163,9 @@ class _UsersPullback(Rule):
         with tracing(seeds):
             bars = self.pull(inputs, seeds)
         pairs = [(bar, d) for bar, d in zip(bars, directions) if bar is not None]
-        return cotangents([bar for bar, _ in pairs], [d for _, d in pairs], seeds)
+        found = cotangents([bar for bar, _ in pairs], [d for _, d in pairs], seeds)
+        refuse_crooked(found, seeds, self.call.name)
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["linalg", "ndimage", "signal", "special", "stats"]
+__all__ = ["integrate", "linalg", "ndimage", "signal", "special", "stats"]
 
 
 def __getattr__(name: str) -> Any:

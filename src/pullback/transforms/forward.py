@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pullback.errors import DerivativeError
 from pullback.graph import (
     Node,
     Operation,
     TupleType,
     Variable,
+    free_variables,
     is_float,
     pruned,
     regions,
@@ -18,7 +20,7 @@ from pullback.graph import (
 )
 from pullback.transforms.reverse import cotangents
 
-__all__ = ["tangents"]
+__all__ = ["refuse_crooked", "tangents"]
 
 
 def tangents(
@@ -32,24 +34,40 @@ def tangents(
     maps tangents of the inputs to ``J`` times them. So every operator that has a pullback has forward mode
     too, and what only ``J^T v`` needed is not reached from the result. ``None`` stands for a tangent that is
     absent: zero, or of an output that is no float. Where an operation has no pullback, tangents go from node to node.
+    Raises ``DerivativeError`` where a user's rule is not linear in ``v``.
 
     Source: Townsend, *A new trick for calculating Jacobian vector products*, 2017.
     """
     if any(map(_is_forward_only, topological(outputs))):
         return _node_by_node(outputs, inputs, directions)
-    return _transposed(outputs, inputs, directions)
+    seeds = [Variable(output.type, "cotangent") for output in outputs]
+    found = _transposed(outputs, inputs, directions, seeds)
+    refuse_crooked(found, seeds, "custom_pullback")
+    return found
 
 
 def _transposed(
-    outputs: Sequence[Node], inputs: Sequence[Node], directions: Sequence[Node | None]
+    outputs: Sequence[Node],
+    inputs: Sequence[Node],
+    directions: Sequence[Node | None],
+    seeds: Sequence[Variable],
 ) -> list[Node | None]:
-    seeds = [Variable(output.type, "cotangent") for output in outputs]
     smooth = [(output, seed) for output, seed in zip(outputs, seeds) if is_float(output.dtype)]
     bars = cotangents([output for output, _ in smooth], [seed for _, seed in smooth], inputs)
     pairs = [(bar, t) for bar, t in zip(bars, directions) if bar is not None and t is not None]
     moved = cotangents([bar for bar, _ in pairs], [t for _, t in pairs], seeds)
     there = iter(pruned([node for node in moved if node is not None]))
     return [None if node is None else next(there) for node in moved]
+
+
+def refuse_crooked(tangents: Sequence[Node | None], seeds: Sequence[Variable], name: str) -> None:
+    """Raise where the pullback was not linear in its cotangents ``seeds``: then its transpose depends on them."""
+    found = free_variables([node for node in tangents if node is not None])
+    if not {id(seed) for seed in seeds}.isdisjoint(map(id, found)):
+        raise DerivativeError(
+            f"{name}: the rule of a custom_pullback is not linear in its cotangent, so it has no forward mode (one "
+            "that iterates until its result is close enough is not); use reverse mode, or custom_pushforward"
+        )
 
 
 def _is_forward_only(node: Node) -> bool:
@@ -84,7 +102,8 @@ def _node_by_node(
                 assert node.operator.pushforward is not None
                 several[id(node)] = node.operator.pushforward(node, [moving.get(id(c)) for c in node.inputs])
             elif is_float(node.dtype):
-                (tangent,) = _transposed([node], list(own.values()), [moving[key] for key in own])
+                seed = Variable(node.type, "cotangent")
+                (tangent,) = _transposed([node], list(own.values()), [moving[key] for key in own], [seed])
                 if tangent is not None:
                     moving[id(node)] = tangent
     made = [moving.get(id(node)) for node in outputs]
