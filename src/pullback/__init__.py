@@ -33,6 +33,7 @@ try:
         switch,
         while_loop,
     )
+    from pullback.graph import Type
     from pullback.numpy.activations import (
         celu,
         elu,
@@ -59,8 +60,29 @@ try:
     from pullback.numpy.composite import erf
     from pullback.numpy.elementwise import where
     from pullback.numpy.updates import at
-    from pullback.tracing import Static, buffer, flatten, leaf_paths, map_tree, register_tree, static, trace
-    from pullback.transforms import grad, hessian, jacobian, jvp, stop_gradient, value_and_grad, vjp, vmap
+    from pullback.tracing import (
+        Static,
+        buffer,
+        eval_shape,
+        flatten,
+        leaf_paths,
+        map_tree,
+        register_tree,
+        static,
+        trace,
+    )
+    from pullback.transforms import (
+        grad,
+        hessian,
+        hvp,
+        jacobian,
+        jvp,
+        linearize,
+        stop_gradient,
+        value_and_grad,
+        vjp,
+        vmap,
+    )
 except BaseException:  # what is half there must not stand in the way of the next attempt
     for _name in [name for name in sys.modules if name.startswith("pullback.")]:
         del sys.modules[_name]
@@ -70,6 +92,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Static",
+    "Type",
     "associative_scan",
     "at",
     "buffer",
@@ -81,6 +104,7 @@ __all__ = [
     "elu",
     "erf",
     "errors",
+    "eval_shape",
     "flatten",
     "fori_loop",
     "gelu",
@@ -90,10 +114,12 @@ __all__ = [
     "hard_swish",
     "hard_tanh",
     "hessian",
+    "hvp",
     "jacobian",
     "jvp",
     "leaf_paths",
     "leaky_relu",
+    "linearize",
     "log_sigmoid",
     "log_softmax",
     "logsumexp",

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pullback import grad
-from pullback.errors import DTypeError, TracingError, TreeError
+from pullback import grad, jit
+from pullback.errors import DTypeError, ShapeError, TracingError, TreeError
 from pullback.graph import Constant, Type, check, format_graph
-from pullback.tracing import Static, flatten, trace, trace_flat
+from pullback.tracing import Static, eval_shape, flatten, trace, trace_flat
 
 
 @dataclasses.dataclass
@@ -153,3 +153,24 @@ def test_traces_of_several_threads_do_not_meet():
     for thread in threads:
         thread.join()
     assert results == {number: (2 * number) ** 20 for number in (0.25, 0.5, 1.0)}
+
+
+def test_types_of_results_without_values():
+    def function(x, *, scale):
+        return {"row": (x @ x[0]) * scale, "place": x.argmax(axis=1), "total": x.sum()}
+
+    for scale in (2.0, np.float64(2), Type(np.dtype(np.float64), ())):
+        x = np.ones((4, 4), np.float32)
+        found, wanted = eval_shape(function, x, scale=scale), trace(function, x, scale=scale)
+        types = [node.type for node in wanted.graph.outputs]
+        assert wanted.out_structure.unflatten(types) == found
+        if not isinstance(scale, Type):
+            values = function(x, scale=scale)
+            assert {k: (v.shape, v.dtype) for k, v in found.items()} == {
+                k: (np.shape(v), v.dtype) for k, v in values.items()
+            }
+    inside = []
+    jit(lambda x: inside.append(eval_shape(np.outer, x, x)) or x)(np.ones(3))
+    assert inside[0].shape == (3, 3)
+    with pytest.raises(ShapeError):
+        eval_shape(np.matmul, np.ones((2, 3)), np.ones((2, 3)))

@@ -109,3 +109,48 @@ def test_what_has_no_jacobian():
 
 def test_the_function_keeps_its_name():
     assert jacobian(third).__name__ == hessian(third).__name__ == "third"
+
+
+def bent(t):
+    h = np.tanh(MATRIX @ t["x"]) * t["scale"]
+    return {"h": h, "total": h.sum(), "count": np.array([1, 2])}
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 2, 3, 5, 100])
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_modes_and_chunks_give_the_same(mode, chunk):
+    t = {"x": np.linspace(-1, 1, 5), "scale": 2.0}
+    wanted = jacobian(bent)(t)
+    function = jacobian(bent, mode=mode, chunk=chunk)
+    for found in (function(t), jit(function)(t)):
+        for result, argument in ((r, a) for r in wanted for a in t):
+            assert found[result][argument].shape == wanted[result][argument].shape
+            np.testing.assert_allclose(found[result][argument], wanted[result][argument], rtol=1e-13)
+    many = {"x": np.stack([t["x"], 2 * t["x"]]), "scale": np.array([2.0, 3.0])}
+    batch = vmap(function)(many)["h"]["x"]
+    np.testing.assert_allclose(batch[0], wanted["h"]["x"], rtol=1e-13)
+
+
+def test_chunks_of_hessians_and_higher_derivatives():
+    x = np.array([0.3, -0.7, 1.1])
+    function = lambda x: (np.sin(x) * x[::-1] ** 2).sum()  # noqa: E731
+    np.testing.assert_allclose(hessian(function, chunk=2)(x), hessian(function)(x))
+    wanted = jacobian(hessian(function))(x)
+    np.testing.assert_allclose(jacobian(hessian(function, chunk=2), chunk=1)(x), wanted)
+    np.testing.assert_allclose(jit(jacobian(hessian(function, chunk=2), chunk=1))(x), wanted)
+
+
+def test_what_comes_along():
+    found, extra = jacobian(lambda x: (x**2, {"first": x[0]}), has_aux=True)(np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(found, np.diag([2.0, 4.0]))
+    assert extra["first"] == 1.0
+    found, extra = hessian(lambda x: ((x**3).sum(), x.sum()), has_aux=True)(np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(found, np.diag([6.0, 12.0]))
+    assert extra == 3.0
+
+
+def test_modes_and_chunks_that_are_none():
+    with pytest.raises(DerivativeError, match="mode='sideways'; give 'forward'"):
+        jacobian(np.sin, mode="sideways")
+    with pytest.raises(DerivativeError, match="chunk=0"):
+        jacobian(np.sin, chunk=0)

@@ -13,6 +13,7 @@ from pullback.control.schedules import Checkpoint, segmented, segments_here
 from pullback.control.unbounded import make_while
 from pullback.errors import ShapeError, TreeError
 from pullback.graph import Node, Type, Variable, mark
+from pullback.graph.protocol import vocabulary
 from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast, where_written
 from pullback.operators.elementwise import filled
 from pullback.operators.logic import not_equal
@@ -280,3 +281,6 @@ def while_loop(
     inits = [cast(node, variable.dtype) for node, variable in zip(around, carries)]
     nodes = make_while(carries, flag, outputs, inits, since)
     return structure.unflatten(finish(nodes, around, leaves))
+
+
+vocabulary["map"] = map

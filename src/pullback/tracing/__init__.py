@@ -1,6 +1,6 @@
 """From a Python function to a graph: trees of arrays, and the trace."""
 
-from pullback.tracing.trace import Traced, trace, trace_flat
+from pullback.tracing.trace import Traced, eval_shape, trace, trace_flat
 from pullback.tracing.trees import (
     Static,
     Structure,
@@ -17,6 +17,7 @@ __all__ = [
     "Structure",
     "Traced",
     "buffer",
+    "eval_shape",
     "flatten",
     "leaf_paths",
     "map_tree",

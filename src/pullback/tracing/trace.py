@@ -21,6 +21,7 @@ __all__ = [
     "Traced",
     "at_end",
     "ended",
+    "eval_shape",
     "finish",
     "leaf_type",
     "trace",
@@ -78,6 +79,23 @@ def trace(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> 
     leaves, structure = flatten((arguments, keywords))
     names = [_argument_name(path) for path in structure.paths]
     return trace_flat(function, structure, [leaf_type(leaf, name) for leaf, name in zip(leaves, names)])
+
+
+def eval_shape(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
+    """The types of what ``function`` gives for arguments like these, computing nothing: a tree of ``Type``.
+
+    Arguments may be ``Type`` objects, so nothing of their size needs to exist. Each type has a ``shape`` and a
+    ``dtype``. Raises what tracing raises.
+
+    Source: the meaning is that of ``jax.eval_shape``.
+
+    >>> import numpy as np
+    >>> large = Type(np.dtype(np.float32), (100_000, 100_000))
+    >>> print(eval_shape(lambda x: {"row": x @ x[0], "total": x.sum()}, large)["row"])
+    float32[100000]
+    """
+    traced = trace(function, *arguments, **keywords)
+    return traced.out_structure.unflatten([node.type for node in traced.graph.outputs])
 
 
 def trace_flat(function: Callable[..., Any], structure: Structure, types: Sequence[Type]) -> Traced:
