@@ -153,6 +153,7 @@ __all__ = [
 _MODULES = ("compiler", "data", "io", "metrics", "nn", "optim", "random", "scipy", "testing", "train")
 _NAMES = {
     "Trainer": "train",
+    "disable_jit": "compiler.disabled",
     "get_num_threads": "compiler.runtime.threads",
     "jit": "compiler.jit",
     "load": "io",

@@ -30,6 +30,7 @@ __all__ = [
     "OutputError",
     "ProcessorError",
     "PullbackError",
+    "RetraceError",
     "ShapeError",
     "StageError",
     "TracingError",
@@ -193,6 +194,10 @@ class DonationError(PullbackError, ValueError):
 
 class MemoryBudgetError(PullbackError, MemoryError):
     """``jit(…, memory="1MB")`` of a program that needs more, however often its scans run their steps again."""
+
+
+class RetraceError(PullbackError, RuntimeError):
+    """``jit(…, max_traces=1)`` of a function that is called with arguments of a second list of types."""
 
 
 class CacheError(PullbackError, RuntimeError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,9 +11,11 @@ import numpy as np
 
 from pullback.compiler.budget import Decisions, budget_bytes, described, within
 from pullback.compiler.calls import trees
+from pullback.compiler.disabled import is_anywhere, is_here, watched
 from pullback.compiler.draws import without_draws
 from pullback.compiler.executable import BudgetDecisions, Executable, Report, make_executable, needed
 from pullback.compiler.nans import explain_nan, has_nan
+from pullback.compiler.retraces import note_retrace
 from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.signature import Signature
@@ -95,13 +97,19 @@ class Compiled(_CalledAtOnce):
         watch: int | None = None,
         memory: int | str | None = None,
         check_nan: bool = False,
+        static_argnames: str | Iterable[str] = (),
+        max_traces: int | None = None,
     ) -> None:
         self.function = function
         self.check_nan = check_nan
+        self.max_traces = _most(max_traces)
         self.memory = None if memory is None else budget_bytes(memory)
         positional = _positional(function, donate_argnums, static_argnums)
         self.donate_argnums = _numbers("donate_argnums", donate_argnums, positional)
-        self.static_argnums = _numbers("static_argnums", static_argnums, positional)
+        self.static_argnames, named = _named(function, static_argnames)
+        self.static_argnums = tuple(
+            dict.fromkeys([*_numbers("static_argnums", static_argnums, positional), *named])
+        )
         both = sorted({*self.donate_argnums} & {*self.static_argnums})
         if both:
             raise DonationError(
@@ -112,21 +120,44 @@ class Compiled(_CalledAtOnce):
         self._programs: dict[tuple[Structure, tuple[Type, ...]], _Specialised] = {}
         self._calls = _Latest("entry_address", self._call)
         self._runs: dict[Any, _Latest] = {}
-        self.__call__ = self._call
+        self.slow_path()
+        watched(self)
         self.__name__ = getattr(function, "__name__", "function")
         self.__doc__ = getattr(function, "__doc__", None)
         self.__wrapped__ = function
 
+    def slow_path(self) -> None:
+        """Have the next call go through Python."""
+        self.__call__ = self._call
+
+    @property
+    def traces(self) -> int:
+        """How many programs the function has been compiled to.
+
+        Why it was compiled again the logger ``pullback.jit`` says, at its level ``INFO``.
+
+        >>> import numpy as np
+        >>> double = jit(lambda x: 2 * x)
+        >>> _ = double(np.ones(3)), double(np.zeros(3)), double(np.ones(4))
+        >>> double.traces
+        2
+        """
+        return len(self._programs)
+
     @shows_users_frames
     def _call(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the program for these arguments, compiling it first if their types are new."""
-        leaves, structure = flatten((self._marked(arguments), keywords))
+        if is_here():
+            return self.function(*arguments, **keywords)
+        leaves, structure = flatten(self._marked(arguments, keywords))
         if any(isinstance(leaf, Node) for leaf in leaves):
             return self.function(*arguments, **keywords)
         special = self._specialised(leaves, structure)
         if self.check_nan:
             return self._checked(special, leaves)
-        self.__call__ = self._calls.including(special.signature(None))
+        fast = self._calls.including(special.signature(None))
+        if not is_anywhere():
+            self.__call__ = fast
         return special.unflatten(special.executable.program(*leaves))
 
     @shows_users_frames
@@ -166,7 +197,7 @@ class Compiled(_CalledAtOnce):
     ) -> tuple[Any, Signature | None]:
         """What ``run_steps`` returns, and how compiled code does the same the next time."""
         sliced = set(_numbers("sliced_argnums", sliced_argnums, len(arguments)))
-        marked = self._marked(arguments)
+        marked, _ = self._marked(arguments, {})
         leaves, structure = flatten((marked, {}))
         slices: list[bool] = []
         for number, argument in enumerate(marked):
@@ -215,7 +246,7 @@ class Compiled(_CalledAtOnce):
         >>> len(report.region_seconds)
         1
         """
-        leaves, structure = flatten((self._marked(arguments), keywords))
+        leaves, structure = flatten(self._marked(arguments, keywords))
         return self._specialised(leaves, structure).executable.report(leaves)
 
     def _checked(self, special: _Specialised, leaves: Sequence[Any]) -> Any:
@@ -238,13 +269,18 @@ class Compiled(_CalledAtOnce):
         >>> gradient.memory_bytes(np.ones((1000, 1000))) >= 8_000
         True
         """
-        leaves, structure = flatten((self._marked(arguments), keywords))
+        leaves, structure = flatten(self._marked(arguments, keywords))
         return self._specialised(leaves, structure).executable.memory_bytes
 
-    def _marked(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        if not self.static_argnums:
-            return tuple(arguments)
-        return tuple(Static(a) if k in self.static_argnums else a for k, a in enumerate(arguments))
+    def _marked(
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        numbers, names = self.static_argnums, self.static_argnames
+        if numbers:
+            arguments = [Static(a) if k in numbers else a for k, a in enumerate(arguments)]
+        if names:
+            keywords = {name: Static(a) if name in names else a for name, a in keywords.items()}
+        return tuple(arguments), keywords
 
     def _specialised(self, leaves: Sequence[Any], structure: Structure) -> _Specialised:
         return self._for_types(structure, tuple([leaf_type(leaf) for leaf in leaves]))
@@ -252,6 +288,7 @@ class Compiled(_CalledAtOnce):
     def _for_types(self, structure: Structure, types: tuple[Type, ...]) -> _Specialised:
         known = self._programs.get((structure, types))
         if known is None:
+            note_retrace(self.__name__, self._programs, structure, types, self.max_traces)
             known = self._programs[structure, types] = self._compile(structure, types)
         return known
 
@@ -358,13 +395,16 @@ def jit(
     watch: int | None = None,
     memory: int | str | None = None,
     check_nan: bool = False,
+    static_argnames: str | Iterable[str] = (),
+    max_traces: int | None = None,
 ) -> Compiled:
     """``function`` compiled to machine code: traced once for each combination of structures, dtypes and shapes.
 
     Arguments and results are trees of NumPy arrays. Arguments in ``donate_argnums`` give their memory to the results:
     they are updated in place and come back as results. Arguments in ``static_argnums`` are values that the program is
-    compiled for, such as a number of layers; they must be hashable. Negative numbers count from the
-    end. ``watch`` is the position in the returned tuple of a scalar float that ends ``run_steps`` if it is not finite.
+    compiled for, such as a number of layers; they must be hashable. Negative numbers count from the end.
+    ``static_argnames`` names such arguments, which may be given by position or by keyword. ``watch`` is the position in
+    the returned tuple of a scalar float that ends ``run_steps`` if it is not finite.
 
     A loop of Python whose steps do the same is compiled once if it is long, as ``scan`` is; a short one is written out.
 
@@ -377,6 +417,9 @@ def jit(
     which takes its time, and the error names the first operator that gives NaN, the line, and the steps of loops.
     Donated arguments are copied for that. ``run_steps`` is not checked; it has ``watch``.
 
+    With ``max_traces`` a call that needs one program more than these raises ``RetraceError``, which says what is new
+    about its arguments: for tests, and for services that must not stop to compile.
+
     Raises what tracing raises, ``DonationError`` for donated memory that cannot be written in place,
     ``MemoryBudgetError`` with the least memory that can be reached where that is beyond the budget, and
     ``IndexRangeError`` for an index outside its axis, before anything donated is changed.
@@ -387,8 +430,13 @@ def jit(
     ...     return np.sqrt(np.sum(x * x))
     >>> float(norm(np.array([3.0, 4.0])))
     5.0
+    >>> power = jit(lambda x, n: x**n, static_argnames="n")
+    >>> power(np.array([2.0, 3.0]), n=3)
+    array([ 8., 27.])
     """
-    return Compiled(function, donate_argnums, static_argnums, watch, memory, check_nan)
+    return Compiled(
+        function, donate_argnums, static_argnums, watch, memory, check_nan, static_argnames, max_traces
+    )
 
 
 class _Latest:
@@ -449,6 +497,37 @@ def _count(function: Callable[..., Any], follow: bool) -> int | None:
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return None
     return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+
+
+def _named(function: Callable[..., Any], names: str | Iterable[str]) -> tuple[frozenset[str], list[int]]:
+    """The names, and the positions of those that may be given by position."""
+    import inspect
+
+    given = (names,) if isinstance(names, str) else tuple(names)
+    wrong = [name for name in given if not isinstance(name, str)]
+    if wrong:
+        raise TreeError(f"static_argnames={names!r}: {wrong[0]!r} is no name")
+    if not given:
+        return frozenset(), []
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return frozenset(given), []
+    known = [p.name for p in parameters]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters) and not set(known) >= set(given):
+        missing = next(name for name in given if name not in known)
+        raise TreeError(
+            f"static_argnames={names!r}: the function has no parameter {missing!r}; it has {', '.join(known)}"
+        )
+    return frozenset(given), [
+        k for k, p in enumerate(parameters) if p.name in given and p.kind is p.POSITIONAL_OR_KEYWORD
+    ]
+
+
+def _most(traces: int | None) -> int | None:
+    if traces is not None and (isinstance(traces, bool) or not isinstance(traces, int) or traces < 1):
+        raise TreeError(f"max_traces={traces!r}: give the number of programs that may be made, 1 or more")
+    return traces
 
 
 def _numbers(what: str, numbers: int | Iterable[int], positional: int | None) -> tuple[int, ...]:

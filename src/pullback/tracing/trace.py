@@ -19,6 +19,7 @@ from pullback.tracing.trees import Static, Structure, difference, flatten
 
 __all__ = [
     "Traced",
+    "argument_name",
     "at_end",
     "ended",
     "eval_shape",
@@ -77,7 +78,7 @@ def trace(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> 
     output %1
     """
     leaves, structure = flatten((arguments, keywords))
-    names = [_argument_name(path) for path in structure.paths]
+    names = [argument_name(path) for path in structure.paths]
     return trace_flat(function, structure, [leaf_type(leaf, name) for leaf, name in zip(leaves, names)])
 
 
@@ -102,11 +103,11 @@ def trace_flat(function: Callable[..., Any], structure: Structure, types: Sequen
     """The graph of ``function`` for ``(arguments, keywords)`` of this structure with leaves of these
     types.
     """
-    names = [_argument_name(path) for path in structure.paths]
+    names = [argument_name(path) for path in structure.paths]
     inputs = tuple([Variable(type, name) for type, name in zip(types, names)])
     arguments, keywords = structure.unflatten(inputs)
     since = mark()
-    with tracing(inputs, (_with_static(arguments, structure), keywords)):
+    with tracing(inputs, _with_static(arguments, keywords, structure)):
         outputs, out_structure = output_nodes(function(*arguments, **keywords))
     outputs = ended(outputs, since)
     own = {id(variable) for variable in inputs}
@@ -115,13 +116,21 @@ def trace_flat(function: Callable[..., Any], structure: Structure, types: Sequen
     return Traced(Graph(inputs, outputs), structure, out_structure, tuple(free))
 
 
-def _with_static(arguments: tuple[Any, ...], structure: Structure) -> tuple[Any, ...]:
-    """The positional arguments of ``(arguments, keywords)``, those that are no trees marked as static again."""
-    _, _, (positional, _) = structure.spec
-    return tuple([a if s is LEAF or len(s) == 3 else Static(a) for a, s in zip(arguments, positional[2])])
+def _with_static(arguments: tuple[Any, ...], keywords: dict[str, Any], structure: Structure) -> Any:
+    """``(arguments, keywords)`` with those that are no trees marked as static again."""
+    _, _, (positional, named) = structure.spec
+
+    def marked(value: Any, spec: Any) -> Any:
+        return value if spec is LEAF or len(spec) == 3 else Static(value)
+
+    return (
+        tuple(map(marked, arguments, positional[2])),
+        {name: marked(keywords[name], spec) for name, spec in zip(named[1][0], named[2])},
+    )
 
 
-def _argument_name(path: str) -> str:
+def argument_name(path: str) -> str:
+    """What the leaf at this path of ``(arguments, keywords)`` is called: ``arg0.weights``, or a keyword."""
     place, _, rest = path.partition(".")
     return f"arg{rest}" if place == "0" else rest
 
@@ -189,7 +198,7 @@ def _refuse_changed(arguments: Any, before: list[Any], structure: Structure) -> 
     places = [path for path, one, other in zip(structure.paths, before, after) if one is not other]
     if where or places:
         raise TreeError(
-            f"the traced function changes an argument, {where or f'at {_argument_name(places[0])}'}: what it is given "
+            f"the traced function changes an argument, {where or f'at {argument_name(places[0])}'}: what it is given "
             "is made for the trace, and the caller's stays as it is; return what is new, and change a copy (dict(x), "
             "list(x), copy.copy(x), dataclasses.replace(x, …))"
         )
