@@ -150,7 +150,19 @@ __all__ = [
     "while_loop",
 ]
 
-_MODULES = ("compiler", "data", "io", "metrics", "nn", "optim", "random", "scipy", "testing", "train")
+_MODULES = (
+    "compiler",
+    "data",
+    "io",
+    "metrics",
+    "nn",
+    "optim",
+    "random",
+    "scipy",
+    "sparse",
+    "testing",
+    "train",
+)
 _NAMES = {
     "Trainer": "train",
     "disable_jit": "compiler.disabled",
@@ -159,6 +171,8 @@ _NAMES = {
     "load": "io",
     "save": "io",
     "set_num_threads": "compiler.runtime.threads",
+    "sparse_hessian": "sparse",
+    "sparse_jacobian": "sparse",
 }
 """Packages, and names with the package of each, that are loaded when first used: importing stays quick."""
 
