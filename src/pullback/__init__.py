@@ -59,6 +59,7 @@ try:
     )
     from pullback.numpy.composite import erf
     from pullback.numpy.elementwise import where
+    from pullback.numpy.ordering import top_k
     from pullback.numpy.updates import at
     from pullback.tracing import (
         Static,
@@ -142,6 +143,7 @@ __all__ = [
     "static",
     "stop_gradient",
     "switch",
+    "top_k",
     "trace",
     "value_and_grad",
     "vjp",

@@ -1,4 +1,4 @@
-"""Batch, layer and group normalisation against NumPy written out by hand."""
+"""All normalisation layers against NumPy written out by hand."""
 
 import math
 
@@ -209,6 +209,60 @@ def test_group_norm(shape, channels, groups):
     np.testing.assert_allclose(jit(lambda layer, x: layer(x))(layer, x), expected, atol=1e-10)
 
 
+@pytest.mark.parametrize(("shape", "channels"), [((3, 6, 7), "first"), ((3, 4, 5, 6), "last")])
+@pytest.mark.parametrize("affine", [False, True])
+def test_instance_norm(shape, channels, affine):
+    layer = filled(nn.InstanceNorm(6, affine=affine, channels=channels, dtype=np.float64))
+    x = draw.normal(2.0, 3.0, shape)
+    axes = tuple(range(2, x.ndim)) if channels == "first" else tuple(range(1, x.ndim - 1))
+    expected = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + 1e-5)
+    if affine:
+        along = (6, *[1] * (x.ndim - 2)) if channels == "first" else (6,)
+        expected = expected * layer.weight.reshape(along) + layer.bias.reshape(along)
+    np.testing.assert_allclose(layer(x), expected, atol=1e-10)
+    with nn.training(KEY):
+        np.testing.assert_array_equal(layer(x), layer(x))
+    groups = nn.GroupNorm(6, 6, affine=False, channels=channels)
+    if not affine:
+        np.testing.assert_allclose(jit(layer)(x), groups(x), atol=1e-10)
+
+
+def test_instance_norm_of_a_single_position():
+    with pytest.raises(ShapeError, match=r"\[InstanceNorm\(6, not affine\)\] .* one position"):
+        nn.InstanceNorm(6)(np.ones((3, 6, 1)))
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize(("size", "shape"), [(6, (4, 6)), ((5, 6), (3, 5, 6)), (6, (2, 3, 6))], ids=str)
+def test_rms_norm(size, shape, affine):
+    layer = filled(nn.RMSNorm(size, affine=affine, epsilon=0.1, dtype=np.float64))
+    x = draw.normal(1.0, 3.0, shape)
+    axes = tuple(range(x.ndim - len(layer.shape), x.ndim))
+    expected = x / np.sqrt((x**2).mean(axes, keepdims=True) + 0.1) * (layer.weight if affine else 1)
+    np.testing.assert_allclose(layer(x), expected, atol=1e-12)
+    np.testing.assert_allclose(jit(lambda layer, x: layer(x))(layer, x), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_epsilon_of_rms_norm_is_that_of_the_dtype(dtype):
+    x = np.full((1, 4), 1e-9, dtype)
+    expected = 1e-9 / math.sqrt(1e-18 + np.finfo(dtype).eps)
+    np.testing.assert_allclose(nn.RMSNorm(4, affine=False)(x), np.full((1, 4), expected), rtol=1e-6)
+    assert np.isfinite(grad(lambda x: nn.RMSNorm(4)(x).sum())(np.zeros((1, 4), dtype))).all()
+
+
+def test_derivatives_of_rms_and_instance_norm():
+    rms = nn.RMSNorm((2, 3), dtype=np.float64)
+    weights = draw.normal(size=(4, 2, 3))
+
+    def loss(x, weight):
+        rms.weight = weight
+        return (weights * rms(x)).sum()
+
+    check_grads(loss, [draw.normal(size=(4, 2, 3)), draw.normal(size=(2, 3))])
+    check_grads(lambda x: (weights * nn.InstanceNorm(2)(x)).sum(), [draw.normal(size=(4, 2, 3))])
+
+
 def trained(layer, x):
     with nn.training(KEY):
         return layer(x)
@@ -231,10 +285,15 @@ def trained(layer, x):
         (lambda: nn.LayerNorm(3, epsilon=-1), ValueError),
         (lambda: nn.GroupNorm(4, 6), ShapeError),
         (lambda: nn.GroupNorm(2, 6)(np.ones((3, 5))), ShapeError),
+        (lambda: nn.InstanceNorm(6)(np.ones((3, 5, 4))), ShapeError),
+        (lambda: nn.InstanceNorm(6, channels="second"), ValueError),
+        (lambda: nn.RMSNorm(3)(np.ones((3, 4))), ShapeError),
+        (lambda: nn.RMSNorm(3)(np.ones((4, 3), int)), DTypeError),
+        (lambda: nn.RMSNorm(3, epsilon=0.0), ValueError),
     ],
 )
 def test_what_does_not_fit(make, error):
-    with pytest.raises(error, match=r"^\[(Batch|Layer|Group)Norm"):
+    with pytest.raises(error, match=r"^\[(Batch|Layer|Group|Instance|RMS)Norm"):
         make()
 
 
@@ -244,3 +303,5 @@ def test_descriptions():
     )
     assert repr(nn.LayerNorm((2, 3))) == "LayerNorm(2 × 3)  # 12 parameters, 48 bytes"
     assert repr(nn.GroupNorm(2, 6)) == "GroupNorm(6 in 2 groups)  # 12 parameters, 48 bytes"
+    assert repr(nn.RMSNorm((2, 3))) == "RMSNorm(2 × 3)  # 6 parameters, 24 bytes"
+    assert repr(nn.InstanceNorm(2, channels="last")) == "InstanceNorm(2, not affine, channels last)"

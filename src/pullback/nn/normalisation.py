@@ -1,6 +1,7 @@
-"""Normalisation: batch, layer and group normalisation.
+"""Normalisation: batch, layer, group, instance and root mean square normalisation.
 
-All subtract a mean and divide by a deviation, as ``standardise`` does, and differ in what these are taken over.
+All but the last subtract a mean and divide by a deviation, as ``standardise`` does, and differ in what these are taken
+over.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
-from pullback.errors import ShapeError
+from pullback.errors import DTypeError, ShapeError
 from pullback.nn.initialisers import ones, zeros
 from pullback.nn.layers import drawn
 from pullback.nn.module import Module
 from pullback.nn.training import Training, current_training
-from pullback.numpy import astype, mean, sqrt, standardise, var
+from pullback.numpy import astype, mean, sqrt, square, standardise, var
 from pullback.tracing import buffer, static
 
-__all__ = ["BatchNorm", "GroupNorm", "LayerNorm"]
+__all__ = ["BatchNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm"]
 
 
 class BatchNorm(Module):
@@ -157,13 +158,8 @@ class LayerNorm(Module):
         self.epsilon = _positive("LayerNorm", epsilon)
 
     def __call__(self, x: Any) -> Any:
-        rank = len(self.shape)
-        if x.ndim < rank or tuple(x.shape[x.ndim - rank :]) != self.shape:
-            raise ShapeError(
-                f"[{self.describe()}] the input has shape {tuple(x.shape)}; its last axes must be "
-                f"{self.shape}. Reshape the input, or make the layer for its size."
-            )
-        normal = standardise(x, tuple(range(x.ndim - rank, x.ndim)), epsilon=self.epsilon)
+        axes = _last_axes(self, x, self.shape)
+        normal = standardise(x, axes, epsilon=self.epsilon)
         return _scaled(self, normal, self.shape)
 
     def describe(self) -> str:
@@ -179,7 +175,7 @@ class GroupNorm(Module):
     where :math:`\mu` and :math:`\sigma^2` are taken over the features of a group and over all positions. Axes
     are those of ``BatchNorm``; ``weight`` and ``bias`` have shape (features,), or are None with
     ``affine=False``. One group is layer normalisation over features and positions, as many groups as features
-    is instance normalisation.
+    is instance normalisation, ``InstanceNorm``.
 
     Raises ``ShapeError`` when ``groups`` does not divide ``features``, and for inputs of another size.
 
@@ -233,7 +229,118 @@ class GroupNorm(Module):
         return f"GroupNorm({', '.join([f'{self.features} in {self.groups} groups', *options])})"
 
 
-def _scaled(layer: BatchNorm | LayerNorm | GroupNorm, normal: Any, shape: Sequence[int]) -> Any:
+class RMSNorm(Module):
+    r"""Root mean square normalisation: each example by itself with mean square 1 over its last axes.
+
+    .. math:: y = w \frac{x}{\sqrt{\frac1n \sum x^2 + \epsilon}}
+
+    (…, \*shape) → (…, \*shape); ``shape`` is a number for the last axis, or the extents of several. No mean is
+    subtracted, and there is no bias. ``weight`` (ones) has that shape, or is None with ``affine=False``.
+    ``epsilon`` is by default, as in PyTorch, what lies between 1 and the next number of the input's dtype.
+
+    Raises ``ShapeError`` for inputs whose last axes are others, ``DTypeError`` for a dtype that is no float.
+
+    Source: Zhang & Sennrich, *Root mean square layer normalization*, 2019.
+
+    >>> layer = RMSNorm(4)
+    >>> layer
+    RMSNorm(4)  # 4 parameters, 16 bytes
+    >>> print(layer(np.array([[1.0, 1.0, -1.0, 1.0], [0.0, 6.0, 0.0, 8.0]], np.float32)))
+    [[ 1.   1.  -1.   1. ]
+     [ 0.   1.2  0.   1.6]]
+    """
+
+    weight: Any
+    shape: tuple[int, ...]
+    epsilon: float | None = static()
+
+    def __init__(
+        self,
+        shape: int | Sequence[int],
+        *,
+        epsilon: float | None = None,
+        affine: bool = True,
+        dtype: DTypeLike = np.float32,
+    ) -> None:
+        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.weight = _affine("RMSNorm", self.shape, affine, dtype)[0]
+        self.epsilon = epsilon if epsilon is None else _positive("RMSNorm", epsilon)
+
+    def __call__(self, x: Any) -> Any:
+        axes = _last_axes(self, x, self.shape)
+        if x.dtype.kind != "f":
+            raise DTypeError(f"[{self.describe()}] the input's dtype is {x.dtype}. Give floats.")
+        epsilon = float(np.finfo(x.dtype).eps) if self.epsilon is None else self.epsilon
+        normal = x * (1 / sqrt(mean(square(x), axes, keepdims=True) + epsilon))
+        return normal if self.weight is None else normal * self.weight
+
+    def describe(self) -> str:
+        options = ["not affine"] * (self.weight is None)
+        return f"RMSNorm({', '.join([' × '.join(map(str, self.shape)), *options])})"
+
+
+class InstanceNorm(Module):
+    r"""Instance normalisation: each feature of each example by itself with mean 0 and variance 1 over its positions.
+
+    .. math:: y = w \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} + b
+
+    The input is (batch, features, …) with one axis of positions or more, or (batch, …, features) with
+    ``channels="last"``. It does the same in training and in evaluation. ``weight`` (ones) and ``bias`` (zeros) have
+    shape (features,); by default, as in PyTorch, there are none of them.
+
+    Raises ``ShapeError`` for inputs of another size, and for a single position, which has no variance.
+
+    Source: Ulyanov, Vedaldi & Lempitsky, *Instance normalization*, 2016.
+
+    >>> layer = InstanceNorm(2)
+    >>> layer
+    InstanceNorm(2, not affine)
+    >>> print(layer(np.array([[[1.0, 3.0], [20.0, 10.0]]], np.float32)).round(3))
+    [[[-1.  1.]
+      [ 1. -1.]]]
+    """
+
+    weight: Any
+    bias: Any
+    features: int
+    epsilon: float = static()
+    channels: Literal["first", "last"]
+
+    def __init__(
+        self,
+        features: int,
+        *,
+        epsilon: float = 1e-5,
+        affine: bool = False,
+        channels: Literal["first", "last"] = "first",
+        dtype: DTypeLike = np.float32,
+    ) -> None:
+        _check_channels("InstanceNorm", channels)
+        self.weight, self.bias = _affine("InstanceNorm", (features,), affine, dtype)
+        self.features, self.epsilon = features, _positive("InstanceNorm", epsilon)
+        self.channels = channels
+
+    def __call__(self, x: Any) -> Any:
+        axis = _feature_axis(self, x, self.channels, self.features)
+        axes = tuple(k for k in range(1, x.ndim) if k != axis)
+        if math.prod(x.shape[k] for k in axes) == 1:
+            raise ShapeError(
+                f"[{self.describe()}] an input of shape {tuple(x.shape)} has one position for each feature, and so no "
+                "variance. Give several positions; LayerNorm normalises over features."
+            )
+        along = [1] * x.ndim
+        along[axis] = -1
+        return _scaled(self, standardise(x, axes, epsilon=self.epsilon), along)
+
+    def describe(self) -> str:
+        options = ["not affine"] * (self.weight is None)
+        options += ["channels last"] * (self.channels == "last")
+        return f"InstanceNorm({', '.join([str(self.features), *options])})"
+
+
+def _scaled(
+    layer: BatchNorm | LayerNorm | GroupNorm | InstanceNorm, normal: Any, shape: Sequence[int]
+) -> Any:
     """``normal`` times the layer's weight, plus its bias, both brought to ``shape``."""
     if layer.weight is None:
         return normal
@@ -256,6 +363,17 @@ def _positive(layer: str, epsilon: float) -> float:
 def _check_channels(layer: str, channels: str) -> None:
     if channels not in ("first", "last"):
         raise ValueError(f"[{layer}] channels={channels!r}. They are 'first' or 'last'.")
+
+
+def _last_axes(layer: LayerNorm | RMSNorm, x: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The last axes of ``x``; raises ``ShapeError`` unless their extents are ``shape``."""
+    rank = len(shape)
+    if x.ndim < rank or tuple(x.shape[x.ndim - rank :]) != shape:
+        raise ShapeError(
+            f"[{layer.describe()}] the input has shape {tuple(x.shape)}; its last axes must be "
+            f"{shape}. Reshape the input, or make the layer for its size."
+        )
+    return tuple(range(x.ndim - rank, x.ndim))
 
 
 def _feature_axis(layer: Module, x: Any, channels: str, features: int) -> int:

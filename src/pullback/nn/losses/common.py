@@ -1,0 +1,70 @@
+"""What losses share: checks, what counts, and the reduction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pullback.errors import DTypeError, ShapeError
+from pullback.graph import Node
+from pullback.numpy import astype, broadcast_to, mean
+from pullback.numpy import sum as sum_
+from pullback.numpy import where as choose
+
+__all__ = ["as_array", "check_floats", "check_shapes", "counted", "not_negative", "reduced", "visible"]
+
+
+def as_array(value: Any) -> Any:
+    """``value`` as a node or an array."""
+    return value if isinstance(value, Node) else np.asarray(value)
+
+
+def check_floats(name: str, x: Any, what: str = "logits", meaning: str = "a model's outputs") -> None:
+    """Raise ``DTypeError`` unless ``x`` holds floats."""
+    if x.dtype.kind != "f":
+        raise DTypeError(f"[{name}] {what} of dtype {x.dtype}. Give floats: {meaning}.")
+
+
+def check_shapes(name: str, what: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Raise ``ShapeError`` where ``found`` is not ``expected``."""
+    if found != expected:
+        raise ShapeError(f"[{name}] {what} of shape {found} where {expected} is needed. Reshape one of them.")
+
+
+def not_negative(name: str, what: str, value: float) -> None:
+    """Raise ``ValueError`` unless ``value`` is a number of at least 0."""
+    if not value >= 0:
+        raise ValueError(f"[{name}] {what} is {value}. Give a number of at least 0.")
+
+
+def counted(name: str, where: Any, shape: tuple[int, ...]) -> Any:
+    """``where`` as bools of ``shape``, or None where everything counts."""
+    if where is None:
+        return None
+    mask = as_array(where)
+    if mask.dtype.kind != "b":
+        raise DTypeError(f"[{name}] where of dtype {mask.dtype}. Give bools: where > 0, for instance.")
+    extents = zip(reversed(mask.shape), reversed(shape))
+    if mask.ndim > len(shape) or any(own not in (1, wanted) for own, wanted in extents):
+        raise ShapeError(f"[{name}] where of shape {mask.shape} does not broadcast to the losses' {shape}.")
+    return broadcast_to(mask, shape)
+
+
+def visible(mask: Any, x: Any, fill: float = 0) -> Any:
+    """``x`` with ``fill`` for all that does not count, which is so neither seen nor given a gradient."""
+    return x if mask is None else choose(mask, x, fill)
+
+
+def reduced(name: str, losses: Any, reduction: str, mask: Any = None, weights: Any = None) -> Any:
+    """``losses``, of which those count that ``mask`` selects; ``weights`` are what a mean divides by for each."""
+    losses = visible(mask, losses)
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return sum_(losses)
+    if reduction != "mean":
+        raise ValueError(f"[{name}] reduction {reduction!r}. Use 'mean', 'sum' or 'none'.")
+    if weights is not None:
+        return sum_(losses) / sum_(visible(mask, weights))
+    return mean(losses) if mask is None else sum_(losses) / astype(sum_(astype(mask, np.int64)), losses.dtype)
