@@ -30,6 +30,20 @@ def test_global_layers_are_their_functions(channels):
     np.testing.assert_array_equal(nn.GlobalAvgPool(channels)(x), nn.global_avg_pool(x, channels))
 
 
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_layers_that_take_and_put_back(rank):
+    x = drawn(2, 3, *(4, 6, 8)[:rank])
+    values, indices = getattr(nn, f"MaxPool{rank}d")(2, return_indices=True)(x)
+    back = getattr(nn, f"MaxUnpool{rank}d")(2)
+    np.testing.assert_array_equal(back(values, indices), nn.max_unpool(values, indices, 2))
+    assert back(values, indices, output_size=9).shape == (2, 3, *(9,) * rank)
+    mean = getattr(nn, f"AdaptiveAvgPool{rank}d")(3)
+    np.testing.assert_array_equal(mean(x), nn.adaptive_avg_pool(x, 3))
+    largest = getattr(nn, f"AdaptiveMaxPool{rank}d")(3, return_indices=True)
+    for found, expected in zip(largest(x), nn.adaptive_max_pool(x, 3, return_indices=True)):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_they_have_no_parameters():
     for layer in (nn.MaxPool2d(2), nn.AvgPool1d(3, padding=1), nn.GlobalMaxPool("last")):
         assert not flatten(layer)[0]
@@ -43,6 +57,11 @@ def test_they_have_no_parameters():
         (nn.MaxPool2d((2, 3), 1, 1, 2), "MaxPool2d(2 × 3, stride 1, padding 1, dilation 2)"),
         (nn.AvgPool2d(3, 2, "same"), "AvgPool2d(3 × 3, stride 2, padding same)"),
         (nn.AvgPool3d(2, (1, 1, 2)), "AvgPool3d(2 × 2 × 2, stride 1 × 1 × 2)"),
+        (nn.AvgPool1d(3, 2, dilation=2), "AvgPool1d(3, stride 2, dilation 2)"),
+        (nn.MaxUnpool2d(2, 3), "MaxUnpool2d(2 × 2, stride 3)"),
+        (nn.MaxUnpool1d(3, padding=1, channels="last"), "MaxUnpool1d(3, padding (1,), channels last)"),
+        (nn.AdaptiveAvgPool2d((7, None)), "AdaptiveAvgPool2d(7 × as it is)"),
+        (nn.AdaptiveMaxPool1d(4, channels="last"), "AdaptiveMaxPool1d(4, channels last)"),
         (nn.GlobalMaxPool(), "GlobalMaxPool()"),
         (nn.GlobalAvgPool("last"), "GlobalAvgPool(channels last)"),
     ],
@@ -62,6 +81,9 @@ def test_descriptions(layer, text):
         (lambda: nn.AvgPool2d(2, padding=-1), "padding=-1"),
         (lambda: nn.MaxPool2d(5)(np.zeros((1, 1, 4, 6))), "a window of 5 elements is larger than the 4"),
         (lambda: nn.MaxPool2d(2, padding=2)(np.zeros((1, 1, 4, 6))), "nothing but padding"),
+        (lambda: nn.MaxUnpool2d(2)(np.zeros((1, 1, 4)), None), r"\[MaxUnpool2d\(2 × 2\)\].*want 4"),
+        (lambda: nn.AdaptiveAvgPool2d((2, 2, 2)), r"\[AdaptiveAvgPool2d\]: output_size"),
+        (lambda: nn.AdaptiveMaxPool2d(2)(np.zeros((1, 1, 4))), r"\[AdaptiveMaxPool2d\(2 × 2\)\].*want 4"),
     ],
 )
 def test_what_does_not_fit(make, message):

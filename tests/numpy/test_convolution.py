@@ -194,9 +194,35 @@ def test_words_that_are_unknown(options):
         ((1, 2, 4), (3, 1, 2), {}, ShapeError, "2 channels; the weight of shape .* wants 3"),
         ((1, 2, 1), (2, 1, 2), {"padding": 1}, ShapeError, "make 0"),
         ((1, 2, 4), (2, 1, 2), {"output_padding": 1}, ShapeError, "less than stride"),
-        ((1, 2, 4), (2, 1, 2), {"padding": "same"}, ValueError, "numbers or pairs"),
+        ((1, 2, 4), (2, 1, 2), {"padding": "full"}, ValueError, "'valid', 'same'"),
+        (
+            (1, 2, 4),
+            (2, 1, 2),
+            {"padding": "same", "stride": 2, "output_padding": 1},
+            ValueError,
+            "output_padding=1 with padding='same'",
+        ),
     ],
 )
 def test_what_does_not_fit_the_transpose(x, w, options, error, message):
     with pytest.raises(error, match=message):
         nn.conv_transpose(np.zeros(x), np.zeros(w), **options)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "dilation"),
+    [(1, 3, 1), (2, 3, 1), (3, 2, 1), (4, 2, 1), (5, 1, 1), (2, 3, 2), (3, 2, 3)],
+)
+def test_the_same_transposed_is_the_transpose_of_the_same(size, stride, dilation):
+    """``sum(conv(y) * x) = sum(y * conv_transpose(x))``, of which the second has ``extent * stride`` elements."""
+    x, w = drawn(2, 3, 4), drawn(3, 5, size)
+    y = drawn(2, 5, 4 * stride)
+    options = {"dilation": dilation}
+    there = nn.conv(y, w, stride, "same", **options)
+    back = nn.conv_transpose(x, w, stride, "same", **options)
+    assert back.shape == y.shape
+    np.testing.assert_allclose((there * x).sum(), (back * y).sum(), rtol=1e-10)
+    layer = nn.ConvTranspose1d(3, 5, size, stride, "same", dilation=dilation, bias=False, dtype=np.float64)
+    layer.weight = w
+    np.testing.assert_allclose(pb.jit(layer)(x), back, rtol=1e-10, atol=1e-12)
+    assert layer.describe().count("padding same") == 1

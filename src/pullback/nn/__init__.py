@@ -54,6 +54,12 @@ from pullback.nn.losses import (
 from pullback.nn.module import Module, describe_parameters, parameter_bytes, parameter_count
 from pullback.nn.normalisation import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from pullback.nn.pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
@@ -62,6 +68,9 @@ from pullback.nn.pooling import (
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
 )
 from pullback.nn.radial import RBF
 from pullback.nn.recurrent import (
@@ -103,8 +112,9 @@ from pullback.numpy import (
     softsign,
     tanh,
 )
+from pullback.numpy.adaptive import adaptive_avg_pool, adaptive_max_pool
 from pullback.numpy.convolution import conv, conv_transpose
-from pullback.numpy.pooling import avg_pool, global_avg_pool, global_max_pool, max_pool
+from pullback.numpy.pooling import avg_pool, global_avg_pool, global_max_pool, max_pool, max_unpool
 
 __all__ = [
     "GRU",
@@ -112,6 +122,12 @@ __all__ = [
     "MGU",
     "RBF",
     "RNN",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
@@ -137,6 +153,9 @@ __all__ = [
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
     "Module",
     "MultiHeadAttention",
     "PReLU",
@@ -149,6 +168,8 @@ __all__ = [
     "Training",
     "absolute_error",
     "absolute_percentage_error",
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
     "avg_pool",
     "binary_cross_entropy",
     "binary_focal",
@@ -182,6 +203,7 @@ __all__ = [
     "losses",
     "margin_ranking",
     "max_pool",
+    "max_unpool",
     "mish",
     "multi_margin",
     "nll",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -147,7 +147,7 @@ class _Transpose(_Windowed):
         out_channels: int,
         kernel_size: Widths,
         stride: Widths = 1,
-        padding: int | Sequence[int] | Sequence[tuple[int, int]] = 0,
+        padding: Padding = 0,
         *,
         output_padding: Widths = 0,
         dilation: Widths = 1,
@@ -266,7 +266,7 @@ class ConvTranspose2d(_Transpose):
     (batch, in_channels, …) → (batch, out_channels, …), (extent - 1) * stride - 2 * padding + (size - 1) *
     dilation + output_padding + 1 long along each axis: a ``Conv2d`` of the same arguments leads back from
     there. ``weight`` has shape (in_channels, out_channels / groups, height, width). All arguments but
-    ``output_padding`` are those of ``Conv2d``.
+    ``output_padding`` are those of ``Conv2d``; ``padding="same"`` gives extent * stride.
 
     Raises ``ShapeError`` as ``Conv2d`` does, and when nothing is left.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from pullback.errors import ShapeError
@@ -91,7 +90,7 @@ def conv_transpose(
     weight: Any,
     /,
     stride: Widths = 1,
-    padding: int | Sequence[int] | Sequence[tuple[int, int]] = 0,
+    padding: Padding = 0,
     *,
     output_padding: Widths = 0,
     dilation: Widths = 1,
@@ -106,13 +105,17 @@ def conv_transpose(
     likewise; ``weight`` (channels, outputs / groups, …). Along each axis the result has ``(extent - 1) *
     stride - 2 * padding + (size - 1) * dilation + output_padding + 1`` elements: ``padding`` is cut from
     both sides, ``output_padding`` more are kept after; it tells which of the extents that a stride rounds to
-    the same one was meant. Raises ``ShapeError`` when nothing is left, or shapes or groups do not fit.
+    the same one was meant. With ``padding="same"`` the result has ``extent * stride`` elements, as a ``conv`` with
+    ``"same"`` leads back from them; ``"valid"`` is 0. Raises ``ShapeError`` when nothing is left, or shapes or groups
+    do not fit, ``ValueError`` for another word, or an ``output_padding`` beside ``"same"``.
 
-    Source: PyTorch's ``ConvTranspose2d``, whose arguments these are.
+    Source: PyTorch's ``ConvTranspose2d``, whose arguments these are; ``"same"`` as in TensorFlow and JAX.
 
     >>> import numpy as np
     >>> print(conv_transpose(np.array([[[1.0, 2.0]]]), np.ones((1, 1, 3)), stride=2))
     [[[1. 1. 3. 2. 2.]]]
+    >>> print(conv_transpose(np.array([[[1.0, 2.0]]]), np.ones((1, 1, 3)), stride=2, padding="same"))
+    [[[1. 1. 3. 2.]]]
     """
     name = "conv_transpose"
     x, weight = promote((x, weight))
@@ -120,10 +123,21 @@ def conv_transpose(
     axes = _checked(name, x, weight, groups, channels)
     strides, dilations = widths(name, "stride", stride, rank), widths(name, "dilation", dilation, rank)
     more = widths(name, "output_padding", output_padding, rank, 0)
-    if isinstance(padding, str):
-        raise ValueError(f"{name}: padding={padding!r}; give numbers or pairs{where_written()}")
     sizes = weight.shape[2:]
-    low, high = padding_widths(name, padding, (0,) * rank, sizes=sizes, strides=strides, dilations=dilations)
+    if padding == "same":
+        if any(more):
+            raise ValueError(
+                f"{name}: output_padding={output_padding!r} with padding='same', which says how long the result is; "
+                f"leave it out, or give padding in numbers{where_written()}"
+            )
+        over = [(size - 1) * distance + 1 - step for size, step, distance in zip(sizes, strides, dilations)]
+        low = tuple(max(width, 0) // 2 for width in over)
+        high = tuple(max(width, 0) - cut for width, cut in zip(over, low))
+        more = tuple(max(-width, 0) for width in over)
+    else:
+        low, high = padding_widths(
+            name, padding, (0,) * rank, sizes=sizes, strides=strides, dilations=dilations
+        )
     found = x.shape[1 if channels == "first" else -1]
     if found != weight.shape[0]:
         raise ShapeError(

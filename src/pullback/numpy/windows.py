@@ -21,6 +21,7 @@ __all__ = [
     "Padding",
     "Widths",
     "at_once",
+    "beyond",
     "check_channels",
     "check_windows",
     "padded",
@@ -57,7 +58,9 @@ def at_once(arrays: int) -> Callable[[Callable[P, Any]], Callable[P, Any]]:
             values = [np.asarray(value) for value in arguments[:arrays]]
             variables = tuple(Variable(Type(type_of(value).dtype, value.shape)) for value in values)
             made = function(*variables, *arguments[arrays:], **keywords)  # type: ignore[arg-type]
-            return evaluate(Graph(variables, (made,)), values)[0]
+            several = isinstance(made, tuple)
+            found = evaluate(Graph(variables, made if several else (made,)), values)
+            return tuple(found) if several else found[0]
 
         return called
 
@@ -181,6 +184,31 @@ def reached(
         count = window_count(extent + before + after, size, stride, dilation)
         widths.append((count - 1) * stride + (size - 1) * dilation + 1 - before - extent)
     return tuple(widths)
+
+
+def beyond(
+    extents: Sequence[int],
+    *,
+    low: Sequence[int],
+    high: Sequence[int],
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> tuple[int, ...]:
+    """How far beyond the padding the last window reaches where their number is rounded up.
+
+    A window that would begin behind the array and its first padding is none.
+
+    >>> beyond((7, 5), low=(0, 0), high=(0, 1), sizes=(2, 3), strides=(2, 4), dilations=(1, 1))
+    (1, 1)
+    """
+    found = []
+    for extent, before, after, size, stride, dilation in zip(extents, low, high, sizes, strides, dilations):
+        whole, reach = extent + before + after, (size - 1) * dilation + 1
+        last = -(-(whole - reach) // stride) * stride
+        last -= stride * (last >= extent + before)
+        found.append(max(last + reach - whole, 0))
+    return tuple(found)
 
 
 def padded(x: Node, axes: Sequence[int], low: Sequence[int], high: Sequence[int], value: float = 0) -> Node:
