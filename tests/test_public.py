@@ -1,7 +1,9 @@
 """What ``import pullback`` gives, and what it does not load."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -30,3 +32,14 @@ def test_a_name_that_is_not_there():
 def test_modules_named_as_numpy_is_do_not_hide_it():
     assert pullback.numpy is not np
     assert pullback.numpy.pi == np.pi
+
+
+def test_the_page_of_layers_and_losses_names_what_there_is():
+    page = (Path(__file__).parents[1] / "docs" / "networks.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    losses = rows[next(k for k, row in enumerate(rows) if "softmax_cross_entropy" in row) :]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", re.sub(r"\(.*\)", "", row))}
+    assert all(hasattr(pullback.nn, name) for name in named)
+    assert set(pullback.nn.losses.__all__) == {
+        name for row in losses for name in re.findall(r"`(\w+)`", re.sub(r"\(.*\)", "", row))
+    }

@@ -89,6 +89,7 @@ from pullback.nn.recurrent import (
     to_keras,
     to_torch,
 )
+from pullback.nn.resampling import PixelShuffle, PixelUnshuffle, Upsample
 from pullback.nn.training import Training, current_training, training
 from pullback.numpy import (
     celu,
@@ -115,6 +116,7 @@ from pullback.numpy import (
 from pullback.numpy.adaptive import adaptive_avg_pool, adaptive_max_pool
 from pullback.numpy.convolution import conv, conv_transpose
 from pullback.numpy.pooling import avg_pool, global_avg_pool, global_max_pool, max_pool, max_unpool
+from pullback.numpy.resampling import interpolate, pixel_shuffle, pixel_unshuffle
 
 __all__ = [
     "GRU",
@@ -159,6 +161,8 @@ __all__ = [
     "Module",
     "MultiHeadAttention",
     "PReLU",
+    "PixelShuffle",
+    "PixelUnshuffle",
     "RMSNorm",
     "RNNCell",
     "Recurrent",
@@ -166,6 +170,7 @@ __all__ = [
     "Seed",
     "TimeDistributed",
     "Training",
+    "Upsample",
     "absolute_error",
     "absolute_percentage_error",
     "adaptive_avg_pool",
@@ -195,6 +200,7 @@ __all__ = [
     "hinge",
     "huber",
     "initialisers",
+    "interpolate",
     "kl_divergence",
     "leaky_relu",
     "log_cosh",
@@ -209,6 +215,8 @@ __all__ = [
     "nll",
     "parameter_bytes",
     "parameter_count",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "poisson_nll",
     "relu",
     "relu6",
