@@ -141,8 +141,8 @@ def _to_copy(kernel: Kernel, schedules: Schedules, panels: bool) -> Iterator[tup
     if isinstance(schedule, ContractionSchedule):
         for pair in schedule.contraction.pairs:
             yield from _of_pair(schedule.contraction, pair, isinstance(schedule, PackedContraction), panels)
-    elif isinstance(schedule, MapSchedule) and schedule.lane is not None:
-        yield from _of_map(kernel, schedule.lane, schedules)
+    elif isinstance(schedule, MapSchedule) and schedule.nest.vector is not None:
+        yield from _of_map(kernel, schedule.nest.vector, schedules)
 
 
 def _of_map(kernel: Kernel, lane: Axis, schedules: Schedules) -> Iterator[tuple[Load, list[Axis]]]:

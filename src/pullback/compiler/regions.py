@@ -249,7 +249,7 @@ def _alignment(job: Job, group: Group, schedules: Schedules, share: int) -> int:
     """
     lanes = schedules.lanes(job.kernel)
     if isinstance(job.schedule, TransposedCopy):
-        return 1 if job.schedule.outer else lanes
+        return lanes if len(job.kernel.axes) == 2 else 1
     if not isinstance(job.schedule, MapSchedule):
         return 1
     together = len(group.jobs) > 1

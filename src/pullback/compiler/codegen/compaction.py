@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.function import Function
-from pullback.compiler.codegen.nest import emit_nest, emit_vectors
+from pullback.compiler.codegen.nest import Tile, emit_nest
 from pullback.compiler.codegen.types import memory_type, vector_of
-from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.values import Values
 from pullback.loops import Affine, Axis, Expression, Load
+from pullback.loops.nest import levels_over, vectors_over
 
 __all__ = ["Compacted", "compact_nonzero"]
 
@@ -51,28 +52,25 @@ def compact_nonzero(
     room = math.prod(axis.extent for axis in axes) + lanes
     kept = f.reserve(f"[{room} x {memory_type(factor.dtype)}]"), f.reserve(f"[{room} x i32]")
 
-    def append(group: Group, place: Place, counted: list[str]) -> list[str]:
+    def append(tile: Tile, counted: list[str]) -> list[str]:
         (count,) = counted
-        with values.lane_group(group, place):
-            (value,) = values.vectors(factor)
-            kind = vector_of(memory_type(factor.dtype), lanes)
-            chosen = f.value(f"fcmp une {kind} {value}, zeroinitializer")
-            exists = values.mask(0)
-            if exists is not None:
-                chosen = f.value(f"and <{lanes} x i1> {chosen}, {exists}")
-            for target, row, element in (
-                (kept[0], value, memory_type(factor.dtype)),
-                (kept[1], _places(values, load, start, along), "i32"),
-            ):
-                _append(f, target, count, row, chosen, element, lanes)
+        (value,) = values.vectors(factor)
+        kind = vector_of(memory_type(factor.dtype), lanes)
+        chosen = f.value(f"fcmp une {kind} {value}, zeroinitializer")
+        exists = values.mask(0)
+        if exists is not None:
+            chosen = f.value(f"and <{lanes} x i1> {chosen}, {exists}")
+        for target, row, element in (
+            (kept[0], value, memory_type(factor.dtype)),
+            (kept[1], _places(values, load, start, along), "i32"),
+        ):
+            _append(f, target, count, row, chosen, element, lanes)
         bits = f.value(f"bitcast <{lanes} x i1> {chosen} to i{lanes}")
         more = f.call(f"i{lanes}", f"llvm.ctpop.i{lanes}", (f"i{lanes}", bits))
         return [f.value(f"add i64 {count}, {f.value(f'zext i{lanes} {more} to i64')}")]
 
-    def row(counted: list[str]) -> list[str]:
-        return emit_vectors(values, along, lanes, append, [("i64", counted[0])])
-
-    (count,) = emit_nest(values, outer, row, [("i64", "0")])
+    levels = [*levels_over(outer), *vectors_over(along, lanes)]
+    (count,) = emit_nest(values, levels, append, [("i64", "0")])
     return Compacted(*kept, count)
 
 

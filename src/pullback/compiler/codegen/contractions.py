@@ -8,13 +8,14 @@ stays in the nearer caches.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.maps import write_stores
-from pullback.compiler.codegen.nest import emit_nest, emit_parallel
+from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
 from pullback.compiler.codegen.prefetch import prefetch_line
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
@@ -22,168 +23,63 @@ from pullback.compiler.codegen.vectormath import Lanes
 from pullback.compiler.cost import EPILOGUE_IN_REGISTERS, LOOP_BODY, MOST_TILE_VECTORS, UNROLLED
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
-from pullback.compiler.schedules.tiles import Block, Tile, strips
 from pullback.compiler.target import Processor
 from pullback.loops import Affine, Apply, Axis, walk
+from pullback.loops.nest import levels_over
 
 __all__ = ["emit_contraction", "multiply_panel", "run_epilogue"]
 
 
 def emit_contraction(
-    values: Values,
-    schedule: TiledContraction,
-    low: str,
-    high: str,
-    grains: Sequence[int],
-    before: Callable[[Block], None] | None = None,
+    values: Values, schedule: TiledContraction, ends: Ends, before: Callable[[int], None] | None = None
 ) -> None:
-    """Run a contraction for turns ``low`` to ``high`` of its first row axis; ``grains`` are the lengths that occur.
+    """Run a contraction between ``ends`` of its first row axis.
 
-    ``before`` emits what comes before the tiles of some rows, unless tiles go by columns.
+    ``before`` emits what comes before the tiles of so many rows; their columns are the innermost loop then.
     """
-    product, tile = schedule.contraction, schedule.tile
-    in_tile = {tile.row_axis, tile.band_axis, *tile.inner}
-    shared = product.rows[0] if product.rows else None
+    product = schedule.contraction
 
-    def tiles() -> None:
-        if schedule.by_columns:
-            _columns(values, product, tile, lambda: bands(lambda block: _tile(values, product, block)))
-        else:
-            bands(across)
+    def entered(axis: Axis, tile: Tile) -> None:
+        if before is not None and axis is product.rows[-1]:
+            before(tile.get(axis, 1))
 
-    def across(block: Block) -> None:
-        if before is not None:
-            before(block)
-        _columns(values, product, tile, lambda: _tile(values, product, block))
-
-    def bands(body: Callable[[Block], None]) -> None:
-        _bands(values, tile, lambda count: rows(lambda n: body(Block(tile, n, count))))
-
-    def rows(body: Callable[[int], None]) -> None:
-        if tile.row_axis is None:
-            body(1)
-        elif tile.row_axis is shared:
-            _shared_rows(values, tile, low, high, grains, body)
-        else:
-            _along(values, tile.row_axis, tile.rows, body)
-
-    outside = [axis for axis in product.rows if axis not in in_tile]
-    emit_parallel(values, outside, shared, (low, high), tiles)
-
-
-def _bands(values: Values, tile: Tile, body: Callable[[int], None]) -> None:
-    for axis in tile.inner:
-        values.places[axis] = Place(None, 0)
-    if tile.band_axis is None:
-        body(1)
-    else:
-        _along(values, tile.band_axis, tile.bands, body)
-    for axis in tile.inner:
-        del values.places[axis]
-
-
-def _along(values: Values, axis: Axis, size: int, body: Callable[[int], None]) -> None:
-    """``body(length)`` for strips of ``axis`` of about equal lengths; those of one length are a loop."""
-    start = 0
-    for length, count in strips(axis.extent, size, True):
-        stop = start + length * count
-        if count == 1:
-            values.places[axis] = Place(None, start)
-            body(length)
-        else:
-            with values.f.loop(str(start), str(stop), length) as loop:
-                values.places[axis] = Place(loop.index)
-                body(length)
-        start = stop
-    del values.places[axis]
-
-
-def _shared_rows(
-    values: Values, tile: Tile, low: str, high: str, grains: Sequence[int], body: Callable[[int], None]
-) -> None:
-    """Full tiles, then the rows that are left; how many they can be is known beforehand."""
-    f, height, axis = values.f, tile.rows, tile.row_axis
-    assert axis is not None
-    rests = sorted({grain % height for grain in grains} - {0})
-    if any(grain >= height for grain in grains):
-        stop = high
-        if rests:
-            length = f.value(f"sub i64 {high}, {low}")
-            whole = f.value(f"sub i64 {length}, {f.value(f'urem i64 {length}, {height}')}")
-            stop = f.value(f"add i64 {low}, {whole}")
-        with f.loop(low, stop, height, counted=all(grain >= height for grain in grains)) as loop:
-            values.places[axis] = Place(loop.index)
-            body(height)
-    for rest in rests:
-        length = f.value(f"sub i64 {high}, {low}")
-        left = f.value(f"urem i64 {length}, {height}")
-        with f.when(f.value(f"icmp eq i64 {left}, {rest}")):
-            values.places[axis] = Place(f.value(f"sub i64 {high}, {rest}"))
-            body(rest)
-    values.places.pop(axis, None)
-
-
-def _columns(values: Values, product: Contraction, tile: Tile, body: Callable[[], None]) -> None:
-    """``body`` for all column groups; equal full groups one after another are a loop."""
-    f, lanes, extent = values.f, values.lanes, product.columns.extent
-    done, position = 0, 0
-    while position < len(tile.columns):
-        width = tile.columns[position]
-        equal = 1
-        while position + equal < len(tile.columns) and tile.columns[position + equal] == width:
-            equal += 1
-        full = min(equal, (extent - done) // (width * lanes))
-        if full > 1:
-            stop = done + full * width * lanes
-            with f.loop(str(done), str(stop), width * lanes) as loop:
-                group = Group(product.columns, width, lanes)
-                with values.lane_group(group, Place(loop.index)):
-                    body()
-            done, position = stop, position + full
-        else:
-            left = min(width * lanes, extent - done)
-            group = Group(product.columns, width, lanes, left % lanes)
-            with values.lane_group(group, Place(None, done)):
-                body()
-            done, position = done + left, position + 1
-
-
-def _tile(values: Values, product: Contraction, block: Block) -> None:
-    """One register tile: zero, accumulate every pair, hand the sums to the epilogue."""
-    group = values.group
-    assert group is not None
-    sums = ["zeroinitializer"] * (len(list(block.places())) * group.vectors)
-    with values.scope():
+    def sums(tile: Tile, _: list[str]) -> None:
+        """One register tile: zero, accumulate every pair, hand the sums to the epilogue."""
+        group = values.group
+        assert group is not None
+        found = ["zeroinitializer"] * (math.prod(tile.values()) * group.vectors)
         for pair in product.pairs:
-            sums = accumulate(values, pair, block, sums)
-        run_epilogue(values, product, block, sums)
+            found = accumulate(values, pair, tile, found)
+        run_epilogue(values, product, tile, found)
+
+    emit_nest(values, schedule.nest.levels, sums, ends=ends, entered=entered)
 
 
-def accumulate(values: Values, pair: Pair, block: Block, sums: list[str]) -> list[str]:
+def accumulate(values: Values, pair: Pair, tile: Tile, sums: list[str]) -> list[str]:
     """``sums[band, row, v] += sum over depth of left[row] * right[band, v]`` at the places where the axes stand."""
     *outer, deepest = pair.depth
     kind = vector_of(scalar_type(pair.right.dtype), values.lanes)
     steps = (pair.left.offset.coefficient(deepest), pair.right.offset.coefficient(deepest))
-    strip = _Strip(
-        pair, _ahead(pair.left.offset, block.over_rows()), _ahead(pair.right.offset, block.over_bands())
-    )
+    bands = {axis: turns for axis, turns in tile.items() if axis in pair.right.axes}
+    rows = {axis: turns for axis, turns in tile.items() if axis not in bands}
+    strip = _Strip(pair, _ahead(pair.left.offset, rows), _ahead(pair.right.offset, bands))
 
-    def innermost(sums: list[str]) -> list[str]:
+    def innermost(_: Tile, sums: list[str]) -> list[str]:
         left, right = (
             values.address(load.buffer, values.element(load.buffer, load.offset.without([deepest])))
             for load in (pair.left, pair.right)
         )
         return _deep(values, strip, left, right, steps, deepest.extent, sums)
 
-    def unrolled(axes: Sequence[Axis]) -> bool:
-        return len(sums) * math.prod(axis.extent for axis in (*axes, deepest)) <= UNROLLED
-
-    return emit_nest(values, outer, innermost, [(kind, value) for value in sums], unrolled=unrolled)
+    levels = levels_over(outer, UNROLLED // (len(sums) * deepest.extent))
+    return emit_nest(values, levels, innermost, [(kind, value) for value in sums])
 
 
-def _ahead(offset: Affine, places: Sequence[tuple[tuple[Axis, int], ...]]) -> tuple[int, ...]:
-    """How many elements further on an operand is read for each of ``places``."""
-    return tuple(sum(offset.coefficient(axis) * turn for axis, turn in place) for place in places)
+def _ahead(offset: Affine, tile: Tile) -> tuple[int, ...]:
+    """How many elements further on an operand is read at each place of a tile."""
+    steps = [offset.coefficient(axis) for axis in tile]
+    places = itertools.product(*map(range, tile.values()))
+    return tuple(sum(step * turn for step, turn in zip(steps, place)) for place in places)
 
 
 @dataclass(frozen=True)
@@ -199,7 +95,7 @@ class _Strip:
 def multiply_panel(
     values: Values,
     pair: Pair,
-    block: Block,
+    tile: Tile,
     panel: str,
     width: int,
     extent: tuple[int, int],
@@ -211,7 +107,7 @@ def multiply_panel(
     left = values.address(pair.left.buffer, values.element(pair.left.buffer, pair.left.offset))
     del values.places[depth]
     steps = (pair.left.offset.coefficient(depth), width)
-    strip = _Strip(pair, _ahead(pair.left.offset, block.over_rows()), packed=True)
+    strip = _Strip(pair, _ahead(pair.left.offset, tile), packed=True)
     return _deep(values, strip, left, panel, steps, extent[1] - extent[0], sums)
 
 
@@ -290,30 +186,24 @@ def _read_right(values: Values, strip: _Strip, address: str, vector: int) -> str
     return load_lanes(values.f, address, memory_type(dtype), group.lanes, count)
 
 
-def run_epilogue(values: Values, product: Contraction, block: Block, sums: Sequence[str]) -> None:
+def run_epilogue(values: Values, product: Contraction, tile: Tile, sums: Sequence[str]) -> None:
     """Evaluate the stores for each row of the tile, with the accumulator's value in its placeholder."""
     group = values.group
     assert group is not None
     roots = [store.value for store in product.stores]
-    base = {axis: values.places[axis] for axis, _ in block.axes()}
-    if base:
+    if tile:
         # A tile of one place has no loop to stay out of, and what is the same for it may hold the accumulator.
-        values.hoist(roots, base)
+        values.hoist(roots, tile)
     functions = sum(1 for e in walk(*roots) if isinstance(e, Apply))
-    places = list(block.places())
-    if functions <= EPILOGUE_IN_REGISTERS or len(places) == 1:
-        for number, place in enumerate(places):
-            for axis, turn in place:
-                values.places[axis] = Place(base[axis].value, base[axis].constant + turn)
-            with values.scope():
-                values.bind(product.accumulator, list(sums[number * group.vectors :][: group.vectors]))
-                write_stores(values, product.stores)
-    else:
-        _looped_epilogue(values, product, block, sums)
-    values.places.update(base)
+    if functions > EPILOGUE_IN_REGISTERS and math.prod(tile.values()) > 1:
+        _looped_epilogue(values, product, tile, sums)
+        return
+    for number in each_place(values, tile):
+        values.bind(product.accumulator, list(sums[number * group.vectors :][: group.vectors]))
+        write_stores(values, product.stores)
 
 
-def _looped_epilogue(values: Values, product: Contraction, block: Block, sums: Sequence[str]) -> None:
+def _looped_epilogue(values: Values, product: Contraction, tile: Tile, sums: Sequence[str]) -> None:
     """The epilogue in a loop along each axis of the tile."""
     f, group = values.f, values.group
     assert group is not None
@@ -343,4 +233,4 @@ def _looped_epilogue(values: Values, product: Contraction, block: Block, sums: S
                 nest(axes[1:], f.value(f"add i64 {before}, {loop.index}"))
         values.places[axis] = base
 
-    nest([(axis, count) for axis, count in block.axes() if count > 1], "0")
+    nest([(axis, count) for axis, count in tile.items() if count > 1], "0")

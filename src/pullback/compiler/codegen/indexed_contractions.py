@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.compaction import Compacted, compact_nonzero
 from pullback.compiler.codegen.maps import write_stores
-from pullback.compiler.codegen.nest import emit_nest, emit_parallel
+from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
 from pullback.compiler.codegen.permutes import sums_of_permutes
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
@@ -21,6 +23,8 @@ from pullback.compiler.schedules.indexed_contraction import (
     vectors_of_row,
 )
 from pullback.compiler.schedules.permute import Permute
+from pullback.loops import Axis
+from pullback.loops.nest import Kind, Level, level_of, levels_over
 
 __all__ = ["emit_indexed_contraction"]
 
@@ -34,33 +38,30 @@ class _Piece:
     count: int
 
 
-def emit_indexed_contraction(values: Values, sums: IndexedContraction, low: str, high: str) -> None:
-    """Run the kernel for turns ``low`` to ``high`` of its first axis."""
-    budget, permute = sums.vectors, sums.permute
-    pieces = _pieces(sums, values.lanes, budget // 2 if sums.compaction else budget)
+def emit_indexed_contraction(values: Values, sums: IndexedContraction, ends: Ends) -> None:
+    """Run the kernel between ``ends`` of its first axis."""
+    first, *outer = sums.outer
+    levels = [level_of(first, Kind.PARALLEL), *levels_over(outer)]
 
-    def rows() -> None:
-        if permute is not None:
-            _permuted(values, sums, permute)
-            return
-        if sums.compaction:
-            _from_compacted(values, sums, pieces, budget)
-            return
-        for part in pieces:
-            most = min(MOST_INDEXED_ROWS, max(1, budget // _count(part)))
-            if sums.row is None:
-                _tile(values, sums, part, Place(None), 1)
-                continue
-            full, rest = divmod(sums.row.extent, most)
-            if full > 1:
-                with values.f.loop("0", str(full * most), most) as loop, values.scope():
-                    _tile(values, sums, part, Place(loop.index), most)
-            elif full:
-                _tile(values, sums, part, Place(None), most)
-            if rest:
-                _tile(values, sums, part, Place(None, full * most), rest)
+    def rows(tile: Tile, _: list[str]) -> None:
+        if sums.permute is not None:
+            _permuted(values, sums, sums.permute)
+        elif sums.compaction:
+            _from_compacted(values, sums)
+        else:
+            for part in _pieces(sums, values.lanes, sums.vectors):
+                most = min(MOST_INDEXED_ROWS, max(1, sums.vectors // _count(part)))
+                _by_rows(values, sums, most, partial(_tile, values, sums, part))
 
-    emit_parallel(values, sums.outer, sums.outer[0], (low, high), rows)
+    emit_nest(values, levels, rows, ends=ends)
+
+
+def _by_rows(values: Values, sums: IndexedContraction, most: int, body: Callable[[Tile], None]) -> None:
+    """``body`` for tiles of ``most`` turns of the row axis, or for the only row."""
+
+    axes: list[Axis] = [] if sums.row is None else [sums.row]
+    levels = [level for axis in axes for level in (level_of(axis, size=most), Level(axis, Kind.REGISTER))]
+    emit_nest(values, levels, lambda rows, _: body(rows))
 
 
 def _pieces(sums: IndexedContraction, lanes: int, budget: int) -> list[list[_Piece]]:
@@ -118,34 +119,26 @@ def _count(part: Sequence[_Piece]) -> int:
     return sum(piece.count for piece in part)
 
 
-def _tile(values: Values, sums: IndexedContraction, part: Sequence[_Piece], start: Place, rows: int) -> None:
-    """``rows`` turns of the row axis from ``start``, all vectors of ``part``: the sums, then their stores."""
+def _tile(values: Values, sums: IndexedContraction, part: Sequence[_Piece], rows: Tile) -> None:
+    """All rows of a tile, all vectors of ``part``: the sums, then their stores."""
     right = sums.right
     kind = vector_of(memory_type(right.dtype), vector_width(sums.columns[-1], values.lanes))
     fixed = right.offset.without(sums.columns)
 
-    def at_row(r: int) -> None:
-        if sums.row is not None:
-            values.places[sums.row] = Place(start.value, start.constant + r)
-
-    def turn(current: list[str]) -> list[str]:
+    def turn(_: Tile, current: list[str]) -> list[str]:
         new = list[str]()
-        for r in range(rows):
-            at_row(r)
-            with values.scope():
-                (x,) = values.emit(sums.left)
-                dynamic = [(values.convert_index(index)[0], stride) for index, stride in right.dynamic]
-                address = values.address(right.buffer, values.element(right.buffer, fixed, dynamic))
-            new += _added(values, sums, part, x, address, current[len(new) : len(new) + vectors])
+        for r in each_place(values, rows):
+            (x,) = values.emit(sums.left)
+            dynamic = [(values.convert_index(index)[0], stride) for index, stride in right.dynamic]
+            address = values.address(right.buffer, values.element(right.buffer, fixed, dynamic))
+            new += _added(values, sums, part, x, address, current[r * vectors : (r + 1) * vectors])
         return new
 
     vectors = _count(part)
-    totals = emit_nest(values, sums.over, turn, [(kind, "zeroinitializer")] * (rows * vectors))
-    for r in range(rows):
-        at_row(r)
+    start = [(kind, "zeroinitializer")] * (math.prod(rows.values()) * vectors)
+    totals = emit_nest(values, levels_over(sums.over), turn, start)
+    for r in each_place(values, rows):
         _store(values, sums, part, _wanted(values, sums, part, totals[r * vectors : (r + 1) * vectors]))
-    if sums.row is not None:
-        del values.places[sums.row]
 
 
 def _permuted(values: Values, sums: IndexedContraction, permute: Permute) -> None:
@@ -155,44 +148,25 @@ def _permuted(values: Values, sums: IndexedContraction, permute: Permute) -> Non
     strides = [sums.right.offset.coefficient(axis) for axis in others]
     lines = [sum(turn * stride for turn, stride in zip(piece.turns, strides)) for piece in part]
 
-    def tile(start: Place, rows: int) -> None:
-        for r, totals in enumerate(sums_of_permutes(values, permute, lines, column, sums.row, start, rows)):
-            if sums.row is not None:
-                values.places[sums.row] = Place(start.value, start.constant + r)
-            with values.scope():
-                _store(values, sums, part, totals)
-        if sums.row is not None:
-            del values.places[sums.row]
+    def tile(rows: Tile) -> None:
+        totals = sums_of_permutes(values, permute, lines, column, rows)
+        for r in each_place(values, rows):
+            _store(values, sums, part, totals[r])
 
-    pairs, rest = divmod(1 if sums.row is None else sums.row.extent, 2)
-    if pairs:
-        with values.f.loop("0", str(2 * pairs), 2) as loop, values.scope():
-            tile(Place(loop.index), 2)
-    if rest:
-        with values.scope():
-            tile(Place(None, 2 * pairs), 1)
+    _by_rows(values, sums, 2, tile)
 
 
-def _from_compacted(
-    values: Values, sums: IndexedContraction, parts: Sequence[Sequence[_Piece]], budget: int
-) -> None:
+def _from_compacted(values: Values, sums: IndexedContraction) -> None:
     """All turns of the row axis, one by one: the factors that are not zero, the sums of each part, their stores."""
 
-    def row() -> None:
+    def row(_: Tile) -> None:
         fixed = sums.right.offset.without(sums.columns)
         compacted = compact_nonzero(values, sums.left, sums.right, fixed, sums.over)
-        for part in parts:
-            chains = max(1, min(CHAINS, budget // _count(part)))
+        for part in _pieces(sums, values.lanes, sums.vectors // 2):
+            chains = max(1, min(CHAINS, sums.vectors // _count(part)))
             _store(values, sums, part, _sum_of_compacted(values, sums, part, compacted, chains))
 
-    if sums.row is None:
-        row()
-        return
-    with values.f.loop("0", str(sums.row.extent)) as loop:
-        values.places[sums.row] = Place(loop.index)
-        with values.scope():
-            row()
-        del values.places[sums.row]
+    _by_rows(values, sums, 1, row)
 
 
 def _sum_of_compacted(

@@ -9,6 +9,7 @@ from typing import Any
 from pullback.compiler.codegen.contractions import emit_contraction
 from pullback.compiler.codegen.indexed_contractions import emit_indexed_contraction
 from pullback.compiler.codegen.maps import emit_map
+from pullback.compiler.codegen.nest import Ends
 from pullback.compiler.codegen.packed_contractions import emit_packed_contraction
 from pullback.compiler.codegen.reduction_vectorised import emit_reduction_vectorised
 from pullback.compiler.codegen.scatters import emit_scatter
@@ -31,40 +32,29 @@ __all__ = ["emit_kernel"]
 
 def emit_kernel(values: Values, job: Job, grains: Sequence[int]) -> None:
     """Write the body of the function of a kernel, for its parts ``low`` to ``high``; ``grains`` are how many."""
-    _EMITTERS[type(job.schedule)](values, job, job.schedule, values.f["low"], values.f["high"], grains)
+    ends = Ends(values.f["low"], values.f["high"], grains)
+    _EMITTERS[type(job.schedule)](values, job, job.schedule, ends)
 
 
-Emitter = Callable[[Values, Job, Any, str, str, Sequence[int]], None]
+Emitter = Callable[[Values, Job, Any, Ends], None]
 
 
-def _tiled(
-    values: Values, job: Job, schedule: TiledContraction, low: str, high: str, grains: Sequence[int]
-) -> None:
+def _tiled(values: Values, job: Job, schedule: TiledContraction, ends: Ends) -> None:
     before = None
     if job.staged is not None:
         before = partial(emit_staged_gather, values, job.staged, schedule.contraction)
-    emit_contraction(values, schedule, low, high, grains, before)
+    emit_contraction(values, schedule, ends, before)
 
 
 _EMITTERS: dict[type[Schedule], Emitter] = {
-    MapSchedule: lambda values, job, schedule, low, high, _: emit_map(
-        values, job.kernel, schedule, low, high
-    ),
+    MapSchedule: lambda values, job, schedule, ends: emit_map(values, job.kernel, schedule, ends),
     TiledContraction: _tiled,
-    PackedContraction: lambda values, job, schedule, low, high, _: emit_packed_contraction(
-        values, schedule, low, high, values.f["scratch"]
+    PackedContraction: lambda values, job, schedule, ends: emit_packed_contraction(values, schedule, ends),
+    ReductionVectorised: lambda values, job, schedule, ends: emit_reduction_vectorised(
+        values, schedule, ends
     ),
-    ReductionVectorised: lambda values, job, schedule, low, high, _: emit_reduction_vectorised(
-        values, schedule, low, high
-    ),
-    WindowMaximum: lambda values, job, schedule, low, high, grains: emit_window_maximum(
-        values, schedule, low, high, grains
-    ),
-    IndexedContraction: lambda values, job, schedule, low, high, _: emit_indexed_contraction(
-        values, schedule, low, high
-    ),
-    ScatterSchedule: lambda values, job, schedule, low, high, _: emit_scatter(
-        values, job.kernel, schedule, low, high
-    ),
-    TransposedCopy: lambda values, job, schedule, low, high, _: emit_transposed(values, schedule, low, high),
+    WindowMaximum: lambda values, job, schedule, ends: emit_window_maximum(values, schedule, ends),
+    IndexedContraction: lambda values, job, schedule, ends: emit_indexed_contraction(values, schedule, ends),
+    ScatterSchedule: lambda values, job, schedule, ends: emit_scatter(values, job.kernel, schedule, ends),
+    TransposedCopy: lambda values, job, schedule, ends: emit_transposed(values, schedule, ends),
 }

@@ -5,90 +5,66 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pullback.compiler.codegen import access
-from pullback.compiler.codegen.nest import emit_nest
+from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
 from pullback.compiler.codegen.prefetch import prefetch_ahead
 from pullback.compiler.codegen.values import Group, Place, Values
-from pullback.compiler.schedules.map import MapSchedule, row_fits_registers, side_by_side
+from pullback.compiler.schedules.map import MapSchedule, lane_strips
 from pullback.loops import Apply, Axis, Kernel, Load, Store
+from pullback.loops.nest import Kind, Level, levels_over
 
-__all__ = ["emit_map", "lane_loop", "write_stores"]
+__all__ = ["emit_map", "emit_stores", "write_stores"]
 
 
-def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, low: str, high: str) -> None:
-    """Run ``kernel`` for turns ``low`` to ``high`` of its first axis; a kernel without axes runs once.
-
-    When the first axis carries the lanes, ``low`` is a multiple of the schedule's alignment and ``high`` is one too or
-    the axis' end.
-    """
-    lane, row = schedule.lane, schedule.row
-    outer = tuple(axis for axis in kernel.axes if axis is not lane)
+def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: Ends) -> None:
+    """Run ``kernel`` between ``ends`` of its first axis; a kernel without axes runs once."""
+    levels, row = schedule.nest.levels, schedule.row
     roots = [root for store in kernel.stores for root in store.roots()]
-    inner = {axis for store in kernel.stores for axis in store.inner} | (
-        {lane} if lane is not None else set()
-    )
+    inner = {axis for store in kernel.stores for axis in store.inner}
 
-    def loops(axes: Sequence[Axis], body: Callable[[], None]) -> None:
-        """Loops around ``body``; what no axis inside changes is computed before them."""
+    def prefetch(axis: Axis, _: Tile) -> None:
+        turn = values.places[axis].value
+        if axis is kernel.axes[0] and turn is not None:
+            prefetch_ahead(values, kernel, schedule.prefetched, axis, turn)
 
-        def turn(carried: list[str]) -> list[str]:
-            body()
-            return carried
-
-        def prefetch(turn: str) -> None:
-            if axes[0] is kernel.axes[0]:
-                prefetch_ahead(values, kernel, schedule.prefetched, axes[0], turn)
-
-        ends = (low, high) if axes and axes[0] is kernel.axes[0] else None
-        inside = {*outer[outer.index(axes[-1]) + 1 :], *inner} if axes else inner
-        emit_nest(values, axes, turn, ends=ends, hoisted=(roots, inside), entered=prefetch)
-
-    def rows() -> None:
+    def rows(tile: Tile, _: list[str]) -> None:
         """The last loop, with vectors that all its rows use in registers."""
         assert row is not None
-        values.hoist(roots, {*outer[-1:], row})
+        values.hoist(roots, {*kernel.axes[-1:], row})
         with values.lane_group(_whole_group(values, row), Place(None, 0)):
-            values.hoist(roots, outer[-1:], lanes=row)
-            loops(outer[-1:], lambda: _body(values, kernel, lane, low, high))
+            values.hoist(roots, kernel.axes[-1:], lanes=row)
+            nest(levels[-1:], lambda tile, _: write_stores(values, kernel.stores), inner)
+
+    def body(tile: Tile, _: list[str]) -> None:
+        by_inner: dict[tuple[Axis, ...], list[Store]] = {}
+        for store in kernel.stores:
+            by_inner.setdefault(store.inner, []).append(store)
+        # Stores of the whole row last: they may need what the others leave, and share a register-resident row.
+        for axes, stores in sorted(by_inner.items(), key=lambda item: len(item[0])):
+            emit_stores(values, axes, stores)
+
+    def nest(levels: Sequence[Level], body: Callable[[Tile, list[str]], None], inside: set[Axis]) -> None:
+        emit_nest(values, levels, body, ends=ends, hoisted=(roots, inside), entered=prefetch)
 
     with values.scope():
         if row is None:
-            loops(outer, lambda: _body(values, kernel, lane, low, high))
+            nest(levels, body, inner)
         else:
-            loops(outer[:-1], rows)
+            nest(levels[:-1], rows, {*inner, *kernel.axes[-1:]})
 
 
-def _body(values: Values, kernel: Kernel, lane: Axis | None, low: str, high: str) -> None:
-    if lane is not None:
-        if lane is kernel.axes[0]:
-            _shared_lanes(values, lane, kernel.stores, low, high)
-        else:
-            lane_loop(values, lane, kernel.stores)
-        return
-    by_inner: dict[tuple[Axis, ...], list[Store]] = {}
-    for store in kernel.stores:
-        by_inner.setdefault(store.inner, []).append(store)
-    # Stores of the whole row last: they may need what the others leave, and share a register-resident row.
-    for inner, stores in sorted(by_inner.items(), key=lambda item: len(item[0])):
-        if values.group is not None:
-            write_stores(values, stores)
-        else:
-            _inner_loops(values, inner, stores)
+def _whole_group(values: Values, axis: Axis) -> Group:
+    full, tail = divmod(axis.extent, values.lanes)
+    return Group(axis, full + bool(tail), values.lanes, tail, whole=True)
 
 
-def _inner_loops(values: Values, inner: tuple[Axis, ...], stores: Sequence[Store]) -> None:
-    if not inner:
-        write_stores(values, stores)
-        return
+def emit_stores(values: Values, axes: Sequence[Axis], stores: Sequence[Store]) -> None:
+    """Stores in loops over ``axes``, with the lanes along the last one."""
     roots = [root for store in stores for root in store.roots()]
-    values.hoist(roots, inner)
-    if len(inner) == 1:
-        lane_loop(values, inner[0], stores)
-        return
-    with values.f.loop("0", str(inner[0].extent)) as loop:
-        values.places[inner[0]] = Place(loop.index)
-        with values.scope():
-            _inner_loops(values, inner[1:], stores)
-        del values.places[inner[0]]
+    levels = levels_over(axes[:-1])
+    for axis in axes[-1:]:
+        strips = lane_strips(axis, roots, values.lanes, values.target)
+        levels += [Level(axis, Kind.SERIAL, strips), Level(axis, Kind.VECTOR, lanes=values.lanes)]
+    emit_nest(values, levels, lambda tile, _: write_stores(values, stores), hoisted=(roots, []))
 
 
 def write_stores(values: Values, stores: Sequence[Store]) -> None:
@@ -136,54 +112,3 @@ def _accumulate(values: Values, store: Store) -> None:
             there = Load(store.buffer, store.offset, store.dynamic)
             value = Apply(store.accumulate, (there, value), value.dtype)
         access.store(values, store.buffer, store.offset, value, store.dynamic)
-
-
-def _whole_group(values: Values, axis: Axis) -> Group:
-    full, tail = divmod(axis.extent, values.lanes)
-    return Group(axis, full + bool(tail), values.lanes, tail, whole=True)
-
-
-def lane_loop(values: Values, axis: Axis, stores: Sequence[Store]) -> None:
-    """All of ``axis`` in vectors: a loop over groups, then what is left in one shorter group."""
-    roots = [root for store in stores for root in store.roots()]
-    values.hoist(roots, [axis])
-    if side_by_side(axis, roots, values.target) > 1 and row_fits_registers(
-        axis, roots, values.lanes, values.target
-    ):
-        with values.lane_group(_whole_group(values, axis), Place(None, 0)):
-            write_stores(values, stores)
-        return
-    side = side_by_side(axis, roots, values.target)
-    block = side * values.lanes
-    blocks = axis.extent // block
-    if blocks:
-        with values.f.loop("0", str(blocks * block), block) as loop:
-            _group(values, Group(axis, side, values.lanes), Place(loop.index), stores)
-    _rest(values, axis, blocks * block, stores)
-
-
-def _rest(values: Values, axis: Axis, done: int, stores: Sequence[Store]) -> None:
-    full, tail = divmod(axis.extent - done, values.lanes)
-    if full or tail:
-        _group(values, Group(axis, full + bool(tail), values.lanes, tail), Place(None, done), stores)
-
-
-def _group(values: Values, group: Group, place: Place, stores: Sequence[Store]) -> None:
-    with values.lane_group(group, place):
-        write_stores(values, stores)
-
-
-def _shared_lanes(values: Values, axis: Axis, stores: Sequence[Store], low: str, high: str) -> None:
-    """Lanes along the axis that threads share out: full groups from ``low``, the rest only at the axis' end."""
-    roots = [root for store in stores for root in store.roots()]
-    values.hoist(roots, [axis])
-    block = side_by_side(axis, roots, values.target) * values.lanes
-    done = axis.extent // block * block
-    if done:
-        stop = values.f.call("i64", "llvm.smin.i64", ("i64", high), ("i64", str(done)))
-        with values.f.loop(low, stop, block, counted=False) as loop:
-            _group(values, Group(axis, block // values.lanes, values.lanes), Place(loop.index), stores)
-    if done < axis.extent:
-        at_end = values.f.value(f"icmp eq i64 {high}, {axis.extent}")
-        with values.f.when(at_end):
-            _rest(values, axis, done, stores)

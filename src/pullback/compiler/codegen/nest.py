@@ -1,96 +1,153 @@
-"""Loop nests to code: shared, serial, unrolled and vector axes, and the values that go from turn to turn."""
+"""Nests to code: shared, serial, unrolled and vector loops, their tails, and the values that go from turn to turn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from pullback.compiler.codegen.types import scalar_type
 from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.vectormath import Lanes
 from pullback.loops import Axis, Expression
+from pullback.loops.nest import Kind, Level
 
-__all__ = ["emit_nest", "emit_parallel", "emit_vectors"]
+__all__ = ["Ends", "Tile", "each_place", "emit_nest", "multiply_add"]
 
 Carried = list[str]
+Tile = Mapping[Axis, int]
+"""How many turns of each register axis a tile has, from where the axis stands on."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The turns of a parallel loop that a call is given: ``low`` to ``high``, which is one of ``lengths`` further on.
+
+    But for one that ends with the axis all calls have the first length.
+    """
+
+    low: str
+    high: str
+    lengths: Sequence[int]
 
 
 def emit_nest(
     values: Values,
-    axes: Sequence[Axis],
-    body: Callable[[Carried], Carried],
+    levels: Sequence[Level],
+    body: Callable[[Tile, Carried], Carried | None],
     start: Sequence[tuple[str, str]] = (),
-    ends: tuple[str, str] | None = None,
-    unrolled: Callable[[Sequence[Axis]], bool] = lambda axes: False,
+    ends: Ends | None = None,
     hoisted: tuple[Sequence[Expression], Iterable[Axis]] = ((), ()),
-    entered: Callable[[str], None] = lambda turn: None,
+    entered: Callable[[Axis, Tile], None] = lambda axis, tile: None,
 ) -> Carried:
-    """``body`` for every turn of ``axes``, the outermost first; pairs of a type and a value go from turn to turn.
+    """``body`` for every tile, with where its axes stand; pairs of a type and a value go from tile to tile, if any do.
 
-    The first axis goes between ``ends`` and calls ``entered`` in each turn. An axis is a loop unless those from it on
-    are ``unrolled``. Before each loop that of the ``hoisted`` expressions is computed which depends neither on the axes
-    that are left nor on those given with them.
+    A parallel loop goes between ``ends``. Each strip that is ``entered`` is told. Before each loop that of the
+    ``hoisted`` expressions is computed which depends neither on the axes that are left nor on those given with them.
     """
-    if not axes:
-        return body([value for _, value in start])
-    axis, rest = axes[0], axes[1:]
-    roots, inside = hoisted
-    if roots:
-        values.hoist(roots, {*axes, *inside})
+    inside = {level.axis: level for level in levels if not level.strips}
+    roots, bound = hoisted
+    tile: dict[Axis, int] = {}
 
-    def turn(place: Place, current: Sequence[str]) -> Carried:
-        values.places[axis] = place
-        if place.value is not None:
-            entered(place.value)
+    def nest(around: Sequence[Level], current: Carried) -> Carried:
+        if not around:
+            return body(tile, current) or current
+        level, rest = around[0], around[1:]
+        axis, inner = level.axis, inside.get(level.axis)
+        if roots:
+            values.hoist(roots, {*(other.axis for other in around), *bound})
+
+        def strip(place: Place, length: int, current: Carried) -> Carried:
+            if inner is not None and inner.kind is Kind.VECTOR:
+                group = Group(axis, -(-length // inner.lanes), inner.lanes, length % inner.lanes)
+                with values.lane_group(group, place):
+                    entered(axis, tile)
+                    return nest(rest, current)
+            values.places[axis] = place
+            if inner is not None:
+                tile[axis] = length
+            with values.scope():
+                entered(axis, tile)
+                new = nest(rest, current)
+            del values.places[axis]
+            return new
+
+        kinds = [kind for kind, _ in start]
+        if level.kind is Kind.PARALLEL and ends is not None and list(ends.lengths) != [axis.extent]:
+            _between(values, level, ends, lambda place, length: strip(place, length, []))
+            return []
+        return _strips(values, level, strip, kinds, current)
+
+    return nest([level for level in levels if level.strips], [value for _, value in start])
+
+
+def _strips(
+    values: Values,
+    level: Level,
+    body: Callable[[Place, int, Carried], Carried],
+    kinds: Sequence[str],
+    current: Carried,
+) -> Carried:
+    """``body`` for each strip; several of one length are a loop, unless they are unrolled."""
+    done = 0
+    for length, count in level.strips:
+        stop = done + length * count
+        if count > 1 and level.kind is not Kind.UNROLLED:
+            with values.f.loop(str(done), str(stop), length, list(zip(kinds, current))) as loop:
+                loop.carry(*body(Place(loop.index), length, loop.values))
+            current = loop.results
+        else:
+            for first in range(done, stop, length):
+                current = body(Place(None, first), length, current)
+        done = stop
+    return current
+
+
+def _between(values: Values, level: Level, ends: Ends, body: Callable[[Place, int], object]) -> None:
+    """``body`` for the strips of a parallel loop, full ones and then what is left: how much it can be is known."""
+    f, (size, _), axis = values.f, level.strips[0], level.axis
+    rests = sorted({length % size for length in ends.lengths} - {0})
+    stop, left = ends.high, ""
+    if rests:
+        left = f.value(f"urem i64 {f.value(f'sub i64 {ends.high}, {ends.low}')}, {size}")
+        stop = f.value(f"sub i64 {ends.high}, {left}")
+    if any(length >= size for length in ends.lengths):
+        counted = all(length >= size for length in ends.lengths)
+        with f.loop(ends.low, stop, size, counted=counted) as loop:
+            body(Place(loop.index), size)
+    last = ends.lengths[0] % size == 0  # only what ends with the axis has a rest
+    for rest in rests:
+        with f.when(f.value(f"icmp eq i64 {left}, {rest}")):
+            body(Place(None, axis.extent - rest) if last else Place(stop), rest)
+
+
+def multiply_add(
+    values: Values, tile: Tile, left: Expression, right: Expression, sums: Sequence[str]
+) -> Carried:
+    """``sums`` with the product at each place of a tile added; what is the same for several places is read once."""
+    assert values.group is not None
+    lanes, vectors = Lanes(values.f, scalar_type(left.dtype), values.group.lanes), values.group.vectors
+    known: dict[tuple[object, ...], list[str]] = {}
+
+    def operand(expression: Expression) -> list[str]:
+        where = expression, *(values.places[axis] for axis in tile if axis in expression.axes)
+        if where not in known:
+            known[where] = values.vectors(expression)
+        return known[where]
+
+    new = list[str]()
+    for number in each_place(values, tile):
+        current = sums[number * vectors : (number + 1) * vectors]
+        new += [lanes.fma(a, b, c) for a, b, c in zip(operand(left), operand(right), current)]
+    return new
+
+
+def each_place(values: Values, tile: Tile) -> Iterator[int]:
+    """Stand at each place of a tile, the last of its axes moving fastest; gives their numbers."""
+    base = {axis: values.places[axis] for axis in tile}
+    for number, turns in enumerate(itertools.product(*map(range, tile.values()))):
+        for (axis, place), turn in zip(base.items(), turns):
+            values.places[axis] = Place(place.value, place.constant + turn)
         with values.scope():
-            pairs = [(kind, value) for (kind, _), value in zip(start, current)]
-            new = emit_nest(values, rest, body, pairs, None, unrolled, hoisted)
-        del values.places[axis]
-        return new
-
-    if unrolled(axes):
-        current = [value for _, value in start]
-        for k in range(axis.extent):
-            current = turn(Place(None, k), current)
-        return current
-    low, high = ends or ("0", str(axis.extent))
-    with values.f.loop(low, high, carried=start) as loop:
-        loop.carry(*turn(Place(loop.index), loop.values))
-    return loop.results
-
-
-def emit_parallel(
-    values: Values,
-    axes: Sequence[Axis],
-    shared: Axis | None,
-    ends: tuple[str, str] | None,
-    body: Callable[[], None],
-) -> None:
-    """``body`` for every turn of ``axes``; threads share out those of one of them, which go between ``ends``."""
-
-    def turn(carried: Carried) -> Carried:
-        body()
-        return carried
-
-    emit_nest(values, axes, turn, ends=ends if axes and axes[0] is shared else None)
-
-
-def emit_vectors(
-    values: Values,
-    axis: Axis,
-    lanes: int,
-    body: Callable[[Group, Place, Carried], Carried],
-    start: Sequence[tuple[str, str]] = (),
-    most_unrolled: int = 1,
-) -> Carried:
-    """``body`` for every vector along ``axis``, the last one with the lanes that are left.
-
-    Up to ``most_unrolled`` whole vectors are no loop.
-    """
-    full, tail = divmod(axis.extent, lanes)
-    whole, current = Group(axis, 1, lanes), [value for _, value in start]
-    if full > most_unrolled:
-        with values.f.loop("0", str(full * lanes), lanes, start) as loop:
-            loop.carry(*body(whole, Place(loop.index), loop.values))
-        current = loop.results
-    else:
-        for k in range(full):
-            current = body(whole, Place(None, k * lanes), current)
-    return body(Group(axis, 1, lanes, tail), Place(None, full * lanes), current) if tail else current
+            yield number
+    values.places.update(base)

@@ -14,25 +14,25 @@ from collections.abc import Callable, Sequence
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes, transpose_block
 from pullback.compiler.codegen.contractions import multiply_panel, run_epilogue
 from pullback.compiler.codegen.function import Function
+from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
 from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
 from pullback.compiler.schedules.packing import Segment
-from pullback.compiler.schedules.tiles import Block, row_axis
-from pullback.loops import Axis
+from pullback.compiler.schedules.tiles import row_axis
+from pullback.loops import Affine, Axis
+from pullback.loops.nest import Kind, Level, level_of
 
 __all__ = ["emit_packed_contraction"]
 
 
-def emit_packed_contraction(
-    values: Values, schedule: PackedContraction, low: str, high: str, scratch: str
-) -> None:
-    """Run the blocks ``low`` to ``high``; neighbours share their rows."""
+def emit_packed_contraction(values: Values, schedule: PackedContraction, ends: Ends) -> None:
+    """Run the blocks between ``ends``; neighbours share their rows."""
     f, packing = values.f, schedule.packing
     axis = row_axis(schedule.contraction)
     assert axis is not None
-    emitter = _Blocks(values, schedule, axis, scratch)
-    with f.loop(low, high) as loop:
+    emitter = _Blocks(values, schedule, axis, f["scratch"])
+    with f.loop(ends.low, ends.high) as loop:
         row_block = f.value(f"udiv i64 {loop.index}, {packing.column_blocks}")
         column_block = f.value(f"urem i64 {loop.index}, {packing.column_blocks}")
         first_row = f.value(f"mul i64 {row_block}, {packing.block_rows}")
@@ -150,37 +150,28 @@ class _Blocks:
     # ------------------------------------------------------------------ tiles
 
     def _rows(self, first_row: str, last_row: str, first_panel: str, number: int) -> None:
-        f, height, packing = self.f, self.packing.tile.rows, self.packing
-        lengths = {packing.block_rows, self.axis.extent - (packing.row_blocks - 1) * packing.block_rows}
-        rests = sorted({length % height for length in lengths} - {0})
-        length = f.value(f"sub i64 {last_row}, {first_row}")
-        left = f.value(f"urem i64 {length}, {height}")
-        stop = f.value(f"sub i64 {last_row}, {left}")
+        packing, axis = self.packing, self.axis
+        last = axis.extent - (packing.row_blocks - 1) * packing.block_rows
+        lengths = [packing.block_rows, last] if last < packing.block_rows else [last]
 
-        def strip(row: str, rows: int) -> None:
-            self._each_panel(
-                first_panel,
-                lambda k, column, columns: self._tile(row, first_row, rows, k, column, columns, number),
-            )
+        def strip(tile: Tile, _: list[str]) -> None:
+            tile_of = functools.partial(self._tile, tile, first_row, number)
+            self._each_panel(first_panel, tile_of)
 
-        with f.loop(first_row, stop, height, counted=False) as loop:
-            strip(loop.index, height)
-        for rest in rests:
-            with f.when(f.value(f"icmp eq i64 {left}, {rest}")):
-                strip(stop, rest)
+        levels = [level_of(axis, Kind.PARALLEL, packing.tile.rows), Level(axis, Kind.REGISTER)]
+        emit_nest(self.values, levels, strip, ends=Ends(first_row, last_row, lengths))
 
-    def _tile(
-        self, row: str, first_row: str, rows: int, within: str, column: str, columns: int, number: int
-    ) -> None:
+    def _tile(self, tile: Tile, first_row: str, number: int, within: str, column: str, columns: int) -> None:
         """One register tile over one panel; between rounds its sums wait in memory."""
         values, packing, f = self.values, self.packing, self.f
-        vectors = -(-columns // packing.lanes)
+        rows, vectors = tile[self.axis], -(-columns // packing.lanes)
         group = Group(self.product.columns, vectors, packing.lanes, columns % packing.lanes)
         panel = self._at(self.scratch, f.value(f"mul i64 {within}, {self.pitch}"))
         last = number == len(packing.rounds) - 1
         with values.lane_group(group, Place(column)):
             waiting = ""
             if len(packing.rounds) > 1:
+                row = values.offset(Affine.of(self.axis))
                 done = f.value(f"sub i64 {row}, {first_row}")
                 place = f.value(f"mul i64 {done}, {packing.panels * packing.width}")
                 across = f.value(f"mul i64 {within}, {packing.width}")
@@ -190,18 +181,15 @@ class _Blocks:
                 if number == 0
                 else self._resume(waiting, rows, vectors)
             )
-            values.places[self.axis] = Place(row)
-            block = Block(packing.tile, rows)
             for segment in packing.rounds[number]:
                 pair = self.product.pairs[segment.pair]
                 packed = self._at(panel, str(segment.packed_at * packing.width))
                 extent = (segment.start, segment.stop)
-                sums = multiply_panel(values, pair, block, packed, packing.width, extent, sums)
+                sums = multiply_panel(values, pair, tile, packed, packing.width, extent, sums)
             if last:
-                run_epilogue(values, self.product, block, sums)
+                run_epilogue(values, self.product, tile, sums)
             else:
                 self._wait(waiting, rows, vectors, sums)
-            del values.places[self.axis]
 
     def _spot(self, waiting: str, r: int, v: int) -> str:
         packing = self.packing

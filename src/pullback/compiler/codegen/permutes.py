@@ -15,15 +15,17 @@ channel, the upper ones to the next. Zero factors are not left out: what they me
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 from pullback.compiler.codegen.blocks import load_lanes
-from pullback.compiler.codegen.nest import emit_nest
+from pullback.compiler.codegen.nest import Tile, each_place, emit_nest
 from pullback.compiler.codegen.types import vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
 from pullback.compiler.schedules.permute import Permute
 from pullback.loops import Axis
+from pullback.loops.nest import levels_over
 
 __all__ = ["sums_of_permutes"]
 
@@ -38,28 +40,27 @@ def sums_of_permutes(
     permute: Permute,
     lines: Sequence[int],
     column: Axis,
-    row: Axis | None,
-    start: Place,
-    rows: int,
+    rows: Tile,
 ) -> list[list[str]]:
-    """For one or two rows, from ``start`` on, the sums for the columns of each line: vectors of a power of two lanes.
+    """For a tile of one or two rows the sums for the columns of each line: vectors of a power of two lanes.
 
     ``lines`` tells how many elements after the place each line begins.
     """
     *outer, along = permute.over
     kind = vector_of("float", LANES)
 
-    def blocks(current: list[str]) -> list[str]:
+    def blocks(tile: Tile, current: list[str]) -> list[str]:
         for first in range(0, along.extent, permute.windows):
-            current = _block(values, permute, lines, column, row, start, rows, first, current)
+            current = _block(values, permute, lines, column, rows, first, current)
         return current
 
-    totals = emit_nest(values, outer, blocks, [(kind, "zeroinitializer")] * (len(lines) * column.extent))
+    start_of_sums = [(kind, "zeroinitializer")] * (len(lines) * column.extent)
+    totals = emit_nest(values, levels_over(outer), blocks, start_of_sums)
     folded = [_folded(values, totals[k : k + column.extent]) for k in range(0, len(totals), column.extent)]
     width = max(2, 1 << (column.extent - 1).bit_length())
     return [
         [_picked(values, line, line, range(r * HALF, r * HALF + width)) for line in folded]
-        for r in range(rows)
+        for r in range(math.prod(rows.values()))
     ]
 
 
@@ -68,9 +69,7 @@ def _block(
     permute: Permute,
     lines: Sequence[int],
     column: Axis,
-    row: Axis | None,
-    start: Place,
-    rows: int,
+    rows: Tile,
     first: int,
     current: Sequence[str],
 ) -> list[str]:
@@ -82,7 +81,7 @@ def _block(
     kind, indices = vector_of("float", LANES), vector_of("i32", LANES)
     step = Lanes(f, "float", LANES)
     count = min(permute.windows, along.extent - first)
-    factor, number = _side_by_side(values, permute, row, start, rows, first, count)
+    factor, number = _side_by_side(values, permute, rows, first, count)
     # Vectors begin some elements sooner where whole ones would reach too far.
     needed = permute.step * (count - 1) + permute.reach + permute.shared
     sooner = LANES - needed if LANES - needed <= permute.step * first else 0
@@ -115,24 +114,18 @@ def _block(
     return new
 
 
-def _side_by_side(
-    values: Values, permute: Permute, row: Axis | None, start: Place, rows: int, first: int, count: int
-) -> list[str]:
+def _side_by_side(values: Values, permute: Permute, rows: Tile, first: int, count: int) -> list[str]:
     """The factors and the numbers of some windows, of the second row in the upper lanes."""
     group = Group(permute.over[-1], 1, HALF, count if count < HALF else 0)
     halves: list[list[str]] = [[], []]
-    for r in range(rows):
-        if row is not None:
-            values.places[row] = Place(start.value, start.constant + r)
+    for _ in each_place(values, rows):
         with values.lane_group(group, Place(None, first)):
             halves[0] += values.vectors(permute.factor)
             halves[1] += values.vectors(permute.number)
-    if row is not None:
-        del values.places[row]
     joined = []
     for half, element in zip(halves, ("float", "i32")):
         kind = vector_of(element, HALF)
-        upper = half[1] if rows > 1 else "zeroinitializer"
+        upper = half[1] if len(half) > 1 else "zeroinitializer"
         lanes = ", ".join(f"i32 {lane}" for lane in range(LANES))
         joined.append(
             values.f.value(f"shufflevector {kind} {half[0]}, {kind} {upper}, <{LANES} x i32> <{lanes}>")

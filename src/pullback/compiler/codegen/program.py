@@ -438,9 +438,9 @@ def _shifts(kernels: Sequence[Kernel]) -> dict[Buffer, int]:
 
 
 def _grains(group: Group, job: Job) -> list[int]:
-    """How many rows a call of the job's kernel may be given."""
+    """How many turns of its first axis, or parts, a call of the job's kernel may be given."""
     if job.rows == group.rows > 1:
-        return group.grains()
+        return [rows * job.pitch for rows in group.grains()]
     return [job.kernel.axes[0].extent] if job.kernel.axes else [1]
 
 

@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pullback.compiler.codegen.integers import integer_function
-from pullback.compiler.codegen.nest import emit_nest, emit_vectors
+from pullback.compiler.codegen.nest import Tile, emit_nest
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
-from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.compiler.cost import ACCUMULATORS, WRITTEN_OUT
 from pullback.compiler.schedules.reduction import is_transposed, length, runs_along
-from pullback.loops import Affine, Apply, Axis, Expression, Load, Reduce
+from pullback.loops import Affine, Apply, Axis, Load, Reduce
+from pullback.loops.nest import Kind, Level, levels_over, vectors_over
 
 __all__ = ["across_rows", "better", "emit_reduction", "horizontal", "neutral"]
 
@@ -116,23 +117,20 @@ def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
     kind = vector_of(scalar_type(reduce.dtype), lanes)
     places = [Place(here.value, here.constant + vector * lanes + row) for row in range(rows)]
 
-    def turn(group_along: Group, place: Place, sums: list[str]) -> list[str]:
+    def turn(tile: Tile, sums: list[str]) -> list[str]:
         new = []
-        with values.lane_group(group_along, place):
-            values.hoist([reduce.body], [group.axis])
-            for row, value in enumerate(sums):
-                values.places[group.axis] = places[row]
-                with values.scope():
-                    new += _added(values, reduce, [value])
-                del values.places[group.axis]
+        values.hoist([reduce.body], [group.axis])
+        for row, value in enumerate(sums):
+            values.places[group.axis] = places[row]
+            with values.scope():
+                new += _added(values, reduce, [value])
+            del values.places[group.axis]
         return new
-
-    def rows_of(sums: list[str]) -> list[str]:
-        return emit_vectors(values, along, lanes, turn, [(kind, value) for value in sums])
 
     with values.shadowing([group.axis]), values.scope():
         empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
-        sums = emit_nest(values, outer, rows_of, [(kind, empty)] * rows)
+        levels = [*levels_over(outer), *vectors_over(along, lanes)]
+        sums = emit_nest(values, levels, turn, [(kind, empty)] * rows)
     return across_rows(
         values, reduce.kind, [*sums, *["zeroinitializer"] * (lanes - rows)], reduce.dtype, lanes
     )
@@ -192,12 +190,12 @@ def _accumulate(values: Values, reduce: Reduce, start: list[str], lanes: int) ->
     """Loops over the reduced axes around ``accumulator = combine(accumulator, body)``."""
     *outer, last = reduce.over
     kind, side = vector_of(scalar_type(reduce.dtype), lanes), ACCUMULATORS // len(start)
-    short = length(reduce) <= WRITTEN_OUT
+    short = _written_out(reduce)
 
     def nest(axes: Sequence[Axis], inside: Sequence[Axis], body: Body, sums: list[str]) -> list[str]:
-        hoisted = [reduce.body], inside
         pairs = [(kind, value) for value in sums]
-        return emit_nest(values, axes, body, pairs, unrolled=lambda axes: short, hoisted=hoisted)
+        levels = levels_over(axes, short)
+        return emit_nest(values, levels, lambda _, sums: body(sums), pairs, hoisted=([reduce.body], inside))
 
     def element(sums: list[str]) -> list[str]:
         if lanes > 1:
@@ -215,6 +213,11 @@ def _accumulate(values: Values, reduce: Reduce, start: list[str], lanes: int) ->
         return sums
 
     return nest(outer, [last], along, start)
+
+
+def _written_out(reduce: Reduce) -> int:
+    """How many turns are unrolled: all of them where they are few."""
+    return length(reduce) if length(reduce) <= WRITTEN_OUT else 0
 
 
 def _interleaved(
@@ -274,32 +277,18 @@ def _along_lanes(values: Values, reduce: Reduce) -> str:
     kind = vector_of(scalar_type(reduce.dtype), lanes)
     empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
 
-    def group(vectors: int, place: Place, sums: list[str], rest: int = 0) -> list[str]:
-        with values.lane_group(Group(axis, vectors, lanes, rest), place):
-            body = _masked(values, reduce, values.vectors(reduce.body))
+    blocks, left = divmod(full, side)
+    strips = ((side * lanes, blocks), (left * lanes, 1), (tail, 1))
+    vectors = Level(axis, Kind.SERIAL, tuple((n, count) for n, count in strips if n and count))
+    levels = [*levels_over(reduce.over[:-1]), vectors, Level(axis, Kind.VECTOR, lanes=lanes)]
+
+    def group(tile: Tile, sums: list[str]) -> list[str]:
+        body = _masked(values, reduce, values.vectors(reduce.body))
         new = [combine(values, reduce.kind, a, b, reduce.dtype, lanes) for a, b in zip(sums, body)]
         return new + sums[len(new) :]
 
-    def row(sums: list[str]) -> list[str]:
-        blocks, left = divmod(full, side)
-        values.hoist([reduce.body], [axis])
-        if blocks > 1:
-            carried = [(kind, value) for value in sums]
-            with values.f.loop("0", str(blocks * side * lanes), side * lanes, carried) as loop:
-                loop.carry(*group(side, Place(loop.index), loop.values))
-            sums = loop.results
-        elif blocks == 1:
-            sums = group(side, Place(None, 0), sums)
-        done = blocks * side * lanes
-        if left:
-            sums = group(left, Place(None, done), sums)
-        if tail:
-            sums = group(1, Place(None, done + left * lanes), sums, tail)
-        return sums
-
     with values.scope():
-        hoisted = [reduce.body], [axis]
-        sums = emit_nest(values, reduce.over[:-1], row, [(kind, empty)] * side, hoisted=hoisted)
+        sums = emit_nest(values, levels, group, [(kind, empty)] * side, hoisted=([reduce.body], []))
     return horizontal(values, reduce.kind, sums, reduce.dtype, lanes)
 
 
@@ -319,7 +308,7 @@ def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
     for axis in reversed(reduce.over):
         position, step = position + Affine.of(axis) * step, step * axis.extent
 
-    def element(carried: list[str]) -> list[str]:
+    def element(tile: Tile, carried: list[str]) -> list[str]:
         body = values.vectors(reduce.body) if vector else values.emit(reduce.body)
         at = _position(values, position, index_dtype, lanes)
         taken = [better(values, reduce.kind, b, c, dtype, lanes) for b, c in zip(body, carried)]
@@ -333,10 +322,9 @@ def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
             for t, c in zip(taken, carried[count:])
         ]
 
-    short = length(reduce) <= WRITTEN_OUT
     pairs = list(zip([kind] * count + [position_kind] * count, start))
-    hoisted: tuple[list[Expression], list[Axis]] = [reduce.body], []
-    found = emit_nest(values, reduce.over, element, pairs, unrolled=lambda axes: short, hoisted=hoisted)
+    levels = levels_over(reduce.over, _written_out(reduce))
+    found = emit_nest(values, levels, element, pairs, hoisted=([reduce.body], []))
     return [convert(values.f, place, index_dtype, reduce.dtype, lanes) for place in found[count:]]
 
 

@@ -26,49 +26,47 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pullback.compiler.codegen.maps import lane_loop, write_stores
-from pullback.compiler.codegen.nest import emit_parallel
+from pullback.compiler.codegen.maps import emit_stores
+from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
 from pullback.compiler.codegen.types import convert, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.cost import MOST_COMPARED
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, row_major
+from pullback.loops.nest import Kind, level_of, levels_over
 
 __all__ = ["emit_scatter"]
 
 
-def emit_scatter(values: Values, kernel: Kernel, scatter: ScatterSchedule, low: str, high: str) -> None:
-    """Add the updates of rows ``low`` to ``high``."""
+def emit_scatter(values: Values, kernel: Kernel, scatter: ScatterSchedule, ends: Ends) -> None:
+    """Add the updates of the rows between ``ends``."""
     along = scatter.lane
-    outer = [axis for axis in scatter.trailing if axis is not along]
+    outer = levels_over([axis for axis in scatter.trailing if axis is not along])
 
-    def update() -> None:
-        if along is not None:
-            lane_loop(values, along, kernel.stores)
-        else:
-            write_stores(values, kernel.stores)
+    def update(tile: Tile, _: list[str]) -> None:
+        emit_stores(values, [] if along is None else [along], kernel.stores)
 
-    def updates() -> None:
-        emit_parallel(values, outer, None, None, update)
-
-    if scatter.disjoint:
-        axes = [*scatter.positions, *outer]
-        emit_parallel(values, axes, axes[0], (low, high), update)
-        return
     if scatter.selector is None:
-        emit_parallel(values, [*scatter.positions, *outer], None, None, update)
+        levels = levels_over(scatter.positions)
+        if scatter.disjoint:
+            levels[0] = level_of(scatter.positions[0], Kind.PARALLEL)
+        emit_nest(values, [*levels, *outer], update, ends=ends)
         return
-    f = values.f
+    f, low, high = values.f, ends.low, ends.high
     if scatter.shift:
         low, high = (f.value(f"sub i64 {end}, {scatter.shift}") for end in (low, high))
     if not scatter.positions:
         (row,) = values.convert_index(scatter.selector)
         below, above = f.value(f"icmp sge i64 {row}, {low}"), f.value(f"icmp slt i64 {row}, {high}")
         with f.when(f.value(f"and i1 {below}, {above}")), values.scope():
-            updates()
+            emit_nest(values, outer, update)
         return
     search = _Search(values, scatter, scatter.selector, low, high)
-    emit_parallel(values, search.before, None, None, lambda: search.run(updates))
+
+    def run(tile: Tile, _: list[str]) -> None:
+        search.run(lambda: emit_nest(values, outer, update))
+
+    emit_nest(values, levels_over(search.before), run)
 
 
 class _Search:
@@ -95,7 +93,7 @@ class _Search:
         count = values.f.value(f"sub i64 {high}, {low}")
         self.count = convert(values.f, count, wide, self.dtype, 1)
 
-    def run(self, visit: Callable[[], None]) -> None:
+    def run(self, visit: Callable[[], object]) -> None:
         """``visit`` each position found, in order."""
         lanes = self.values.lanes * max(1, 4 // self.dtype.itemsize)
         vectors = max(1, MOST_COMPARED // lanes)
@@ -109,7 +107,7 @@ class _Search:
             group = Group(self.axis, left + bool(tail), lanes, tail)
             self._block(group, Place(None, blocks * step), visit)
 
-    def _block(self, group: Group, place: Place, visit: Callable[[], None]) -> None:
+    def _block(self, group: Group, place: Place, visit: Callable[[], object]) -> None:
         f, values = self.values.f, self.values
         with values.lane_group(group, place):
             found = self._bits(group)

@@ -6,28 +6,28 @@ import math
 from collections.abc import Sequence
 
 from pullback.compiler.codegen.maps import emit_map
+from pullback.compiler.codegen.nest import Ends
 from pullback.compiler.codegen.prefetch import forgiving, touch
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.prefetch import lines_of, run_of
 from pullback.compiler.schedules.staged_gather import StagedGather
-from pullback.compiler.schedules.tiles import Block
 from pullback.loops import Axis, Load, walk
 
 __all__ = ["emit_staged_gather"]
 
 
-def emit_staged_gather(values: Values, staged: StagedGather, product: Contraction, block: Block) -> None:
-    """Gather the rows of the tile at ``block``, and ask for as many that follow them."""
+def emit_staged_gather(values: Values, staged: StagedGather, product: Contraction, rows: int) -> None:
+    """Gather the ``rows`` of a tile, and ask for as many that follow them."""
     f = values.f
     places = [values.places[axis] for axis in product.rows]
     with values.scope():
         *outer, first = [_value(values, place) for place in places]
-        following = f.value(f"add i64 {first}, {block.rows}")
+        following = f.value(f"add i64 {first}, {rows}")
         with values.scope():
-            _ask(values, staged, outer, following, block.rows)
+            _ask(values, staged, outer, following, rows)
         values.places.update(zip(staged.rows[:-1], places[:-1]))
-        emit_map(values, staged.inside, staged.schedule, first, following)
+        emit_map(values, staged.inside, staged.schedule, Ends(first, following, [rows]))
         for axis in staged.rows[:-1]:
             del values.places[axis]
 

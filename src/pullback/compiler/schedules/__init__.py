@@ -8,7 +8,7 @@
     scatter                             scatter.py                 who owns which update
     transposed copy                     transpose.py               the two axes that change places
 
-``choose.py`` asks for each kind once. Inside a kernel ``reduction.py`` says where the lanes of a sum lie and
-``prefetch.py`` what is asked for ahead; ``staged_gather.py`` says which gather moves into the tiles of the contraction
-that reads it.
+Most are moves on the nest of the kernel's loops (``loops/nest.py``). ``choose.py`` asks for each kind once. Inside a
+kernel ``reduction.py`` says where the lanes of a sum lie and ``prefetch.py`` what is asked for ahead;
+``staged_gather.py`` says which gather moves into the tiles of the contraction that reads it.
 """

@@ -11,7 +11,7 @@ from pullback.compiler.schedules.reduction_vectorised import find_reduction_vect
 from pullback.compiler.schedules.scatter import find_scatter
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.schedules.transpose import find_transposed
-from pullback.compiler.schedules.window_maximum import find_window_maximum
+from pullback.compiler.schedules.window_maximum import schedule_window_maximum
 from pullback.compiler.target import Processor
 from pullback.loops import Kernel
 
@@ -43,14 +43,14 @@ def choose_schedule(kernel: Kernel, target: Processor) -> Schedule:
     return (
         find_scatter(kernel, target)
         or find_indexed_contraction(kernel, lanes, target)
-        or find_window_maximum(kernel)
+        or schedule_window_maximum(kernel, lanes, target)
         or find_reduction_vectorised(kernel, lanes, target)
         or _contraction(kernel, lanes, target)
-        or find_transposed(kernel)
+        or find_transposed(kernel, lanes)
         or schedule_map(kernel, lanes, target)
     )
 
 
 def _contraction(kernel: Kernel, lanes: int, target: Processor) -> Schedule | None:
     found = find_contraction(kernel)
-    return None if found is None else schedule_contraction(found, lanes, target)
+    return None if found is None else schedule_contraction(kernel, found, lanes, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,10 +10,11 @@ from typing import Any, ClassVar
 
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.packing import Packing, choose_packing
-from pullback.compiler.schedules.schedule import Schedule
+from pullback.compiler.schedules.schedule import NestSchedule, Schedule
 from pullback.compiler.schedules.tiles import Tile, choose_tile
 from pullback.compiler.target import Processor
 from pullback.loops import Axis, Kernel
+from pullback.loops.nest import Nest, keep, nest_of, parallelise, reorder, split, strips_of, vectorise
 
 __all__ = ["ContractionSchedule", "PackedContraction", "TiledContraction", "schedule_contraction"]
 
@@ -26,18 +28,16 @@ class ContractionSchedule(Schedule):
 
 
 @dataclass(frozen=True, eq=False)
-class TiledContraction(ContractionSchedule):
-    """Register tiles whose operands are read where they lie.
-
-    ``by_columns`` tells that all rows are done for one group of columns after another, rather than all columns for some
-    rows.
-    """
+class TiledContraction(ContractionSchedule, NestSchedule):
+    """Register tiles whose operands are read where they lie."""
 
     tile: Tile
-    by_columns: bool
 
-    def __str__(self) -> str:
-        return f"{self.name} {self.tile}"
+    @property
+    def by_columns(self) -> bool:
+        """Whether all rows are done for one group of columns after another, not all columns for some rows."""
+        loops = [level.axis for level in self.nest.levels if level.strips]
+        return loops[-1] is not self.contraction.columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +73,35 @@ class PackedContraction(ContractionSchedule):
         return f"{self.name} {self.packing}"
 
 
-def schedule_contraction(found: Contraction, lanes: int, target: Processor) -> ContractionSchedule:
+def schedule_contraction(
+    kernel: Kernel, found: Contraction, lanes: int, target: Processor
+) -> ContractionSchedule:
     """Packed panels where the right operand is large, tiles over it as it lies elsewhere."""
     packing = choose_packing(found, lanes, target)
     if packing is not None:
         return PackedContraction(found, packing)
-    return TiledContraction(found, choose_tile(found, lanes, target), _by_columns(found, target))
+    tile = choose_tile(found, lanes, target)
+    return TiledContraction(_tiled(kernel, found, tile, lanes, _by_columns(found, target)), found, tile)
+
+
+def _tiled(kernel: Kernel, product: Contraction, tile: Tile, lanes: int, by_columns: bool) -> Nest:
+    """Loops over bands, rows and groups of columns of a tile, the columns outermost if ``by_columns``."""
+    columns, first = product.columns, product.rows[:1]
+    nest = nest_of(kernel)
+    for axis in first:
+        nest = parallelise(nest, axis)
+    steps = [(tile.band_axis, tile.bands), (tile.row_axis, tile.rows), *((a, a.extent) for a in tile.inner)]
+    kept = [(axis, size) for axis, size in steps if axis is not None]
+    for axis, size in kept:
+        strips = strips_of(axis.extent, size, even=axis not in first)
+        nest = keep(split(nest, axis, strips), axis)
+    rows = [axis for axis, _ in kept]
+    outer = [axis for axis in product.rows if axis not in rows]
+    order = [*outer, columns, *rows] if by_columns else [*outer, *rows, columns]
+    widths = [width * lanes for width in tile.columns[:-1]]
+    widths.append(columns.extent - sum(widths))
+    strips = tuple((length, len(list(equal))) for length, equal in itertools.groupby(widths))
+    return vectorise(split(reorder(nest, order), columns, strips), columns, lanes)
 
 
 def _range(axis: Axis, number: int, step: int) -> range:

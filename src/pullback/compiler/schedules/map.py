@@ -9,23 +9,23 @@ from typing import ClassVar
 from pullback.compiler.cost import CHEAP_FUNCTIONS, COSTLY_SIDE_BY_SIDE, SIDE_BY_SIDE
 from pullback.compiler.schedules.prefetch import prefetched
 from pullback.compiler.schedules.reduction import is_transposed
-from pullback.compiler.schedules.schedule import Schedule
+from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, walk
+from pullback.loops.nest import Strips, nest_of, parallelise, split, strips_of, vectorise
 
-__all__ = ["MapSchedule", "lane_axis", "row_fits_registers", "schedule_map", "side_by_side"]
+__all__ = ["MapSchedule", "lane_axis", "lane_strips", "schedule_map", "side_by_side"]
 
 
 @dataclass(frozen=True, eq=False)
-class MapSchedule(Schedule):
-    """Lanes along ``lane``, an axis of the kernel; or along ``row``, one inside it that registers hold as a whole.
+class MapSchedule(NestSchedule):
+    """Lanes along an axis of the kernel; or along ``row``, one inside it that registers hold as a whole.
 
     Where there is neither, each of the loops inside has its own. What the turns of the first axis gather of large
     arrays is ``prefetched`` some turns ahead. ``alignment`` is what grains of the first axis must be multiples of.
     """
 
     name: ClassVar[str] = "map"
-    lane: Axis | None
     row: Axis | None
     prefetched: Mapping[Load, int]
     alignment: int
@@ -38,9 +38,18 @@ def schedule_map(kernel: Kernel, lanes: int, target: Processor, row_by_row: bool
         lane = None
     roots = [root for store in kernel.stores for root in store.roots()]
     shared = lane is not None and lane is kernel.axes[0]
-    aligned = lanes * side_by_side(kernel.axes[0], roots, target) if shared else 1
+    nest, aligned = nest_of(kernel), 1
+    if shared:
+        aligned = lanes * side_by_side(kernel.axes[0], roots, target)
+        nest = split(nest, kernel.axes[0], strips_of(kernel.axes[0].extent, aligned))
+    elif lane is not None:
+        nest = split(nest, lane, lane_strips(lane, roots, lanes, target))
+    if lane is not None:
+        nest = vectorise(nest, lane, lanes)
+    if kernel.axes and not any(store.accumulate for store in kernel.stores):
+        nest = parallelise(nest, kernel.axes[0])
     row = None if lane is not None else _one_row(kernel, roots, lanes, target)
-    return MapSchedule(lane, row, {} if shared else prefetched(kernel, target), aligned)
+    return MapSchedule(nest, row, {} if shared else prefetched(kernel, target), aligned)
 
 
 def lane_axis(kernel: Kernel, target: Processor) -> Axis | None:
@@ -73,6 +82,14 @@ def side_by_side(axis: Axis, roots: Sequence[Expression], target: Processor) -> 
     if any(isinstance(e, Reduce) and is_transposed(e, axis, target) for e in walk(*roots)):
         return 1
     return _unrolled(roots)
+
+
+def lane_strips(axis: Axis, roots: Sequence[Expression], lanes: int, target: Processor) -> Strips:
+    """Strips of the vectors that a loop body works on at once; one strip where registers hold all of ``axis``."""
+    side = side_by_side(axis, roots, target)
+    if side > 1 and row_fits_registers(axis, roots, lanes, target):
+        return strips_of(axis.extent, axis.extent)
+    return strips_of(axis.extent, side * lanes)
 
 
 def row_fits_registers(axis: Axis, roots: Sequence[Expression], lanes: int, target: Processor) -> bool:

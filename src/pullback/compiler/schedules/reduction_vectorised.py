@@ -12,32 +12,23 @@ from typing import ClassVar
 
 from pullback.compiler.cost import SHORTEST_SUM
 from pullback.compiler.schedules.contraction import Pair, contractions, with_accumulator
-from pullback.compiler.schedules.schedule import Schedule
+from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
-from pullback.loops import Axis, Kernel, Load, Placeholder, Reduce, Store
+from pullback.loops import Kernel, Load, Placeholder, Reduce, Store
+from pullback.loops.nest import keep, nest_of, parallelise, split, strips_of
 
 __all__ = ["ReductionVectorised", "find_reduction_vectorised"]
 
 
 @dataclass(frozen=True, eq=False)
-class ReductionVectorised(Schedule):
-    """A kernel of sums of products along memory; ``left`` and ``right`` are the axes of the tile, if there are any.
-
-    One of them may be the ``first`` axis of the kernel, when there is no ``outer`` one. A tile is at most ``tallest``
-    turns of the one by ``widest`` of the other.
-    """
+class ReductionVectorised(NestSchedule):
+    """A kernel of sums of products along memory; a tile has turns of an axis of each operand, if there is one."""
 
     name: ClassVar[str] = "sums along memory"
 
-    first: Axis
-    outer: tuple[Axis, ...]
-    left: Axis | None
-    right: Axis | None
     pair: Pair
     accumulator: Placeholder
     stores: tuple[Store, ...]
-    tallest: int
-    widest: int
 
 
 def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> ReductionVectorised | None:
@@ -58,14 +49,11 @@ def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> 
     if first.offset.coefficient(along) != 1 or second.offset.coefficient(along) != 1:
         return None
     pair = Pair(first, second, found[0].over)
-    inner = kernel.axes[1:]
-    left = next((a for a in reversed(inner) if a in first.axes and a not in second.axes), None)
-    right = next((a for a in reversed(inner) if a in second.axes and a not in first.axes), None)
-    outer = tuple(axis for axis in kernel.axes if axis is not left and axis is not right)
-    if len(outer) == 1 and (left is None or right is None):
-        owner, other = (first, second) if left is None else (second, first)
-        if outer[0] in owner.axes and outer[0] not in other.axes:
-            left, right, outer = left or outer[0], right or outer[0], ()
     accumulator, stores = with_accumulator(kernel, found)
+    nest = parallelise(nest_of(kernel), kernel.axes[0])
     sizes = (6, 4) if target.vector_registers >= 32 else (3, 3)
-    return ReductionVectorised(kernel.axes[0], outer, left, right, pair, accumulator, stores, *sizes)
+    for own, other, size in zip((first, second), (second, first), sizes):
+        axes = [axis for axis in kernel.axes if axis in own.axes and axis not in other.axes]
+        if axes and (axes[-1] is not kernel.axes[0] or len(kernel.axes) == 2):
+            nest = keep(split(nest, axes[-1], strips_of(axes[-1].extent, size, even=True)), axes[-1])
+    return ReductionVectorised(nest, pair, accumulator, stores)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pullback.loops import Kernel
+from pullback.loops.nest import Nest
 
-__all__ = ["Schedule"]
+__all__ = ["NestSchedule", "Schedule"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,3 +47,17 @@ class Schedule:
 
     def __str__(self) -> str:
         return self.name
+
+
+@dataclass(frozen=True, eq=False)
+class NestSchedule(Schedule):
+    """A schedule whose loops are a nest."""
+
+    nest: Nest
+
+    def runs(self, kernel: Kernel, low: int, high: int) -> Iterator[Mapping[str, Any]]:
+        for part in self.nest.parts(low, high):
+            yield {"places": part}
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.nest}"

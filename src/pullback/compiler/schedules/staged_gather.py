@@ -58,7 +58,7 @@ def find_staged_gather(
     if any(store.accumulate or store.dynamic for store in kernel.stores) or not inside.axes:
         return None
     schedule = schedule_map(inside, lanes, target)
-    if schedule.lane is inside.axes[0] or not _of_its_rows(kernel, rows, product):
+    if schedule.nest.vector is inside.axes[0] or not _of_its_rows(kernel, rows, product):
         return None
     gathered = tuple(load for load in kernel.loads() if is_far(load, rows[-1], kernel, target))
     return StagedGather(kernel, inside, schedule, rows, gathered) if gathered else None

@@ -12,9 +12,8 @@ as many tiles each.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,14 +28,13 @@ from pullback.compiler.cost import (
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.target import Processor
 from pullback.loops import Axis, Load
+from pullback.loops.nest import strips_of
 
 __all__ = [
-    "Block",
     "Tile",
     "choose_tile",
     "fitting_rows",
     "row_axis",
-    "strips",
 ]
 
 Sizes = tuple[tuple[int, ...], int, int]
@@ -63,42 +61,6 @@ class Tile:
         return f"Tile(rows={rows}, columns={self.columns}{bands})"
 
 
-@dataclass(frozen=True)
-class Block:
-    """What one tile covers: rows and bands from where their axes stand."""
-
-    tile: Tile
-    rows: int
-    bands: int = 1
-
-    def places(self) -> Iterator[tuple[tuple[Axis, int], ...]]:
-        """For each row of each band, in the order of the accumulators, how far on it is along each axis."""
-        for band in self.over_bands():
-            for row in self.over_rows():
-                yield (*band, *row)
-
-    def over_rows(self) -> list[tuple[tuple[Axis, int], ...]]:
-        """How far on each row is."""
-        return _turns([(self.tile.row_axis, self.rows), *((axis, axis.extent) for axis in self.tile.inner)])
-
-    def over_bands(self) -> list[tuple[tuple[Axis, int], ...]]:
-        """How far on each band is."""
-        return _turns([(self.tile.band_axis, self.bands)])
-
-    def axes(self) -> list[tuple[Axis, int]]:
-        """Bands, then rows: the axes of the tile and its turns along each."""
-        pairs = [(self.tile.band_axis, self.bands), (self.tile.row_axis, self.rows)]
-        return [(a, n) for a, n in (*pairs, *((a, a.extent) for a in self.tile.inner)) if a is not None]
-
-
-def _turns(axes: Sequence[tuple[Axis | None, int]]) -> list[tuple[tuple[Axis, int], ...]]:
-    known = [(axis, count) for axis, count in axes if axis is not None]
-    return [
-        tuple((axis, turn) for (axis, _), turn in zip(known, turns))
-        for turns in itertools.product(*(range(count) for _, count in known))
-    ]
-
-
 def fitting_rows(rows: int, vectors: int, target: Processor) -> int:
     """The rows of tiles that are ``vectors`` wide with which ``rows`` rows take the fewest cycles.
 
@@ -114,7 +76,7 @@ def fitting_rows(rows: int, vectors: int, target: Processor) -> int:
     return min(
         heights,
         key=lambda n: (
-            sum(c * _cycles(target, r, vectors, vectors, 64) for r, c in strips(rows, n, False)),
+            sum(c * _cycles(target, r, vectors, vectors, 64) for r, c in strips_of(rows, n)),
             -n,
         ),
     )
@@ -129,14 +91,6 @@ def _even(extent: int, most: int) -> tuple[int, ...]:
     """The fewest parts of at most ``most``, as equal as can be, the longer ones first."""
     count = -(-extent // most)
     return tuple(extent // count + (k < extent % count) for k in range(count))
-
-
-def strips(extent: int, size: int, even: bool) -> list[tuple[int, int]]:
-    """Lengths of strips and how many there are of each."""
-    if even:
-        sizes = _even(extent, size)
-        return [(length, sizes.count(length)) for length in dict.fromkeys(sizes)]
-    return [(n, count) for n, count in ((size, extent // size), (extent % size, 1)) if n and count]
 
 
 def _cycles(
@@ -210,8 +164,8 @@ def _best_sizes(
         if (bands > 1) != banded or (bands > 1 and len(widths) > 1):
             continue
         cycles = 0.0
-        for rows, row_strips in strips(length, height, not outermost):
-            for lane_bands, band_strips in strips(lines, bands, True):
+        for rows, row_strips in strips_of(length, height, even=not outermost):
+            for lane_bands, band_strips in strips_of(lines, bands, even=True):
                 for width in widths:
                     across = width * lane_bands
                     reads = across * (1.75 if crossing else 1.0)

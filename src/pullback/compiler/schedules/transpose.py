@@ -5,26 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pullback.compiler.schedules.schedule import Schedule
+from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.loops import Axis, Kernel, Load, Store
+from pullback.loops.nest import keep, nest_of, parallelise, split, strips_of, vectorise
 
 __all__ = ["TransposedCopy", "find_transposed"]
 
 
 @dataclass(frozen=True, eq=False)
-class TransposedCopy(Schedule):
-    """``target[…, slow, fast] = source[…, fast, slow]``: ``slow`` is the axis along which the source is contiguous."""
+class TransposedCopy(NestSchedule):
+    """``target[…, slow, fast] = source[…, fast, slow]``: ``slow`` is the axis along which the source is contiguous.
+
+    A tile is a block of as many turns of both as a vector has lanes.
+    """
 
     name: ClassVar[str] = "transposed copy"
 
-    outer: tuple[Axis, ...]
     slow: Axis
     fast: Axis
     load: Load
     store: Store
 
 
-def find_transposed(kernel: Kernel) -> TransposedCopy | None:
+def find_transposed(kernel: Kernel, lanes: int) -> TransposedCopy | None:
     """The kernel as a transposed copy, or ``None``; its last two axes must be the ones that change places."""
     if len(kernel.stores) != 1 or len(kernel.axes) < 2:
         return None
@@ -41,4 +44,7 @@ def find_transposed(kernel: Kernel) -> TransposedCopy | None:
         or min(slow.extent, fast.extent) < 4
     ):
         return None
-    return TransposedCopy(kernel.axes[:-2], slow, fast, load, store)
+    nest = parallelise(nest_of(kernel), kernel.axes[0])
+    for axis in (slow, fast):
+        nest = split(nest, axis, strips_of(axis.extent, lanes))
+    return TransposedCopy(vectorise(keep(nest, slow), fast, lanes), slow, fast, load, store)

@@ -8,29 +8,27 @@ All sums of a window, for several channels, are kept in registers until the larg
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from pullback.compiler.schedules.schedule import Schedule
+from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store, once, walk
+from pullback.loops.nest import keep, nest_of, parallelise, reorder, split, strips_of, vectorise
 
-__all__ = ["WindowMaximum", "find_window_maximum", "rows_at_once"]
+__all__ = ["WindowMaximum", "find_window_maximum", "rows_at_once", "schedule_window_maximum"]
 
 
 @dataclass(frozen=True, eq=False)
-class WindowMaximum(Schedule):
+class WindowMaximum(NestSchedule):
     """A kernel whose stores are made of the largest of some sums, its place, or both.
 
-    ``row`` is an axis of the result that only the ``left`` operands know; the lanes lie along ``columns``.
+    A tile has rows along an axis of the result that only the ``left`` operands know, if there is one; all places of the
+    window are in registers. The lanes lie along the last axis.
     """
 
     name: ClassVar[str] = "largest of sums"
 
-    first: Axis
-    outer: tuple[Axis, ...]
-    row: Axis | None
-    columns: Axis
     largest: Reduce
     sums: Reduce
     left: Expression
@@ -43,19 +41,31 @@ class WindowMaximum(Schedule):
         """The axes of the window."""
         return self.largest.over
 
-    def rows_at_once(self, target: Processor) -> int:
-        """Rows whose sums of a window fit the registers."""
-        return rows_at_once(math.prod(axis.extent for axis in self.window), target)
-
 
 def rows_at_once(window: int, target: Processor) -> int:
     """Rows of which the sums of a ``window`` of so many places fit the registers."""
     return max(1, (target.vector_registers - 6) // window)
 
 
+def schedule_window_maximum(kernel: Kernel, lanes: int, target: Processor) -> WindowMaximum | None:
+    """The kernel in this form, with as many rows in a tile as registers hold the windows of, or ``None``."""
+    found = find_window_maximum(kernel)
+    if found is None:
+        return None
+    *outer, columns = kernel.axes
+    nest = parallelise(nest_of(kernel), outer[0])
+    rows = [axis for axis in outer if axis in found.left.axes and axis not in found.right.axes]
+    if rows:
+        most = rows_at_once(math.prod(axis.extent for axis in found.window), target)
+        nest = split(nest, rows[-1], strips_of(rows[-1].extent, most, even=True))
+        nest = reorder(keep(nest, rows[-1]), [*(axis for axis in outer if axis is not rows[-1]), rows[-1]])
+    nest = split(nest, columns, strips_of(columns.extent, lanes))
+    return replace(found, nest=vectorise(nest, columns, lanes))
+
+
 @once
 def find_window_maximum(kernel: Kernel) -> WindowMaximum | None:
-    """The kernel in this form, or ``None``."""
+    """The kernel in this form, one turn after another, or ``None``."""
     extremes = [e for e in kernel.expressions() if isinstance(e, Reduce) and e.kind in ("maximum", "argmax")]
     sums = [e for e in kernel.expressions() if isinstance(e, Reduce) and _is_sum_of_products(e)]
     others = [
@@ -77,20 +87,8 @@ def find_window_maximum(kernel: Kernel) -> WindowMaximum | None:
     assert isinstance(sum_of.body, Apply)
     for left, right in (sum_of.body.operands, sum_of.body.operands[::-1]):
         if columns in right.axes and not {columns, *largest.over} & left.axes:
-            rows = [axis for axis in kernel.axes[:-1] if axis in left.axes and axis not in right.axes]
-            row = rows[-1] if rows else None
-            outer = tuple(axis for axis in kernel.axes[:-1] if axis is not row)
             return WindowMaximum(
-                kernel.axes[0],
-                outer,
-                row,
-                columns,
-                largest,
-                sum_of,
-                left,
-                right,
-                tuple(extremes),
-                kernel.stores,
+                nest_of(kernel), largest, sum_of, left, right, tuple(extremes), kernel.stores
             )
     return None
 
