@@ -106,6 +106,9 @@ def _strips(
 def _between(values: Values, level: Level, ends: Ends, body: Callable[[Place, int], object]) -> None:
     """``body`` for the strips of a parallel loop, full ones and then what is left: how much it can be is known."""
     f, (size, _), axis = values.f, level.strips[0], level.axis
+    if len(ends.lengths) == 1 and ends.lengths[0] <= size:
+        body(Place(ends.low), ends.lengths[0])
+        return
     rests = sorted({length % size for length in ends.lengths} - {0})
     stop, left = ends.high, ""
     if rests:
@@ -135,6 +138,8 @@ def multiply_add(
             known[where] = values.vectors(expression)
         return known[where]
 
+    for _ in each_place(values, tile):  # each vector, before elements are spread for it
+        operand(right)
     new = list[str]()
     for number in each_place(values, tile):
         current = sums[number * vectors : (number + 1) * vectors]
