@@ -221,15 +221,6 @@ SHORTEST_LIST = 32
 LONGEST_LIST = 4096
 """Factors that a list is made for: fewer are as fast one by one, more would not stay in the nearest cache."""
 
-MOST_TABLE_SUMS = 18
-"""Sums side by side: with the vectors that they are looked up in they must fit the registers."""
-
-BESIDE_TABLES = 8
-"""Vector instructions of a block of windows beside two for each sum."""
-
-MOST_INSTRUCTIONS = 3.0
-"""Vector instructions for each window beyond which a list of those that count is shorter."""
-
 MOST_TAPS = 32
 """Summed elements written out at once: with more of them, outer axes of the sum become loops."""
 

@@ -12,7 +12,6 @@ from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.compaction import Compacted, compact_nonzero
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
-from pullback.compiler.codegen.permutes import sums_of_permutes
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
@@ -22,7 +21,6 @@ from pullback.compiler.schedules.indexed_contraction import (
     vector_width,
     vectors_of_row,
 )
-from pullback.compiler.schedules.permute import Permute
 from pullback.loops import Axis
 from pullback.loops.nest import Kind, Level, level_of, levels_over
 
@@ -44,9 +42,7 @@ def emit_indexed_contraction(values: Values, sums: IndexedContraction, ends: End
     levels = [level_of(first, Kind.PARALLEL), *levels_over(outer)]
 
     def rows(tile: Tile, _: list[str]) -> None:
-        if sums.permute is not None:
-            _permuted(values, sums, sums.permute)
-        elif sums.compaction:
+        if sums.compaction:
             _from_compacted(values, sums)
         else:
             for part in _pieces(sums, values.lanes, sums.vectors):
@@ -139,21 +135,6 @@ def _tile(values: Values, sums: IndexedContraction, part: Sequence[_Piece], rows
     totals = emit_nest(values, levels_over(sums.over), turn, start)
     for r in each_place(values, rows):
         _store(values, sums, part, _wanted(values, sums, part, totals[r * vectors : (r + 1) * vectors]))
-
-
-def _permuted(values: Values, sums: IndexedContraction, permute: Permute) -> None:
-    """All turns of the row axis, two at a time: the sums of all lines of columns, their stores."""
-    *others, column = sums.columns
-    (part,) = _pieces(sums, values.lanes, vectors_of_row(sums.columns, values.lanes))
-    strides = [sums.right.offset.coefficient(axis) for axis in others]
-    lines = [sum(turn * stride for turn, stride in zip(piece.turns, strides)) for piece in part]
-
-    def tile(rows: Tile) -> None:
-        totals = sums_of_permutes(values, permute, lines, column, rows)
-        for r in each_place(values, rows):
-            _store(values, sums, part, totals[r])
-
-    _by_rows(values, sums, 2, tile)
 
 
 def _from_compacted(values: Values, sums: IndexedContraction) -> None:

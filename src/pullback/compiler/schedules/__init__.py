@@ -3,7 +3,7 @@
     map                                 map.py                     the axis of the lanes, rows in registers
     contraction                         contraction_schedules.py   register tiles (tiles.py), packed panels (packing.py)
     reduction-vectorised contraction    reduction_vectorised.py    a tile of sums along the summed axis
-    indexed contraction                 indexed_contraction.py     columns, compaction, tables in registers (permute.py)
+    indexed contraction                 indexed_contraction.py     columns, compaction
     window maximum                      window_maximum.py          rows whose windows stay in registers
     scatter                             scatter.py                 who owns which update
     transposed copy                     transpose.py               the two axes that change places

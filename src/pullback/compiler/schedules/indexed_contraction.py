@@ -4,7 +4,7 @@
 
 The place is the same for all that an argmax meets: a tile of vectors, as many as registers hold, collects everything
 between two changes of the place, and for each of them an address is computed once. Where the target can, factors that
-are zero are sorted out first, or what is met is looked up in registers.
+are zero are sorted out first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import ClassVar
 
 from pullback.compiler.cost import LONGEST_LIST, MOST_COLUMN_VECTORS, SHORTEST_LIST
 from pullback.compiler.schedules.contraction import with_accumulator
-from pullback.compiler.schedules.permute import Permute, find_permute
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.target import Processor
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Placeholder, Reduce, Store
@@ -37,8 +36,7 @@ class IndexedContraction(Schedule):
 
     A tile is some turns of ``row``, if there is such an axis, by all of ``columns``, the last of which carries the
     lanes. The operand at a computed place is ``right``; ``left`` does not depend on the columns. ``vectors`` of sums
-    are kept side by side. What is met may be looked up by a ``permute`` of registers, or, with ``compaction``, only
-    what meets no zero is read.
+    are kept side by side. With ``compaction`` only what meets no zero is read.
     """
 
     name: ClassVar[str] = "sums at computed places"
@@ -52,7 +50,6 @@ class IndexedContraction(Schedule):
     accumulator: Placeholder
     stores: tuple[Store, ...]
     vectors: int
-    permute: Permute | None
     compaction: bool
 
 
@@ -113,7 +110,6 @@ def find_indexed_contraction(kernel: Kernel, lanes: int, target: Processor) -> I
     inner = [axis for axis in outer[1:] if axis not in right.offset.axes]
     row = inner[-1] if inner else None
     accumulator, stores = with_accumulator(kernel, [reduce])
-    at_once = 1 if row is None else row.extent
     return IndexedContraction(
         tuple(axis for axis in outer if axis is not row),
         row,
@@ -124,7 +120,6 @@ def find_indexed_contraction(kernel: Kernel, lanes: int, target: Processor) -> I
         accumulator,
         stores,
         target.sum_vectors,
-        find_permute(left, right, reduce.over, columns, at_once, lanes, target),
         _compaction_pays(left, right, reduce.over, lanes, target),
     )
 

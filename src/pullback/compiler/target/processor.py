@@ -113,15 +113,6 @@ class Processor:
             self, features=_join_features(flags), vector_bytes=vector_bytes, vector_registers=registers
         )
 
-    def has(self, *features: str) -> bool:
-        """Whether all of these features are there, by LLVM's names.
-
-        >>> Processor("znver5", "+avx512f,+fma,-avx512er", "x86_64", 64, 32).has("avx512f", "fma")
-        True
-        """
-        flags = _parse_features(self.features)
-        return all(flags.get(feature, False) for feature in features)
-
     @property
     def sum_vectors(self) -> int:
         """Vectors of sums that registers hold beside what is multiplied."""
@@ -131,11 +122,6 @@ class Processor:
     def compresses(self) -> bool:
         """Whether an instruction moves chosen 32-bit and 64-bit lanes to the front of a vector."""
         return self.vector_bytes == 64
-
-    @property
-    def table_lanes(self) -> int:
-        """32-bit lanes of a vector each of which an instruction looks up in two others; 0 if there is none."""
-        return 16 if self.vector_bytes == 64 and self.has("avx512f") else 0
 
     @property
     def key(self) -> str:
