@@ -8,12 +8,14 @@ from pullback.compiler.memory import plan_memory
 from pullback.compiler.regions import Group, Job, Region
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.loops import Affine, Axis, Buffer, Kernel, Load, Store
+from pullback.loops.nest import nest_of
 
 
 def copy(source: Buffer, target: Buffer) -> Job:
     axis = Axis("i", source.size)
     value = Load(source, Affine.of(axis))
-    return Job(Kernel((axis,), (Store(target, Affine.of(axis), value),)), MapSchedule(None, None, {}, 1), 1.0)
+    kernel = Kernel((axis,), (Store(target, Affine.of(axis), value),))
+    return Job(kernel, MapSchedule(nest_of(kernel), None, {}, 1), 1.0)
 
 
 def test_what_each_thread_reads_for_itself_is_in_use_until_then() -> None:
@@ -25,7 +27,7 @@ def test_what_each_thread_reads_for_itself_is_in_use_until_then() -> None:
         Region([Group(1, [copy(x, b)]), Group(1, [copy(x, c)])]),
         Region([Group(1, [copy(b, y)]), Group(1, [copy(c, y)])], first=[copy(a, own)]),
     ]
-    plan = plan_memory(regions, [x, y])
+    plan = plan_memory(regions, [x, y], 128)
     spans = {placed.buffer: (placed.first, placed.last) for placed in plan.placed}
     assert spans[a] == (0, 2)
     assert len({plan.offset(buffer) for buffer in (a, b, c)}) == 3

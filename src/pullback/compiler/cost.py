@@ -63,6 +63,42 @@ MOST_REPEATED_WORK = 48
 """How many expressions a value may have to be computed again in each loop of a row rather than read back."""
 
 
+# -- Passes over the graph
+
+MOST_ELIMINATED_ROWS = 6
+"""Matrices of so many rows at most are eliminated by ordinary operations, which fuse with others and stay in loops.
+
+That is two to five times as fast as LAPACK up to eight rows at least, but of seven it takes seconds to compile.
+"""
+
+MOST_COFACTOR_ROWS = 4
+"""Cofactors of so many rows at most are written out as the polynomials that they are."""
+
+CHEAP_FOR_STEPS = 8.0
+"""What costs no more than this for an element is not worth the memory that its value for all steps takes."""
+
+LEAST_UNTOUCHED = 4
+"""Elements of a table for each update from which on sparse ones pay: a dense step reads and writes all of them."""
+
+MOST_JOINED_UPDATES = 4
+"""Updates for each row of the array between, beyond which it is added to first: its rows are read in their order."""
+
+MULTIPLY_ADD, STORE, LOAD_AND_ADD = 0.5, 2.0, 1.5
+"""Cycles for each vector of a convolution."""
+
+WORTH_PROJECTING = 0.85
+"""Share of the time of the convolution as it is that the other way may take at most."""
+
+
+# -- Routines
+
+LONGEST_MERGED_ROW = 500
+"""Elements up to which a row is sorted by merging, others by their digits."""
+
+SORTED_RUN = 8
+"""Elements that are sorted by insertion before runs are merged."""
+
+
 # -- The order of axes
 
 LONG_SUM = 256

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.compiler.cost import MOST_COFACTOR_ROWS, MOST_ELIMINATED_ROWS
 from pullback.graph import (
     OPERATORS,
     Graph,
@@ -34,16 +35,7 @@ from pullback.operators import lapack
 from pullback.operators.indexing import MATRIX_FAULTS
 from pullback.operators.linalg import BLOCK, halved, nodes, triangular_solve
 
-__all__ = ["WRITTEN_OUT", "with_factors"]
-
-WRITTEN_OUT = 6
-"""Matrices of so many rows at most are eliminated by ordinary operations, which fuse with others and stay in loops.
-
-That is two to five times as fast as LAPACK up to eight rows at least, but of seven it takes seconds to compile.
-"""
-
-MINORS = 4
-"""Cofactors of so many rows at most are written out as the polynomials that they are."""
+__all__ = ["with_factors"]
 
 SINGULAR = "Singular matrix"
 INDEFINITE = "Matrix is not positive definite"
@@ -150,7 +142,7 @@ def _written_factor(a: Node) -> Node:
 
 
 def _solve(node: Operation, a: Node, b: Any) -> Node | None:
-    if a.shape[-1] <= WRITTEN_OUT:
+    if a.shape[-1] <= MOST_ELIMINATED_ROWS:
         return _written_solution("solve", a, b)
     return _by_lu("solve", a, b)
 
@@ -166,7 +158,7 @@ def _by_lu(name: str, a: Node, b: Any) -> Node | None:
 
 def _inv(node: Operation, a: Node) -> Node | None:
     unit = np.eye(a.shape[-1], dtype=a.dtype) + nodes.zeros_like(a)
-    if a.shape[-1] <= WRITTEN_OUT:
+    if a.shape[-1] <= MOST_ELIMINATED_ROWS:
         return _written_solution("inv", a, unit)
     return _by_lu("inv", a, unit)
 
@@ -174,7 +166,7 @@ def _inv(node: Operation, a: Node) -> Node | None:
 def _triangular_solve(node: Operation, a: Node, b: Any) -> Node | None:
     lower, transposed = node.attributes["lower"], node.attributes["transposed"]
     n = a.shape[-1]
-    if n <= WRITTEN_OUT:
+    if n <= MOST_ELIMINATED_ROWS:
         whole: Any = a
         rows = _rows(whole.mT if transposed else whole)
         sound = _sound(_zero_on_diagonal(rows), f"triangular_solve: {SINGULAR}")
@@ -188,7 +180,7 @@ def _triangular_solve(node: Operation, a: Node, b: Any) -> Node | None:
 
 
 def _cholesky(node: Operation, a: Node) -> Node | None:
-    if a.shape[-1] <= WRITTEN_OUT:
+    if a.shape[-1] <= MOST_ELIMINATED_ROWS:
         return _written_factor(a)
     if not lapack.is_there(a.dtype, "potrf"):
         return None
@@ -220,7 +212,7 @@ def _cholesky_cotangent(node: Operation, factor: Any, bar: Any) -> Node | None:
 def _cofactor(node: Operation, a: Any) -> Node | None:
     """By minors, which are polynomials, for what is written out."""
     n = a.shape[-1]
-    if n > MINORS:
+    if n > MOST_COFACTOR_ROWS:
         return None
     if n == 1:
         return nodes.ones_like(a)  # type: ignore[no-any-return]
@@ -247,7 +239,7 @@ def _pivots(a: Node) -> tuple[Any, Any] | None:
     """The pivots, and 1 or -1 as rows were exchanged evenly or oddly."""
     one = np.ones((), a.dtype)
     n = a.shape[-1]
-    if n <= WRITTEN_OUT:
+    if n <= MOST_ELIMINATED_ROWS:
         rows, odd = _eliminated(_rows(a))
         pivots = nodes.stack([rows[k][..., k] for k in range(n)], axis=-1)
         return pivots, nodes.ones_like(pivots[..., 0]) if odd is None else nodes.where(odd, -one, one)

@@ -22,9 +22,6 @@ from pullback.loops import Buffer
 
 __all__ = ["ChunkPrivate", "MemoryPlan", "Placed", "plan_memory"]
 
-ALIGNMENT = 128
-"""Two cache lines: buffers of different threads do not share one, and the neighbour line is often fetched too."""
-
 
 @dataclass(frozen=True)
 class Placed:
@@ -75,10 +72,14 @@ class MemoryPlan:
 
 
 def plan_memory(
-    steps: Sequence[Step], elsewhere: Iterable[Buffer], bound: Mapping[Buffer, View] | None = None
+    steps: Sequence[Step],
+    elsewhere: Iterable[Buffer],
+    apart: int,
+    bound: Mapping[Buffer, View] | None = None,
 ) -> MemoryPlan:
     """Give each buffer that is not ``elsewhere`` a place; buffers alive at the same moment never overlap.
 
+    Places are multiples of ``apart`` bytes, which keeps threads out of each other's cache lines.
     Those ``bound`` to a view lie in its base. What is used inside a loop and outside of it is alive in all its turns.
     What only the kernels of one row group use, each row by itself, needs no place for all rows: every chunk writes and
     reads its own in the scratch memory of its thread, which stays in the cache from one chunk to the next.
@@ -95,10 +96,10 @@ def plan_memory(
     for group, buffers in _kept_buffers(groups, outside):
         rows = {buffer: buffer.nbytes // group.rows for buffer in buffers}
         uses = _spans((buffers_of(job.kernel) for job in group.jobs), buffers)
-        placed, total = _placed(uses, {buffer: group.grain * size for buffer, size in rows.items()})
+        placed, total = _placed(uses, {buffer: group.grain * size for buffer, size in rows.items()}, apart)
         kept.update((p.buffer, ChunkPrivate(p.offset, rows[p.buffer])) for p in placed)
         scratch = max(scratch, total)
-    behind, total = _placed(_spans(firsts, private), {buffer: buffer.nbytes for buffer in private})
+    behind, total = _placed(_spans(firsts, private), {buffer: buffer.nbytes for buffer in private}, apart)
     own = {p.buffer: scratch + p.offset for p in behind}
     scratch += total
     moments: list[list[Buffer]] = []
@@ -118,7 +119,7 @@ def plan_memory(
             moments.append([*asked, *(bound[b].base if b in bound else b for b in touched)])
     wanted = {buffer for touched in moments for buffer in touched} - outside - kept.keys()
     spans = {buffer: _in_all_turns(span, loops.values()) for buffer, span in _spans(moments, wanted).items()}
-    placed, total = _placed(spans, {buffer: buffer.nbytes for buffer in spans})
+    placed, total = _placed(spans, {buffer: buffer.nbytes for buffer in spans}, apart)
     return MemoryPlan(tuple(sorted(placed, key=lambda p: p.offset)), total, kept, own, scratch)
 
 
@@ -175,12 +176,14 @@ def _spans(moments: Iterable[Iterable[Buffer]], wanted: Set[Buffer]) -> dict[Buf
     return spans
 
 
-def _placed(spans: Mapping[Buffer, tuple[int, int]], sizes: Mapping[Buffer, int]) -> tuple[list[Placed], int]:
+def _placed(
+    spans: Mapping[Buffer, tuple[int, int]], sizes: Mapping[Buffer, int], apart: int
+) -> tuple[list[Placed], int]:
     """A place for each buffer, the largest first, and the bytes that all of them take."""
     placed: list[Placed] = []
     ends: dict[Buffer, int] = {}
     for buffer, (first, last) in sorted(spans.items(), key=lambda item: (-sizes[item[0]], item[1])):
-        size = -(-sizes[buffer] // ALIGNMENT) * ALIGNMENT
+        size = -(-sizes[buffer] // apart) * apart
         busy = sorted((p.offset, ends[p.buffer]) for p in placed if p.first <= last and first <= p.last)
         offset = 0
         for start, end in busy:

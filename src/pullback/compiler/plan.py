@@ -149,7 +149,7 @@ class _Planner:
             if not looped:
                 addressed[buffer] = addressed[view.base]
                 del self.bound[buffer]
-        memory = plan_memory(steps, addressed, self.bound)
+        memory = plan_memory(steps, addressed, self.schedules.target.apart_bytes, self.bound)
         if looped:
             taken = {results[result]: arguments[argument] for result, argument in donated.items()}
             ends = Ends(arguments, results, self.constants)

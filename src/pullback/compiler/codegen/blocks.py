@@ -18,9 +18,6 @@ from pullback.compiler.codegen.types import vector_of
 
 __all__ = ["load_lanes", "store_lanes", "transpose_block"]
 
-PIECE_BYTES = 16
-"""What a processor exchanges within a vector at no delay."""
-
 
 def _mask(count: int, lanes: int) -> str:
     return "<" + ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes)) + ">"
@@ -73,13 +70,15 @@ def transpose_block(
     target: Callable[[int], str],
     rows: int,
     columns: int,
+    piece_bytes: int,
     full_rows: bool = False,
 ) -> None:
     """Copy ``rows × columns`` elements (at most ``lanes`` each) from source rows to target columns.
 
-    With ``full_rows`` whole vectors are written, zeros where the source has no row.
+    Rows are read in pieces of ``piece_bytes``, which a processor exchanges within a vector at no delay. With
+    ``full_rows`` whole vectors are written, zeros where the source has no row.
     """
-    piece = min(lanes, PIECE_BYTES // _suffix(kind)[1])
+    piece = min(lanes, piece_bytes // _suffix(kind)[1])
     for first in range(0, columns, piece):
         there = min(piece, columns - first)
         vectors = [

@@ -133,7 +133,8 @@ class _Blocks:
                 first, into = self._at(source, str(start * across)), self._at(target, str(start))
                 read = functools.partial(self._step, first, across)
                 write = functools.partial(self._step, into, width)
-                transpose_block(f, self.kind, lanes, read, write, rows, count, full_rows=True)
+                piece = self.values.target.piece_bytes
+                transpose_block(f, self.kind, lanes, read, write, rows, count, piece, full_rows=True)
 
         if steps != 1:
             raise AssertionError("a packed operand runs along its columns or along its depth")

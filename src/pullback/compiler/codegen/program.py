@@ -229,7 +229,7 @@ class _Emitter:
         if routine is None:
             emit_host_call(f, len(self.calls), [address for address, _ in (*inputs, *outputs)])
         else:
-            emit_routine(f, len(self.calls), routine, inputs, outputs)
+            emit_routine(f, self.target, len(self.calls), routine, inputs, outputs)
         self.calls.append(call)
 
     def _serial(self, f: Function, steps: Sequence[Step], functions: Functions) -> None:

@@ -8,6 +8,7 @@ from pullback.compiler.codegen.function import Function, float_literal
 from pullback.compiler.codegen.running import define_running
 from pullback.compiler.codegen.sorting import define_argsort
 from pullback.compiler.runtime.layout import emit_call_word, emit_is_well
+from pullback.compiler.target import Processor
 from pullback.graph import Type
 from pullback.graph.routine import InputAt, Routine, Scalar
 
@@ -18,13 +19,18 @@ Place = tuple[str, Type]
 
 
 def emit_routine(
-    f: Function, number: int, routine: Routine, inputs: Sequence[Place], outputs: Sequence[Place]
+    f: Function,
+    processor: Processor,
+    number: int,
+    routine: Routine,
+    inputs: Sequence[Place],
+    outputs: Sequence[Place],
 ) -> None:
     """Call the routine, unless an error is known; its address is the word ``number`` of the program's calls."""
     if not routine.count:
         return
     with f.when(emit_is_well(f)):
-        address = _own(f, routine) if routine.address is None else emit_call_word(f, number)
+        address = _own(f, processor, routine) if routine.address is None else emit_call_word(f, number)
         with f.loop("0", str(routine.count)) as turn:
 
             def part(place: Place) -> str:
@@ -47,12 +53,15 @@ def emit_routine(
             f.do(f"call void {address}({', '.join(given)})")
 
 
-def _own(f: Function, routine: Routine) -> str:
+def _own(f: Function, processor: Processor, routine: Routine) -> str:
     """The name of a routine that the program has itself; it is written where the first call is."""
     name = f"pullback_{routine.name.replace('.', '_')}"
     if name not in f.module.functions:
         kind, *details = routine.name.split(".")
-        (define_argsort if kind == "argsort" else define_running)(f.module, name, kind, *details)
+        if kind == "argsort":
+            define_argsort(f.module, name, kind, *details)
+        else:
+            define_running(f.module, processor.lanes(4), name, kind, *details)
     return f"@{name}"
 
 

@@ -13,10 +13,8 @@ from pullback.compiler.codegen.types import literal, memory_type, vector_of
 
 __all__ = ["define_running"]
 
-LANES = 8
 
-
-def define_running(module: Module, name: str, kind: str, dtype: str, direction: str = "") -> None:
+def define_running(module: Module, lanes: int, name: str, kind: str, dtype: str, direction: str = "") -> None:
     """Write the routine ``kind`` (``cumsum``, ``cumprod``, ``recurrence``, ``cumargmax``, ``cumargmin``).
 
     Its parameters are the addresses of its inputs and its result, and the extents outer, along the axis, and inner.
@@ -28,9 +26,9 @@ def define_running(module: Module, name: str, kind: str, dtype: str, direction: 
     with f.loop("0", f["outer"]) as outer:
         plane = f.value(f"mul i64 {f['extent']}, {f['inner']}")
         row = f.value(f"mul i64 {outer.index}, {plane}")
-        whole = f.value(f"and i64 {f['inner']}, {-LANES}")
-        with f.loop("0", whole, LANES, counted=False) as inner:
-            made.column(f.value(f"add i64 {row}, {inner.index}"), LANES)
+        whole = f.value(f"and i64 {f['inner']}, {-lanes}")
+        with f.loop("0", whole, lanes, counted=False) as inner:
+            made.column(f.value(f"add i64 {row}, {inner.index}"), lanes)
         with f.loop(whole, f["inner"], counted=False) as inner:
             made.column(f.value(f"add i64 {row}, {inner.index}"), 1)
 

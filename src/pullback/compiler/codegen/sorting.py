@@ -13,13 +13,10 @@ import numpy as np
 
 from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.codegen.types import memory_type
+from pullback.compiler.cost import LONGEST_MERGED_ROW, SORTED_RUN
 
 __all__ = ["define_argsort"]
 
-SHORT = 500
-"""Elements up to which a row is merged."""
-
-RUN = 8
 PAIR = "{i64, i64}"
 
 
@@ -42,7 +39,7 @@ class _Sort:
         size = f.value(f"mul i64 {extent}, 16")
         second = f.value(f"getelementptr i8, ptr {f['workspace']}, i64 {size}")
         counts = f.value(f"getelementptr i8, ptr {second}, i64 {size}")
-        is_short = f.value(f"icmp sle i64 {extent}, {SHORT}")
+        is_short = f.value(f"icmp sle i64 {extent}, {LONGEST_MERGED_ROW}")
         is_long = f.value(f"xor i1 {is_short}, true")
         with f.loop("0", f["rows"]) as row:
             first = f.value(f"mul i64 {row.index}, {extent}")
@@ -121,7 +118,7 @@ class _Sort:
         f, pairs = self.f, self.f["workspace"]
         with f.loop("1", f["extent"], counted=False) as loop:
             key, position = self._pair(pairs, loop.index)
-            start = f.value(f"and i64 {loop.index}, {-RUN}")
+            start = f.value(f"and i64 {loop.index}, {-SORTED_RUN}")
             around, head, move, done = f.block, *(f.fresh(name) for name in ("look", "move", "found"))
             f.branch(head)
             f.label(head)
@@ -152,7 +149,7 @@ class _Sort:
         slot = f.fresh("again")
         f.do(f"{source} = phi ptr [{f['workspace']}, %{before}], [{target}, %{slot}]")
         f.do(f"{target} = phi ptr [{second}, %{before}], [{source}, %{slot}]")
-        f.do(f"{width} = phi i64 [{RUN}, %{before}], [{wider}, %{slot}]")
+        f.do(f"{width} = phi i64 [{SORTED_RUN}, %{before}], [{wider}, %{slot}]")
         apart = f.value(f"icmp slt i64 {width}, {extent}")
         f.do(f"br i1 {apart}, label %{body}, label %{done}")
         f.label(body)

@@ -35,6 +35,7 @@ def emit_transposed(values: Values, copy: TransposedCopy, ends: Ends) -> None:
             lambda c: at(target, c * pitches[1]),
             values.group.tail or values.lanes,
             tile[copy.slow],
+            values.target.piece_bytes,
         )
 
     emit_nest(values, copy.nest.levels, block, ends=ends)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pullback.compiler.cost import CHEAP_FOR_STEPS
 from pullback.compiler.passes.loops import Rebuilt, all_steps, lazy, rewrite_scans
 from pullback.compiler.passes.rewriting import GraphPass
 from pullback.control.regions import PARTS
@@ -19,9 +20,6 @@ from pullback.graph import Constant, Graph, Node, Operation, Variable, topologic
 from pullback.operators.shapes import broadcast
 
 __all__ = ["hoisted_steps"]
-
-CHEAP = 8.0
-"""What costs no more than this for an element is not worth the memory that its value for all steps takes."""
 
 
 def _hoisted(node: Operation) -> Sequence[Node] | None:
@@ -80,7 +78,7 @@ def _is_dear(node: Node, ahead: set[int]) -> bool:
             if not part.operator.elementwise and part.operator.name not in PARTS:
                 return True
             cost += part.operator.cost
-    return cost > CHEAP
+    return cost > CHEAP_FOR_STEPS
 
 
 def _has_fixed(this: Rebuilt) -> bool:

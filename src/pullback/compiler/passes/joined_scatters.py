@@ -32,6 +32,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pullback.compiler.cost import MOST_JOINED_UPDATES
 from pullback.compiler.passes.rewriting import GraphPass, inner, scalar, uses, with_outputs
 from pullback.graph import Graph, Node, Operation, apply, substitute
 from pullback.operators.indexing import gather
@@ -39,9 +40,6 @@ from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import transpose
 
 __all__ = ["joined_scatters"]
-
-MOST_UPDATES = 4
-"""Updates for each row of the array between, beyond which it is added to first: its rows are read in their order."""
 
 
 def _joined_scatters(graph: Graph) -> Graph:
@@ -77,7 +75,7 @@ def _before(node: Node) -> Operation | None:
     if zeros is None or zeros.any() or not before.size or not updates.size:
         return None
     row = int(np.prod(before.shape[rank:]))
-    return before if updates.size <= MOST_UPDATES * row * after.inputs[2].size else None
+    return before if updates.size <= MOST_JOINED_UPDATES * row * after.inputs[2].size else None
 
 
 def _joined(target: Node, before: Operation, places: Sequence[Node], axes: tuple[int, ...]) -> Node:

@@ -31,6 +31,7 @@ import itertools
 import math
 from collections.abc import Callable
 
+from pullback.compiler.cost import LOAD_AND_ADD, MULTIPLY_ADD, STORE, WORTH_PROJECTING
 from pullback.compiler.passes.rewriting import with_outputs
 from pullback.graph import Graph, Node, Operation, apply, substitute
 from pullback.operators.arithmetic import add
@@ -38,12 +39,6 @@ from pullback.operators.products import contract
 from pullback.operators.shapes import reshape, slice, transpose
 
 __all__ = ["projected_convolutions"]
-
-MULTIPLY_ADD, STORE, LOAD_AND_ADD = 0.5, 2.0, 1.5
-"""Cycles for each vector."""
-
-WORTH_IT = 0.85
-"""Share of the time of the convolution as it is that the other way may take at most."""
 
 
 def projected_convolutions(graph: Graph, lanes: Callable[[int], int]) -> Graph:
@@ -74,7 +69,7 @@ def _fills_better(node: Operation, lanes: int) -> bool:
     apart, together = window * -(-outputs // lanes), -(-window * outputs // lanes)
     direct = channels * apart * MULTIPLY_ADD
     projected = ratio * together * (channels * MULTIPLY_ADD + STORE) + apart * LOAD_AND_ADD
-    return bool(projected <= WORTH_IT * direct)
+    return bool(projected <= WORTH_PROJECTING * direct)
 
 
 def _projected(node: Operation, x: Node, w: Node) -> Node:

@@ -38,16 +38,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pullback.compiler.cost import LEAST_UNTOUCHED
 from pullback.compiler.passes.rewriting import GraphPass, filled, inner, scalar, uses, with_outputs
 from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
 from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import concatenate, reshape
 
 __all__ = ["sparse_updates"]
-
-LEAST_ELEMENTS = 4
-"""Elements of the table for each of the updates, from which on it pays: a dense step reads and writes all of them."""
-
 
 MOST_NODES = 100
 """What a gradient is made of, scatters, factors and sums, at most."""
@@ -127,7 +124,7 @@ def _update(node: Node, known: Mapping[int, _Sparse]) -> _Update | None:
         if sparse is None or bool(np.signbit(sparse.zero)) == subtracted:
             continue
         elements = sum(part.scatter.inputs[1].size for part in sparse.parts)
-        if 0 < elements * LEAST_ELEMENTS <= node.size:
+        if 0 < elements * LEAST_UNTOUCHED <= node.size:
             return _Update(side, sparse, subtracted)
     return None
 

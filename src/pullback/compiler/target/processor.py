@@ -55,6 +55,8 @@ class Processor:
     """What may be prefetched and not yet here."""
     piece_bytes: int = 16
     """What is exchanged within a vector at no delay."""
+    apart_bytes: int = 128
+    """How far apart what different threads write lies: two lines, as the neighbour line is often fetched too."""
     gather_vectors: int = 4
     """Lanes whose elements lie within this many vectors are picked out of them: a gather takes longer."""
 
