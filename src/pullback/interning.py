@@ -41,6 +41,11 @@ class Interned(Generic[_V]):
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._renew_lock)
 
+    def known(self, key: Any) -> _V | None:
+        """The value of ``key``, if one is alive."""
+        reference = self._references.get(key)
+        return None if reference is None else reference()
+
     def intern(self, key: Any, make: Callable[[], _V]) -> _V:
         """The value of ``key``; where none is alive, ``make()``."""
         with self._lock:

@@ -2,46 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from pullback.errors import CallbackError, IndexRangeError, MatrixError
-from pullback.graph import Constant, Graph, Node, Operation, TupleType
+from pullback.graph import PENDING, Graph, Node, Operation, Variable, computed
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "values_of"]
+
+Watch = Callable[[Node, Any], None]
 
 
-def evaluate(
-    graph: Graph, arguments: Sequence[np.ndarray], watch: Callable[[Node, Any], None] | None = None
-) -> list[np.ndarray]:
+def evaluate(graph: Graph, arguments: Sequence[np.ndarray], watch: Watch | None = None) -> list[np.ndarray]:
     """The outputs of ``graph`` for ``arguments``; ``watch(node, value)`` sees every value as it is made.
 
     Each value is dropped after its last use, so memory follows lifetimes as in a compiled program.
     """
-    values: dict[int, Any] = {id(v): np.asarray(a, v.dtype) for v, a in zip(graph.inputs, arguments)}
-    order = graph.nodes()
+    return values_of(
+        graph.outputs, {v: np.asarray(a, v.dtype) for v, a in zip(graph.inputs, arguments)}, watch
+    )
+
+
+def values_of(
+    outputs: Sequence[Node], given: Mapping[Variable, np.ndarray], watch: Watch | None = None
+) -> list[np.ndarray]:
+    """The values of ``outputs``, with those ``given`` of variables; what is known already is not computed again."""
+    values: dict[int, Any] = {id(variable): value for variable, value in given.items()}
+    order = _needed(outputs, values)
     last_use = {id(child): position for position, node in enumerate(order) for child in node.inputs}
-    keep = {id(node) for node in graph.outputs}
+    keep = {id(node) for node in outputs}
     with np.errstate(all="ignore"):
         for position, node in enumerate(order):
-            if isinstance(node, Constant):
-                values[id(node)] = node.value
-            elif isinstance(node, Operation):
-                inputs = [values[id(child)] for child in node.inputs]
-                try:
-                    value = node.operator.reference(*inputs, **node.attributes)
-                except (CallbackError, IndexRangeError, MatrixError) as error:
-                    if node.source is None:
-                        raise
-                    source = error.source or node.source  # in a loop, of what is in it
-                    raise error.extended(f"at {node.source}", source=source) from None
-                several = isinstance(node.type, TupleType)
-                values[id(node)] = value if several else np.asarray(value, node.dtype)
-                for child in node.inputs:
-                    if last_use[id(child)] == position and id(child) not in keep:
-                        values.pop(id(child), None)
+            key = id(node)
+            if key not in values:
+                value = node.value
+                if value is None or value is PENDING:
+                    assert isinstance(node, Operation)
+                    value = computed(node, [values[id(child)] for child in node.inputs])
+                    for child in node.inputs:
+                        if last_use[id(child)] == position and id(child) not in keep:
+                            values.pop(id(child), None)
+                values[key] = value
             if watch is not None:
-                watch(node, values[id(node)])
-    return [values[id(node)] for node in graph.outputs]
+                watch(node, values[key])
+    return [values[id(node)] for node in outputs]
+
+
+def _needed(outputs: Sequence[Node], values: Mapping[int, Any]) -> list[Node]:
+    """What ``outputs`` are computed from, inputs before users, down to what is known."""
+    order: list[Node] = []
+    done: set[int] = set()
+    stack: list[Node | None] = [*reversed(outputs)]
+    while stack:
+        node = stack.pop()
+        if node is None:  # what follows had its inputs above it
+            node = stack.pop()
+            assert node is not None
+        elif id(node) in done:
+            continue
+        elif id(node) not in values and (node.value is None or node.value is PENDING) and node.inputs:
+            stack += (node, None)
+            stack += reversed(node.inputs)
+            continue
+        done.add(id(node))
+        order.append(node)
+    return order

@@ -129,7 +129,7 @@ class Stranger(Node):
     __slots__ = ()
 
     def __init__(self) -> None:
-        self.type = Type(FLOAT, ())
+        self.type, self.value = Type(FLOAT, ()), None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pullback import grad, jvp, stop_gradient, trace, value_and_grad, vjp
-from pullback.errors import DerivativeError, TracingError, TreeError
+from pullback.errors import DerivativeError, TreeError
 from pullback.graph import Node
 from pullback.tracing import flatten
 
@@ -257,11 +257,6 @@ def test_derivatives_that_do_not_exist(attempt, message):
 def test_structures_that_do_not_fit(attempt, message):
     with pytest.raises(TreeError, match=message):
         attempt()
-
-
-def test_python_decisions_in_a_differentiated_function():
-    with pytest.raises(TracingError, match=r"np\.where.*test_api\.py"):
-        grad(lambda x: x if x > 0 else -x)(1.0)
 
 
 def test_the_function_keeps_its_name():

@@ -23,7 +23,7 @@ from pullback.control.schedules import Levels, without_segments
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
 from pullback.graph import Graph, Node, Type
 from pullback.tracing.trace import leaf_type, trace_flat
-from pullback.tracing.tracebacks import cut_to_users, shows_users_frames
+from pullback.tracing.tracebacks import cut_to_users, shows_users_frames, without_numpys
 from pullback.tracing.trees import Static, Structure, flatten
 
 __all__ = ["Compiled", "jit"]
@@ -465,6 +465,7 @@ def _declined(*arguments: Any) -> Any:
 def _show(error: BaseException) -> None:
     """Raise what a call in compiled code has raised, as its caller is to see it."""
     if isinstance(error, Exception):
+        error = without_numpys(error)
         cut_to_users(error)
     raise error
 

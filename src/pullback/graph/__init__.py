@@ -9,10 +9,12 @@ from pullback.graph.results import pruned, result, results
 from pullback.graph.routine import InputAt, OutputAt, Routine, Scalar
 from pullback.graph.source import Source, current_source, written_at
 from pullback.graph.type import DTYPES, TupleType, Type, is_float
+from pullback.graph.values import PENDING, computed, evaluating, force, is_known
 
 __all__ = [
     "DTYPES",
     "OPERATORS",
+    "PENDING",
     "SMALL_CONSTANT",
     "Case",
     "Constant",
@@ -31,12 +33,16 @@ __all__ = [
     "Variable",
     "apply",
     "check",
+    "computed",
     "constant",
     "current_source",
+    "evaluating",
     "every_node",
+    "force",
     "format_graph",
     "free_variables",
     "is_float",
+    "is_known",
     "mark",
     "pruned",
     "refuse_class",

@@ -14,6 +14,7 @@ from pullback.graph.classes import refuse_class
 from pullback.graph.protocol import ArrayProtocol
 from pullback.graph.source import Source, current_source
 from pullback.graph.type import Type
+from pullback.graph.values import PENDING, force, mode
 from pullback.interning import Interned
 
 if TYPE_CHECKING:
@@ -39,10 +40,15 @@ Larger ones are hidden inputs of a program.
 
 
 class Node(ArrayProtocol):
-    """A value of a graph. To the code that is traced it behaves as a NumPy array of its type does."""
+    """A value of a graph. To the code that is traced it behaves as a NumPy array of its type does.
 
-    __slots__ = ("__weakref__", "type")
+    ``value`` is the array where it is known: of constants, and of what is computed from arguments that are. It is
+    ``PENDING`` until somebody needs it, and ``None`` where the node stands for every value that it may take.
+    """
+
+    __slots__ = ("__weakref__", "type", "value")
     type: Type
+    value: Any
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -77,7 +83,7 @@ class Node(ArrayProtocol):
 class Constant(Node):
     """A value known while tracing."""
 
-    __slots__ = ("value",)
+    __slots__ = ()
     value: np.ndarray
 
     def __init__(self, value: np.ndarray, weak: bool = False) -> None:
@@ -93,12 +99,18 @@ class Constant(Node):
 class Variable(Node):
     """An input of a graph: an argument of the traced function, or a parameter."""
 
-    __slots__ = ("name",)
+    __slots__ = ("is_example", "name")
     name: str
+    is_example: bool
+    """Whether it stands for each example of a batch."""
 
-    def __init__(self, type: Type, name: str = "") -> None:
+    def __init__(
+        self, type: Type, name: str = "", value: np.ndarray | None = None, is_example: bool = False
+    ) -> None:
         self.type = type
         self.name = name
+        self.value = value
+        self.is_example = is_example
 
     def __repr__(self) -> str:
         return f"Variable({self.name or '_'}: {self.type})"
@@ -128,6 +140,11 @@ class Operation(Node):
         self.attributes = attributes
         self.type = type
         self.source = source
+        self.value = PENDING
+        for node in inputs:
+            if node.value is None:
+                self.value = None
+                break
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -157,29 +174,43 @@ def kind_of(value: Any) -> Any:
     return (kind, *map(kind_of, value)) if kind is tuple else kind
 
 
+# -- Making operations
+
 _interned: Interned[Any] = Interned()
+_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
 def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Operation:
     """The node of ``operator`` on ``inputs``; the same node as before when an equal one is alive.
 
-    Raises ``ShapeError`` or ``DTypeError`` from the operator's type rule, with the user's line at its end.
+    It is computed at once while a function is evaluated as it goes, if its inputs are known. Raises ``ShapeError`` or
+    ``DTypeError`` from the operator's type rule, with the user's line at its end.
     """
-
-    def make() -> Operation:
-        source = current_source()
-        try:
-            type = operator.type_rule(*(node.type for node in inputs), **attributes)
-        except (ShapeError, DTypeError) as error:
-            if source is not None:
-                error.args = (f"{error}\n  at {source}",)
-            raise
-        return Operation(operator, inputs, MappingProxyType(dict(attributes)), type, source)
-
-    items = tuple(sorted(attributes.items()))
-    key = (operator, tuple(map(id, inputs)), items, tuple([kind_of(value) for _, value in items]))
-    node: Operation = _interned.intern(key, make)
+    key: Any
+    if attributes:
+        items = tuple(sorted(attributes.items()))
+        key = (operator, tuple(map(id, inputs)), items, tuple([kind_of(value) for _, value in items]))
+    else:
+        key = (operator, *map(id, inputs))
+    node: Operation | None = _interned.known(key)
+    if node is None:
+        node = _interned.intern(key, lambda: _made(operator, inputs, attributes))
+    assert node is not None
+    if node.value is PENDING and mode.evaluates:
+        force(node)
     return node
+
+
+def _made(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Operation:
+    source = current_source()
+    try:
+        type = operator.type_rule(*[node.type for node in inputs], **attributes)
+    except (ShapeError, DTypeError) as error:
+        if source is not None:
+            error.args = (f"{error}\n  at {source}",)
+        raise
+    kept = MappingProxyType(dict(attributes)) if attributes else _NO_ATTRIBUTES
+    return Operation(operator, inputs, kept, type, source)
 
 
 def constant(value: Any, dtype: Any = None, weak: bool = False) -> Constant:

@@ -199,28 +199,43 @@ class ArrayProtocol:
     def __iter__(self) -> Any:
         return _functions["iterate"](self)
 
-    def __bool__(self) -> NoReturn:
-        self._refuse("bool")
-        raise AssertionError("refuse always raises")
+    def __bool__(self) -> bool:
+        return cast(bool, _functions["truth"](self))
 
-    def __int__(self) -> NoReturn:
-        self._refuse("int")
+    def __int__(self) -> int:
+        return cast(int, _functions["int"](self))
 
-    def __float__(self) -> NoReturn:
-        self._refuse("float")
+    __trunc__ = __int__
 
-    def __complex__(self) -> NoReturn:
-        self._refuse("complex")
+    def __float__(self) -> float:
+        return cast(float, _functions["float"](self))
 
-    def __index__(self) -> NoReturn:
-        self._refuse("index")
-        raise AssertionError("refuse always raises")
+    def __complex__(self) -> complex:
+        return cast(complex, _functions["complex"](self))
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        self._refuse("array")
+    def __index__(self) -> int:
+        return cast(int, _functions["index"](self))
 
-    def __dlpack__(self, **options: Any) -> NoReturn:
-        self._refuse("array")
+    def __round__(self, digits: int | None = None) -> Any:
+        return _functions["python_round"](self, digits)
+
+    def __floor__(self) -> int:
+        return cast(int, _functions["floor_number"](self))
+
+    def __ceil__(self) -> int:
+        return cast(int, _functions["ceil_number"](self))
+
+    def __format__(self, spec: str) -> str:
+        return cast(str, _functions["format"](self, spec))
+
+    def __str__(self) -> str:
+        return cast(str, _functions["text"](self))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return _functions["array_of_numbers"](self, dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return _functions["array_of_numbers"](self).__dlpack__(**options)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         return _functions["array_ufunc"](ufunc, method, *inputs, **keywords)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,15 @@ from types import FrameType
 
 import numpy as np
 
-__all__ = ["Source", "current_source", "is_users", "numpy_function", "user_frame", "written_at"]
+__all__ = [
+    "Source",
+    "current_source",
+    "is_users",
+    "numpy_function",
+    "user_frame",
+    "user_stores",
+    "written_at",
+]
 
 _LIBRARY = str(Path(__file__).resolve().parent.parent) + os.sep
 _NUMPY = str(Path(np.__file__).resolve().parent) + os.sep
@@ -68,6 +77,14 @@ def numpy_function() -> str | None:
             name = frame.f_code.co_name
         frame = frame.f_back
     return name
+
+
+def user_stores() -> bool:
+    """Whether the user's line is just storing an element: ``array[index] = value``."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is not None and dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("STORE_S")
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from pullback.numpy.promotion import (
     broadcast_to_shape,
     cast,
     promote,
+    settled,
     strong,
     where_written,
 )
@@ -296,6 +297,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def _concrete_places(name: str, obj: Any, extent: int, limit: int) -> Any:
+    obj = settled(obj)
     if any_traced(obj):
         raise TracingError(
             f"np.{name} at traced places; use np.where, np.take or pullback.at(x)[index]{where_written()}"
@@ -324,6 +326,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
 def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
     """The places along ``axis`` where a concrete ``condition`` is true."""
     x, k = flat_or_along("compress", a, axis)
+    condition = settled(condition)
     if isinstance(condition, Node):
         raise TracingError(
             f"np.compress by a traced condition has a length that depends on values; use np.where{where_written()}"
@@ -334,6 +337,7 @@ def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
 @implements(np.extract)
 def extract(condition: Any, arr: Any) -> Any:
     """The elements where a concrete ``condition`` is true, in row-major order."""
+    condition = settled(condition)
     if isinstance(condition, Node):
         raise TracingError(
             f"np.extract by a traced condition has a length that depends on values; use np.where{where_written()}"

@@ -15,12 +15,12 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import numpy as np
 
 from pullback.errors import TracingError
-from pullback.graph import Node
+from pullback.graph import Node, free_variables, is_known
 from pullback.graph.protocol import vocabulary
-from pullback.graph.source import numpy_function
+from pullback.graph.source import numpy_function, user_stores
 from pullback.numpy.axes import normal_axes
 from pullback.numpy.elementwise import UFUNCS, astype, where
-from pullback.numpy.promotion import any_traced, array_of, where_written
+from pullback.numpy.promotion import any_traced, array_of, settled, where_written
 
 __all__ = ["FUNCTIONS", "NEAREST", "UFUNC_METHODS", "implements", "reduced_by", "refuse"]
 
@@ -146,6 +146,9 @@ def array_function(function: Callable[..., Any], types: Any, arguments: Any, key
     name = getattr(function, "__name__", str(function))
     implementation = FUNCTIONS.get(function)
     if implementation is None:
+        known = settled((arguments, tuple(keywords.values())))
+        if not any_traced(known):
+            return function(*known[0], **dict(zip(keywords, known[1])))
         repair = NEAREST.get(
             function,
             "write it with the functions of pullback.numpy, or apply it to concrete arrays outside the traced function",
@@ -220,6 +223,10 @@ _REFUSALS = {
         "pullback.numpy.take(table, index, axis) to index a concrete table, or return it and convert the "
         "result",
     ),
+    "into NumPy": (
+        "an array that NumPy itself has made holds numbers only",
+        "make it with np.zeros_like(x, shape=n) of a traced x, or with pullback.numpy.zeros(n)",
+    ),
     "setitem": (
         "assigning into it would change a value in place, and traced values never change",
         "use x = x.at[index].set(value) or x = x.at[index].add(value), or np.where(mask, value, x)",
@@ -244,13 +251,23 @@ _REFUSALS = {
 
 def refuse(node: Node, attempt: str) -> NoReturn:
     """Raise the error of a traced value used where Python needs a concrete one."""
+    if attempt in ("float", "int", "bool", "array") and user_stores():
+        attempt = "into NumPy"
     reason, repair = _REFUSALS[attempt]
     called = numpy_function() if attempt == "array" else None
     named = "" if called is None else f"np.{called} cannot take "
     raise TracingError(
-        f"{named}a traced value {node.type}{'' if called is None else ' here: it'} stands for every value it may take: "
+        f"{named}a traced value {node.type}{'' if called is None else ' here: it'} {_stands_for(node)}: "
         f"{reason}; {repair}{where_written()}"
     )
+
+
+def _stands_for(node: Node) -> str:
+    """What a traced value is, rather than one number."""
+    if is_known(node):
+        return "has a derivative, which would be lost"
+    example = any(variable.is_example for variable in free_variables([node]))
+    return "stands for each example of a batch (vmap)" if example else "stands for every value it may take"
 
 
 def in_place(sign: str, name: str, x: Node, other: Any) -> Any:

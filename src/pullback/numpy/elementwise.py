@@ -26,6 +26,7 @@ from pullback.numpy.promotion import (
     of_python,
     operands,
     promote,
+    settled,
     where_written,
 )
 
@@ -440,6 +441,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     [1. 2.]
     """
     if x is None or y is None:
+        condition = settled(as_bool(condition) if isinstance(condition, Node) else condition)
         if not any_traced(condition):
             return np.where(condition)
         raise TracingError(

@@ -20,6 +20,7 @@ from pullback.numpy.promotion import (
     broadcast_shapes,
     broadcast_to_shape,
     cast,
+    settled,
     where_written,
 )
 from pullback.numpy.shapes import flip, permuted, to_shape
@@ -154,6 +155,8 @@ def _entry(part: Any) -> Any:
     """One part of an index as an integer, a slice, ``None``, ``...``, a traced integer or an array."""
     if part is None or part is Ellipsis or isinstance(part, slice):
         return part
+    if isinstance(part, Node) and part.dtype.kind == "b":
+        part = settled(part)
     if isinstance(part, Node):
         if part.dtype.kind == "b":
             raise TracingError(
@@ -189,6 +192,7 @@ def _integers(dtype: np.dtype) -> None:
 def _slice(entry: slice, extent: int) -> range:
     """The positions that a slice with concrete ends selects."""
     parts = []
+    entry = settled(entry)
     for end in (entry.start, entry.stop, entry.step):
         if isinstance(end, Node):
             raise TracingError(

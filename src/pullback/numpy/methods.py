@@ -21,6 +21,7 @@ from pullback.numpy import (
     reductions,
     shapes,
 )
+from pullback.numpy.concrete import concrete
 from pullback.numpy.dispatch import refuse
 from pullback.numpy.promotion import where_written
 from pullback.numpy.updates import At
@@ -116,9 +117,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     "transpose": _transpose,
     "var": reductions.var,
 }
-_REFUSED = {"nonzero": "nonzero", "item": "item", "tolist": "tolist", "tobytes": "tolist"} | dict.fromkeys(
-    ("fill", "sort", "partition", "put", "itemset", "resize", "setfield"), "in place"
-)
+_CONCRETE = {"item": "item", "tolist": "tolist", "tobytes": "tolist"}
+_REFUSED = dict.fromkeys(("fill", "sort", "partition", "put", "itemset", "resize", "setfield"), "in place")
 
 
 def attribute(x: Node, name: str) -> Any:
@@ -127,6 +127,10 @@ def attribute(x: Node, name: str) -> Any:
         return partial(_call, name, x)
     if name in PROPERTIES:
         return PROPERTIES[name](x)
+    if name == "nonzero":
+        return partial(ordering.nonzero, x)
+    if name in _CONCRETE:
+        return getattr(concrete(x, _CONCRETE[name]), name)
     if name in _REFUSED:
         return lambda *arguments, **keywords: refuse(x, _REFUSED[name])
     raise AttributeError(

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import ShapeError, TracingError
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS, Node, force, is_known
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import normal_axis
 from pullback.numpy.composite import clip
 from pullback.numpy.cumulative import flat_or_along, running
-from pullback.numpy.dispatch import NEAREST, implements
+from pullback.numpy.dispatch import NEAREST, enter, implements
 from pullback.numpy.indexing import take, take_along_axis
 from pullback.numpy.promotion import (
     any_traced,
@@ -23,10 +23,21 @@ from pullback.numpy.promotion import (
     broadcast_to_shape,
     cast,
     promote,
+    settled,
     where_written,
 )
 from pullback.numpy.ranges import linspace
-from pullback.numpy.shapes import concatenate, flip, joined, part, picked, stack, swapaxes, to_shape
+from pullback.numpy.shapes import (
+    concatenate,
+    flip,
+    joined,
+    part,
+    picked,
+    stack,
+    swapaxes,
+    take_rows,
+    to_shape,
+)
 
 __all__ = [
     "argpartition",
@@ -261,6 +272,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     """
     numbers = as_array_node(x)
     length = int(minlength)
+    x = settled(x)
     if isinstance(x, Node):
         if not length:
             raise TracingError(
@@ -399,10 +411,15 @@ def nonzero(a: Any, size: int | None = None, fill_value: int = 0) -> tuple[Any, 
     >>> nonzero(np.array([0, 3, 4]), size=3, fill_value=-1)
     (array([ 1,  2, -1]),)
     """
+    return _nonzero("nonzero", a, size, fill_value)
+
+
+def _nonzero(name: str, a: Any, size: int | None, fill_value: int) -> tuple[Any, ...]:
     if size is None:
+        a = settled(e.as_bool(a)) if isinstance(a, Node) else a
         if isinstance(a, Node):
             raise TracingError(
-                f"np.nonzero cannot take a traced value; {NEAREST[np.nonzero]}{where_written()}"
+                f"np.{name} cannot take a traced value; {NEAREST[np.nonzero]}{where_written()}"
             )
         return np.nonzero(a)
     if not isinstance(a, Node):
@@ -421,16 +438,23 @@ def nonzero(a: Any, size: int | None = None, fill_value: int = 0) -> tuple[Any, 
 
 def flatnonzero(a: Any, size: int | None = None, fill_value: int = 0) -> Any:
     """``np.flatnonzero`` with a known ``size``; see ``nonzero``."""
-    return nonzero(vocabulary["ravel"](a), size, fill_value)[0]
+    return _nonzero("flatnonzero", vocabulary["ravel"](a), size, fill_value)[0]
 
 
 def argwhere(a: Any, size: int | None = None, fill_value: int = 0) -> Any:
     """``np.argwhere`` with a known ``size``; see ``nonzero``."""
-    return stack(nonzero(a, size, fill_value), 1)
+    return stack(_nonzero("argwhere", a, size, fill_value), 1)
 
 
-def unique(a: Any, size: int | None = None, fill_value: Any = None) -> Any:
-    """``np.unique`` with a known ``size``: so many of the different elements, in rising order.
+def unique(
+    a: Any,
+    size: int | None = None,
+    fill_value: Any = None,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> Any:
+    """``np.unique``, of values that a program will know with a known ``size``: so many, in rising order.
 
     Behind the last of them stands ``fill_value``, by default the smallest element. The cotangent of each goes to its
     first occurrence.
@@ -440,8 +464,13 @@ def unique(a: Any, size: int | None = None, fill_value: Any = None) -> Any:
     [1. 3. 0.]
     """
     if size is None and not isinstance(a, Node):
-        return np.unique(a)
-    if size is None:
+        return np.unique(a, return_index, return_inverse, return_counts)  # type: ignore[call-overload]
+    if size is None and is_known(a):
+        places: Any = np.unique(force(a), True, return_inverse, return_counts)  # type: ignore[call-overload]
+        different = take_rows(to_shape(a, (a.size,)), places[1], 0)
+        more = places[1 if return_index else 2 :]
+        return (different, *more) if more else different
+    if size is None or return_index or return_inverse or return_counts:
         raise TracingError(f"np.unique cannot take a traced value; {NEAREST[np.unique]}{where_written()}")
     if not isinstance(a, Node):
         found = np.unique(a)
@@ -475,6 +504,10 @@ _refused(
     ("union1d", "intersect1d", "setdiff1d", "setxor1d"),
     "how many there are depends on values: use np.isin, or pullback.numpy.unique(x, size=n)",
 )
+enter(unique, np.unique)
+enter(nonzero, np.nonzero)
+enter(flatnonzero, np.flatnonzero)
+enter(argwhere, np.argwhere)
 _refused(
     ("nonzero", "flatnonzero", "argwhere"),
     "how many there are depends on values: use pullback.numpy.nonzero(x, size=n), or np.where(mask, x, y)",

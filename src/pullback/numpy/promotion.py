@@ -17,7 +17,7 @@ import numpy as np
 
 import pullback.operators  # noqa: F401  (importing it fills the table of operators)
 from pullback.errors import ArrayClassError, DTypeError, ShapeError, TracingError
-from pullback.graph import OPERATORS, Node, Type, constant, current_source, refuse_class
+from pullback.graph import OPERATORS, Node, Type, constant, current_source, force, is_known, refuse_class
 from pullback.graph.protocol import vocabulary
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "operands",
     "promote",
     "result_dtype",
+    "settled",
     "strong",
     "where_written",
 ]
@@ -69,6 +70,25 @@ def any_traced(*values: Any) -> bool:
         if isinstance(value, slice) and any_traced(value.start, value.stop, value.step):
             return True
     return False
+
+
+def settled(x: Any) -> Any:
+    """``x`` with arrays for the integers and bools in it that are known while tracing, in tuples, lists and slices too.
+
+    They have no derivative that would be lost, so shapes may depend on them. Floats stay traced.
+    """
+    if isinstance(x, Node):
+        if x.dtype.kind == "f" or not is_known(x):
+            return x
+        array = force(x).view()
+        array.flags.writeable = False  # others read it as well
+        return array
+    if isinstance(x, (list, tuple)) and any_traced(*x):
+        parts = [settled(each) for each in x]
+        return x._make(parts) if hasattr(x, "_make") else type(x)(parts)
+    if isinstance(x, slice) and any_traced(x):
+        return slice(settled(x.start), settled(x.stop), settled(x.step))
+    return x
 
 
 def where_written() -> str:

@@ -16,6 +16,7 @@ from pullback.numpy.promotion import (
     as_array_node,
     broadcast_together,
     promote,
+    settled,
     where_written,
 )
 from pullback.numpy.shapes import broadcast_arrays, moveaxis, to_shape
@@ -94,6 +95,7 @@ def arange(*ends: Any, dtype: Any = None, step: Any = 1) -> Any:
     >>> print(arange(3))
     [0 1 2]
     """
+    ends, step = settled(ends), settled(step)
     if any_traced(*ends, step):
         raise TracingError(
             "arange of traced ends would have a length that depends on values; use start + step * np.arange(n)"

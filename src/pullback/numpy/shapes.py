@@ -21,6 +21,7 @@ from pullback.numpy.promotion import (
     broadcast_to_shape,
     cast,
     promote,
+    settled,
     strong,
     where_written,
 )
@@ -367,6 +368,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     if axis is None:
         x, axis = to_shape(x, (x.size,)), 0
     k = normal_axis("repeat", axis, x.ndim)
+    repeats = settled(repeats)
     if isinstance(repeats, Node):
         raise TracingError(f"repeat: a traced count would make a shape depend on values{where_written()}")
     counts = np.asarray(repeats)

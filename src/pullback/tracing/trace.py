@@ -11,8 +11,21 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, TracingError, TreeError
-from pullback.graph import Graph, Node, Type, Variable, free_variables, mark, substitute
-from pullback.interpreter import evaluate
+from pullback.graph import (
+    PENDING,
+    Graph,
+    Node,
+    Operation,
+    Type,
+    Variable,
+    apply,
+    evaluating,
+    force,
+    free_variables,
+    mark,
+    substitute,
+)
+from pullback.interpreter import values_of
 from pullback.numpy.promotion import as_array_node, type_of
 from pullback.tracing.specs import LEAF
 from pullback.tracing.trees import Static, Structure, difference, flatten
@@ -24,6 +37,8 @@ __all__ = [
     "ended",
     "eval_shape",
     "finish",
+    "is_example",
+    "known_value",
     "leaf_type",
     "trace",
     "trace_flat",
@@ -60,6 +75,23 @@ def leaf_type(leaf: Any, name: str = "an argument") -> Type:
         return type_of(leaf)
     except DTypeError as error:
         raise DTypeError(f"{name}: {error}") from None
+
+
+def known_value(leaf: Any, type: Type) -> np.ndarray | None:
+    """The array that a leaf is; ``None`` for a traced one that stands for every value it may take.
+
+    >>> known_value(2, Type(np.dtype("float64"), ()))
+    array(2.)
+    """
+    if isinstance(leaf, Node):
+        return force(leaf)  # type: ignore[no-any-return]
+    return np.asarray(leaf, type.dtype)
+
+
+def is_example(leaf: Any) -> bool:
+    """Whether a leaf depends on each example of a batch."""
+    unknown = isinstance(leaf, Node) and leaf.value is None
+    return unknown and any(variable.is_example for variable in free_variables([leaf]))
 
 
 def trace(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Traced:
@@ -107,7 +139,7 @@ def trace_flat(function: Callable[..., Any], structure: Structure, types: Sequen
     inputs = tuple([Variable(type, name) for type, name in zip(types, names)])
     arguments, keywords = structure.unflatten(inputs)
     since = mark()
-    with tracing(inputs, _with_static(arguments, keywords, structure)):
+    with tracing(inputs, _with_static(arguments, keywords, structure)), evaluating(False):
         outputs, out_structure = output_nodes(function(*arguments, **keywords))
     outputs = ended(outputs, since)
     own = {id(variable) for variable in inputs}
@@ -159,9 +191,12 @@ def at_end(function: End) -> End:
 def ended(nodes: Sequence[Node], since: int) -> tuple[Node, ...]:
     """All results of a trace that has begun at the mark ``since``, before anything else is made of them.
 
-    They must come together: what is found in the graph of one, such as a loop, may be what others read as well.
+    They must come together: what is found in the graph of one, such as a loop, may be what others read as well. What
+    has been evaluated as it went stays as it is.
     """
     nodes = tuple(nodes)
+    if all(node.value is not None and node.value is not PENDING for node in nodes):
+        return nodes
     for function in _ends:
         nodes = function(nodes, since)
     return nodes
@@ -226,27 +261,36 @@ def finish(outputs: Sequence[Node], inputs: Sequence[Variable], leaves: Sequence
     Arrays without axes come as NumPy's scalars, as NumPy gives them.
     """
     own = {id(variable) for variable in inputs}
-    used = free_variables(outputs)
-    free = [variable for variable in used if id(variable) not in own]
+    free = [variable for variable in free_variables(outputs) if id(variable) not in own]
     refuse_leaked(free)
     if not free and not any(isinstance(leaf, Node) for leaf in leaves):
-        needed = {id(variable) for variable in used}
-        pairs = [(variable, leaf) for variable, leaf in zip(inputs, leaves) if id(variable) in needed]
-        graph = Graph(tuple([variable for variable, _ in pairs]), tuple(outputs))
-        arrays = [np.asarray(leaf) for _, leaf in pairs]
-        return _own(evaluate(graph, arrays), arrays)
+        pairs = [(variable, leaf) for variable, leaf in zip(inputs, leaves) if variable.value is None]
+        given = {variable: np.asarray(leaf, variable.dtype) for variable, leaf in pairs}
+        arguments = [*given.values(), *[variable.value for variable in inputs]]
+        return _own(values_of(outputs, given), [*arguments, *[node.value for node in outputs]])
     replacements: dict[Node, Node] = {}
     for variable, leaf in zip(inputs, leaves):
         replacements[variable] = as_array_node(leaf)
-    return list(substitute(outputs, replacements))
+    with evaluating(False):
+        return list(substitute(outputs, replacements, _same_value))
+
+
+def _same_value(node: Operation, inputs: tuple[Node, ...]) -> Node:
+    """The operation on other nodes of the same values: what is known of it stays known."""
+    if all(new is old for new, old in zip(inputs, node.inputs)):
+        return node
+    made = apply(node.operator, inputs, node.attributes)
+    if made.value is PENDING and node.value is not None:
+        made.value = node.value
+    return made
 
 
 def _own(values: Sequence[np.ndarray], arguments: Sequence[np.ndarray]) -> list[Any]:
-    """``values`` as arrays that the caller may write into: no views, no argument, none twice."""
+    """``values`` as arrays that the caller may write into: no views, none twice, no argument, none of a node."""
     taken = {id(array) for array in arguments}
     owned = []
     for value in values:
-        private = value.flags.owndata and value.flags.writeable and id(value) not in taken
+        private = not value.ndim or (value.flags.owndata and value.flags.writeable and id(value) not in taken)
         taken.add(id(value))
         owned.append((value if private else value.copy())[()])
     return owned

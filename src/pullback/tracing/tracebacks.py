@@ -17,7 +17,7 @@ from pullback.errors import PullbackError
 from pullback.graph.source import is_users
 from pullback.tracing.trace import traces_under_way
 
-__all__ = ["cut_to_users", "shows_users_frames"]
+__all__ = ["cut_to_users", "shows_users_frames", "without_numpys"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,11 +41,21 @@ def shows_users_frames(function: Callable[P, R]) -> Callable[P, R]:
     def called(*arguments: P.args, **keywords: P.kwargs) -> R:
         try:
             return function(*arguments, **keywords)
-        except Exception as error:
+        except Exception as caught:
+            error = without_numpys(caught)
             cut_to_users(error)
-            raise error
+            raise error  # noqa: B904  (it is the error caught, or what that one hides)
 
     return called
+
+
+def without_numpys(error: Exception) -> Exception:
+    """The error of this library that NumPy has put one of its own around, where it has: when elements are stored."""
+    cause = error.__cause__
+    if isinstance(cause, PullbackError) and isinstance(error, ValueError) and "array element" in str(error):
+        cause.__traceback__ = error.__traceback__
+        return cause
+    return error
 
 
 def cut_to_users(error: Exception) -> None:

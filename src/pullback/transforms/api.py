@@ -14,13 +14,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from pullback.errors import DerivativeError, TreeError
-from pullback.graph import Node, Type, Variable, is_float, mark
+from pullback.graph import Node, Type, Variable, evaluating, is_float, is_known, mark
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise
 from pullback.numpy.promotion import as_array_node, as_node, broadcast_to_shape, cast
 from pullback.numpy.shapes import joined, to_shape
 from pullback.operators.batching import moved
-from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, tracing
+from pullback.tracing.trace import ended, finish, is_example, known_value, leaf_type, output_nodes, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, difference, flatten, map_tree
 from pullback.transforms.batching import batched
@@ -67,13 +67,19 @@ class Arguments:
             _refuse_integers(name, self.names.get(number, number), types, structure)
         changed = list(leaves)
         for k in smooth:
-            variable = Variable(types[k], f"arg{number}")
+            variable = Variable(
+                types[k], f"arg{number}", known_value(leaves[k], types[k]), is_example(leaves[k])
+            )
             changed[k] = variable
             self.variables.append(variable)
             self.leaves.append(leaves[k])
         self.parts.append((leaves, smooth, structure))
         self.replaced[number] = structure.unflatten(changed)
         self.made.append(self.replaced[number])
+
+    def evaluated(self) -> evaluating:
+        """The context in which the function is called: evaluated as it goes where all variables are known."""
+        return evaluating(all(map(is_known, self.variables)))
 
     def trees(self, values: Sequence[Any], rows: tuple[int, ...] = ()) -> list[Any]:
         """``values``, one for each variable, as trees like the arguments; zeros for leaves that are no
@@ -137,7 +143,8 @@ def value_and_grad(function: Function, argnums: Argnums = 0, has_aux: bool = Fal
         inside = Arguments("grad", chosen.arguments, chosen.numbers, chosen.names)
         since = mark()
         with tracing(inside.variables, inside.made):
-            result = chosen.function(*inside.replaced, **chosen.keywords)
+            with inside.evaluated():
+                result = chosen.function(*inside.replaced, **chosen.keywords)
             loss, extra = _split(result) if has_aux else (result, None)
             node = _loss_node(loss)
             found, extra_structure = output_nodes(extra)
@@ -256,7 +263,7 @@ def vjp(function: Function, *arguments: Any, has_aux: bool = False) -> tuple[Any
     """
     inside = Arguments("vjp", arguments, range(len(arguments)))
     since = mark()
-    with tracing(inside.variables, inside.made):
+    with tracing(inside.variables, inside.made), inside.evaluated():
         result = function(*inside.replaced)
         main, extra = _split(result) if has_aux else (result, None)
         outputs, structure = output_nodes(main)
@@ -306,7 +313,7 @@ def jvp(
     directions = directions_of("jvp: the tangent", inside, tangents_in)
     moving = [Variable(x.type, "tangent") for x in inside.variables]
     since = mark()
-    with tracing(inside.variables, inside.made):
+    with tracing(inside.variables, inside.made), inside.evaluated():
         found = outputs_of(function(*inside.replaced), has_aux)
     every = ended([*found.outputs, *found.extras], since)
     half = len(found.outputs)
@@ -375,7 +382,7 @@ def jacobian(
         chosen = choose("jacobian", function, argnums, arguments, keywords)
         inside = Arguments("jacobian", chosen.arguments, chosen.numbers, chosen.names)
         since = mark()
-        with tracing(inside.variables, inside.made):
+        with tracing(inside.variables, inside.made), inside.evaluated():
             found = outputs_of(chosen.function(*inside.replaced, **chosen.keywords), has_aux)
         every = ended([*found.outputs, *found.extras], since)
         outputs = every[: len(found.outputs)]

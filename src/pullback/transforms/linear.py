@@ -40,7 +40,7 @@ def linearize(function: Function, *primals: Any, has_aux: bool = False) -> tuple
     """
     inside = Arguments("linearize", primals, range(len(primals)))
     since = mark()
-    with tracing(inside.variables, inside.made):
+    with tracing(inside.variables, inside.made), inside.evaluated():
         found = outputs_of(function(*inside.replaced), has_aux)
     every = ended([*found.outputs, *found.extras], since)
     outputs = every[: len(found.outputs)]

@@ -121,7 +121,7 @@ class _Batch:
             self.leaves.append(leaves[k])
             self.variables.append(Variable(type, name))
             self.many.append(moved(self.variables[-1], axis, 0))
-            self.ones.append(Variable(type.with_shape(self.many[-1].shape[1:]), name))
+            self.ones.append(Variable(type.with_shape(self.many[-1].shape[1:]), name, is_example=True))
             self.found.append(f"{place} has {type.shape[axis]} along axis {axis} ({type})")
             leaves[k] = self.ones[-1]
         self.made.append(structure.unflatten(leaves))

@@ -13,9 +13,11 @@ import pullback
 from pullback.compiler.jit import Compiled
 from pullback.compiler.stages import Comparison, Same, check_stages
 from pullback.compiler.target import Processor
-from pullback.graph import Graph
+from pullback.graph import Graph, Variable, evaluating, force
+from pullback.interpreter import evaluate
 from pullback.testing.programs.program import LOSSES, SIGNLESS, Program, Step, step_value
 from pullback.testing.programs.rounding import SIGNS, Expected, expected
+from pullback.tracing.trace import known_value, leaf_type, output_nodes, tracing
 from pullback.tracing.trees import flatten
 
 __all__ = ["Difference", "difference", "donated", "plain", "same_as", "wrong_stage"]
@@ -55,7 +57,11 @@ def _refused(program: Program, stages: bool) -> None:
     refused = _error(program.numpy)
     if refused is None:
         raise Found("NumPy", "was to refuse the program and does not")
-    for name, run in (("traced", _interpreted), ("compiled", _compiled)):
+    for name, run in (
+        ("traced", _interpreted),
+        ("evaluated as it goes", _evaluated),
+        ("compiled", _compiled),
+    ):
         error = _error(lambda run=run: run(program))  # type: ignore[misc]
         if error is None:
             raise Found(f"{name} against NumPy", f"no error; NumPy has {type(refused).__name__}: {refused}")
@@ -76,6 +82,18 @@ def _interpreted(program: Program) -> Any:
     return pullback.trace(program.function(), *arguments).evaluate(arguments)
 
 
+def _evaluated(program: Program) -> list[Any]:
+    """The results of a trace on known values."""
+    leaves, structure = flatten(tuple(program.arguments()))
+    types = [leaf_type(leaf) for leaf in leaves]
+    variables = [Variable(t, "known", known_value(leaf, t)) for leaf, t in zip(leaves, types)]
+    made = structure.unflatten(variables)
+    with tracing(variables, made), evaluating(True):
+        outputs, _ = output_nodes(program.function()(*made))
+    with np.errstate(all="ignore"):
+        return [force(node) for node in outputs]
+
+
 def _compiled(program: Program) -> Any:
     return program.compiled()(*program.arguments())
 
@@ -85,6 +103,7 @@ def _compare(program: Program, stages: bool) -> None:
     traced = _run("traced", lambda: pullback.trace(program.function(), *arguments))
     graph = traced.graph
     wanted = _run("interpreted", lambda: expected(graph, arguments))
+    _evaluated_alike(program, _run("interpreted", lambda: evaluate(graph, arguments)))
     if program.asked.form in ("value", "both"):
         steps = " ".join(step.text for step in program.steps)
         signs = not SIGNLESS.search(steps)
@@ -124,6 +143,22 @@ def _compare(program: Program, stages: bool) -> None:
                     _unchanged(x.values, argument, x.name)
     finally:
         pullback.set_num_threads(before)
+
+
+def _evaluated_alike(program: Program, wanted: Sequence[np.ndarray]) -> None:
+    """What is evaluated as it goes has the bits that the interpreter gives its graph."""
+    for k, (value, known) in enumerate(
+        zip(wanted, _run("evaluated as it goes", lambda: _evaluated(program)))
+    ):
+        if (value.dtype, value.shape) != (known.dtype, known.shape) or not _equal_bits(value, known):
+            raise Found(
+                "evaluated as it goes against interpreted", f"{known!r} for {value!r} of {_name(program, k)}"
+            )
+
+
+def _equal_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    both_nan = np.not_equal(one, one) & np.not_equal(other, other)
+    return np.where(both_nan, 0, one).tobytes() == np.where(both_nan, 0, other).tobytes()
 
 
 def _unchanged(values: np.ndarray, argument: Any, name: str) -> None:

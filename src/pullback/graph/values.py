@@ -1,0 +1,92 @@
+"""Values of nodes: what is known while a function is traced, and computed as it goes.
+
+The value of a node is an array where it is known: of constants, of arguments, and of what has been computed from
+these. ``PENDING`` is the value of an operation that depends on what is known alone and has not been computed. ``None``
+is that of a node that stands for every value it may take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import local
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pullback.errors import CallbackError, IndexRangeError, MatrixError
+from pullback.graph.type import TupleType
+
+if TYPE_CHECKING:
+    from pullback.graph.node import Node, Operation
+
+__all__ = ["PENDING", "computed", "evaluating", "force", "is_known", "mode"]
+
+PENDING: Any = object()
+
+
+class _Mode(local):
+    evaluates = False
+
+
+mode = _Mode()
+"""Whether this thread computes operations on known values as they are made."""
+
+
+class evaluating:
+    """A context in which operations on known values are computed as they are made, or are not.
+
+    What NumPy would warn of is silent, as it is in compiled code.
+    """
+
+    __slots__ = ("_at_once", "_before", "_silent")
+
+    def __init__(self, at_once: bool) -> None:
+        self._at_once = at_once
+
+    def __enter__(self) -> None:
+        self._before = mode.evaluates
+        mode.evaluates = self._at_once
+        if self._at_once:
+            self._silent = np.errstate(all="ignore")
+            self._silent.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        mode.evaluates = self._before
+        if self._at_once:
+            self._silent.__exit__(*error)
+
+
+def computed(node: Operation, inputs: Sequence[Any]) -> Any:
+    """The value of an operation on the values of its inputs, by its operator's reference; errors name its line."""
+    try:
+        value = node.operator.reference(*inputs, **node.attributes)
+    except (CallbackError, IndexRangeError, MatrixError) as error:
+        if node.source is None:
+            raise
+        source = error.source or node.source  # in a loop, of what is in it
+        raise error.extended(f"at {node.source}", source=source) from None
+    if (type(value) is np.ndarray and value.dtype is node.type.dtype) or isinstance(node.type, TupleType):
+        return value
+    return np.asarray(value, node.type.dtype)
+
+
+def is_known(node: Node) -> bool:
+    """Whether the node's value is known, or can be computed from what is."""
+    return node.value is not None
+
+
+def force(node: Node) -> Any:
+    """The value of a node that is known, computed now if nobody has needed it before."""
+    stack: list[Any] = [node]
+    while stack:
+        top = stack[-1]
+        if top.value is not PENDING:
+            stack.pop()
+            continue
+        inputs = [child.value for child in top.inputs]
+        missing = [child for child in top.inputs if child.value is PENDING]
+        if missing:
+            stack += missing
+        else:
+            top.value = computed(top, inputs)
+    return node.value

@@ -1,0 +1,150 @@
+"""What Python makes of traced values that are known: truth values, numbers, text.
+
+While a function is evaluated as it goes, its values are known, and Python may look at them. What it makes of them is a
+constant to derivatives. ``float(x)`` says so; but where a float would be taken on the way (``math.sin(x)``, a plain
+NumPy array written into), a derivative would be lost without a word, so this is refused.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import math
+import operator
+import sys
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from pullback.graph import Node, Operation, Variable, force, is_float, is_known
+from pullback.graph.protocol import vocabulary
+from pullback.numpy.dispatch import refuse
+
+__all__ = ["concrete"]
+
+
+def concrete(x: Node, attempt: str) -> Any:
+    """The value of ``x``, where it is known; raises ``TracingError`` for this ``attempt`` otherwise."""
+    if not is_known(x):
+        refuse(x, attempt)
+    with np.errstate(all="ignore"):
+        return force(x)[()]
+
+
+def _bool(x: Node) -> bool:
+    return bool(concrete(x, "bool"))
+
+
+def _index(x: Node) -> int:
+    return operator.index(concrete(x, "index"))
+
+
+def _number(x: Node, attempt: str, convert: Any) -> Any:
+    """A float or complex number, if it was asked for by name or no derivative is lost."""
+    value = concrete(x, attempt)
+    if _has_derivative(x) and not _asks_for_number(sys._getframe(2)):
+        refuse(x, attempt)
+    return convert(value)
+
+
+def _float(x: Node) -> float:
+    return _number(x, "float", float)  # type: ignore[no-any-return]
+
+
+def _complex(x: Node) -> complex:
+    return _number(x, "complex", complex)  # type: ignore[no-any-return]
+
+
+def _array(x: Node, dtype: Any = None) -> np.ndarray:
+    if is_known(x) and _has_derivative(x) and not _asks_for_number(sys._getframe(1)):
+        refuse(x, "array")
+    return np.array(concrete(x, "array"), dtype)
+
+
+def _round(x: Node, digits: int | None) -> Any:
+    if digits is None:
+        return round(concrete(x, "int"))
+    return vocabulary["round"](x, digits)
+
+
+def _format(x: Node, spec: str) -> str:
+    return format(force(x)[()] if is_known(x) else repr(x), spec)
+
+
+def _text(x: Node) -> str:
+    return str(force(x)[()]) if is_known(x) else repr(x)
+
+
+def _has_derivative(x: Node) -> bool:
+    """Whether something differentiable depends on ``x`` smoothly: then its number says less than it does."""
+    stack, seen = [x], set[int]()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen or (not is_float(node.dtype) and node.dtype.kind != "V"):
+            continue
+        seen.add(id(node))
+        if isinstance(node, Variable):
+            return True
+        if isinstance(node, Operation) and node.operator.pullback is not None:
+            stack += node.inputs
+    return False
+
+
+# -- Who asks: the line of the user that makes Python call ``__float__``
+
+
+def _asks_for_number(frame: FrameType | None) -> bool:
+    """Whether the code that is called back from says ``float(x)``, or names another class of numbers."""
+    frame = None if frame is None else frame.f_back
+    if frame is None:
+        return False
+    called: Any = None
+    for place, name in enumerate(_names_called(frame.f_code, frame.f_lasti)):
+        if place:
+            called = getattr(called, name, None)
+        else:
+            spaces = (frame.f_locals, frame.f_globals, vars(builtins))
+            called = next((space[name] for space in spaces if name in space), None)
+    return isinstance(called, type) and issubclass(called, (float, complex, np.inexact))
+
+
+@lru_cache(maxsize=4096)
+def _names_called(code: CodeType, place: int) -> tuple[str, ...]:
+    """The dotted name that the instruction at ``place`` calls: ``("math", "sin")``; empty where it calls none."""
+    instructions = [each for each in dis.get_instructions(code) if each.offset <= place]
+    if not instructions or not instructions[-1].opname.startswith("CALL"):
+        return ()
+    start = _start(instructions[-1])
+    loads = [each for each in instructions if each.opname.startswith("LOAD_") and _start(each) == start]
+    names: list[str] = []
+    for each in loads:
+        if each.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            names.append(str(each.argval))
+        elif each.opname != "LOAD_CONST":
+            names = [str(each.argval)]
+    return tuple(names)
+
+
+def _start(instruction: Any) -> Any:
+    """Where the expression that an instruction belongs to begins; its line, where Python does not tell more."""
+    positions = getattr(instruction, "positions", None)
+    return instruction.starts_line if positions is None else (positions.lineno, positions.col_offset)
+
+
+vocabulary.update(
+    {
+        "truth": _bool,
+        "int": lambda x: int(concrete(x, "int")),
+        "float": _float,
+        "complex": _complex,
+        "index": _index,
+        "array_of_numbers": _array,
+        "python_round": _round,
+        "format": _format,
+        "text": _text,
+        "floor_number": lambda x: math.floor(concrete(x, "int")),
+        "ceil_number": lambda x: math.ceil(concrete(x, "int")),
+    }
+)
