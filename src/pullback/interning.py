@@ -46,13 +46,13 @@ class Interned(Generic[_V]):
         reference = self._references.get(key)
         return None if reference is None else reference()
 
-    def intern(self, key: Any, make: Callable[[], _V]) -> _V:
-        """The value of ``key``; where none is alive, ``make()``."""
+    def intern(self, key: Any, make: Callable[..., _V], *arguments: Any) -> _V:
+        """The value of ``key``; where none is alive, ``make(*arguments)``."""
         with self._lock:
             reference = self._references.get(key)
             known: _V | None = None if reference is None else reference()
             if known is None:
-                known = make()
+                known = make(*arguments)
                 self._references[key] = weakref.ref(known)
                 if len(self._references) > self._limit:
                     self._sweep()

@@ -63,7 +63,7 @@ def _needed(outputs: Sequence[Node], values: Mapping[int, Any]) -> list[Node]:
             continue
         elif id(node) not in values and (node.value is None or node.value is PENDING) and node.inputs:
             stack += (node, None)
-            stack += reversed(node.inputs)
+            stack += node.inputs[::-1]
             continue
         done.add(id(node))
         order.append(node)

@@ -41,7 +41,7 @@ def topological(roots: Iterable[Node]) -> list[Node]:
             continue
         elif node.inputs:
             stack += (node, None)
-            stack += reversed(node.inputs)
+            stack += node.inputs[::-1]
             continue
         done.add(id(node))
         order.append(node)

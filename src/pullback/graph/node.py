@@ -49,11 +49,8 @@ class Node(ArrayProtocol):
     __slots__ = ("__weakref__", "type", "value")
     type: Type
     value: Any
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The nodes that this one is computed from."""
-        return ()
+    inputs: tuple[Node, ...] = ()
+    """The nodes that this one is computed from."""
 
     @property
     def dtype(self) -> np.dtype:
@@ -119,7 +116,8 @@ class Variable(Node):
 class Operation(Node):
     """An operator applied to nodes. Made by ``apply`` only, which keeps equal operations one node."""
 
-    __slots__ = ("_inputs", "attributes", "number", "operator", "source")
+    __slots__ = ("attributes", "inputs", "number", "operator", "source")
+    inputs: tuple[Node, ...]
     number: int
     """Of two operations the one made later has the larger number."""
     operator: Operator
@@ -136,7 +134,7 @@ class Operation(Node):
     ) -> None:
         self.number = mark()
         self.operator = operator
-        self._inputs = inputs
+        self.inputs = inputs
         self.attributes = attributes
         self.type = type
         self.source = source
@@ -145,10 +143,6 @@ class Operation(Node):
             if node.value is None:
                 self.value = None
                 break
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self._inputs
 
     def __repr__(self) -> str:
         return f"Operation({self.operator.name}: {self.type})"
@@ -194,7 +188,7 @@ def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str,
         key = (operator, *map(id, inputs))
     node: Operation | None = _interned.known(key)
     if node is None:
-        node = _interned.intern(key, lambda: _made(operator, inputs, attributes))
+        node = _interned.intern(key, _made, operator, inputs, attributes)
     assert node is not None
     if node.value is PENDING and mode.evaluates:
         force(node)
@@ -221,5 +215,5 @@ def constant(value: Any, dtype: Any = None, weak: bool = False) -> Constant:
     if array.size > SMALL_CONSTANT:
         return Constant(array, weak)
     key = (array.dtype, array.shape, array.tobytes(), weak)
-    node: Constant = _interned.intern(key, lambda: Constant(array, weak))
+    node: Constant = _interned.intern(key, Constant, array, weak)
     return node

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dis
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import numpy as np
 
@@ -60,12 +60,17 @@ def is_users(file: str) -> bool:
 def user_frame(frame: FrameType | None) -> Source | None:
     """Where the innermost frame outside this library is, from ``frame`` on outwards."""
     while frame is not None:
-        name = frame.f_code.co_filename
-        generated = name == "<string>" and frame.f_code.co_name == "__init__"  # a dataclass's
-        if not generated and not name.startswith((_LIBRARY, _NUMPY)):
-            return Source(name, frame.f_lineno, frame.f_code.co_name)
+        code = frame.f_code
+        if _is_code_of_user(code.co_filename, code.co_name):
+            return Source(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return None
+
+
+@lru_cache(maxsize=4096)
+def _is_code_of_user(file: str, function: str) -> bool:
+    generated = file == "<string>" and function == "__init__"  # a dataclass's
+    return not generated and is_users(file)
 
 
 def numpy_function() -> str | None:
@@ -87,11 +92,16 @@ def user_stores() -> bool:
     return frame is not None and dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("STORE_S")
 
 
-@contextmanager
-def written_at(source: Source | None) -> Iterator[None]:
+class written_at:
     """Give operations made inside ``source`` as their line: a derivative belongs to its primal's line."""
-    token = _override.set((source,))
-    try:
-        yield
-    finally:
-        _override.reset(token)
+
+    __slots__ = ("_source", "_token")
+
+    def __init__(self, source: Source | None) -> None:
+        self._source = source
+
+    def __enter__(self) -> None:
+        self._token = _override.set((self._source,))
+
+    def __exit__(self, *error: Any) -> None:
+        _override.reset(self._token)

@@ -20,6 +20,8 @@ DTYPES: tuple[np.dtype, ...] = tuple(
     )
 )
 
+_OWN = {id(dtype) for dtype in DTYPES}
+
 
 def is_float(dtype: np.dtype) -> bool:
     """Whether ``dtype`` has derivatives."""
@@ -42,6 +44,8 @@ class Type:
     weak: bool = False
 
     def __post_init__(self) -> None:
+        if id(self.dtype) in _OWN:
+            return
         for known in DTYPES:
             if known == self.dtype:
                 # NumPy has several objects for one dtype: long and long long, and copies of int8 in native order.

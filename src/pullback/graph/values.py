@@ -77,6 +77,8 @@ def is_known(node: Node) -> bool:
 
 def force(node: Node) -> Any:
     """The value of a node that is known, computed now if nobody has needed it before."""
+    if node.value is not PENDING:
+        return node.value
     stack: list[Any] = [node]
     while stack:
         top = stack[-1]

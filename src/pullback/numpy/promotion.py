@@ -208,10 +208,13 @@ def of_python(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` as what a node's Python operator does: of Python's numbers it makes one, of bools integers."""
 
     def operator(*operands: Any) -> Any:
-        types = [type_of(x) for x in operands if isinstance(x, (Node, bool))]
-        if len(types) == len(operands) and all(t.weak and t.dtype.kind == "b" for t in types):
-            operands = tuple([_weak(x, _DEFAULT[1]) for x in operands])
-        return function(*operands)
+        for x in operands:
+            if isinstance(x, Node):
+                if not x.type.weak or x.type.dtype.kind != "b":
+                    return function(*operands)
+            elif not isinstance(x, bool):
+                return function(*operands)
+        return function(*[_weak(x, _DEFAULT[1]) for x in operands])
 
     return operator
 
@@ -235,9 +238,8 @@ def _weak(value: Any, dtype: np.dtype) -> Node:
 
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that all ``shapes`` broadcast to; raises ``ShapeError`` naming them when there is none."""
-    first = shapes[0]
-    if all(shape == first for shape in shapes):
-        return first
+    if shapes.count(shapes[0]) == len(shapes):
+        return shapes[0]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -266,4 +268,14 @@ def operands(
     name: str, values: tuple[Any, ...], dtype: Callable[[np.dtype], np.dtype] | None = None
 ) -> tuple[Node, ...]:
     """``values`` as a strict elementwise operator wants them: nodes of one dtype and one shape."""
+    if _are_alike(values):  # nothing to do, as mostly in derivatives
+        return values
     return broadcast_together(name, promote(values, dtype))
+
+
+def _are_alike(values: tuple[Any, ...]) -> bool:
+    """Whether ``values`` are nodes of floats of one type."""
+    first = values[0]
+    if not isinstance(first, Node) or first.type.dtype.kind != "f":
+        return False
+    return all(isinstance(x, Node) and (x.type is first.type or x.type == first.type) for x in values[1:])

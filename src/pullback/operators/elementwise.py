@@ -50,6 +50,8 @@ def elementwise_type(name: str, kinds: str, result: np.dtype | None) -> Callable
     def rule(*types: Type, **attributes: Any) -> Type:
         first = types[0]
         for other in types[1:]:
+            if other is first:
+                continue
             if other.shape != first.shape:
                 raise ShapeError(
                     f"{name}: shapes {first.shape} and {other.shape} differ; broadcast one to the other"
@@ -61,8 +63,10 @@ def elementwise_type(name: str, kinds: str, result: np.dtype | None) -> Callable
         if first.dtype.kind not in kinds:
             repair = "np.float32" if "f" in kinds else "np.int64" if "i" in kinds else "bool"
             raise DTypeError(f"{name} takes no {first.dtype}; cast it, for instance with .astype({repair})")
+        if result is not None:
+            return Type(result, first.shape)
         weak = all(t.weak for t in types)
-        return Type(result or first.dtype, first.shape, weak and result is None)
+        return first if weak == first.weak else Type(first.dtype, first.shape, weak)
 
     return rule
 
@@ -117,6 +121,8 @@ def inside_masks(cotangent: Node, rule: Callable[[Node], Node | None]) -> Node |
     NaN where the mask is false, so the product is made inside the mask: ``where(mask, rule(g), 0)``. A mask
     under a broadcast (the branch was a reduction) is broadcast itself and comes out as well.
     """
+    if not isinstance(cotangent, Operation) or cotangent.operator.name not in ("where", "broadcast"):
+        return rule(cotangent)
     masks, inner = _unmasked(cotangent)
     product = rule(inner)
     return None if product is None else _masked(product, masks)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -207,21 +206,28 @@ def ended(nodes: Sequence[Node], since: int) -> tuple[Node, ...]:
 _under_way = threading.local()
 
 
-@contextmanager
-def tracing(variables: Iterable[Variable], arguments: Any = ()) -> Iterator[None]:
+class tracing:
     """Count ``variables`` as those of a trace under way, and refuse that it changes ``arguments``.
 
     These are trees made for the trace: the caller's own would not change with them, as they do where nothing is
     traced.
     """
-    stack = _under_way.__dict__.setdefault("stack", [])
-    stack.append({id(variable): variable for variable in variables})
-    before, structure = flatten(arguments)
-    try:
-        yield
-    finally:
-        stack.pop()
-    _refuse_changed(arguments, before, structure)
+
+    __slots__ = ("_before", "_known", "_trees")
+
+    def __init__(self, variables: Iterable[Variable], arguments: Any = ()) -> None:
+        self._known = {id(variable): variable for variable in variables}
+        bare = isinstance(arguments, (list, tuple)) and all(isinstance(tree, Node) for tree in arguments)
+        self._trees = None if bare else arguments
+
+    def __enter__(self) -> None:
+        _under_way.__dict__.setdefault("stack", []).append(self._known)
+        self._before = None if self._trees is None else flatten(self._trees)
+
+    def __exit__(self, kind: Any, *error: Any) -> None:
+        _under_way.stack.pop()
+        if kind is None and self._before is not None:
+            _refuse_changed(self._trees, *self._before)
 
 
 def _refuse_changed(arguments: Any, before: list[Any], structure: Structure) -> None:

@@ -28,8 +28,13 @@ def cotangents(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[
     wanted = {id(node) for node in inputs}
     active: set[int] = set()
     for node in order:
-        if id(node) in wanted or (_moves(node) and any(id(child) in active for child in node.inputs)):
+        if id(node) in wanted:
             active.add(id(node))
+            continue
+        for child in node.inputs:
+            if id(child) in active and _moves(node):
+                active.add(id(node))
+                break
     bars: dict[int, Node] = {}
     several: dict[int, dict[int, Node]] = {}
     """Of operations with several results, the cotangent of each result that has one."""
