@@ -92,13 +92,23 @@ def _in_steps(node: Operation, around: tuple[_Step, ...]) -> Run:
     return run
 
 
+def _described(x: np.ndarray) -> str:
+    """An input by its type and range."""
+    name = f"{x.dtype}[{', '.join(map(str, x.shape))}]"
+    if x.dtype.kind not in "fiu" or not x.size:
+        return name
+    low, high = x.min(), x.max()
+    return f"{name} of {low}" if low == high else f"{name} from {low} to {high}"
+
+
 def _report(
     node: Operation, inputs: Sequence[np.ndarray], value: np.ndarray, around: tuple[_Step, ...]
 ) -> NoReturn:
     place = tuple(int(i) for i in np.argwhere(np.isnan(value))[0])
-    operands = ""
     if node.operator.elementwise:
         operands = " for " + ", ".join(str(x[place]) for x in inputs)
+    else:
+        operands = " of " + ", ".join(map(_described, inputs))
     at = f" at {place}" if place else ""
     lines = [f"{node.operator.name} gives NaN{at}{operands}"]
     if node.source is not None:

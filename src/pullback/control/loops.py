@@ -87,7 +87,8 @@ def scan(
         if grown == start_types:
             break
         start_types = grown
-    outputs, ys = _both(outputs, ys, since)
+    together, count = ended([*outputs, *ys], since), len(outputs)
+    outputs, ys = together[:count], together[count:]
     outputs = tuple(
         _like("scan", before, after, path) for before, after, path in zip(carries, outputs, structure.paths)
     )
@@ -104,15 +105,7 @@ def scan(
         around, body = closed((*outputs, *ys), (*carries, *steps))
         nodes = segmented(around, inits, sequences, body, trips, reverse, lengths)
     values = finish(nodes, [*starts, *sequences], [*start, *leaves])
-    count = len(carries)
     return structure.unflatten(values[:count]), y_structure.unflatten(values[count:])
-
-
-def _both(
-    first: Sequence[Node], second: Sequence[Node], since: int
-) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    nodes = ended([*first, *second], since)
-    return nodes[: len(first)], nodes[len(first) :]
 
 
 def _place(name: str, path: str) -> str:
@@ -258,13 +251,14 @@ def while_loop(
         made = structure.unflatten(carries)
         with tracing(carries, made):
             flags, _ = output_nodes(condition(made))
+            flags = ended(flags, since)  # a region of its own
             outputs, found = output_nodes(body(made))
         _same_structure("while_loop", structure, found)
         grown = _grown(carries, outputs)
         if grown == start_types:
             break
         start_types = grown
-    flags, outputs = _both(flags, outputs, since)
+    outputs = ended(outputs, since)
     if len(flags) != 1 or flags[0].shape:
         said = ", ".join(str(flag.type) for flag in flags)
         raise ShapeError(

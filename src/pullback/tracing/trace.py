@@ -43,6 +43,7 @@ __all__ = [
     "trace_flat",
     "traces_under_way",
     "tracing",
+    "variables_under_way",
 ]
 
 
@@ -181,9 +182,9 @@ End = Callable[[Sequence[Node], int], "tuple[Node, ...]"]
 _ends: list[End] = []
 
 
-def at_end(function: End) -> End:
-    """Have ``function(nodes, since)`` applied where a trace ends: a decorator for the floors above."""
-    _ends.append(function)
+def at_end(function: End, first: bool = False) -> End:
+    """Have ``function(nodes, since)`` applied where a trace ends, ``first`` or last, for the floors above."""
+    _ends.insert(0 if first else len(_ends), function)
     return function
 
 
@@ -243,6 +244,11 @@ def _refuse_changed(arguments: Any, before: list[Any], structure: Structure) -> 
             "is made for the trace, and the caller's stays as it is; return what is new, and change a copy (dict(x), "
             "list(x), copy.copy(x), dataclasses.replace(x, …))"
         )
+
+
+def variables_under_way() -> list[dict[int, Variable]]:
+    """The variables by ``id`` of each trace that this thread is in, the innermost last."""
+    return list(_under_way.__dict__.setdefault("stack", []))
 
 
 def traces_under_way() -> int:
