@@ -26,7 +26,8 @@ import numpy as np
 
 from pullback.compiler.nans import explain_nan, has_nan
 from pullback.control.host import pure_callback
-from pullback.graph import OPERATORS, Node, Operation, Variable
+from pullback.graph import OPERATORS, Node, Operation, Variable, force, is_known
+from pullback.graph.values import mode
 from pullback.numpy import elementwise
 from pullback.numpy.promotion import as_array_node, broadcast_to_shape
 from pullback.operators.elementwise import filled
@@ -110,15 +111,21 @@ def _watched(function: Watcher, arguments: tuple[Any, ...], keywords: dict[str, 
     if not traces:
         function(arguments, keywords)
         return
+    leaves, structure = flatten(
+        (tuple(map(_marked, arguments)), {k: _marked(x) for k, x in keywords.items()})
+    )
+    nodes = [*traces[-1].values(), *(leaf for leaf in leaves if isinstance(leaf, Node))]
+    if mode.evaluates and all(map(is_known, nodes)):
+        # The trace is evaluated as it goes: the values are there.
+        known = [np.asarray(force(leaf)) if isinstance(leaf, Node) else leaf for leaf in leaves]
+        function(*structure.unflatten(known))
+        return
     calls = _calls()
     # What an abandoned trace has left goes.
     calls[:] = [call for call in calls if any(call.variables is trace for trace in traces)]
     before = next((call.token for call in reversed(calls) if call.variables is traces[-1]), 0)
     # Without a variable of the trace a call of known values would be made at once, and once.
     anchor = min(traces[-1].values(), key=lambda variable: variable.size, default=0)
-    leaves, structure = flatten(
-        (tuple(map(_marked, arguments)), {k: _marked(x) for k, x in keywords.items()})
-    )
     given = [elementwise.stop_gradient(leaf) for leaf in (before, anchor, *leaves)]
     token = pure_callback(_caller(function, structure), np.zeros((), np.int64), *given)
     calls.append(_Pending(as_array_node(token), traces[-1]))
