@@ -177,3 +177,12 @@ def test_standardise_of_one_element_keeps_its_sign():
     asked = partial(pnp.standardise, axis=1)
     for found in (asked(x), trace(asked, x).evaluate([x]), jit(asked)(x)):
         assert str(found.tolist()) == "[[-0.0], [0.0]]"
+
+
+def test_medians_of_infinite_numbers():
+    inf, nan = np.inf, np.nan
+    x = np.array(
+        [[-inf, 1, 2, nan, 5], [-inf, -inf, 2, nan, 5], [inf, inf, 2, 1, nan], [-inf, inf, nan, nan, nan]]
+    )
+    wanted = [1.5, -inf, inf, nan]
+    np.testing.assert_array_equal(jit(lambda x: np.nanmedian(x, axis=1))(x), wanted)

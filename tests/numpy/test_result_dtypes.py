@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import pullback.numpy as pnp
+from pullback import jit
 from pullback.errors import PullbackError
 from pullback.numpy.quantiles import PLACES
 from pullback.tracing import trace
@@ -346,3 +347,14 @@ def test_no_function_is_left_out():
         "frexp",
         "modf",
     }
+
+
+@pytest.mark.parametrize("ufunc", [np.add, np.subtract, np.multiply, np.divide])
+@pytest.mark.parametrize("method", ["accumulate", "reduce"])
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.uint8, np.int64, np.float32])
+def test_accumulated(ufunc: np.ufunc, method: str, dtype: type):
+    x = np.array([[3, 1, 2], [7, 100, 3]], dtype)
+    wanted = getattr(ufunc, method)(x, axis=1)
+    found = jit(lambda x: getattr(ufunc, method)(x, axis=1))(x)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)

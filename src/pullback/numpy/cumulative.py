@@ -162,10 +162,10 @@ def accumulate(ufunc: np.ufunc, array: Any, axis: int = 0, dtype: Any = None) ->
     if ufunc in (np.maximum, np.minimum) and x.dtype.kind != "b":
         return picked(x, running("cumargmax" if ufunc is np.maximum else "cumargmin", x, k), k)
     if ufunc in (np.subtract, np.divide):
-        rest = part(x, k, 1, x.shape[k])
-        totals = (cumsum if ufunc is np.subtract else cumprod)(rest, k)
-        first = part(x, k, 0, 1)
-        return joined([cast(first, totals.dtype), UFUNCS[ufunc](first, totals)], k)
+        x = x if ufunc is np.subtract else cast(x, e.true_divide_dtype(x.dtype))
+        rest, first = part(x, k, 1, x.shape[k]), part(x, k, 0, 1)
+        totals = cast((cumsum if ufunc is np.subtract else cumprod)(rest, k), x.dtype)
+        return joined([first, UFUNCS[ufunc](first, totals)], k)
     if ufunc not in ASSOCIATIVE:
         raise TracingError(
             f"np.{ufunc.__name__}.accumulate cannot take a traced value; write its steps with pullback.scan"
@@ -186,7 +186,8 @@ def reduce(ufunc: np.ufunc, array: Any, axis: Axes = 0, *, keepdims: bool = Fals
         raise ShapeError(f"{ufunc.__name__}.reduce of no element{where_written()}")
     rows = to_shape(permuted(x, (*axes, *kept)), (count, *(x.shape[axis] for axis in kept)))
     if ufunc in (np.subtract, np.divide):
-        rest = (r.sum if ufunc is np.subtract else r.prod)(part(rows, 0, 1, count), 0)
+        rows = rows if ufunc is np.subtract else cast(rows, e.true_divide_dtype(x.dtype))
+        rest = cast((r.sum if ufunc is np.subtract else r.prod)(part(rows, 0, 1, count), 0), rows.dtype)
         made = UFUNCS[ufunc](to_shape(part(rows, 0, 0, 1), rows.shape[1:]), rest)
     elif ufunc in ASSOCIATIVE:
         made = _halved(UFUNCS[ufunc], _typed(ufunc, rows))

@@ -233,4 +233,10 @@ def median(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
 @implements(np.nanmedian)
 def nanmedian(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
     """``median`` of the elements that are numbers; NaN where none is."""
-    return _quantile("nanmedian", a, 0.5, axis, "linear", keepdims, True)
+    x = as_array_node(a)
+    rows, shape, kept = _rows("nanmedian", x, axis, e.true_divide_dtype(x.dtype))
+    last = rows.ndim - 1
+    most = e.maximum(r.sum(cast(~e.isnan(rows), np.int64), last, keepdims=True) - 1, 0)
+    low, high = (picked(rows, half, last) for half in (most // 2, (most + 1) // 2))
+    middle = e.where(most % 2 == 0, low, (low + high) / 2)
+    return to_shape(middle, kept if keepdims else shape)
