@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -23,7 +24,7 @@ from pullback.compiler.target import Processor
 from pullback.graph import Graph
 from pullback.interpreter import evaluate
 from pullback.loops import Kernel, Reduce
-from pullback.loops.checker import check_program
+from pullback.loops.checker import check_kernel, check_order
 from pullback.loops.printer import format_kernel
 from pullback.tracing.trace import leaf_type, trace_flat
 from pullback.tracing.trees import flatten
@@ -115,6 +116,10 @@ class Compiler:
 
     processors = PROCESSORS
 
+    def __init__(self) -> None:
+        self._sound = WeakKeyDictionary[Kernel, set[bool]]()
+        self._seen: tuple[Kernel, ...] = ()
+
     def program(
         self, graph: Graph, donated: Mapping[int, int] | None = None, processor: Processor = HOST
     ) -> Program:
@@ -126,13 +131,21 @@ class Compiler:
         if stage.lowered is not None and stage.kernels:
             self.check(stage.name, stage.lowered, stage.kernels)
 
-    @staticmethod
-    def check(stage: str, lowered: Lowered, kernels: Sequence[Kernel]) -> None:
+    def check(self, stage: str, lowered: Lowered, kernels: Sequence[Kernel]) -> None:
+        """Check kernels, which never change: those that stages before left as they are need no second look."""
         given = {*lowered.arguments, *lowered.constants}
         written = {buffer for kernel in kernels for buffer in kernel.writes()}
         if stage != "donate":  # after it a result that is the argument it takes over is written by none
             assert all(buffer in written for buffer in lowered.outputs if buffer.size), stage
-        check_program(kernels, given, shared_axes=stage not in ("lower", "fuse"))
+        shared_axes = stage not in ("lower", "fuse")
+        for kernel in kernels:
+            if shared_axes not in (sound := self._sound.setdefault(kernel, set())):
+                check_kernel(kernel, shared_axes)
+                sound.add(shared_axes)
+        check_order(kernels, given)
+        if self._seen == tuple(kernels):
+            return
+        self._seen = tuple(kernels)
         twice = evaluated_twice(kernel for kernel in kernels if not carries_index(kernel))
         assert twice is None, f"{stage}: {twice!r} is evaluated in two loops, each in an order of its own"
 

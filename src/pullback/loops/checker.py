@@ -11,7 +11,7 @@ from pullback.loops.expression import Apply, Buffer, Expression, Load, Reduce, w
 from pullback.loops.index import Affine, Axis
 from pullback.loops.kernel import ACCUMULATIONS, Kernel, Store
 
-__all__ = ["check_expression", "check_kernel", "check_program"]
+__all__ = ["check_expression", "check_kernel", "check_order", "check_program"]
 
 _BOOL, _INT = np.dtype(np.bool_), np.dtype(np.int64)
 _QUESTIONS = frozenset(
@@ -26,9 +26,16 @@ def check_program(kernels: Iterable[Kernel], given: Collection[Buffer], shared_a
     ``given`` are the arguments and the constants. A kernel may read what it writes itself. With ``shared_axes``
     an inner loop and the reductions inside it may have an axis in common, each closing over it by itself.
     """
-    known = set(given)
+    kernels = tuple(kernels)
     for kernel in kernels:
         check_kernel(kernel, shared_axes)
+    check_order(kernels, given)
+
+
+def check_order(kernels: Iterable[Kernel], given: Collection[Buffer]) -> None:
+    """Raise ``LoopError`` where a kernel reads what is not ``given`` and none before it has written."""
+    known = set(given)
+    for kernel in kernels:
         known.update(kernel.writes())
         for buffer in kernel.reads():
             if buffer not in known:
