@@ -9,25 +9,21 @@ the latency, and adds them up in a fixed order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from pullback.compiler.codegen.integers import integer_function
-from pullback.compiler.codegen.nest import Tile, emit_nest
+from pullback.compiler.codegen.nest import Tile, each_place, emit_nest
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.compiler.cost import ACCUMULATORS, WRITTEN_OUT
 from pullback.compiler.schedules.reduction import is_transposed, length, runs_along
-from pullback.loops import Affine, Apply, Axis, Load, Reduce
-from pullback.loops.nest import Kind, Level, levels_over, vectors_over
+from pullback.loops import Affine, Apply, Load, Reduce
+from pullback.loops.nest import Kind, Level, level_of, levels_over, vectors_over
 
 __all__ = ["across_rows", "better", "emit_reduction", "horizontal", "neutral"]
-
-
-Body = Callable[[list[str]], list[str]]
-"""From the accumulators before a turn to those after it."""
 
 
 def neutral(kind: str, dtype: np.dtype) -> float | int:
@@ -187,65 +183,45 @@ def _added(values: Values, reduce: Reduce, sums: list[str]) -> list[str]:
 
 
 def _accumulate(values: Values, reduce: Reduce, start: list[str], lanes: int) -> list[str]:
-    """Loops over the reduced axes around ``accumulator = combine(accumulator, body)``."""
+    """Loops over the reduced axes around ``accumulator = combine(accumulator, body)``.
+
+    Turns of a long last axis go to several sets of accumulators in turn: no addition waits for the one before it.
+    """
     *outer, last = reduce.over
-    kind, side = vector_of(scalar_type(reduce.dtype), lanes), ACCUMULATORS // len(start)
-    short = _written_out(reduce)
+    kind, count = vector_of(scalar_type(reduce.dtype), lanes), len(start)
+    side, short = ACCUMULATORS // count, _written_out(reduce)
+    if short or side < 2 or last.extent < 2 * side:
+        side, levels = 1, levels_over(reduce.over, short)
+    else:
+        levels = [*levels_over(outer), level_of(last, size=side), Level(last, Kind.REGISTER)]
+    empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
 
-    def nest(axes: Sequence[Axis], inside: Sequence[Axis], body: Body, sums: list[str]) -> list[str]:
-        pairs = [(kind, value) for value in sums]
-        levels = levels_over(axes, short)
-        return emit_nest(values, levels, lambda _, sums: body(sums), pairs, hoisted=([reduce.body], inside))
+    def turns(tile: Tile, sums: list[str]) -> list[str]:
+        new = list(sums)
+        for k in each_place(values, tile):
+            own = slice(k * count, (k + 1) * count)
+            if lanes > 1:
+                new[own] = _added(values, reduce, new[own])
+            else:
+                pairs = zip(new[own], values.emit(reduce.body))
+                new[own] = [combine(values, reduce.kind, *ab, reduce.dtype, lanes) for ab in pairs]
+        return new
 
-    def element(sums: list[str]) -> list[str]:
-        if lanes > 1:
-            return _added(values, reduce, sums)
-        body = values.emit(reduce.body)
-        return [combine(values, reduce.kind, a, b, reduce.dtype, lanes) for a, b in zip(sums, body)]
-
-    def along(sums: list[str]) -> list[str]:
-        if short or side < 2 or last.extent < 2 * side:
-            return nest([last], [], element, sums)
-        values.hoist([reduce.body], [last])
-        sums = _interleaved(values, reduce, last, element, sums, lanes, side)
-        for turn in range(last.extent // side * side, last.extent):
-            sums = _at(values, last, Place(None, turn), element, sums)
-        return sums
-
-    return nest(outer, [last], along, start)
+    carried = [(kind, value) for value in [*start, *[empty] * (count * (side - 1))]]
+    sums = emit_nest(values, levels, turns, carried, hoisted=([reduce.body], []))
+    sets = [sums[k : k + count] for k in range(0, len(sums), count)]
+    while len(sets) > 1:
+        neighbours = zip(sets[::2], sets[1::2])
+        paired = [
+            [combine(values, reduce.kind, *ab, reduce.dtype, lanes) for ab in zip(*p)] for p in neighbours
+        ]
+        sets = paired + sets[len(paired) * 2 :]
+    return sets[0]
 
 
 def _written_out(reduce: Reduce) -> int:
     """How many turns are unrolled: all of them where they are few."""
     return length(reduce) if length(reduce) <= WRITTEN_OUT else 0
-
-
-def _interleaved(
-    values: Values, reduce: Reduce, axis: Axis, element: Body, start: list[str], lanes: int, side: int
-) -> list[str]:
-    """A loop whose turns go to ``side`` sets of accumulators one after the other, as no addition waits for the last."""
-    kind, count = vector_of(scalar_type(reduce.dtype), lanes), len(start)
-    empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
-    carried = [(kind, value) for value in [*start, *[empty] * (count * (side - 1))]]
-    with values.f.loop("0", str(axis.extent // side * side), side, carried) as loop:
-        sets = [loop.values[k * count : (k + 1) * count] for k in range(side)]
-        new = [_at(values, axis, Place(loop.index, k), element, sums) for k, sums in enumerate(sets)]
-        loop.carry(*(value for sums in new for value in sums))
-    sets = [loop.results[k * count : (k + 1) * count] for k in range(side)]
-    while len(sets) > 1:
-        pairs = zip(sets[::2], sets[1::2])
-        paired = [[combine(values, reduce.kind, *ab, reduce.dtype, lanes) for ab in zip(*p)] for p in pairs]
-        sets = paired + sets[len(paired) * 2 :]
-    return sets[0]
-
-
-def _at(values: Values, axis: Axis, place: Place, element: Body, sums: list[str]) -> list[str]:
-    """The accumulators after one turn of the innermost axis."""
-    values.places[axis] = place
-    with values.scope():
-        new = element(sums)
-    del values.places[axis]
-    return new
 
 
 def _masked(values: Values, reduce: Reduce, vectors: list[str]) -> list[str]:
