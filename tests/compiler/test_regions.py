@@ -105,7 +105,9 @@ def test_shares_are_whole_vectors(rows, columns, dtype, built, described):
                 if isinstance(job.schedule, MapSchedule) and job.kernel.axes and group.chunks > 1:
                     lanes = described.lanes(np.dtype(dtype).itemsize)
                     whole = job.schedule.alignment
-                    assert whole % lanes == 0 if job.schedule.lane is job.kernel.axes[0] else whole == 1
+                    assert (
+                        whole % lanes == 0 if job.schedule.nest.vector is job.kernel.axes[0] else whole == 1
+                    )
                     assert group.grain * job.pitch % whole == 0
 
 
@@ -122,7 +124,7 @@ def test_a_map_keeps_whole_vectors_beside_a_product_of_the_same_rows(built, desc
     if not isinstance(groups["result0"].jobs[0].schedule, PackedContraction):
         assert groups["result0"].chunks > 4
     assert groups["result1"] is not groups["result0"]
-    assert all(job.schedule.lane is lane_axis(job.kernel, described) for job in groups["result1"].jobs)
+    assert all(job.schedule.nest.vector is lane_axis(job.kernel, described) for job in groups["result1"].jobs)
 
 
 CACHES = [
