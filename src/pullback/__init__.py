@@ -155,6 +155,7 @@ __all__ = [
 _MODULES = (
     "compiler",
     "data",
+    "debug",
     "io",
     "metrics",
     "nn",
