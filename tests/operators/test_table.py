@@ -20,7 +20,7 @@ from pullback.transforms.reverse import cotangents
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
-HOLDING = {"call", "custom", "host_call", "no_derivative", "result", "scan", "switch", "while"}
+HOLDING = {"call", "custom", "host_call", "no_derivative", "psum", "result", "scan", "switch", "while"}
 HOLDING |= {
     "fixed",
     "lapack_lu",

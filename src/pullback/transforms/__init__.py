@@ -3,14 +3,18 @@
 from pullback.transforms.api import grad, hessian, jacobian, jvp, stop_gradient, value_and_grad, vjp
 from pullback.transforms.linear import hvp, linearize
 from pullback.transforms.mapping import vmap
+from pullback.transforms.named import axis_index, pmean, psum
 
 __all__ = [
+    "axis_index",
     "grad",
     "hessian",
     "hvp",
     "jacobian",
     "jvp",
     "linearize",
+    "pmean",
+    "psum",
     "stop_gradient",
     "value_and_grad",
     "vjp",

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
+
+import numpy as np
 
 from pullback.errors import BatchError, TreeError
 from pullback.graph import Node, Type, Variable, mark
 from pullback.graph.protocol import vocabulary
-from pullback.numpy.promotion import broadcast_to_shape
+from pullback.numpy.promotion import as_array_node, broadcast_to_shape
 from pullback.operators.batching import is_batched, moved
 from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, flatten, spread
 from pullback.transforms.batching import batched
+from pullback.transforms.named import NamedAxis, batching, without_sums
 
 __all__ = ["vmap"]
 
 Function = Callable[..., Any]
 
 
-def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
+def vmap(
+    function: Function,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_size: int | None = None,
+    axis_name: str | None = None,
+) -> Function:
     r"""The function that applies ``function`` to every example of a batch, all at once.
 
     .. math:: y_n = f(x_n), \quad n = 1, \dots, N
@@ -35,15 +45,18 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
     tells likewise where the examples of the results shall lie; ``None`` is for results that are the same for
     all examples.
 
+    ``axis_size`` is the number of examples: where no argument is batched it must be given, where one is it must agree.
+    With an ``axis_name`` examples know of each other: ``psum`` and ``pmean`` of a value that each has, ``axis_index``.
+
     Each operator has a rule for many examples: a product of a batch of vectors by one matrix is a product
     of matrices, a convolution has more samples. Nothing is called once per example. Works inside other
     transformations and compiled functions, around them, and on itself: ``vmap(grad(loss), (None, 0, 0))``
     gives the gradient of each example. Random numbers are functions of their key: from one key every example
     has the same numbers, from a batch of keys (``random.split(key, N)``) each has its own.
 
-    Raises ``BatchError`` where batch sizes differ, an array has no such axis, there is no batched argument, or a
-    result for which ``out_axes`` says ``None`` differs between examples; ``TreeError`` where ``in_axes`` or
-    ``out_axes`` does not fit the arguments or the result.
+    Raises ``BatchError`` where batch sizes differ, an array has no such axis, there is no batched argument and no
+    ``axis_size``, or a result for which ``out_axes`` says ``None`` differs between examples; ``TreeError`` where
+    ``in_axes`` or ``out_axes`` does not fit the arguments or the result.
 
     Source: the meaning of ``in_axes`` and ``out_axes`` is that of ``jax.vmap``.
 
@@ -58,18 +71,29 @@ def vmap(function: Function, in_axes: Any = 0, out_axes: Any = 0) -> Function:
     array([[2., 0.],
            [0., 2.],
            [4., 4.]])
+    >>> vmap(lambda: np.ones(2), axis_size=3)().shape
+    (3, 2)
     """
+    if axis_size is not None and (_integer("axis_size", axis_size) or 0) < 0:
+        raise BatchError(f"vmap: axis_size={axis_size}; give the number of examples")
 
     @wraps(function)
     @shows_users_frames
     def mapped(*arguments: Any, **keywords: Any) -> Any:
-        batch = _Batch(arguments, keywords, in_axes)
+        batch = _Batch(arguments, keywords, in_axes, axis_size)
+        axis = None if axis_name is None else NamedAxis(axis_name, batch.size)
+        ones, many = batch.ones, batch.many
+        if axis is not None:
+            ones, many = [*ones, axis.index], [*many, as_array_node(np.arange(batch.size))]
         since = mark()
-        with tracing(batch.ones, batch.made):
+        with tracing(ones, batch.made), nullcontext() if axis is None else axis.known():
             outputs, structure = output_nodes(function(*batch.arguments, **batch.keywords))
         outputs = ended(outputs, since)
         axes = _spread("out_axes of the result", out_axes, structure)
-        results = batched(outputs, batch.ones, batch.many)
+        with batching(axis):
+            results: Sequence[Node] = batched(outputs, ones, many)
+        if axis is not None:
+            results = without_sums(results, axis)
         placed = [
             _placed(many, one, axis, batch.size, _place("result", path))
             for many, one, axis, path in zip(results, outputs, axes, structure.paths)
@@ -87,7 +111,9 @@ class _Batch:
     are the trees of one example.
     """
 
-    def __init__(self, arguments: Sequence[Any], keywords: Mapping[str, Any], in_axes: Any) -> None:
+    def __init__(
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any], in_axes: Any, axis_size: int | None
+    ) -> None:
         self.leaves: list[Any] = []
         self.variables: list[Variable] = []
         self.many: list[Node] = []
@@ -105,7 +131,7 @@ class _Batch:
             for number, (argument, axes) in enumerate(zip(arguments, each))
         ]
         self.keywords = {name: self._one(f"keyword {name}", tree, 0) for name, tree in keywords.items()}
-        self.size = self._batch_size(in_axes)
+        self.size = self._batch_size(in_axes, axis_size)
 
     def _one(self, name: str, tree: Any, axes: Any) -> Any:
         """``tree`` with one example in place of many along ``axes``."""
@@ -127,13 +153,17 @@ class _Batch:
         self.made.append(structure.unflatten(leaves))
         return self.made[-1]
 
-    def _batch_size(self, in_axes: Any) -> int:
-        if not self.many:
+    def _batch_size(self, in_axes: Any, axis_size: int | None) -> int:
+        if not self.many and axis_size is None:
             raise BatchError(
                 f"vmap: with in_axes {in_axes!r} no array of the arguments is batched; "
-                "name the axis of the examples of at least one"
+                "name the axis of the examples of at least one, or give axis_size"
             )
         sizes = [many.shape[0] for many in self.many]
+        if axis_size is not None and sizes[:1] != [axis_size]:
+            if self.many:
+                raise BatchError(f"vmap: axis_size is {axis_size}, but {self.found[0]}")
+            return axis_size
         for size, found in zip(sizes, self.found):
             if size != sizes[0]:
                 raise BatchError(
