@@ -4,6 +4,7 @@ from pullback.transforms.api import grad, hessian, jacobian, jvp, stop_gradient,
 from pullback.transforms.linear import hvp, linearize
 from pullback.transforms.mapping import vmap
 from pullback.transforms.named import axis_index, pmean, psum
+from pullback.transforms.taylor import taylor
 
 __all__ = [
     "axis_index",
@@ -16,6 +17,7 @@ __all__ = [
     "pmean",
     "psum",
     "stop_gradient",
+    "taylor",
     "value_and_grad",
     "vjp",
     "vmap",
