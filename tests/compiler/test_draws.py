@@ -134,3 +134,20 @@ def test_another_thread_may_draw():
     finally:
         stop.set()
         thread.join()
+
+
+def test_objects_that_hold_what_is_no_dict_are_passed_over():
+    class Foreign:
+        @property
+        def __dict__(self):
+            return self
+
+        def __getattr__(self, name):
+            raise AttributeError(name)
+
+    foreign = Foreign()
+
+    def function(x):
+        return x * (foreign is not None)
+
+    assert pb.jit(function)(2.0) == 2.0

@@ -139,7 +139,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, dict):
         yield from ((f"[{key!r:.20}]", part) for key, part in value.items())
     elif not isinstance(value, (np.ndarray, types.ModuleType)):
-        yield from ((f".{name}", part) for name, part in getattr(value, "__dict__", {}).items())
+        held = getattr(value, "__dict__", None)  # of a foreign library's object it may be anything
+        yield from ((f".{name}", part) for name, part in (held.items() if isinstance(held, dict) else ()))
         if not isinstance(value, (str, bytes, int, float, type(None))):
             yield "", type(value)
 
