@@ -53,6 +53,11 @@ class Node(ArrayProtocol):
     """The nodes that this one is computed from."""
 
     @property
+    def node(self) -> Node:
+        """The node itself, or the one that it is a name for."""
+        return self
+
+    @property
     def dtype(self) -> np.dtype:
         return self.type.dtype
 

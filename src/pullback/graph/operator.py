@@ -99,6 +99,9 @@ class Operator:
 
     def __call__(self, *inputs: Node, **attributes: Any) -> Operation:
         """Apply the operator to nodes of just the types it takes; promotion and broadcasting happen above."""
+        for x in inputs:
+            if x.__class__ is not Operation:  # it may be a name for a node
+                return apply(self, tuple([x.node for x in inputs]), attributes)
         return apply(self, inputs, attributes)
 
     def __lt__(self, other: Operator) -> bool:

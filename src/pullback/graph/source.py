@@ -17,6 +17,7 @@ import numpy as np
 __all__ = [
     "Source",
     "current_source",
+    "is_librarys",
     "is_users",
     "numpy_function",
     "user_frame",
@@ -50,6 +51,11 @@ def current_source() -> Source | None:
     if override:
         return override[0]
     return user_frame(sys._getframe(1))
+
+
+def is_librarys(file: str) -> bool:
+    """Whether code of ``file`` is this library's."""
+    return file.startswith(_LIBRARY)
 
 
 def is_users(file: str) -> bool:

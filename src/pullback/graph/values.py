@@ -26,10 +26,13 @@ PENDING: Any = object()
 
 class _Mode(local):
     evaluates = False
+    """Whether operations on known values are computed as they are made."""
+    trace: Any = None
+    """The innermost trace under way, if there is one."""
 
 
 mode = _Mode()
-"""Whether this thread computes operations on known values as they are made."""
+"""What this thread does."""
 
 
 class evaluating:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pullback.errors import TracingError, TreeError
+from pullback.numpy.arrays import plain
 from pullback.random import fold_in
 from pullback.tracing import flatten, map_tree
 from pullback.tracing.trace import traces_under_way
@@ -35,11 +36,11 @@ class Training:
 
     def value(self, buffer: Any) -> Any:
         """What ``buffer``, an array in a field of ``pb.buffer()``, has become in this pass so far."""
-        return self._updates.get(id(buffer), (buffer, buffer))[1]
+        return self._updates.get(id(plain(buffer)), (buffer, buffer))[1]
 
     def set(self, buffer: Any, value: Any) -> None:
         """Give ``buffer`` a new value, of the same shape and dtype."""
-        self._updates[id(buffer)] = (buffer, value)
+        self._updates[id(plain(buffer))] = (plain(buffer), value)
 
     def updated(self, model: Any) -> Any:
         """``model`` with the buffers that its layers have set; everything else is as it was.

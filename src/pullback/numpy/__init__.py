@@ -9,7 +9,6 @@ import numpy
 from numpy import (
     bool_,
     e,
-    empty,
     euler_gamma,
     eye,
     float32,
@@ -23,7 +22,6 @@ from numpy import (
     nan,
     ndim,
     newaxis,
-    ones,
     pi,
     shape,
     size,
@@ -32,7 +30,6 @@ from numpy import (
     uint16,
     uint32,
     uint64,
-    zeros,
 )
 
 from pullback.graph.protocol import vocabulary
@@ -114,9 +111,12 @@ from pullback.numpy.creation import (
     asarray,
     ascontiguousarray,
     asfortranarray,
+    empty,
     full,
     full_like,
+    ones,
     ones_like,
+    zeros,
     zeros_like,
 )
 from pullback.numpy.cumulative import (

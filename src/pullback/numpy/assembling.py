@@ -592,3 +592,4 @@ NEAREST[np.fill_diagonal] = "it changes an array: use pullback.numpy.fill_diagon
 NEAREST[np.put] = NEAREST[np.place] = NEAREST[np.putmask] = (
     "it changes an array: use pullback.at(x)[index].set(value), or np.where(mask, value, x)"
 )
+vocabulary.update(fill_diagonal=fill_diagonal, put_along_axis=put_along_axis)

@@ -20,6 +20,7 @@ import numpy as np
 
 from pullback.graph import Node, Operation, Variable, force, is_float, is_known
 from pullback.graph.protocol import vocabulary
+from pullback.graph.source import is_librarys
 from pullback.numpy.dispatch import refuse
 
 __all__ = ["concrete"]
@@ -97,7 +98,8 @@ def _has_derivative(x: Node) -> bool:
 
 def _asks_for_number(frame: FrameType | None) -> bool:
     """Whether the code that is called back from says ``float(x)``, or names another class of numbers."""
-    frame = None if frame is None else frame.f_back
+    while frame is not None and is_librarys(frame.f_code.co_filename):
+        frame = frame.f_back
     if frame is None:
         return False
     called: Any = None

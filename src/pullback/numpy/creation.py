@@ -8,7 +8,9 @@ import numpy as np
 
 from pullback.graph import Node
 from pullback.graph.protocol import vocabulary
+from pullback.graph.values import mode
 from pullback.numpy import elementwise as e
+from pullback.numpy.arrays import TracedArray
 from pullback.numpy.dispatch import implements
 from pullback.numpy.promotion import any_traced, as_array_node, broadcast_to_shape
 from pullback.numpy.shapes import extents, stack
@@ -19,9 +21,12 @@ __all__ = [
     "asarray",
     "ascontiguousarray",
     "asfortranarray",
+    "empty",
     "full",
     "full_like",
+    "ones",
     "ones_like",
+    "zeros",
     "zeros_like",
 ]
 
@@ -55,9 +60,38 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     [1.5 1.5]
     """
     if not any_traced(fill_value):
-        return np.full(shape, fill_value, dtype)
+        return _writable(shape, fill_value, dtype)
     node = as_array_node(fill_value)
     return broadcast_to_shape(node if dtype is None else e.astype(node, dtype), extents("full", shape))
+
+
+def zeros(shape: Any, dtype: Any = float, order: str = "C") -> Any:
+    """Zeros; inside a traced function an array that traced values may be written into, as NumPy's own may not.
+
+    >>> import pullback as pb
+    >>> def twice(x):
+    ...     made = zeros(2)
+    ...     made[:] = x
+    ...     return made.sum()
+    >>> float(pb.grad(twice)(1.0))
+    2.0
+    """
+    return _writable(shape, 0, dtype)
+
+
+def ones(shape: Any, dtype: Any = float, order: str = "C") -> Any:
+    """Ones; inside a traced function an array that traced values may be written into."""
+    return _writable(shape, 1, dtype)
+
+
+def empty(shape: Any, dtype: Any = float, order: str = "C") -> Any:
+    """Zeros that are to be written over; inside a traced function traced values may be."""
+    return _writable(shape, 0, dtype)
+
+
+def _writable(shape: Any, value: Any, dtype: Any) -> Any:
+    made = np.full(shape, value, dtype)
+    return made if mode.trace is None else TracedArray(as_array_node(made))
 
 
 def array(value: Any, dtype: Any = None) -> Any:

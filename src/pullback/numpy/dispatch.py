@@ -8,7 +8,7 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Iterable
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from importlib import import_module
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
@@ -18,6 +18,8 @@ from pullback.errors import TracingError
 from pullback.graph import Node, free_variables, is_known
 from pullback.graph.protocol import vocabulary
 from pullback.graph.source import numpy_function, user_stores
+from pullback.numpy import arrays
+from pullback.numpy.arrays import any_arrays
 from pullback.numpy.axes import normal_axes
 from pullback.numpy.elementwise import UFUNCS, astype, where
 from pullback.numpy.promotion import any_traced, array_of, settled, where_written
@@ -67,9 +69,15 @@ def implements(*references: Callable[..., Any]) -> Callable[[Callable[P, R]], Ca
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         function = array_of(function)
 
+        on_arrays = arrays.doored(function)
+        if not isinstance(references[0], np.ufunc):
+            on_arrays = partial(arrays.called, references[0])
+
         @wraps(function)
         def dispatched(*arguments: P.args, **keywords: P.kwargs) -> R:
             if any_traced(*arguments, *keywords.values()):
+                if any_arrays((*arguments, *keywords.values())):
+                    return on_arrays(*arguments, **keywords)  # type: ignore[no-any-return]
                 return function(*arguments, **keywords)
             return references[0](*arguments, **keywords)  # type: ignore[no-any-return]
 
@@ -229,7 +237,7 @@ _REFUSALS = {
     ),
     "setitem": (
         "assigning into it would change a value in place, and traced values never change",
-        "use x = x.at[index].set(value) or x = x.at[index].add(value), or np.where(mask, value, x)",
+        "use x = x.at[index].set(value) or x = x.at[index].add(value), or write into a copy, x = x.copy()",
     ),
     "delete": ("its elements cannot be deleted", "select those to keep: x[index]"),
     "shape": ("its shape never changes", "write y = x.reshape(shape)"),
@@ -257,14 +265,14 @@ def refuse(node: Node, attempt: str) -> NoReturn:
     called = numpy_function() if attempt == "array" else None
     named = "" if called is None else f"np.{called} cannot take "
     raise TracingError(
-        f"{named}a traced value {node.type}{'' if called is None else ' here: it'} {_stands_for(node)}: "
+        f"{named}a traced value {node.type}{'' if called is None else ' here: it'} {_stands_for(node, attempt)}: "
         f"{reason}; {repair}{where_written()}"
     )
 
 
-def _stands_for(node: Node) -> str:
+def _stands_for(node: Node, attempt: str) -> str:
     """What a traced value is, rather than one number."""
-    if is_known(node):
+    if is_known(node) and attempt in ("float", "complex", "array", "into NumPy"):
         return "has a derivative, which would be lost"
     example = any(variable.is_example for variable in free_variables([node]))
     return "stands for each example of a batch (vmap)" if example else "stands for every value it may take"

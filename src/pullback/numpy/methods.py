@@ -21,6 +21,7 @@ from pullback.numpy import (
     reductions,
     shapes,
 )
+from pullback.numpy.arrays import TracedArray
 from pullback.numpy.concrete import concrete
 from pullback.numpy.dispatch import refuse
 from pullback.numpy.promotion import where_written
@@ -52,7 +53,7 @@ def _itself(x: Node) -> Node:
 
 
 def _copy(x: Node, order: str = "C") -> Node:
-    return x
+    return TracedArray(x.node)
 
 
 def _call(name: str, x: Node, *arguments: Any, **keywords: Any) -> Any:

@@ -144,13 +144,13 @@ def float_dtype(dtype: np.dtype) -> np.dtype:
 
 def cast(x: Node, dtype: Any) -> Node:
     """``x`` in ``dtype``; the node itself where nothing changes."""
-    return x if x.dtype == dtype else OPERATORS["cast"](x, dtype=np.dtype(dtype))
+    return x.node if x.dtype == dtype else OPERATORS["cast"](x, dtype=np.dtype(dtype))
 
 
 def as_array_node(value: Any) -> Node:
     """The node of ``value`` in its own dtype; Python's numbers become weak constants."""
     if isinstance(value, Node):
-        return value
+        return value.node
     if isinstance(value, (list, tuple)) and any_traced(*value):
         return vocabulary["array"](value)  # type: ignore[no-any-return]
     type = _met_type(value)

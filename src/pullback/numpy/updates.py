@@ -15,6 +15,7 @@ import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Graph, Node
+from pullback.graph.protocol import vocabulary
 from pullback.interpreter import evaluate
 from pullback.numpy import elementwise as e
 from pullback.numpy.indexing import INT64, Plan, getitem, make_plan, sliced
@@ -164,6 +165,7 @@ class Place:
         return self._answered(result, value)
 
 
+vocabulary["at"] = at
 _WHOLE = {
     "add": e.add,
     "multiply": e.multiply,

@@ -27,6 +27,7 @@ from pullback.graph import (
     is_float,
 )
 from pullback.interpreter import evaluate
+from pullback.numpy.arrays import TracedArray
 from pullback.tracing.trace import tracing
 from pullback.transforms.forward import tangents
 from pullback.transforms.reverse import cotangents
@@ -187,8 +188,8 @@ def check_grads(
         )
     variables = [Variable(Type(array.dtype, array.shape), f"x{k}") for k, array in enumerate(arrays)]
     with tracing(variables):
-        made = function(*variables)
-    outputs = list(made) if isinstance(made, (tuple, list)) else [made]
+        made = function(*map(TracedArray, variables))
+    outputs = [each.node for each in (made if isinstance(made, (tuple, list)) else [made])]
     check = _Check(tuple(variables), arrays, tuple(active), tuple(modes), tolerance)
     check.run([output for output in outputs if is_float(output.dtype)], order)
 

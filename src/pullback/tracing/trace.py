@@ -24,6 +24,7 @@ from pullback.graph import (
     mark,
     substitute,
 )
+from pullback.graph.values import mode
 from pullback.interpreter import values_of
 from pullback.numpy.promotion import as_array_node, type_of
 from pullback.tracing.specs import LEAF
@@ -214,7 +215,7 @@ class tracing:
     traced.
     """
 
-    __slots__ = ("_before", "_known", "_trees")
+    __slots__ = ("_before", "_known", "_outer", "_trees")
 
     def __init__(self, variables: Iterable[Variable], arguments: Any = ()) -> None:
         self._known = {id(variable): variable for variable in variables}
@@ -223,10 +224,12 @@ class tracing:
 
     def __enter__(self) -> None:
         _under_way.__dict__.setdefault("stack", []).append(self._known)
+        self._outer, mode.trace = mode.trace, self
         self._before = None if self._trees is None else flatten(self._trees)
 
     def __exit__(self, kind: Any, *error: Any) -> None:
         _under_way.stack.pop()
+        mode.trace = self._outer
         if kind is None and self._before is not None:
             _refuse_changed(self._trees, *self._before)
 

@@ -27,6 +27,7 @@ import numpy as np
 from pullback.errors import TreeError
 from pullback.graph import Constant, Node, Operation, Type, Variable, refuse_class
 from pullback.graph.node import kind_of
+from pullback.numpy.arrays import TracedArray
 from pullback.tracing.specs import (
     BUFFERS,
     FIELDS,
@@ -121,7 +122,7 @@ class Structure:
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """The tree with these leaves, in the order in which ``flatten`` gives them."""
-        supply = iter(leaves)
+        supply = iter([_handed(leaf) for leaf in leaves])
         try:
             tree = _build(self.spec, supply)
         except StopIteration:
@@ -282,6 +283,13 @@ def difference(left: Structure, right: Structure) -> str:
     """The first place where two structures differ, in words."""
     path, one, other = first_difference(unordered(left.spec), unordered(right.spec), ())
     return f"at {'.'.join(path) or 'the root'}: {show(one)} against {show(other)}"
+
+
+def _handed(leaf: Any) -> Any:
+    """A leaf as users get it: a traced one by a name of its own."""
+    if not isinstance(leaf, Node) or isinstance(leaf, TracedArray):
+        return leaf
+    return TracedArray(leaf, isinstance(leaf, Variable))
 
 
 # -- Flattening: one function per class, learned at its first instance
@@ -488,6 +496,7 @@ _FLATTEN: dict[type, Flatten] = {
     **dict.fromkeys(ARRAY_TYPES, _leaf),
     int: _number,
     bool: _number,
+    TracedArray: lambda tree, leaves, inside: _leaf(tree.node, leaves, inside),
     type(None): lambda tree, leaves, inside: (None, type(None)),
     Static: lambda tree, leaves, inside: (tree.value, kind_of(tree.value)),
     tuple: _sequence(tuple),

@@ -17,7 +17,7 @@ from pullback.errors import DerivativeError, TreeError
 from pullback.graph import Node, Type, Variable, evaluating, is_float, is_known, mark
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise
-from pullback.numpy.promotion import as_array_node, as_node, broadcast_to_shape, cast
+from pullback.numpy.promotion import Scalar, as_array_node, as_node, broadcast_to_shape, cast
 from pullback.numpy.shapes import joined, to_shape
 from pullback.operators.batching import moved
 from pullback.tracing.trace import ended, finish, is_example, known_value, leaf_type, output_nodes, tracing
@@ -228,7 +228,7 @@ def outputs_of(result: Any, has_aux: bool) -> Outputs:
 def _loss_node(loss: Any) -> Node:
     """The one scalar node that a gradient is taken of."""
     leaves, _ = flatten(loss)
-    if len(leaves) != 1 or leaves[0] is not loss:
+    if len(leaves) != 1 or not isinstance(loss, (Node, *Scalar, np.ndarray, np.generic)):
         raise DerivativeError(
             f"grad: the function returned a {type(loss).__name__}, not one scalar; return the loss alone, or "
             "(loss, extra) with has_aux=True"

@@ -1,0 +1,441 @@
+"""Traced arrays: what a traced function holds, and may write into.
+
+A node never changes, and equal nodes are one. What a function is given, and what NumPy's functions give it, is a
+``TracedArray``: a name for a node. Writing into it (``x[i] = v``, ``x += y``, ``np.add(a, b, out=x)``) makes a node of
+the new values and lets the name stand for that, so what was computed before stays as it was. A view, as NumPy's
+functions give it, keeps where it comes from: it is read anew after the array has been written into, and what is written
+into the view is written into the array.
+
+>>> import numpy as np, pullback as pb
+>>> def squares(x):
+...     out = np.zeros_like(x)
+...     for k in range(len(x)):
+...         out[k] = x[k] ** 2
+...     out[1:] += out[:-1]
+...     return out.sum()
+>>> print(pb.grad(squares)(np.array([1.0, 2.0, 3.0])))
+[4. 8. 6.]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from pullback.errors import DTypeError, ShapeError, TracingError
+from pullback.graph import Node
+from pullback.graph.protocol import ArrayProtocol, vocabulary
+from pullback.graph.values import mode
+from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled, where_written
+
+__all__ = ["TracedArray", "any_arrays", "boxed", "called", "doored", "plain", "plain_all"]
+
+View = Callable[[Any], Any]
+
+_stamps = count(1)
+
+
+class TracedArray(Node):
+    """A name for a node, which may come to stand for another; ``node`` is the one it stands for."""
+
+    __slots__ = ("_argument", "_index", "_node", "_parent", "_seen", "_trace", "_version", "_view")
+    _view: View
+    _index: Any
+    _seen: int
+
+    def __init__(self, node: Node, argument: bool = False) -> None:
+        self._node = node
+        self._argument = argument
+        self._trace = mode.trace
+        self._parent: TracedArray | None = None
+        self._version = 0
+
+    def derived(self, node: Node, view: View, index: Any = None) -> TracedArray:
+        """``node``, which is ``view`` of this array where NumPy's function would give a view and not a copy."""
+        made = TracedArray(node)
+        made._parent, made._view, made._index = self, view, index
+        made._seen = self._newest()
+        return made
+
+    @property
+    def node(self) -> Node:  # type: ignore[override]
+        """The node that the array stands for now."""
+        if self._parent is not None and self._parent._newest() != self._seen:
+            if self._is_view():
+                self._node = plain(self._view(self._parent.node))
+                self._seen = self._parent._newest()
+            else:
+                self._parent = None
+        return self._node
+
+    def _newest(self) -> int:
+        """When the memory that the array lies in was last written into."""
+        return self._version if self._parent is None else self._parent._newest()
+
+    def _places(self) -> np.ndarray:
+        """The numbers of the elements in the parent's memory, as NumPy's own function picks them."""
+        assert self._parent is not None
+        numbers = np.arange(self._parent.size).reshape(self._parent.shape)
+        return np.asarray(self._view(numbers))
+
+    def _is_view(self) -> bool:
+        assert self._parent is not None
+        memory = self._parent._layout()
+        return bool(np.shares_memory(self._of_memory(memory), memory)) or self._node.size == 0
+
+    def _layout(self) -> np.ndarray:
+        """An array that lies in memory as this one would."""
+        if self._parent is None or not self._is_view():
+            return np.zeros(self._node.shape, np.int8)
+        return self._of_memory(self._parent._layout())
+
+    def _of_memory(self, memory: np.ndarray) -> np.ndarray:
+        """The view of an array that lies in memory as the parent does; where a traced index picks does not matter."""
+        if self._index is None:
+            return np.asarray(self._view(memory))
+        parts = [0 if isinstance(each, Node) else each for each in self._index]
+        return memory[tuple(parts)]  # type: ignore[no-any-return]
+
+    def assign(self, node: Node) -> None:
+        """Let the array stand for ``node``, of its own type, for all its names and views."""
+        root = self
+        while root._parent is not None and root._is_view():
+            root = root._parent
+        if root._argument:
+            raise TracingError(
+                f"this writes into an argument of the traced function, a traced value {self._node.type}, and the "
+                "caller's array would not change with it; take a copy first, x = x.copy(), and return what is new"
+                f"{where_written()}"
+            )
+        if root._trace is not mode.trace:
+            raise TracingError(
+                f"this writes into a traced value {self._node.type} that was made outside the function that is traced "
+                "now, which may run many times or not at all; return what is new, and write it outside"
+                f"{where_written()}"
+            )
+        if self is not root:
+            assert self._parent is not None
+            if not self._of_memory(self._parent._layout()).flags.writeable:
+                raise ValueError(f"assignment destination is read-only, as NumPy's view is{where_written()}")
+            self._parent.assign(self._put(self._parent.node, node))
+            self._seen = self._parent._newest()
+        else:
+            self._parent = None
+            self._version = next(_stamps)
+        self._node = node
+
+    def _put(self, whole: Node, part: Node) -> Node:
+        """The parent's values with those of this view in their places."""
+        at = vocabulary["at"]
+        if self._index is not None:
+            return at(whole)[self._index].set(part).node  # type: ignore[no-any-return]
+        flat = plain(vocabulary["reshape"](whole, (whole.size,)))
+        return vocabulary["reshape"](at(flat)[self._places()].set(part), whole.shape).node  # type: ignore[no-any-return]
+
+    # -- What a node has
+
+    @property
+    def type(self) -> Any:  # type: ignore[override]
+        return self.node.type
+
+    @property
+    def value(self) -> Any:  # type: ignore[override]
+        return self.node.value
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:  # type: ignore[override]
+        return self.node.inputs
+
+    def __repr__(self) -> str:
+        return repr(self.node)
+
+    # -- What writes
+
+    def __setitem__(self, index: Any, value: Any) -> None:  # type: ignore[override]
+        index, value, node = plain_all(index), plain_all(value), self.node
+        mask = settled(index)
+        if (
+            isinstance(mask, Node)
+            and mask.dtype.kind == "b"
+            and mask.shape == node.shape
+            and np.ndim(value) == 0
+        ):
+            made = plain(vocabulary["where"](mask, as_node(value, node.dtype), node))
+        else:
+            made = plain(vocabulary["at"](node)[index].set(value))
+        self.assign(made)
+
+    def write(self, made: Node, what: str) -> TracedArray:
+        """Take on the values of ``made``, as ``np.add(a, b, out=x)`` does."""
+        node = self.node
+        if not np.can_cast(made.dtype, node.dtype, "same_kind"):
+            raise DTypeError(f"{what}: values of {made.dtype} into an array of {node.dtype}{where_written()}")
+        if np.broadcast_shapes(made.shape, node.shape) != node.shape:
+            raise ShapeError(
+                f"{what}: values of shape {made.shape} into an array of {node.shape}{where_written()}"
+            )
+        self.assign(broadcast_to_shape(cast(made, node.dtype), node.shape))
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in _IN_PLACE:
+            return partial(_IN_PLACE[name], self)
+        found = vocabulary["attribute"](self.node, name)
+        if callable(found) and not isinstance(found, type):
+            return partial(_method, self, name, found)
+        if isinstance(found, Node) and name in ("T", "mT", "real"):
+            return self.derived(found, lambda x: getattr(x, name))
+        return boxed(found)
+
+
+def plain(x: Any) -> Any:
+    """The node that a traced array stands for; anything else as it is."""
+    return x.node if type(x) is TracedArray else x
+
+
+def any_arrays(values: Any) -> bool:
+    """Whether a traced array is among ``values``, or in the lists and tuples among them."""
+    return any(type(x) is TracedArray or (isinstance(x, (list, tuple)) and any_arrays(x)) for x in values)
+
+
+def plain_all(x: Any) -> Any:
+    """``plain`` of everything in lists, tuples, dicts and slices."""
+    kind = type(x)
+    if kind is TracedArray:
+        return x.node
+    if kind is tuple or kind is list:
+        return kind([plain_all(each) for each in x])
+    if kind is dict:
+        return {key: plain_all(each) for key, each in x.items()}
+    if kind is slice:
+        return slice(plain_all(x.start), plain_all(x.stop), plain_all(x.step))
+    return x
+
+
+def boxed(x: Any) -> Any:
+    """Traced arrays for the nodes in a result."""
+    if isinstance(x, Node):
+        return x if type(x) is TracedArray else TracedArray(x)
+    if isinstance(x, (list, tuple)) and any(isinstance(each, (Node, list, tuple)) for each in x):
+        parts = [boxed(each) for each in x]
+        return x._make(parts) if hasattr(x, "_make") else type(x)(parts)
+    return x
+
+
+def doored(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` of nodes as one of traced arrays."""
+
+    def called(*arguments: Any, **keywords: Any) -> Any:
+        return boxed(function(*plain_all(arguments), **plain_all(keywords)))
+
+    return called
+
+
+# -- Views
+
+_VIEWS = frozenset({
+    "reshape", "ravel", "transpose", "permute_dims", "swapaxes", "moveaxis", "rollaxis", "squeeze", "expand_dims",
+    "flip", "flipud", "fliplr", "rot90", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "diagonal",
+    "matrix_transpose", "real",
+})  # fmt: skip
+_SPLITS = frozenset({"split", "array_split", "hsplit", "vsplit", "dsplit", "unstack"})
+"""Functions that give views of their first argument, or several."""
+
+
+def _method(x: TracedArray, name: str, method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    arguments, keywords = plain_all(arguments), plain_all(keywords)
+    found = method(*arguments, **keywords)
+    if name in _VIEWS and isinstance(found, Node):
+        arguments, keywords = settled(arguments), settled(keywords)
+        return x.derived(plain(found), lambda y: getattr(y, name)(*arguments, **keywords))
+    return boxed(found)
+
+
+def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
+    """NumPy's ``function`` of traced arrays."""
+    name = getattr(function, "__name__", "")
+    if name in _WRITES and arguments and type(arguments[0]) is TracedArray:
+        return _WRITES[name](*arguments, **keywords)
+    out = keywords.pop("out", None) if "out" in keywords else None
+    made = vocabulary["array_function"](function, types, plain_all(arguments), plain_all(keywords))
+    if out is not None:
+        return written(out, made, f"np.{name}")
+    if arguments and type(arguments[0]) is TracedArray and (name in _VIEWS or name in _SPLITS):
+        rest, named = settled(plain_all(arguments[1:])), settled(plain_all(keywords))
+        if name in _SPLITS:
+            picked = [partial(_picked, function, rest, named, k) for k in range(len(made))]
+            return type(made)([arguments[0].derived(each, pick) for each, pick in zip(made, picked)])
+        if isinstance(made, Node):
+            return arguments[0].derived(plain(made), lambda y: function(y, *rest, **named))
+    return boxed(made)
+
+
+def called(function: Any, *arguments: Any, **keywords: Any) -> Any:
+    """``function(*arguments, **keywords)`` for a function of NumPy's and traced arrays."""
+    return array_function(function, (), arguments, keywords)
+
+
+def _picked(function: Any, rest: Any, named: Any, number: int, array: Any) -> Any:
+    return function(array, *rest, **named)[number]
+
+
+def written(out: Any, made: Any, what: str) -> Any:
+    """What ``out=`` says, written into."""
+    if isinstance(out, tuple) and len(out) == 1 and not isinstance(made, tuple):
+        out = out[0]
+    if isinstance(out, tuple):
+        return tuple(
+            [each if one is None else written(one, each, what) for one, each in zip(out, boxed(made))]
+        )
+    if type(out) is not TracedArray:
+        raise TracingError(
+            f"{what} with out= of a {type(out).__name__}: an array that NumPy itself has made holds no traced values; "
+            f"make it with np.zeros_like(x, shape=n) of a traced x, or with pullback.numpy.zeros(n){where_written()}"
+        )
+    return out.write(plain(made), what)
+
+
+# -- The doors: Python's operators and NumPy's functions, on traced arrays
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    method = getattr(ArrayProtocol, name)
+
+    def called(self: TracedArray, *others: Any, **named: Any) -> Any:
+        return boxed(method(self.node, *[plain(each) for each in others], **named))
+
+    return called
+
+
+def _in_place(name: str, sign: str, function: str) -> Callable[[TracedArray, Any], Any]:
+    def called(self: TracedArray, other: Any) -> Any:
+        made = vocabulary[function](self.node, plain(other))
+        return self.write(made, f"x {sign}= y") if self.ndim else TracedArray(made)
+
+    return called
+
+
+def _getitem(self: TracedArray, index: Any) -> Any:
+    index = plain_all(index)
+    found = vocabulary["getitem"](self.node, index)
+    parts = index if isinstance(index, tuple) else (index,)
+    if not found.ndim or not all(map(_is_basic, parts)):
+        return TracedArray(found)
+    if any(isinstance(each, slice) for each in parts):
+        parts = settled(parts)
+    return self.derived(found, lambda x: x[parts], parts)
+
+
+def _is_basic(part: Any) -> bool:
+    """Whether NumPy gives a view for this part of an index."""
+    if isinstance(part, Node):
+        return not part.ndim and part.dtype.kind in "iu"
+    return part is None or part is ... or isinstance(part, (slice, int, np.integer))
+
+
+def _iterate(self: TracedArray) -> Any:
+    vocabulary["iterate"](self.node)
+    return iter([self[k] for k in range(self.shape[0])])
+
+
+def _ufunc(self: TracedArray, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+    if method == "at" and type(inputs[0]) is TracedArray and ufunc in _UPDATES:
+        target, index, value = inputs[0], plain_all(inputs[1]), plain_all(inputs[2])
+        target.assign(plain(getattr(vocabulary["at"](target.node)[index], _UPDATES[ufunc])(value)))
+        return None
+    out = keywords.pop("out", None)
+    made = vocabulary["array_ufunc"](ufunc, method, *plain_all(inputs), **plain_all(keywords))
+    return boxed(made) if out is None else written(out, made, f"np.{ufunc.__name__}")
+
+
+_UPDATES = {
+    np.add: "add",
+    np.subtract: "subtract",
+    np.multiply: "multiply",
+    np.divide: "divide",
+    np.power: "power",
+    np.maximum: "max",
+    np.minimum: "min",
+}
+_SIGNS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+}  # fmt: skip
+_FUNCTIONS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "power", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+}  # fmt: skip
+
+for _name, _sign in _SIGNS.items():
+    for _method_name in (f"__{_name}__", f"__r{_name}__"):
+        setattr(TracedArray, _method_name, _operator(_method_name))
+    setattr(TracedArray, f"__i{_name}__", _in_place(f"__i{_name}__", _sign, _FUNCTIONS[_name]))
+for _method_name in (
+    *(
+        "divmod",
+        "rdivmod",
+        "neg",
+        "pos",
+        "abs",
+        "invert",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "len",
+        "bool",
+        "int",
+    ),
+    *("trunc", "float", "complex", "index", "round", "floor", "ceil", "format", "str", "array", "dlpack"),
+):
+    setattr(TracedArray, f"__{_method_name}__", _operator(f"__{_method_name}__"))
+_doors: dict[str, Any] = {
+    "hash": object.__hash__,
+    "getitem": _getitem,
+    "iter": _iterate,
+    "array_ufunc": _ufunc,
+    "array_function": lambda self, *given: array_function(*given),
+}
+for _method_name, _door in _doors.items():
+    setattr(TracedArray, f"__{_method_name}__", _door)
+
+
+# -- Functions and methods that write
+
+
+def _fill(x: TracedArray, value: Any) -> None:
+    x[...] = value
+
+
+def _sort(x: TracedArray, axis: int = -1) -> None:
+    x.write(plain(vocabulary["sort"](x.node, axis)), "sort")
+
+
+def _copyto(dst: TracedArray, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    node = dst.node
+    taken = src if where is True else vocabulary["where"](plain_all(where), plain_all(src), node)
+    dst.write(as_node(plain_all(taken), node.dtype), "np.copyto")
+
+
+def _of_new(name: str) -> Callable[..., None]:
+    def called(x: TracedArray, *arguments: Any, **keywords: Any) -> None:
+        x.write(plain(vocabulary[name](x.node, *plain_all(arguments), **plain_all(keywords))), f"np.{name}")
+
+    return called
+
+
+_IN_PLACE: dict[str, Callable[..., Any]] = {"fill": _fill, "sort": _sort}
+_WRITES: dict[str, Callable[..., Any]] = {
+    "copyto": _copyto,
+    "fill_diagonal": _of_new("fill_diagonal"),
+    "put_along_axis": _of_new("put_along_axis"),
+}

@@ -1,0 +1,198 @@
+"""Writing into arrays means what NumPy means: compared with NumPy, uncompiled, compiled, differentiated, in batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pullback as pb
+from pullback.errors import TracingError
+from pullback.testing import check_grads
+
+X = np.array([0.5, -1.0, 2.0, 3.0])
+
+
+def filled(x):
+    out = np.zeros_like(x)
+    for i in range(len(x)):
+        out[i] = x[i] ** 2
+    return out
+
+
+def updated(x):
+    y = x * 2
+    y += x
+    y[0] = 5.0
+    y[1:] *= 2
+    return y
+
+
+def through_views(x):
+    y = x.copy()
+    v = y[1:3]
+    v[:] = v * 10
+    w = y.reshape(2, 2)
+    w[0] += 1
+    t = w.T
+    t[0, 1] = x[0]
+    return y + v.sum()
+
+
+def out_of_functions(x):
+    c = np.empty_like(x)
+    np.add(x, 1, out=c)
+    np.multiply(c, x, out=c)
+    return c
+
+
+def names(x):
+    y = x * 1
+    z = y
+    z += 1
+    a = y.copy()
+    a[:] = 0
+    y2 = y
+    y = y + 1
+    y2[0] = 9
+    return y + a + y2
+
+
+def at_masks_and_repeated_places(x):
+    y = x * 1
+    y[y > 0] = 0.0
+    np.add.at(y, [0, 0], x[1])
+    return y
+
+
+def views_and_copies(x):
+    m = np.outer(x, x)
+    np.fill_diagonal(m, 0)
+    r = m.T.reshape(-1)  # a copy
+    r[0] = 100
+    for row in m:
+        np.add(row, x, out=row)
+    d = m.ravel()  # a view
+    d[0] = 7 * x[0]
+    return m
+
+
+def pieces(x):
+    y = x * 1
+    a, b = np.split(y, 2)
+    a *= 3
+    b[0] = a[1]
+    y.sort()
+    return y
+
+
+def at_a_place_that_is_computed(x):
+    y = np.outer(x, x)
+    row = y[np.argmax(x)]
+    row += 1
+    row[0] = 7
+    return y
+
+
+def helped(x):
+    def add(target, value):
+        target += value
+
+    y = np.zeros_like(x)
+    for k in range(3):
+        add(y, x * k)
+        add(y[k:], x[0])
+    return y
+
+
+FUNCTIONS = (
+    *(
+        filled,
+        updated,
+        through_views,
+        out_of_functions,
+        names,
+        at_masks_and_repeated_places,
+        views_and_copies,
+        pieces,
+    ),
+    *(at_a_place_that_is_computed, helped),
+)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_values_are_numpys(function):
+    wanted = function(X.copy())
+    np.testing.assert_allclose(pb.vjp(function, X)[0], wanted)
+    np.testing.assert_allclose(pb.jit(function)(X), wanted)
+    np.testing.assert_allclose(pb.vmap(function)(np.stack([X, X]))[1], wanted)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_derivatives(function):
+    check_grads(function, [X], order=1)
+    weights = np.arange(1.0, 1 + function(X.copy()).size).reshape(function(X.copy()).shape)
+    gradient = pb.grad(lambda x: (function(x) * weights).sum())
+    np.testing.assert_allclose(pb.jit(gradient)(X), gradient(X), rtol=1e-12)
+
+
+def test_in_the_body_of_a_loop():
+    def function(start, xs):
+        def step(c, x):
+            out = np.zeros_like(c)
+            out[0] = c[1] * x
+            out[1:] += c[:-1]
+            return out, out.sum()
+
+        return pb.scan(step, start, xs)[1].sum()
+
+    for run in (pb.grad(function), pb.jit(pb.grad(function))):
+        np.testing.assert_array_equal(run(np.ones(3), np.arange(4.0)), [8, 1, 0])
+
+
+def test_zeros_of_the_namespace_take_traced_values():
+    def function(x):
+        made = pb.numpy.zeros(3)
+        made[1:] = x
+        return (made**2).sum()
+
+    assert pb.grad(function)(2.0) == pb.jit(pb.grad(function))(2.0) == 8
+    assert type(pb.numpy.zeros(3)) is np.ndarray
+
+
+def test_what_would_change_something_of_the_caller_is_refused():
+    def argument(x):
+        x += 1
+        return x.sum()
+
+    def part(tree):
+        tree["w"][0] = 1.0
+        return tree["w"].sum()
+
+    for wrap in (pb.jit, pb.grad, pb.vmap):
+        with pytest.raises(TracingError, match=r"writes into an argument.*x = x\.copy\(\).*test_in_place"):
+            wrap(argument)(np.ones((2, 2)) if wrap is pb.vmap else X)
+    with pytest.raises(TracingError, match="writes into an argument"):
+        pb.grad(part)({"w": X})
+    np.testing.assert_array_equal(X, [0.5, -1, 2, 3])
+
+
+def test_arrays_from_outside_a_loop_are_not_written_inside():
+    def function(x):
+        total = np.zeros_like(x)
+
+        def step(c, _):
+            total[0] += 1
+            return c, c
+
+        pb.scan(step, x, np.arange(3.0))
+        return total.sum()
+
+    with pytest.raises(TracingError, match="made outside"):
+        pb.jit(function)(X)
+
+
+def test_numpys_own_arrays_and_read_only_views():
+    with pytest.raises(TracingError, match=r"np\.zeros_like\(x, shape=n\).*pullback\.numpy\.zeros"):
+        pb.grad(lambda x: np.add(x, 1, out=np.zeros(4)).sum())(X)
+    with pytest.raises(ValueError, match="read-only"):
+        pb.grad(lambda x: np.broadcast_to(x * 1, (2, 4)).__setitem__(0, 1.0))(X)
