@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -196,3 +198,36 @@ def test_numpys_own_arrays_and_read_only_views():
         pb.grad(lambda x: np.add(x, 1, out=np.zeros(4)).sum())(X)
     with pytest.raises(ValueError, match="read-only"):
         pb.grad(lambda x: np.broadcast_to(x * 1, (2, 4)).__setitem__(0, 1.0))(X)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda x: x.T * 2, lambda x: np.zeros_like(x.T), lambda x: np.stack([x, x]).swapaxes(0, 2) + 1]
+)
+def test_reshaped_results_of_unknown_order(make: Any):
+    """Where NumPy's own array may lie column by column, it reshapes a copy: what is written there goes no further."""
+
+    def through(x: Any) -> Any:
+        y = make(x)
+        y.reshape(-1)[0] = 5.0
+        return y
+
+    def copied(x: Any) -> Any:
+        y = make(x).copy()
+        y.reshape(-1)[0] = 5.0
+        return y
+
+    x = np.arange(6.0).reshape(2, 3)
+    with pytest.raises(TracingError, match=r"say \.copy"):
+        pb.jit(through)(x)
+    np.testing.assert_array_equal(pb.jit(copied)(x), copied(x))
+
+
+@pytest.mark.parametrize("make", [lambda x: x * 2, lambda x: x[:, 1:] * 2, lambda x: np.abs(x[::-1])])
+def test_reshaped_results_of_known_order(make: Any):
+    def through(x: Any) -> Any:
+        y = make(x)
+        y.reshape(-1)[0] = 5.0
+        return y
+
+    x = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(pb.jit(through)(x), through(x))

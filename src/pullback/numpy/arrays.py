@@ -19,9 +19,9 @@ into the view is written into the array.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ _stamps = count(1)
 class TracedArray(Node):
     """A name for a node, which may come to stand for another; ``node`` is the one it stands for."""
 
-    __slots__ = ("_argument", "_index", "_node", "_parent", "_seen", "_trace", "_version", "_view")
+    __slots__ = ("_argument", "_index", "_like", "_node", "_parent", "_seen", "_trace", "_version", "_view")
     _view: View
     _index: Any
     _seen: int
@@ -52,6 +52,7 @@ class TracedArray(Node):
         self._argument = argument
         self._trace = mode.trace
         self._parent: TracedArray | None = None
+        self._like: list[TracedArray] = []  # what NumPy may lay the array out like
         self._version = 0
 
     def derived(self, node: Node, view: View, index: Any = None) -> TracedArray:
@@ -83,15 +84,27 @@ class TracedArray(Node):
         return np.asarray(self._view(numbers))
 
     def _is_view(self) -> bool:
+        """Whether NumPy would give a view; ``TracingError`` where that depends on a layout that is not known."""
         assert self._parent is not None
-        memory = self._parent._layout()
-        return bool(np.shares_memory(self._of_memory(memory), memory)) or self._node.size == 0
+        answers = set()
+        for memory in self._parent._layouts():
+            answers.add(bool(np.shares_memory(self._of_memory(memory), memory)) or self._node.size == 0)
+        if len(answers) > 1:
+            raise TracingError(
+                f"this writes into a traced value {self._parent._node.type} of which a reshaped one {self._node.type} "
+                "is used: whether NumPy would give a view or a copy depends on how the operands of the first lie in "
+                f"memory; say .copy() of one of them{where_written()}"
+            )
+        return answers.pop()
 
-    def _layout(self) -> np.ndarray:
-        """An array that lies in memory as this one would."""
-        if self._parent is None or not self._is_view():
-            return np.zeros(self._node.shape, np.int8)
-        return self._of_memory(self._parent._layout())
+    def _layouts(self) -> list[np.ndarray]:
+        """Arrays that lie in memory as this one may: row by row, or otherwise where it is computed from such arrays."""
+        if self._parent is not None and self._is_view():
+            return [self._of_memory(memory) for memory in self._parent._layouts()]
+        shape = self._node.shape
+        rows = np.zeros(shape, np.int8)
+        others = any(not _by_rows(memory) for each in self._like for memory in each._layouts())
+        return [rows, np.zeros(shape, np.int8, order="F")] if others else [rows]
 
     def _of_memory(self, memory: np.ndarray) -> np.ndarray:
         """The view of an array that lies in memory as the parent does; where a traced index picks does not matter."""
@@ -119,7 +132,7 @@ class TracedArray(Node):
             )
         if self is not root:
             assert self._parent is not None
-            if not self._of_memory(self._parent._layout()).flags.writeable:
+            if not self._of_memory(self._parent._layouts()[0]).flags.writeable:
                 raise ValueError(f"assignment destination is read-only, as NumPy's view is{where_written()}")
             self._parent.assign(self._put(self._parent.node, node))
             self._seen = self._parent._newest()
@@ -191,7 +204,13 @@ class TracedArray(Node):
             return partial(_method, self, name, found)
         if isinstance(found, Node) and name in ("T", "mT", "real"):
             return self.derived(found, lambda x: getattr(x, name))
-        return boxed(found)
+        return boxed(found, [self])
+
+
+def _by_rows(memory: np.ndarray) -> bool:
+    """Whether what NumPy computes of an array lies row by row: its longer steps come first."""
+    steps = [abs(step) for step, n in zip(memory.strides, memory.shape) if n > 1]
+    return all(a > b for a, b in pairwise(steps)) and 0 not in steps
 
 
 def plain(x: Any) -> Any:
@@ -218,12 +237,20 @@ def plain_all(x: Any) -> Any:
     return x
 
 
-def boxed(x: Any) -> Any:
-    """Traced arrays for the nodes in a result."""
+def boxed(x: Any, operands: Sequence[Any] = ()) -> Any:
+    """Traced arrays for the nodes in a result, which NumPy may lay out like one of its ``operands``."""
     if isinstance(x, Node):
-        return x if type(x) is TracedArray else TracedArray(x)
+        if type(x) is TracedArray:
+            return x
+        made = TracedArray(x)
+        made._like = [
+            each
+            for each in operands
+            if type(each) is TracedArray and (each._parent is not None or each._like)
+        ]
+        return made
     if isinstance(x, (list, tuple)) and any(isinstance(each, (Node, list, tuple)) for each in x):
-        parts = [boxed(each) for each in x]
+        parts = [boxed(each, operands) for each in x]
         return x._make(parts) if hasattr(x, "_make") else type(x)(parts)
     return x
 
@@ -232,7 +259,7 @@ def doored(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` of nodes as one of traced arrays."""
 
     def called(*arguments: Any, **keywords: Any) -> Any:
-        return boxed(function(*plain_all(arguments), **plain_all(keywords)))
+        return boxed(function(*plain_all(arguments), **plain_all(keywords)), arguments)
 
     return called
 
@@ -249,12 +276,13 @@ _SPLITS = frozenset({"split", "array_split", "hsplit", "vsplit", "dsplit", "unst
 
 
 def _method(x: TracedArray, name: str, method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    operands = [] if name == "copy" else [x, *arguments]
     arguments, keywords = plain_all(arguments), plain_all(keywords)
     found = method(*arguments, **keywords)
     if name in _VIEWS and isinstance(found, Node):
         arguments, keywords = settled(arguments), settled(keywords)
         return x.derived(plain(found), lambda y: getattr(y, name)(*arguments, **keywords))
-    return boxed(found)
+    return boxed(found, operands)
 
 
 def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
@@ -273,7 +301,7 @@ def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> 
             return type(made)([arguments[0].derived(each, pick) for each, pick in zip(made, picked)])
         if isinstance(made, Node):
             return arguments[0].derived(plain(made), lambda y: function(y, *rest, **named))
-    return boxed(made)
+    return boxed(made, arguments)
 
 
 def called(function: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -308,7 +336,7 @@ def _operator(name: str) -> Callable[..., Any]:
     method = getattr(ArrayProtocol, name)
 
     def called(self: TracedArray, *others: Any, **named: Any) -> Any:
-        return boxed(method(self.node, *[plain(each) for each in others], **named))
+        return boxed(method(self.node, *[plain(each) for each in others], **named), [self, *others])
 
     return called
 
@@ -351,7 +379,7 @@ def _ufunc(self: TracedArray, ufunc: np.ufunc, method: str, *inputs: Any, **keyw
         return None
     out = keywords.pop("out", None)
     made = vocabulary["array_ufunc"](ufunc, method, *plain_all(inputs), **plain_all(keywords))
-    return boxed(made) if out is None else written(out, made, f"np.{ufunc.__name__}")
+    return boxed(made, inputs) if out is None else written(out, made, f"np.{ufunc.__name__}")
 
 
 _UPDATES = {
