@@ -48,7 +48,7 @@ def disable_jit() -> Iterator[None]:
     ...     print(type(x).__name__)
     ...     return 2 * x
     >>> float(double(1.5))
-    Variable
+    TracedArray
     3.0
     >>> with disable_jit():
     ...     float(double(1.5))

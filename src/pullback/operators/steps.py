@@ -6,12 +6,12 @@ NumPy and arrays it computes, and is the operator's reference; given ``STEPS`` a
 expression that is compiled.
 
 >>> import numpy as np
->>> from pullback.loops import Hole
+>>> from pullback.loops import Placeholder
 >>> def body(m, x):
 ...     return m.where(x > 0, m.sqrt(x), 0.0)
 >>> float(body(np, np.array(4.0)))
 2.0
->>> body(STEPS, Value(Hole("x", (), np.dtype(np.float64)))).expression.function
+>>> body(STEPS, Value(Placeholder("x", (), np.dtype(np.float64)))).expression.function
 'where'
 """
 
