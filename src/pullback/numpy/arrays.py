@@ -405,26 +405,13 @@ for _name, _sign in _SIGNS.items():
     for _method_name in (f"__{_name}__", f"__r{_name}__"):
         setattr(TracedArray, _method_name, _operator(_method_name))
     setattr(TracedArray, f"__i{_name}__", _in_place(f"__i{_name}__", _sign, _FUNCTIONS[_name]))
-for _method_name in (
-    *(
-        "divmod",
-        "rdivmod",
-        "neg",
-        "pos",
-        "abs",
-        "invert",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "len",
-        "bool",
-        "int",
-    ),
-    *("trunc", "float", "complex", "index", "round", "floor", "ceil", "format", "str", "array", "dlpack"),
-):
+_REST = (
+    "divmod", "rdivmod", "neg", "pos", "abs", "invert", "eq", "ne", "lt", "le", "gt", "ge", "len", "bool", "int",
+    "trunc", "float", "complex", "index", "round", "floor", "ceil", "format", "str", "array", "dlpack",
+)  # fmt: skip
+"""Methods of Python's with double underscores that only read."""
+
+for _method_name in _REST:
     setattr(TracedArray, f"__{_method_name}__", _operator(f"__{_method_name}__"))
 _doors: dict[str, Any] = {
     "hash": object.__hash__,
