@@ -108,23 +108,18 @@ def interrupt_victims(what: str, count: int, chance: random.Random) -> tuple[Cou
 
 
 _AGAIN = """
-import signal
+import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-interrupted = False
 print("begin", flush=True)
 try:
     import pullback
-except KeyboardInterrupt:
-    interrupted = True
-import pullback
-import numpy as np
-assert float(pullback.grad(lambda x: np.sum(x * x))(3.0)) == 6.0
-try:
-    import time
-    while not interrupted:
+    while True:
         time.sleep(0.01)
 except KeyboardInterrupt:
     pass
+import pullback
+import numpy as np
+assert float(pullback.grad(lambda x: np.sum(x * x))(3.0)) == 6.0
 print("right", flush=True)
 """
 

@@ -171,7 +171,8 @@ class Expected:
     def as_rough_as(self, value: Any, runs: Sequence[Any]) -> Expected:
         """The same, moved as well as ``value`` is in ``runs``."""
         if self.value.dtype.kind == "f":
-            runs = [self.value + (run - value) for run in runs]
+            with np.errstate(all="ignore"):
+                runs = [np.where(run == value, self.value, self.value + (run - value)) for run in runs]
         return replace(self, moved=(*self.moved, *map(np.asarray, runs)))
 
     def difference(self, found: Any, signs: bool = True, units: float = 0.0) -> str | None:
