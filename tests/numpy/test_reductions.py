@@ -186,3 +186,16 @@ def test_medians_of_infinite_numbers():
     )
     wanted = [1.5, -inf, inf, nan]
     np.testing.assert_array_equal(jit(lambda x: np.nanmedian(x, axis=1))(x), wanted)
+
+
+@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value", "ignore:All-NaN")
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 3)])
+@pytest.mark.parametrize("function", [np.median, np.nanmedian, np.trapezoid])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_of_nothing(function, shape, dtype):
+    x = np.zeros(shape, dtype)
+    for axis in range(x.ndim):
+        wanted = function(x, axis=axis)
+        found = jit(lambda x, axis=axis: function(x, axis=axis))(x)
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        np.testing.assert_array_equal(found, wanted)

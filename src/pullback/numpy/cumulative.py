@@ -355,7 +355,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         if places.ndim == 1:
             widths = to_shape(widths, (*(1,) * k, widths.size, *(1,) * (values.ndim - k - 1)))
     extent = values.shape[k]
-    pairs = part(values, k, 1, extent) + part(values, k, 0, extent - 1)
+    pairs = part(values, k, min(1, extent), extent) + part(values, k, 0, max(extent - 1, 0))
     return r.sum(widths * pairs / 2.0, k)
 
 

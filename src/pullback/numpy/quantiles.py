@@ -83,6 +83,15 @@ def _rows(name: str, a: Any, axis: Axes, dtype: Any) -> tuple[Node, tuple[int, .
     )
 
 
+def _of_nothing(name: str, x: Node, axis: Axes, keepdims: bool) -> Any:
+    """NaN, as NumPy's median of no element is; ``None`` where there are some."""
+    axes = normal_axes(name, axis, x.ndim)
+    if math.prod([x.shape[k] for k in axes]):
+        return None
+    shape = tuple([1 if k in axes else n for k, n in enumerate(x.shape) if keepdims or k not in axes])
+    return broadcast_to_shape(as_array_node(np.array(np.nan, e.true_divide_dtype(x.dtype))), shape)
+
+
 def _between(rows: Node, place: Any, discrete: bool) -> Node:
     """What rows have at ``place``, of one for each row as the last axis; between two it is on the line."""
     last = rows.ndim - 1
@@ -223,6 +232,8 @@ def median(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
     2.0
     """
     x = as_array_node(a)
+    if (nothing := _of_nothing("median", x, axis, keepdims)) is not None:
+        return nothing
     rows, shape, kept = _rows("median", x, axis, e.true_divide_dtype(x.dtype))
     last, count = rows.ndim - 1, rows.shape[-1]
     middle = r.mean(part(rows, last, (count - 1) // 2, count // 2 + 1), last)
@@ -234,6 +245,8 @@ def median(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
 def nanmedian(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
     """``median`` of the elements that are numbers; NaN where none is."""
     x = as_array_node(a)
+    if (nothing := _of_nothing("nanmedian", x, axis, keepdims)) is not None:
+        return nothing
     rows, shape, kept = _rows("nanmedian", x, axis, e.true_divide_dtype(x.dtype))
     last = rows.ndim - 1
     most = e.maximum(r.sum(cast(~e.isnan(rows), np.int64), last, keepdims=True) - 1, 0)
