@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.graph import PENDING, Graph, Node, Operation, Variable, computed
+from pullback.graph import PENDING, Graph, Node, Operation, Variable, computed, topological
 
 __all__ = ["evaluate", "values_of"]
 
@@ -51,20 +51,6 @@ def values_of(
 
 def _needed(outputs: Sequence[Node], values: Mapping[int, Any]) -> list[Node]:
     """What ``outputs`` are computed from, inputs before users, down to what is known."""
-    order: list[Node] = []
-    done: set[int] = set()
-    stack: list[Node | None] = [*reversed(outputs)]
-    while stack:
-        node = stack.pop()
-        if node is None:  # what follows had its inputs above it
-            node = stack.pop()
-            assert node is not None
-        elif id(node) in done:
-            continue
-        elif id(node) not in values and (node.value is None or node.value is PENDING) and node.inputs:
-            stack += (node, None)
-            stack += node.inputs[::-1]
-            continue
-        done.add(id(node))
-        order.append(node)
-    return order
+    return topological(
+        outputs, lambda node: id(node) in values or not (node.value is None or node.value is PENDING)
+    )

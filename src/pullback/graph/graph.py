@@ -27,8 +27,8 @@ class Graph:
         return known
 
 
-def topological(roots: Iterable[Node]) -> list[Node]:
-    """Depth-first order from ``roots``: each node once, after all of its inputs."""
+def topological(roots: Iterable[Node], is_known: Callable[[Node], bool] | None = None) -> list[Node]:
+    """Depth-first order from ``roots``: each node once, after all of its inputs, which known ones do not need."""
     order: list[Node] = []
     done: set[int] = set()
     stack: list[Node | None] = [*reversed(tuple(roots))]
@@ -39,7 +39,7 @@ def topological(roots: Iterable[Node]) -> list[Node]:
             assert node is not None
         elif id(node) in done:
             continue
-        elif node.inputs:
+        elif node.inputs and (is_known is None or not is_known(node)):
             stack += (node, None)
             stack += node.inputs[::-1]
             continue

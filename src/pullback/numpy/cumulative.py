@@ -306,8 +306,9 @@ def _slope(x: Node, k: int, grid: Any, edge_order: int) -> Node:
         inside = (after - before) / (2.0 * h)
         first, last = (element(1) - element(0)) / h, (element(-1) - element(-2)) / h
         if edge_order == 2:
-            first = (-1.5 * element(0) + 2.0 * element(1) - 0.5 * element(2)) / h
-            last = (1.5 * element(-1) - 2.0 * element(-2) + 0.5 * element(-3)) / h
+            a, b, c = 0.5 / h, 2.0 / h, 1.5 / h  # in NumPy's order, which rounds as this does
+            first = -c * element(0) + b * element(1) + -a * element(2)
+            last = a * element(-3) + -b * element(-2) + c * element(-1)
         return joined([first, inside, last], k)
     places = as_array_node(grid)
     if places.shape != (extent,):
