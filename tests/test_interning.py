@@ -16,7 +16,7 @@ def test_dead_entries_do_not_pile_up():
     kept = [table.intern(("kept", k), Thing) for k in range(10)]
     for k in range(10_000):
         table.intern(k, Thing)
-    assert len(table._references) <= 1024
+    assert len(table.references) <= 1024
     assert len(table) == 10 and table.intern(("kept", 3), Thing) is kept[3]
 
 

@@ -60,6 +60,13 @@ def test_an_interrupt_is_raised_when_the_call_is_complete():
     assert ended.is_set()
 
 
+def test_who_was_interrupted_in_waiting_may_wait_again():
+    job = Job(lambda: 42)
+    job.run()
+    job._ended.acquire()  # as Ctrl-C leaves it that comes between taking the lock and giving it back
+    assert job.result() == 42
+
+
 def test_a_job_is_done_once():
     done = []
     job = Job(lambda: done.append(1))

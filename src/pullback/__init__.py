@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pullback import sources as _sources  # noqa: F401  (first: it notes when)
 
@@ -45,7 +45,6 @@ try:
         leaky_relu,
         log_sigmoid,
         log_softmax,
-        logsumexp,
         mish,
         one_hot,
         relu,
@@ -60,6 +59,7 @@ try:
     from pullback.numpy.composite import erf
     from pullback.numpy.elementwise import where
     from pullback.numpy.ordering import top_k
+    from pullback.numpy.reductions import logsumexp
     from pullback.numpy.updates import at
     from pullback.tracing import (
         Static,
@@ -73,6 +73,7 @@ try:
         trace,
     )
     from pullback.transforms import (
+        all_gather,
         axis_index,
         grad,
         hessian,
@@ -80,7 +81,9 @@ try:
         jacobian,
         jvp,
         linearize,
+        pmax,
         pmean,
+        pmin,
         psum,
         stop_gradient,
         taylor,
@@ -98,6 +101,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Static",
     "Type",
+    "all_gather",
     "associative_scan",
     "at",
     "axis_index",
@@ -134,7 +138,9 @@ __all__ = [
     "mish",
     "numpy",
     "one_hot",
+    "pmax",
     "pmean",
+    "pmin",
     "psum",
     "pure_callback",
     "register_tree",
@@ -184,16 +190,42 @@ _NAMES = {
     "set_num_threads": "compiler.runtime.threads",
     "sparse_hessian": "sparse",
     "sparse_jacobian": "sparse",
+    "vectorize": "compiler.vectorize",
 }
 """Packages, and names with the package of each, that are loaded when first used: importing stays quick."""
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"pullback.{name}")
-    if name in _NAMES:
-        return getattr(import_module(f"pullback.{_NAMES[name]}"), name)
-    raise AttributeError(f"module 'pullback' has no attribute {name!r}")
+if TYPE_CHECKING:  # what type checkers read in place of the function below, which would let any name pass
+    from pullback import compiler as compiler
+    from pullback import data as data
+    from pullback import debug as debug
+    from pullback import io as io
+    from pullback import metrics as metrics
+    from pullback import nn as nn
+    from pullback import optim as optim
+    from pullback import random as random
+    from pullback import scipy as scipy
+    from pullback import sparse as sparse
+    from pullback import testing as testing
+    from pullback import train as train
+    from pullback.compiler.disabled import disable_jit as disable_jit
+    from pullback.compiler.jit import jit as jit
+    from pullback.compiler.runtime.threads import get_num_threads as get_num_threads
+    from pullback.compiler.runtime.threads import set_num_threads as set_num_threads
+    from pullback.compiler.vectorize import vectorize as vectorize
+    from pullback.io import load as load
+    from pullback.io import save as save
+    from pullback.sparse import sparse_hessian as sparse_hessian
+    from pullback.sparse import sparse_jacobian as sparse_jacobian
+    from pullback.train import Trainer as Trainer
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f"pullback.{name}")
+        if name in _NAMES:
+            return getattr(import_module(f"pullback.{_NAMES[name]}"), name)
+        raise AttributeError(f"module 'pullback' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

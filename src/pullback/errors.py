@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pullback.graph.source import Source
 
 __all__ = [
+    "AddressError",
     "ArrayClassError",
     "BatchError",
     "CacheError",
@@ -31,6 +32,7 @@ __all__ = [
     "ProcessorError",
     "PullbackError",
     "RetraceError",
+    "SettingError",
     "ShapeError",
     "StageError",
     "TracingError",
@@ -188,6 +190,10 @@ class ProcessorError(PullbackError, ValueError):
     """Features asked for that this processor does not have, or a number of threads that is none."""
 
 
+class SettingError(PullbackError, TypeError):
+    """A setting of the wrong kind: a loss by its name, a learning rate that is text, a class for an optimiser."""
+
+
 class DonationError(PullbackError, ValueError):
     """A donated argument that cannot be updated in place: read-only, not contiguous, or shared."""
 
@@ -198,6 +204,10 @@ class MemoryBudgetError(PullbackError, MemoryError):
 
 class RetraceError(PullbackError, RuntimeError):
     """``jit(…, max_traces=1)`` of a function that is called with arguments of a second list of types."""
+
+
+class AddressError(PullbackError, TypeError):
+    """The address of a compiled function that C cannot call, as it calls Python or takes any number of arguments."""
 
 
 class CacheError(PullbackError, RuntimeError):

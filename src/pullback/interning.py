@@ -36,41 +36,37 @@ class Interned(Generic[_V]):
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._references: dict[Any, weakref.ref[Any]] = {}
+        self.references: dict[Any, weakref.ref[Any]] = {}
+        """By key a reference to each value, which may be dead."""
         self._limit = _LEAST
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._renew_lock)
 
-    def known(self, key: Any) -> _V | None:
-        """The value of ``key``, if one is alive."""
-        reference = self._references.get(key)
-        return None if reference is None else reference()
-
     def intern(self, key: Any, make: Callable[..., _V], *arguments: Any) -> _V:
         """The value of ``key``; where none is alive, ``make(*arguments)``."""
         with self._lock:
-            reference = self._references.get(key)
+            reference = self.references.get(key)
             known: _V | None = None if reference is None else reference()
             if known is None:
                 known = make(*arguments)
-                self._references[key] = weakref.ref(known)
-                if len(self._references) > self._limit:
+                self.references[key] = weakref.ref(known)
+                if len(self.references) > self._limit:
                     self._sweep()
         return known
 
     def __len__(self) -> int:
         """How many values are alive."""
         self._sweep()
-        return len(self._references)
+        return len(self.references)
 
     def _sweep(self) -> None:
         with self._lock:
-            entries = self._references.copy().items()  # a finaliser may enter something meanwhile
+            entries = self.references.copy().items()  # a finaliser may enter something meanwhile
             dead = [(key, reference) for key, reference in entries if reference() is None]
             for key, reference in dead:
-                if self._references.get(key) is reference:
-                    del self._references[key]
-            self._limit = max(_LEAST, 2 * len(self._references))
+                if self.references.get(key) is reference:
+                    del self.references[key]
+            self._limit = max(_LEAST, 2 * len(self.references))
 
     def _renew_lock(self) -> None:
         self._lock = threading.RLock()

@@ -59,6 +59,7 @@ class Job(Generic[_T]):
         self._calls = [call]
         self._results: list[_T] = []
         self._error: BaseException | None = None
+        self._over = False
         self._ended = _thread.allocate_lock()
         self._ended.acquire()
 
@@ -81,6 +82,7 @@ class Job(Generic[_T]):
         finally:
             _here.ours = False
             _leave(mark)
+            self._over = True
             self._ended.release()
 
     def result(self) -> _T:
@@ -92,9 +94,10 @@ class Job(Generic[_T]):
 
     def wait(self) -> None:
         """Until the call is over, or was never begun by the thread that is to make it."""
-        while not self._ended.acquire(timeout=_PATIENCE):
-            pass
-        self._ended.release()
+        # Ctrl-C may come between taking the lock and giving it back: whoever waits again must not need it.
+        while not self._over:
+            if self._ended.acquire(timeout=_PATIENCE):
+                self._ended.release()
 
 
 def start_thread(call: Callable[[], object]) -> None:

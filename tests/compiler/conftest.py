@@ -18,6 +18,7 @@ from pullback.compiler.build import Stage, build
 from pullback.compiler.codegen.function import Module
 from pullback.compiler.executable import make_executable
 from pullback.compiler.lower import Lowered
+from pullback.compiler.parts import packed_array
 from pullback.compiler.runtime.program import Program
 from pullback.compiler.single_evaluation import evaluated_twice
 from pullback.compiler.target import Processor
@@ -195,6 +196,7 @@ class Compiler:
 def assert_close(value: np.ndarray, want: np.ndarray, rounding: float, what: str) -> None:
     """Equal types; equal values, floats within ``rounding`` units of the largest finite one."""
     assert (value.dtype, value.shape) == (want.dtype, want.shape), what
+    value, want = packed_array(value), packed_array(want)
     if want.dtype.kind != "f" or not rounding:
         np.testing.assert_array_equal(value, want, what)
         return

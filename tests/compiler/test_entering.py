@@ -67,9 +67,7 @@ def test_an_unpickled_array_of_bytes_is_updated_in_place():
     np.testing.assert_array_equal(state, np.arange(1, 6))
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float16", "longdouble", "complex64", "complex128", "U1", "S1", "O", "M8[s]"]
-)
+@pytest.mark.parametrize("dtype", ["float16", "longdouble", "clongdouble", "U1", "S1", "O", "M8[s]"])
 def test_dtypes_without_a_place_are_refused(dtype):
     x = np.zeros(3, dtype)
     for attempt in (pb.jit(lambda x: x), pb.grad(lambda x: x.sum()), pb.jit(lambda y: np.where(True, y, x))):
@@ -83,7 +81,7 @@ def test_a_constant_without_a_place_is_named_with_the_line():
         pb.jit(lambda x: x * None)(1.0)
 
 
-@pytest.mark.parametrize("value", [1j, "a", b"a", range(3), object()])
+@pytest.mark.parametrize("value", ["a", b"a", range(3), object()])
 def test_what_is_no_array_is_refused(value):
     with pytest.raises(TreeError, match=f"holds a {type(value).__name__}"):
         pb.jit(lambda x: x)(value)

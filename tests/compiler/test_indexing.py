@@ -173,6 +173,18 @@ def test_an_index_that_a_reduction_made_is_reported(traced, compiler):
         program(x, y)
 
 
+def test_a_wrong_index_from_behind_a_guard_is_reported():
+    """Where the padding is, the array that the index is read from has no place."""
+    x = np.array([[1.0]])
+
+    def picked(x):
+        padded = np.pad(x, ((1, 1), (2, 0)))
+        return x[np.clip(padded, 40, 40).astype(np.int64)]
+
+    with pytest.raises(IndexRangeError, match=r": 40 is outside -1 to 0; .*"):
+        pb.jit(picked)(x)
+
+
 def _lookup(first, second, i, j):
     """Two tables of one length, each with a line of its own."""
     left = first[i]

@@ -107,3 +107,74 @@ def test_deep_products_are_cut_so_that_their_operands_stay_near(stages, compiler
     random = np.random.default_rng(0)
     arrays = [random.integers(-3, 4, (32, 300, 64)).astype(np.float32) for _ in range(2)]
     compiler.assert_same(traced(gradient, *arrays), arrays, processor=processor, rounding=8)
+
+
+def test_few_rows_times_a_large_matrix_go_through_it_once(stages):
+    """The matrix is beyond the second-level cache: eight of its rows side by side for a row, 128 for a few."""
+    one = stages(lambda x, w: x @ w, (2048,), (2048, 400))["split"]
+    assert "for r0<16, r0_1<16, i<400:" in one
+    assert "sum[r0_2<8]" in one
+    few = stages(lambda x, w: x @ w, (3, 2048), (2048, 400))["split"]
+    assert "for r0<16, i<3, j<400:" in few
+    assert "sum[r0_1<128]" in few
+    assert "part_" not in stages(lambda x, w: x @ w, (12, 300), (300, 400))["split"]
+    assert "part_" not in stages(lambda x, w: x @ w, (30, 2048), (2048, 400))["split"]
+
+
+def test_rows_by_a_large_matrix_that_lies_along_the_sum_are_packed_from_five_on(stages):
+    """Its transposed copy would be read and written as a whole; of fewer rows the sums go along it."""
+    for rows in (2, 12):
+        assert "packed" not in stages(lambda x, w: x @ w.T, (rows, 2048), (400, 2048))["pack"]
+    assert "packed" in stages(lambda x, w: x @ w.T, (12, 100), (200, 100))["pack"]
+
+
+def test_products_of_few_rows_are_right(compiler, traced, processor):
+    random = np.random.default_rng(0)
+    for depth in (2048, 1031):
+        matrix = random.integers(-3, 4, (depth, 513)).astype(np.float32)
+        for rows in (1, 2, 3, 7, 12):
+            x = random.integers(-3, 4, (rows, depth)).astype(np.float32)
+            plain, along = [x, matrix], [x, np.ascontiguousarray(matrix.T)]
+            compiler.assert_same(
+                traced(lambda x, w: np.maximum(x @ w, 0) + 1, *plain), plain, processor=processor
+            )
+            compiler.assert_same(traced(lambda x, w: x @ w.T + 1, *along), along, processor=processor)
+
+
+def test_squared_distances_are_taken_from_the_mean_of_each_row(stages):
+    """So one exchange between the rows gives mean and variance, and each row is read while it is there."""
+
+    def normal(x):
+        x = np.tanh(x)
+        centred = x - x.mean((0, 2), keepdims=True)
+        return centred / np.sqrt((centred * centred).mean((0, 2), keepdims=True) + 1e-5)
+
+    by_rows = stages(normal, (32, 8, 600))["split by rows"]
+    assert by_rows.count("<600]") == 2
+    assert "t0 * t0" in by_rows
+    assert "600.0 * (t2 * t2)" in by_rows
+
+
+def test_variances_by_rows_are_right(compiler, traced, processor):
+    """Of values far from zero too, and where samples differ more than what is in them."""
+    random = np.random.default_rng(0)
+    near = random.normal(size=(24, 5, 40, 9)).astype(np.float32)
+    far = near + 1000 + 100 * np.arange(24, dtype=np.float32)[:, None, None, None]
+
+    def statistics(x):
+        y = np.maximum(x, -2) * 3
+        return y.var((0, 2, 3)), (y - y.mean((0, 2, 3), keepdims=True)).std((0, 2, 3))
+
+    for x in (near, far):
+        compiler.assert_same(traced(statistics, x), [x], processor=processor, rounding=40)
+        wide = np.var(np.maximum(x.astype(np.float64), -2) * 3, (0, 2, 3))
+        (found, _) = compiler.run(traced(statistics, x), [x], processor=processor)
+        np.testing.assert_allclose(found, wide, rtol=2e-5)
+
+
+def test_variances_by_rows_of_what_adds_up_to_infinity_are_infinite(compiler, traced, processor):
+    x = np.full((24, 5, 400), 3e38, np.float32)
+    with np.errstate(all="ignore"):
+        compiler.assert_same(traced(lambda x: np.maximum(x, -2).var((0, 2)), x), [x], processor=processor)
+        (found,) = compiler.run(traced(lambda x: np.maximum(x, -2).var((0, 2)), x), [x], processor=processor)
+    assert np.isposinf(found).all()

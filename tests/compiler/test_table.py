@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 import pytest
 
-from pullback.graph import OPERATORS, Constant, Graph, Node, Type, Variable, constant
+from pullback.graph import OPERATORS, Constant, Graph, Node, Type, Variable, constant, is_complex, is_float
 from pullback.testing import OperatorCase, operator_cases
 from pullback.transforms.batching import batched
 from pullback.transforms.reverse import cotangents
@@ -49,8 +49,11 @@ def test_cotangents(name, compiler):
         own = [Variable(type, f"x{k}") for k, type in enumerate(case.types)]
         result = case.apply(*own)
         active = [own[k] for k in case.differentiable]
-        if result.dtype.kind == "f" and active:
-            seed = constant(random.standard_normal(result.shape), result.dtype)
+        if is_float(result.dtype) and active:
+            values = random.standard_normal(result.shape)
+            if is_complex(result.dtype):
+                values = values + 1j * random.standard_normal(result.shape)
+            seed = constant(values, result.dtype)
             inputs += own
             arrays += case.arguments()
             outputs += [bar for bar in cotangents([result], [seed], active) if bar is not None]

@@ -425,7 +425,7 @@ def test_bad_requests() -> None:
     with pytest.raises(TreeError, match="vmap_method 'parallel'"):
         pb.pure_callback(np.sort, X, X, vmap_method="parallel")
     with pytest.raises(DTypeError, match="promised result"):
-        pb.pure_callback(np.sort, np.empty(3, complex), X)
+        pb.pure_callback(np.sort, np.empty(3, np.longdouble), X)
 
 
 # ---------------------------------------------------------------------- calls in calls, signals, forks, the cache

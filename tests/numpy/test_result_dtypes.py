@@ -309,6 +309,12 @@ def test_quantiles(method):
             np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+def test_quantiles_round_the_distance_of_two_elements_in_their_own_dtype():
+    x = np.array([0.6001061201095581, -0.9572049975395203], np.float32)
+    call = lambda x: np.percentile(x, [30.0, 50])  # noqa: E731
+    np.testing.assert_allclose(trace(call, x).evaluate([x]), call(x), rtol=1e-15)
+
+
 END = {"0": 0, "1.5": 1.5, "True": True, "list": [1], "float32": np.float32(1), "int64": np.array([1, 2])}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from pullback.graph import OPERATORS
+from pullback.graph import OPERATORS, is_complex
 from pullback.testing import operator_cases
 
 ROUTINES = {"argsort", "cumargmax", "cumargmin", "cumprod", "cumsum", "recurrence"}
@@ -30,12 +30,17 @@ MATRICES = {
     *("lapack_lu", "lapack_lu_solution", "lapack_positive_factor", "lapack_triangular_solution"),
     *("solve", "svd", "svdvals", "triangular_solve"),
 }
+COLLECTIVES = {"all_gather", "pmax", "pmin", "psum", "psum_scatter"}
+PARTS = {"complex_of", "conjugate", "imag", "modulus", "real"}
+TRANSFORMS = {"fft", "irfft", "rfft"}
 HOSTED = {"betainc", "gammainc", "gammainc_slope", "gammaincc", "iv", "jv", "kv", "yv"}
 
 
 @pytest.mark.parametrize("name", [name for name, operator in OPERATORS.items() if operator.lower])
 def test_lowering_agrees_with_reference(name: str, loop_value: Callable[..., np.ndarray]) -> None:
     for case in operator_cases(name):
+        if any(map(is_complex, (*case.dtypes, case.graph().outputs[0].dtype))):
+            continue  # taken apart before
         graph = case.graph()
         with np.errstate(all="ignore"):
             expected = np.asarray(case.operator.reference(*case.arguments(), **case.attributes))
@@ -50,4 +55,15 @@ def test_lowering_agrees_with_reference(name: str, loop_value: Callable[..., np.
 def test_what_has_no_lowering_is_listed() -> None:
     scatters = {name for name, operator in OPERATORS.items() if operator.accumulates}
     without = {name for name, operator in OPERATORS.items() if operator.lower is None}
-    assert without == {"links", "psum", "result", *LOOPS, *MATRICES, *ROUTINES, *HOSTED, *scatters}
+    assert without == {
+        "links",
+        "result",
+        *COLLECTIVES,
+        *LOOPS,
+        *MATRICES,
+        *PARTS,
+        *ROUTINES,
+        *TRANSFORMS,
+        *HOSTED,
+        *scatters,
+    }

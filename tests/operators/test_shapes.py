@@ -11,8 +11,9 @@ from pullback.errors import DTypeError, PullbackError, ShapeError
 from pullback.graph import Graph, Node, Type, Variable, constant
 from pullback.interpreter import evaluate
 from pullback.loops import Affine, Axis, Buffer, Load, load_at, row_major, walk
+from pullback.operators.concatenation import concatenate
 from pullback.operators.indexing import check_index, gather
-from pullback.operators.shapes import broadcast, concatenate, iota, pad, reshape, reverse, slice, transpose
+from pullback.operators.shapes import broadcast, iota, pad, reshape, reverse, slice, transpose
 
 FLOAT = np.dtype("float64")
 

@@ -13,14 +13,18 @@ import numpy as np
 import pytest
 
 from pullback import operators
-from pullback.graph import OPERATORS, Graph, check, constant, is_float
+from pullback.graph import OPERATORS, Graph, check, constant, is_complex, is_float
 from pullback.interpreter import evaluate
 from pullback.testing import OperatorCase, check_grads, operator_cases
 from pullback.transforms.reverse import cotangents
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+COMPLEX64, COMPLEX128 = np.dtype(np.complex64), np.dtype(np.complex128)
+FINE = (FLOAT64, COMPLEX128)
+"""The dtypes that finite differences are taken in."""
 
-HOLDING = {"call", "custom", "host_call", "no_derivative", "psum", "result", "scan", "switch", "while"}
+HOLDING = {"call", "custom", "host_call", "no_derivative", "result", "scan", "switch", "while"}
+HOLDING |= {"all_gather", "pmax", "pmin", "psum", "psum_scatter"}
 HOLDING |= {
     "fixed",
     "lapack_lu",
@@ -29,7 +33,7 @@ HOLDING |= {
     "lapack_triangular_solution",
 }
 """Operators of control flow, which have attributes that no case can name, and those that the compiler makes of others;
-``tests/control`` and ``tests/compiler`` check them."""
+``tests/control``, ``tests/transforms`` and ``tests/compiler`` check them."""
 
 every_operator = pytest.mark.parametrize("name", [name for name in OPERATORS if name not in HOLDING])
 
@@ -53,7 +57,11 @@ def described() -> set[str]:
 def gradient(case: OperatorCase) -> Graph:
     """The cotangents of the case's differentiable inputs for random cotangents of its output."""
     graph = case.graph()
-    seed = constant(np.random.default_rng(0).uniform(-1, 1, graph.outputs[0].shape), graph.outputs[0].dtype)
+    random, output = np.random.default_rng(0), graph.outputs[0]
+    values = random.uniform(-1, 1, output.shape)
+    if is_complex(output.dtype):
+        values = values + 1j * random.uniform(-1, 1, output.shape)
+    seed = constant(values, output.dtype)
     bars = cotangents(graph.outputs, [seed], [graph.inputs[k] for k in case.differentiable])
     return Graph(graph.inputs, tuple(bar for bar in bars if bar is not None))
 
@@ -91,8 +99,8 @@ def test_reference_leaves_its_inputs_alone(name: str) -> None:
 
 @every_operator
 def test_derivatives_agree_with_finite_differences(name: str) -> None:
-    cases = [case for case in operator_cases(name, dtypes=[FLOAT64]) if is_smooth(case)]
-    cases = [case for case in cases if case.graph().outputs[0].dtype == FLOAT64]
+    cases = [case for case in operator_cases(name, dtypes=FINE) if is_smooth(case)]
+    cases = [case for case in cases if case.graph().outputs[0].dtype in FINE]
     takes_floats = any(is_float(dtype) for case in operator_cases(name) for dtype in case.dtypes)
     assert cases or not takes_floats or OPERATORS[name].pullback is None, "no case has a derivative to check"
     for case in cases:
@@ -104,15 +112,18 @@ def test_derivatives_agree_with_finite_differences(name: str) -> None:
 
 @every_operator
 def test_float32_gradients_are_those_of_float64(name: str) -> None:
-    for case in operator_cases(name, dtypes=[FLOAT32]):
-        if not is_smooth(case) or FLOAT32 not in case.dtypes:
+    for case in operator_cases(name, dtypes=[FLOAT32, COMPLEX64]):
+        kinds = {kind for kind in case.dtypes if kind in (FLOAT32, COMPLEX64)}
+        if not is_smooth(case) or not kinds:
             continue
         single = case.arguments()
-        double = [x.astype(np.float64) if x.dtype == FLOAT32 else x for x in single]
+        twice = {FLOAT32: FLOAT64, COMPLEX64: COMPLEX128}
+        double = [x.astype(twice.get(x.dtype, x.dtype)) for x in single]
         rough = evaluate(gradient(case), single)
-        exact = evaluate(gradient(case.in_dtype(FLOAT32, FLOAT64)), double)
+        wide = case.in_dtype(FLOAT32, FLOAT64).in_dtype(COMPLEX64, COMPLEX128)
+        exact = evaluate(gradient(wide), double)
         for r, e in zip(rough, exact, strict=True):
-            assert r.dtype == FLOAT32, case
+            assert r.dtype in kinds, case
             np.testing.assert_allclose(r, e, rtol=2e-5, atol=2e-5, err_msg=str(case))
 
 
@@ -132,7 +143,7 @@ def test_gradient_graphs_are_well_typed(name: str) -> None:
 def test_linear_operators_are_linear(name: str) -> None:
     if not OPERATORS[name].linear:
         return
-    for case in operator_cases(name, dtypes=[FLOAT64]):
+    for case in operator_cases(name, dtypes=FINE):
         if not is_smooth(case):
             continue
         arguments = case.arguments()

@@ -58,7 +58,9 @@ def test_inputs_may_be_held_constant() -> None:
 
 @pytest.mark.parametrize("argument", [np.zeros(3, np.int32), np.zeros(3, np.float32)])
 def test_arguments_that_cannot_vary_are_refused(argument: np.ndarray) -> None:
-    with pytest.raises(DerivativeError, match=f"float64 arguments to vary, not {argument.dtype}"):
+    with pytest.raises(
+        DerivativeError, match=f"float64 or complex128 arguments to vary, not {argument.dtype}"
+    ):
         check_grads(lambda x: x, [argument])
 
 
@@ -66,7 +68,7 @@ def test_cases_come_in_every_dtype_that_is_taken() -> None:
     def dtypes(name: str) -> set[str]:
         return {str(case.dtypes[-1]) for case in operator_cases(name)}
 
-    floats = {"float32", "float64"}
+    floats = {"float32", "float64", "complex64", "complex128"}
     signed, unsigned = {"int8", "int16", "int32", "int64"}, {"uint8", "uint16", "uint32", "uint64"}
     assert dtypes("exp") == floats
     assert dtypes("add") == floats | signed | unsigned

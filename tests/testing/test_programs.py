@@ -3,6 +3,7 @@
 ``python -m pullback.testing.programs --count 100000`` runs as many as one likes.
 """
 
+import functools
 import secrets
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from pullback.graph import OPERATORS
-from pullback.testing.programs import compare
+from pullback.testing.programs import compare, reference
 from pullback.testing.programs.compare import Difference, difference, wrong_stage
 from pullback.testing.programs.generate import generate
 from pullback.testing.programs.program import LAYOUTS, Asked, Input, Program, Step
@@ -90,6 +91,21 @@ def test_sums_of_others_are_as_exact_as_their_terms():
     assert 1 < found.tolerance < 1000
     assert found.difference(np.float32(0)) is None
     assert "rounding explains" in found.difference(np.float32(5000))
+
+
+def test_sums_of_equal_terms_may_be_rounded_to_the_same_side_each_time():
+    x = np.full(1000, 23.077, np.float32)
+    found = estimate(lambda x: x.sum(), x)
+    assert found.difference(np.add.accumulate(x)[-1]) is None
+    assert found.difference(np.float32(1.001) * found.value) is not None
+
+
+def test_a_difference_is_one_only_after_many_runs():
+    """Each mean is as likely to be moved up as down, and below zero nothing of it is seen."""
+    x = np.full((40, 6), -0.3132616877555847, np.float32)
+    found = estimate(lambda x: np.maximum(x - np.mean(x, axis=1, keepdims=True), 0), x)
+    assert found.difference(np.full_like(x, 2.9802322e-08)) is None
+    assert found.difference(np.full_like(x, 1e-4)) is not None
 
 
 def test_a_value_still_equals_the_maximum_that_it_is():
@@ -171,6 +187,7 @@ COMPOSED = [
     ("arccosh", ["{0} * {0} + 1", "np.arccosh({0})", "{0} ** 3"], [4.0, 0.0]),
     ("a condition at one point", ["{0} != 0", "{1} * {0}"], [0.0, 3.0]),
     ("two kinks that cancel", ["np.clip({0}, 0, None)", "{0} - np.min({0})", "{0} ** 3"], [0.0, -2.0, 1.0]),
+    ("one that no direction shows", ["np.median({0}, axis=0)"], [1.0, 1.0, 1.0, 1.0, 1.0]),
 ]
 
 
@@ -210,6 +227,21 @@ def test_signs_of_zero_products_are_undecided():
         assert found.difference(np.array([[first], [0.0]])) is None
     one = expected(trace(lambda x, y: x * y, x, y).graph, [x, y])[0]
     assert one.difference(np.array([[0.0], [0.0]])) is not None
+
+
+def test_values_of_odd_functions_are_moved_to_opposite_sides():
+    found = estimate(lambda x: np.tanh(x[0]) - np.tanh(x[1]), np.array([-3.0, 3.0], np.float32))
+    assert found.tolerance > 0
+    assert estimate(lambda x: np.tanh(x[0]) + np.tanh(x[1]), np.array([-3.0, 3.0], np.float32)).tolerance == 0
+
+
+def test_a_sum_of_zero_products_is_negative_where_all_of_them_may_be():
+    x, y = np.array([[-3.0], [1.0]]), np.array([[0.0]])
+    found = expected(
+        trace(lambda x, y: functools.reduce(np.add, [(x * k) @ y for k in range(1, 9)]), x, y).graph, [x, y]
+    )[0]
+    for first in (0.0, -0.0):
+        assert found.difference(np.array([[first], [0.0]])) is None
 
 
 def test_products_that_vanish_are_rounded():
@@ -321,3 +353,11 @@ def test_a_product_that_is_added_without_being_rounded_does_not_overflow(f):
     assert result.difference(np.float32(-np.inf)) is None
     (fits,) = expected(trace(f, *arrays).graph, [np.array([1, 2], np.float32), arrays[1]])
     assert fits.difference(np.float32(np.nan)) is not None
+
+
+def test_the_reference_of_gammaln_is_exact_next_to_its_zeros():
+    mpmath = pytest.importorskip("mpmath")
+    x = np.array([0.3, 0.999, 1.0706424252497293, 1.46, 1.0, 1 + 2**-52, 2.0, 2.0001, 3.9])
+    with mpmath.workprec(200):
+        wanted = [float(mpmath.loggamma(mpmath.mpf(float(each)))) for each in x]
+    np.testing.assert_array_max_ulp(reference.scipy.special.gammaln(x), np.array(wanted), 1)

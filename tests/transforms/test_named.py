@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.errors import BatchError, TracingError, TreeError
+from pullback.errors import BatchError, ShapeError, TracingError, TreeError
 
 X = np.random.default_rng(0).normal(size=(4, 3))
 
@@ -100,3 +100,71 @@ def test_names_that_are_not_there():
         pb.vmap(lambda x: pb.pmean(x, "b"), axis_name="a")(X)
     with pytest.raises(TracingError, match="axis_index: there is no axis"):
         pb.axis_index("batch")
+
+
+@pytest.mark.parametrize("run", [lambda f: f, pb.jit])
+def test_the_largest_and_the_smallest(run: Any):
+    x = np.array([[1.0, 5.0], [3.0, 5.0], [2.0, -1.0]])
+    largest, smallest = run(pb.vmap(lambda x: (pb.pmax(x, "b"), pb.pmin(x, "b")), axis_name="b"))(x)
+    np.testing.assert_array_equal(largest, np.broadcast_to(x.max(0), x.shape))
+    np.testing.assert_array_equal(smallest, np.broadcast_to(x.min(0), x.shape))
+    same = run(pb.vmap(lambda x: pb.pmax(2.0, "b") * x, axis_name="b"))(x)
+    np.testing.assert_array_equal(same, 2 * x)
+
+    def softmax(x: Any) -> Any:
+        powers = np.exp(x - pb.pmax(x, "b"))
+        return powers / pb.psum(powers, "b")
+
+    np.testing.assert_allclose(run(pb.vmap(softmax, axis_name="b"))(x), pb.softmax(x, 0))
+    for one, many in ((pb.pmax, np.max), (pb.pmin, np.min)):
+        mapped = pb.vmap(lambda x, one=one: x * one(x**2, "b"), axis_name="b")
+        found = run(pb.grad(lambda x, mapped=mapped: np.sum(np.sin(mapped(x)))))(x)
+        expected = pb.grad(lambda x, many=many: np.sum(np.sin(x * many(x**2, 0))))(x)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("run", [lambda f: f, pb.jit])
+def test_values_of_all_examples(run: Any):
+    found = run(pb.vmap(lambda x: pb.all_gather(x, "b"), axis_name="b"))(X)
+    np.testing.assert_array_equal(found, np.broadcast_to(X, (4, 4, 3)))
+    found = run(pb.vmap(lambda x: pb.all_gather(x, "b", axis=-1), axis_name="b"))(X)
+    np.testing.assert_array_equal(found, np.broadcast_to(X.T, (4, 3, 4)))
+    found = run(pb.vmap(lambda x: pb.all_gather(1.5, "b") + x[0], axis_name="b"))(X)
+    np.testing.assert_array_equal(found, 1.5 + np.broadcast_to(X[:, :1], (4, 4)))
+
+    def forces(x: Any) -> Any:
+        mapped = pb.vmap(lambda x: np.sum(np.tanh(pb.all_gather(x, "b") - 2 * x)), axis_name="b")
+        return np.sum(np.sin(mapped(x)))
+
+    def plain(x: Any) -> Any:
+        return np.sum(np.sin(np.sum(np.tanh(x[None] - 2 * x[:, None]), (1, 2))))
+
+    for transform in (pb.grad, pb.hessian):
+        np.testing.assert_allclose(run(transform(forces))(X), transform(plain)(X), rtol=1e-10, atol=1e-12)
+    inside = run(pb.vmap(pb.grad(lambda x: np.sum(pb.all_gather(x, "b"))), axis_name="b"))(X)
+    np.testing.assert_allclose(inside, np.full((4, 3), 4.0))
+
+
+@pytest.mark.parametrize("run", [lambda f: f, pb.jit])
+def test_all_of_them_through_another_axis(run: Any):
+    cube = np.random.default_rng(1).normal(size=(2, 3, 4))
+
+    def function(x: Any) -> Any:
+        rows = pb.all_gather(x, "outer")
+        return np.sum(np.sin(rows), 0) + pb.pmax(x, "outer") * x + pb.pmin(x, "inner")
+
+    both = pb.vmap(pb.vmap(function, axis_name="inner"), axis_name="outer")
+
+    def plain(cube: Any) -> Any:
+        return np.sum(np.sin(cube), 0) + np.max(cube, 0) * cube + np.min(cube, 1, keepdims=True)
+
+    np.testing.assert_allclose(run(both)(cube), plain(cube), rtol=1e-12)
+    found = run(pb.grad(lambda x: np.sum(both(x) ** 2)))(cube)
+    np.testing.assert_allclose(found, pb.grad(lambda x: np.sum(plain(x) ** 2))(cube), rtol=1e-12)
+
+
+def test_an_axis_that_a_gathered_value_has_not():
+    with pytest.raises(ShapeError, match=r"axis 3 of 2 axes"):
+        pb.vmap(lambda x: pb.all_gather(x, "b", axis=3), axis_name="b")(X)
+    with pytest.raises(TracingError, match="there is no axis 'c' here"):
+        pb.vmap(lambda x: pb.pmax(x, "c"), axis_name="b")(X)

@@ -29,6 +29,9 @@ SHORT_AXIS = 8
 DEEPEST_COST = 120.0
 """A value that costs more than this is stored even for a single user: expressions are walked recursively."""
 
+DEEPEST_VALUE = 100
+"""As many operations are computed inside each other, whatever they cost: views cost nothing."""
+
 MOST_CONCATENATED, LEAST_LINE = 8, 32
 """Concatenations of no more parts, of lines at least so long, are written part by part."""
 
@@ -65,6 +68,9 @@ MOST_REPEATED_WORK = 48
 
 # -- Passes over the graph
 
+MOST_ROUNDS = 4
+"""A graph that still changes after this many rounds of all passes is good enough."""
+
 MOST_ELIMINATED_ROWS = 6
 """Matrices of so many rows at most are eliminated by ordinary operations, which fuse with others and stay in loops.
 
@@ -79,6 +85,12 @@ CHEAP_FOR_STEPS = 8.0
 
 LEAST_UNTOUCHED = 4
 """Elements of a table for each update from which on sparse ones pay: a dense step reads and writes all of them."""
+
+MOST_SPARSE_NODES = 100
+"""What a table's gradient is made of, scatters, factors and sums, at most."""
+
+DEEPEST_FACTOR = 16
+"""Elementwise operations followed from a factor of a pool's cotangent to what it is made of."""
 
 MOST_JOINED_UPDATES = 4
 """Updates for each row of the array between, beyond which it is added to first: its rows are read in their order."""
@@ -111,6 +123,15 @@ WORTH_REORDERING = 0.9
 """Another order of the axes must be this much faster than the order of the result."""
 
 
+# -- Sums in blocks, for the sake of rounding
+
+LONGEST_CHAIN = 512
+"""Terms that one accumulator takes."""
+
+LONGEST_BLOCK = 16384
+"""Terms of a block along memory, where each lane of several vectors is an accumulator."""
+
+
 # -- Sums in parts
 
 LEAST_SPLIT_CYCLES = 12_000.0
@@ -135,6 +156,15 @@ But vectors times matrices are cut by the matrix' rows, and sums at computed pla
 
 SHORTEST_SUMMED_ROW = 8
 """Rows of fewer elements are not summed by themselves: as much would be written and read again as is summed."""
+
+STREAMED_ROWS, LEAST_STREAMED = 128, 16
+"""Rows of a large matrix in a part of its product with a few rows, and at least so many for each of these.
+
+A processor knows about as many pages at once; and writing and reading the part is little beside reading the matrix.
+"""
+
+STREAMS, MOST_STREAMED = 8, 2
+"""Rows of a large matrix that are read side by side, and added to the sums of no more rows than this."""
 
 FEWEST_PARTS = 8
 """Where fewer parts than this are equal and more are wanted, what is left over is a part of its own."""
@@ -172,11 +202,17 @@ COMPARING = 0.25
 More of them, until it takes as long as adding, only where their rows would leave the cache.
 """
 
-MOST_USES = 3
-"""Regions in which it is computed again; more would cost more than the exchange that they save."""
-
 HOST_CYCLES = 35_000.0
 """Of a call out of the program, whatever it does there."""
+
+
+# -- Machine code
+
+PART_CHARACTERS = 50_000
+"""Text from which on a part is worth a module of its own: many times what LLVM needs for an empty one."""
+
+CYCLES_BETWEEN_SIGNALS = 100_000
+"""Cycles between two looks for signals, of which one takes about a hundred."""
 
 
 # -- Maps
@@ -223,7 +259,8 @@ EPILOGUE_IN_REGISTERS = 6
 
 # -- Packed panels
 
-FEWEST_PACKED_ROWS = 24
+FEWEST_PACKED_ROWS, FEWEST_TRANSPOSED_ROWS = 24, 5
+"""Rows from which on panels pay; and where the right operand lies along the sum, so that all of it would be copied."""
 FEW_PACKED_ROWS = 256
 PACKED_STEPS = 256
 """Steps of the summed axis that are packed at a time: many multiply-adds for each sum that waits for the next round,
@@ -249,13 +286,6 @@ MOST_COLUMN_VECTORS = 64
 
 MOST_INDEXED_ROWS = 8
 """Rows of a tile."""
-
-CHAINS = 4
-"""Sums side by side, so that one need not wait for the last addition of another."""
-
-SHORTEST_LIST = 32
-LONGEST_LIST = 4096
-"""Factors that a list is made for: fewer are as fast one by one, more would not stay in the nearest cache."""
 
 MOST_TAPS = 32
 """Summed elements written out at once: with more of them, outer axes of the sum become loops."""

@@ -17,6 +17,7 @@ from pullback.compiler.budget import Need
 from pullback.compiler.factors import with_factors
 from pullback.compiler.key import check_sites, graph_key
 from pullback.compiler.outside import BoundCall
+from pullback.compiler.parts import with_parts
 from pullback.compiler.progress import shown_progress
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.compiling import Compilation
@@ -150,7 +151,8 @@ def make_executable(
     kernels of each stage where code is made, not where it comes from the cache.
     """
     start = time.perf_counter()
-    graph = without_rules(graph)  # which matter to derivatives alone
+    whole = graph
+    graph = with_parts(without_rules(graph))  # rules matter to derivatives alone
     graph = with_factors(graph)
     graph = with_host_calls(graph)  # a program from the cache is told what it calls
     cache = default_cache()
@@ -182,7 +184,7 @@ def make_executable(
         if cache is not None and key is not None:
             cache.store(key, processor, b"".join(objects), metadata)
     code = Loaded(objects, processor, cached=entry is not None)
-    program = _program(graph, offered, code, metadata, watch_result)
+    program = _program(graph, whole, offered, code, metadata, watch_result)
     rest()
     return Executable(graph, offered, program, time.perf_counter() - start, levels)
 
@@ -190,7 +192,7 @@ def make_executable(
 def needed(graph: Graph, offered: Mapping[int, int]) -> Need:
     """What the program of ``graph`` would take for itself: memory, and time."""
     builder, processor = _builder(), Processor.host()
-    plan = builder.plan(without_rules(graph), offered, processor)
+    plan = builder.plan(with_parts(without_rules(graph)), offered, processor)
     nanoseconds, _ = builder.estimated(plan.steps, processor)
     return Need(working_bytes(plan.memory.arena_bytes, plan.scratch_bytes, processor), nanoseconds)
 
@@ -206,7 +208,7 @@ class BudgetDecisions:
         self.kind = f"budget {budget} for {working_threads(self.processor)} threads"
 
     def _key(self, graph: Graph, offered: Mapping[int, int]) -> str | None:
-        key = graph_key(without_rules(graph), offered)
+        key = graph_key(with_parts(without_rules(graph)), offered)
         return None if key is None else f"{self.kind}\n{key}"
 
     def load(self, graph: Graph, offered: Mapping[int, int]) -> Mapping[str, Any] | None:
@@ -270,7 +272,7 @@ def _step(step: RegionSpec | RepeatSpec) -> list[Any]:
     """A step of the schedule as JSON."""
     if isinstance(step, RepeatSpec):
         return [step.trips, [_step(inner) for inner in step.regions]]
-    return [step.function, step.chunks, step.enters, step.writes, step.callers]
+    return [step.function, step.chunks, step.writes, step.callers]
 
 
 def _read_step(row: Sequence[Any]) -> RegionSpec | RepeatSpec:
@@ -299,11 +301,13 @@ def _constant(nodes: list[Node], found: int | list[Any]) -> np.ndarray:
 
 def _program(
     graph: Graph,
+    whole: Graph,
     donated: Mapping[int, int],
     code: Loaded,
     metadata: Mapping[str, Any],
     watch_result: int | None,
 ) -> Program:
+    """The program of ``graph`` with the arguments and results of ``whole``, which may be complex."""
     target = {argument: result for result, argument in donated.items()}
     nodes = every_node(graph)
     constants = [_constant(nodes, found) for found in metadata["constants"]]
@@ -323,8 +327,8 @@ def _program(
 
     return Program(
         code,
-        arguments=[ArgumentSpec(v.dtype, v.shape, target.get(k)) for k, v in enumerate(graph.inputs)],
-        results=[ResultSpec(node.dtype, node.shape) for node in graph.outputs],
+        arguments=[ArgumentSpec(v.dtype, v.shape, target.get(k)) for k, v in enumerate(whole.inputs)],
+        results=[ResultSpec(node.dtype, node.shape) for node in whole.outputs],
         regions=[_read_step(row) for row in metadata["regions"]],
         arena_bytes=metadata["arena_bytes"],
         scratch_bytes=metadata["scratch_bytes"],

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -15,8 +14,16 @@ from pullback.compiler.disabled import is_anywhere, is_here, watched
 from pullback.compiler.draws import without_draws
 from pullback.compiler.executable import BudgetDecisions, Executable, Report, make_executable, needed
 from pullback.compiler.nans import explain_nan, has_nan
+from pullback.compiler.parameters import (
+    argument_numbers,
+    count_positional,
+    least_positional,
+    most_traces,
+    named_arguments,
+)
 from pullback.compiler.retraces import note_retrace
 from pullback.compiler.runtime.entry import make_function
+from pullback.compiler.runtime.exported import CFunction
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.signature import Signature
 from pullback.control.schedules import Levels, without_segments
@@ -27,6 +34,9 @@ from pullback.tracing.tracebacks import cut_to_users, shows_users_frames, withou
 from pullback.tracing.trees import Static, Structure, flatten
 
 __all__ = ["Compiled", "jit"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +52,8 @@ class _Specialised:
     carried: bool
     """Whether the donated arguments are, in order, the first results: what ``run_steps`` needs."""
     signatures: dict[frozenset[int] | None, Signature | None] = field(default_factory=dict)
+    exported: list[CFunction] = field(default_factory=list)
+    """The function that C calls, once somebody has asked for it."""
 
     def signature(self, sliced: frozenset[int] | None) -> Signature | None:
         """How compiled code calls the program, once or (with ``sliced`` leaves) for a run of steps, if it can."""
@@ -76,14 +88,17 @@ class _Requested(NamedTuple):
     """Whether the donated arguments are, in order, the first results."""
 
 
-class _CalledAtOnce:
+class _CalledAtOnce(Generic[P, R]):
     """An object with a ``__call__`` of its own, which may be compiled code: no Python in between."""
 
-    __slots__ = ("__call__",)
-    __call__: Callable[..., Any]
+    if TYPE_CHECKING:
+
+        def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R: ...
+    else:  # type checkers would take it for a value that is called without the object
+        __slots__ = ("__call__",)
 
 
-class Compiled(_CalledAtOnce):
+class Compiled(_CalledAtOnce[P, R]):
     """A function that is compiled when it meets new types; made by ``jit``.
 
     It is called by compiled code that knows the latest programs. What these do not take as it is goes to ``_call``.
@@ -91,7 +106,7 @@ class Compiled(_CalledAtOnce):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, R],
         donate_argnums: int | Iterable[int] = (),
         static_argnums: int | Iterable[int] = (),
         watch: int | None = None,
@@ -102,13 +117,13 @@ class Compiled(_CalledAtOnce):
     ) -> None:
         self.function = function
         self.check_nan = check_nan
-        self.max_traces = _most(max_traces)
+        self.max_traces = most_traces(max_traces)
         self.memory = None if memory is None else budget_bytes(memory)
-        positional = _positional(function, donate_argnums, static_argnums)
-        self.donate_argnums = _numbers("donate_argnums", donate_argnums, positional)
-        self.static_argnames, named = _named(function, static_argnames)
+        positional = count_positional(function, donate_argnums, static_argnums)
+        self.donate_argnums = argument_numbers("donate_argnums", donate_argnums, positional)
+        self.static_argnames, named = named_arguments(function, static_argnames)
         self.static_argnums = tuple(
-            dict.fromkeys([*_numbers("static_argnums", static_argnums, positional), *named])
+            dict.fromkeys([*argument_numbers("static_argnums", static_argnums, positional), *named])
         )
         both = sorted({*self.donate_argnums} & {*self.static_argnums})
         if both:
@@ -128,7 +143,7 @@ class Compiled(_CalledAtOnce):
 
     def slow_path(self) -> None:
         """Have the next call go through Python."""
-        self.__call__ = self._call
+        object.__setattr__(self, "__call__", self._call)
 
     @property
     def traces(self) -> int:
@@ -157,7 +172,7 @@ class Compiled(_CalledAtOnce):
             return self._checked(special, leaves)
         fast = self._calls.including(special.signature(None))
         if not is_anywhere():
-            self.__call__ = fast
+            object.__setattr__(self, "__call__", fast)
         return special.unflatten(special.executable.program(*leaves))
 
     @shows_users_frames
@@ -196,7 +211,7 @@ class Compiled(_CalledAtOnce):
         self, arguments: Sequence[Any], steps: int, sliced_argnums: int | Iterable[int]
     ) -> tuple[Any, Signature | None]:
         """What ``run_steps`` returns, and how compiled code does the same the next time."""
-        sliced = set(_numbers("sliced_argnums", sliced_argnums, len(arguments)))
+        sliced = set(argument_numbers("sliced_argnums", sliced_argnums, len(arguments)))
         marked, _ = self._marked(arguments, {})
         leaves, structure = flatten((marked, {}))
         slices: list[bool] = []
@@ -271,6 +286,49 @@ class Compiled(_CalledAtOnce):
         """
         leaves, structure = flatten(self._marked(arguments, keywords))
         return self._specialised(leaves, structure).executable.memory_bytes
+
+    @property
+    def address(self) -> int:
+        """Where the function lies that C calls with a ``double`` for each parameter without a default.
+
+        Of a function of numbers that gives one it is ``double f(double x0, …)``; ``c_function`` says more, and takes
+        examples of arguments of other types.
+
+        >>> import numpy as np
+        >>> slope = jit(lambda x: np.cos(np.cos(x)) * -np.sin(x))
+        >>> import ctypes
+        >>> round(ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(slope.address)(1.0), 6)
+        -0.721606
+        """
+        return self.c_function(
+            *[np.float64(1)] * least_positional(self.function, self.static_argnums)
+        ).address
+
+    @shows_users_frames
+    def c_function(self, *arguments: Any, **keywords: Any) -> CFunction:
+        """The function that C calls, compiled for arguments of these types: for SciPy, Numba, ctypes, and C itself.
+
+        Its parameters are the leaves of the arguments in their order, numbers by value and arrays by the address of
+        their first element, which lie row by row. A function of numbers whose one result is a float without axes
+        returns that. Any other takes the addresses of its results behind those of its arguments, in memory of the
+        caller's that overlaps nothing, and returns an ``int``. What is wrong with the values, such as an index outside
+        its axis, gives NaN, or an ``int`` that is not 0; a call from Python says what it was.
+
+        It runs in the thread that calls it, with or without the interpreter lock, in any number of threads at once, and
+        gives the same bits as a call from Python. Its address is good as long as it is held, or ``self`` is.
+
+        Raises ``AddressError`` of functions that call Python, that donate arguments, or of dtypes that C does not have.
+
+        >>> import numpy as np
+        >>> norm = jit(lambda x, p: (np.sum(x**p) ** (1 / p), x / p)).c_function(np.zeros(2), 2.0)
+        >>> norm.signature
+        'int function(const double *x0, double x1, double *y0, double *y1)'
+        """
+        leaves, structure = flatten(self._marked(arguments, keywords))
+        special = self._specialised(leaves, structure)
+        if not special.exported:
+            special.exported.append(CFunction(special.executable.program, self.__name__))
+        return special.exported[0]
 
     def _marked(
         self, arguments: Sequence[Any], keywords: Mapping[str, Any]
@@ -389,7 +447,7 @@ class Compiled(_CalledAtOnce):
 
 
 def jit(
-    function: Callable[..., Any],
+    function: Callable[P, R],
     donate_argnums: int | Iterable[int] = (),
     static_argnums: int | Iterable[int] = (),
     watch: int | None = None,
@@ -397,7 +455,7 @@ def jit(
     check_nan: bool = False,
     static_argnames: str | Iterable[str] = (),
     max_traces: int | None = None,
-) -> Compiled:
+) -> Compiled[P, R]:
     """``function`` compiled to machine code: traced once for each combination of structures, dtypes and shapes.
 
     Arguments and results are trees of NumPy arrays. Arguments in ``donate_argnums`` give their memory to the results:
@@ -468,88 +526,6 @@ def _show(error: BaseException) -> None:
         error = without_numpys(error)
         cut_to_users(error)
     raise error
-
-
-def _as_tuple(numbers: int | Iterable[int]) -> tuple[int, ...]:
-    return tuple(numbers) if isinstance(numbers, Iterable) else (numbers,)
-
-
-def _positional(function: Callable[..., Any], *numbers: int | Iterable[int]) -> int | None:
-    """How many positional arguments the function has; None for any number, and where no numbers are given.
-
-    What a decorator says of the function inside it is believed only where a number counts from the end.
-    """
-    given = [number for each in numbers for number in _as_tuple(each)]
-    if not given:
-        return None
-    count = _count(function, follow=False)
-    if count is None and any(isinstance(number, int) and number < 0 for number in given):
-        count = _count(function, follow=True)
-    return count
-
-
-def _count(function: Callable[..., Any], follow: bool) -> int | None:
-    import inspect
-
-    try:
-        parameters = inspect.signature(function, follow_wrapped=follow).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return None
-    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
-
-
-def _named(function: Callable[..., Any], names: str | Iterable[str]) -> tuple[frozenset[str], list[int]]:
-    """The names, and the positions of those that may be given by position."""
-    import inspect
-
-    given = (names,) if isinstance(names, str) else tuple(names)
-    wrong = [name for name in given if not isinstance(name, str)]
-    if wrong:
-        raise TreeError(f"static_argnames={names!r}: {wrong[0]!r} is no name")
-    if not given:
-        return frozenset(), []
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return frozenset(given), []
-    known = [p.name for p in parameters]
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters) and not set(known) >= set(given):
-        missing = next(name for name in given if name not in known)
-        raise TreeError(
-            f"static_argnames={names!r}: the function has no parameter {missing!r}; it has {', '.join(known)}"
-        )
-    return frozenset(given), [
-        k for k, p in enumerate(parameters) if p.name in given and p.kind is p.POSITIONAL_OR_KEYWORD
-    ]
-
-
-def _most(traces: int | None) -> int | None:
-    if traces is not None and (isinstance(traces, bool) or not isinstance(traces, int) or traces < 1):
-        raise TreeError(f"max_traces={traces!r}: give the number of programs that may be made, 1 or more")
-    return traces
-
-
-def _numbers(what: str, numbers: int | Iterable[int], positional: int | None) -> tuple[int, ...]:
-    """The numbers of arguments, those from the end counted from the start; each of them once."""
-    found: list[int] = []
-    for given in _as_tuple(numbers):
-        if isinstance(given, bool) or not hasattr(given, "__index__"):
-            raise TreeError(
-                f"{what}={numbers!r}: give the numbers of positional arguments, such as 0 or (0, 1)"
-            )
-        number = operator.index(given)
-        if number < 0 and positional is None:
-            raise TreeError(
-                f"{what}={numbers!r}: of a function of any number of arguments, count from the start"
-            )
-        if positional is not None and not -positional <= number < positional:
-            raise TreeError(f"{what}={numbers!r}: the function has {positional} positional arguments")
-        found.append(number % positional if positional is not None else number)
-    if len(set(found)) < len(found):
-        raise TreeError(f"{what}={numbers!r}: an argument is named twice")
-    return tuple(found)
 
 
 def _numbered(structure: Structure) -> Any:

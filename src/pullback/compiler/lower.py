@@ -12,7 +12,14 @@ from collections.abc import Iterator, Sequence, Set
 
 import numpy as np
 
-from pullback.compiler.cost import DEEPEST_COST, LEAST_LINE, MOST_CONCATENATED, RECOMPUTE_COST, SHORT_AXIS
+from pullback.compiler.cost import (
+    DEEPEST_COST,
+    DEEPEST_VALUE,
+    LEAST_LINE,
+    MOST_CONCATENATED,
+    RECOMPUTE_COST,
+    SHORT_AXIS,
+)
 from pullback.compiler.inline import pooled_convolutions
 from pullback.compiler.key import repeats_one_value
 from pullback.compiler.passes.rewriting import uses
@@ -39,10 +46,6 @@ from pullback.loops.kernel import Kernel, Store
 from pullback.operators.interleave import places
 
 __all__ = ["Lowered", "lower"]
-
-DEEPEST = 100
-"""As many operations are computed inside each other, whatever they cost: views cost nothing."""
-
 
 _NEUTRAL = {"add": 0, "multiply": 1}
 
@@ -290,7 +293,7 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
         )
         cost[id(node)] = own
         most = RECOMPUTE_COST if users.get(id(node), 0) > 1 else DEEPEST_COST
-        if node.operator.stored or own > most or depth[id(node)] > DEEPEST:
+        if node.operator.stored or own > most or depth[id(node)] > DEEPEST_VALUE:
             stored.add(id(node))
             cost[id(node)] = 0.0
     return stored

@@ -25,7 +25,7 @@ class _Step(NamedTuple):
 
 def has_nan(value: Any) -> bool:
     """Whether an array has NaN."""
-    return value.dtype.kind == "f" and bool(np.isnan(value).any())
+    return value.dtype.kind in "fc" and bool(np.isnan(value).any())
 
 
 def explain_nan(graph: Graph, arguments: Sequence[Any]) -> NoReturn:

@@ -22,13 +22,11 @@ from pullback.compiler.pack import pack
 from pullback.compiler.passes import Pass, optimise, passes_for
 from pullback.compiler.passes.projected_convolutions import projected_convolutions
 from pullback.compiler.planned import Planned
-from pullback.compiler.redundant import recompute_small
 from pullback.compiler.regions import joined_region, make_regions
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.compiler.split import split_by_rows, split_sums
-from pullback.compiler.staging import stage_gathers
 from pullback.compiler.steps import (
     Choose,
     Group,
@@ -156,7 +154,6 @@ class _Planner:
             self.shown = {"lowered": ends, "aliased": taken, "bound": dict(self.bound)}
         self.see("memory", graph, **self.shown, regions=tuple(steps), memory=memory)
         constants = tuple(self.constants.values())
-        stage_gathers(steps, set(addressed), self.schedules)
         return Planned(
             self.processor, tuple(steps), slots, addressed, self.bound, memory, constants, tuple(results)
         )
@@ -215,8 +212,6 @@ class _Planner:
         self.see("donate", block.graph, **self.shown, kernels=tuple(kernels))
         regions = make_regions(kernels, before, self.schedules)
         self.see("regions", block.graph, **self.shown, regions=tuple(regions))
-        regions = recompute_small(regions, before, lowered.outputs, aliased.values(), self.processor)
-        self.see("recompute", block.graph, **self.shown, regions=tuple(regions))
         return list(regions)
 
     # ------------------------------------------------------------------ loops and choices
@@ -330,7 +325,7 @@ def _in_one_chunk(steps: list[Step]) -> list[Step]:
     def is_single(step: Region | HostCall) -> bool:
         if isinstance(step, HostCall):
             return step.node.attributes["function"].routine is not None
-        return sum(group.chunks for group in step.groups) == 1 and not step.first
+        return sum(group.chunks for group in step.groups) == 1
 
     single = all(is_single(step) for step, _ in every_step(steps))
     return [Serial(steps)] if single else steps
@@ -395,9 +390,6 @@ def _show_step(step: Step, number: str, measured: str, indent: str, lines: list[
         return [f"{indent}      {line}" for line in format_kernel(kernel).splitlines()]
 
     lines.append(f"{indent}region {number}{measured}")
-    if step.first:
-        lines.append(f"{indent}  each thread first")
-        lines += [line for job in step.first for line in kernel(job.kernel)]
     for group in step.groups:
         turns = "" if group.turns is None else f", {group.turns.trips} turns each"
         lines.append(

@@ -332,7 +332,7 @@ def _one_after_another(regions: list[Region], before: Mapping[Kernel, Iterable[K
 
 def joined_region(first: Region, second: Region) -> Region | None:
     """Two regions of a single chunk each as one that does one after the other, without a loop in either."""
-    if not (_single(first) and _single(second)) or first.first or second.first:
+    if not (_single(first) and _single(second)):
         return None
     (earlier,), (later,) = first.groups, second.groups
     if earlier.turns is not None or later.turns is not None:

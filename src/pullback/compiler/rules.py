@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.graph import Operator
+from pullback.graph import Operator, remembered
 
 __all__ = ["Untold", "describe", "is_plain", "rules_text"]
 
@@ -47,6 +47,9 @@ _HIDING = frozenset(
     | {"hash", "open", "input", "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "random", "__import__"}
 )
 """Known by name, but they reach what the code does not name, or say another thing in each process."""
+
+
+_REMEMBERED = type(remembered(len))
 
 
 class Untold(Exception):
@@ -220,4 +223,6 @@ def _is_own(rule: Any) -> bool:
         return all(_is_own(value) for value in _held(rule))
     if type(rule) is tuple:
         return all(map(_is_own, rule))
+    if type(rule) is _REMEMBERED:
+        return _is_own(rule.__wrapped__)
     return is_plain(rule) or _known_name(rule) is not None

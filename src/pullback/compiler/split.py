@@ -8,27 +8,35 @@
 So there is something to share out. The first step treats the samples of a batch one by one, and so belongs to their
 row group. A vector times a matrix is cut by rows of the matrix: a share is then one piece of memory, the same that a
 share of its update writes. If it can, it is cut as what makes the vector is: a channel at a time, say; a part then goes
-on where that has stopped. How a sum is cut depends on its shape only: results are the same bits for any number of
-threads.
+on where that has stopped. A few rows times a matrix that no near cache holds are cut so too: it goes by once, some of
+its rows side by side, as fast as memory gives it. How a sum is cut depends on its shape only: results are the same
+bits for any number of threads.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from pullback.compiler.canonicalise import coalesced_axes
 from pullback.compiler.cost import (
     ENOUGH_ROWS,
+    FEWEST_PACKED_ROWS,
     FEWEST_PARTS,
     LEAST_PART,
     LEAST_PART_CYCLES,
     LEAST_SPLIT_CYCLES,
     LEAST_SPLIT_DEPTH,
+    LEAST_STREAMED,
     MOST_PARTS,
     MOST_SPLIT_RESULTS,
+    MOST_STREAMED,
     SHORTEST_SUMMED_ROW,
+    STREAMED_ROWS,
+    STREAMS,
     kernel_cycles,
 )
 from pullback.compiler.schedules.contraction import contractions, is_contraction
@@ -37,10 +45,12 @@ from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
+    Apply,
     Axis,
     Buffer,
     Expression,
     Kernel,
+    Literal,
     Load,
     Reduce,
     Store,
@@ -75,15 +85,76 @@ def split_by_rows(kernels: Iterable[Kernel]) -> list[Kernel]:
         for c:    s[c] = add[b](part[b, c])
 
     The first of them belongs to the row group in which ``x`` is made, and reads it while it is in the cache. Such are
-    the statistics of batch normalisation, and the gradients of what is added to or multiplies a whole channel.
+    the statistics of batch normalisation, and the gradients of what is added to or multiplies a whole channel. Squared
+    distances from a mean are taken from the mean of each row, which is known as soon as the row is:
+
+        for c: v[c] = add[b, p]((x[b, c, p] - m[c])²)
+        →
+        for b, c: part[b, c] = add[p]((x[b, c, p] - mean[b, c])²)
+        for c:    v[c] = add[b](part[b, c] + n (mean[b, c] - m[c])²)
     """
     program: list[Kernel] = []
     rows: dict[Buffer, int] = {}
+    sums: dict[Buffer, _InParts] = {}
     for kernel in kernels:
         reduce = _sum_over_rows(kernel, rows)
-        program.extend([kernel] if reduce is None else _in_parts(kernel, reduce, reduce.over[0].extent))
+        if reduce is None:
+            program.append(kernel)
+        else:
+            new, beside = _from_own_means(kernel, reduce, sums) or (reduce, None)
+            stores = tuple(replace(s, value=_replaced(s.value, reduce, new)) for s in kernel.stores)
+            parts = _in_parts(kernel.with_stores(stores), new, new.over[0].extent, beside=beside)
+            program += parts
+            whole = _InParts(kernel, reduce, parts[0].stores[0].buffer)
+            sums.update((store.buffer, whole) for store in kernel.stores if store.value is reduce)
         rows.update((buffer, kernel.axes[0].extent) for buffer in kernel.writes() if kernel.axes)
     return program
+
+
+@dataclass(frozen=True)
+class _InParts:
+    """A kernel that was a sum over rows, and the buffer of the sums of each row."""
+
+    kernel: Kernel
+    reduce: Reduce
+    parts: Buffer
+
+
+def _from_own_means(
+    kernel: Kernel, reduce: Reduce, sums: Mapping[Buffer, _InParts]
+) -> tuple[Reduce, Expression] | None:
+    """A sum of squared distances of what has been summed by rows, from each row's mean, and what that leaves out.
+
+    Neither is a difference of large numbers, wherever the distances are from. ``None`` for other sums.
+    """
+    body, first = reduce.body, reduce.over[0]
+    if not isinstance(body, Apply) or body.function != "multiply" or body.operands[0] is not body.operands[1]:
+        return None
+    distance = body.operands[0]
+    if not isinstance(distance, Apply) or distance.function != "subtract":
+        return None
+    value, centre = distance.operands
+    axes = (*kernel.axes, *reduce.over)
+    for load in walk(centre):
+        known = sums.get(load.buffer) if isinstance(load, Load) else None
+        if known is None or not centre.axes.isdisjoint(reduce.over):
+            continue
+        own = (*known.kernel.axes, *known.reduce.over)
+        if [axis.extent for axis in own] != [axis.extent for axis in axes]:
+            continue
+        if rewrite(known.reduce.body, {old: Affine.of(new) for old, new in zip(own, axes)}, {}, {}) is value:
+            count, dtype = _length(reduce) // first.extent, reduce.dtype
+            steps = zip((first, *kernel.axes), row_major(known.parts.shape))
+            total = Load(known.parts, Affine.total(Affine.of(axis) * step for axis, step in steps))
+            mean = Apply("multiply", (total, Literal(1 / count, dtype)), dtype)
+            near, far = (Apply("subtract", pair, dtype) for pair in ((value, mean), (mean, centre)))
+            square = Apply("multiply", (far, far), dtype)
+            beside = Apply("multiply", (Literal(count, dtype), square), dtype)
+            # Two infinite means are no distance from each other, and their difference is NaN.
+            equal = Apply("equal", (mean, centre), np.dtype(np.bool_))
+            beside = Apply("where", (equal, Literal(0, dtype), beside), dtype)
+            return Reduce("add", reduce.over, Apply("multiply", (near, near), dtype), dtype), beside
+    return None
 
 
 def _sum_over_rows(kernel: Kernel, rows: Mapping[Buffer, int]) -> Reduce | None:
@@ -125,6 +196,8 @@ def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> 
         return None
     results = math.prod(axis.extent for axis in kernel.axes)
     extent = kernel.axes[0].extent if kernel.axes else 1
+    if _streams(kernel, reduce, target):
+        return reduce
     if _has_window(reduce):
         parts = _parts(kernel, reduce, target, rows)
         enough = extent >= ENOUGH_ROWS and _near_parts(kernel, reduce, target) == 1
@@ -146,6 +219,27 @@ def _by_matrix(kernel: Kernel, reduce: Reduce) -> bool:
         [load.offset.coefficient(axis) for axis in (*reduce.over, *kernel.axes)] == steps
         for load in kernel.loads()
         if not load.dynamic
+    )
+
+
+def _streams(kernel: Kernel, reduce: Reduce, target: Processor) -> bool:
+    """Whether the kernel is one row, or a few, times a matrix by rows that the second-level cache does not hold.
+
+    One column after another, or a few of them, each of its rows would be met anew, and on another page of memory.
+    """
+    if len(reduce.over) != 1 or not kernel.axes or not isinstance(reduce.body, Apply):
+        return False
+    (depth,), (*rows, columns) = reduce.over, kernel.axes
+    if rows and not is_contraction(reduce):
+        return False
+    return math.prod(axis.extent for axis in rows) < FEWEST_PACKED_ROWS and any(
+        isinstance(load, Load)
+        and not load.dynamic
+        and load.axes == {depth, columns}
+        and load.offset.coefficient(columns) == 1
+        and load.offset.coefficient(depth) >= columns.extent
+        and depth.extent * columns.extent * load.dtype.itemsize > target.l2_bytes
+        for load in reduce.body.operands
     )
 
 
@@ -208,6 +302,9 @@ def _parts(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buff
         found = [part for part in made if 2 <= part <= most and extent % part == 0]
         if found:
             return found[0]
+    if _streams(kernel, reduce, target):
+        sums = math.prod(axis.extent for axis in kernel.axes[:-1])
+        most = max(2, extent // max(STREAMED_ROWS, LEAST_STREAMED * sums))
     equal = max((part for part in range(1, most + 1) if extent % part == 0), default=1)
     if gathered or _has_window(reduce) or equal >= min(FEWEST_PARTS, most):
         return equal
@@ -222,26 +319,51 @@ def _places(load: Load) -> int:
 
 def _cut(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer, int]) -> list[Kernel]:
     parts = _parts(kernel, reduce, target, rows)
-    return [kernel] if parts < 2 else _in_parts(kernel, reduce, parts)
+    if parts < 2:
+        return [kernel]
+    *made, total = _in_parts(kernel, reduce, parts)
+    if _streams(kernel, reduce, target) and math.prod(a.extent for a in kernel.axes[:-1]) <= MOST_STREAMED:
+        made = [finer for part in made for finer in _in_strips(part, len(part.axes) - len(kernel.axes))]
+    return [*made, total]
 
 
-def _in_parts(kernel: Kernel, reduce: Reduce, parts: int) -> list[Kernel]:
-    """The sum of ``parts`` of the first summed axis; what they leave over is one more."""
+def _in_strips(kernel: Kernel, outside: int) -> list[Kernel]:
+    """Sums over some rows of a matrix as sums over a few, which are read side by side, and sums of those."""
+    reduce = _only_sum(kernel)
+    if reduce is None or reduce.over[0].extent <= STREAMS:
+        return [kernel]
+    return _in_parts(kernel, reduce, reduce.over[0].extent // STREAMS, outside)
+
+
+def _in_parts(
+    kernel: Kernel, reduce: Reduce, parts: int, outside: int = 0, beside: Expression | None = None
+) -> list[Kernel]:
+    """The sum of ``parts`` of the first summed axis; what they leave over is one more.
+
+    The axis of parts is inside of as many of the kernel's axes as stay ``outside``. Where a part is one turn, what
+    stands ``beside`` the sum of that turn is added to it.
+    """
     first = reduce.over[0]
     size, left = divmod(first.extent, parts)
-    shape = (parts + bool(left), *(axis.extent for axis in kernel.axes))
+    number = Axis(first.name, parts + bool(left))
+    axes = (*kernel.axes[:outside], number, *kernel.axes[outside:])
+    shape = tuple(axis.extent for axis in axes)
     buffer = Buffer(f"part_{kernel.stores[0].buffer.name}", reduce.dtype, shape)
-    program = [_part(kernel, reduce, buffer, 0, parts, size)]
+    program = [_part(kernel, reduce, buffer, 0, parts, size, outside)]
     if left:
-        program.append(_part(kernel, reduce, buffer, parts, 1, left))
-    number = Axis(first.name, shape[0])
-    read = Affine.total(Affine.of(axis) * s for axis, s in zip((number, *kernel.axes), row_major(shape)))
-    total = Reduce("add", (number,), Load(buffer, read), reduce.dtype)
+        program.append(_part(kernel, reduce, buffer, parts, 1, left, outside))
+    read = Affine.total(Affine.of(axis) * s for axis, s in zip(axes, row_major(shape)))
+    each: Expression = Load(buffer, read)
+    if beside is not None:
+        each = Apply("add", (each, rewrite(beside, {first: Affine.of(number)}, {}, {})), reduce.dtype)
+    total = Reduce("add", (number,), each, reduce.dtype)
     stores = tuple(replace(s, value=_replaced(s.value, reduce, total)) for s in kernel.stores)
     return [*program, kernel.with_stores(stores)]
 
 
-def _part(kernel: Kernel, reduce: Reduce, buffer: Buffer, number: int, parts: int, size: int) -> Kernel:
+def _part(
+    kernel: Kernel, reduce: Reduce, buffer: Buffer, number: int, parts: int, size: int, outside: int
+) -> Kernel:
     """The kernel of ``parts`` sums of ``size``, from part ``number`` of ``buffer`` to the last of their size."""
     first, *rest = reduce.over
     outer, inner = Axis(first.name, parts), Axis(first.name, size)
@@ -252,10 +374,12 @@ def _part(kernel: Kernel, reduce: Reduce, buffer: Buffer, number: int, parts: in
     body = rewrite(reduce.body, new, {}, {})
     over = tuple(axis for axis in (inner, *rest) if axis.extent > 1)
     value: Expression = Reduce("add", over, body, reduce.dtype) if over else body
-    axes = tuple(axis for axis in (outer, *own) if axis is not outer or parts > 1)
+    places = (*own[:outside], outer, *own[outside:])
+    axes = tuple(axis for axis in places if axis is not outer or parts > 1)
     strides = row_major(buffer.shape)
-    offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip((outer, *own), strides))
-    return coalesced_axes(Kernel(axes, (Store(buffer, offset + number * strides[0], value),)))
+    offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip(places, strides))
+    part = Kernel(axes, (Store(buffer, offset + number * strides[outside], value),))
+    return part if outside else coalesced_axes(part)
 
 
 def _replaced(value: Expression, old: Reduce, new: Reduce) -> Expression:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pullback.compiler.items import Counter, HostCall, View
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.schedules.schedule import Schedule
-from pullback.compiler.schedules.staged_gather import StagedGather
 from pullback.loops import Buffer, Kernel
 from pullback.loops.arithmetic import in_row
 
@@ -43,9 +42,6 @@ class Job:
     """Turns of the kernel's first axis for each row of its group, where rows or axes were joined."""
     given: Kernel = field(init=False)
     """The kernel as it was before its axes were coalesced: the one that others wait for."""
-    staged: StagedGather | None = None
-    """A gather that is done at the tiles of this contraction; its own job, ``staged_by`` this one, does nothing."""
-    staged_by: Job | None = None
 
     def __post_init__(self) -> None:
         self.given = self.kernel
@@ -102,8 +98,6 @@ class Region:
     """Groups that run side by side; the heaviest first."""
 
     groups: list[Group] = field(default_factory=list)
-    first: list[Job] = field(default_factory=list)
-    """What each thread that takes part computes for itself before its first chunk."""
 
     def order(self) -> list[int]:
         """The chunks, numbered group by group, in the order in which they are dealt out to threads.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from pullback.compiler.cost import LONGEST_BLOCK, LONGEST_CHAIN
 from pullback.compiler.schedules.contraction import is_contraction
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
 from pullback.loops import (
@@ -28,12 +29,6 @@ from pullback.loops import (
 )
 
 __all__ = ["sum_in_blocks"]
-
-LONGEST_CHAIN = 512
-"""Terms that one accumulator takes."""
-
-LONGEST_BLOCK = 16384
-"""Terms of a block along memory, where each lane of several vectors is an accumulator."""
 
 
 def sum_in_blocks(kernel: Kernel) -> Kernel:

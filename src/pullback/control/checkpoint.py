@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,8 @@ from pullback.transforms.reverse import cotangents
 
 __all__ = ["call", "checkpoint"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Function = Callable[..., Any]
 Policy = Callable[[str], bool]
 
@@ -54,7 +56,7 @@ POLICIES: dict[str, frozenset[str]] = {
 }
 
 
-def checkpoint(function: Function, policy: str | Policy = "nothing") -> Function:
+def checkpoint(function: Callable[P, R], policy: str | Policy = "nothing") -> Callable[P, R]:
     """``function``, whose values on the way are computed again by its pullback rather than kept.
 
     Kept are its arguments, what it closes over, and the results of the operators that the ``policy`` names:

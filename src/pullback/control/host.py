@@ -43,7 +43,15 @@ from pullback.tracing.trace import finish, leaf_type
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, difference, flatten
 
-__all__ = ["HostFunction", "Reference", "host_call", "host_functions", "pure_callback", "with_host_calls"]
+__all__ = [
+    "HostFunction",
+    "Reference",
+    "as_host_call",
+    "host_call",
+    "host_functions",
+    "pure_callback",
+    "with_host_calls",
+]
 
 METHODS = ("sequential", "expand_dims", "broadcast_all")
 """How a function of one example is called for a batch."""
@@ -305,6 +313,20 @@ def _is_outside(node: Node) -> bool:
     return node.operator not in (host_call, result) and not made
 
 
+def as_host_call(node: Operation, inputs: Sequence[Node], routine: Routine | None = None) -> Operation:
+    """The call of a node's reference, or of its ``routine``, with the node's results."""
+    items = tuple(sorted(node.attributes.items()))
+    promised = node.type.types if isinstance(node.type, TupleType) else (node.type,)
+    if routine is not None and routine.workspace:
+        promised = (*promised, Type(np.dtype(np.uint8), (routine.workspace,)))
+    return host_call(
+        *inputs,
+        function=Reference(node.operator, items, kind_of(items), routine),
+        promised=TupleType.of(promised),
+        method="sequential",
+    )
+
+
 def with_host_calls(graph: Graph) -> Graph:
     """``graph`` where operators that have no lowering are calls of their references, or routines.
 
@@ -334,16 +356,7 @@ def with_host_calls(graph: Graph) -> Graph:
             return apply(node.operator, inputs, {name: inside(v) for name, v in node.attributes.items()})
         makes = node.operator.routine
         routine = None if makes is None else makes(*(x.type for x in inputs), **node.attributes)
-        items = tuple(sorted(node.attributes.items()))
-        promised = node.type.types if isinstance(node.type, TupleType) else (node.type,)
-        if routine is not None and routine.workspace:
-            promised = (*promised, Type(np.dtype(np.uint8), (routine.workspace,)))
-        called = host_call(
-            *inputs,
-            function=Reference(node.operator, items, kind_of(items), routine),
-            promised=TupleType.of(promised),
-            method="sequential",
-        )
+        called = as_host_call(node, inputs, routine)
         return called if isinstance(node.type, TupleType) else result(called, index=0)
 
     return Graph(graph.inputs, substitute(graph.outputs, {}, rebuild))

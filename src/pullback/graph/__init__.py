@@ -1,14 +1,24 @@
 """The graph: typed immutable nodes, their order, their printer and their checker. The ground floor."""
 
-from pullback.graph.classes import refuse_class
+from pullback.graph.classes import is_sparse, refuse_class, sparse_refused
 from pullback.graph.graph import Graph, check, every_node, free_variables, regions, substitute, topological
-from pullback.graph.node import SMALL_CONSTANT, Constant, Node, Operation, Variable, apply, constant, mark
+from pullback.graph.node import (
+    SMALL_CONSTANT,
+    Constant,
+    Detached,
+    Node,
+    Operation,
+    Variable,
+    apply,
+    constant,
+    mark,
+)
 from pullback.graph.operator import OPERATORS, Case, Operator, Sample
 from pullback.graph.printer import format_graph
 from pullback.graph.results import pruned, result, results
-from pullback.graph.routine import InputAt, OutputAt, Routine, Scalar
+from pullback.graph.routine import Addresses, InputAt, OutputAt, Routine, Scalar, Words
 from pullback.graph.source import Source, current_source, written_at
-from pullback.graph.type import DTYPES, TupleType, Type, is_float
+from pullback.graph.type import DTYPES, TupleType, Type, is_complex, is_float, part_dtype, remembered
 from pullback.graph.values import PENDING, computed, evaluating, force, is_known
 
 __all__ = [
@@ -16,8 +26,10 @@ __all__ = [
     "OPERATORS",
     "PENDING",
     "SMALL_CONSTANT",
+    "Addresses",
     "Case",
     "Constant",
+    "Detached",
     "Graph",
     "InputAt",
     "Node",
@@ -31,6 +43,7 @@ __all__ = [
     "TupleType",
     "Type",
     "Variable",
+    "Words",
     "apply",
     "check",
     "computed",
@@ -41,14 +54,19 @@ __all__ = [
     "force",
     "format_graph",
     "free_variables",
+    "is_complex",
     "is_float",
     "is_known",
+    "is_sparse",
     "mark",
+    "part_dtype",
     "pruned",
     "refuse_class",
     "regions",
+    "remembered",
     "result",
     "results",
+    "sparse_refused",
     "substitute",
     "topological",
     "written_at",

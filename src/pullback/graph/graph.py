@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pullback.errors import GraphError
 from pullback.graph.node import Constant, Node, Operation, Variable, apply
@@ -30,20 +31,21 @@ class Graph:
 def topological(roots: Iterable[Node], is_known: Callable[[Node], bool] | None = None) -> list[Node]:
     """Depth-first order from ``roots``: each node once, after all of its inputs, which known ones do not need."""
     order: list[Node] = []
-    done: set[int] = set()
-    stack: list[Node | None] = [*reversed(tuple(roots))]
+    done: set[Node] = set()
+    stack: list[Any] = [*reversed(tuple(roots))]
     while stack:
         node = stack.pop()
         if node is None:  # what follows had its inputs above it
             node = stack.pop()
-            assert node is not None
-        elif id(node) in done:
+        elif node in done:
             continue
-        elif node.inputs and (is_known is None or not is_known(node)):
-            stack += (node, None)
-            stack += node.inputs[::-1]
-            continue
-        done.add(id(node))
+        else:
+            inputs = node.inputs
+            if inputs and (is_known is None or not is_known(node)):
+                stack += (node, None)
+                stack += inputs[::-1]
+                continue
+        done.add(node)
         order.append(node)
     return order
 

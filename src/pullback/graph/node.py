@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,7 +15,7 @@ from pullback.graph.classes import refuse_class
 from pullback.graph.protocol import ArrayProtocol
 from pullback.graph.source import Source, current_source
 from pullback.graph.type import Type
-from pullback.graph.values import PENDING, force, mode
+from pullback.graph.values import PENDING, evaluated, force, mode
 from pullback.interning import Interned
 
 if TYPE_CHECKING:
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 __all__ = [
     "SMALL_CONSTANT",
     "Constant",
+    "Detached",
     "Node",
     "Operation",
     "Variable",
     "apply",
     "constant",
+    "detached",
     "kind_of",
     "mark",
 ]
@@ -118,6 +121,34 @@ class Variable(Node):
         return f"Variable({self.name or '_'}: {self.type})"
 
 
+class Detached(Node):
+    """A known value without the operations that it has been computed by.
+
+    Rules that are given such nodes compute: what an elementwise operator makes of them is one at once. ``origin`` is
+    the node of a graph whose value it is, if there is one; of an operation it has inputs and attributes, as rules ask.
+    """
+
+    __slots__ = ("attributes", "inputs", "origin")
+    inputs: tuple[Node, ...]
+
+    def __init__(
+        self,
+        type: Type,
+        value: np.ndarray,
+        origin: Node | None = None,
+        inputs: tuple[Node, ...] = (),
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.type = type
+        self.value = value
+        self.origin = origin
+        self.inputs = inputs
+        self.attributes = attributes
+
+    def __repr__(self) -> str:
+        return f"Detached({self.type})"
+
+
 class Operation(Node):
     """An operator applied to nodes. Made by ``apply`` only, which keeps equal operations one node."""
 
@@ -137,7 +168,7 @@ class Operation(Node):
         type: Type,
         source: Source | None,
     ) -> None:
-        self.number = mark()
+        self.number = next(_numbers)
         self.operator = operator
         self.inputs = inputs
         self.attributes = attributes
@@ -168,14 +199,16 @@ def kind_of(value: Any) -> Any:
     (True, False)
     """
     kind = type(value)
-    if kind is float and value == 0:
-        return kind, str(value)
-    return (kind, *map(kind_of, value)) if kind is tuple else kind
+    if kind is tuple:
+        kinds = tuple(map(type, value))
+        return (kind, *(map(kind_of, value) if tuple in kinds or float in kinds else kinds))
+    return (kind, str(value)) if kind is float and value == 0 else kind
 
 
 # -- Making operations
 
 _interned: Interned[Any] = Interned()
+_references = _interned.references
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -187,11 +220,12 @@ def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str,
     """
     key: Any
     if attributes:
-        items = tuple(sorted(attributes.items()))
+        items = tuple(sorted(attributes.items())) if len(attributes) > 1 else tuple(attributes.items())
         key = (operator, tuple(map(id, inputs)), items, tuple([kind_of(value) for _, value in items]))
     else:
         key = (operator, *map(id, inputs))
-    node: Operation | None = _interned.known(key)
+    reference = _references.get(key)
+    node: Operation | None = None if reference is None else reference()
     if node is None:
         node = _interned.intern(key, _made, operator, inputs, attributes)
     assert node is not None
@@ -200,20 +234,49 @@ def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str,
     return node
 
 
+def detached(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Node:
+    """What ``operator`` gives for ``inputs`` of which some are detached: a value, or an operation that nobody shares.
+
+    Values are what elementwise operators give, unless rules look for the operator in a cotangent. Masks are shared
+    where all that they are made of is in a graph: rules ask whether two are one.
+    """
+    source = current_source()
+    type = _type_of(operator, inputs, attributes, source)
+    if type.dtype.kind == "b":
+        origins = [x.origin if isinstance(x, Detached) else x for x in inputs]
+        if all(origin is not None for origin in origins):
+            return apply(operator, tuple(origins), attributes)  # type: ignore[arg-type]
+    if operator.elementwise and not operator.is_layer(inputs):
+        return Detached(type, evaluated(operator, [force(x) for x in inputs], attributes, type, source))
+    return Operation(operator, inputs, attributes, type, source)
+
+
 def _made(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Operation:
     source = current_source()
-    try:
-        type = operator.type_rule(*[node.type for node in inputs], **attributes)
-    except (ShapeError, DTypeError) as error:
-        if source is not None:
-            error.args = (f"{error}\n  at {source}",)
-        raise
+    type = _type_of(operator, inputs, attributes, source)
     kept = MappingProxyType(dict(attributes)) if attributes else _NO_ATTRIBUTES
     return Operation(operator, inputs, kept, type, source)
 
 
+def _type_of(
+    operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any], source: Source | None
+) -> Type:
+    try:
+        return operator.type_rule(*[node.type for node in inputs], **attributes)
+    except (ShapeError, DTypeError) as error:
+        if source is not None:
+            error.args = (f"{error}\n  at {source}",)
+        raise
+
+
 def constant(value: Any, dtype: Any = None, weak: bool = False) -> Constant:
     """A constant node holding a private, read-only copy of ``value``; small equal constants are one node."""
+    if type(value) is int or (type(value) is float and value):
+        return _number(value, dtype, weak)
+    return _constant(value, dtype, weak)
+
+
+def _constant(value: Any, dtype: Any, weak: bool) -> Constant:
     refuse_class(value)
     array = np.array(value, dtype=dtype, order="C")
     array.flags.writeable = False
@@ -222,3 +285,7 @@ def constant(value: Any, dtype: Any = None, weak: bool = False) -> Constant:
     key = (array.dtype, array.shape, array.tobytes(), weak)
     node: Constant = _interned.intern(key, Constant, array, weak)
     return node
+
+
+# Of two equal floats zeros alone may differ.
+_number = lru_cache(maxsize=256, typed=True)(_constant)

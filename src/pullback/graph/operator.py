@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pullback.graph.node import Node, Operation, apply
+from pullback.graph.node import Detached, Node, Operation, apply, detached
 from pullback.graph.routine import Routine
 from pullback.graph.type import Type
 
@@ -17,9 +17,9 @@ __all__ = ["OPERATORS", "Case", "Operator", "Sample"]
 class Sample:
     """One input of a test case: values drawn from ``[low, high)``.
 
-    ``kind`` tells the dtypes that the operator takes there: ``"float"``, ``"int"``, ``"bool"``, ``"any"``
-    (each of them in turn), or ``"index"`` (``int64``). ``diagonal`` is added to the diagonal of the last two axes: of
-    matrices that have an inverse, or are positive definite.
+    ``kind`` tells the dtypes that the operator takes there: ``"float"`` (complex ones, too), ``"int"``, ``"bool"``,
+    ``"complex"``, ``"any"`` (each of them in turn), or ``"index"`` (``int64``). ``diagonal`` is added to the diagonal
+    of the last two axes: of matrices that have an inverse, or are positive definite.
     """
 
     shape: tuple[int, ...]
@@ -69,7 +69,9 @@ class Operator:
     ``pushforward(node, tangents) -> [tangent | None, ...]`` gives the tangents of several results from those of the
     inputs, where transposing the pullback would not do; ``forward_only`` tells that the pullback only raises an error.
     An operator without a lowering is computed out of the compiled program, by its reference, or where it has one by
-    ``routine(*types, **attributes) -> Routine``, a function in machine code at an address.
+    ``routine(*types, **attributes) -> Routine | None``, a function in machine code at an address.
+    ``parts(node, *inputs)`` gives the real and the imaginary part of a complex result, or a real one, where each
+    complex input comes as such a pair. A linear operator needs none: what it does to an array it does to its parts.
     """
 
     name: str
@@ -90,7 +92,8 @@ class Operator:
     narrow: Callable[[Operation, Sequence[int]], tuple[Operation, Sequence[int]]] | None = None
     pushforward: Callable[[Operation, Sequence[Node | None]], Sequence[Node | None]] | None = None
     forward_only: bool = False
-    routine: Callable[..., Routine] | None = None
+    routine: Callable[..., Routine | None] | None = None
+    parts: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         if self.name in OPERATORS:
@@ -101,8 +104,20 @@ class Operator:
         """Apply the operator to nodes of just the types it takes; promotion and broadcasting happen above."""
         for x in inputs:
             if x.__class__ is not Operation:  # it may be a name for a node
-                return apply(self, tuple([x.node for x in inputs]), attributes)
+                return self._of_others(tuple([x.node for x in inputs]), attributes)
         return apply(self, inputs, attributes)
+
+    def _of_others(self, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Operation:
+        for x in inputs:
+            if x.__class__ is Detached:
+                return detached(self, inputs, attributes)  # type: ignore[return-value]
+        return apply(self, inputs, attributes)
+
+    def is_layer(self, inputs: Sequence[Node]) -> bool:
+        """Whether rules look for such an operation in a cotangent, rather than for its value alone."""
+        if self.name == "multiply":
+            return any(isinstance(x, Operation) and x.operator.name == "broadcast" for x in inputs)
+        return self.name in _LAYERS
 
     def __lt__(self, other: Operator) -> bool:
         return self.name < other.name
@@ -110,6 +125,9 @@ class Operator:
     def __repr__(self) -> str:
         return f"Operator({self.name})"
 
+
+_LAYERS = frozenset({"broadcast", "concatenate", "pad", "where"})
+"""Masks and what they come through, the factors of a product, and parts of a sum."""
 
 OPERATORS: dict[str, Operator] = {}
 """Every operator by name; the table that drives the operator tests."""

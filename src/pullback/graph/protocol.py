@@ -24,6 +24,7 @@ class ArrayProtocol:
 
     __slots__ = ()
     __array_priority__ = 1000
+    __pandas_priority__ = 10_000  # more than a DataFrame's: pandas leaves the operator to the traced value
 
     def __add__(self, other: Any) -> Node:
         return _functions["add"](self, other)

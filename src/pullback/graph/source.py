@@ -5,11 +5,11 @@ from __future__ import annotations
 import dis
 import os
 import sys
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType
+from threading import local
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -41,15 +41,19 @@ class Source:
         return f"{self.file}:{self.line} in {self.function}"
 
 
-_override: ContextVar[tuple[Source | None, ...]] = ContextVar("source", default=())
+class _Override(local):
+    is_set = False
+    source: Source | None = None
+
+
+_override = _Override()
 """What ``written_at`` has set in this thread, if anything."""
 
 
 def current_source() -> Source | None:
     """The innermost frame outside this library, or the line that ``written_at`` has set."""
-    override = _override.get()
-    if override:
-        return override[0]
+    if _override.is_set:
+        return _override.source
     return user_frame(sys._getframe(1))
 
 
@@ -67,16 +71,28 @@ def user_frame(frame: FrameType | None) -> Source | None:
     """Where the innermost frame outside this library is, from ``frame`` on outwards."""
     while frame is not None:
         code = frame.f_code
-        if _is_code_of_user(code.co_filename, code.co_name):
-            return Source(code.co_filename, frame.f_lineno, code.co_name)
+        if _is_file_of_user(code.co_filename):
+            known = _known.get((id(code), frame.f_lasti))
+            if known is not None:
+                return known[0]
+            if code.co_filename != "<string>" or code.co_name != "__init__":  # a dataclass's
+                return _remembered(code, frame)
         frame = frame.f_back
     return None
 
 
-@lru_cache(maxsize=4096)
-def _is_code_of_user(file: str, function: str) -> bool:
-    generated = file == "<string>" and function == "__init__"  # a dataclass's
-    return not generated and is_users(file)
+_is_file_of_user = lru_cache(maxsize=4096)(is_users)
+_known: dict[tuple[int, int], tuple[Source, CodeType]] = {}
+"""Lines by the code and the place in it; the code stays alive, so its ``id`` is its own."""
+_MOST_KNOWN = 4096
+
+
+def _remembered(code: CodeType, frame: FrameType) -> Source:
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    source = Source(code.co_filename, frame.f_lineno, code.co_name)
+    _known[id(code), frame.f_lasti] = source, code
+    return source
 
 
 def numpy_function() -> str | None:
@@ -101,13 +117,19 @@ def user_stores() -> bool:
 class written_at:
     """Give operations made inside ``source`` as their line: a derivative belongs to its primal's line."""
 
-    __slots__ = ("_source", "_token")
+    __slots__ = ("_before", "_source")
 
     def __init__(self, source: Source | None) -> None:
         self._source = source
 
-    def __enter__(self) -> None:
-        self._token = _override.set((self._source,))
+    def __enter__(self) -> written_at:
+        self._before = _override.is_set, _override.source
+        _override.is_set, _override.source = True, self._source
+        return self
+
+    def move(self, source: Source | None) -> None:
+        """Go on with another line."""
+        _override.source = source
 
     def __exit__(self, *error: Any) -> None:
-        _override.reset(self._token)
+        _override.is_set, _override.source = self._before

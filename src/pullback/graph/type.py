@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from pullback.errors import DTypeError
 
-__all__ = ["DTYPES", "TupleType", "Type", "is_float"]
+__all__ = ["DTYPES", "TupleType", "Type", "is_complex", "is_float", "part_dtype", "remembered"]
+
+remembered = lru_cache(maxsize=2048)
+"""A type rule that is asked the same again and again."""
 
 DTYPES: tuple[np.dtype, ...] = tuple(
     np.dtype(kind)
     for kind in (
         *(np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64),
-        *(np.float32, np.float64),
+        *(np.float32, np.float64, np.complex64, np.complex128),
     )
 )
 
@@ -24,8 +28,22 @@ _OWN = {id(dtype) for dtype in DTYPES}
 
 
 def is_float(dtype: np.dtype) -> bool:
-    """Whether ``dtype`` has derivatives."""
-    return dtype.kind == "f"
+    """Whether ``dtype`` has derivatives: floats, and complex numbers, which are pairs of them."""
+    return dtype.kind in "fc"
+
+
+def is_complex(dtype: np.dtype) -> bool:
+    """Whether ``dtype`` is one of complex numbers."""
+    return dtype.kind == "c"
+
+
+def part_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype of the real and of the imaginary part of a complex number.
+
+    >>> part_dtype(np.dtype(np.complex64))
+    dtype('float32')
+    """
+    return np.dtype(f"float{4 * dtype.itemsize}")
 
 
 @dataclass(frozen=True, slots=True)

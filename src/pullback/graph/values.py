@@ -7,19 +7,21 @@ is that of a node that stands for every value it may take.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import local
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pullback.errors import CallbackError, IndexRangeError, MatrixError
-from pullback.graph.type import TupleType
+from pullback.graph.type import TupleType, Type
 
 if TYPE_CHECKING:
     from pullback.graph.node import Node, Operation
+    from pullback.graph.operator import Operator
+    from pullback.graph.source import Source
 
-__all__ = ["PENDING", "computed", "evaluating", "force", "is_known", "mode"]
+__all__ = ["PENDING", "computed", "evaluated", "evaluating", "force", "is_known", "mode"]
 
 PENDING: Any = object()
 
@@ -61,16 +63,27 @@ class evaluating:
 
 def computed(node: Operation, inputs: Sequence[Any]) -> Any:
     """The value of an operation on the values of its inputs, by its operator's reference; errors name its line."""
+    return evaluated(node.operator, inputs, node.attributes, node.type, node.source)
+
+
+def evaluated(
+    operator: Operator,
+    inputs: Sequence[Any],
+    attributes: Mapping[str, Any],
+    type_: Type,
+    source: Source | None,
+) -> Any:
+    """The value of ``operator`` on values, of the type that its rule says."""
     try:
-        value = node.operator.reference(*inputs, **node.attributes)
+        value = operator.reference(*inputs, **attributes) if attributes else operator.reference(*inputs)
     except (CallbackError, IndexRangeError, MatrixError) as error:
-        if node.source is None:
+        if source is None:
             raise
-        source = error.source or node.source  # in a loop, of what is in it
-        raise error.extended(f"at {node.source}", source=source) from None
-    if (type(value) is np.ndarray and value.dtype is node.type.dtype) or isinstance(node.type, TupleType):
+        # In a loop the error has the line of what is in it.
+        raise error.extended(f"at {source}", source=error.source or source) from None
+    if (type(value) is np.ndarray and value.dtype is type_.dtype) or type(type_) is TupleType:
         return value
-    return np.asarray(value, node.type.dtype)
+    return np.asarray(value, type_.dtype)
 
 
 def is_known(node: Node) -> bool:
@@ -81,6 +94,16 @@ def is_known(node: Node) -> bool:
 def force(node: Node) -> Any:
     """The value of a node that is known, computed now if nobody has needed it before."""
     if node.value is not PENDING:
+        return node.value
+    values = []
+    for child in node.inputs:
+        value = child.value
+        if value is PENDING:
+            break
+        values.append(value)
+    else:  # as it mostly is
+        made: Any = node
+        made.value = evaluated(made.operator, values, made.attributes, made.type, made.source)
         return node.value
     stack: list[Any] = [node]
     while stack:

@@ -70,8 +70,13 @@ def rectified(x: Array) -> Array:
 
 
 def converted(x: Array, dtype: np.dtype[Any]) -> Array:
-    """``x`` cast; floats beyond an integer's range become its nearest end and NaN 0, which NumPy leaves undefined."""
+    """``x`` cast; floats beyond an integer's range become its nearest end and NaN 0, which NumPy leaves undefined.
+
+    Of complex numbers the real part, but for their truth.
+    """
     x = np.asarray(x)
+    if x.dtype.kind == "c" and dtype.kind in "iuf":
+        x = x.real
     if not (x.dtype.kind == "f" and dtype.kind in "iu"):
         return x.astype(dtype)
     limits = np.iinfo(dtype)

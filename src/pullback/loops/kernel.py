@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Generic, TypeVar
 
-from pullback.loops.expression import Apply, Buffer, Expression, Load, Position, Reduce, walk
+from pullback.loops.expression import Apply, Buffer, Expression, Literal, Load, Position, Reduce, walk
 from pullback.loops.index import Affine, Axis
 
 __all__ = ["ACCUMULATIONS", "Kernel", "Store", "once", "rewrite"]
@@ -110,6 +110,53 @@ class Kernel:
     @_Once
     def _writes(self) -> tuple[Buffer, ...]:
         return tuple({store.buffer: None for store in self.stores})
+
+    @_Once
+    def likeness(self) -> tuple[Any, ...]:
+        """Equal for kernels that differ in nothing but which axes and which buffers they are made of.
+
+        >>> from pullback.loops import Affine, Axis, Buffer, Kernel, Load, Store
+        >>> import numpy as np
+        >>> def copy(extent):
+        ...     i, x, y = Axis("i", extent), *(Buffer(name, np.dtype(np.float32), (9,)) for name in "xy")
+        ...     return Kernel((i,), (Store(y, Affine.of(i), Load(x, Affine.of(i))),))
+        >>> copy(5).likeness == copy(5).likeness, copy(5).likeness == copy(6).likeness
+        (True, False)
+        """
+        numbers: dict[object, int] = {}
+
+        def number(thing: Axis | Buffer | Expression) -> int:
+            return numbers.setdefault(thing, len(numbers))
+
+        def axis(each: Axis) -> tuple[int, int]:
+            return number(each), each.extent
+
+        def index(affine: Affine) -> tuple[Any, ...]:
+            return affine.constant, *((axis(each), factor) for each, factor in affine.terms)
+
+        def place(of: Load | Store) -> tuple[Any, ...]:
+            buffer, computed = of.buffer, tuple((number(e), stride) for e, stride in of.dynamic)
+            return number(buffer), buffer.dtype.str, buffer.shape, index(of.offset), computed
+
+        found: list[Any] = [tuple(map(axis, self.axes))]
+        for e in self.expressions():
+            own: Any = e if not isinstance(e, (Literal, Load, Position, Apply, Reduce)) else None
+            if isinstance(e, Literal):
+                own = e.value.tobytes()
+            elif isinstance(e, Load):
+                own = *place(e), None if e.guard is None else number(e.guard)
+            elif isinstance(e, Position):
+                own = index(e.index)
+            elif isinstance(e, Apply):
+                own = e.function, e.attributes
+            elif isinstance(e, Reduce):
+                own = e.kind, tuple(map(axis, e.over))
+            found.append((number(e), type(e), e.dtype.str, tuple(map(number, e.operands)), own))
+        for store in self.stores:
+            found.append(
+                (*place(store), number(store.value), tuple(map(axis, store.inner)), store.accumulate)
+            )
+        return tuple(found)
 
     def with_stores(self, stores: tuple[Store, ...]) -> Kernel:
         """The same axes around other stores."""

@@ -91,6 +91,7 @@ from pullback.nn.recurrent import (
 )
 from pullback.nn.resampling import PixelShuffle, PixelUnshuffle, Upsample
 from pullback.nn.training import Training, current_training, training
+from pullback.nn.weight_normalisation import SpectralNorm, WeightNorm
 from pullback.numpy import (
     celu,
     elu,
@@ -168,9 +169,11 @@ __all__ = [
     "Recurrent",
     "Reshape",
     "Seed",
+    "SpectralNorm",
     "TimeDistributed",
     "Training",
     "Upsample",
+    "WeightNorm",
     "absolute_error",
     "absolute_percentage_error",
     "adaptive_avg_pool",

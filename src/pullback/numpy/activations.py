@@ -14,7 +14,7 @@ from pullback.numpy import elementwise as e
 from pullback.numpy.axes import Axes, normal_axes
 from pullback.numpy.composite import erf
 from pullback.numpy.promotion import where_written
-from pullback.numpy.reductions import as_float, finite_max, logsumexp
+from pullback.numpy.reductions import as_float, finite_max
 from pullback.numpy.reductions import sum as sum_
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "leaky_relu",
     "log_sigmoid",
     "log_softmax",
-    "logsumexp",
     "mish",
     "one_hot",
     "relu",

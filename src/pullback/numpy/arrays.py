@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError, TracingError
-from pullback.graph import Node
+from pullback.graph import OPERATORS, Node, is_complex
 from pullback.graph.protocol import ArrayProtocol, vocabulary
 from pullback.graph.values import mode
+from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled, where_written
 
 __all__ = ["TracedArray", "any_arrays", "boxed", "called", "doored", "plain", "plain_all"]
@@ -52,7 +53,7 @@ class TracedArray(Node):
         self._argument = argument
         self._trace = mode.trace
         self._parent: TracedArray | None = None
-        self._like: list[TracedArray] = []  # what NumPy may lay the array out like
+        self._like: Sequence[TracedArray] = ()  # what NumPy may lay the array out like
         self._version = 0
 
     def derived(self, node: Node, view: View, index: Any = None) -> TracedArray:
@@ -108,7 +109,7 @@ class TracedArray(Node):
 
     def _of_memory(self, memory: np.ndarray) -> np.ndarray:
         """The view of an array that lies in memory as the parent does; where a traced index picks does not matter."""
-        if self._index is None:
+        if self._index is None or isinstance(self._index, str):
             return np.asarray(self._view(memory))
         parts = [0 if isinstance(each, Node) else each for each in self._index]
         return memory[tuple(parts)]  # type: ignore[no-any-return]
@@ -144,6 +145,10 @@ class TracedArray(Node):
     def _put(self, whole: Node, part: Node) -> Node:
         """The parent's values with those of this view in their places."""
         at = vocabulary["at"]
+        if isinstance(self._index, str):
+            other = vocabulary["imag" if self._index == "real" else "real"](whole)
+            pair = (part, other) if self._index == "real" else (other, part)
+            return OPERATORS["complex_of"](*pair)
         if self._index is not None:
             return at(whole)[self._index].set(part).node  # type: ignore[no-any-return]
         flat = plain(vocabulary["reshape"](whole, (whole.size,)))
@@ -194,6 +199,32 @@ class TracedArray(Node):
         self.assign(broadcast_to_shape(cast(made, node.dtype), node.shape))
         return self
 
+    @property
+    def real(self) -> TracedArray:
+        """The real part; of complex numbers a view."""
+        return self._part("real")
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self._part("real")[...] = value
+
+    @property
+    def imag(self) -> TracedArray:
+        """The imaginary part; of complex numbers a view, of others zeros."""
+        return self._part("imag")
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if not is_complex(self.node.dtype):
+            raise TypeError(f"{self.node.type} has no imaginary part to write into{where_written()}")
+        self._part("imag")[...] = value
+
+    def _part(self, name: str) -> TracedArray:
+        found = vocabulary[name](self.node)
+        if is_complex(self.node.dtype):
+            return self.derived(found, lambda x: vocabulary[name](x) if isinstance(x, Node) else x, name)
+        return self.derived(found, lambda x: x) if name == "real" else TracedArray(found)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -202,7 +233,7 @@ class TracedArray(Node):
         found = vocabulary["attribute"](self.node, name)
         if callable(found) and not isinstance(found, type):
             return partial(_method, self, name, found)
-        if isinstance(found, Node) and name in ("T", "mT", "real"):
+        if isinstance(found, Node) and name in ("T", "mT"):
             return self.derived(found, lambda x: getattr(x, name))
         return boxed(found, [self])
 
@@ -243,11 +274,9 @@ def boxed(x: Any, operands: Sequence[Any] = ()) -> Any:
         if type(x) is TracedArray:
             return x
         made = TracedArray(x)
-        made._like = [
-            each
-            for each in operands
-            if type(each) is TracedArray and (each._parent is not None or each._like)
-        ]
+        for each in operands:
+            if type(each) is TracedArray and (each._parent is not None or each._like):
+                made._like = [*made._like, each]
         return made
     if isinstance(x, (list, tuple)) and any(isinstance(each, (Node, list, tuple)) for each in x):
         parts = [boxed(each, operands) for each in x]
@@ -288,6 +317,8 @@ def _method(x: TracedArray, name: str, method: Callable[..., Any], *arguments: A
 def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
     """NumPy's ``function`` of traced arrays."""
     name = getattr(function, "__name__", "")
+    if name in ("real", "imag") and type(arguments[0]) is TracedArray:
+        return getattr(arguments[0], name)
     if name in _WRITES and arguments and type(arguments[0]) is TracedArray:
         return _WRITES[name](*arguments, **keywords)
     out = keywords.pop("out", None) if "out" in keywords else None
@@ -341,6 +372,15 @@ def _operator(name: str) -> Callable[..., Any]:
     return called
 
 
+def _binary(name: str) -> Callable[[TracedArray, Any], Any]:
+    method = getattr(ArrayProtocol, name)
+
+    def called(self: TracedArray, other: Any) -> Any:
+        return boxed(method(self.node, other.node if type(other) is TracedArray else other), (self, other))
+
+    return called
+
+
 def _in_place(name: str, sign: str, function: str) -> Callable[[TracedArray, Any], Any]:
     def called(self: TracedArray, other: Any) -> Any:
         made = vocabulary[function](self.node, plain(other))
@@ -373,16 +413,19 @@ def _iterate(self: TracedArray) -> Any:
 
 
 def _ufunc(self: TracedArray, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
-    if method == "at" and type(inputs[0]) is TracedArray and ufunc in _UPDATES:
+    if method == "at" and type(inputs[0]) is TracedArray and ufunc in UPDATES:
         target, index, value = inputs[0], plain_all(inputs[1]), plain_all(inputs[2])
-        target.assign(plain(getattr(vocabulary["at"](target.node)[index], _UPDATES[ufunc])(value)))
+        target.assign(plain(getattr(vocabulary["at"](target.node)[index], UPDATES[ufunc])(value)))
         return None
+    function = None if keywords or method != "__call__" else UFUNCS.get(ufunc)
+    if function is not None:
+        return boxed(function(*[plain_all(x) for x in inputs]), inputs)
     out = keywords.pop("out", None)
     made = vocabulary["array_ufunc"](ufunc, method, *plain_all(inputs), **plain_all(keywords))
     return boxed(made, inputs) if out is None else written(out, made, f"np.{ufunc.__name__}")
 
 
-_UPDATES = {
+UPDATES: dict[np.ufunc, str] = {
     np.add: "add",
     np.subtract: "subtract",
     np.multiply: "multiply",
@@ -391,6 +434,8 @@ _UPDATES = {
     np.maximum: "max",
     np.minimum: "min",
 }
+"""The method of ``at(x)[index]`` that is each ufunc's ``at``."""
+
 _SIGNS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
     "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
@@ -403,7 +448,7 @@ _FUNCTIONS = {
 
 for _name, _sign in _SIGNS.items():
     for _method_name in (f"__{_name}__", f"__r{_name}__"):
-        setattr(TracedArray, _method_name, _operator(_method_name))
+        setattr(TracedArray, _method_name, _binary(_method_name))
     setattr(TracedArray, f"__i{_name}__", _in_place(f"__i{_name}__", _sign, _FUNCTIONS[_name]))
 _REST = (
     "divmod", "rdivmod", "neg", "pos", "abs", "invert", "eq", "ne", "lt", "le", "gt", "ge", "len", "bool", "int",

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS, Node, is_float
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.dispatch import enter, implements
 from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import any_traced, array_of, as_array_node, float_dtype, operands, strong
+from pullback.operators.elementwise import refuse_complex
 
 __all__ = [
     "cbrt",
@@ -60,7 +61,7 @@ def round(a: Any, decimals: int = 0) -> Any:
     x = as_array_node(a)
     if x.dtype.kind == "b":
         return e.rint(x)
-    if x.dtype.kind != "f":
+    if not is_float(x.dtype):
         return x if decimals >= 0 else e.astype(round(e.astype(x, np.float64), decimals), x.dtype)
     scale = 10.0 ** abs(decimals)
     if decimals == 0:
@@ -72,7 +73,8 @@ def round(a: Any, decimals: int = 0) -> Any:
 def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """NaN replaced by ``nan``, infinities by the largest and the smallest number of the dtype."""
     node = as_array_node(x)
-    if node.dtype.kind != "f":
+    refuse_complex("nan_to_num", node.type)
+    if not is_float(node.dtype):
         return node
     limits = np.finfo(node.dtype)
     high = float(limits.max) if posinf is None else posinf

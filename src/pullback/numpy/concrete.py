@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from pullback.graph import Node, Operation, Variable, force, is_float, is_known
+from pullback.errors import ArrayClassError, TracingError
+from pullback.graph import Detached, Node, Operation, Variable, force, is_float, is_known
 from pullback.graph.protocol import vocabulary
 from pullback.graph.source import is_librarys
 from pullback.numpy.dispatch import refuse
@@ -59,6 +60,20 @@ def _complex(x: Node) -> complex:
 
 
 def _array(x: Node, dtype: Any = None) -> np.ndarray:
+    caller = _caller(sys._getframe(1))
+    module = "" if caller is None else str(caller.f_globals.get("__name__", ""))
+    if caller is not None and module.startswith("scipy.sparse"):
+        if "matmul" in caller.f_code.co_name:
+            return _opaque(x)  # SciPy leaves it to the other operand: its product with a sparse matrix
+        raise ArrayClassError(
+            f"an elementwise function of a sparse matrix and a traced value {x.type} is not supported; write "
+            "A.toarray() if all of its zeros are meant, work on its elements A.data, or multiply, A @ x"
+        )
+    if module.startswith("pandas.") and (not is_known(x) or _has_derivative(x)):
+        raise TracingError(
+            f"pandas computes with numbers of its own, and a traced value {x.type} has none to give: take the table's, "
+            "table.to_numpy() @ x, or give the table as an argument of the traced function, where it is an array"
+        )
     if is_known(x) and _has_derivative(x) and not _asks_for_number(sys._getframe(1)):
         refuse(x, "array")
     return np.array(concrete(x, "array"), dtype)
@@ -86,7 +101,7 @@ def _has_derivative(x: Node) -> bool:
         if id(node) in seen or (not is_float(node.dtype) and node.dtype.kind != "V"):
             continue
         seen.add(id(node))
-        if isinstance(node, Variable):
+        if isinstance(node, (Variable, Detached)):
             return True
         if isinstance(node, Operation) and node.operator.pullback is not None:
             stack += node.inputs
@@ -96,10 +111,23 @@ def _has_derivative(x: Node) -> bool:
 # -- Who asks: the line of the user that makes Python call ``__float__``
 
 
-def _asks_for_number(frame: FrameType | None) -> bool:
-    """Whether the code that is called back from says ``float(x)``, or names another class of numbers."""
+def _caller(frame: FrameType | None) -> FrameType | None:
+    """The frame that is not the library's own."""
     while frame is not None and is_librarys(frame.f_code.co_filename):
         frame = frame.f_back
+    return frame
+
+
+def _opaque(x: Node) -> np.ndarray:
+    """An array without axes that holds ``x`` as an object."""
+    array = np.empty((), object)
+    array[()] = x
+    return array
+
+
+def _asks_for_number(frame: FrameType | None) -> bool:
+    """Whether the code that is called back from says ``float(x)``, or names another class of numbers."""
+    frame = _caller(frame)
     if frame is None:
         return False
     called: Any = None

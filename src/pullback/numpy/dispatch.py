@@ -8,14 +8,14 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Iterable
-from functools import lru_cache, partial, wraps
+from functools import cache, partial, wraps
 from importlib import import_module
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
 from pullback.errors import TracingError
-from pullback.graph import Node, free_variables, is_known
+from pullback.graph import Node, free_variables, is_complex, is_known
 from pullback.graph.protocol import vocabulary
 from pullback.graph.source import numpy_function, user_stores
 from pullback.numpy import arrays
@@ -47,18 +47,6 @@ REDUCTIONS: dict[np.ufunc, str] = {
     np.logical_or: "any",
 }
 """The function that is each ufunc's ``reduce``."""
-
-
-UPDATES: dict[np.ufunc, str] = {
-    np.add: "add",
-    np.subtract: "subtract",
-    np.multiply: "multiply",
-    np.divide: "divide",
-    np.power: "power",
-    np.maximum: "max",
-    np.minimum: "min",
-}
-"""The method of ``at(x)[index]`` that is each ufunc's ``at``."""
 
 
 def implements(*references: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -101,7 +89,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> 
     """Answer ``np.sin(x)``, ``np.add.reduce(x)``, ``np.multiply.outer(x, y)`` for traced arguments."""
     name = ufunc.__name__
     if method == "at":
-        repair = UPDATES.get(ufunc)
+        repair = arrays.UPDATES.get(ufunc)
         raise TracingError(
             f"np.{name}.at changes an array in place, and traced values never change; "
             + (
@@ -172,21 +160,53 @@ def reduced_by(ufunc: np.ufunc, array: Any, **keywords: Any) -> Any:
 
 def _called(name: str, implementation: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
     """The result of what answers ``np.name``; keywords that it does not know may be ``None``."""
-    signature = _signature(implementation)
-    free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
-    unknown = [] if free else [key for key in keywords if key not in signature.parameters]
-    if any(keywords[key] is not None for key in unknown):
-        raise TracingError(_no_keywords(name, unknown))
-    taken = {key: value for key, value in keywords.items() if key not in unknown}
-    try:
-        signature.bind(*arguments, **taken)
-    except TypeError as error:
-        raise TracingError(f"np.{name} on a traced value: {error}{where_written()}") from None
-    return implementation(*arguments, **taken)
+    taken = _taken(implementation)
+    unknown = [] if taken.names is None else [key for key in keywords if key not in taken.names]
+    if unknown:
+        if any(keywords[key] is not None for key in unknown):
+            raise TracingError(_no_keywords(name, unknown))
+        keywords = {key: value for key, value in keywords.items() if key not in unknown}
+    if not taken.fits(len(arguments), keywords):
+        try:
+            taken.signature.bind(*arguments, **keywords)
+        except TypeError as error:
+            raise TracingError(f"np.{name} on a traced value: {error}{where_written()}") from None
+    return implementation(*arguments, **keywords)
+
+
+class _Taken(NamedTuple):
+    """What a function takes."""
+
+    signature: inspect.Signature
+    names: frozenset[str] | None
+    """The names of its parameters, unless it takes any."""
+    by_name: frozenset[str]
+    by_place: tuple[str, ...]
+    needed: float
+    """How many by place are enough; none where it needs others."""
+
+    def fits(self, count: int, keywords: Iterable[str]) -> bool:
+        """Whether it certainly takes ``count`` arguments by place and these keywords."""
+        if not self.needed <= count <= len(self.by_place):
+            return False
+        return all(key in self.by_name and key not in self.by_place[:count] for key in keywords)
 
 
 # Asked for when first needed: reading all signatures would make the import slower.
-_signature = lru_cache(maxsize=None)(inspect.signature)
+@cache
+def _taken(function: Callable[..., Any]) -> _Taken:
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    places = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    named = [each.name for each in parameters if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    free = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    others = [each for each in parameters if each not in places and each.kind is not each.VAR_KEYWORD]
+    alone = not any(each.default is each.empty for each in others)
+    needed = sum(each.default is each.empty for each in places) if alone else math.inf
+    by_place = tuple([each.name for each in places])
+    return _Taken(
+        signature, None if free else frozenset(signature.parameters), frozenset(named), by_place, needed
+    )
 
 
 def _no_keywords(name: str, keywords: Iterable[str]) -> str:
@@ -203,8 +223,8 @@ enter(lambda a: a.ndim, np.ndim)
 enter(_size, np.size)
 enter(where, np.where)
 enter(lambda x, dtype, /, *, copy=True, device=None: astype(x, dtype), np.astype)
-enter(lambda x: False, np.iscomplexobj)
-enter(lambda x: True, np.isrealobj)
+enter(lambda x: is_complex(x.dtype), np.iscomplexobj)
+enter(lambda x: not is_complex(x.dtype), np.isrealobj)
 
 _REFUSALS = {
     "bool": (
@@ -220,7 +240,7 @@ _REFUSALS = {
         "float() needs one number; functions of the math module call it too",
         "cast with .astype(np.float64), and use NumPy's functions instead of math's",
     ),
-    "complex": ("complex() needs one number", "keep to real arrays; complex ones are not traced"),
+    "complex": ("complex() needs one number", "cast with .astype(np.complex128)"),
     "index": (
         "Python needs one integer (range, list indices, repetition, shapes)",
         "index arrays with it (x[i] takes traced integers), or pass it as a concrete Python int",

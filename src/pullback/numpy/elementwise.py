@@ -7,18 +7,21 @@ here.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from pullback.errors import DTypeError, TracingError
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS, Node, is_complex, is_float
 from pullback.graph.protocol import vocabulary
 from pullback.numpy.promotion import (
     any_traced,
+    are_alike,
     array_of,
     as_array_node,
+    as_node,
     broadcast_to_shape,
     broadcast_together,
     cast,
@@ -26,6 +29,7 @@ from pullback.numpy.promotion import (
     of_python,
     operands,
     promote,
+    refuse_lost_part,
     settled,
     where_written,
 )
@@ -125,7 +129,7 @@ def bool_to_int8(dtype: np.dtype) -> np.dtype:
 
 def true_divide_dtype(dtype: np.dtype) -> np.dtype:
     """Integers and booleans divided as ``float64``."""
-    return dtype if dtype.kind == "f" else np.dtype(np.float64)
+    return dtype if is_float(dtype) else np.dtype(np.float64)
 
 
 def _define(name: str, function: Callable[..., Any], ufunc: np.ufunc, text: str) -> Callable[..., Any]:
@@ -146,8 +150,11 @@ def _binary(
 ) -> Callable[[Any, Any], Any]:
     """A function of two arrays; ``of_bools`` names the operator that answers when both are boolean."""
     name = name or ufunc.__name__
+    operator = OPERATORS[name]
 
     def function(x: Any, y: Any, /) -> Any:
+        if are_alike(x, y):  # nothing to do, as mostly in derivatives
+            return operator(x, y)
         if not isinstance(x, Node) and not isinstance(y, Node):
             return ufunc(x, y)
         if of_bools is None:
@@ -158,7 +165,7 @@ def _binary(
                 return OPERATORS[of_bools](*nodes)
             if dtype is not None:
                 nodes = tuple(cast(node, dtype(node.dtype)) for node in nodes)
-        return OPERATORS[name](*nodes)
+        return operator(*nodes)
 
     return _define(name, function, ufunc, text)
 
@@ -219,8 +226,8 @@ def _rounding(ufunc: np.ufunc, text: str) -> Callable[[Any], Any]:
     def function(x: Any, /) -> Any:
         if not isinstance(x, Node):
             array = np.asarray(x)
-            return ufunc(x) if array.dtype.kind == "f" else array[()].copy()
-        return OPERATORS[name](x) if x.dtype.kind == "f" else x
+            return ufunc(x) if is_float(array.dtype) else array[()].copy()
+        return OPERATORS[name](x) if is_float(x.dtype) else x
 
     return _define(name, function, ufunc, text)
 
@@ -232,7 +239,7 @@ def _predicate(ufunc: np.ufunc, of_integers: bool, text: str) -> Callable[[Any],
     def function(x: Any, /) -> Any:
         if not isinstance(x, Node):
             return ufunc(x)
-        if x.dtype.kind == "f":
+        if is_float(x.dtype):
             return OPERATORS[name](x)
         return broadcast_to_shape(as_array_node(np.bool_(of_integers)), x.shape)
 
@@ -333,10 +340,18 @@ isfinite = _predicate(np.isfinite, True, "Whether each element is neither infini
 
 @array_of
 def absolute(x: Any, /) -> Any:
-    """``|x|``; its derivative is ``sign(x)``, zero at zero."""
+    """``|x|``; its derivative is ``sign(x)``, of complex numbers ``conj(x) / |x|``, zero at zero."""
     if not isinstance(x, Node):
         return np.absolute(x)
+    if is_complex(x.dtype):
+        return OPERATORS["modulus"](x)
     return x if x.dtype.kind in "bu" else OPERATORS["absolute"](x)
+
+
+def conjugated(x: Any) -> Any:
+    """The factor that NumPy conjugates in products of vectors: complex numbers change, others stay as they are."""
+    x = as_array_node(x)
+    return OPERATORS["conjugate"](x) if is_complex(x.dtype) else x
 
 
 @array_of
@@ -362,7 +377,7 @@ def reciprocal(x: Any, /) -> Any:
     """``1 / x``, in the dtype of ``x``: of integers the integer quotient, as NumPy has it."""
     if not isinstance(x, Node):
         return np.reciprocal(x)
-    if x.dtype.kind == "f":
+    if is_float(x.dtype):
         return divide(1, x)
     x = cast(x, bool_to_int8(x.dtype))
     return where(equal(absolute(x), 1), x, 0)
@@ -407,19 +422,37 @@ def _not_negative(given: Any, exponent: Node) -> Node:
     return exponent
 
 
+MOST_FACTORS = 100
+"""Up to this integer exponent complex powers are products, as NumPy's are."""
+
+
 def _known_power(x: Node, y: float) -> Node | None:
     """``x ** y`` for exponents that need no logarithm."""
-    if x.dtype.kind == "b" or (isinstance(y, float) and x.dtype.kind != "f"):
+    if x.dtype.kind == "b" or (isinstance(y, float) and not is_float(x.dtype)):
         return None
+    if is_complex(x.dtype) and y == int(y) and builtins.abs(y) <= MOST_FACTORS:
+        return _complex_power(x, int(y))
     if y == 1:
         return x
     if y in (2, 3, 4):
         times = OPERATORS["multiply"]
         squared = times(x, x)
         return squared if y == 2 else times(squared, x if y == 3 else squared)
-    if x.dtype.kind == "f" and y in (0.5, -1):
+    if is_float(x.dtype) and y in (0.5, -1):
         return OPERATORS["sqrt"](x) if y == 0.5 else OPERATORS["divide"](*operands("divide", (1, x)))
     return None
+
+
+def _complex_power(x: Node, exponent: int) -> Node:
+    """Squares, and products of those that the exponent's bits name: exact where the logarithm rounds."""
+    made, square = None, x
+    for bit in reversed(f"{builtins.abs(exponent):b}"):
+        if bit == "1":
+            made = square if made is None else OPERATORS["multiply"](made, square)
+        square = OPERATORS["multiply"](square, square)
+    if made is None:
+        return broadcast_to_shape(as_node(1, x.dtype), x.shape)
+    return made if exponent > 0 else divide(1, made)
 
 
 @array_of
@@ -456,10 +489,14 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 
 
 def astype(x: Any, dtype: Any, /) -> Any:
-    """``x`` in another dtype; gradients pass between floats and stop at integers and booleans."""
+    """``x`` in another dtype; gradients pass between floats and stop at integers and booleans.
+
+    Where an imaginary part would be lost, of which NumPy warns, ``DTypeError``: take ``x.real``.
+    """
     dtype = np.dtype(dtype)
     if not isinstance(x, Node):
         return np.asarray(x).astype(dtype)
+    refuse_lost_part(x.type, dtype)
     return x if x.dtype == dtype and not x.type.weak else OPERATORS["cast"](x, dtype=dtype)
 
 

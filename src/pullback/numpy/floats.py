@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS, Node, is_float
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.dispatch import implements
@@ -19,7 +19,6 @@ from pullback.numpy.promotion import (
     any_traced,
     array_of,
     as_array_node,
-    broadcast_to_shape,
     cast,
     float_dtype,
     operands,
@@ -29,11 +28,9 @@ from pullback.numpy.promotion import (
 
 __all__ = [
     "allclose",
-    "angle",
     "array_equal",
     "array_equiv",
     "bitwise_count",
-    "conjugate",
     "copysign",
     "divmod",
     "fabs",
@@ -42,17 +39,13 @@ __all__ = [
     "frexp",
     "gcd",
     "heaviside",
-    "imag",
     "isclose",
-    "iscomplex",
     "isneginf",
     "isposinf",
-    "isreal",
     "lcm",
     "ldexp",
     "modf",
     "nextafter",
-    "real",
     "signbit",
     "sinc",
     "spacing",
@@ -62,7 +55,7 @@ __all__ = [
 Function = Callable[..., Any]
 
 
-def _answers(ufunc: np.ufunc) -> Callable[[Function], Function]:
+def answers(ufunc: np.ufunc) -> Callable[[Function], Function]:
     """Make a function answer for NumPy's ``ufunc`` on traced values; concrete ones go to NumPy."""
 
     def decorate(function: Function) -> Function:
@@ -98,20 +91,13 @@ def _floats(x: Any) -> Node:
     return cast(node, float_dtype(node.dtype))
 
 
-@_answers(np.conjugate)
-def conjugate(x: Any, /) -> Any:
-    """The complex conjugate: of real numbers the numbers themselves."""
-    node = as_array_node(x)
-    return cast(node, e.bool_to_int8(node.dtype))
-
-
-@_answers(np.fabs)
+@answers(np.fabs)
 def fabs(x: Any, /) -> Any:
     """``|x|`` in floats."""
     return e.absolute(_floats(x))
 
 
-@_answers(np.signbit)
+@answers(np.signbit)
 def signbit(x: Any, /) -> Any:
     """Whether the sign is minus, that of -0 and of NaN too."""
     node = as_array_node(x)
@@ -120,14 +106,14 @@ def signbit(x: Any, /) -> Any:
     return _bits(node) < 0
 
 
-@_answers(np.copysign)
+@answers(np.copysign)
 def copysign(x: Any, y: Any, /) -> Any:
     """``|x|`` with the sign of ``y``; the derivative by ``x`` is the product of both signs, that by ``y`` zero."""
     x, y = _alike("copysign", (x, y), float_dtype)
     return e.where(e.equal(signbit(x), signbit(y)), x, -x)
 
 
-@_answers(np.heaviside)
+@answers(np.heaviside)
 def heaviside(x: Any, y: Any, /) -> Any:
     """0 below zero, 1 above, ``y`` at it."""
     x, y = _alike("heaviside", (x, y), float_dtype)
@@ -135,7 +121,7 @@ def heaviside(x: Any, y: Any, /) -> Any:
     return e.where(e.isnan(x), x, step)
 
 
-@_answers(np.fmod)
+@answers(np.fmod)
 def fmod(x: Any, y: Any, /) -> Any:
     r"""``x - trunc(x / y) * y``, with the sign of ``x``.
 
@@ -149,13 +135,13 @@ def fmod(x: Any, y: Any, /) -> Any:
     return e.where(negative, -size, size)
 
 
-@_answers(np.divmod)
+@answers(np.divmod)
 def divmod(x: Any, y: Any, /) -> Any:
     """``(x // y, x % y)``."""
     return e.floor_divide(x, y), e.remainder(x, y)
 
 
-@_answers(np.modf)
+@answers(np.modf)
 def modf(x: Any, /) -> Any:
     """The fraction and the integer part, both with the sign of ``x``."""
     node = _floats(x)
@@ -171,7 +157,7 @@ def _power_of_two(k: Node, dtype: np.dtype) -> Node:
     return _float(e.left_shift(cast(k, size) + bias, bits), dtype)
 
 
-@_answers(np.ldexp)
+@answers(np.ldexp)
 def ldexp(x: Any, i: Any, /) -> Any:
     """``x * 2 ** i`` for integers ``i``; the derivative by ``x`` is that power."""
     k = as_array_node(i)
@@ -187,7 +173,7 @@ def ldexp(x: Any, i: Any, /) -> Any:
     return node
 
 
-@_answers(np.frexp)
+@answers(np.frexp)
 def frexp(x: Any, /) -> Any:
     """A mantissa from 1/2 to 1 and an exponent with ``x = m * 2 ** k``.
 
@@ -216,7 +202,7 @@ def _neighbour(x: Node, up: Node) -> Node:
     return e.where(e.equal(x, 0), _float(e.where(up, one, lowest), x.dtype), _float(raw + step, x.dtype))  # type: ignore[no-any-return]
 
 
-@_answers(np.nextafter)
+@answers(np.nextafter)
 def nextafter(x: Any, y: Any, /) -> Any:
     """The float beside ``x`` in the direction of ``y``; its derivative by ``x`` is 1."""
     x, y = _alike("nextafter", (x, y), float_dtype)
@@ -228,7 +214,7 @@ def nextafter(x: Any, y: Any, /) -> Any:
     return e.where(nan, x + y, e.where(e.equal(x, y), y + (x - fixed), exact))
 
 
-@_answers(np.spacing)
+@answers(np.spacing)
 def spacing(x: Any, /) -> Any:
     """The distance to the next float away from zero, with the sign of ``x``."""
     node = e.stop_gradient(_floats(x))
@@ -236,13 +222,13 @@ def spacing(x: Any, /) -> Any:
     return e.where(e.isfinite(node), distance, math.nan)
 
 
-@_answers(np.bitwise_count)
+@answers(np.bitwise_count)
 def bitwise_count(x: Any, /) -> Any:
     """How many bits of ``|x|`` are set, as ``uint8``."""
     node = strong(as_array_node(x))
     if node.dtype.kind == "b":
         return cast(node, np.uint8)
-    if node.dtype.kind == "f":
+    if is_float(node.dtype):
         raise DTypeError(
             f"bitwise_count takes no {node.dtype}; cast it with .astype(np.int64){where_written()}"
         )
@@ -262,7 +248,7 @@ def bitwise_count(x: Any, /) -> Any:
     return cast(total, np.uint8)
 
 
-@_answers(np.gcd)
+@answers(np.gcd)
 def gcd(x: Any, y: Any, /) -> Any:
     """The greatest common divisor of integers, by Euclid's steps, as many as the dtype can need."""
     x, y = _integers("gcd", x, y)
@@ -273,7 +259,7 @@ def gcd(x: Any, y: Any, /) -> Any:
     return x
 
 
-@_answers(np.lcm)
+@answers(np.lcm)
 def lcm(x: Any, y: Any, /) -> Any:
     """The least common multiple of integers."""
     x, y = _integers("lcm", x, y)
@@ -309,13 +295,6 @@ def sinc(x: Any) -> Any:
         series = series * square + (-1) ** k / math.factorial(2 * k + 1)
     far = e.where(near, 1.0, y)
     return e.where(near, series, e.sin(far) / far)
-
-
-@implements(np.angle)
-def angle(z: Any, deg: bool = False) -> Any:
-    """The angle of real numbers: 0, or pi of negative ones."""
-    turned = e.arctan2(0, z)
-    return turned * (180 / math.pi) if deg else turned
 
 
 @implements(np.isposinf)
@@ -364,30 +343,6 @@ def array_equiv(a1: Any, a2: Any) -> Any:
     except ValueError:
         return as_array_node(np.False_)
     return vocabulary["all"](e.equal(x, y))
-
-
-@implements(np.isreal)
-def isreal(x: Any) -> Any:
-    """Whether each element is real: all that can be traced are."""
-    return broadcast_to_shape(as_array_node(np.True_), as_array_node(x).shape)
-
-
-@implements(np.iscomplex)
-def iscomplex(x: Any) -> Any:
-    """Whether each element has an imaginary part: none that can be traced has."""
-    return broadcast_to_shape(as_array_node(np.False_), as_array_node(x).shape)
-
-
-@implements(np.real, np.real_if_close)
-def real(val: Any, tol: float = 100) -> Any:
-    """The real part: all of it."""
-    return as_array_node(val)
-
-
-@implements(np.imag)
-def imag(val: Any) -> Any:
-    """The imaginary part: zeros."""
-    return vocabulary["zeros_like"](val)
 
 
 vocabulary["divmod"] = divmod

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import numpy as np
 
 from pullback.errors import ShapeError, TracingError
-from pullback.graph import OPERATORS, Node, Operation
+from pullback.graph import OPERATORS, Node, Operation, is_float
 from pullback.numpy import elementwise as e
 from pullback.numpy import products
 from pullback.numpy import reductions as r
@@ -88,7 +88,7 @@ class SlogdetResult(NamedTuple):
 
 
 def _floats(dtype: np.dtype) -> np.dtype:
-    return dtype if dtype.kind == "f" else np.dtype(np.float64)
+    return dtype if is_float(dtype) else np.dtype(np.float64)
 
 
 def _matrices(name: str, a: Any) -> Node:
@@ -363,8 +363,8 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:
 
 def _refuse_complex(name: str, instead: str) -> NoReturn:
     raise TracingError(
-        f"np.linalg.{name} of a traced matrix may be complex, which traced values are not; of a symmetric matrix use "
-        f"np.linalg.{instead}, else call it with pullback.pure_callback{where_written()}"
+        f"np.linalg.{name} of a traced matrix has no rule here, because its eigenvalues may be complex; of a symmetric "
+        f"matrix use np.linalg.{instead}, else call it with pullback.pure_callback{where_written()}"
     )
 
 
@@ -497,7 +497,7 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
     node = cast(node, float_dtype(node.dtype))
     axes = normal_axes("norm", axis, node.ndim)
     if ord is None or (ord == "fro" and len(axes) == 2):
-        return r.safe_sqrt(r.sum(e.square(node), axes, keepdims=keepdims))
+        return r.safe_sqrt(r.sum(r.squared_size(node), axes, keepdims=keepdims))
     if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf):
         return _sums_norm(node, ord, axes, keepdims)
     if len(axes) == 2 and ord in (2, -2, "nuc"):
@@ -515,11 +515,11 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
             return r.sum(size, axes, keepdims=keepdims)  # of no elements: zero
         return (r.max if ord > 0 else r.min)(size, axes, keepdims=keepdims)
     if ord == 0:
-        return r.sum(cast(e.not_equal(node, 0), node.dtype), axes, keepdims=keepdims)
+        return r.sum(cast(e.not_equal(node, 0), size.dtype), axes, keepdims=keepdims)
     if ord == 1:
         return r.sum(size, axes, keepdims=keepdims)
     if ord == 2:
-        return r.safe_sqrt(r.sum(e.square(node), axes, keepdims=keepdims))
+        return r.safe_sqrt(r.sum(r.squared_size(node), axes, keepdims=keepdims))
     total = r.sum(e.power(size, float(ord)), axes, keepdims=keepdims)
     zero = e.equal(total, 0)
     return e.where(zero, 0.0, e.power(e.where(zero, 1.0, total), 1 / ord))
@@ -575,7 +575,7 @@ for _name, _function in {
     "matmul": products.matmul,
     "outer": lambda x1, x2, /: products.outer(x1, x2),
     "tensordot": lambda x1, x2, /, *, axes=2: products.tensordot(x1, x2, axes),
-    "vecdot": lambda x1, x2, /, *, axis=-1: r.sum(e.multiply(x1, x2), axis),
+    "vecdot": lambda x1, x2, /, *, axis=-1: r.sum(e.multiply(e.conjugated(x1), x2), axis),
 }.items():
     if hasattr(np.linalg, _name):
         enter(_function, getattr(np.linalg, _name))

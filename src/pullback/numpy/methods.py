@@ -7,11 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from pullback.errors import TracingError
 from pullback.graph import Node
-from pullback.graph.protocol import vocabulary
 from pullback.numpy import (
     assembling,
+    complex_numbers,
     composite,
     cumulative,
     elementwise,
@@ -24,6 +26,7 @@ from pullback.numpy import (
 from pullback.numpy.arrays import TracedArray
 from pullback.numpy.concrete import concrete
 from pullback.numpy.dispatch import refuse
+from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import where_written
 from pullback.numpy.updates import At
 
@@ -48,8 +51,8 @@ def _compress(x: Node, condition: Any, axis: int | None = None) -> Any:
     return assembling.compress(condition, x, axis)
 
 
-def _itself(x: Node) -> Node:
-    return x
+def _conjugate(x: Node) -> Any:
+    return UFUNCS[np.conjugate](x)
 
 
 def _copy(x: Node, order: str = "C") -> Node:
@@ -68,16 +71,12 @@ def _call(name: str, x: Node, *arguments: Any, **keywords: Any) -> Any:
         raise
 
 
-def _zeros(x: Node) -> Any:
-    return vocabulary["zeros_like"](x)
-
-
 PROPERTIES: dict[str, Callable[[Node], Any]] = {
     "T": shapes.transpose,
     "mT": lambda x: shapes.swapaxes(x, -1, -2),
     "at": At,
-    "real": _itself,
-    "imag": _zeros,
+    "real": complex_numbers.real,
+    "imag": complex_numbers.imag,
     "nbytes": lambda x: x.type.nbytes,
     "itemsize": lambda x: x.dtype.itemsize,
 }
@@ -92,8 +91,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     "choose": assembling.choose,
     "clip": composite.clip,
     "compress": _compress,
-    "conj": _itself,
-    "conjugate": _itself,
+    "conj": _conjugate,
+    "conjugate": _conjugate,
     "copy": _copy,
     "cumprod": cumulative.cumprod,
     "cumsum": cumulative.cumsum,

@@ -205,13 +205,20 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     rising = searchsorted(edges, x, side)
     falling = edges.size - searchsorted(flip(edges), x, side)
     if isinstance(bins, Node):
-        return e.where(edges[0] <= edges[-1], rising, falling) if edges.size > 1 else rising
-    steps = np.diff(np.asarray(bins))
-    if (steps >= 0).all():
-        return rising
-    if (steps <= 0).all():
-        return falling
-    raise ShapeError(f"digitize: the bins neither rise nor fall throughout; sort them{where_written()}")
+        return e.where(_rises(edges), rising, falling) if edges.size > 1 else rising
+    known = np.asarray(bins)
+    rises = bool(_rises(known)) if known.size > 1 else True
+    first, second = (known[:-1], known[1:]) if rises else (known[1:], known[:-1])
+    if (first > second).any():
+        raise ShapeError(f"digitize: the bins neither rise nor fall throughout; sort them{where_written()}")
+    return rising if rises else falling
+
+
+def _rises(edges: Any) -> Any:
+    """Whether the first two edges that differ rise, as NumPy sees it: NaN in the end is no fall."""
+    before, after = edges[:-1], edges[1:]
+    k = np.argmax(before != after)
+    return (before[k] < after[k]) | np.all(before == after)
 
 
 @implements(np.interp)

@@ -30,6 +30,7 @@ from pullback.numpy.windows import (
     widths,
 )
 from pullback.operators.convolution import window_count
+from pullback.operators.elementwise import refuse_complex
 
 __all__ = ["avg_pool", "global_avg_pool", "global_max_pool", "max_pool", "max_unpool"]
 
@@ -74,6 +75,7 @@ def max_pool(
     x = as_array_node(x)
     if x.dtype.kind == "b":
         raise DTypeError(f"{name} takes no bool; use .astype(np.uint8) first{where_written()}")
+    refuse_complex(name, x.type)
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     windows = _Windows.of(name, x, size, stride, padding, dilation, channels=channels, ceil_mode=ceil_mode)
     wide = windows.padded(x, least)

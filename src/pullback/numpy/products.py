@@ -7,21 +7,22 @@ A label in both operands and not in the result is summed, one that is also in th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from pullback.errors import ShapeError
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS, Node, is_sparse
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import normal_axes
 from pullback.numpy.dispatch import implements
 from pullback.numpy.promotion import as_array_node, broadcast_shapes, cast, promote, where_written
 from pullback.numpy.shapes import permuted, to_shape
+from pullback.numpy.sparse import product
 
 __all__ = [
-    "contracted",
     "cross",
     "diag",
     "diagonal",
@@ -49,15 +50,25 @@ def contracted(
 
     Each such label is in both operands. Where nothing is summed it is an elementwise product, made as one.
     """
-    if set(x_labels) | set(y_labels) == set(out):
+    numbers = _numbers(tuple(x_labels), tuple(y_labels), tuple(out))
+    if numbers is None:
         return e.multiply(_placed(x, x_labels, out), _placed(y, y_labels, out))  # type: ignore[no-any-return]
     if x.dtype.kind == "b":
         return e.as_bool(contracted(cast(x, np.int64), cast(y, np.int64), x_labels, y_labels, out))
+    a, b, c = numbers
+    return OPERATORS["contract"](x, y, a_labels=a, b_labels=b, out_labels=c)
+
+
+@lru_cache(maxsize=1024)
+def _numbers(*labels: tuple[Label, ...]) -> tuple[tuple[int, ...], ...] | None:
+    """Numbers for the labels of two operands and of their product; ``None`` where nothing is summed."""
+    x_labels, y_labels, out = labels
+    if set(x_labels) | set(y_labels) == set(out):
+        return None
     number: dict[Label, int] = {}
     for label in (*x_labels, *y_labels):
         number.setdefault(label, len(number))
-    a, b, c = (tuple([number[label] for label in labels]) for labels in (x_labels, y_labels, out))
-    return OPERATORS["contract"](x, y, a_labels=a, b_labels=b, out_labels=c)
+    return tuple([tuple([number[label] for label in each]) for each in labels])
 
 
 def _placed(x: Node, labels: Sequence[Label], out: Sequence[Label]) -> Node:
@@ -80,6 +91,8 @@ def matmul(x1: Any, x2: Any, /) -> Any:
     >>> print(matmul(np.eye(2), np.array([1.0, 2.0])))
     [1. 2.]
     """
+    if is_sparse(x1) or is_sparse(x2):
+        return product(x1, x2)
     x, y = promote((x1, x2))
     if x.ndim == 0 or y.ndim == 0:
         raise ShapeError(
@@ -91,20 +104,28 @@ def matmul(x1: Any, x2: Any, /) -> Any:
             f"matmul: shapes {x.shape} and {y.shape}: the last extent on the left, {x.shape[-1]}, is summed "
             f"with extent {inner} on the right; transpose or reshape one of them{where_written()}"
         )
-    lead = broadcast_shapes("matmul", x.shape[:-2], y.shape[:-2])
-    x, x_labels = _batched(x, lead, ("row", "summed") if x.ndim > 1 else ("summed",))
-    y, y_labels = _batched(y, lead, ("summed", "column") if y.ndim > 1 else ("summed",))
-    out: list[Label] = [*range(len(lead)), *[k for k in ("row", "column") if k in x_labels or k in y_labels]]
-    return contracted(x, y, x_labels, y_labels, out)
+    (x_shape, x_labels), (y_shape, y_labels), out = _matmul_labels(x.shape, y.shape)
+    return contracted(to_shape(x, x_shape), to_shape(y, y_shape), x_labels, y_labels, out)
 
 
-def _batched(x: Node, lead: tuple[int, ...], own: tuple[str, ...]) -> tuple[Node, list[Label]]:
-    """``x`` and its labels, without the leading axes of extent one that are to be broadcast."""
-    axes = range(x.ndim - len(own))
+Labelled = tuple[tuple[int, ...], list[Label]]
+
+
+@lru_cache(maxsize=1024)
+def _matmul_labels(x: tuple[int, ...], y: tuple[int, ...]) -> tuple[Labelled, Labelled, list[Label]]:
+    """The shapes and labels of the two, and the labels of their product."""
+    lead = broadcast_shapes("matmul", x[:-2], y[:-2])
+    left = _batched(x, lead, ("row", "summed") if len(x) > 1 else ("summed",))
+    right = _batched(y, lead, ("summed", "column") if len(y) > 1 else ("summed",))
+    return left, right, [*range(len(lead)), *[k for k in ("row", "column") if k in left[1] or k in right[1]]]
+
+
+def _batched(shape: tuple[int, ...], lead: tuple[int, ...], own: tuple[str, ...]) -> Labelled:
+    """The shape and the labels of an operand without the leading axes of extent one that are to be broadcast."""
+    axes = range(len(shape) - len(own))
     number = {axis: len(lead) - len(axes) + axis for axis in axes}
-    kept = [axis for axis in axes if x.shape[axis] == lead[number[axis]]]
-    shape = (*[x.shape[axis] for axis in kept], *x.shape[len(axes) :])
-    return to_shape(x, shape), [*[number[axis] for axis in kept], *own]
+    kept = [axis for axis in axes if shape[axis] == lead[number[axis]]]
+    return (*[shape[axis] for axis in kept], *shape[len(axes) :]), [*[number[axis] for axis in kept], *own]
 
 
 @implements(np.tensordot)
@@ -159,8 +180,9 @@ def inner(a: Any, b: Any, /) -> Any:
 
 @implements(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
-    """The sum of the products of all elements."""
+    """The sum of the products of all elements, of complex ones with the conjugates of ``a``."""
     x, y = promote((a, b))
+    x = e.conjugated(x)
     return tensordot(to_shape(x, (x.size,)), to_shape(y, (y.size,)), 1)
 
 
@@ -173,8 +195,9 @@ def outer(a: Any, b: Any) -> Any:
 
 @implements(np.vecdot)
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """The sum of the products over ``axis``; the other axes are broadcast."""
+    """The sum of the products over ``axis``, with the conjugates of ``x1``; the other axes are broadcast."""
     x, y = promote((x1, x2))
+    x = e.conjugated(x)
     x, y = (vocabulary["moveaxis"](z, axis, -1) if axis != -1 else z for z in (x, y))
     return vocabulary["einsum"]("...k,...k->...", x, y)
 
@@ -187,7 +210,11 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 
 @implements(np.vecmat)
 def vecmat(x1: Any, x2: Any, /) -> Any:
-    r"""Vectors times matrices: :math:`y_{\dots j} = \sum_k a_{\dots k} b_{\dots kj}`, axes before them broadcast."""
+    r"""Vectors times matrices: :math:`y_{\dots j} = \sum_k a_{\dots k} b_{\dots kj}`, axes before them broadcast.
+
+    Of complex vectors the conjugates.
+    """
+    x1 = e.conjugated(x1)
     return vocabulary["einsum"]("...k,...kj->...j", x1, x2)
 
 

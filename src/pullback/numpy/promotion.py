@@ -10,19 +10,31 @@ Source: NumPy Enhancement Proposal 50, *Promotion rules for Python scalars*, 202
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeGuard
 
 import numpy as np
 
 import pullback.operators  # noqa: F401  (importing it fills the table of operators)
 from pullback.errors import ArrayClassError, DTypeError, ShapeError, TracingError
-from pullback.graph import OPERATORS, Node, Type, constant, current_source, force, is_known, refuse_class
+from pullback.graph import (
+    OPERATORS,
+    Node,
+    Type,
+    constant,
+    current_source,
+    force,
+    is_complex,
+    is_float,
+    is_known,
+    refuse_class,
+)
 from pullback.graph.protocol import vocabulary
 
 __all__ = [
     "Scalar",
     "any_traced",
+    "are_alike",
     "array_of",
     "as_array_node",
     "as_node",
@@ -35,6 +47,7 @@ __all__ = [
     "of_python",
     "operands",
     "promote",
+    "refuse_lost_part",
     "result_dtype",
     "settled",
     "strong",
@@ -43,15 +56,16 @@ __all__ = [
 
 P = ParamSpec("P")
 
-Scalar = (bool, int, float)
+Scalar = (bool, int, float, complex)
 """Python's own numbers: they take the dtype of what they meet."""
 
-_KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2}
-_DEFAULT = (np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.float64))
+_KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+_DEFAULT = tuple(np.dtype(kind) for kind in (np.bool_, np.int64, np.float64, np.complex128))
 _WEAK_TYPES = {
     bool: Type(_DEFAULT[0], (), True),
     int: Type(_DEFAULT[1], (), True),
     float: Type(_DEFAULT[2], (), True),
+    complex: Type(_DEFAULT[3], (), True),
 }
 
 
@@ -78,7 +92,7 @@ def settled(x: Any) -> Any:
     They have no derivative that would be lost, so shapes may depend on them. Floats stay traced.
     """
     if isinstance(x, Node):
-        if x.dtype.kind == "f" or not is_known(x):
+        if is_float(x.dtype) or not is_known(x):
             return x
         array = force(x).view()
         array.flags.writeable = False  # others read it as well
@@ -99,14 +113,15 @@ def where_written() -> str:
 
 def type_of(value: Any) -> Type:
     """The type of a node, an array or a number; weak for Python's own numbers."""
-    if isinstance(value, Node):
-        return value.type
     weak = _WEAK_TYPES.get(type(value))
     if weak is not None:
         return weak
+    if isinstance(value, Node):
+        return value.type
     if isinstance(value, (np.ndarray, np.generic)):
         refuse_class(value)
         return Type(value.dtype.newbyteorder("="), value.shape)
+    refuse_class(value)
     array = np.asarray(value)
     return Type(array.dtype.newbyteorder("="), array.shape)
 
@@ -119,32 +134,57 @@ def result_dtype(*types: Type) -> np.dtype:
     dtype('float32')
     >>> result_dtype(Type(np.dtype("int8"), (3,)), weak)
     dtype('float64')
+    >>> result_dtype(float32, Type(np.dtype("complex128"), (), weak=True))
+    dtype('complex64')
     """
-    strong = [t.dtype for t in types if not t.weak]
-    rank = max((_KIND_RANK[t.dtype.kind] for t in types if t.weak), default=0)
+    return _common_dtype(tuple([(t.dtype, t.weak) for t in types]))
+
+
+@lru_cache(maxsize=1024)
+def _common_dtype(kinds: tuple[tuple[np.dtype, bool], ...]) -> np.dtype:
+    """The same of each dtype and whether it is weak."""
+    strong = [dtype for dtype, weak in kinds if not weak]
+    rank = max((_KIND_RANK[dtype.kind] for dtype, weak in kinds if weak), default=0)
     if not strong:
         return _DEFAULT[rank]
     dtype = strong[0]
     for other in strong[1:]:
         dtype = np.promote_types(dtype, other)
-    return dtype if rank <= _KIND_RANK[dtype.kind] else _DEFAULT[rank]
+    if rank <= _KIND_RANK[dtype.kind]:
+        return dtype
+    return np.promote_types(dtype, np.complex64) if rank == 3 and dtype.kind == "f" else _DEFAULT[rank]
 
 
 def float_dtype(dtype: np.dtype) -> np.dtype:
-    """The float dtype that a function such as ``sin`` computes in: NumPy's, with ``float32`` in place of
+    """The float or complex dtype that a function such as ``sin`` computes in: NumPy's, with ``float32`` in place of
     ``float16``.
 
     >>> float_dtype(np.dtype("int16")), float_dtype(np.dtype("int32"))
     (dtype('float32'), dtype('float64'))
     """
-    if dtype.kind == "f":
+    if is_float(dtype):
         return dtype
     return np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
 
 
 def cast(x: Node, dtype: Any) -> Node:
-    """``x`` in ``dtype``; the node itself where nothing changes."""
-    return x.node if x.dtype == dtype else OPERATORS["cast"](x, dtype=np.dtype(dtype))
+    """``x`` in ``dtype``; the node itself where nothing changes.
+
+    Raises ``DTypeError`` where an imaginary part would be lost.
+    """
+    if x.dtype == dtype:
+        return x.node
+    refuse_lost_part(x.type, np.dtype(dtype))
+    return OPERATORS["cast"](x, dtype=np.dtype(dtype))
+
+
+def refuse_lost_part(given: Type, dtype: np.dtype) -> None:
+    """Raise ``DTypeError`` where complex numbers are to become others than complex ones or bools."""
+    if is_complex(given.dtype) and dtype.kind in "iuf":
+        raise DTypeError(
+            f"{given} where {dtype} is needed: the imaginary part would be lost; take the real part, x.real, or make "
+            f"the other array complex, with .astype(np.complex128){where_written()}"
+        )
 
 
 def as_array_node(value: Any) -> Node:
@@ -176,6 +216,7 @@ def as_node(value: Any, dtype: np.dtype) -> Node:
     """
     if isinstance(value, Node):
         return cast(value, dtype)
+    refuse_lost_part(type_of(value), dtype)
     if isinstance(value, int) and dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max:
@@ -221,6 +262,11 @@ def of_python(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def promote(values: tuple[Any, ...], dtype: Callable[[np.dtype], np.dtype] | None = None) -> tuple[Node, ...]:
     """``values`` as nodes of one dtype: NumPy's result type, or what ``dtype`` makes of it."""
+    if isinstance(values[0], Node) and values[0].type.dtype.kind == "f":
+        common = values[0].type.dtype
+        alike = all(isinstance(x, Node) and x.type.dtype is common for x in values)
+        if alike and (dtype is None or dtype(common) is common):
+            return tuple([x.node for x in values])
     types = tuple([_met_type(value) for value in values])
     common = result_dtype(*types)
     if dtype is not None:
@@ -236,12 +282,15 @@ def _weak(value: Any, dtype: np.dtype) -> Node:
     return value if value.dtype == dtype else OPERATORS["cast"](value, dtype=dtype, weak=True)
 
 
+_common_shape = lru_cache(maxsize=2048)(np.broadcast_shapes)
+
+
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that all ``shapes`` broadcast to; raises ``ShapeError`` naming them when there is none."""
     if shapes.count(shapes[0]) == len(shapes):
         return shapes[0]
     try:
-        return np.broadcast_shapes(*shapes)
+        return _common_shape(*shapes)
     except ValueError:
         listed = " and ".join(map(str, shapes))
         raise ShapeError(
@@ -268,14 +317,14 @@ def operands(
     name: str, values: tuple[Any, ...], dtype: Callable[[np.dtype], np.dtype] | None = None
 ) -> tuple[Node, ...]:
     """``values`` as a strict elementwise operator wants them: nodes of one dtype and one shape."""
-    if _are_alike(values):  # nothing to do, as mostly in derivatives
-        return values
     return broadcast_together(name, promote(values, dtype))
 
 
-def _are_alike(values: tuple[Any, ...]) -> bool:
-    """Whether ``values`` are nodes of floats of one type."""
-    first = values[0]
-    if not isinstance(first, Node) or first.type.dtype.kind != "f":
+def are_alike(x: Any, y: Any) -> bool:
+    """Whether ``x`` and ``y`` are floats, or complex, of one dtype and shape: what an elementwise operator wants."""
+    if not isinstance(x, Node) or not isinstance(y, Node):
         return False
-    return all(isinstance(x, Node) and (x.type is first.type or x.type == first.type) for x in values[1:])
+    one, other = x.type, y.type
+    if one is not other and (one.dtype is not other.dtype or one.shape != other.shape):
+        return False
+    return one.dtype.kind in "fc"

@@ -92,8 +92,11 @@ def _of_nothing(name: str, x: Node, axis: Axes, keepdims: bool) -> Any:
     return broadcast_to_shape(as_array_node(np.array(np.nan, e.true_divide_dtype(x.dtype))), shape)
 
 
-def _between(rows: Node, place: Any, discrete: bool) -> Node:
-    """What rows have at ``place``, of one for each row as the last axis; between two it is on the line."""
+def _between(rows: Node, place: Any, discrete: bool, dtype: Any) -> Node:
+    """What rows have at ``place``, of one for each row as the last axis; between two it is on the line.
+
+    The distance of the two is rounded in the dtype of the rows, the rest in ``dtype``; it is taken from the nearer one.
+    """
     last = rows.ndim - 1
     low = clip(e.floor(place), 0.0, rows.shape[last] - 1.0)
     shape = (*rows.shape[:last], np.shape(place)[-1])
@@ -105,8 +108,10 @@ def _between(rows: Node, place: Any, discrete: bool) -> Node:
     if discrete:
         return below
     above = at(clip(low + 1.0, 0.0, rows.shape[last] - 1.0))
-    share = cast(clip(place - low, 0.0, 1.0), rows.dtype)
-    return below + share * (above - below)  # type: ignore[no-any-return]
+    share = cast(clip(place - low, 0.0, 1.0), dtype)
+    distance, low_end, high_end = (cast(x, dtype) for x in (above - below, below, above))
+    found: Node = e.where(share < 0.5, low_end + share * distance, high_end - (1.0 - share) * distance)
+    return found
 
 
 def _quantile(name: str, a: Any, q: Any, axis: Axes, method: str, keepdims: bool, skip_nan: bool) -> Any:
@@ -117,7 +122,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Axes, method: str, keepdims: bool
     discrete = method in DISCRETE or (method == "linear" and q.dtype.kind in "iu")
     kind = float_dtype(q.dtype)
     dtype = x.dtype if discrete else result_dtype(x.type, Type(kind, (), q.type.weak))
-    rows, shape, kept = _rows(name, x, axis, dtype)
+    rows, shape, kept = _rows(name, x, axis, x.dtype if x.dtype.kind == "f" else dtype)
     asked = to_shape(cast(q, kind), (q.size,))
     last = rows.ndim - 1
     count: Any = float(rows.shape[last])
@@ -126,7 +131,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Axes, method: str, keepdims: bool
         count = r.sum(cast(~e.isnan(rows), kind), last, keepdims=True)
         most = e.maximum(count - 1.0, 0.0)
         asked = broadcast_to_shape(asked, (*shape, q.size))
-    found = _between(rows, clip(PLACES[method](count, asked), 0.0, most), discrete)
+    found = _between(rows, clip(PLACES[method](count, asked), 0.0, most), discrete, dtype)
     if not skip_nan and rows.dtype.kind == "f":
         is_nan = e.isnan(part(rows, last, rows.shape[last] - 1, rows.shape[last]))
         found = e.where(is_nan, math.nan, found)

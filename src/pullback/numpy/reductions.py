@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS, Node, is_complex, is_float
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import Axes, normal_axes, normal_axis
 from pullback.numpy.dispatch import implements
@@ -64,9 +64,16 @@ def accumulator(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.uint64) if dtype.kind == "u" else dtype
 
 
+def squared_size(x: Any) -> Any:
+    """``|x|²``, which is real."""
+    if is_complex(x.dtype):
+        return e.square(x.real) + e.square(x.imag)
+    return e.multiply(x, x)
+
+
 def without_nan(x: Node, other: float) -> Node:
     """``x`` with ``other`` in place of NaN."""
-    if x.dtype.kind != "f":
+    if not is_float(x.dtype):
         return x
     return e.where(e.isnan(x), np.asarray(other, x.dtype), x)  # type: ignore[no-any-return]
 
@@ -267,7 +274,7 @@ def var(
         deviation = x - _reduce("sum", _masked(x, where, 0), axes, True) / _count(x, axes, True, where)
     else:
         deviation = x - x
-    squares = _reduce("sum", _masked(deviation * deviation, where, 0), axes, keepdims)
+    squares = _reduce("sum", _masked(squared_size(deviation), where, 0), axes, keepdims)
     freedom = ddof if correction is None else correction
     if isinstance(count, Node):
         return squares / e.maximum(count - freedom, 0)

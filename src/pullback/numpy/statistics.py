@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import ShapeError, TracingError
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS, Node, is_float
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy import reductions as r
@@ -74,7 +74,7 @@ def cov(
         else:
             factor = total - freedom * r.sum(weights * aweights) / total
         weighted = deviation * weights
-    return vocabulary["squeeze"](weighted @ transpose(deviation) / factor)
+    return vocabulary["squeeze"](weighted @ e.conjugated(transpose(deviation)) / factor)
 
 
 def _variables(m: Any, rowvar: bool, dtype: Any) -> Node:
@@ -108,7 +108,7 @@ def _slid(x: Node, window: Node, mode: str) -> Node:
             f"a sliding product in mode {mode!r}; use 'full', 'same' or 'valid'{where_written()}"
         )
     low = high = m - 1 if mode == "full" else 0
-    if x.dtype.kind == "f":
+    if is_float(x.dtype):
         made = conv(to_shape(x, (1, 1, n)), to_shape(window, (1, 1, m)), padding=((low, high),))
         return to_shape(made, made.shape[2:])
     wide = OPERATORS["pad"](x, low=(low,), high=(high,)) if low or high else x
@@ -145,8 +145,9 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
 
 @implements(np.correlate)
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
-    r"""The correlation of two vectors: :math:`y_n = \sum_k a_{n+k} v_k`; see ``convolve``."""
+    r"""The correlation of two vectors: :math:`y_n = \sum_k a_{n+k} \bar v_k`; see ``convolve``."""
     x, y = _vectors("correlate", a, v)
+    y = e.conjugated(y)
     if x.size < y.size:
         return flip(_middle(y, x, mode))
     return _middle(x, y, mode)

@@ -2,12 +2,16 @@
 
 from pullback.operators import (
     arithmetic,
+    complex_numbers,
+    concatenation,
     convolution,
     cumulative,
     elementwise,
+    fourier,
     hosted,
     indexing,
     interleave,
+    lapack,
     linalg,
     logic,
     normalisation,
@@ -26,12 +30,16 @@ from pullback.operators import (
 
 __all__ = [
     "arithmetic",
+    "complex_numbers",
+    "concatenation",
     "convolution",
     "cumulative",
     "elementwise",
+    "fourier",
     "hosted",
     "indexing",
     "interleave",
+    "lapack",
     "linalg",
     "logic",
     "normalisation",

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError
-from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
+from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type, is_complex, is_float
 from pullback.loops import Apply, Expression, Index, Operand
 from pullback.loops.functions import converted, larger, smaller
+from pullback.operators import complex_parts
 from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import (
     SHAPE,
@@ -55,7 +56,7 @@ AWAY_FROM_ZERO = (0.5, 2.0)
 BETWEEN_INTEGERS = (0.1, 0.9)
 
 add = elementwise(
-    "add", np.add, [lambda g, z, x, y: g, lambda g, z, x, y: g], [ANY, ANY], kinds="iuf", linear=True
+    "add", np.add, [lambda g, z, x, y: g, lambda g, z, x, y: g], [ANY, ANY], kinds="iufc", linear=True
 )
 """``x + y``."""
 
@@ -64,13 +65,18 @@ subtract = elementwise(
     np.subtract,
     [lambda g, z, x, y: g, lambda g, z, x, y: -g],
     [ANY, ANY],
-    kinds="iuf",
+    kinds="iufc",
     linear=True,
 )
 """``x - y``."""
 
 multiply = elementwise(
-    "multiply", np.multiply, [lambda g, z, x, y: g * y, lambda g, z, x, y: g * x], [ANY, ANY], kinds="iuf"
+    "multiply",
+    np.multiply,
+    [lambda g, z, x, y: g * y, lambda g, z, x, y: g * x],
+    [ANY, ANY],
+    kinds="iufc",
+    parts=complex_parts.multiplied,
 )
 """``x * y``."""
 
@@ -79,11 +85,13 @@ divide = elementwise(
     np.divide,
     [lambda g, z, x, y: g / y, lambda g, z, x, y: -g * (z / y)],
     [ANY, AWAY_FROM_ZERO],
+    kinds="fc",
     cost=3.0,
+    parts=complex_parts.divided,
 )
 """``x / y``."""
 
-negative = elementwise("negative", np.negative, [lambda g, z, x: -g], kinds="iuf", linear=True)
+negative = elementwise("negative", np.negative, [lambda g, z, x: -g], kinds="iufc", linear=True)
 """``-x``."""
 
 sign = elementwise("sign", np.sign, None, [AWAY_FROM_ZERO], kinds="iuf")
@@ -168,8 +176,16 @@ minimum = elementwise(
 At a tie each has half of the cotangent, as in JAX.
 """
 
-sqrt = elementwise("sqrt", np.sqrt, [lambda g, y, x: g / (y + y)], [(0.3, 3.0)], cost=4.0)
-"""The square root; NaN of negative numbers."""
+sqrt = elementwise(
+    "sqrt",
+    np.sqrt,
+    [lambda g, y, x: g / (y + y)],
+    [(0.3, 3.0)],
+    kinds="fc",
+    cost=4.0,
+    parts=complex_parts.sqrt,
+)
+"""The square root; NaN of negative numbers, of complex ones that of the right half plane."""
 
 
 def _power_by_base(g: Node, z: Node, x: Node, y: Node) -> Node | None:
@@ -183,6 +199,10 @@ def _power_by_base(g: Node, z: Node, x: Node, y: Node) -> Node | None:
 
 
 def _power_by_exponent(g: Node, z: Node, x: Node, y: Node) -> Node:
+    if is_complex(x.dtype):
+        zero = OPERATORS["equal"](x, zeros_like(x))
+        safe = where(zero, filled(1, x.dtype, x.shape), x)
+        return where(zero, zeros_like(g), g * (z * OPERATORS["log"](safe)))
     # Only powers of positive bases are a smooth function of the exponent.
     positive = OPERATORS["greater"](x, zeros_like(x))
     safe = where(positive, x, filled(1, x.dtype, x.shape))
@@ -194,11 +214,14 @@ power = elementwise(
     np.power,
     [_power_by_base, _power_by_exponent],
     [(0.3, 2.5), (0.2, 2.8)],
-    kinds="iuf",
+    kinds="iufc",
     cost=20.0,
+    parts=complex_parts.power,
     cases=[Case((Sample(SHAPE, 0.3, 2.5), Sample(SHAPE, -2.0, 2.0)))],
 )
-"""``x ** y``. The derivative by ``y`` is 0 where ``x <= 0``; integers take no negative exponents."""
+"""``x ** y``. The derivative by ``y`` is 0 where ``x <= 0``, or a complex ``x`` is 0; integers take no negative
+exponents.
+"""
 
 
 def _cast_type(x: Type, dtype: np.dtype, weak: bool = False) -> Type:
@@ -211,8 +234,10 @@ def _cast_reference(x: np.ndarray, dtype: np.dtype, weak: bool = False) -> np.nd
 
 def _cast_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
     source = node.inputs[0].dtype
-    if not source.kind == node.dtype.kind == "f":
+    if not (is_float(source) and is_float(node.dtype)):
         return [None]
+    if source is node.dtype:
+        return [cotangent]
     return [inside_masks(cotangent, lambda g: cast(g, dtype=source))]
 
 
@@ -229,20 +254,21 @@ cast = Operator(
     _cast_lower,
     tuple(
         Case((Sample(SHAPE, 0.1, 3.9, kind="any"),), {"dtype": np.dtype(name)})
-        for name in ("float32", "float64", "int32", "int64", "uint8", "bool")
+        for name in ("float32", "float64", "int32", "int64", "uint8", "bool", "complex64", "complex128")
     ),
     linear=True,
     elementwise=True,
+    parts=complex_parts.cast,
 )
-"""``x`` in another dtype; ``weak`` where it stays a Python number.
+"""``x`` in another dtype; ``weak`` where it stays a Python number. Of complex numbers to others the real part.
 
 On the way to integers floats lose their fraction; those outside the range become its nearest end and NaN 0 (what
-NumPy gives differs between processors). Integers wrap around. Only floats have derivatives.
+NumPy gives differs between processors). Integers wrap around. Only floats and complex numbers have derivatives.
 """
 
 
 def _bitcast_type(x: Type, dtype: np.dtype) -> Type:
-    if "b" in (x.dtype.kind, dtype.kind) or x.dtype.itemsize != dtype.itemsize:
+    if x.dtype.kind in "bc" or dtype.kind in "bc" or x.dtype.itemsize != dtype.itemsize:
         raise DTypeError(f"bitcast: {x.dtype} as {dtype}; take a number of as many bits")
     return Type(dtype, x.shape)
 
@@ -302,5 +328,6 @@ stop_gradient = Operator(
     (Case((Sample(SHAPE, kind="any"),), differentiable=()),),
     cost=0.0,
     elementwise=True,
+    parts=complex_parts.each,
 )
 """``x`` itself, taken for a constant by every derivative."""

@@ -17,6 +17,7 @@ from pullback.graph import Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Operand, Reduce
 from pullback.loops.arithmetic import times, total
 from pullback.operators.batching import batch_size, is_batched, moved
+from pullback.operators.complex_parts import bilinear
 from pullback.operators.elementwise import filled
 from pullback.operators.interleave import interleave, part_shape, places
 from pullback.operators.shapes import dilated, framed, reshape, reverse, slice, transpose
@@ -525,6 +526,7 @@ convolve = Operator(
     ),
     cost=float("inf"),
     rereads=True,
+    parts=bilinear,
 )
 """``y[b, o, g, p] = sum(x[b, c, g, p * stride + k * dilation] * w[o, c, g, k])`` over ``c`` and ``k``.
 
@@ -532,7 +534,7 @@ A layout names the axes of an array, a letter for each: ``b`` batch, ``c`` the c
 ``o`` those of the result, ``g`` groups (in all three layouts or in none), and digits for the axes that the
 window moves along, whose extents in ``w`` are the window's size. ``strides`` and ``dilations`` are given in
 the order of the digits. Along each the result has ``(extent - (size - 1) * dilation - 1) // stride + 1``
-elements. Integers, which wrap around, and floats.
+elements. Integers, which wrap around, floats and complex numbers.
 
 Raises ``ShapeError`` where channels or groups differ or a window is larger than its input, ``DTypeError``
 where dtypes differ.

@@ -24,10 +24,11 @@ from pullback.graph import (
     Routine,
     Sample,
     Type,
+    is_complex,
 )
 from pullback.graph.routine import number
 from pullback.operators.batching import batch_first
-from pullback.operators.elementwise import filled
+from pullback.operators.elementwise import filled, repair_of
 
 __all__ = ["cumargmax", "cumargmin", "cumprod", "cumsum", "recurrence"]
 
@@ -39,8 +40,8 @@ def _type_rule(name: str, result: np.dtype | None = None) -> Callable[..., Type]
         x = types[0]
         if not 0 <= axis < x.rank:
             raise ShapeError(f"{name}: axis {axis} of shape {x.shape}; name one of its axes")
-        if x.dtype.kind == "b":
-            raise DTypeError(f"{name} takes no bool; cast it, for instance with .astype(np.int64)")
+        if x.dtype.kind == "b" or (result is not None and is_complex(x.dtype)):
+            raise DTypeError(f"{name} takes no {x.dtype}; {repair_of(x.dtype, 'i')}")
         for other in types[1:]:
             if (other.shape, other.dtype) != (x.shape, x.dtype):
                 raise ShapeError(f"{name}: {x} and {other} differ; broadcast and cast one to the other")
@@ -49,11 +50,16 @@ def _type_rule(name: str, result: np.dtype | None = None) -> Callable[..., Type]
     return rule
 
 
-def _routine(name: str) -> Callable[..., Routine]:
-    """The routine of this name on an array whose axis has ``outer`` rows before it and ``inner`` behind it."""
+def _routine(name: str) -> Callable[..., Routine | None]:
+    """The routine of this name on an array whose axis has ``outer`` rows before it and ``inner`` behind it.
 
-    def routine(*types: Type, axis: int, reverse: bool) -> Routine:
+    There is none of complex numbers, of which NumPy is called where they cannot be taken apart.
+    """
+
+    def routine(*types: Type, axis: int, reverse: bool) -> Routine | None:
         x = types[0]
+        if is_complex(x.dtype):
+            return None
         extents = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
         inputs = [InputAt(k) for k in range(len(types))]
         sizes = [number(extent) for extent in extents]

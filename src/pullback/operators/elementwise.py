@@ -17,7 +17,18 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import OPERATORS, Case, Constant, Node, Operation, Operator, Sample, Type, constant
+from pullback.graph import (
+    OPERATORS,
+    Case,
+    Constant,
+    Node,
+    Operation,
+    Operator,
+    Sample,
+    Type,
+    constant,
+    is_complex,
+)
 from pullback.loops import Apply, Expression, Index, Operand
 from pullback.operators.batching import batch_first
 
@@ -29,6 +40,8 @@ __all__ = [
     "is_constant",
     "is_zero",
     "lower_elementwise",
+    "refuse_complex",
+    "repair_of",
     "summed",
     "where",
     "zeros_like",
@@ -49,9 +62,11 @@ def elementwise_type(name: str, kinds: str, result: np.dtype | None) -> Callable
 
     def rule(*types: Type, **attributes: Any) -> Type:
         first = types[0]
+        weak = first.weak
         for other in types[1:]:
             if other is first:
                 continue
+            weak = weak and other.weak
             if other.shape != first.shape:
                 raise ShapeError(
                     f"{name}: shapes {first.shape} and {other.shape} differ; broadcast one to the other"
@@ -61,17 +76,29 @@ def elementwise_type(name: str, kinds: str, result: np.dtype | None) -> Callable
                     f"{name}: dtypes {first.dtype} and {other.dtype} differ; cast one with .astype"
                 )
         if first.dtype.kind not in kinds:
-            repair = "np.float32" if "f" in kinds else "np.int64" if "i" in kinds else "bool"
-            raise DTypeError(f"{name} takes no {first.dtype}; cast it, for instance with .astype({repair})")
+            raise DTypeError(f"{name} takes no {first.dtype}; {repair_of(first.dtype, kinds)}")
         if result is not None:
             return Type(result, first.shape)
-        weak = all(t.weak for t in types)
         return first if weak == first.weak else Type(first.dtype, first.shape, weak)
 
     return rule
 
 
-def filled(value: float, dtype: np.dtype, shape: tuple[int, ...]) -> Node:
+def repair_of(dtype: np.dtype, kinds: str) -> str:
+    """What to do with an array of ``dtype`` where one of ``kinds`` is wanted."""
+    if dtype.kind == "c":
+        return "take its real part, x.real, its imaginary part, x.imag, or its size, np.abs(x)"
+    wanted = "np.float32" if "f" in kinds else "np.int64" if "i" in kinds else "bool"
+    return f"cast it, for instance with .astype({wanted})"
+
+
+def refuse_complex(name: str, x: Type) -> None:
+    """Raise ``DTypeError`` for complex numbers, which have no order, or no code of their own here."""
+    if is_complex(x.dtype):
+        raise DTypeError(f"{name} takes no {x.dtype}; {repair_of(x.dtype, 'f')}")
+
+
+def filled(value: complex, dtype: np.dtype, shape: tuple[int, ...]) -> Node:
     """``value`` in every place of ``shape``: one element that is read everywhere."""
     scalar = constant(value, dtype)
     return OPERATORS["broadcast"](scalar, shape=shape, axes=()) if shape else scalar
@@ -90,6 +117,8 @@ def _unbroadcast(node: Node) -> Node:
 
 def is_constant(node: Node) -> bool:
     """Whether ``node`` is a constant, possibly broadcast."""
+    if not node.inputs:
+        return isinstance(node, Constant)
     return isinstance(_unbroadcast(node), Constant)
 
 
@@ -99,13 +128,15 @@ def is_zero(node: Node) -> bool:
     return isinstance(node, Constant) and not node.value.any()
 
 
-def constant_value(node: Node) -> float | None:
+def constant_value(node: Node) -> complex | None:
     """The number that ``node`` has in every place, if that is known while tracing."""
     node = _unbroadcast(node)
     if not isinstance(node, Constant) or node.value.size == 0:
         return None
     first = node.value.flat[0]
-    return float(first) if bool((node.value == first).all()) else None
+    if not bool((node.value == first).all()):
+        return None
+    return complex(first) if node.dtype.kind == "c" and first.imag else float(first.real)
 
 
 def lower_elementwise(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
@@ -121,11 +152,16 @@ def inside_masks(cotangent: Node, rule: Callable[[Node], Node | None]) -> Node |
     NaN where the mask is false, so the product is made inside the mask: ``where(mask, rule(g), 0)``. A mask
     under a broadcast (the branch was a reduction) is broadcast itself and comes out as well.
     """
-    if not isinstance(cotangent, Operation) or cotangent.operator.name not in ("where", "broadcast"):
+    if not _may_be_masked(cotangent):
         return rule(cotangent)
     masks, inner = _unmasked(cotangent)
     product = rule(inner)
     return None if product is None else _masked(product, masks)
+
+
+def _may_be_masked(node: Node) -> bool:
+    """Whether a mask may be in front."""
+    return isinstance(node, Operation) and node.operator.name in ("where", "broadcast")
 
 
 def without_factor(cotangent: Node, axes: Sequence[int]) -> tuple[Node, Node | None]:
@@ -215,6 +251,7 @@ def elementwise(
     cost: float = 1.0,
     linear: bool = False,
     lower: Callable[..., Expression] = lower_elementwise,
+    parts: Callable[..., Any] | None = None,
 ) -> Operator:
     """Define an elementwise operator.
 
@@ -222,20 +259,24 @@ def elementwise(
     ``rules`` there is none. ``domains`` are the intervals that samples are drawn from, one for each input;
     ``kinds`` the letters of ``numpy.dtype.kind`` that it takes; ``result`` the result's dtype if it is not
     that of the inputs; ``cases`` are further cases for the table's tests. ``lower`` writes it in
-    other functions, where machine code has none of this name.
+    other functions, where machine code has none of this name. ``parts`` are those of complex numbers.
     """
 
     def contribution(rule: Rule, node: Operation, cotangent: Node) -> Node | None:
         return inside_masks(cotangent, lambda g: rule(g, node, *node.inputs))
 
     def pullback(node: Operation, cotangent: Node) -> list[Node | None]:
-        return [
-            None if is_constant(x) else contribution(rule, node, cotangent)
-            for rule, x in zip(rules or (), node.inputs)
-        ]
+        assert rules is not None
+        inputs = node.inputs
+        if _may_be_masked(cotangent):
+            return [
+                None if is_constant(x) else contribution(rule, node, cotangent)
+                for rule, x in zip(rules, inputs)
+            ]
+        return [None if is_constant(x) else rule(cotangent, node, *inputs) for rule, x in zip(rules, inputs)]
 
     dtype = None if result is None else np.dtype(result)
-    kind = {"f": "float", "b": "bool", "iu": "int"}.get(kinds, "any")
+    kind = {"f": "float", "fc": "float", "b": "bool", "iu": "int"}.get(kinds, "any")
     samples = tuple(Sample(SHAPE, low, high, kind) for low, high in domains)
     return Operator(
         name,
@@ -248,6 +289,7 @@ def elementwise(
         cost=cost,
         linear=linear,
         elementwise=True,
+        parts=parts,
     )
 
 

@@ -125,6 +125,7 @@ def _called(routine: Routine, promised: TupleType, arrays: Sequence[Array]) -> l
                 kept.append(np.array(argument.value, argument.dtype))
                 given.append(kept[-1].ctypes.data)
                 continue
+            assert isinstance(argument, (InputAt, OutputAt))
             array = (inputs if isinstance(argument, InputAt) else outputs)[argument.number]
             given.append(array.ctypes.data + turn * (array.nbytes // routine.count))
         call(*given)

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, MatrixError, ShapeError
-from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
+from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type, is_complex, is_float
 from pullback.operators.batching import all_batched, batch_first, is_batched, moved
+from pullback.operators.elementwise import repair_of
 
 __all__ = [
     "BLOCK",
@@ -49,10 +50,14 @@ REGULAR = Sample((3, 3), -1.0, 1.0, diagonal=4.0)
 """A matrix that is well conditioned, and positive definite if it is read as a symmetric one."""
 
 
+COMPLEX = ("solve", "triangular_solve", "inv", "det", "cofactor")
+"""What takes complex matrices too: its rules have transposes alone."""
+
+
 def matrix_type(name: str, x: Type, square: bool = True) -> None:
     """Raise unless ``x`` is a type of float matrices, square ones unless ``square`` is false."""
-    if x.dtype.kind != "f":
-        raise DTypeError(f"{name} takes no {x.dtype}; cast it, for instance with .astype(np.float64)")
+    if not is_float(x.dtype) or (is_complex(x.dtype) and name not in COMPLEX):
+        raise DTypeError(f"{name} takes no {x.dtype}; {repair_of(x.dtype, 'f')}")
     if x.rank < 2 or (square and x.shape[-1] != x.shape[-2]):
         wanted = "square matrices" if square else "matrices"
         raise ShapeError(f"{name}: shape {x.shape}; it takes {wanted} along the last two axes")
@@ -220,7 +225,8 @@ def _cofactor_reference(a: Array) -> Array:
     n = s.shape[-1]
     others = np.broadcast_to(s[..., None, :], (*s.shape, n)).copy()
     others[..., range(n), range(n)] = 1
-    sign = np.rint(np.linalg.det(u) * np.linalg.det(v))
+    sign = np.linalg.det(u) * np.linalg.det(v)
+    u, sign, v = (u.conj(), sign, v.conj()) if a.dtype.kind == "c" else (u, np.rint(sign), v)
     return np.asarray((u * (sign[..., None] * np.prod(others, axis=-1))[..., None, :]) @ v)
 
 

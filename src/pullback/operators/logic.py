@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pullback.graph import Case, Sample
+from pullback.operators import complex_parts
 from pullback.operators.elementwise import SHAPE, elementwise, where
 
 __all__ = [
@@ -35,10 +36,12 @@ ONE = PAIR[:1]
 BITS = ((-100.0, 100.0), (-100.0, 100.0))
 SHIFT = ((-100.0, 100.0), (0.0, 7.0))
 
-equal = elementwise("equal", np.equal, None, PAIR, kinds="biuf", result=bool)
+equal = elementwise("equal", np.equal, None, PAIR, kinds="biufc", result=bool, parts=complex_parts.equal)
 """Whether ``x == y``."""
 
-not_equal = elementwise("not_equal", np.not_equal, None, PAIR, kinds="biuf", result=bool)
+not_equal = elementwise(
+    "not_equal", np.not_equal, None, PAIR, kinds="biufc", result=bool, parts=complex_parts.not_equal
+)
 """Whether ``x != y``; true of NaN."""
 
 less = elementwise("less", np.less, None, PAIR, kinds="biuf", result=bool)
@@ -86,11 +89,15 @@ right_shift = elementwise("right_shift", np.right_shift, None, SHIFT, kinds="iu"
 # Far beyond the range of float32, so that some samples are infinite there and some finite.
 HUGE = (Case((Sample(SHAPE, -1e39, 1e39),)),)
 
-isnan = elementwise("isnan", np.isnan, None, ONE, result=bool)
+isnan = elementwise("isnan", np.isnan, None, ONE, kinds="fc", result=bool, parts=complex_parts.isnan)
 """Whether it is NaN."""
 
-isinf = elementwise("isinf", np.isinf, None, ONE, result=bool, cases=HUGE)
+isinf = elementwise(
+    "isinf", np.isinf, None, ONE, kinds="fc", result=bool, cases=HUGE, parts=complex_parts.isinf
+)
 """Whether it is infinite, of either sign."""
 
-isfinite = elementwise("isfinite", np.isfinite, None, ONE, result=bool, cases=HUGE)
+isfinite = elementwise(
+    "isfinite", np.isfinite, None, ONE, kinds="fc", result=bool, cases=HUGE, parts=complex_parts.isfinite
+)
 """Whether it is neither infinite nor NaN."""

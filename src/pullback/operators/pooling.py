@@ -22,6 +22,7 @@ from pullback.loops.expression import as_expression
 from pullback.loops.guard import guarded
 from pullback.operators.batching import any_batched, batch_first
 from pullback.operators.convolution import convolve
+from pullback.operators.elementwise import refuse_complex
 from pullback.operators.reductions import argmax, max
 from pullback.operators.windows import WINDOWS, covering, window_counts, windows
 
@@ -62,6 +63,11 @@ def _inner_axes(axes: Shape) -> Shape:
 # -- the largest of each window, and who it is
 
 
+def _pooled_type(name: str, x: Type, **attributes: Shape) -> Shape:
+    refuse_complex(name, x)
+    return _pooled(name, x.shape, **attributes)
+
+
 def _window_max_pullback(node: Operation, g: Node) -> list[Node | None]:
     (x,) = node.inputs
     winner = window_argmax(x, **node.attributes)
@@ -84,7 +90,7 @@ _MAX_CASES = tuple(Case((Sample(shape, kind="any"),), attributes) for shape, att
 
 window_max = Operator(
     "window_max",
-    lambda x, **attributes: x.with_shape(_pooled("window_max", x.shape, **attributes)),
+    lambda x, **attributes: x.with_shape(_pooled_type("window_max", x, **attributes)),
     lambda x, **attributes: max.reference(
         windows.reference(x, **attributes), axes=_inner_axes(attributes["axes"])
     ),
@@ -107,7 +113,7 @@ def _window_argmax_lower(node: Operation, operands: Sequence[Operand], index: Se
 
 window_argmax = Operator(
     "window_argmax",
-    lambda x, **attributes: Type(_INT32, _pooled("window_argmax", x.shape, **attributes)),
+    lambda x, **attributes: Type(_INT32, _pooled_type("window_argmax", x, **attributes)),
     lambda x, **attributes: argmax.reference(
         windows.reference(x, **attributes), axes=_inner_axes(attributes["axes"])
     ).astype(_INT32),
@@ -336,6 +342,7 @@ def _max_unpooled(node: Operation) -> Operation:
 def _convolve_max_unpooled_type(
     x: Type, y: Type, winner: Type, *, shape: Shape, pool: tuple[Shape, ...], **attributes: Any
 ) -> Type:
+    refuse_complex("convolve_max_unpooled", y)
     w = _max_unpool_type(y, winner, shape, **dict(zip(_NAMES, pool)))
     spatial = tuple(axis for axis, label in enumerate(attributes["w_layout"]) if label.isdigit())
     if pool[0] != spatial:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import Case, Node, Operation, Operator, Sample, Type
+from pullback.graph import Case, Node, Operation, Operator, Sample, Type, remembered
 from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Operand, Reduce
 from pullback.operators.batching import is_batched
+from pullback.operators.complex_parts import bilinear
 
 __all__ = ["contract"]
 
 Labels = tuple[int, ...]
 
 
+@remembered
 def _contract_type(a: Type, b: Type, a_labels: Labels, b_labels: Labels, out_labels: Labels) -> Type:
     clash = (
         f"contract: shapes {a.shape} labelled {a_labels} and {b.shape} labelled {b_labels} give {out_labels}"
@@ -52,22 +56,34 @@ def _contract_reference(
     a: np.ndarray, b: np.ndarray, a_labels: Labels, b_labels: Labels, out_labels: Labels
 ) -> np.ndarray:
     """A stack of matrix products: batch axes, then rows of ``a``, what is summed, columns of ``b``."""
-    extents = dict(zip((*a_labels, *b_labels), (*a.shape, *b.shape)))
+    left, right, shape, order = _stacks(a.shape, b.shape, a_labels, b_labels, out_labels)
+    stacked = a.transpose(left[0]).reshape(left[1]) @ b.transpose(right[0]).reshape(right[1])
+    product: np.ndarray = stacked.reshape(shape).transpose(order)
+    return product
+
+
+@lru_cache(maxsize=2048)
+def _stacks(
+    a: tuple[int, ...], b: tuple[int, ...], a_labels: Labels, b_labels: Labels, out_labels: Labels
+) -> tuple[Any, Any, list[int], list[int]]:
+    """For each operand of these shapes the order of its axes and its shape as a stack; the same of the product."""
+    extents = dict(zip((*a_labels, *b_labels), (*a, *b)))
     batch = [label for label in a_labels if label in b_labels and label in out_labels]
     rows = [label for label in a_labels if label not in b_labels]
     columns = [label for label in b_labels if label not in a_labels]
     summed = [label for label in a_labels if label in b_labels and label not in out_labels]
 
-    def stack(x: np.ndarray, labels: Labels, *groups: list[int]) -> np.ndarray:
+    def stack(labels: Labels, *groups: list[int]) -> tuple[list[int], list[int]]:
         order = [labels.index(label) for group in groups for label in group]
-        return np.transpose(x, order).reshape(
-            [math.prod(extents[label] for label in group) for group in groups]
-        )
+        return order, [math.prod(extents[label] for label in group) for group in groups]
 
-    product = stack(a, a_labels, batch, rows, summed) @ stack(b, b_labels, batch, summed, columns)
     made = [*batch, *rows, *columns]
-    product = np.reshape(product, [extents[label] for label in made])
-    return np.transpose(product, [made.index(label) for label in out_labels])
+    return (
+        stack(a_labels, batch, rows, summed),
+        stack(b_labels, batch, summed, columns),
+        [extents[label] for label in made],
+        [made.index(label) for label in out_labels],
+    )
 
 
 def _contract_pullback(node: Operation, g: Node) -> list[Node | None]:
@@ -148,12 +164,13 @@ contract = Operator(
     cost=float("inf"),
     stored=True,
     rereads=True,
+    parts=bilinear,
 )
 """``y[out] = sum(a[a_labels] * b[b_labels])`` over the labels that both inputs have and ``y`` has not.
 
 Each axis has a label (an integer). A label of both inputs and of the result is a batch axis; one of a
 single input must be in the result, for a sum over it is no product: ``sum`` it first. Integers, which wrap
-around, and floats. Raises ``ShapeError`` where a shared label has two extents or the labels do not fit,
+around, floats and complex numbers. Raises ``ShapeError`` where a shared label has two extents or the labels do not fit,
 ``DTypeError`` where dtypes differ. The product of matrices is ``a_labels=(0, 1), b_labels=(1, 2),
 out_labels=(0, 2)``.
 """

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
+from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type, is_float, remembered
 from pullback.loops import Affine, Axis, Expression, Index, Literal, Operand, Reduce
 from pullback.operators.batching import batch_first
-from pullback.operators.elementwise import where, zeros_like
+from pullback.operators.complex_parts import Parts, multiplied
+from pullback.operators.elementwise import filled, repair_of, where, zeros_like
 
 __all__ = ["argmax", "argmin", "max", "min", "prod", "sum"]
 
@@ -32,9 +33,10 @@ def reduction_type(
 ) -> Callable[..., Type]:
     """The type rule; reductions without a ``neutral`` element refuse to reduce nothing."""
 
+    @remembered
     def rule(x: Type, axes: Axes) -> Type:
         if x.dtype.kind not in kinds:
-            raise DTypeError(f"{name} takes no {x.dtype}; cast it, for instance with .astype(np.int64)")
+            raise DTypeError(f"{name} takes no {x.dtype}; {repair_of(x.dtype, 'i')}")
         if list(axes) != sorted(set(axes)) or not all(0 <= axis < x.rank for axis in axes):
             raise ShapeError(
                 f"{name}: axes {axes} of an array of shape {x.shape}; name each of its axes once"
@@ -96,10 +98,12 @@ def spread(node: Node, shape: tuple[int, ...], axes: Axes) -> Node:
 
 
 def _sum_reference(x: np.ndarray, axes: Axes) -> Any:
-    if math.prod(x.shape[axis] for axis in axes) == 1:
+    if math.prod([x.shape[axis] for axis in axes]) == 1:
         return np.squeeze(x, axes)
+    if x.dtype == np.float64:
+        return np.add.reduce(x, axes)
     # NumPy adds one element after another along all axes but the last: the sum of a long column would be rough.
-    wide = np.float64 if x.dtype == np.float32 else x.dtype
+    wide = {"float32": np.float64, "complex64": np.complex128}.get(x.dtype.name, x.dtype)
     with np.errstate(over="ignore"):
         return np.sum(x, axis=axes, dtype=wide).astype(x.dtype)
 
@@ -110,7 +114,7 @@ def _sum_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
 
 sum = Operator(
     "sum",
-    reduction_type("sum", "iuf", neutral=True),
+    reduction_type("sum", "iufc", neutral=True),
     _sum_reference,
     _sum_pullback,
     batch_first,
@@ -125,7 +129,7 @@ sum = Operator(
 def from_zero(total: Node, x: Node, axes: Axes) -> Node:
     """``total``, the sum of ``x`` over ``axes``, begun with +0 even where it is that of one element."""
     alone = math.prod(x.shape[axis] for axis in axes) == 1
-    return total + 0.0 if alone and x.dtype.kind == "f" else total
+    return total + 0.0 if alone and is_float(x.dtype) else total
 
 
 def _prod_reference(x: np.ndarray, axes: Axes) -> Any:
@@ -180,15 +184,37 @@ def _prod_pullback(node: Operation, cotangent: Node) -> list[Node | None]:
     return [transpose(reshape(bar, shape=last.shape), axes=back)]
 
 
+def _prod_parts(node: Operation, x: Parts) -> Parts:
+    """Halves are multiplied with each other until one element is left."""
+    axes, shape = node.attributes["axes"], x.real.shape
+    order = (*_kept(len(shape), axes), *axes)
+    count = math.prod(shape[axis] for axis in axes)
+
+    def last(part: Node) -> Node:
+        made = OPERATORS["transpose"](part, axes=order)
+        return OPERATORS["reshape"](made, shape=(*node.shape, count))
+
+    if count == 0:
+        return Parts(*(filled(value, x.real.dtype, node.shape) for value in (1, 0)))
+    x = Parts(*map(last, x))
+    while (extent := x.real.shape[-1]) > 1:
+        half, odd = divmod(extent, 2)
+        made = multiplied(node, *(Parts(*(_part(p, k * half, (k + 1) * half) for p in x)) for k in (0, 1)))
+        rest = [_part(p, 2 * half, extent) for p in x]
+        x = Parts(*(_joined([p, r] if odd else [p]) for p, r in zip(made, rest)))
+    return Parts(*(OPERATORS["reshape"](p, shape=node.shape) for p in x))
+
+
 prod = Operator(
     "prod",
-    reduction_type("prod", "iuf", neutral=True),
+    reduction_type("prod", "iufc", neutral=True),
     _prod_reference,
     _prod_pullback,
     batch_first,
     _lower_reduction("multiply", 1),
     _cases("any", neutral=True),
     stored=True,
+    parts=_prod_parts,
 )
 """The product over ``axes``; 1 of nothing."""
 

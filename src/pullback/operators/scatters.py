@@ -18,9 +18,10 @@ import numpy as np
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
 from pullback.operators.batching import all_batched, any_batched, behind, moved
-from pullback.operators.elementwise import filled, is_constant, where, zeros_like
+from pullback.operators.concatenation import concatenate
+from pullback.operators.elementwise import filled, is_constant, repair_of, where, zeros_like
 from pullback.operators.indexing import check_axes, examples, gather, gathered_shape, index_sample
-from pullback.operators.shapes import broadcast, concatenate, iota, reshape, slice
+from pullback.operators.shapes import broadcast, iota, reshape, slice
 
 __all__ = [
     "links",
@@ -38,7 +39,7 @@ _INT = np.dtype(np.int64)
 Pullback = Callable[[Operation, Node], tuple[Node | None, Node | None]]
 """The cotangents of ``x`` and of the updates."""
 
-_KINDS = {"biuf": "any", "iuf": "any", "f": "float"}
+_KINDS = {"biufc": "any", "biuf": "any", "iufc": "any", "iuf": "any", "f": "float"}
 
 
 def _type_rule(name: str, kinds: str) -> Callable[..., Type]:
@@ -53,10 +54,7 @@ def _type_rule(name: str, kinds: str) -> Callable[..., Type]:
         if updates.dtype != x.dtype:
             raise DTypeError(f"{name}: dtypes {x.dtype} and {updates.dtype} differ; cast one with .astype")
         if x.dtype.kind not in kinds:
-            repair = "np.float32" if kinds == "f" else "np.int64"
-            raise DTypeError(
-                f"{name} takes no {x.dtype}; cast the array, for instance with .astype({repair})"
-            )
+            raise DTypeError(f"{name} takes no {x.dtype}; {repair_of(x.dtype, kinds)}")
         return Type(x.dtype, x.shape)
 
     return rule
@@ -285,7 +283,7 @@ def _add_pullback(node: Operation, g: Node) -> tuple[Node | None, Node | None]:
     return g, _at(node, g)
 
 
-scatter_add = _scatter("scatter_add", "add", "iuf", _add_pullback, linear=True)
+scatter_add = _scatter("scatter_add", "add", "iufc", _add_pullback, linear=True)
 """``y = x``, then ``y[indices[p], r] += updates[p, r]`` for each position ``p``: the transpose of ``gather``.
 
 Positions are visited in row-major order, so an index that occurs again always gives the same sum. Integers
@@ -302,7 +300,7 @@ def _set_pullback(node: Operation, g: Node) -> tuple[Node | None, Node | None]:
     return x_bar, bar if chains is None else where(chains.is_last(), bar, zeros_like(bar))
 
 
-scatter_set = _scatter("scatter_set", "set", "biuf", _set_pullback, linear=True)
+scatter_set = _scatter("scatter_set", "set", "biufc", _set_pullback, linear=True)
 """``y = x``, then ``y[indices[p], r] = updates[p, r]`` for each position ``p``: of several for one place the last one
 stays, and has all of the cotangent.
 """

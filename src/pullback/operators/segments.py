@@ -8,8 +8,9 @@ The cotangents of the slices of an array are such: the gates of a recurrent cell
 from __future__ import annotations
 
 from pullback.graph import Node, Operation, constant
+from pullback.operators.concatenation import concatenate
 from pullback.operators.elementwise import is_zero
-from pullback.operators.shapes import broadcast, concatenate
+from pullback.operators.shapes import broadcast
 
 __all__ = ["joined_segments"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
+from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type, remembered
 from pullback.loops import Affine, Apply, Expression, Index, Literal, Operand, as_expression, row_major
 from pullback.loops.arithmetic import both, divided, plus, times, total, within
 from pullback.loops.guard import guarded
@@ -21,7 +21,6 @@ from pullback.operators.batching import batch_first, behind
 
 __all__ = [
     "broadcast",
-    "concatenate",
     "contiguous",
     "dilated",
     "framed",
@@ -60,6 +59,7 @@ def _check_lengths(name: str, x: Type, **attributes: Sequence[int]) -> None:
 # -- broadcast
 
 
+@remembered
 def _broadcast_type(x: Type, shape: Shape, axes: Shape) -> Type:
     _check_shape("broadcast", shape)
     if len(axes) != x.rank or not rising_axes(axes, len(shape)):
@@ -85,7 +85,8 @@ def _broadcast_reference(x: np.ndarray, shape: Shape, axes: Shape) -> np.ndarray
     aligned = [1] * len(shape)
     for axis, extent in zip(axes, x.shape):
         aligned[axis] = extent
-    return np.broadcast_to(x.reshape(aligned), shape)
+    x = x.reshape(aligned)
+    return x if x.shape == shape else np.broadcast_to(x, shape)
 
 
 def _broadcast_pullback(node: Operation, g: Node) -> list[Node | None]:
@@ -134,6 +135,7 @@ Raises ``ShapeError`` where another extent meets a different one.
 # -- reshape
 
 
+@remembered
 def _reshape_type(x: Type, shape: Shape) -> Type:
     _check_shape("reshape", shape)
     if math.prod(shape) != x.size:
@@ -213,6 +215,7 @@ computed with; an array in memory is read with plain strides.
 # -- transpose
 
 
+@remembered
 def _transpose_type(x: Type, axes: Shape) -> Type:
     if sorted(axes) != list(range(x.rank)):
         raise ShapeError(
@@ -259,6 +262,7 @@ Any dtype. Raises ``ShapeError`` unless ``axes`` names each axis once.
 # -- slice
 
 
+@remembered
 def _slice_type(x: Type, starts: Shape, stops: Shape, steps: Shape) -> Type:
     _check_lengths("slice", x, starts=starts, stops=stops, steps=steps)
     for axis, (extent, start, stop, step) in enumerate(zip(x.shape, starts, stops, steps)):
@@ -394,6 +398,7 @@ Raises ``ShapeError`` unless ``axes`` are axes of ``x`` in rising order.
 # -- pad
 
 
+@remembered
 def _pad_type(x: Type, low: Shape, high: Shape) -> Type:
     _check_lengths("pad", x, low=low, high=high)
     if any(width < 0 for width in (*low, *high)):
@@ -453,98 +458,7 @@ Raises ``ShapeError`` for negative widths.
 """
 
 
-# -- concatenate
-
-
-def _concatenate_type(*types: Type, axis: int) -> Type:
-    if not types:
-        raise ShapeError("concatenate: no arrays; give at least one")
-    first = types[0]
-    if not 0 <= axis < first.rank:
-        raise ShapeError(
-            f"concatenate: axis {axis} of shape {first.shape}; name an axis below {first.rank}, "
-            "or add one with x[None] (stack does so)"
-        )
-    for other in types[1:]:
-        if other.rank != first.rank or any(
-            a != b for k, (a, b) in enumerate(zip(first.shape, other.shape)) if k != axis
-        ):
-            raise ShapeError(
-                f"concatenate: shapes {first.shape} and {other.shape} along axis {axis}; all other extents "
-                "must be equal: slice, pad or reshape one"
-            )
-        if other.dtype != first.dtype:
-            raise DTypeError(
-                f"concatenate: dtypes {first.dtype} and {other.dtype} differ; cast one with .astype"
-            )
-    extent = sum(t.shape[axis] for t in types)
-    shape = (*first.shape[:axis], extent, *first.shape[axis + 1 :])
-    return Type(first.dtype, shape, all(t.weak for t in types))
-
-
-def _concatenate_pullback(node: Operation, g: Node) -> list[Node | None]:
-    axis = node.attributes["axis"]
-    parts: list[Node | None] = []
-    start = 0
-    for x in node.inputs:
-        stop = start + x.shape[axis]
-        starts = tuple(start if k == axis else 0 for k in range(g.ndim))
-        stops = tuple(stop if k == axis else extent for k, extent in enumerate(g.shape))
-        parts.append(slice(g, starts=starts, stops=stops, steps=(1,) * g.ndim))
-        start = stop
-    return parts
-
-
-def _concatenate_lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
-    axis = node.attributes["axis"]
-    parts: list[tuple[int, Expression]] = []
-    start = 0
-    for operand, x in zip(operands, node.inputs):
-        stop = start + x.shape[axis]
-        inside = within(index[axis], start, stop)
-        if inside is not False and start < stop:
-            part = operand([plus(i, -start) if k == axis else i for k, i in enumerate(index)])
-            parts.append((start, part if inside is True else guarded(part, inside)))
-        start = stop
-    return _chosen(index[axis], parts) if parts else Literal(0, node.dtype)
-
-
-def _chosen(index: Index, parts: Sequence[tuple[int, Expression]]) -> Expression:
-    """The one of ``parts`` that the index is in, each with where it starts; asked for by halves, not one by one."""
-    if len(parts) == 1:
-        return parts[0][1]
-    middle = len(parts) // 2
-    start, _ = parts[middle]
-    first, second = _chosen(index, parts[:middle]), _chosen(index, parts[middle:])
-    place, limit = as_expression(index), Literal(start, np.dtype(np.int64))
-    below = Apply("less", (place, limit), np.dtype(np.bool_))
-    return Apply("where", (below, first, second), first.dtype)
-
-
-concatenate = Operator(
-    "concatenate",
-    _concatenate_type,
-    lambda *arrays, axis: np.concatenate(arrays, axis),
-    _concatenate_pullback,
-    batch_first,
-    _concatenate_lower,
-    (
-        Case((_any(3),), {"axis": 0}),
-        Case((_any(3), _any(2)), {"axis": 0}),
-        Case((_any(2, 1), _any(2, 3), _any(2, 2)), {"axis": 1}),
-        Case((_any(1, 2, 2), _any(3, 2, 2)), {"axis": 0}),
-        Case((_any(2, 3), _any(2, 0), _any(2, 1)), {"axis": 1}),
-        Case((_any(0, 3), _any(0, 2)), {"axis": 1}),
-    ),
-    linear=True,
-)
-"""Arrays one after another along ``axis``. Any dtype, the same in all.
-
-Raises ``ShapeError`` where another extent differs, ``DTypeError`` where a dtype does.
-"""
-
-
-# -- iota
+# -- contiguous
 
 
 contiguous = Operator(
@@ -563,6 +477,9 @@ contiguous = Operator(
     stored=True,
 )
 """``y = x``, in an array of its own: for what is read often, in an order that suits the reader."""
+
+
+# -- iota
 
 
 def _iota_type(shape: Shape, axis: int, dtype: np.dtype) -> Type:

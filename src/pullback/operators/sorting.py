@@ -14,6 +14,7 @@ from pullback.errors import ShapeError
 from pullback.graph import Case, InputAt, Operator, OutputAt, Routine, Sample, Type
 from pullback.graph.routine import number
 from pullback.operators.batching import batch_first
+from pullback.operators.elementwise import refuse_complex
 
 __all__ = ["argsort"]
 
@@ -21,6 +22,7 @@ __all__ = ["argsort"]
 def _type_rule(x: Type) -> Type:
     if not x.rank:
         raise ShapeError("argsort: a scalar has no axis to sort along; give it one with x[None]")
+    refuse_complex("argsort", x)
     return Type(np.dtype(np.int64), x.shape)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from pullback.graph import OPERATORS, Node, Operation, Operator
 from pullback.loops import Apply, Expression, Index, Literal, Operand
 from pullback.loops.functions import rectified
+from pullback.operators import complex_parts
 from pullback.operators.arithmetic import sqrt
 from pullback.operators.elementwise import elementwise, filled, where, zeros_like
 
@@ -50,34 +51,74 @@ __all__ = [
 INSIDE_ONE = (-0.9, 0.9)
 POSITIVE = (0.3, 3.0)
 
-exp = elementwise("exp", np.exp, [lambda g, y, x: g * y], cost=10.0)
+exp = elementwise("exp", np.exp, [lambda g, y, x: g * y], kinds="fc", cost=10.0, parts=complex_parts.exp)
 """``e ** x``."""
 
-expm1 = elementwise("expm1", np.expm1, [lambda g, y, x: g * (y + 1)], cost=12.0)
+expm1 = elementwise(
+    "expm1", np.expm1, [lambda g, y, x: g * (y + 1)], kinds="fc", cost=12.0, parts=complex_parts.expm1
+)
 """``e ** x - 1``, exact to the last bits near 0."""
 
-exp2 = elementwise("exp2", np.exp2, [lambda g, y, x: g * (math.log(2) * y)], cost=10.0)
+exp2 = elementwise(
+    "exp2", np.exp2, [lambda g, y, x: g * (math.log(2) * y)], kinds="fc", cost=10.0, parts=complex_parts.exp2
+)
 """``2 ** x``."""
 
-log = elementwise("log", np.log, [lambda g, y, x: g / x], [POSITIVE], cost=12.0)
-"""The natural logarithm; minus infinity at 0, NaN below."""
+log = elementwise(
+    "log", np.log, [lambda g, y, x: g / x], [POSITIVE], kinds="fc", cost=12.0, parts=complex_parts.log
+)
+"""The natural logarithm; minus infinity at 0, NaN below; of complex numbers its principal value."""
 
-log1p = elementwise("log1p", np.log1p, [lambda g, y, x: g / (1 + x)], [(-0.7, 2.0)], cost=12.0)
+log1p = elementwise(
+    "log1p",
+    np.log1p,
+    [lambda g, y, x: g / (1 + x)],
+    [(-0.7, 2.0)],
+    kinds="fc",
+    cost=12.0,
+    parts=complex_parts.log1p,
+)
 """``log(1 + x)``, exact to the last bits near 0."""
 
-log2 = elementwise("log2", np.log2, [lambda g, y, x: g / (math.log(2) * x)], [POSITIVE], cost=12.0)
+log2 = elementwise(
+    "log2",
+    np.log2,
+    [lambda g, y, x: g / (math.log(2) * x)],
+    [POSITIVE],
+    kinds="fc",
+    cost=12.0,
+    parts=complex_parts.log2,
+)
 """The logarithm to base 2."""
 
-log10 = elementwise("log10", np.log10, [lambda g, y, x: g / (math.log(10) * x)], [POSITIVE], cost=12.0)
+log10 = elementwise(
+    "log10",
+    np.log10,
+    [lambda g, y, x: g / (math.log(10) * x)],
+    [POSITIVE],
+    kinds="fc",
+    cost=12.0,
+    parts=complex_parts.log10,
+)
 """The logarithm to base 10."""
 
-sin = elementwise("sin", np.sin, [lambda g, y, x: g * cos(x)], cost=12.0)
+sin = elementwise("sin", np.sin, [lambda g, y, x: g * cos(x)], kinds="fc", cost=12.0, parts=complex_parts.sin)
 """The sine of an angle in radians."""
 
-cos: Operator = elementwise("cos", np.cos, [lambda g, y, x: -g * sin(x)], cost=12.0)
+cos: Operator = elementwise(
+    "cos", np.cos, [lambda g, y, x: -g * sin(x)], kinds="fc", cost=12.0, parts=complex_parts.cos
+)
 """The cosine of an angle in radians."""
 
-tan = elementwise("tan", np.tan, [lambda g, y, x: g * (1 + y * y)], [(-1.2, 1.2)], cost=20.0)
+tan = elementwise(
+    "tan",
+    np.tan,
+    [lambda g, y, x: g * (1 + y * y)],
+    [(-1.2, 1.2)],
+    kinds="fc",
+    cost=20.0,
+    parts=complex_parts.tan,
+)
 """The tangent of an angle in radians."""
 
 arcsin = elementwise(
@@ -110,13 +151,19 @@ arctan2 = elementwise(
 )
 """The angle of the point ``(x, y)``, for inputs ``y`` and ``x``, in [-pi, pi]. The derivatives at the origin are 0."""
 
-sinh = elementwise("sinh", np.sinh, [lambda g, y, x: g * cosh(x)], cost=15.0)
+sinh = elementwise(
+    "sinh", np.sinh, [lambda g, y, x: g * cosh(x)], kinds="fc", cost=15.0, parts=complex_parts.sinh
+)
 """``(e ** x - e ** -x) / 2``."""
 
-cosh: Operator = elementwise("cosh", np.cosh, [lambda g, y, x: g * sinh(x)], cost=15.0)
+cosh: Operator = elementwise(
+    "cosh", np.cosh, [lambda g, y, x: g * sinh(x)], kinds="fc", cost=15.0, parts=complex_parts.cosh
+)
 """``(e ** x + e ** -x) / 2``."""
 
-tanh = elementwise("tanh", np.tanh, [lambda g, y, x: g * (1 - y * y)], cost=12.0)
+tanh = elementwise(
+    "tanh", np.tanh, [lambda g, y, x: g * (1 - y * y)], kinds="fc", cost=12.0, parts=complex_parts.tanh
+)
 """``sinh(x) / cosh(x)``."""
 
 arcsinh = elementwise("arcsinh", np.arcsinh, [lambda g, y, x: g / sqrt(x * x + 1)], cost=20.0)

@@ -17,6 +17,7 @@ from pullback.optim.adagrad import Adagrad
 from pullback.optim.adam import Adam, AdamState, AdamW
 from pullback.optim.adjustable import Adjustable, Adjusted, rate_factor
 from pullback.optim.clipping import clip_by_norm, clip_by_value, global_norm
+from pullback.optim.lazy import Lazy
 from pullback.optim.lbfgs import LBFGS, LBFGSState, Minimum
 from pullback.optim.lion import Lion
 from pullback.optim.nadam import NAdam, NAdamState
@@ -39,6 +40,7 @@ __all__ = [
     "Adjusted",
     "Counted",
     "LBFGSState",
+    "Lazy",
     "LearningRate",
     "LineSearch",
     "Lion",

@@ -15,7 +15,7 @@ from pullback.numpy import abs as abs_
 from pullback.numpy import astype, concatenate, isfinite, maximum, sqrt, where
 from pullback.numpy import max as max_
 from pullback.numpy import sum as sum_
-from pullback.optim.optimiser import map_parameters, trained_leaves
+from pullback.optim.optimiser import check_number, map_parameters, trained_leaves
 from pullback.tracing import map_tree, static
 from pullback.transforms import value_and_grad
 
@@ -104,6 +104,7 @@ class LBFGS:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
+            check_number("LBFGS", name, value)
             if callable(value) or not value > 0:
                 raise ValueError(f"[LBFGS] {name} is {value}. Give a positive number.")
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from pullback.errors import DTypeError, SettingError
 from pullback.numpy import abs as abs_
 from pullback.numpy import astype, where
 from pullback.tracing import flatten, map_tree
@@ -19,6 +20,7 @@ __all__ = [
     "Optimiser",
     "check_below_one",
     "check_not_negative",
+    "check_number",
     "decayed",
     "is_parameter",
     "map_parameters",
@@ -158,7 +160,15 @@ def settled(values: Any) -> Any:
 
 
 def is_parameter(leaf: Any) -> bool:
-    """Whether a leaf can be trained: floats can, the integers and masks beside them cannot."""
+    """Whether a leaf can be trained: floats can, the integers and masks beside them cannot.
+
+    Raises ``DTypeError`` for complex numbers, whose gradient is no direction to go in.
+    """
+    if hasattr(leaf, "dtype") and leaf.dtype.kind == "c":
+        raise DTypeError(
+            f"optimisers train floats, and a parameter is {leaf.dtype}; keep its real and its imaginary part as two "
+            "arrays"
+        )
     return not hasattr(leaf, "dtype") or leaf.dtype.kind == "f"
 
 
@@ -198,10 +208,29 @@ def zeros_for(parameters: Any) -> Any:
 
 
 def check_not_negative(optimiser: str, **settings: LearningRate) -> None:
-    """Raise ``ValueError`` for a setting below zero or not a number; schedules are passed over."""
+    """Raise ``ValueError`` for a setting below zero or NaN, ``SettingError`` for no number; schedules pass.
+
+    >>> check_not_negative("SGD", learning_rate="0.1")
+    Traceback (most recent call last):
+    pullback.errors.SettingError: [SGD] learning_rate is '0.1', a str. Give a number, such as 0.1.
+    """
     for name, value in settings.items():
+        check_number(optimiser, name, value)
         if not (callable(value) or value >= 0):
             raise ValueError(f"[{optimiser}] {name} is {value}. Give a number that is not negative.")
+
+
+def check_number(optimiser: str, name: str, value: Any) -> None:
+    """Raise ``SettingError`` for what is no number, no traced one and no schedule."""
+    if isinstance(value, type):
+        raise SettingError(
+            f"[{optimiser}] {name} is the class {value.__name__}. Give a number, or make a schedule of it: "
+            f"{value.__name__}(…)."
+        )
+    if value is None or isinstance(value, (str, bytes, dict, list, tuple)):
+        raise SettingError(
+            f"[{optimiser}] {name} is {value!r:.60}, a {type(value).__name__}. Give a number, such as 0.1."
+        )
 
 
 def check_below_one(optimiser: str, **settings: float) -> None:

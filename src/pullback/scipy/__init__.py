@@ -13,15 +13,19 @@ does not, so use the function of the same name here.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __all__ = ["integrate", "linalg", "ndimage", "signal", "special", "stats"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return import_module(f"pullback.scipy.{name}")
-    raise AttributeError(f"module 'pullback.scipy' has no attribute {name!r}")
+if TYPE_CHECKING:
+    from pullback.scipy import integrate, linalg, ndimage, signal, special, stats
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            return import_module(f"pullback.scipy.{name}")
+        raise AttributeError(f"module 'pullback.scipy' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 from pullback.errors import ShapeError, TracingError
 from pullback.graph import OPERATORS
 from pullback.numpy import linalg
-from pullback.numpy.promotion import as_array_node, where_written
+from pullback.numpy.promotion import as_array_node, cast, where_written
 from pullback.scipy.arrays import on_arrays
 
 __all__ = [
@@ -144,7 +144,7 @@ def expm(A: Any) -> Any:
            [0., 1.]])
     """
     node = _node(A)
-    return OPERATORS["expm"](node if node.dtype.kind == "f" else node.astype(np.float64))
+    return OPERATORS["expm"](cast(node, node.dtype if node.dtype.kind == "f" else np.float64))
 
 
 @on_arrays

@@ -24,7 +24,9 @@ from pullback.graph import (
     Type,
     Variable,
     constant,
+    is_complex,
     is_float,
+    part_dtype,
 )
 from pullback.interpreter import evaluate
 from pullback.numpy.arrays import TracedArray
@@ -36,6 +38,8 @@ __all__ = ["OperatorCase", "check_grads", "operator_cases"]
 
 FLOAT64 = np.dtype(np.float64)
 INT64 = np.dtype(np.int64)
+VARIED = (FLOAT64, np.dtype(np.complex128))
+"""The dtypes that finite differences are fine enough in."""
 
 SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (0,), (7,), (2, 0, 3), (1, 3, 1))
 """Further shapes for elementwise operators: rank 0, axes of one element and of none, an odd length."""
@@ -96,6 +100,11 @@ def _draw(random: np.random.Generator, sample: Sample, dtype: np.dtype) -> np.nd
             if sample.diagonal:
                 values = values + sample.diagonal * np.eye(sample.shape[-2], sample.shape[-1])
             return values.astype(dtype)
+    if dtype.kind == "c":
+        parts = [
+            _draw(random, replace(sample, diagonal=each), part_dtype(dtype)) for each in (sample.diagonal, 0)
+        ]
+        return np.asarray(OPERATORS["complex_of"].reference(*parts))
     if dtype.kind == "b":
         return np.asarray(random.integers(0, 2, sample.shape)).astype(dtype)
     low, high = math.ceil(sample.low), math.ceil(sample.high)
@@ -110,6 +119,8 @@ def _dtype_of(sample: Sample, dtype: np.dtype) -> np.dtype:
         return dtype if is_float(dtype) else FLOAT64
     if sample.kind == "int":
         return dtype if dtype.kind in "iu" else INT64
+    if sample.kind == "complex":
+        return dtype if is_complex(dtype) else np.dtype(np.complex128)
     return {"bool": np.dtype(bool), "index": INT64}.get(sample.kind, dtype)
 
 
@@ -165,9 +176,9 @@ def check_grads(
 
     .. math:: J v \approx \frac{f(x + \epsilon v) - f(x - \epsilon v)}{2 \epsilon}
 
-    ``function`` takes arrays and gives an array or a tuple of arrays. Derivatives are taken by ``float64``
-    arguments: all of them, or those at the positions ``active``; ``order`` 2 checks the gradient's derivative
-    as well, and so on. ``tolerance`` is relative to ``1 + |J v|``.
+    ``function`` takes arrays and gives an array or a tuple of arrays. Derivatives are taken by ``float64`` and
+    ``complex128`` arguments: all of them, or those at the positions ``active``; ``order`` 2 checks the gradient's
+    derivative as well, and so on. ``tolerance`` is relative to ``1 + |J v|``.
 
     Raises ``AssertionError`` when a derivative is wrong and ``DerivativeError`` when there is nothing to
     check.
@@ -180,11 +191,11 @@ def check_grads(
     """
     arrays = [np.asarray(argument) for argument in arguments]
     if active is None:
-        active = [k for k, array in enumerate(arrays) if array.dtype == FLOAT64]
-    if not active or any(arrays[k].dtype != FLOAT64 for k in active):
+        active = [k for k, array in enumerate(arrays) if array.dtype in VARIED]
+    if not active or any(arrays[k].dtype not in VARIED for k in active):
         found = ", ".join(str(array.dtype) for array in arrays)
         raise DerivativeError(
-            f"check_grads needs float64 arguments to vary, not {found}; cast them to float64"
+            f"check_grads needs float64 or complex128 arguments to vary, not {found}; cast them to float64"
         )
     variables = [Variable(Type(array.dtype, array.shape), f"x{k}") for k, array in enumerate(arrays)]
     with tracing(variables):
@@ -192,6 +203,11 @@ def check_grads(
     outputs = [each.node for each in (made if isinstance(made, (tuple, list)) else [made])]
     check = _Check(tuple(variables), arrays, tuple(active), tuple(modes), tolerance)
     check.run([output for output in outputs if is_float(output.dtype)], order)
+
+
+def _normal(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    values = random.standard_normal(shape)
+    return values + 1j * random.standard_normal(shape) if is_complex(dtype) else np.asarray(values)
 
 
 @dataclass(frozen=True)
@@ -209,13 +225,14 @@ class _Check:
             return
         random = np.random.default_rng(order)
         wanted = [self.variables[k] for k in self.active]
-        direction = [random.standard_normal(self.arrays[k].shape) for k in self.active]
-        weights = [random.standard_normal(output.shape) for output in outputs]
+        direction = [_normal(random, self.arrays[k].shape, self.arrays[k].dtype) for k in self.active]
+        weights = [_normal(random, output.shape, output.dtype) for output in outputs]
         slopes = self.finite_differences(outputs, direction)
         bars = cotangents(outputs, [constant(weight) for weight in weights], wanted)
         if "reverse" in self.modes:
-            exact = sum(np.vdot(bar, v) for bar, v in zip(self.values(bars, wanted), direction))
-            near = sum(np.vdot(weight, slope) for weight, slope in zip(weights, slopes))
+            # Of a cotangent and a tangent that are complex the real part of the product counts.
+            exact = sum(np.sum(bar * v).real for bar, v in zip(self.values(bars, wanted), direction))
+            near = sum(np.sum(weight * slope).real for weight, slope in zip(weights, slopes))
             self.compare("reverse", order, np.asarray(exact), np.asarray(near))
         if "forward" in self.modes:
             dots = tangents(outputs, wanted, [constant(v) for v in direction])

@@ -23,6 +23,7 @@ from pullback.graph import (
     free_variables,
     mark,
     substitute,
+    topological,
 )
 from pullback.graph.values import mode
 from pullback.interpreter import values_of
@@ -38,7 +39,9 @@ __all__ = [
     "eval_shape",
     "finish",
     "is_example",
+    "known_order",
     "known_value",
+    "known_values",
     "leaf_type",
     "trace",
     "trace_flat",
@@ -288,6 +291,26 @@ def finish(outputs: Sequence[Node], inputs: Sequence[Variable], leaves: Sequence
         replacements[variable] = as_array_node(leaf)
     with evaluating(False):
         return list(substitute(outputs, replacements, _same_value))
+
+
+def known_order(outputs: Sequence[Node], leaves: Sequence[Any]) -> list[Node] | None:
+    """A topological order of ``outputs`` whose values are all known, in the outermost trace; ``None`` elsewhere.
+
+    What is made of them there needs no graph. Raises ``TracingError`` for a variable of a trace that is over.
+    """
+    if traces_under_way() != 1 or any(isinstance(leaf, Node) for leaf in leaves):
+        return None
+    if any(node.value is None or node.value is PENDING for node in outputs):
+        return None
+    order = topological(outputs)
+    refuse_leaked([node for node in order if isinstance(node, Variable)])
+    return order
+
+
+def known_values(outputs: Sequence[Node], inputs: Sequence[Variable]) -> list[Any]:
+    """The known values of ``outputs``, as ``finish`` gives them."""
+    shared = [node.value for node in outputs if isinstance(node, Operation)]
+    return _own([force(node) for node in outputs], [*[variable.value for variable in inputs], *shared])
 
 
 def _same_value(node: Operation, inputs: tuple[Node, ...]) -> Node:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from pullback.errors import PullbackError
 from pullback.graph.source import is_users
@@ -23,8 +23,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def shows_users_frames(function: Callable[P, R]) -> Callable[P, R]:
+def shows_users_frames(function: Callable[P, R], like: Callable[..., Any] | None = None) -> Callable[P, R]:
     """Let errors that leave ``function``, where it is called outside any trace, show the user's frames only.
+
+    It is named and documented as it was, or as ``like``.
 
     >>> import pullback as pb
     >>> def loss(x):
@@ -37,7 +39,7 @@ def shows_users_frames(function: Callable[P, R]) -> Callable[P, R]:
     ['<module>', 'called', 'loss'] True
     """
 
-    @wraps(function)
+    @wraps(like or function)
     def called(*arguments: P.args, **keywords: P.kwargs) -> R:
         try:
             return function(*arguments, **keywords)

@@ -43,6 +43,7 @@ from pullback.tracing.specs import (
     unordered,
     walk,
 )
+from pullback.tracing.tables import parts_of
 
 __all__ = [
     "Static",
@@ -122,7 +123,10 @@ class Structure:
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """The tree with these leaves, in the order in which ``flatten`` gives them."""
-        supply = iter([_handed(leaf) for leaf in leaves])
+        handed = [_handed(leaf) for leaf in leaves]
+        if self.spec is LEAF and len(handed) == 1:
+            return handed[0]
+        supply = iter(handed)
         try:
             tree = _build(self.spec, supply)
         except StopIteration:
@@ -151,7 +155,7 @@ class Structure:
     @property
     def trained(self) -> list[bool]:
         """Whether each leaf is a parameter where it is a float, rather than part of a ``buffer()``."""
-        return list(trained(self.spec, True))
+        return [True] if self.spec is LEAF else list(trained(self.spec, True))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Structure) and bool(self.spec == other.spec)
@@ -287,7 +291,7 @@ def difference(left: Structure, right: Structure) -> str:
 
 def _handed(leaf: Any) -> Any:
     """A leaf as users get it: a traced one by a name of its own."""
-    if not isinstance(leaf, Node) or isinstance(leaf, TracedArray):
+    if not isinstance(leaf, Node) or type(leaf) is TracedArray:
         return leaf
     return TracedArray(leaf, isinstance(leaf, Variable))
 
@@ -479,6 +483,9 @@ def _learn(kind: type) -> Flatten:
         visit = _sequence(kind)
     elif issubclass(kind, dict):
         visit = _mapping(kind)
+    elif (parts := parts_of(kind)) is not None:
+        register_tree(*parts)
+        visit = _FLATTEN[parts[0]]
     else:
         visit = _other
     _FLATTEN[kind] = visit
@@ -486,8 +493,11 @@ def _learn(kind: type) -> Flatten:
 
 
 ARRAY_TYPES = frozenset(
-    {np.ndarray, Variable, Operation, Constant, Type, float}
-    | {np.dtype(name).type for name in ("bool", "int32", "int64", "uint8", "float32", "float64")}
+    {np.ndarray, Variable, Operation, Constant, Type, float, complex}
+    | {
+        np.dtype(name).type
+        for name in ("bool", "int32", "int64", "uint8", "float32", "float64", "complex64", "complex128")
+    }
 )
 """Classes that are leaves wherever they stand."""
 LEAF_TYPES = ARRAY_TYPES | {int, bool}

@@ -23,6 +23,7 @@ from pullback.random import key
 from pullback.tracing import flatten, map_tree
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.train.best import Best
+from pullback.train.given import check_loss, check_optimiser
 from pullback.train.history import History
 from pullback.train.interrupts import Interrupts
 from pullback.train.orders import Orders
@@ -91,6 +92,8 @@ class Trainer:
             raise ValueError(f"[Trainer] batch_size is {batch_size}. Give 1 or more.")
         if bucket is not None and bucket < 1:
             raise ValueError(f"[Trainer] bucket is {bucket}. Give 1 or more steps.")
+        check_loss(loss)
+        check_optimiser(optimiser)
         _check_arrays(model)
         self.model = model
         self.optimiser = optimiser

@@ -8,29 +8,38 @@ closes over what.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from pullback.errors import DerivativeError, TreeError
-from pullback.graph import Node, Type, Variable, evaluating, is_float, is_known, mark
-from pullback.graph.protocol import vocabulary
+from pullback.graph import Node, Type, Variable, evaluating, is_complex, is_float, is_known, mark
 from pullback.numpy import elementwise
-from pullback.numpy.promotion import Scalar, as_array_node, as_node, broadcast_to_shape, cast
-from pullback.numpy.shapes import joined, to_shape
-from pullback.operators.batching import moved
-from pullback.tracing.trace import ended, finish, is_example, known_value, leaf_type, output_nodes, tracing
+from pullback.numpy.promotion import Scalar, as_array_node, as_node, broadcast_to_shape
+from pullback.tracing.trace import (
+    ended,
+    finish,
+    is_example,
+    known_order,
+    known_value,
+    known_values,
+    leaf_type,
+    output_nodes,
+    tracing,
+)
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, difference, flatten, map_tree
-from pullback.transforms.batching import batched
 from pullback.transforms.choosing import Argnums, choose, is_single
 from pullback.transforms.forward import tangents
-from pullback.transforms.reverse import cotangents
+from pullback.transforms.reverse import cotangents, known_cotangents
 
-__all__ = ["grad", "hessian", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Function = Callable[..., Any]
+P = ParamSpec("P")
+R = TypeVar("R")
+Extra = TypeVar("Extra")
 TAKES_ARGNUMS = ("grad", "jacobian")
 
 
@@ -61,8 +70,11 @@ class Arguments:
     def _replace(self, name: str, number: int, argument: Any) -> None:
         leaves, structure = flatten(argument)
         types = [leaf_type(leaf) for leaf in leaves]
-        trained = structure.trained
-        smooth = [k for k, type in enumerate(types) if trained[k] and is_float(type.dtype)]
+        smooth = [
+            k
+            for k, (type, trained) in enumerate(zip(types, structure.trained))
+            if trained and is_float(type.dtype)
+        ]
         if len(smooth) < len(leaves):
             _refuse_integers(name, self.names.get(number, number), types, structure)
         changed = list(leaves)
@@ -124,46 +136,94 @@ def zero_if_absent(bar: Node | None, like: Node) -> Node:
     return broadcast_to_shape(as_array_node(np.zeros((), like.dtype)), like.shape)
 
 
-def value_and_grad(function: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
+@overload
+def value_and_grad(
+    function: Callable[P, R],
+    argnums: Argnums = 0,
+    has_aux: Literal[False] = False,
+    *,
+    holomorphic: bool = False,
+) -> Callable[P, tuple[R, Any]]: ...
+
+
+@overload
+def value_and_grad(
+    function: Callable[P, tuple[R, Extra]],
+    argnums: Argnums = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[P, tuple[tuple[R, Extra], Any]]: ...
+
+
+def value_and_grad(
+    function: Function, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Function:
     r"""The function that gives ``function``'s value and its gradient together.
 
     .. math:: (f(x), \partial f / \partial x)
 
-    Like ``grad``, and returns ``(value, gradient)``, or ``((value, extra), gradient)`` with ``has_aux``.
+    Like ``grad``, ``holomorphic`` too, and returns ``(value, gradient)``, or ``((value, extra), gradient)`` with
+    ``has_aux``.
 
     >>> value, gradient = value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
     >>> float(value), gradient
     (5.0, array([2., 4.]))
     """
 
-    @wraps(function)
-    @shows_users_frames
+    @partial(shows_users_frames, like=function)
     def value_and_gradient(*arguments: Any, **keywords: Any) -> Any:
-        chosen = choose("grad", function, argnums, arguments, keywords)
-        inside = Arguments("grad", chosen.arguments, chosen.numbers, chosen.names)
-        since = mark()
-        with tracing(inside.variables, inside.made):
-            with inside.evaluated():
-                result = chosen.function(*inside.replaced, **chosen.keywords)
-            loss, extra = _split(result) if has_aux else (result, None)
-            node = _loss_node(loss)
-            found, extra_structure = output_nodes(extra)
-            value, *extras = ended([node, *found], since)
-            seed = as_array_node(np.ones((), value.dtype))
-            bars = cotangents([value], [seed], inside.variables)
-            gradients = [zero_if_absent(bar, x) for bar, x in zip(bars, inside.variables)]
-        outputs = finish([value, *gradients, *extras], inside.variables, inside.leaves)
-        count = 1 + len(gradients)
-        trees = inside.trees(outputs[1:count])
-        gradient = trees[0] if is_single(argnums) else tuple(trees)
-        if has_aux:
-            return (outputs[0], extra_structure.unflatten(outputs[count:])), gradient
-        return outputs[0], gradient
+        value, extra, gradient = _reverse(function, argnums, has_aux, holomorphic, arguments, keywords)
+        return ((value, *extra), gradient) if has_aux else (value, gradient)
 
     return value_and_gradient
 
 
-def grad(function: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
+def _reverse(
+    function: Function,
+    argnums: Argnums,
+    has_aux: bool,
+    holomorphic: bool,
+    arguments: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+) -> tuple[Any, tuple[Any, ...], Any]:
+    """The value of ``function``, a tuple with what it brings along, if it does, and its gradient."""
+    chosen = choose("grad", function, argnums, arguments, keywords)
+    inside = Arguments("grad", chosen.arguments, chosen.numbers, chosen.names)
+    variables, leaves = inside.variables, inside.leaves
+    since = mark()
+    with tracing(variables, inside.made):
+        with inside.evaluated():
+            result = chosen.function(*inside.replaced, **chosen.keywords)
+        loss, extra = _split(result) if has_aux else (result, None)
+        node = _loss_node(loss, holomorphic, variables)
+        found, extra_structure = output_nodes(extra) if has_aux else ((), None)
+        value, *extras = ended([node, *found], since)
+        order = known_order([value, *extras], leaves)
+        if order is not None:
+            bars = known_cotangents(order, value, variables, [value, *extras])
+        else:
+            bars = cotangents([value], [as_array_node(np.ones((), value.dtype))], variables)
+        gradients = [zero_if_absent(bar, x) for bar, x in zip(bars, variables)]
+    outputs = [value, *gradients, *extras]
+    results = finish(outputs, variables, leaves) if order is None else known_values(outputs, variables)
+    count = 1 + len(gradients)
+    trees = inside.trees(results[1:count])
+    gradient = trees[0] if is_single(argnums) else tuple(trees)
+    return (
+        results[0],
+        () if extra_structure is None else (extra_structure.unflatten(results[count:]),),
+        gradient,
+    )
+
+
+def grad(
+    function: Callable[P, Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    holomorphic: bool = False,
+) -> Callable[P, Any]:
     r"""The gradient of a function whose result is a scalar, by reverse mode.
 
     .. math:: \nabla f(x) = \partial f / \partial x
@@ -175,24 +235,30 @@ def grad(function: Function, argnums: Argnums = 0, has_aux: bool = False) -> Fun
     ``(value, extra)`` and the result is ``(gradient, extra)``. Works inside other transformations and on
     itself.
 
-    Raises ``DerivativeError`` when the result is no float scalar or an argument holds integers.
+    Arguments may be complex. By :math:`z = x + iy` the gradient of a real :math:`f` is
+    :math:`\partial f / \partial x - i\,\partial f / \partial y`, as in JAX and autograd. Its conjugate is the direction
+    in which :math:`f` rises, and what PyTorch gives. A complex function of complex arguments has a gradient only if
+    it is ``holomorphic``, its derivative :math:`f'(z)`; nobody checks that.
+
+    Raises ``DerivativeError`` when the result is no float scalar, or complex where ``holomorphic`` is not said, or an
+    argument holds integers.
 
     Source: Griewank & Walther, *Evaluating Derivatives*, 2nd ed., SIAM 2008, chapter 3.
 
     >>> round(float(grad(np.sin)(0.0)), 6)
     1.0
+    >>> print(grad(lambda z: np.abs(z) ** 2)(3 + 4j), grad(lambda z: z**2, holomorphic=True)(3 + 4j))
+    (6-8j) (6+8j)
     >>> float(grad(grad(lambda x: x**3))(2.0))
     12.0
     >>> print(*grad(lambda x, rate=1.0: x * rate**2, ("x", "rate"))(2.0, rate=3.0))
     9.0 12.0
     """
-    both = value_and_grad(function, argnums, has_aux)
 
-    @wraps(function)
-    @shows_users_frames
+    @partial(shows_users_frames, like=function)
     def gradient(*arguments: Any, **keywords: Any) -> Any:
-        value, result = both(*arguments, **keywords)
-        return (result, value[1]) if has_aux else result
+        _, extra, result = _reverse(function, argnums, has_aux, holomorphic, arguments, keywords)
+        return (result, *extra) if has_aux else result
 
     return gradient
 
@@ -225,10 +291,9 @@ def outputs_of(result: Any, has_aux: bool) -> Outputs:
     return Outputs(*output_nodes(value), *output_nodes(extra))
 
 
-def _loss_node(loss: Any) -> Node:
+def _loss_node(loss: Any, holomorphic: bool, variables: Sequence[Variable]) -> Node:
     """The one scalar node that a gradient is taken of."""
-    leaves, _ = flatten(loss)
-    if len(leaves) != 1 or not isinstance(loss, (Node, *Scalar, np.ndarray, np.generic)):
+    if not isinstance(loss, (Node, *Scalar, np.ndarray, np.generic)):
         raise DerivativeError(
             f"grad: the function returned a {type(loss).__name__}, not one scalar; return the loss alone, or "
             "(loss, extra) with has_aux=True"
@@ -244,7 +309,38 @@ def _loss_node(loss: Any) -> Node:
             f"grad: the function returned {node.type}, and only floats have a gradient; "
             "cast an operand with .astype(np.float32) before computing the loss"
         )
+    check_complex("grad", holomorphic, variables, [node])
     return node
+
+
+def check_complex(
+    name: str, holomorphic: bool, variables: Sequence[Variable], outputs: Sequence[Node]
+) -> None:
+    """Raise where complex results have no derivative, or what is said to be ``holomorphic`` is real."""
+    found = [node for node in outputs if is_complex(node.dtype)]
+    if not holomorphic and found and (name == "grad" or any(is_complex(x.dtype) for x in variables)):
+        raise DerivativeError(
+            f"{name}: the function returned {found[0].type}, which has no derivative unless it is holomorphic; say "
+            "holomorphic=True if it is, take a real part, np.real(y) or np.abs(y), or use vjp"
+        )
+    real = [node for node in (*variables, *outputs) if not is_complex(node.dtype)]
+    if holomorphic and real:
+        raise DerivativeError(
+            f"{name}: holomorphic=True, and there is {real[0].type}; give complex arguments, with "
+            ".astype(np.complex128), and return complex numbers"
+        )
+
+
+@overload
+def vjp(
+    function: Callable[..., R], *arguments: Any, has_aux: Literal[False] = False
+) -> tuple[R, Callable[[R], tuple[Any, ...]]]: ...
+
+
+@overload
+def vjp(
+    function: Callable[..., tuple[R, Extra]], *arguments: Any, has_aux: Literal[True]
+) -> tuple[R, Callable[[R], tuple[Any, ...]], Extra]: ...
 
 
 @shows_users_frames
@@ -285,6 +381,25 @@ def vjp(function: Function, *arguments: Any, has_aux: bool = False) -> tuple[Any
         return tuple(inside.trees(results))
 
     return (value, pull, extra_structure.unflatten(finished[count:])) if has_aux else (value, pull)
+
+
+@overload
+def jvp(
+    function: Callable[..., R],
+    primals: Sequence[Any],
+    tangents_in: Sequence[Any],
+    has_aux: Literal[False] = False,
+) -> tuple[R, R]: ...
+
+
+@overload
+def jvp(
+    function: Callable[..., tuple[R, Extra]],
+    primals: Sequence[Any],
+    tangents_in: Sequence[Any],
+    *,
+    has_aux: Literal[True],
+) -> tuple[R, R, Extra]: ...
 
 
 @shows_users_frames
@@ -335,150 +450,6 @@ def directions_of(name: str, inside: Arguments, given: Sequence[Any]) -> list[An
     return directions
 
 
-def jacobian(
-    function: Function,
-    argnums: Argnums = 0,
-    has_aux: bool = False,
-    *,
-    mode: Literal["forward", "reverse"] | None = None,
-    chunk: int | None = None,
-) -> Function:
-    r"""All derivatives of a function's result: one for each element of the result and of the argument.
-
-    .. math:: J_{i,j} = \partial f_i / \partial x_j
-
-    ``argnums`` is that of ``grad``. The Jacobian is a tree like the result, each leaf of it a tree like the
-    argument (with several arguments a tuple of these), whose leaves have the shape ``result.shape +
-    argument.shape`` and the argument's dtype; it is zero for a result of integers. With ``has_aux`` the function
-    returns ``(value, extra)`` and the result is ``(jacobian, extra)``.
-
-    ``mode="reverse"`` computes rows, ``mode="forward"`` columns; by default whichever are fewer. All are computed at
-    once, side by side, or ``chunk`` of them at a time, which takes memory for so many and computes what is the same
-    for all once.
-
-    Raises ``DerivativeError`` when an argument holds integers, for another ``mode``, or a ``chunk`` below 1.
-
-    Source: Griewank & Walther, *Evaluating Derivatives*, 2nd ed., SIAM 2008, chapter 3.
-
-    >>> jacobian(lambda x: x[:2] * x[2])(np.array([1.0, 2.0, 3.0]))
-    array([[3., 0., 1.],
-           [0., 3., 2.]])
-    >>> jacobian(lambda x: x[:2] * x[2], mode="forward", chunk=2)(np.array([1.0, 2.0, 3.0]))
-    array([[3., 0., 1.],
-           [0., 3., 2.]])
-    """
-    if mode not in (None, "forward", "reverse"):
-        raise DerivativeError(
-            f"jacobian: mode={mode!r}; give 'forward', 'reverse', or None to choose by size"
-        )
-    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
-        raise DerivativeError(
-            f"jacobian: chunk={chunk!r}; give how many directions are computed at once, 1 or more"
-        )
-
-    @wraps(function)
-    @shows_users_frames
-    def derivatives(*arguments: Any, **keywords: Any) -> Any:
-        chosen = choose("jacobian", function, argnums, arguments, keywords)
-        inside = Arguments("jacobian", chosen.arguments, chosen.numbers, chosen.names)
-        since = mark()
-        with tracing(inside.variables, inside.made), inside.evaluated():
-            found = outputs_of(chosen.function(*inside.replaced, **chosen.keywords), has_aux)
-        every = ended([*found.outputs, *found.extras], since)
-        outputs = every[: len(found.outputs)]
-        rows, columns = (sum(node.size for node in nodes) for nodes in (outputs, inside.variables))
-        by_rows = rows <= columns if mode is None else mode == "reverse"
-        with tracing(inside.variables):
-            blocks = (_by_rows if by_rows else _by_columns)(outputs, inside.variables, chunk)
-        extras = every[len(outputs) :]
-        finished = finish([*blocks, *extras], inside.variables, inside.leaves)
-        values = iter(finished)
-        parts = []
-        for output in outputs:
-            trees = inside.trees([next(values) for _ in inside.variables], output.shape)
-            parts.append(trees[0] if is_single(argnums) else tuple(trees))
-        jacobians = found.structure.unflatten(parts)
-        return (jacobians, *found.extra(finished[len(blocks) :])) if has_aux else jacobians
-
-    return derivatives
-
-
-def _by_rows(outputs: Sequence[Node], variables: Sequence[Variable], chunk: int | None = None) -> list[Node]:
-    """The derivatives of each output by each variable, from the cotangents of single elements."""
-    blocks = []
-    for output in outputs:
-        seed = Variable(output.type, "cotangent")
-        bars = cotangents([output], [seed], variables) if is_float(output.dtype) else [None] * len(variables)
-        blocks += [
-            _block(row, output, x) for row, x in zip(_at_units(bars, variables, seed, chunk), variables)
-        ]
-    return blocks
-
-
-def _by_columns(
-    outputs: Sequence[Node], variables: Sequence[Variable], chunk: int | None = None
-) -> list[Node]:
-    """The same from the tangents of single elements, which come first and belong behind the output's axes."""
-    columns = []
-    for x in variables:
-        moving = Variable(x.type, "tangent")
-        moved_outputs = tangents(outputs, variables, [moving if other is x else None for other in variables])
-        columns.append(_at_units(moved_outputs, outputs, moving, chunk))
-    return [
-        _block(moved(column, 0, output.ndim), output, x)
-        for k, output in enumerate(outputs)
-        for x, column in zip(variables, (of_x[k] for of_x in columns))
-    ]
-
-
-def _at_units(
-    nodes: Sequence[Node | None], like: Sequence[Node], x: Variable, chunk: int | None
-) -> list[Node]:
-    """``nodes``, linear in ``x`` or absent, where ``x`` is 1 in one place and 0 elsewhere: places come first."""
-    whole = [zero_if_absent(node, model) for node, model in zip(nodes, like)]
-
-    def along(units: Node) -> list[Node]:
-        return [
-            broadcast_to_shape(many, (units.shape[0], *one.shape))
-            for many, one in zip(batched(whole, [x], [units]), whole)
-        ]
-
-    units = np.eye(x.size, dtype=x.dtype).reshape((x.size, *x.shape))
-    if chunk is None or chunk >= x.size:
-        return along(as_array_node(units))
-    steps = x.size // chunk
-    cut = steps * chunk
-    some = as_array_node(units[:cut].reshape((steps, chunk, *x.shape)))
-    made = vocabulary["map"](along, some)
-    parts = [[to_shape(part, (cut, *part.shape[2:])) for part in made]]
-    if cut < x.size:
-        parts.append(along(as_array_node(units[cut:])))
-    return [joined(list(each), 0) if len(each) > 1 else each[0] for each in zip(*parts)]
-
-
-def _block(x: Node, output: Node, variable: Variable) -> Node:
-    return cast(to_shape(x, (*output.shape, *variable.shape)), variable.dtype)
-
-
-def hessian(
-    function: Function, argnums: Argnums = 0, has_aux: bool = False, *, chunk: int | None = None
-) -> Function:
-    r"""The second derivatives of a function whose result is a scalar: the Jacobian of its gradient.
-
-    .. math:: H_{i,j} = \partial^2 f / \partial x_i \, \partial x_j
-
-    ``argnums`` is that of ``grad``, ``has_aux`` and ``chunk`` those of ``jacobian``. For an array the Hessian has the
-    shape ``x.shape + x.shape``; for a tree it is a tree like it whose leaves are trees like it.
-
-    Raises ``DerivativeError`` when the result is no float scalar or an argument holds integers.
-
-    >>> hessian(lambda x: x[0] ** 2 * x[1])(np.array([3.0, 5.0]))
-    array([[10.,  6.],
-           [ 6.,  0.]])
-    """
-    return jacobian(grad(function, argnums, has_aux), argnums, has_aux, chunk=chunk)
-
-
 def _like(name: str, tree: Any, structure: Structure, nodes: Sequence[Node]) -> list[Any]:
     """The leaves of ``tree``, which must have this structure and the types of ``nodes``."""
     leaves, found = flatten(tree)
@@ -492,15 +463,17 @@ def _like(name: str, tree: Any, structure: Structure, nodes: Sequence[Node]) -> 
             raise DerivativeError(
                 f"{name}{place} has shape {type.shape}, not {node.shape}; give it that shape"
             )
+        if is_complex(type.dtype) and not is_complex(node.dtype):
+            raise DerivativeError(f"{name} is {type} where {node.type} is; give its real part, x.real")
         # A node is cast here; an array is cast by the interpreter, which makes no copy when it need not.
         fitted.append(as_node(leaf, node.dtype) if isinstance(leaf, Node) else leaf)
     return fitted
 
 
-def stop_gradient(tree: Any) -> Any:
+def stop_gradient(tree: R) -> R:
     """``tree`` as constants: its values pass, derivatives do not.
 
     >>> float(grad(lambda x: x * stop_gradient(x))(3.0))
     3.0
     """
-    return map_tree(elementwise.stop_gradient, tree)
+    return map_tree(elementwise.stop_gradient, tree)  # type: ignore[no-any-return]

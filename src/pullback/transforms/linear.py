@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from pullback.errors import TreeError
 from pullback.graph import Constant, Node, Variable, mark, substitute, topological
@@ -15,6 +15,20 @@ from pullback.transforms.forward import tangents
 __all__ = ["hvp", "linearize"]
 
 Function = Callable[..., Any]
+R = TypeVar("R")
+Extra = TypeVar("Extra")
+
+
+@overload
+def linearize(
+    function: Callable[..., R], *primals: Any, has_aux: Literal[False] = False
+) -> tuple[R, Callable[..., R]]: ...
+
+
+@overload
+def linearize(
+    function: Callable[..., tuple[R, Extra]], *primals: Any, has_aux: Literal[True]
+) -> tuple[R, Callable[..., R], Extra]: ...
 
 
 @shows_users_frames
@@ -104,4 +118,7 @@ def hvp(
         raise TreeError(
             "hvp: primals and tangents are tuples with an entry for each argument: hvp(f, (x,), (v,))"
         )
-    return jvp(grad(function, tuple(range(len(primals))), has_aux), primals, tangents_in, has_aux)
+    found: tuple[Any, ...] = jvp(
+        grad(function, tuple(range(len(primals))), has_aux), primals, tangents_in, has_aux
+    )  # type: ignore[call-overload]
+    return found

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -19,20 +19,21 @@ from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, traci
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, flatten, spread
 from pullback.transforms.batching import batched
-from pullback.transforms.named import NamedAxis, batching, without_sums
+from pullback.transforms.named import NamedAxis, batching, without_collectives
 
 __all__ = ["vmap"]
 
-Function = Callable[..., Any]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def vmap(
-    function: Function,
+    function: Callable[P, R],
     in_axes: Any = 0,
     out_axes: Any = 0,
     axis_size: int | None = None,
     axis_name: str | None = None,
-) -> Function:
+) -> Callable[P, R]:
     r"""The function that applies ``function`` to every example of a batch, all at once.
 
     .. math:: y_n = f(x_n), \quad n = 1, \dots, N
@@ -46,7 +47,8 @@ def vmap(
     all examples.
 
     ``axis_size`` is the number of examples: where no argument is batched it must be given, where one is it must agree.
-    With an ``axis_name`` examples know of each other: ``psum`` and ``pmean`` of a value that each has, ``axis_index``.
+    With an ``axis_name`` examples know of each other: ``psum``, ``pmean``, ``pmax``,
+    ``pmin`` and ``all_gather`` of a value that each has, ``axis_index``.
 
     Each operator has a rule for many examples: a product of a batch of vectors by one matrix is a product
     of matrices, a convolution has more samples. Nothing is called once per example. Works inside other
@@ -79,7 +81,7 @@ def vmap(
 
     @wraps(function)
     @shows_users_frames
-    def mapped(*arguments: Any, **keywords: Any) -> Any:
+    def mapped(*arguments: P.args, **keywords: P.kwargs) -> R:
         batch = _Batch(arguments, keywords, in_axes, axis_size)
         axis = None if axis_name is None else NamedAxis(axis_name, batch.size)
         ones, many = batch.ones, batch.many
@@ -93,12 +95,12 @@ def vmap(
         with batching(axis):
             results: Sequence[Node] = batched(outputs, ones, many)
         if axis is not None:
-            results = without_sums(results, axis)
+            results = without_collectives(results, axis)
         placed = [
             _placed(many, one, axis, batch.size, _place("result", path))
             for many, one, axis, path in zip(results, outputs, axes, structure.paths)
         ]
-        return structure.unflatten(finish(placed, batch.variables, batch.leaves))
+        return structure.unflatten(finish(placed, batch.variables, batch.leaves))  # type: ignore[no-any-return]
 
     return mapped
 

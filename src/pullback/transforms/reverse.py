@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from pullback.errors import DerivativeError
-from pullback.graph import Node, Operation, TupleType, is_float, result, topological, written_at
+from pullback.graph import (
+    PENDING,
+    Constant,
+    Detached,
+    Node,
+    Operation,
+    TupleType,
+    force,
+    is_float,
+    result,
+    topological,
+    written_at,
+)
 from pullback.operators.elementwise import summed
 from pullback.operators.segments import joined_segments
 
-__all__ = ["cotangents"]
+__all__ = ["cotangents", "known_cotangents"]
 
 
 def cotangents(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[Node]) -> list[Node | None]:
@@ -24,66 +38,123 @@ def cotangents(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[
 
     Source: Griewank & Walther, *Evaluating Derivatives*, 2nd ed., SIAM 2008, chapter 3.
     """
-    order = topological(outputs)
-    wanted = {id(node) for node in inputs}
-    active: set[int] = set()
+    bars = dict[Node, Node]()
+    for output, seed in zip(outputs, seeds):
+        _accumulate(bars, output, seed)
+    return _swept(topological(outputs), bars, inputs, _itself)
+
+
+def known_cotangents(
+    order: Sequence[Node], output: Node, inputs: Sequence[Node], kept: Sequence[Node]
+) -> list[Node | None]:
+    """The same for a scalar whose value is known, computed as the sweep goes, as numbers without a graph.
+
+    ``order`` is a topological order of what the output is computed from. Of each operation that the sweep has passed
+    the value is let go, but for those of ``kept``: no pullback to come reads it.
+    """
+    seed = Detached(output.type, np.ones((), output.type.dtype))
+    with np.errstate(all="ignore"):
+        bars = _swept(order, {output: seed}, inputs, _settled, frozenset(kept))
+        for bar in bars:
+            if bar is not None:
+                force(bar)
+    return bars
+
+
+def _swept(
+    order: Sequence[Node],
+    bars: dict[Node, Node],
+    inputs: Sequence[Node],
+    settle: Callable[[Node], Node],
+    kept: frozenset[Node] | None = None,
+) -> list[Node | None]:
+    """The cotangents of ``inputs`` from those in ``bars``; ``settle`` is applied to what each pullback gives."""
+    active = set(inputs)
+    moving: list[Any] = []
     for node in order:
-        if id(node) in wanted:
-            active.add(id(node))
+        if node in active:
             continue
         for child in node.inputs:
-            if id(child) in active and _moves(node):
-                active.add(id(node))
+            if child in active:
+                if _moves(node):
+                    active.add(node)
+                    moving.append(node)
                 break
-    bars: dict[int, Node] = {}
-    several: dict[int, dict[int, Node]] = {}
+    several: dict[Node, dict[int, Node]] = {}
     """Of operations with several results, the cotangent of each result that has one."""
-
-    def accumulate(node: Node, bar: Node) -> None:
-        before = bars.get(id(node))
-        if before is not None:
-            joined = joined_segments(before, bar)
-            bar = summed(before, bar) if joined is None else joined
-        bars[id(node)] = bar
-
-    for output, seed in zip(outputs, seeds):
-        accumulate(output, seed)
-    for node in reversed(order):
-        if id(node) not in active or id(node) in wanted or not isinstance(node, Operation):
-            continue
-        if isinstance(node.type, TupleType):
-            found = several.get(id(node), {})
-            bar: Any = [found.get(index) for index in range(len(node.type.types))]
-            if not found:
-                continue
-        elif id(node) in bars:
-            bar = bars[id(node)]
-        else:
-            continue
-        if node.operator is result:
-            several.setdefault(id(node.inputs[0]), {})[node.attributes["index"]] = bar
-            continue
-        if node.operator.pullback is None:
-            continue
-        with written_at(node.source):
-            parts = (
-                node.operator.pullback(node, bar, [id(child) in active for child in node.inputs])
-                if isinstance(node.type, TupleType)
-                else node.operator.pullback(node, bar)
-            )
-            for child, part in zip(node.inputs, parts):
-                if part is None or id(child) not in active or not is_float(child.dtype):
+    with written_at(None) as place:
+        while moving:
+            node = moving.pop()
+            if type(node.type) is TupleType:
+                found = several.pop(node, None)
+                if found is None:
                     continue
-                if part.type.shape != child.shape:
+                place.move(node.source)
+                bar = [found.get(index) for index in range(len(node.type.types))]
+                parts = node.operator.pullback(node, bar, [child in active for child in node.inputs])
+            elif node not in bars:
+                continue
+            elif node.operator is result:
+                several.setdefault(node.inputs[0], {})[node.attributes["index"]] = bars.pop(node)
+                continue
+            else:
+                place.move(node.source)
+                seen = _seen(node) if kept is not None and node.operator.elementwise else node
+                parts = node.operator.pullback(seen, bars.pop(node))
+            for child, part in zip(node.inputs, parts):
+                if part is None or child not in active or not is_float(child.type.dtype):
+                    continue
+                if part.type.shape != child.type.shape:
                     raise DerivativeError(
                         f"{node.operator.name}: cotangent {part.type} of an input {child.type}"
                     )
-                accumulate(child, part)
-    return [bars.get(id(node)) for node in inputs]
+                _accumulate(bars, child, settle(part), settle)
+            if kept is not None and node not in kept:
+                node.value = PENDING
+    return [bars.get(node) for node in inputs]
 
 
-def _moves(node: Node) -> bool:
-    """Whether a node may have a cotangent that goes on to what it is computed from."""
-    if not isinstance(node, Operation) or node.operator.pullback is None:
-        return False
-    return is_float(node.dtype) or isinstance(node.type, TupleType)
+def _moves(node: Any) -> bool:
+    """Whether an operation may have a cotangent that goes on to what it is computed from."""
+    return node.operator.pullback is not None and (is_float(node.type.dtype) or type(node.type) is TupleType)
+
+
+def _itself(node: Node) -> Node:
+    return node
+
+
+def _accumulate(
+    bars: dict[Node, Node], node: Node, bar: Node, settle: Callable[[Node], Node] = _itself
+) -> None:
+    before = bars.get(node)
+    if before is not None:
+        joined = joined_segments(before, bar)
+        bar = settle(summed(before, bar) if joined is None else joined)
+    bars[node] = bar
+
+
+def _settled(node: Node) -> Node:
+    """``node`` as its value alone, but for the layers around it that rules look for: these are computed when needed."""
+    if not isinstance(node, Operation) or node.value is not PENDING:
+        return node
+    if not node.operator.is_layer(node.inputs):
+        value = force(node)
+        return Detached(node.type, value) if is_float(node.type.dtype) else node
+    inputs = tuple([_settled(child) for child in node.inputs])
+    if all(new is old for new, old in zip(inputs, node.inputs)):
+        return node
+    return node.operator(*inputs, **node.attributes)
+
+
+def _seen(node: Operation) -> Any:
+    """An elementwise operation with a known value, as its pullback sees it: what that makes of it is computed."""
+    return Detached(node.type, node.value, node, tuple(map(_input_seen, node.inputs)), node.attributes)
+
+
+def _input_seen(node: Node) -> Node:
+    # Constants, which rules look for, stay, also under a broadcast, and masks, which are shared.
+    if node.type.dtype.kind != "f" or isinstance(node, Constant):
+        return node
+    if isinstance(node, Operation) and node.operator.name == "broadcast":
+        return node
+    return Detached(node.type, force(node), node)

@@ -190,7 +190,7 @@ def written(
 
 
 @lru_cache(maxsize=1)
-def _writer(temperature: float) -> Compiled:
+def _writer(temperature: float) -> Compiled[..., Any]:
     """One more character: from the states, the last one, the model, its place and a key."""
 
     def step(state: Any, number: Any, model: Characters, place: Any, key: Any) -> Any:

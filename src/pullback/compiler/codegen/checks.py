@@ -9,7 +9,7 @@ from pullback.compiler.codegen.values import Values
 from pullback.compiler.runtime.layout import TURN_SHIFT, emit_failure
 from pullback.loops import Affine, Apply, Expression, Load, walk
 
-__all__ = ["emit_check"]
+__all__ = ["emit_check", "index_load"]
 
 _INT64 = np.dtype(np.int64)
 
@@ -35,12 +35,23 @@ def emit_check(values: Values, expression: Apply, code: int, turn: str | None = 
     return [_checked_lanes(values, row, k, extent, wrap, code, place, step) for k, row in enumerate(rows)]
 
 
+def index_load(index: Expression) -> Load | None:
+    """The first array that the index is read from, at a place that is one of its own for every turn.
+
+    What is read behind a guard, as a padded array is, has places outside in turns that do not read it.
+    """
+    for part in walk(index):
+        if isinstance(part, Load):
+            low, high = part.offset.bounds()
+            if low >= 0 and high < part.buffer.size:
+                return part
+    return None
+
+
 def _position(values: Values, index: Expression) -> Affine:
-    """Where the first array that the index is read from is read, as far as it is read at one place."""
-    for load in walk(index):
-        if isinstance(load, Load) and all(axis in values.places for axis in load.offset.axes):
-            return load.offset
-    return Affine()
+    """Where that array is read, as far as it is read at one place."""
+    load = index_load(index)
+    return load.offset if load and all(axis in values.places for axis in load.offset.axes) else Affine()
 
 
 def _outside(values: Values, index: str, extent: int, wrap: bool, lanes: int) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
@@ -30,18 +30,9 @@ from pullback.loops.nest import levels_over
 __all__ = ["emit_contraction", "multiply_panel", "run_epilogue"]
 
 
-def emit_contraction(
-    values: Values, schedule: TiledContraction, ends: Ends, before: Callable[[int], None] | None = None
-) -> None:
-    """Run a contraction between ``ends`` of its first row axis.
-
-    ``before`` emits what comes before the tiles of so many rows; their columns are the innermost loop then.
-    """
+def emit_contraction(values: Values, schedule: TiledContraction, ends: Ends) -> None:
+    """Run a contraction between ``ends`` of its first row axis."""
     product = schedule.contraction
-
-    def entered(axis: Axis, tile: Tile) -> None:
-        if before is not None and axis is product.rows[-1]:
-            before(tile.get(axis, 1))
 
     def sums(tile: Tile, _: list[str]) -> None:
         """One register tile: zero, accumulate every pair, hand the sums to the epilogue."""
@@ -52,7 +43,7 @@ def emit_contraction(
             found = accumulate(values, pair, tile, found)
         run_epilogue(values, product, tile, found)
 
-    emit_nest(values, schedule.nest.levels, sums, ends=ends, entered=entered)
+    emit_nest(values, schedule.nest.levels, sums, ends=ends)
 
 
 def accumulate(values: Values, pair: Pair, tile: Tile, sums: list[str]) -> list[str]:
@@ -168,11 +159,14 @@ def _deep(
 
 
 def _later(target: Processor, group: Group, pair: Pair, step: int, depth: int) -> int:
-    """How many elements ahead to ask for a right operand with short rows that is not in the nearest cache.
+    """How many elements ahead to ask for a right operand that is not in the nearest cache.
 
-    The processor sees that it is read in order, but does not look far enough where another core has written it.
+    Where its rows are short the processor sees that it is read in order, but does not look far enough where another
+    core has written it. Where they are long and many it sees no order; what comes next of each is on the same page.
     """
     near = step <= MOST_TILE_VECTORS * group.lanes
+    if not near and pair.right.buffer.nbytes > target.l2_bytes:
+        return group.vectors * group.lanes
     far = depth * step * pair.right.dtype.itemsize > target.tile_bytes
     return target.exchange_steps * step if near and far else 0
 
@@ -195,7 +189,9 @@ def run_epilogue(values: Values, product: Contraction, tile: Tile, sums: Sequenc
         # A tile of one place has no loop to stay out of, and what is the same for it may hold the accumulator.
         values.hoist(roots, tile)
     functions = sum(1 for e in walk(*roots) if isinstance(e, Apply))
-    if functions > EPILOGUE_IN_REGISTERS and math.prod(tile.values()) > 1:
+    # What is stored lane by lane is much text for each row, and little of it reads the registers.
+    lane_by_lane = any(abs(store.offset.coefficient(group.axis)) > 1 for store in product.stores)
+    if (functions > EPILOGUE_IN_REGISTERS or lane_by_lane) and math.prod(tile.values()) > 1:
         _looped_epilogue(values, product, tile, sums)
         return
     for number in each_place(values, tile):

@@ -13,10 +13,9 @@ __all__ = ["INDEX_ARITHMETIC", "fixed_value"]
 def fixed_value(expression: Expression, axis: Axis, value: int) -> int | None:
     """An index's value where ``axis`` stands at ``value``, if it depends on nothing else."""
     known: dict[int, int] = {}
-    for part in walk(
-        expression
-    ):  # a chain of reshapes has each part many times, and is as deep as it is long
-        if isinstance(part, Literal):
+    # A chain of reshapes has each part many times, and is as deep as it is long.
+    for part in walk(expression):
+        if isinstance(part, Literal) and part.dtype.kind in "iub":
             known[id(part)] = int(part.value)
         elif isinstance(part, Position) and part.index.axes in ((), (axis,)):
             known[id(part)] = part.index.constant + part.index.coefficient(axis) * value

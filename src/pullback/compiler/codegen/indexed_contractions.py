@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from pullback.compiler.codegen.blocks import load_lanes
-from pullback.compiler.codegen.compaction import Compacted, compact_nonzero
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
-from pullback.compiler.cost import CHAINS, MOST_INDEXED_ROWS
+from pullback.compiler.cost import MOST_INDEXED_ROWS
 from pullback.compiler.schedules.indexed_contraction import (
     IndexedContraction,
     vector_width,
     vectors_of_row,
 )
-from pullback.loops import Axis
 from pullback.loops.nest import Kind, Level, level_of, levels_over
 
 __all__ = ["emit_indexed_contraction"]
@@ -41,23 +39,17 @@ def emit_indexed_contraction(values: Values, sums: IndexedContraction, ends: End
     first, *outer = sums.outer
     levels = [level_of(first, Kind.PARALLEL), *levels_over(outer)]
 
-    def rows(tile: Tile, _: list[str]) -> None:
-        if sums.compaction:
-            _from_compacted(values, sums)
-        else:
-            for part in _pieces(sums, values.lanes, sums.vectors):
-                most = min(MOST_INDEXED_ROWS, max(1, sums.vectors // _count(part)))
-                _by_rows(values, sums, most, partial(_tile, values, sums, part))
+    tiled = [] if sums.row is None else [sums.row]
+
+    def rows(_: Tile, __: list[str]) -> None:
+        for part in _pieces(sums, values.lanes, sums.vectors):
+            most = min(MOST_INDEXED_ROWS, max(1, sums.vectors // _count(part)))
+            tiles = [
+                level for axis in tiled for level in (level_of(axis, size=most), Level(axis, Kind.REGISTER))
+            ]
+            emit_nest(values, tiles, partial(_tile, values, sums, part))
 
     emit_nest(values, levels, rows, ends=ends)
-
-
-def _by_rows(values: Values, sums: IndexedContraction, most: int, body: Callable[[Tile], None]) -> None:
-    """``body`` for tiles of ``most`` turns of the row axis, or for the only row."""
-
-    axes: list[Axis] = [] if sums.row is None else [sums.row]
-    levels = [level for axis in axes for level in (level_of(axis, size=most), Level(axis, Kind.REGISTER))]
-    emit_nest(values, levels, lambda rows, _: body(rows))
 
 
 def _pieces(sums: IndexedContraction, lanes: int, budget: int) -> list[list[_Piece]]:
@@ -115,7 +107,9 @@ def _count(part: Sequence[_Piece]) -> int:
     return sum(piece.count for piece in part)
 
 
-def _tile(values: Values, sums: IndexedContraction, part: Sequence[_Piece], rows: Tile) -> None:
+def _tile(
+    values: Values, sums: IndexedContraction, part: Sequence[_Piece], rows: Tile, _: Sequence[str]
+) -> None:
     """All rows of a tile, all vectors of ``part``: the sums, then their stores."""
     right = sums.right
     kind = vector_of(memory_type(right.dtype), vector_width(sums.columns[-1], values.lanes))
@@ -135,51 +129,6 @@ def _tile(values: Values, sums: IndexedContraction, part: Sequence[_Piece], rows
     totals = emit_nest(values, levels_over(sums.over), turn, start)
     for r in each_place(values, rows):
         _store(values, sums, part, _wanted(values, sums, part, totals[r * vectors : (r + 1) * vectors]))
-
-
-def _from_compacted(values: Values, sums: IndexedContraction) -> None:
-    """All turns of the row axis, one by one: the factors that are not zero, the sums of each part, their stores."""
-
-    def row(_: Tile) -> None:
-        fixed = sums.right.offset.without(sums.columns)
-        compacted = compact_nonzero(values, sums.left, sums.right, fixed, sums.over)
-        for part in _pieces(sums, values.lanes, sums.vectors // 2):
-            chains = max(1, min(CHAINS, sums.vectors // _count(part)))
-            _store(values, sums, part, _sum_of_compacted(values, sums, part, compacted, chains))
-
-    _by_rows(values, sums, 1, row)
-
-
-def _sum_of_compacted(
-    values: Values, sums: IndexedContraction, part: Sequence[_Piece], compacted: Compacted, chains: int
-) -> list[str]:
-    """The vectors of ``part``, summed over a list: its factors go to each of the ``chains`` in turn."""
-    f, vectors, element = values.f, _count(part), memory_type(sums.right.dtype)
-    width = vector_width(sums.columns[-1], values.lanes)
-    kind, step = vector_of(element, width), Lanes(f, scalar_type(sums.right.dtype), width)
-
-    def turn(position: str, current: list[str]) -> list[str]:
-        x, place = compacted.value(f, element, position), compacted.place(f, position)
-        return _added(values, sums, part, x, values.address(sums.right.buffer, place), current)
-
-    whole = f.value(f"sub i64 {compacted.count}, {f.value(f'urem i64 {compacted.count}, {chains}')}")
-    carried = [(kind, "zeroinitializer")] * (vectors * chains)
-    with f.loop("0", whole, chains, carried=carried, counted=False) as loop:
-        new = list[str]()
-        for chain in range(chains):
-            position = f.value(f"add i64 {loop.index}, {chain}") if chain else loop.index
-            new += turn(position, loop.values[len(new) : len(new) + vectors])
-        loop.carry(*new)
-    totals = [loop.results[k : k + vectors] for k in range(0, len(loop.results), vectors)]
-    if chains > 1:
-        with f.loop(whole, compacted.count, carried=[(kind, v) for v in totals[0]], counted=False) as loop:
-            loop.carry(*turn(loop.index, loop.values))
-        totals[0] = loop.results
-    while len(totals) > 1:
-        pairs = zip(totals[::2], totals[1::2])
-        left = totals[-1:] if len(totals) % 2 else []
-        totals = [[step.add(a, b) for a, b in zip(*pair)] for pair in pairs] + left
-    return _wanted(values, sums, part, totals[0])
 
 
 def _added(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from pullback.compiler.codegen.contractions import emit_contraction
@@ -13,7 +12,6 @@ from pullback.compiler.codegen.nest import Ends
 from pullback.compiler.codegen.packed_contractions import emit_packed_contraction
 from pullback.compiler.codegen.reduction_vectorised import emit_reduction_vectorised
 from pullback.compiler.codegen.scatters import emit_scatter
-from pullback.compiler.codegen.staged_gathers import emit_staged_gather
 from pullback.compiler.codegen.transposes import emit_transposed
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.codegen.windows import emit_window_maximum
@@ -39,16 +37,9 @@ def emit_kernel(values: Values, job: Job, grains: Sequence[int]) -> None:
 Emitter = Callable[[Values, Job, Any, Ends], None]
 
 
-def _tiled(values: Values, job: Job, schedule: TiledContraction, ends: Ends) -> None:
-    before = None
-    if job.staged is not None:
-        before = partial(emit_staged_gather, values, job.staged, schedule.contraction)
-    emit_contraction(values, schedule, ends, before)
-
-
 _EMITTERS: dict[type[Schedule], Emitter] = {
     MapSchedule: lambda values, job, schedule, ends: emit_map(values, job.kernel, schedule, ends),
-    TiledContraction: _tiled,
+    TiledContraction: lambda values, job, schedule, ends: emit_contraction(values, schedule, ends),
     PackedContraction: lambda values, job, schedule, ends: emit_packed_contraction(values, schedule, ends),
     ReductionVectorised: lambda values, job, schedule, ends: emit_reduction_vectorised(
         values, schedule, ends

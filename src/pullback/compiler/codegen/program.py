@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from pullback.compiler.codegen.access import emit_load
-from pullback.compiler.codegen.checks import emit_check
+from pullback.compiler.codegen.checks import emit_check, index_load
 from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.codegen.kernels import emit_kernel
 from pullback.compiler.codegen.prefetch import touch_piece
 from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.routines import emit_routine
 from pullback.compiler.codegen.values import Values
+from pullback.compiler.cost import CYCLES_BETWEEN_SIGNALS, PART_CHARACTERS
 from pullback.compiler.items import Counter, HostCall, View
 from pullback.compiler.planned import Planned
 from pullback.compiler.runtime.layout import (
@@ -43,11 +45,6 @@ from pullback.graph import Source, results
 from pullback.loops import Apply, Buffer, Kernel, Load, walk
 
 __all__ = ["Check", "Emitted", "emit_program"]
-
-_CYCLES_BETWEEN_SIGNALS = 100_000
-"""Cycles between two looks for signals, of which one takes about a hundred."""
-_PART_CHARACTERS = 50_000
-"""Text from which on a part is worth a module of its own: many times what LLVM needs for an empty one."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +98,13 @@ class _Emitter:
         self.ready, self.characters = ready, 0
         self.slots, self.addressed, self.bound = planned.slots, planned.addressed, planned.bound
         self.offsets = {p.buffer: p.offset for p in planned.memory.placed}
-        self.kept, self.own = planned.memory.kept, planned.memory.own
+        self.kept = planned.memory.kept
         own = {planned.addressed[buffer] for buffer in overwriting}
         self.overwriting = {buffer for buffer, slot in planned.addressed.items() if slot in own}
         self.overwriting |= {buffer for buffer, view in self.bound.items() if view.base in self.overwriting}
         self.target = planned.target
         self.kernels: dict[str, str] = {}
+        self.alike: dict[tuple[Any, ...], str] = {}
         self.checks: list[Check] = []
         self.calls: list[HostCall] = []
         self.asked: set[Load] = set()
@@ -130,12 +128,14 @@ class _Emitter:
 
     def kernel(self, job: Job, grains: Sequence[int], loops: tuple[Counter, ...] = ()) -> str:
         """The function of a job's kernel; kernels that differ only in their buffers share one."""
-        kernel, kernels = job.kernel, _kernels(job)
-        buffers = _buffers(kernels)
+        kernel, buffers = job.kernel, buffers_of(job.kernel)
+        likeness = *kernel.likeness, *grains
+        if not kernel.has_checks and likeness in self.alike:
+            return self.alike[likeness]
         name = f"kernel{len(self.kernels)}"
         pointers = [("ptr", f"p{k}") for k in range(len(buffers))]
         parameters = [("ptr", "context"), *pointers, ("i64", "low"), ("i64", "high"), ("ptr", "scratch")]
-        self.around = loops if any(kernel.has_checks for kernel in kernels) else ()
+        self.around = loops if kernel.has_checks else ()
         if self.around:
             parameters.append(("i64", "turn"))
         f = self.module.function(name, parameters, attributes="nounwind noinline")
@@ -145,7 +145,7 @@ class _Emitter:
             places,
             lanes_of(kernel, self.target),
             self.target,
-            _shifts(kernels),
+            _shifts(kernel),
             emit_reduction,
             self.check,
             emit_load,
@@ -155,12 +155,13 @@ class _Emitter:
         text = f.text().replace(f"@{name}(", "@(", 1)
         if text in self.kernels:
             del self.module.functions[name]
+            self.alike[likeness] = self.kernels[text]
             return self.kernels[text]
-        self.kernels[text] = name
+        self.kernels[text] = self.alike[likeness] = name
         if told:
             self.turning.add(name)
         self.characters += len(text)
-        if self.characters >= _PART_CHARACTERS:
+        if self.characters >= PART_CHARACTERS:
             self.hand_over()
         return name
 
@@ -192,14 +193,13 @@ class _Emitter:
             for group in region.groups:
                 self.loops[group] = known if group.turns is None else (*known, group.turns)
                 functions[group] = self._functions(group)
-        own = [] if not isinstance(step, Region) else self._first(step)
         f = region_function(self.module, name)
         self.turns = _turns(f, around)
         with ExitStack() as guarded:
             for choice, number in guards:
                 guarded.enter_context(f.when(self._is_chosen(f, choice, number)))
             if isinstance(step, Region):
-                self._region(f, name, step, functions, own)
+                self._region(f, name, step, functions)
             elif isinstance(step, HostCall):
                 self._host_call(f, step)
             else:
@@ -208,7 +208,7 @@ class _Emitter:
         written = {b for group in functions for job in group.jobs for b in job.kernel.writes()}
         writes = not self.overwriting.isdisjoint(written)
         callers = any(isinstance(each, HostCall) for each, _ in every_step([step]))
-        return RegionSpec(name, chunks, enters=bool(own), writes=writes, callers=callers)
+        return RegionSpec(name, chunks, writes=writes, callers=callers)
 
     def _is_chosen(self, f: Function, choice: Choose, number: int) -> str:
         """Whether the branch of this number is run."""
@@ -271,28 +271,16 @@ class _Emitter:
         """Look for signals in some turns: how long a loop will run nobody knows."""
         regions = every_region([*step.condition, *step.body])
         cycles = sum(group.cycles for region, _ in regions for group in region.groups)
-        turns = max(1, int(_CYCLES_BETWEEN_SIGNALS / max(cycles, 1.0)))
+        turns = max(1, int(CYCLES_BETWEEN_SIGNALS / max(cycles, 1.0)))
         count = f.value(f"add i64 {f.value(f'load i64, ptr {asked}, align 8')}, 1")
         f.do(f"store i64 {count}, ptr {asked}, align 8")
         with f.when(f.value(f"icmp uge i64 {count}, {turns}")):
             f.do(f"store i64 0, ptr {asked}, align 8")
             emit_ask(f)
 
-    def _first(self, region: Region) -> list[tuple[Job, str]]:
-        """The functions of what each thread does for itself."""
-        return [(job, self.kernel(job, _grains(Group(1), job))) for job in region.first]
-
-    def _region(
-        self, f: Function, name: str, region: Region, functions: Functions, own: Sequence[tuple[Job, str]]
-    ) -> None:
+    def _region(self, f: Function, name: str, region: Region, functions: Functions) -> None:
         """Which chunk is which rows of which group."""
         order = region.order()
-        if own:
-            chunks = len(order)
-            with f.when(f.value(f"icmp eq i64 {f['chunk']}, {chunks}")):
-                for job, function in own:
-                    self._call(f, function, job, None)
-                    self._ask(f, job)
         number = f["chunk"] if order == sorted(order) else self._dealt(f, name, order)
         first = 0
         for group in region.groups:
@@ -325,8 +313,8 @@ class _Emitter:
                 self._ask(f, job)
 
     def _dealt(self, f: Function, name: str, order: Sequence[int]) -> str:
-        """The number of a chunk among those of the groups; the chunk after the last, which enters, is none of them."""
-        kind, numbers = f"[{len(order) + 1} x i64]", ", ".join(f"i64 {k}" for k in (*order, len(order)))
+        """The number of a chunk among those of the groups."""
+        kind, numbers = f"[{len(order)} x i64]", ", ".join(f"i64 {k}" for k in order)
         table = self.module.define_global(f"{name}_order", f"private constant {kind} [{numbers}]")
         place = f.value(f"getelementptr i64, ptr {table}, i64 {f['chunk']}")
         return f.value(f"load i64, ptr {place}, align 8")
@@ -334,8 +322,7 @@ class _Emitter:
     def _functions(self, group: Group) -> Calls:
         """The functions to call for a chunk of the group."""
         loops = self.loops[group]
-        jobs = (job for job in group.jobs if job.staged_by is None)
-        return [(job, self.kernel(job, _grains(group, job), loops)) for job in jobs]
+        return [(job, self.kernel(job, _grains(group, job), loops)) for job in group.jobs]
 
     def _turn(self, f: Function, loops: Sequence[Counter]) -> str:
         """The turns of all loops as one number, by which those of earlier turns come first."""
@@ -353,12 +340,13 @@ class _Emitter:
         rows: tuple[str, str] | None,
         turn: str = "",
     ) -> None:
-        kernels = _kernels(job)
         low, high = rows or ("0", str(job.parts))
         if rows and job.pitch > 1:
             low, high = (f.value(f"mul i64 {row}, {job.pitch}") for row in rows)
-        shifts = _shifts(kernels)
-        pointers = [("ptr", self._pointer(f, buffer, shifts[buffer], rows)) for buffer in _buffers(kernels)]
+        shifts = _shifts(job.kernel)
+        pointers = [
+            ("ptr", self._pointer(f, buffer, shifts[buffer], rows)) for buffer in buffers_of(job.kernel)
+        ]
         f.call(
             "void",
             function,
@@ -392,9 +380,6 @@ class _Emitter:
             missing = f.value(f"mul i64 {rows[0]}, {-kept.row_bytes}")
             base = f.value(f"getelementptr i8, ptr {f['scratch']}, i64 {missing}")
             ahead += kept.offset
-        elif buffer in self.own:
-            base = f["scratch"]
-            ahead += self.own[buffer]
         else:
             return self._place(f, self.bound.get(buffer, View(buffer)), buffer.dtype.itemsize, ahead)
         return f.value(f"getelementptr i8, ptr {base}, i64 {ahead}") if ahead else base
@@ -416,24 +401,13 @@ class _Emitter:
         return f.value(f"getelementptr i8, ptr {base}, i64 {ahead}") if ahead else base
 
 
-def _kernels(job: Job) -> list[Kernel]:
-    """The kernels that one function runs."""
-    return [job.kernel] if job.staged is None else [job.kernel, job.staged.kernel]
-
-
-def _buffers(kernels: Sequence[Kernel]) -> list[Buffer]:
-    """All buffers that the kernels touch."""
-    return list(dict.fromkeys(buffer for kernel in kernels for buffer in buffers_of(kernel)))
-
-
-def _shifts(kernels: Sequence[Kernel]) -> dict[Buffer, int]:
+def _shifts(kernel: Kernel) -> dict[Buffer, int]:
     """How far into each buffer its pointer may be moved, so that kernels on other parts of it are the same code."""
     constants: dict[Buffer, list[int]] = {}
-    for kernel in kernels:
-        for load in kernel.loads():
-            constants.setdefault(load.buffer, []).append(load.offset.constant)
-        for store in kernel.stores:
-            constants.setdefault(store.buffer, []).append(store.offset.constant)
+    for load in kernel.loads():
+        constants.setdefault(load.buffer, []).append(load.offset.constant)
+    for store in kernel.stores:
+        constants.setdefault(store.buffer, []).append(store.offset.constant)
     return {buffer: max(0, min(found)) for buffer, found in constants.items()}
 
 
@@ -475,6 +449,7 @@ def describe_check(expression: Apply, loops: Sequence[Counter] = ()) -> Check:
     """What an index check says when it fails, but for the value and its position."""
     attributes = dict(expression.attributes)
     low = -attributes["extent"] if attributes["wrap"] else 0
-    shape = next((part.buffer.shape for part in walk(expression) if isinstance(part, Load)), ())
+    load = index_load(expression)
+    shape = () if load is None else load.buffer.shape
     around = tuple((counter.trips, counter.reverse) for counter in loops)
     return Check(attributes["what"], low, attributes["extent"], attributes.get("source"), shape, around)

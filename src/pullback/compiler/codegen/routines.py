@@ -10,12 +10,13 @@ from pullback.compiler.codegen.sorting import define_argsort
 from pullback.compiler.runtime.layout import emit_call_word, emit_is_well
 from pullback.compiler.target import Processor
 from pullback.graph import Type
-from pullback.graph.routine import InputAt, Routine, Scalar
+from pullback.graph.routine import Addresses, InputAt, OutputAt, Routine, Scalar, Words
 
 __all__ = ["emit_routine"]
 
 Place = tuple[str, Type]
 """Where an array lies."""
+Argument = InputAt | OutputAt | Scalar | Addresses | Words
 
 
 def emit_routine(
@@ -38,18 +39,22 @@ def emit_routine(
                 distance = f.value(f"mul i64 {turn.index}, {type.nbytes // routine.count}")
                 return f.value(f"getelementptr i8, ptr {at}, i64 {distance}")
 
-            given: list[str] = []
-            for argument in routine.arguments:
+            def emitted(argument: Argument) -> str:
                 if isinstance(argument, Scalar):
-                    given.append(_scalar(f, argument))
-                elif isinstance(argument, InputAt):
-                    given.append(f"ptr {part(inputs[argument.number])}")
-                else:
-                    target = part(outputs[argument.number])
-                    if argument.start is not None:
-                        source = inputs[argument.start]
-                        _copy(f, target, part(source), source[1].nbytes // routine.count)
-                    given.append(f"ptr {target}")
+                    return _scalar(f, argument)
+                if isinstance(argument, Words):
+                    return _table(f, [f"i64 {value}" for value in argument.values])
+                if isinstance(argument, Addresses):
+                    return _table(f, [emitted(part) for part in argument.parts])
+                if isinstance(argument, InputAt):
+                    return f"ptr {part(inputs[argument.number])}"
+                target = part(outputs[argument.number])
+                if argument.start is not None:
+                    source = inputs[argument.start]
+                    _copy(f, target, part(source), source[1].nbytes // routine.count)
+                return f"ptr {target}"
+
+            given = [emitted(argument) for argument in routine.arguments]
             f.do(f"call void {address}({', '.join(given)})")
 
 
@@ -63,6 +68,15 @@ def _own(f: Function, processor: Processor, routine: Routine) -> str:
         else:
             define_running(f.module, processor.lanes(4), name, kind, *details)
     return f"@{name}"
+
+
+def _table(f: Function, words: Sequence[str]) -> str:
+    """Words of 64 bits side by side on the stack."""
+    table = f.reserve(f"[{len(words)} x i64]", 8)
+    for k, word in enumerate(words):
+        place = f.value(f"getelementptr i64, ptr {table}, i64 {k}")
+        f.do(f"store {word}, ptr {place}, align 8")
+    return f"ptr {table}"
 
 
 def _scalar(f: Function, scalar: Scalar) -> str:

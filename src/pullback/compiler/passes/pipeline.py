@@ -17,6 +17,7 @@ transposed_products
 sliced_convolutions
 joined_scatters
 sparse_updates
+lazy_updates
 neighbouring_products
 equal_regions
 joined_loops
@@ -38,6 +39,7 @@ from functools import lru_cache, partial
 from typing import Any, cast
 from weakref import WeakSet
 
+from pullback.compiler.cost import MOST_ROUNDS
 from pullback.compiler.factors import with_factors
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.equal_regions import equal_regions
@@ -46,6 +48,7 @@ from pullback.compiler.passes.hoisted_steps import hoisted_steps
 from pullback.compiler.passes.joined_loops import joined_loops
 from pullback.compiler.passes.joined_scatters import joined_scatters
 from pullback.compiler.passes.known_branches import known_branches
+from pullback.compiler.passes.lazy_updates import lazy_updates
 from pullback.compiler.passes.loops import rewrite_held
 from pullback.compiler.passes.neighbouring_products import neighbouring_products
 from pullback.compiler.passes.rewriting import GraphPass, RulePass, rewrite, with_outputs
@@ -118,6 +121,7 @@ def passes_for(target: Processor) -> tuple[Pass, ...]:
         sliced_convolutions,
         joined_scatters,
         sparse_updates,
+        lazy_updates,
         neighbouring_products,
         equal_regions,
         joined_loops,
@@ -130,9 +134,6 @@ def passes_for(target: Processor) -> tuple[Pass, ...]:
 
 PASSES = passes_for(Processor("generic", "", "x86_64", vector_bytes=64, vector_registers=32))
 """Those for long vectors."""
-
-MOST_ROUNDS = 4
-"""A graph that still changes after this many rounds is good enough."""
 
 
 def optimise(

@@ -32,8 +32,9 @@ import numpy as np
 
 from pullback.compiler.passes.rewriting import ELEMENTWISE, Rule, RulePass, filled, inner, same, scalar
 from pullback.graph import Node, Operation
+from pullback.operators.concatenation import concatenate
 from pullback.operators.interleave import interleave, part_shape, places
-from pullback.operators.shapes import broadcast, concatenate, iota, pad, reshape, reverse, slice, transpose
+from pullback.operators.shapes import broadcast, iota, pad, reshape, reverse, slice, transpose
 
 __all__ = ["simplify_shapes"]
 

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.cost import FINDING_ARGMAX, UNALIGNED
+from pullback.compiler.cost import DEEPEST_FACTOR, FINDING_ARGMAX, UNALIGNED
 from pullback.compiler.passes.rewriting import Rule, RulePass, inner, scalar
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Node, Operation, constant
@@ -51,11 +51,8 @@ from pullback.operators.shapes import broadcast, contiguous, iota, reverse, slic
 
 __all__ = ["sparse_pooling"]
 
-DEEPEST = 16
-"""Elementwise operations followed from a factor to what it is made of."""
 
-
-def _pulled(node: Node, winner: Node, pool: dict[str, Any], depth: int = DEEPEST) -> Node:
+def _pulled(node: Node, winner: Node, pool: dict[str, Any], depth: int = DEEPEST_FACTOR) -> Node:
     """``gather_at_argmax(node, winner)``, with elementwise operations done for the winners alone."""
     single, spread = scalar(node), inner(node, "broadcast")
     if single is not None:

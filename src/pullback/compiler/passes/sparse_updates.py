@@ -38,16 +38,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.compiler.cost import LEAST_UNTOUCHED
+from pullback.compiler.cost import LEAST_UNTOUCHED, MOST_SPARSE_NODES
 from pullback.compiler.passes.rewriting import GraphPass, filled, inner, scalar, uses, with_outputs
 from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
+from pullback.operators.concatenation import concatenate
 from pullback.operators.scatters import scatter_add
-from pullback.operators.shapes import concatenate, reshape
+from pullback.operators.shapes import reshape
 
-__all__ = ["sparse_updates"]
-
-MOST_NODES = 100
-"""What a gradient is made of, scatters, factors and sums, at most."""
+__all__ = ["Sparse", "sparse_of", "sparse_updates"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Sparse:
+class Sparse:
     """A sum of scatters into zeros."""
 
     parts: tuple[_Part, ...]
@@ -74,12 +72,12 @@ def _sparse_updates(graph: Graph) -> Graph:
     if not any(inner(node, "scatter_add") is not None for node in order):
         return graph
     count = uses(order, graph.outputs)
-    known: dict[int, _Sparse] = {}
+    known: dict[int, Sparse] = {}
     found: dict[int, _Update] = {}
     inside = set[int]()
     for node in order:
-        sparse = _sparse(node, known)
-        if sparse is not None and len(sparse.nodes) <= MOST_NODES:
+        sparse = sparse_of(node, known)
+        if sparse is not None:
             known[id(node)] = sparse
         update = _update(node, known)
         if update is not None and all(count[id(each)] == 1 for each in update.sparse.nodes):
@@ -109,11 +107,11 @@ class _Update:
     """The operand on one ``side`` with something sparse added to it, or subtracted."""
 
     side: int
-    sparse: _Sparse
+    sparse: Sparse
     subtracted: bool
 
 
-def _update(node: Node, known: Mapping[int, _Sparse]) -> _Update | None:
+def _update(node: Node, known: Mapping[int, Sparse]) -> _Update | None:
     """``node`` as an update of few elements, if it is that."""
     if not isinstance(node, Operation) or node.operator.name not in ("subtract", "add"):
         return None
@@ -156,13 +154,18 @@ def _line(index: Node) -> Node:
     return reshape(index, shape=(index.size,))
 
 
-def _sparse(node: Node, known: Mapping[int, _Sparse]) -> _Sparse | None:
+def sparse_of(node: Node, known: Mapping[int, Sparse]) -> Sparse | None:
     """``node`` as scatters into zeros times finite numbers, if it is that; ``known`` is what its inputs are."""
+    found = _sparse(node, known)
+    return found if found is not None and len(found.nodes) <= MOST_SPARSE_NODES else None
+
+
+def _sparse(node: Node, known: Mapping[int, Sparse]) -> Sparse | None:
     if not isinstance(node, Operation) or node.dtype.kind != "f":
         return None
     if node.operator.name == "scatter_add":
         zero = scalar(node.inputs[0])
-        return None if zero is None or zero.any() else _Sparse((_Part(node, ()),), zero, (node,))
+        return None if zero is None or zero.any() else Sparse((_Part(node, ()),), zero, (node,))
     below = [known.get(id(each)) for each in node.inputs]
     if node.operator.name == "negative":
         return _scaled(below[0], node, np.array(-1, node.dtype))
@@ -174,20 +177,18 @@ def _sparse(node: Node, known: Mapping[int, _Sparse]) -> _Sparse | None:
     if node.operator.name == "add":
         one, other = below
         if one is not None and other is not None and _axes(one) == _axes(other):
-            return _Sparse(
-                (*one.parts, *other.parts), one.zero + other.zero, (*one.nodes, *other.nodes, node)
-            )
+            return Sparse((*one.parts, *other.parts), one.zero + other.zero, (*one.nodes, *other.nodes, node))
     return None
 
 
-def _scaled(below: _Sparse | None, node: Node, factor: np.ndarray) -> _Sparse | None:
+def _scaled(below: Sparse | None, node: Node, factor: np.ndarray) -> Sparse | None:
     if below is None:
         return None
     parts = tuple(_Part(part.scatter, (*part.factors, factor)) for part in below.parts)
-    return _Sparse(parts, np.asarray(below.zero * factor), (*below.nodes, node))
+    return Sparse(parts, np.asarray(below.zero * factor), (*below.nodes, node))
 
 
-def _axes(sparse: _Sparse) -> tuple[int, ...]:
+def _axes(sparse: Sparse) -> tuple[int, ...]:
     axes: tuple[int, ...] = sparse.parts[0].scatter.attributes["axes"]
     return axes
 

@@ -29,7 +29,7 @@ def conform(specs: Sequence[ArgumentSpec], values: Sequence[Any]) -> list[NDArra
 def _conform_one(index: int, spec: ArgumentSpec, value: Any) -> NDArray[Any]:
     if spec.donated_to is not None:
         _check_donated(index, value)
-    if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
+    if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
         array = _from_scalar(index, spec, value)
     else:
         array = np.asarray(value)
@@ -48,14 +48,14 @@ def _conform_one(index: int, spec: ArgumentSpec, value: Any) -> NDArray[Any]:
     return array if array.dtype is spec.dtype else array.view(spec.dtype)
 
 
-def _from_scalar(index: int, spec: ArgumentSpec, value: float) -> NDArray[Any]:
-    kind = {bool: "biuf", int: "iuf", float: "f"}[type(value)]
+def _from_scalar(index: int, spec: ArgumentSpec, value: complex) -> NDArray[Any]:
+    kind = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}[type(value)]
     if spec.dtype.kind not in kind:
         raise DTypeError(
             f"argument {index} of the compiled program is {value!r}, it was compiled for {spec.dtype}"
         )
     limits: Any = np.iinfo(spec.dtype.str) if spec.dtype.kind in "iu" else None
-    if limits is not None and not limits.min <= value <= limits.max:
+    if limits is not None and isinstance(value, int) and not limits.min <= value <= limits.max:
         raise DTypeError(
             f"argument {index} of the compiled program is {value!r}, {spec.dtype} cannot hold it"
         )

@@ -3,12 +3,11 @@
     map                                 map.py                     the axis of the lanes, rows in registers
     contraction                         contraction_schedules.py   register tiles (tiles.py), packed panels (packing.py)
     reduction-vectorised contraction    reduction_vectorised.py    a tile of sums along the summed axis
-    indexed contraction                 indexed_contraction.py     columns, compaction
+    indexed contraction                 indexed_contraction.py     columns
     window maximum                      window_maximum.py          rows whose windows stay in registers
     scatter                             scatter.py                 who owns which update
     transposed copy                     transpose.py               the two axes that change places
 
 Most are moves on the nest of the kernel's loops (``loops/nest.py``). ``choose.py`` asks for each kind once. Inside a
-kernel ``reduction.py`` says where the lanes of a sum lie and ``prefetch.py`` what is asked for ahead;
-``staged_gather.py`` says which gather moves into the tiles of the contraction that reads it.
+kernel ``reduction.py`` says where the lanes of a sum lie and ``prefetch.py`` what is asked for ahead.
 """

@@ -3,8 +3,7 @@
     for o, k, c: dw[o, k, c] = add[p](g[o, p] * x[argmax[o, p] + k, c])
 
 The place is the same for all that an argmax meets: a tile of vectors, as many as registers hold, collects everything
-between two changes of the place, and for each of them an address is computed once. Where the target can, factors that
-are zero are sorted out first.
+between two changes of the place, and for each of them an address is computed once.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pullback.compiler.cost import LONGEST_LIST, MOST_COLUMN_VECTORS, SHORTEST_LIST
+from pullback.compiler.cost import MOST_COLUMN_VECTORS
 from pullback.compiler.schedules.contraction import with_accumulator
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.target import Processor
@@ -36,7 +35,7 @@ class IndexedContraction(Schedule):
 
     A tile is some turns of ``row``, if there is such an axis, by all of ``columns``, the last of which carries the
     lanes. The operand at a computed place is ``right``; ``left`` does not depend on the columns. ``vectors`` of sums
-    are kept side by side. With ``compaction`` only what meets no zero is read.
+    are kept side by side.
     """
 
     name: ClassVar[str] = "sums at computed places"
@@ -50,7 +49,6 @@ class IndexedContraction(Schedule):
     accumulator: Placeholder
     stores: tuple[Store, ...]
     vectors: int
-    compaction: bool
 
 
 def indexed_sum(kernel: Kernel) -> Reduce | None:
@@ -120,7 +118,6 @@ def find_indexed_contraction(kernel: Kernel, lanes: int, target: Processor) -> I
         accumulator,
         stores,
         target.sum_vectors,
-        _compaction_pays(left, right, reduce.over, lanes, target),
     )
 
 
@@ -132,13 +129,3 @@ def vector_width(axis: Axis, lanes: int) -> int:
 def vectors_of_row(columns: Sequence[Axis], lanes: int) -> int:
     """Vectors of one row."""
     return math.prod(axis.extent for axis in columns[:-1]) * -(-columns[-1].extent // lanes)
-
-
-def _compaction_pays(
-    factor: Expression, load: Load, axes: Sequence[Axis], lanes: int, target: Processor
-) -> bool:
-    """Whether the processor can make such lists fast, and there is enough to be left out."""
-    count = math.prod(axis.extent for axis in axes)
-    whole = lanes * factor.dtype.itemsize == target.vector_bytes
-    wide = target.compresses and whole and load.buffer.size < 2**31
-    return wide and SHORTEST_LIST <= count <= LONGEST_LIST and 2 * axes[-1].extent >= lanes

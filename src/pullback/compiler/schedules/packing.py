@@ -10,7 +10,14 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pullback.compiler.cost import FEW_BLOCKS, FEW_PACKED_ROWS, FEWEST_PACKED_ROWS, PACKED_STEPS, SHARED_BY
+from pullback.compiler.cost import (
+    FEW_BLOCKS,
+    FEW_PACKED_ROWS,
+    FEWEST_PACKED_ROWS,
+    FEWEST_TRANSPOSED_ROWS,
+    PACKED_STEPS,
+    SHARED_BY,
+)
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.tiles import Tile, fitting_rows, row_axis
 from pullback.compiler.target import Processor
@@ -65,9 +72,10 @@ class Packing:
 def choose_packing(product: Contraction, lanes: int, target: Processor) -> Packing | None:
     """How to cut ``product``, or ``None`` if its right operands fit into the nearer caches as they are."""
     axis = row_axis(product)
-    if axis is None or product.rows != (axis,) or axis.extent < FEWEST_PACKED_ROWS:
+    if axis is None or product.rows != (axis,) or any(len(pair.depth) != 1 for pair in product.pairs):
         return None
-    if any(len(pair.depth) != 1 for pair in product.pairs):
+    along = any(pair.right.offset.coefficient(pair.depth[0]) == 1 for pair in product.pairs)
+    if axis.extent < (FEWEST_TRANSPOSED_ROWS if along else FEWEST_PACKED_ROWS):
         return None
     itemsize, columns = product.accumulator.dtype.itemsize, product.columns.extent
     depth = sum(pair.depth[0].extent for pair in product.pairs)

@@ -70,8 +70,6 @@ class Processor:
     """Cycles in which a line arrives from the second cache."""
     far_line_cycles: float = 24.0
     """Cycles in which a line arrives from beyond it, one after another."""
-    exchange_line_cycles: float = 25.0
-    """Cycles in which a line arrives that another core has written, one after another."""
     exchange_cycles: float = 1000.0
     """Cycles that threads lose in a region: claims, waiting, and fetching what the other one wrote."""
     exchange_steps: int = 32
@@ -119,11 +117,6 @@ class Processor:
     def sum_vectors(self) -> int:
         """Vectors of sums that registers hold beside what is multiplied."""
         return 24 if self.vector_registers >= 32 else 10
-
-    @property
-    def compresses(self) -> bool:
-        """Whether an instruction moves chosen 32-bit and 64-bit lanes to the front of a vector."""
-        return self.vector_bytes == 64
 
     @property
     def key(self) -> str:

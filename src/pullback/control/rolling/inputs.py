@@ -10,7 +10,8 @@ import numpy as np
 from pullback.control.rolling.template import distance
 from pullback.graph import Constant, Node, Operation, constant
 from pullback.operators.batching import moved
-from pullback.operators.shapes import concatenate, reshape, reverse, slice
+from pullback.operators.concatenation import concatenate
+from pullback.operators.shapes import reshape, reverse, slice
 
 __all__ = ["descends", "stacked"]
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from pullback.graph import Node, Operation, apply, written_at
 from pullback.operators.batching import moved
-from pullback.operators.shapes import concatenate, reshape, reverse, slice
+from pullback.operators.concatenation import concatenate
+from pullback.operators.shapes import reshape, reverse, slice
 
 __all__ = ["Around", "Place", "Rank"]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pullback.testing.programs import (  # noqa: F401  (fill the table of families)
+    complex_values,
     idioms,
     loops,
     matrices,

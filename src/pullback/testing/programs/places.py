@@ -335,7 +335,7 @@ def refused(m: Maker) -> None:
             ),
             *("np.tril({0}[0, 0])", "~{0}", "{0} & {1}", "np.diagonal({0})", "np.moveaxis({0}, 0, 3)"),
             *(
-                f"{{0}}[np.clip({{1}}, {far}, {far}).astype(np.int64)]",
+                f"{{0}}[np.clip(np.nan_to_num({{1}}), {far}, {far}).astype(np.int64)]",
                 "np.expand_dims({0}, 9)",
                 "np.flip({0}, 5)",
             ),

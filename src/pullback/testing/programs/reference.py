@@ -7,6 +7,7 @@ and ``np`` is NumPy without what it does otherwise than it says.
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -312,13 +313,36 @@ numpy = SimpleNamespace(logsumexp=logsumexp, standardise=standardise)
 nn = SimpleNamespace(conv=conv, max_pool=max_pool, avg_pool=avg_pool)
 
 
+def _gammaln(x: float) -> float:
+    r"""The logarithm of the gamma function, near its zeros too, where ``math.lgamma`` is 1e-15 off.
+
+    .. math:: \ln \Gamma(z) = (z - 1/2) \ln z - z + \ln(2 \pi) / 2 + \sum_k B_{2k} / (2k (2k - 1) z^{2k - 1}),
+        \quad \ln \Gamma(x) = \ln \Gamma(x + 100) - \ln(x (x + 1) \cdots (x + 99))
+
+    Source: Abramowitz and Stegun, *Handbook of Mathematical Functions*, 1964, 6.1.41.
+    """
+    if not 0.1 < x < 4 or x in (1, 2):
+        return math.lgamma(x)
+    with decimal.localcontext() as context:
+        context.prec = 50
+        exact = decimal.Decimal(float(x))
+        z = exact + 100
+        value = (z - decimal.Decimal("0.5")) * z.ln() - z + (2 * _PI).ln() / 2
+        for k, (numerator, denominator) in enumerate(_BERNOULLI, 1):
+            value += decimal.Decimal(numerator) / denominator / (2 * k * (2 * k - 1)) / z ** (2 * k - 1)
+        return float(value - math.prod((exact + k for k in range(100)), start=decimal.Decimal(1)).ln())
+
+
+_PI = decimal.Decimal("3.14159265358979323846264338327950288419717")
+_BERNOULLI = (1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510)
+
 special = SimpleNamespace(
     erfc=_each(math.erfc),
     ndtr=_each(lambda x: math.erfc(-x / math.sqrt(2)) / 2),
     expit=sigmoid,
     log_expit=log_sigmoid,
     entr=_entropy,
-    gammaln=_each(math.lgamma),
+    gammaln=_each(_gammaln),
     gamma=_each(math.gamma),
     rgamma=_each(lambda x: 1 / math.gamma(x) if x < 170 else 0.0),
     xlogy=_xlogy,

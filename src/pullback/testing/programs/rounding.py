@@ -11,20 +11,22 @@ Source: D. S. Parker, *Monte Carlo arithmetic*, UCLA 1997.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from pullback.compiler.parts import OnPacked, with_parts
 from pullback.graph import Constant, Graph, Node, Operation, TupleType, regions
 
 __all__ = ["Expected", "expected"]
 
-RUNS = 6
-"""Runs beside the one that is not moved."""
+RUNS, MORE_RUNS = 6, 30
+"""Runs beside the one that is not moved, and those that follow where these leave a difference unexplained."""
 
 AMPLITUDE = {"add": 2.0, "subtract": 2.0, "multiply": 2.0, "divide": 2.0, "sqrt": 2.0, "cast": 2.0}
 """Units in the last place by which results are moved at most."""
@@ -32,8 +34,8 @@ AMPLITUDE = {"add": 2.0, "subtract": 2.0, "multiply": 2.0, "divide": 2.0, "sqrt"
 OTHERS, SUMS = 8.0, 4.0
 """The same for other functions, and for what sums many terms."""
 
-SIGNS = 64
-"""Runs with other signs of zero products, where a sign differs."""
+SIGNS = 1024
+"""Runs with other signs of zero products at most, where a sign differs."""
 
 MARGIN = 8.0
 """A difference is one when it is larger than the spread by this factor."""
@@ -142,6 +144,8 @@ class Expected:
     moved: tuple[np.ndarray, ...]
     signed: Callable[[], Iterable[np.ndarray]] = tuple
     """Runs whose zero products have signs by chance, each made when it is asked for."""
+    more: Callable[[], Iterable[np.ndarray]] = tuple
+    """More moved runs, made when they are asked for: a few may all be moved to the same side, or not at all."""
 
     @cached_property
     def decided(self) -> np.ndarray:
@@ -201,6 +205,9 @@ class Expected:
         wrong = ~same & self.decided
         if not wrong.any():
             return None
+        more = tuple(self.more())
+        if more:
+            return replace(self, moved=(*self.moved, *more), more=tuple).difference(found, signs, units)
         place = tuple(int(k) for k in np.argwhere(wrong)[0])
         return (
             f"{found[place]!r} for {value[place]!r} at {place}, {int(wrong.sum())} of {value.size} elements; "
@@ -209,21 +216,36 @@ class Expected:
 
 
 def expected(graph: Graph, arguments: Sequence[Any], seed: int = 0) -> list[Expected]:
-    """The results of ``graph``, each with its moved ones."""
+    """The results of ``graph``, each with its moved ones; of complex numbers both parts, as they are computed."""
+    graph = with_parts(graph)
     plain = _Run(graph, arguments)
 
     def moved(number: int, sign: int | None) -> _Run:
         random = np.random.default_rng((seed, number))
-        return _Run(
-            graph, arguments, _Moves(random, sign, plain, turned=number % 2 == 1, cancels=number % 3 == 0)
+        moves = _Moves(
+            random,
+            sign,
+            plain,
+            turned=number % 2 == 1,
+            cancels=number % 3 == 0,
+            one_by_one=number % 3 == 1,
+            negative=random.random(),
         )
+        return _Run(graph, arguments, moves)
 
     def signed(node: Node) -> Iterable[np.ndarray]:
         return (moved(RUNS + number, None).values[node] for number in range(SIGNS))
 
-    runs = [moved(number, (-1) ** number) for number in range(RUNS)]
+    @cache
+    def another(number: int) -> _Run:
+        return moved(number, (-1) ** number)
+
+    def values(node: Node, numbers: range) -> tuple[np.ndarray, ...]:
+        return tuple(another(number).values[node] for number in numbers)
+
+    first, rest = range(RUNS), range(RUNS, RUNS + MORE_RUNS)
     return [
-        Expected(plain.values[node], tuple(run.values[node] for run in runs), partial(signed, node))
+        Expected(plain.values[node], values(node, first), partial(signed, node), partial(values, node, rest))
         for node in graph.outputs
     ]
 
@@ -240,6 +262,10 @@ class _Moves:
     """Whether equalities that may be another way are."""
     cancels: bool
     """Whether sums that only rounding keeps from zero are zero."""
+    one_by_one: bool
+    """Whether sums add term after term, whose roundings may all be to the same side."""
+    negative: float
+    """The share of zero products that are negative where chance tells: sums are -0 where all of their terms are."""
     salts: dict[str, int] = field(default_factory=dict)
 
 
@@ -281,8 +307,11 @@ class _Run:
 
         inputs = [self.values[child] for child in node.inputs]
         runs_inside = {"run": run} if regions(node) else {}
+        rounds = moves is not None and isinstance(node.attributes.get("function"), OnPacked)
+        if moves is not None and rounds:  # a transform: each element is as exact as the largest
+            inputs = [_moved(x, moves.random, SUMS) for x in inputs]
         made: list[np.ndarray] = node.operator.reference(*inputs, **node.attributes, **runs_inside)
-        return made
+        return [_moved(x, moves.random, SUMS) for x in made] if moves is not None and rounds else made
 
     def _value(self, node: Operation, inputs: Sequence[np.ndarray] | None = None) -> np.ndarray:
         if inputs is None:
@@ -302,7 +331,11 @@ class _Run:
         if name not in DEGREE or not _small_multiples(inputs, DEGREE[name], computed):
             # Moving the terms shows what cancels.
             terms = [_moved(x, random, SUMS) if x.dtype.kind == "f" else x for x in inputs]
-            value = _moved(computed(terms), random, SUMS)
+            one_by_one = name == "sum" and moves.one_by_one
+            total = (
+                _one_by_one(np.asarray(terms[0]), node.attributes["axes"]) if one_by_one else computed(terms)
+            )
+            value = _moved(total, random, SUMS)
             if moves.cancels and name in DEGREE:
                 value = _cancelled(value, moves.plain.values[node])
             if name == "prod":
@@ -318,7 +351,8 @@ class _Run:
             elif name == "sum" and (product := _wide(node.inputs[0], self.values)) is not None:
                 value = np.where(np.isfinite(value), value, computed([product]))
         if name in SIGNLESS:
-            signs = random.choice((1, -1), value.shape) if moves.sign is None else moves.sign
+            below = random.random(value.shape) < moves.negative
+            signs = np.where(below, -1, 1) if moves.sign is None else moves.sign
             value = np.where(value == 0, np.asarray(signs * 0.0, value.dtype), value)
         return value
 
@@ -363,7 +397,16 @@ def _rounded(node: Node, values: Mapping[Any, np.ndarray], users: Mapping[Node, 
         return None
     if node.operator.name == "multiply":
         a, b = node.inputs
+        for one, other in ((a, b), (b, a)):
+            if np.all(np.abs(values[one]) == 1):  # no product in the end
+                return _rounded(other, values, users)
         return np.asarray(_product_error(values[a], values[b], values[node]) != 0)
+    if node.operator.name == "where":
+        chosen, *branches = node.inputs
+        found = [_rounded(branch, values, users) for branch in branches]
+        if found[0] is None and found[1] is None:
+            return None
+        return np.where(values[chosen], *(False if at is None else at for at in found))
     if node.operator.name not in MOVES:
         return None
     inside = _rounded(node.inputs[0], values, users)
@@ -391,6 +434,15 @@ def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.n
     """Each element moved by up to so many units in its last place, zeros not at all."""
     step = units * float(np.finfo(value.dtype).eps)
     return (value * (1 + random.uniform(-step, step, value.shape))).astype(value.dtype)
+
+
+def _one_by_one(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
+    """The sum over ``axes``, every term added to those before it."""
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    rows = np.transpose(x, (*kept, *axes)).reshape(
+        *(x.shape[axis] for axis in kept), math.prod(x.shape[k] for k in axes)
+    )
+    return np.add.accumulate(rows, axis=-1, dtype=x.dtype)[..., -1] if rows.shape[-1] else rows.sum(-1)
 
 
 def _cancelled(value: np.ndarray, plain: np.ndarray) -> np.ndarray:
@@ -435,7 +487,8 @@ def _moved_alike(
         one = (bits ^ np.uint64(salt)) * np.uint64(0x9E3779B97F4A7C15)
         mixed = mixed + (one ^ (one >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     part = (mixed >> np.uint64(40)).astype(np.float64) * 2.0**-23 - 1
-    return np.asarray(value + scale * (units * float(np.finfo(value.dtype).eps) * part), value.dtype)
+    signed = np.copysign(scale, value)  # odd functions stay odd
+    return np.asarray(value + signed * (units * float(np.finfo(value.dtype).eps) * part), value.dtype)
 
 
 def _small_multiples(

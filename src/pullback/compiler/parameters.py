@@ -1,0 +1,110 @@
+"""What ``jit`` is told of a function's arguments, by number or by name, and what the function says of itself."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pullback.errors import AddressError, TreeError
+
+__all__ = ["argument_numbers", "count_positional", "least_positional", "most_traces", "named_arguments"]
+
+
+def _as_tuple(numbers: int | Iterable[int]) -> tuple[int, ...]:
+    return tuple(numbers) if isinstance(numbers, Iterable) else (numbers,)
+
+
+def count_positional(function: Callable[..., Any], *numbers: int | Iterable[int]) -> int | None:
+    """How many positional arguments the function has; None for any number, and where no numbers are given.
+
+    What a decorator says of the function inside it is believed only where a number counts from the end.
+    """
+    given = [number for each in numbers for number in _as_tuple(each)]
+    if not given:
+        return None
+    count = _count(function, follow=False)
+    if count is None and any(isinstance(number, int) and number < 0 for number in given):
+        count = _count(function, follow=True)
+    return count
+
+
+def least_positional(function: Callable[..., Any], static: Sequence[int]) -> int:
+    """How many positional arguments a call must have, all of which are no static ones."""
+    import inspect
+
+    parameters = list(inspect.signature(function).parameters.values())
+    wanted = [p for p in parameters if p.default is p.empty]
+    if static or not all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in wanted):
+        raise AddressError(
+            "address: a function with static arguments, keywords, or any number of arguments needs an example of "
+            "what it is called with: compiled.c_function(1.0, 2.0).address"
+        )
+    return len(wanted)
+
+
+def _count(function: Callable[..., Any], follow: bool) -> int | None:
+    import inspect
+
+    try:
+        parameters = inspect.signature(function, follow_wrapped=follow).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return None
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+
+
+def named_arguments(
+    function: Callable[..., Any], names: str | Iterable[str]
+) -> tuple[frozenset[str], list[int]]:
+    """The names, and the positions of those that may be given by position."""
+    import inspect
+
+    given = (names,) if isinstance(names, str) else tuple(names)
+    wrong = [name for name in given if not isinstance(name, str)]
+    if wrong:
+        raise TreeError(f"static_argnames={names!r}: {wrong[0]!r} is no name")
+    if not given:
+        return frozenset(), []
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return frozenset(given), []
+    known = [p.name for p in parameters]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters) and not set(known) >= set(given):
+        missing = next(name for name in given if name not in known)
+        raise TreeError(
+            f"static_argnames={names!r}: the function has no parameter {missing!r}; it has {', '.join(known)}"
+        )
+    return frozenset(given), [
+        k for k, p in enumerate(parameters) if p.name in given and p.kind is p.POSITIONAL_OR_KEYWORD
+    ]
+
+
+def most_traces(traces: int | None) -> int | None:
+    """How many programs there may be, if somebody has said so."""
+    if traces is not None and (isinstance(traces, bool) or not isinstance(traces, int) or traces < 1):
+        raise TreeError(f"max_traces={traces!r}: give the number of programs that may be made, 1 or more")
+    return traces
+
+
+def argument_numbers(what: str, numbers: int | Iterable[int], positional: int | None) -> tuple[int, ...]:
+    """The numbers of arguments, those from the end counted from the start; each of them once."""
+    found: list[int] = []
+    for given in _as_tuple(numbers):
+        if isinstance(given, bool) or not hasattr(given, "__index__"):
+            raise TreeError(
+                f"{what}={numbers!r}: give the numbers of positional arguments, such as 0 or (0, 1)"
+            )
+        number = operator.index(given)
+        if number < 0 and positional is None:
+            raise TreeError(
+                f"{what}={numbers!r}: of a function of any number of arguments, count from the start"
+            )
+        if positional is not None and not -positional <= number < positional:
+            raise TreeError(f"{what}={numbers!r}: the function has {positional} positional arguments")
+        found.append(number % positional if positional is not None else number)
+    if len(set(found)) < len(found):
+        raise TreeError(f"{what}={numbers!r}: an argument is named twice")
+    return tuple(found)

@@ -1,0 +1,301 @@
+"""A program as a function that C calls: no Python in between, no object made.
+
+It runs in the thread that calls it. What a call writes lies on its stack, or in memory that it takes from the system
+and gives back where the stack would be too small; so any number of threads may be in it at once, with Python's lock
+or without.
+
+The schedule is written out: the function calls the program's regions one after another, on numbers of its own
+parameters. Which these are the form says:
+
+- ``"values"``: numbers in and one float out, by value; NaN where something is wrong with the values,
+- ``"packed"``: the same of ``double``, with the numbers in one array,
+- ``"pointers"``: arrays and results by their addresses; it returns 0, or the number of what is wrong.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pullback.compiler.codegen.function import Function, Module, float_literal
+from pullback.compiler.runtime import layout
+from pullback.compiler.runtime.engine import Loaded, compile_object
+from pullback.compiler.runtime.machine import machine
+from pullback.compiler.runtime.specs import ArgumentSpec, RegionSpec, RepeatSpec, ResultSpec
+from pullback.errors import AddressError
+
+if TYPE_CHECKING:
+    from pullback.compiler.runtime.program import Program
+
+__all__ = ["CFunction"]
+
+_STACK_BYTES = 16 << 10
+"""What a call may take of its thread's stack: others have much smaller ones than the first thread."""
+
+_KINDS: dict[str, tuple[str, str, Any]] = {
+    "bool": ("_Bool", "i8", ctypes.c_bool),
+    "int8": ("int8_t", "i8", ctypes.c_int8),
+    "int16": ("int16_t", "i16", ctypes.c_int16),
+    "int32": ("int32_t", "i32", ctypes.c_int32),
+    "int64": ("int64_t", "i64", ctypes.c_int64),
+    "uint8": ("uint8_t", "i8", ctypes.c_uint8),
+    "uint16": ("uint16_t", "i16", ctypes.c_uint16),
+    "uint32": ("uint32_t", "i32", ctypes.c_uint32),
+    "uint64": ("uint64_t", "i64", ctypes.c_uint64),
+    "float32": ("float", "float", ctypes.c_float),
+    "float64": ("double", "double", ctypes.c_double),
+}
+"""What C, LLVM and ctypes call the dtypes that C has."""
+
+
+class CFunction:
+    """A compiled function as C sees it; made by ``Compiled.c_function`` and ``Compiled.address``.
+
+    ``address`` is where it lies, for as long as this object is there, ``signature`` its declaration in C, and
+    ``ctypes`` the function as ctypes has it, which keeps this object and is what ``scipy.LowLevelCallable`` and Numba
+    take.
+
+    >>> import numpy as np
+    >>> import pullback as pb
+    >>> slope = pb.jit(pb.grad(lambda x: x**3)).c_function(1.0)
+    >>> slope
+    CFunction(double function(double x0))
+    >>> slope.ctypes(2.0)
+    12.0
+    """
+
+    def __init__(self, program: Program, name: str, form: str | None = None) -> None:
+        self._program = program
+        self._name = name if name.isidentifier() and name.isascii() else "function"
+        by_value = _by_value(program)
+        self._form = form or ("values" if by_value else "pointers")
+        _refuse(program, name)
+        if self._form == "packed" and not (by_value and _all_double(program)):
+            raise AddressError(
+                f"{name}: numbers that come packed are float64, and so is the one result; this function is "
+                f"{_declaration(program, self._name, 'values' if by_value else 'pointers')}"
+            )
+        #: Words for the calls out of the program: addresses of routines.
+        self._calls = (ctypes.c_int64 * max(1, len(program.calls)))(*map(_word, program.calls))
+        text = _text(program, self._form, ctypes.addressof(self._calls))
+        processor = program.code.processor
+        self._code = Loaded([compile_object(text, processor)], processor)
+        self._packed: CFunction | None = None
+        self.address = self._code.address("pullback_exported")
+        self.signature = _declaration(program, self._name, self._form)
+
+    @property
+    def ctypes(self) -> Any:
+        """The function for ctypes, which gives the interpreter lock away while it runs."""
+        kinds, returned = _ctypes(self._program, self._form)
+        function = ctypes.CFUNCTYPE(returned, *kinds)(self.address)
+        function.owner = self  # type: ignore[attr-defined]
+        return function
+
+    @property
+    def packed(self) -> CFunction:
+        """The function of the same numbers in one array: ``double f(int n, double *x)``, NaN if ``n`` is another.
+
+        It is what ``scipy.integrate.quad`` with ``args=`` and ``scipy.integrate.nquad`` call.
+        """
+        if self._packed is None:
+            self._packed = CFunction(self._program, self._name, "packed")
+        return self._packed
+
+    def __repr__(self) -> str:
+        return f"CFunction({self.signature})"
+
+
+def _refuse(program: Program, name: str) -> None:
+    if program.aliased:
+        raise AddressError(
+            f"{name} has donated arguments, and a C function does not say whose memory is whose: leave out "
+            "donate_argnums"
+        )
+    for call in program.calls:
+        if not isinstance(call, int):
+            where = getattr(call, "source", None)
+            raise AddressError(
+                f"{name} calls Python{f' at {where}' if where else ''}, which raises exceptions and wants the "
+                "interpreter lock; C has neither: write it in functions that are compiled, or call the function "
+                "from Python"
+            )
+    for dtype in _dtypes(program):
+        if dtype.name not in _KINDS:
+            raise AddressError(f"{name}: C has no {dtype}; take and return arrays of another dtype")
+
+
+def _word(call: object) -> int:
+    assert isinstance(call, int)
+    return call
+
+
+def _by_value(program: Program) -> bool:
+    """Whether numbers come in and one float goes out."""
+    results = program.results
+    single = len(results) == 1 and not results[0].shape and results[0].dtype.kind == "f"
+    return single and not any(spec.shape for spec in program.arguments)
+
+
+def _all_double(program: Program) -> bool:
+    return all(dtype == np.float64 for dtype in _dtypes(program))
+
+
+def _dtypes(program: Program) -> list[np.dtype[Any]]:
+    return [*(spec.dtype for spec in program.arguments), *(spec.dtype for spec in program.results)]
+
+
+def _declaration(program: Program, name: str, form: str) -> str:
+    if form == "packed":
+        return f"double {name}(int n, double *x)"
+    parameters = [
+        f"const {_c(spec)} *x{k}" if spec.shape else f"{_c(spec)} x{k}"
+        for k, spec in enumerate(program.arguments)
+    ]
+    if form == "values":
+        return f"{_c(program.results[0])} {name}({', '.join(parameters) or 'void'})"
+    parameters += [f"{_c(spec)} *y{k}" for k, spec in enumerate(program.results)]
+    return f"int {name}({', '.join(parameters) or 'void'})"
+
+
+def _c(spec: ArgumentSpec | ResultSpec) -> str:
+    return _KINDS[spec.dtype.name][0]
+
+
+def _ctypes(program: Program, form: str) -> tuple[list[Any], Any]:
+    if form == "packed":
+        return [ctypes.c_int, ctypes.POINTER(ctypes.c_double)], ctypes.c_double
+    kinds = [
+        ctypes.POINTER(_KINDS[spec.dtype.name][2]) if spec.shape else _KINDS[spec.dtype.name][2]
+        for spec in program.arguments
+    ]
+    if form == "values":
+        return kinds, _KINDS[program.results[0].dtype.name][2]
+    return [*kinds, *(ctypes.POINTER(_KINDS[spec.dtype.name][2]) for spec in program.results)], ctypes.c_int
+
+
+def _text(program: Program, form: str, calls: int) -> str:
+    """The function ``pullback_exported`` as LLVM IR."""
+    module = Module()
+    slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
+    returned = "i32" if form == "pointers" else _llvm(program.results[0])
+    f = module.function("pullback_exported", _parameters(program, form), returned)
+    context = f.reserve(f"[{layout.slot_offset(slots.count)} x i8]")
+
+    def put(offset: int, kind: str, value: str) -> None:
+        at = f.value(f"getelementptr i8, ptr {context}, i64 {offset}")
+        f.do(f"store {kind} {value}, ptr {at}, align 8")
+
+    def point(slot: int, kind: str, address: str) -> None:
+        put(layout.slot_offset(slot), kind, address)  # in step 0 the bytes per step do not matter
+
+    if form == "packed":
+        fits = f.value(f"icmp eq i32 {f['n']}, {len(program.arguments)}")
+        f.do(f"br i1 {fits}, label %fits, label %unable")
+        f.label("fits")
+    for name, word in {
+        **({"CALLS": calls} if program.calls else {}),
+        **dict.fromkeys(("CALLER", "LAST_STEP", "FAILURE_LOCK", "FAILURE_CODE"), 0),
+        "ASK": machine().ask_address,
+    }.items():
+        put(layout.CONTEXT[name], "i64", str(word))
+    for k, spec in enumerate(program.arguments):
+        point(slots.argument(k), "ptr", _argument(f, form, k, spec))
+    made = [f[f"y{k}"] if form == "pointers" else f.reserve(returned) for k in range(len(program.results))]
+    for k, place in enumerate(made):
+        point(slots.result(k), "ptr", place)
+    for k, constant in enumerate(program.constants):
+        point(slots.constant(k), "i64", str(constant.ctypes.data))
+    arena, scratch, taken = _memory(f, program)
+    if program.arena_bytes:
+        point(slots.arena, "ptr", arena)
+    _write_regions(f, program, program.regions, context, scratch, "0")
+
+    def leave(value: str) -> None:
+        if taken:
+            f.call("void", "free", ("ptr", taken))
+        f.do(f"ret {returned} {value}")
+
+    wrong = "1" if form == "pointers" else float_literal(returned, float("nan"))
+    leave("0" if form == "pointers" else f.value(f"load {returned}, ptr {made[0]}, align 8"))
+    f.label("failed")
+    leave(wrong)
+    f.label("unable")
+    f.returns(wrong)
+    return module.text()
+
+
+def _llvm(spec: ArgumentSpec | ResultSpec) -> str:
+    return _KINDS[spec.dtype.name][1]
+
+
+def _parameters(program: Program, form: str) -> list[tuple[str, str]]:
+    if form == "packed":
+        return [("i32", "n"), ("ptr", "x")]
+    given = [("ptr" if spec.shape else _llvm(spec), f"x{k}") for k, spec in enumerate(program.arguments)]
+    return given + [("ptr", f"y{k}") for k in range(len(program.results)) if form == "pointers"]
+
+
+def _argument(f: Function, form: str, number: int, spec: ArgumentSpec) -> str:
+    """Where an argument lies in memory; a number that came by value is put there."""
+    if form == "packed":
+        return f.value(f"getelementptr double, ptr {f['x']}, i64 {number}")
+    if spec.shape:
+        return f[f"x{number}"]
+    place = f.reserve(_llvm(spec))
+    f.do(f"store {_llvm(spec)} {f[f'x{number}']}, ptr {place}, align 8")
+    return place
+
+
+def _memory(f: Function, program: Program) -> tuple[str, str, str | None]:
+    """The arena, the scratch memory, and what must be given back to the system, if anything."""
+    arena, scratch = (-(-size // 64) * 64 for size in (program.arena_bytes, program.scratch_bytes))
+    taken = None
+    if arena + scratch <= _STACK_BYTES:
+        start = f.reserve(f"[{arena + scratch} x i8]")
+    else:
+        taken = f.call("ptr", "malloc", ("i64", str(arena + scratch + 64)))
+        there = f.value(f"icmp ne ptr {taken}, null")
+        f.do(f"br i1 {there}, label %there, label %unable")
+        f.label("there")
+        number = f.value(f"ptrtoint ptr {taken} to i64")
+        aligned = f.value(f"and i64 {f.value(f'add i64 {number}, 63')}, -64")
+        start = f.value(f"inttoptr i64 {aligned} to ptr")
+    return start, f.value(f"getelementptr i8, ptr {start}, i64 {arena}"), taken
+
+
+def _write_regions(
+    f: Function,
+    program: Program,
+    regions: Sequence[RegionSpec | RepeatSpec],
+    context: str,
+    scratch: str,
+    iteration: str,
+) -> None:
+    """Call the regions in order; after one that has found something wrong the function is left."""
+    for region in regions:
+        if isinstance(region, RepeatSpec):
+            if region.trips > 0 and region.regions:
+                outer = f.value(f"mul i64 {iteration}, {region.trips}")
+                with f.loop("0", str(region.trips)) as turn:
+                    inner = f.value(f"add i64 {outer}, {turn.index}")
+                    _write_regions(f, program, region.regions, context, scratch, inner)
+            continue
+        function = f"inttoptr (i64 {program.code.address(region.function)} to ptr)"
+
+        def call(chunk: str, function: str = function) -> None:
+            f.do(f"call void {function}(ptr {context}, i64 0, i64 {iteration}, i64 {chunk}, ptr {scratch})")
+
+        if region.chunks == 1:
+            call("0")
+        else:
+            with f.loop("0", str(region.chunks)) as chunk:
+                call(chunk.index)
+        code_at = f.value(f"getelementptr i8, ptr {context}, i64 {layout.CONTEXT['FAILURE_CODE']}")
+        code = f.value(f"load i64, ptr {code_at}, align 8")
+        well, on = f.value(f"icmp eq i64 {code}, 0"), f.fresh("on")
+        f.do(f"br i1 {well}, label %{on}, label %failed")
+        f.label(on)
