@@ -9,6 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import pullback as pb
+from pullback.compiler.cost import PACKED_STEPS
 from pullback.compiler.schedules.packing import _best_cut
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable
@@ -252,3 +254,21 @@ def test_blocks_fit_the_cache_and_fall_evenly_to_two_threads(extents, l2_bytes):
     blocks = -(-rows // block_rows) * -(-columns // (panels * width))
     assert blocks % 2 == 0 or blocks > 8
     assert panels * width * min(depth, 256) * 4 <= l2_bytes // 2
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 5])
+@pytest.mark.parametrize("more", [0, 3])
+def test_rounds_of_deep_products(rounds: int, more: int) -> None:
+    """A depth that is packed in several rounds: the first, those between in a loop, and the last."""
+    depth, other = rounds * PACKED_STEPS + more, PACKED_STEPS + 1
+    x, v, y, w = integers(64, depth), integers(depth, 512), integers(64, other), integers(other, 512)
+    found = pb.jit(lambda x, v, y, w: np.abs(x @ v + y @ w) + 1)(x, v, y, w)
+    np.testing.assert_array_equal(found, np.abs(x @ v + y @ w) + 1)
+
+
+def test_text_of_deep_products_does_not_grow() -> None:
+    def size(rounds: int) -> int:
+        shapes = (64, rounds * PACKED_STEPS), (rounds * PACKED_STEPS, 512)
+        return len(pb.jit(lambda x, w: x @ w).inspect(*(np.ones(shape, np.float32) for shape in shapes)).llvm)
+
+    assert size(40) < 1.02 * size(10)

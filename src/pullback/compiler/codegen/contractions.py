@@ -89,17 +89,17 @@ def multiply_panel(
     tile: Tile,
     panel: str,
     width: int,
-    extent: tuple[int, int],
+    extent: tuple[Place, int],
     sums: list[str],
 ) -> list[str]:
-    """``accumulate`` over a range of the pair's depth, with the right operand in a packed ``panel``."""
+    """``accumulate`` over steps of the depth from a place on, with the right operand in a packed ``panel``."""
     (depth,) = pair.depth
-    values.places[depth] = Place(None, extent[0])
+    values.places[depth], steps_deep = extent
     left = values.address(pair.left.buffer, values.element(pair.left.buffer, pair.left.offset))
     del values.places[depth]
     steps = (pair.left.offset.coefficient(depth), width)
     strip = _Strip(pair, _ahead(pair.left.offset, tile), packed=True)
-    return _deep(values, strip, left, panel, steps, extent[1] - extent[0], sums)
+    return _deep(values, strip, left, panel, steps, steps_deep, sums)
 
 
 def _deep(

@@ -9,7 +9,8 @@ along the summed axis is transposed on its way in.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes, transpose_block
 from pullback.compiler.codegen.contractions import multiply_panel, run_epilogue
@@ -42,6 +43,36 @@ def emit_packed_contraction(values: Values, schedule: PackedContraction, ends: E
         emitter.block(first_row, last_row, first_panel)
 
 
+@dataclass(frozen=True)
+class _Round:
+    """What is packed at once; ``ahead`` is a register with how many steps further on a repeated round is."""
+
+    segments: tuple[Segment, ...]
+    first: bool
+    last: bool
+    ahead: str | None = None
+
+    def place(self, segment: Segment) -> Place:
+        """Where the summed axis stands at the segment's start."""
+        return Place(self.ahead, segment.start)
+
+
+def _repeated(rounds: Sequence[tuple[Segment, ...]]) -> Iterator[tuple[_Round, int, int]]:
+    """Each round that is written, how often it is run and how far apart: a long axis is cut into many of one length."""
+    number = 0
+    while number < len(rounds):
+        segments, count, step = rounds[number], 1, 0
+        last = number == len(rounds) - 1
+        if number > 0 and not last:
+            step = sum(segment.stop - segment.start for segment in segments)
+            while number + count < len(rounds) - 1 and rounds[number + count] == tuple(
+                replace(s, start=s.start + count * step, stop=s.stop + count * step) for s in segments
+            ):
+                count += 1
+        yield _Round(segments, number == 0, last), count, step
+        number += count
+
+
 class _Blocks:
     def __init__(self, values: Values, schedule: PackedContraction, axis: Axis, scratch: str) -> None:
         product, packing = schedule.contraction, schedule.packing
@@ -67,9 +98,17 @@ class _Blocks:
 
     def block(self, first_row: str, last_row: str, first_panel: str) -> None:
         """Pack the block's panels, then run all of its rows over them; once for each round."""
-        for number, segments in enumerate(self.packing.rounds):
-            self._each_panel(first_panel, functools.partial(self._pack, segments))
-            self._rows(first_row, last_row, first_panel, number)
+
+        def run(turn: _Round) -> None:
+            self._each_panel(first_panel, functools.partial(self._pack, turn))
+            self._rows(first_row, last_row, first_panel, turn)
+
+        for turn, count, step in _repeated(self.packing.rounds):
+            if count == 1:
+                run(turn)
+                continue
+            with self.f.loop("0", str(count * step), step) as loop, self.values.scope():
+                run(replace(turn, ahead=loop.index))
 
     def _each_panel(self, first_panel: str, body: Callable[[str, str, int], None]) -> None:
         """``body(panel within the block, first column, columns)`` for each panel that exists."""
@@ -87,16 +126,16 @@ class _Blocks:
 
     # ------------------------------------------------------------------ packing
 
-    def _pack(self, segments: Sequence[Segment], within: str, column: str, columns: int) -> None:
+    def _pack(self, turn: _Round, within: str, column: str, columns: int) -> None:
         panel = self._at(self.scratch, self.f.value(f"mul i64 {within}, {self.pitch}"))
-        for segment in segments:
+        for segment in turn.segments:
             pair = self.product.pairs[segment.pair]
             depth = pair.depth[0]
             target = self._at(panel, str(segment.packed_at * self.packing.width))
             values = self.values
             values.places[self.product.columns], values.places[depth] = (
                 Place(column),
-                Place(None, segment.start),
+                turn.place(segment),
             )
             source = values.address(pair.right.buffer, values.element(pair.right.buffer, pair.right.offset))
             del values.places[self.product.columns], values.places[depth]
@@ -150,25 +189,24 @@ class _Blocks:
 
     # ------------------------------------------------------------------ tiles
 
-    def _rows(self, first_row: str, last_row: str, first_panel: str, number: int) -> None:
+    def _rows(self, first_row: str, last_row: str, first_panel: str, turn: _Round) -> None:
         packing, axis = self.packing, self.axis
         last = axis.extent - (packing.row_blocks - 1) * packing.block_rows
         lengths = [packing.block_rows, last] if last < packing.block_rows else [last]
 
         def strip(tile: Tile, _: list[str]) -> None:
-            tile_of = functools.partial(self._tile, tile, first_row, number)
+            tile_of = functools.partial(self._tile, tile, first_row, turn)
             self._each_panel(first_panel, tile_of)
 
         levels = [level_of(axis, Kind.PARALLEL, packing.tile.rows), Level(axis, Kind.REGISTER)]
         emit_nest(self.values, levels, strip, ends=Ends(first_row, last_row, lengths))
 
-    def _tile(self, tile: Tile, first_row: str, number: int, within: str, column: str, columns: int) -> None:
+    def _tile(self, tile: Tile, first_row: str, turn: _Round, within: str, column: str, columns: int) -> None:
         """One register tile over one panel; between rounds its sums wait in memory."""
         values, packing, f = self.values, self.packing, self.f
         rows, vectors = tile[self.axis], -(-columns // packing.lanes)
         group = Group(self.product.columns, vectors, packing.lanes, columns % packing.lanes)
         panel = self._at(self.scratch, f.value(f"mul i64 {within}, {self.pitch}"))
-        last = number == len(packing.rounds) - 1
         with values.lane_group(group, Place(column)):
             waiting = ""
             if len(packing.rounds) > 1:
@@ -178,16 +216,14 @@ class _Blocks:
                 across = f.value(f"mul i64 {within}, {packing.width}")
                 waiting = self._at(self._at(self.waiting, place), across)
             sums = (
-                ["zeroinitializer"] * (rows * vectors)
-                if number == 0
-                else self._resume(waiting, rows, vectors)
+                ["zeroinitializer"] * (rows * vectors) if turn.first else self._resume(waiting, rows, vectors)
             )
-            for segment in packing.rounds[number]:
+            for segment in turn.segments:
                 pair = self.product.pairs[segment.pair]
                 packed = self._at(panel, str(segment.packed_at * packing.width))
-                extent = (segment.start, segment.stop)
+                extent = (turn.place(segment), segment.stop - segment.start)
                 sums = multiply_panel(values, pair, tile, packed, packing.width, extent, sums)
-            if last:
+            if turn.last:
                 run_epilogue(values, self.product, tile, sums)
             else:
                 self._wait(waiting, rows, vectors, sums)
