@@ -23,7 +23,7 @@ class Contender:
             {name: array for name, array in arrays.items() if name not in names},
         )
         options = {"memory": call.memory} if call.memory else {}
-        self.compiled = pb.jit(function_of(call), **options)
+        self.compiled = pb.jit(function_of(call), flush_subnormals=True, **options)
         self.choice = "pb.jit, pb.scan"
 
     def run(self) -> None:

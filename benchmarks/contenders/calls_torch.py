@@ -30,6 +30,7 @@ class Contender:
             raise NotImplementedError(f"{call.program}: a loop in Python")
         if call.checkpoint:
             raise NotImplementedError("checkpoints by hand")
+        torch.set_flush_denormal(True)  # before any thread begins, which does as this one
         self.call, self.threads = call, threads
         self.given = {name: torch.tensor(value) for name, value in arrays.items()}
         self.varied = {name: self.given[name].requires_grad_() for name in differentiated(call)}

@@ -19,7 +19,7 @@ class Contender:
         pb.set_num_threads(threads)
         self.weights = [arrays[name].copy() for name in arrays if name.startswith("w")]
         self.given = arrays["inputs"], arrays["others"]
-        self.compiled = pb.jit(step_of(net), donate_argnums=0)
+        self.compiled = pb.jit(step_of(net), donate_argnums=0, flush_subnormals=True)
         self.choice = "pb.jit, one call a step"
 
     def run(self) -> None:

@@ -18,6 +18,7 @@ _LAST = "channels last"
 class Contender:
     def __init__(self, net: Net, arrays: Arrays, variant: str, threads: int, tuned: bool) -> None:
         torch.set_num_threads(threads)
+        torch.set_flush_denormal(True)
         self.net, self.arrays, self.compiled = net, arrays, variant == "compiled"
         images = any(value.ndim == 4 for value in arrays.values())
         questions = {"memory": ("contiguous", _LAST)} if images else {}

@@ -41,7 +41,7 @@ class Contender:
             model, state = optimiser.update(gradients, state, model)
             return model, state, loss
 
-        self.step = pb.jit(step, donate_argnums=(0, 1))
+        self.step = pb.jit(step, donate_argnums=(0, 1), flush_subnormals=True)
         self.choice = "pb.jit, run_steps"
 
     def run(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -63,6 +63,7 @@ class Contender:
 
     def run(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         torch.set_num_threads(self.threads)
+        torch.set_flush_denormal(True)
         losses = [self.step(batch) for batch in torch.from_numpy(rows)]
         return torch.stack(losses).numpy()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.exported import CFunction
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.signature import Signature
+from pullback.compiler.target import Processor
 from pullback.control.schedules import Levels, without_segments
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
 from pullback.graph import Graph, Node, Type
@@ -114,8 +115,10 @@ class Compiled(_CalledAtOnce[P, R]):
         check_nan: bool = False,
         static_argnames: str | Iterable[str] = (),
         max_traces: int | None = None,
+        flush_subnormals: bool = False,
     ) -> None:
         self.function = function
+        self.flush_subnormals = flush_subnormals
         self.check_nan = check_nan
         self.max_traces = most_traces(max_traces)
         self.memory = None if memory is None else budget_bytes(memory)
@@ -356,7 +359,9 @@ class Compiled(_CalledAtOnce[P, R]):
         else:
             made, levels = self._within(self.memory, structure, types)
         graph, offered = made.graph, made.offered
-        executable = make_executable(graph, offered, self._watched(made.out_structure, graph.outputs), levels)
+        watched = self._watched(made.out_structure, graph.outputs)
+        processor = replace(Processor.host(), flush_subnormals=True) if self.flush_subnormals else None
+        executable = make_executable(graph, offered, watched, levels, processor)
         scalars = tuple(k for k, node in enumerate(graph.outputs) if not node.shape and k not in offered)
         return _Specialised(structure, types, made.out_structure, executable, scalars, made.carried)
 
@@ -455,6 +460,7 @@ def jit(
     check_nan: bool = False,
     static_argnames: str | Iterable[str] = (),
     max_traces: int | None = None,
+    flush_subnormals: bool = False,
 ) -> Compiled[P, R]:
     """``function`` compiled to machine code: traced once for each combination of structures, dtypes and shapes.
 
@@ -478,6 +484,11 @@ def jit(
     With ``max_traces`` a call that needs one program more than these raises ``RetraceError``, which says what is new
     about its arguments: for tests, and for services that must not stop to compile.
 
+    With ``flush_subnormals`` floats of a magnitude below the least normal number (``np.finfo(dtype).tiny``) count as
+    zeros, where the processor has a mode for that (x86-64, AArch64): as operands, and as results of each operation.
+    Many processors take a hundred times as long for them, and the gradients of a long recurrence vanish through them.
+    Without it they are what they are in NumPy. Functions out of the program, NumPy's and LAPACK's, keep them.
+
     Raises what tracing raises, ``DonationError`` for donated memory that cannot be written in place,
     ``MemoryBudgetError`` with the least memory that can be reached where that is beyond the budget, and
     ``IndexRangeError`` for an index outside its axis, before anything donated is changed.
@@ -491,9 +502,20 @@ def jit(
     >>> power = jit(lambda x, n: x**n, static_argnames="n")
     >>> power(np.array([2.0, 3.0]), n=3)
     array([ 8., 27.])
+    >>> square = jit(lambda x: x * x, flush_subnormals=True)
+    >>> square(np.array([1e-10, 1e-20], np.float32))
+    array([1.e-20, 0.e+00], dtype=float32)
     """
     return Compiled(
-        function, donate_argnums, static_argnums, watch, memory, check_nan, static_argnames, max_traces
+        function,
+        donate_argnums,
+        static_argnums,
+        watch,
+        memory,
+        check_nan,
+        static_argnames,
+        max_traces,
+        flush_subnormals,
     )
 
 

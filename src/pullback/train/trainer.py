@@ -123,9 +123,11 @@ class Trainer:
         self._metrics = _fitting(loss) if metrics is None else _named(metrics)
         steps = Steps(loss, clipping(optimiser, clip_value, clip_norm), self._metrics, scale)
         self._key = key(seed)
-        self._train = jit(steps.train, donate_argnums=(0, 1, 2), static_argnums=8, watch=3)
-        self._evaluate = jit(steps.evaluate, static_argnums=4)
-        self._predict = jit(steps.predict, static_argnums=3)
+        self._train = jit(
+            steps.train, donate_argnums=(0, 1, 2), static_argnums=8, watch=3, flush_subnormals=True
+        )
+        self._evaluate = jit(steps.evaluate, static_argnums=4, flush_subnormals=True)
+        self._predict = jit(steps.predict, static_argnums=3, flush_subnormals=True)
 
     @property
     def steps(self) -> int:

@@ -203,7 +203,7 @@ def _writer(temperature: float) -> Compiled[..., Any]:
         number = argmax(scores, axis=-1).astype(np.int32)
         return state, number, number[0]
 
-    return jit(step, donate_argnums=(0, 1))
+    return jit(step, donate_argnums=(0, 1), flush_subnormals=True)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ from pullback.compiler.codegen.kernels import emit_kernel
 from pullback.compiler.codegen.prefetch import touch_piece
 from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.routines import emit_routine
+from pullback.compiler.codegen.subnormals import flushed
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.cost import CYCLES_BETWEEN_SIGNALS, PART_CHARACTERS
 from pullback.compiler.items import Counter, HostCall, View
@@ -195,7 +196,7 @@ class _Emitter:
                 functions[group] = self._functions(group)
         f = region_function(self.module, name)
         self.turns = _turns(f, around)
-        with ExitStack() as guarded:
+        with flushed(f, self.target), ExitStack() as guarded:
             for choice, number in guards:
                 guarded.enter_context(f.when(self._is_chosen(f, choice, number)))
             if isinstance(step, Region):
@@ -226,10 +227,11 @@ class _Emitter:
             for views, nodes in ((call.inputs, call.node.inputs), (call.outputs, results(call.node)))
         )
         routine = call.node.attributes["function"].routine
-        if routine is None:
-            emit_host_call(f, len(self.calls), [address for address, _ in (*inputs, *outputs)])
-        else:
-            emit_routine(f, self.target, len(self.calls), routine, inputs, outputs)
+        with flushed(f, self.target, flush=False):
+            if routine is None:
+                emit_host_call(f, len(self.calls), [address for address, _ in (*inputs, *outputs)])
+            else:
+                emit_routine(f, self.target, len(self.calls), routine, inputs, outputs)
         self.calls.append(call)
 
     def _serial(self, f: Function, steps: Sequence[Step], functions: Functions) -> None:

@@ -78,6 +78,9 @@ class Processor:
     """What arrives from memory."""
     cycles_per_nanosecond: float = 3.5
 
+    flush_subnormals: bool = False
+    """The mode that it computes floats in: whether numbers below the normal ones become zeros."""
+
     @staticmethod
     def host() -> Processor:
         """The processor that this process runs on, read once."""
