@@ -20,7 +20,7 @@ from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.compiler.cost import ACCUMULATORS, WRITTEN_OUT
 from pullback.compiler.schedules.reduction import is_transposed, length, runs_along
-from pullback.loops import Affine, Apply, Load, Reduce
+from pullback.loops import Affine, Apply, Axis, Load, Reduce
 from pullback.loops.nest import Kind, Level, level_of, levels_over, vectors_over
 
 __all__ = ["across_rows", "better", "emit_reduction", "horizontal", "neutral"]
@@ -82,6 +82,8 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
         with values.shadowing(reduce.over):
             return emit_reduction(values, reduce)
     if extreme_position:
+        if not values.is_vector(reduce) and runs_along(reduce) and reduce.over[-1].extent >= values.lanes:
+            return [_extreme_position_along_lanes(values, reduce)]
         return _extreme_positions(values, reduce)
     if values.is_vector(reduce):
         assert group is not None
@@ -227,16 +229,17 @@ def _written_out(reduce: Reduce) -> int:
 def _masked(values: Values, reduce: Reduce, vectors: list[str]) -> list[str]:
     """Neutral values in lanes that do not exist."""
     assert values.group is not None
+    dtype = reduce.body.dtype
     lanes, last = values.group.lanes, len(vectors) - 1
     mask = values.mask(last)
     if mask is None:
         return vectors
-    kind = vector_of(scalar_type(reduce.dtype), lanes)
-    empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
+    kind = vector_of(scalar_type(dtype), lanes)
+    empty = literal(dtype, neutral(reduce.kind, dtype), lanes)
     value = vectors[last]
-    if reduce.dtype.kind == "f":
+    if dtype.kind == "f":
         # LLVM takes 0 / 0 in lanes that were not read for 0, and would leave the selection out.
-        suffix = f"v{lanes}f{8 * reduce.dtype.itemsize}"
+        suffix = f"v{lanes}f{8 * dtype.itemsize}"
         value = values.f.call(kind, f"llvm.arithmetic.fence.{suffix}", (kind, value))
     kept = values.f.value(f"select {vector_of('i1', lanes)} {mask}, {kind} {value}, {kind} {empty}")
     return [*vectors[:last], kept]
@@ -248,15 +251,11 @@ def _along_lanes(values: Values, reduce: Reduce) -> str:
     lanes = values.lanes
     while lanes > axis.extent:
         lanes //= 2
-    full, tail = divmod(axis.extent, lanes)
-    side = min(ACCUMULATORS, max(full, 1))
+    side = min(ACCUMULATORS, max(axis.extent // lanes, 1))
     kind = vector_of(scalar_type(reduce.dtype), lanes)
     empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
-
-    blocks, left = divmod(full, side)
-    strips = ((side * lanes, blocks), (left * lanes, 1), (tail, 1))
-    vectors = Level(axis, Kind.SERIAL, tuple((n, count) for n, count in strips if n and count))
-    levels = [*levels_over(reduce.over[:-1]), vectors, Level(axis, Kind.VECTOR, lanes=lanes)]
+    levels = [*levels_over(reduce.over[:-1]), _lane_level(axis, side, lanes)]
+    levels.append(Level(axis, Kind.VECTOR, lanes=lanes))
 
     def group(tile: Tile, sums: list[str]) -> list[str]:
         body = _masked(values, reduce, values.vectors(reduce.body))
@@ -268,49 +267,132 @@ def _along_lanes(values: Values, reduce: Reduce) -> str:
     return horizontal(values, reduce.kind, sums, reduce.dtype, lanes)
 
 
+def _lane_level(axis: Axis, side: int, lanes: int) -> Level:
+    """A loop over ``side`` vectors along an axis, then over those that are left, and lanes of a last one."""
+    full, tail = divmod(axis.extent, lanes)
+    blocks, left = divmod(full, side)
+    strips = ((side * lanes, blocks), (left * lanes, 1), (tail, 1))
+    return Level(axis, Kind.SERIAL, tuple((n, count) for n, count in strips if n and count))
+
+
 def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
     """Where the extreme is: loops that carry the best value and its position; the first winner stays, NaN wins."""
     vector = values.is_vector(reduce)
-    group, dtype = values.group, reduce.body.dtype
+    group = values.group
     lanes = group.lanes if vector and group is not None else 1
     count = group.vectors if vector and group is not None else 1
-    # Positions are as wide as the values, so that a comparison's mask selects both without being converted.
-    wide = dtype.itemsize == 8 or length(reduce) >= 2**31
-    index_dtype = np.dtype(np.int64 if wide else np.int32)
-    kind, position_kind = vector_of(scalar_type(dtype), lanes), vector_of(scalar_type(index_dtype), lanes)
-    best = [literal(dtype, neutral(reduce.kind, dtype), lanes)] * count
-    start = best + [literal(index_dtype, 0, lanes)] * count
-    position, step = Affine(), 1
-    for axis in reversed(reduce.over):
-        position, step = position + Affine.of(axis) * step, step * axis.extent
+    search = _Search(values, reduce, lanes)
 
     def element(tile: Tile, carried: list[str]) -> list[str]:
         body = values.vectors(reduce.body) if vector else values.emit(reduce.body)
-        at = _position(values, position, index_dtype, lanes)
-        taken = [better(values, reduce.kind, b, c, dtype, lanes) for b, c in zip(body, carried)]
-        mask = vector_of("i1", lanes)
-        new = [
-            values.f.value(f"select {mask} {t}, {kind} {b}, {kind} {c}")
-            for t, b, c in zip(taken, body, carried)
-        ]
-        return new + [
-            values.f.value(f"select {mask} {t}, {position_kind} {at}, {position_kind} {c}")
-            for t, c in zip(taken, carried[count:])
-        ]
+        at = [search.position()] * count
+        return search.taken(body, at, carried)
 
-    pairs = list(zip([kind] * count + [position_kind] * count, start))
     levels = levels_over(reduce.over, _written_out(reduce))
-    found = emit_nest(values, levels, element, pairs, hoisted=([reduce.body], []))
-    return [convert(values.f, place, index_dtype, reduce.dtype, lanes) for place in found[count:]]
+    found = emit_nest(values, levels, element, search.start(count), hoisted=([reduce.body], []))
+    return [convert(values.f, place, search.index_dtype, reduce.dtype, lanes) for place in found[count:]]
 
 
-def _position(values: Values, position: Affine, dtype: np.dtype, lanes: int) -> str:
-    """The number of the current turn, in every lane."""
-    scalar = values.offset(position)
-    if not scalar.startswith("%"):
-        return literal(dtype, int(scalar), lanes)
-    narrow = convert(values.f, scalar, np.dtype(np.int64), dtype, 1)
-    return values.splat(narrow, dtype) if lanes > 1 else narrow
+def _extreme_position_along_lanes(values: Values, reduce: Reduce) -> str:
+    """The same where memory lies along the last reduced axis: each lane has a winner, and at last they meet."""
+    lanes, last = values.lanes, reduce.over[-1]
+    search = _Search(values, reduce, lanes)
+    side = min(ACCUMULATORS, last.extent // lanes)
+    levels = [*levels_over(reduce.over[:-1]), _lane_level(last, side, lanes)]
+    levels.append(Level(last, Kind.VECTOR, lanes=lanes))
+
+    def group(tile: Tile, carried: list[str]) -> list[str]:
+        assert values.group is not None
+        body, first = _masked(values, reduce, values.vectors(reduce.body)), search.position()
+        kind, scalar, count = search.types(lanes)[1], scalar_type(search.index_dtype), values.group.vectors
+        at = []
+        for vector in range(count):
+            ahead = ", ".join(f"{scalar} {vector * lanes + lane}" for lane in range(lanes))
+            at.append(values.f.value(f"add {kind} {first}, <{ahead}>"))
+        best, places = carried[:side], carried[side:]
+        new = search.taken(body, at, [*best[:count], *places[:count]])
+        return [*new[:count], *best[count:], *new[count:], *places[count:]]
+
+    with values.scope():
+        found = emit_nest(values, levels, group, search.start(side), hoisted=([reduce.body], []))
+    row = list(zip(found[:side], found[side:]))
+    while len(row) > 1:
+        row = [search.first(a, b, lanes) for a, b in zip(row[::2], row[1::2])] + row[len(row) & ~1 :]
+    (winner,) = row
+    while lanes > 1:
+        lanes //= 2
+        winner = search.first(*(search.half(winner, start, lanes) for start in (0, lanes)), lanes)
+    return convert(values.f, winner[1], search.index_dtype, reduce.dtype, 1)
+
+
+class _Search:
+    """What the search for an extreme carries: of each lane the best value so far, and where it is."""
+
+    def __init__(self, values: Values, reduce: Reduce, lanes: int) -> None:
+        self.values, self.kind, self.dtype, self.lanes = values, reduce.kind, reduce.body.dtype, lanes
+        # Positions are as wide as the values, so that a comparison's mask selects both without being converted.
+        wide = self.dtype.itemsize == 8 or length(reduce) >= 2**31
+        self.index_dtype = np.dtype(np.int64 if wide else np.int32)
+        self.turn, step = Affine(), 1
+        for axis in reversed(reduce.over):
+            self.turn, step = self.turn + Affine.of(axis) * step, step * axis.extent
+
+    def types(self, lanes: int) -> tuple[str, str]:
+        """Of values and positions."""
+        return vector_of(scalar_type(self.dtype), lanes), vector_of(scalar_type(self.index_dtype), lanes)
+
+    def start(self, count: int) -> list[tuple[str, str]]:
+        """``count`` vectors of values that everything beats, and their positions."""
+        kind, position_kind = self.types(self.lanes)
+        best = (kind, literal(self.dtype, neutral(self.kind, self.dtype), self.lanes))
+        return [best] * count + [(position_kind, literal(self.index_dtype, 0, self.lanes))] * count
+
+    def position(self) -> str:
+        """The number of the current turn, in every lane."""
+        scalar = self.values.offset(self.turn)
+        if not scalar.startswith("%"):
+            return literal(self.index_dtype, int(scalar), self.lanes)
+        narrow = convert(self.values.f, scalar, np.dtype(np.int64), self.index_dtype, 1)
+        return self.values.splat(narrow, self.index_dtype) if self.lanes > 1 else narrow
+
+    def better(self, new: str, best: str, lanes: int) -> str:
+        return better(self.values, self.kind, new, best, self.dtype, lanes)
+
+    def chosen(self, mask: str, new: Sequence[str], old: Sequence[str], lanes: int) -> list[str]:
+        """Value and position of the new one where ``mask``, else of the old one."""
+        bits = vector_of("i1", lanes)
+        return [
+            self.values.f.value(f"select {bits} {mask}, {kind} {a}, {kind} {b}")
+            for kind, a, b in zip(self.types(lanes), new, old)
+        ]
+
+    def taken(self, body: Sequence[str], at: Sequence[str], carried: Sequence[str]) -> list[str]:
+        """The carried vectors with those of the body in their places where they are better."""
+        count = len(body)
+        pairs = [
+            self.chosen(self.better(b, best, self.lanes), (b, p), (best, place), self.lanes)
+            for b, p, best, place in zip(body, at, carried[:count], carried[count:])
+        ]
+        return [best for best, _ in pairs] + [place for _, place in pairs]
+
+    def first(self, a: Sequence[str], b: Sequence[str], lanes: int) -> tuple[str, str]:
+        """The better of two in each lane; of equal ones, and of two that are NaN, the one that comes first."""
+        f, bits, kind = self.values.f, vector_of("i1", lanes), self.types(lanes)[1]
+        wins, loses = self.better(b[0], a[0], lanes), self.better(a[0], b[0], lanes)
+        sooner = f.value(f"icmp slt {kind} {b[1]}, {a[1]}")
+        # Neither is better: then the place decides.
+        open_ = f.value(f"icmp ult {bits} {loses}, {sooner}")
+        value, place = self.chosen(f.value(f"or {bits} {wins}, {open_}"), b, a, lanes)
+        return value, place
+
+    def half(self, pair: Sequence[str], start: int, lanes: int) -> tuple[str, str]:
+        """Lanes from ``start`` on of twice as many."""
+        f, found = self.values.f, []
+        for kind, value in zip(self.types(2 * lanes), pair):
+            picks = ", ".join(f"i32 {start + lane}" for lane in range(lanes))
+            text = f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> <{picks}>"
+            found.append(f.value(text if lanes > 1 else f"extractelement {kind} {value}, i32 {start}"))
+        return found[0], found[1]
 
 
 def better(values: Values, kind: str, new: str, best: str, dtype: np.dtype, lanes: int) -> str:
