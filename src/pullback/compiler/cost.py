@@ -263,8 +263,7 @@ FEWEST_PACKED_ROWS, FEWEST_TRANSPOSED_ROWS = 24, 5
 """Rows from which on panels pay; and where the right operand lies along the sum, so that all of it would be copied."""
 FEW_PACKED_ROWS = 256
 PACKED_STEPS = 256
-"""Steps of the summed axis that are packed at a time: many multiply-adds for each sum that waits for the next round,
-few enough that the panels stay in the second-level cache and a tile's rows in the first."""
+"""Steps of the summed axis that are packed at a time, at most: a tile's rows stay in the first-level cache, too."""
 
 SHARED_BY = 2
 """Threads that should have as many blocks each; where it costs little, blocks are many, for more threads."""

@@ -83,7 +83,7 @@ def choose_packing(product: Contraction, lanes: int, target: Processor) -> Packi
         return None
     widest = 4 if target.vector_registers >= 32 else 2
     height = fitting_rows(axis.extent, widest, target)
-    rounds = _rounds(product.pairs, PACKED_STEPS)
+    rounds = _rounds(product.pairs, _steps(widest * lanes * itemsize, target))
     extents = (axis.extent, columns, depth)
     block_rows, panels = _best_cut(extents, height, widest * lanes, lanes, target, itemsize)
     row_blocks, column_blocks = -(-axis.extent // block_rows), -(-columns // (panels * widest * lanes))
@@ -127,19 +127,28 @@ def _cycles(
     if rows * depth * itemsize > target.l2_bytes // 2:
         lines += rows * depth * column_blocks / line
     near = target.l2_bytes // 4
-    packed, waiting = (count * panels * width * itemsize for count in (min(depth, PACKED_STEPS), block_rows))
-    if depth > PACKED_STEPS and waiting > near:
-        lines += 2 * rows * columns * (depth // PACKED_STEPS) / line
+    steps = _steps(width * itemsize, target)
+    packed, waiting = (count * panels * width * itemsize for count in (min(depth, steps), block_rows))
+    if depth > steps and waiting > near:
+        lines += 2 * rows * columns * (depth // steps) / line
     if packed > 2 * near:
         lines += rows / block_rows * depth * columns * (block_rows / 8) / line
     cycles = rows * columns * depth / (2 * lanes) + lines * target.far_line_cycles
-    uneven = -(-blocks // SHARED_BY) * SHARED_BY / blocks
+    uneven = -(-blocks // SHARED_BY) * SHARED_BY * block_rows * panels * width / (rows * columns)
     return cycles * uneven * (1 + FEW_BLOCKS / blocks)
 
 
+def _steps(step_bytes: int, target: Processor) -> int:
+    """Steps of the summed axis that are packed at a time: a panel stays in the first-level cache for all rows."""
+    return min(PACKED_STEPS, max(1, target.tile_bytes // step_bytes))
+
+
 def _resident(rows: int, target: Processor) -> int:
-    """Bytes of a right operand that is read where it lies: few rows do not pay for packing one that half fills L2."""
-    return target.l2_bytes // (2 if rows < FEW_PACKED_ROWS else 4)
+    """Bytes of a right operand that is read where it lies: few rows do not pay for packing one that half fills L2.
+
+    For many rows it pays as soon as the steps of a tile lie on more pages than are known at once.
+    """
+    return target.l2_bytes // 2 if rows < FEW_PACKED_ROWS else min(target.l2_bytes // 4, target.known_bytes)
 
 
 def _rounds(pairs: Sequence[Pair], limit: int) -> tuple[tuple[Segment, ...], ...]:
