@@ -1,4 +1,4 @@
-"""Sums over rows that are made one by one, and long sums with few results, are cut in two steps.
+"""Sums over rows that are made one by one, and long reductions with few results, are cut in two steps.
 
     for o, k: dw[o, k] = add[b, p](g[b, o, p] * x[b, p + k])
     →
@@ -9,7 +9,7 @@ So there is something to share out. The first step treats the samples of a batch
 row group. A vector times a matrix is cut by rows of the matrix: a share is then one piece of memory, the same that a
 share of its update writes. If it can, it is cut as what makes the vector is: a channel at a time, say; a part then goes
 on where that has stopped. A few rows times a matrix that no near cache holds are cut so too: it goes by once, some of
-its rows side by side, as fast as memory gives it. How a sum is cut depends on its shape only: results are the same
+its rows side by side, as fast as memory gives it. Extremes and products are cut like sums. How a sum is cut depends on its shape only: results are the same
 bits for any number of threads.
 """
 
@@ -60,6 +60,9 @@ from pullback.loops import (
 )
 
 __all__ = ["split_by_rows", "split_sums"]
+
+ASSOCIATIVE = frozenset(["add", "multiply", "maximum", "minimum"])
+"""What may be cut into parts: reductions to a value, not to a position."""
 
 
 def split_sums(kernels: Iterable[Kernel], target: Processor) -> list[Kernel]:
@@ -179,19 +182,25 @@ def _sum_over_rows(kernel: Kernel, rows: Mapping[Buffer, int]) -> Reduce | None:
     return reduce if made else None
 
 
-def _only_sum(kernel: Kernel) -> Reduce | None:
-    """The only reduction of a kernel, if it is a sum of floats."""
+def _only_reduction(kernel: Kernel) -> Reduce | None:
+    """The only reduction of a kernel, if it may be cut: it is associative, and stored as it is found."""
     found = [e for e in kernel.expressions() if isinstance(e, Reduce)]
-    if len(found) != 1 or found[0].kind != "add" or found[0].dtype.kind != "f":
+    if len(found) != 1 or found[0].kind not in ASSOCIATIVE:
         return None
     if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
         return None
     return found[0]
 
 
+def _only_sum(kernel: Kernel) -> Reduce | None:
+    """The only reduction of a kernel, if it is a sum of floats."""
+    reduce = _only_reduction(kernel)
+    return reduce if reduce is not None and reduce.kind == "add" and reduce.dtype.kind == "f" else None
+
+
 def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> Reduce | None:
-    """The only reduction of a kernel, if it is a long sum of floats with few results."""
-    reduce = _only_sum(kernel)
+    """The only reduction of a kernel, if it is a long one with few results: a sum, an extreme, or a product."""
+    reduce = _only_reduction(kernel)
     if reduce is None:
         return None
     results = math.prod(axis.extent for axis in kernel.axes)
@@ -329,7 +338,7 @@ def _cut(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer
 
 def _in_strips(kernel: Kernel, outside: int) -> list[Kernel]:
     """Sums over some rows of a matrix as sums over a few, which are read side by side, and sums of those."""
-    reduce = _only_sum(kernel)
+    reduce = _only_reduction(kernel)
     if reduce is None or reduce.over[0].extent <= STREAMS:
         return [kernel]
     return _in_parts(kernel, reduce, reduce.over[0].extent // STREAMS, outside)
@@ -356,7 +365,7 @@ def _in_parts(
     each: Expression = Load(buffer, read)
     if beside is not None:
         each = Apply("add", (each, rewrite(beside, {first: Affine.of(number)}, {}, {})), reduce.dtype)
-    total = Reduce("add", (number,), each, reduce.dtype)
+    total = Reduce(reduce.kind, (number,), each, reduce.dtype)
     stores = tuple(replace(s, value=_replaced(s.value, reduce, total)) for s in kernel.stores)
     return [*program, kernel.with_stores(stores)]
 
@@ -373,7 +382,7 @@ def _part(
     new[first] = Affine.of(outer) * size + Affine.of(inner) + start
     body = rewrite(reduce.body, new, {}, {})
     over = tuple(axis for axis in (inner, *rest) if axis.extent > 1)
-    value: Expression = Reduce("add", over, body, reduce.dtype) if over else body
+    value: Expression = Reduce(reduce.kind, over, body, reduce.dtype) if over else body
     places = (*own[:outside], outer, *own[outside:])
     axes = tuple(axis for axis in places if axis is not outer or parts > 1)
     strides = row_major(buffer.shape)
