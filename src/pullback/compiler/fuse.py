@@ -262,6 +262,8 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer]) -> Kernel | 
         return None
     if not same_domain and not _row_fits(producer, consumer, shared):
         return None
+    if not same_domain and _looks_up(producer, shared) and _uses(producer, consumer, needed) > 1:
+        return None
     to_consumer = {p: Affine.of(c) for p, c in zip(producer.axes[:shared], consumer.axes[:shared])}
     replaced = _replacements(producer, consumer, to_consumer, shared)
     if replaced is None:
@@ -290,6 +292,18 @@ def _row_fits(producer: Kernel, consumer: Kernel, shared: int) -> bool:
     if size > LONGEST_ROW:
         return False
     return _repeated_work(producer, shared) <= MOST_REPEATED_WORK
+
+
+def _looks_up(kernel: Kernel, shared: int) -> bool:
+    """Whether each element of a row is found at a place of its own that is computed: then it is not found twice."""
+    inner = {*kernel.axes[shared:], *(axis for store in kernel.stores for axis in store.inner)}
+    return any(place.axes & inner for load in kernel.loads() for place, _ in load.dynamic)
+
+
+def _uses(producer: Kernel, consumer: Kernel, needed: set[Buffer]) -> int:
+    """How many loops of a merged kernel would compute what the producer stores."""
+    made = {store.buffer for store in producer.stores}
+    return sum(load.buffer in made for load in consumer.loads()) + len(made & needed)
 
 
 def _repeated_work(producer: Kernel, shared: int) -> int:

@@ -8,7 +8,7 @@ reductions, products and scatters, what a product reads, and what would be expen
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -272,6 +272,7 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
     stored = {id(node) for node in graph.outputs}
     cost: dict[int, float] = {}
     depth: dict[int, int] = {}
+    products: dict[int, int] = {}
     for node in order:
         depth[id(node)] = 1 + max((depth[id(x)] for x in node.inputs if id(x) not in stored), default=0)
         if not isinstance(node, Operation):
@@ -292,11 +293,24 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
             sum(0.0 if id(child) in stored else cost[id(child)] for child in node.inputs) + node.operator.cost
         )
         cost[id(node)] = own
-        most = RECOMPUTE_COST if users.get(id(node), 0) > 1 else DEEPEST_COST
-        if node.operator.stored or own > most or depth[id(node)] > DEEPEST_VALUE:
+        several = users.get(id(node), 0) > 1
+        most = RECOMPUTE_COST if several else DEEPEST_COST
+        products[id(node)] = _products_added(node, products, users)
+        added = several and products[id(node)] > 1  # in the same registers, if they are stored once, as their sum
+        if node.operator.stored or added or own > most or depth[id(node)] > DEEPEST_VALUE:
             stored.add(id(node))
             cost[id(node)] = 0.0
     return stored
+
+
+def _products_added(node: Operation, products: Mapping[int, int], users: Mapping[int, int]) -> int:
+    """How many products ``node`` is the sum of, that nobody else needs; none if it is more than a sum of products."""
+    if node.operator.name in ("contract", "convolve") and node.dtype.kind == "f":
+        return 1
+    if node.operator.name != "add":
+        return 0
+    terms = [products.get(id(x), 0) if users[id(x)] == 1 else 0 for x in node.inputs]
+    return sum(terms) if all(terms) else 0
 
 
 def _checks_of(node: Node) -> Iterator[int]:
