@@ -86,3 +86,17 @@ def test_the_cotangent_of_a_padded_image_has_no_border(traced: Callable, assert_
     assert shapes(graph) == [(2, 3, 10, 10)] and shapes(after) == [(2, 3, 8, 8)]
     random = np.random.default_rng(2)
     assert_kept(graph, after, [random.standard_normal(shape) for _, shape in types], tolerance=1e-12)
+
+
+def test_several_slices_leave_the_block_with_all_of_them(traced: Callable, assert_kept: Callable):
+    def function(x: Node, w: Node) -> tuple[Node, ...]:
+        y = whole(x, w)
+        return y[:, :2, 1:4, 1:3], y[:, 2:, 1:4:2, 2:4]
+
+    graph = traced(function, X, W)
+    after = sliced_convolutions(graph)
+    first, second = after.outputs
+    assert first.inputs[0] is second.inputs[0]
+    assert first.inputs[0].shape == (2, 4, 3, 3)
+    assert_kept(graph, after, ARRAYS, tolerance=1e-12)
+    assert sliced_convolutions(after) is after

@@ -1,7 +1,8 @@
 """Of a convolution that is only read in part, only that part is computed.
 
 A slice of the result is the convolution of a slice of the image: what padding adds is often cut off again by
-the pullback of that padding. A convolution that something else reads as a whole stays as it is.
+the pullback of that padding. Where several slices are read, it is the smallest block with all of them. A convolution
+that something else reads as a whole stays as it is.
 
 >>> import numpy as np
 >>> import pullback.numpy
@@ -22,6 +23,8 @@ output %3
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pullback.compiler.passes.rewriting import GraphPass, inner, uses, with_outputs
 from pullback.graph import Graph, Node, Operation, apply, substitute
 from pullback.operators.convolution import convolve
@@ -34,20 +37,52 @@ Range = tuple[int, int, int]
 
 def _sliced_convolutions(graph: Graph) -> Graph:
     order = graph.nodes()
-    cut = [(node, whole) for node in order if (whole := _convolution_behind(node)) is not None]
-    if not cut:
+    cuts: dict[int, list[Node]] = {}
+    for node in order:
+        if (whole := _convolution_behind(node)) is not None and node.size:
+            cuts.setdefault(id(whole), []).append(node)
+    if not cuts:
         return graph
     count = uses(order, graph.outputs)
-    alone = {id(node) for node, whole in cut if count[id(whole)] == 1 and node.size}
+    hulls = {
+        convolution: _hull(found)
+        for convolution, found in cuts.items()
+        if count[convolution] == len(found) and (len(found) == 1 or _leaves_some(found))
+    }
 
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
-        if id(node) not in alone:
+        whole = _convolution_behind(node)
+        if whole is None or id(whole) not in hulls or not node.size:
             return apply(node.operator, inputs, node.attributes)
-        whole = inputs[0]
-        assert isinstance(whole, Operation)
-        return _part(whole, list(zip(*(node.attributes[key] for key in ("starts", "stops", "steps")))))
+        new, ranges = inputs[0], _ranges(node)
+        assert isinstance(new, Operation)
+        if len(cuts[id(whole)]) == 1:
+            return _part(new, ranges)
+        hull = hulls[id(whole)]
+        within = [(start - h[0], stop - h[0], step) for (start, stop, step), h in zip(ranges, hull)]
+        starts, stops, steps = zip(*within)
+        return slice(_part(new, hull), starts=starts, stops=stops, steps=steps)
 
-    return with_outputs(graph, substitute(graph.outputs, {}, rebuild)) if alone else graph
+    return with_outputs(graph, substitute(graph.outputs, {}, rebuild)) if hulls else graph
+
+
+def _ranges(cut: Node) -> list[Range]:
+    """From where to where a slice goes along each axis, and by which steps."""
+    assert isinstance(cut, Operation)
+    return list(zip(*(cut.attributes[key] for key in ("starts", "stops", "steps"))))
+
+
+def _hull(cuts: Sequence[Node]) -> list[Range]:
+    """The smallest block that has all slices within it."""
+    along = list(zip(*map(_ranges, cuts)))
+    return [(min(start for start, _, _ in axis), max(stop for _, stop, _ in axis), 1) for axis in along]
+
+
+def _leaves_some(cuts: Sequence[Node]) -> bool:
+    """Whether there is more of the convolution than the slices of it go through."""
+    whole = _convolution_behind(cuts[0])
+    assert whole is not None
+    return any(stop - start < extent for (start, stop, _), extent in zip(_hull(cuts), whole.shape))
 
 
 def _convolution_behind(node: Node) -> Operation | None:
