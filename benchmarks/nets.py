@@ -14,6 +14,7 @@ is used here: the file is read by interpreters that have one library each.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -138,6 +139,33 @@ def variational(o: Any, rows: Any, noise: Any, hidden: int) -> Any:
     return o.binary_cross_entropy(scores, rows) + (10 / 784) * divergence
 
 
+def adversarial(o: Any, rows: Any, noise: Any, hidden: int) -> Any:
+    """Goodfellow et al., 2014: 64 → hidden → hidden → 784 against 784 → hidden → hidden → 1; the noise is given.
+
+    Both learn in one step: each sees the other as a constant, so the gradients of the two losses are added.
+    """
+
+    def layers(x: Any, weights: Any, last: Any) -> Any:
+        for weight, bias in weights[:-1]:
+            x = o.relu(o.dense(x, weight, bias))
+        return last(o.dense(x, *weights[-1]))
+
+    def weights(*units: int) -> Any:
+        return [(o.weight(m, n), o.weight(n)) for m, n in itertools.pairwise(units)]
+
+    def constant(pairs: Any) -> Any:
+        return [(o.constant(weight), o.constant(bias)) for weight, bias in pairs]
+
+    generator, critic = weights(64, hidden, hidden, 784), weights(784, hidden, hidden, 1)
+    made = layers(noise, generator, o.tanh)
+    real, false, fooled = (
+        layers(x, network, lambda score: score)
+        for x, network in ((rows, critic), (o.constant(made), critic), (made, constant(critic)))
+    )
+    wanted = o.softplus(-real), o.softplus(false), o.softplus(-fooled)
+    return o.mean(wanted[0]) + o.mean(wanted[1]) + o.mean(wanted[2])
+
+
 def mixer(o: Any, patches: Any, labels: Any, blocks: int) -> Any:
     """Tolstikhin et al., 2021: 64 patches of 48 values, 64 units; over patches, then over units."""
 
@@ -197,6 +225,7 @@ NETWORKS = {
     "u-net": _Network(u_net, lambda net: (net.batch, 1, 64, 64), lambda net: (net.batch, 1, 64, 64)),
     "autoencoder": _labelled(autoencoder, 784),
     "variational": _Network(variational, lambda net: (net.batch, 784), lambda net: (net.batch, 20)),
+    "adversarial": _Network(adversarial, lambda net: (net.batch, 784), lambda net: (net.batch, 64)),
     "mixer": _labelled(mixer, 64, 48),
     "stride-2": _single(32, (64, 32, 3, 3), 2, 1),
     "transposed": _single(64, (64, 32, 4, 4), 2, 1, transposed=True),
@@ -286,7 +315,7 @@ class _Outline:
     def relu(self, x: Any) -> Any:
         return x
 
-    gelu = exp = relu
+    gelu = exp = tanh = softplus = constant = relu
 
     def max_pool(self, x: Any) -> Any:
         return x[:, :, ::2, ::2]

@@ -115,6 +115,15 @@ class _Vocabulary:
     def exp(self, x: Any) -> Any:
         return jnp.exp(x)
 
+    def tanh(self, x: Any) -> Any:
+        return jnp.tanh(x)
+
+    def softplus(self, x: Any) -> Any:
+        return jax.nn.softplus(x)
+
+    def constant(self, x: Any) -> Any:
+        return lax.stop_gradient(x)
+
     def max_pool(self, x: Any) -> Any:
         window = (1, 2, 2, 1) if self.last else (1, 1, 2, 2)
         return lax.reduce_window(x, -jnp.inf, lax.max, window, window, "VALID")

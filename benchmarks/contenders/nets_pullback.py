@@ -76,6 +76,15 @@ class _Vocabulary:
     def exp(self, x: Any) -> Any:
         return np.exp(x)
 
+    def tanh(self, x: Any) -> Any:
+        return np.tanh(x)
+
+    def softplus(self, x: Any) -> Any:
+        return nn.softplus(x)
+
+    def constant(self, x: Any) -> Any:
+        return pb.stop_gradient(x)
+
     def max_pool(self, x: Any) -> Any:
         return max_pool(x, 2)
 

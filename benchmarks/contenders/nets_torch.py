@@ -97,6 +97,15 @@ class _Vocabulary:
     def exp(self, x: Any) -> Any:
         return torch.exp(x)
 
+    def tanh(self, x: Any) -> Any:
+        return torch.tanh(x)
+
+    def softplus(self, x: Any) -> Any:
+        return functional.softplus(x)
+
+    def constant(self, x: Any) -> Any:
+        return x.detach()
+
     def max_pool(self, x: Any) -> Any:
         return functional.max_pool2d(x, 2)
 

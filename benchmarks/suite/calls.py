@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from calls import Arrays, Call, largest_difference
 from contest import REST_SECONDS, Entrant, Result, Settings, Worker, WorkerError
 from nets import Net
 from report import Table
+from singles import SINGLES, Single
 
 __all__ = ["CALLS", "NETS", "begin", "callers", "results_of", "tables"]
 
@@ -57,6 +59,7 @@ NETS = {
         Net("u-net", "u-net", 8, 16),
         Net("autoencoder", "autoencoder", 128, 512),
         Net("variational autoencoder", "variational", 128, 400),
+        Net("adversarial", "adversarial", 128, 256),
         Net("mixer", "mixer", 32, 4),
     ),
     "layers": tuple(
@@ -70,19 +73,22 @@ NETS = {
             "depthwise-stride-2": 32,
         }.items()
     ),
+    "operations": tuple(Single(name) for name in SINGLES),
 }
-"""The same for networks that branch, and for single layers."""
+"""The same for networks that branch, for single layers, and for single operations."""
+
+Timed = Call | Net | Single
 
 _TURN_SECONDS = 0.2
 _COLUMNS = ("contender", "ms/call min", "median", "× min", "× median", "GFLOP/s", "of peak", "difference")
 
 
-def tables(settings: Settings, calls: Sequence[Call | Net]) -> list[Table]:
+def tables(settings: Settings, calls: Sequence[Timed]) -> list[Table]:
     """A race on each of the calls."""
     return [_table(settings, call) for call in calls]
 
 
-def begin(worker: Worker, settings: Settings, call: Call | Net, tuned: bool = True) -> dict[str, Any]:
+def begin(worker: Worker, settings: Settings, call: Timed, tuned: bool = True) -> dict[str, Any]:
     """Build the contender of a worker, and what it tells of it; its first call is still to come."""
     entrant = worker.entrant
     return worker(
@@ -105,17 +111,21 @@ def results_of(worker: Worker) -> Arrays:
             return {name: stored[name] for name in stored.files}
 
 
-def callers(settings: Settings) -> list[Entrant]:
-    """The entrants that call functions: steps in a loop and steps in a call are all the same to them."""
-    return [entrant for entrant in settings.entrants if entrant.variant != "step"]
+def callers(settings: Settings, call: Timed | None = None) -> list[Entrant]:
+    """The entrants that call functions: steps in a loop and steps in a call are all the same to them.
+
+    NumPy takes part in single operations.
+    """
+    found = [entrant for entrant in settings.entrants if entrant.variant != "step"]
+    return [*found, Entrant("numpy", "", sys.executable)] if isinstance(call, Single) else found
 
 
 @contextlib.contextmanager
-def _started(settings: Settings, call: Call | Net) -> Iterator[list[tuple[Worker, Result, Arrays]]]:
+def _started(settings: Settings, call: Timed) -> Iterator[list[tuple[Worker, Result, Arrays]]]:
     """A worker for each entrant with its first call done and its results; one that fails is left out with a line."""
     with contextlib.ExitStack() as stack:
         running = []
-        for entrant in callers(settings):
+        for entrant in callers(settings, call):
             worker = stack.enter_context(Worker(entrant, settings))
             try:
                 start = begin(worker, settings, call)
@@ -129,7 +139,7 @@ def _started(settings: Settings, call: Call | Net) -> Iterator[list[tuple[Worker
         yield running
 
 
-def _table(settings: Settings, call: Call | Net) -> Table:
+def _table(settings: Settings, call: Timed) -> Table:
     """Rounds in which each entrant calls the function for some time, with the FMA peak in each round."""
     settings.say(f"{call.name}: {settings.rounds} rounds")
     rates = []

@@ -296,7 +296,9 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
         several = users.get(id(node), 0) > 1
         most = RECOMPUTE_COST if several else DEEPEST_COST
         products[id(node)] = _products_added(node, products, users)
-        added = several and products[id(node)] > 1  # in the same registers, if they are stored once, as their sum
+        added = (
+            several and products[id(node)] > 1
+        )  # in the same registers, if they are stored once, as their sum
         if node.operator.stored or added or own > most or depth[id(node)] > DEEPEST_VALUE:
             stored.add(id(node))
             cost[id(node)] = 0.0

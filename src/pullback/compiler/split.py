@@ -9,8 +9,8 @@ So there is something to share out. The first step treats the samples of a batch
 row group. A vector times a matrix is cut by rows of the matrix: a share is then one piece of memory, the same that a
 share of its update writes. If it can, it is cut as what makes the vector is: a channel at a time, say; a part then goes
 on where that has stopped. A few rows times a matrix that no near cache holds are cut so too: it goes by once, some of
-its rows side by side, as fast as memory gives it. Extremes and products are cut like sums. How a sum is cut depends on its shape only: results are the same
-bits for any number of threads.
+its rows side by side, as fast as memory gives it. Extremes and products of elements are cut like sums. How a sum is
+cut depends on its shape only: results are the same bits for any number of threads.
 """
 
 from __future__ import annotations

@@ -321,7 +321,8 @@ def _extreme_position_along_lanes(values: Values, reduce: Reduce) -> str:
     (winner,) = row
     while lanes > 1:
         lanes //= 2
-        winner = search.first(*(search.half(winner, start, lanes) for start in (0, lanes)), lanes)
+        low, high = (search.half(winner, start, lanes) for start in (0, lanes))
+        winner = search.first(low, high, lanes)
     return convert(values.f, winner[1], search.index_dtype, reduce.dtype, 1)
 
 
