@@ -163,8 +163,8 @@ STREAMED_ROWS, LEAST_STREAMED = 128, 16
 A processor knows about as many pages at once; and writing and reading the part is little beside reading the matrix.
 """
 
-STREAMS, MOST_STREAMED = 8, 2
-"""Rows of a large matrix that are read side by side, and added to the sums of no more rows than this."""
+STREAMS = 32
+"""Rows of a large matrix that are read side by side: a processor follows about as many."""
 
 FEWEST_PARTS = 8
 """Where fewer parts than this are equal and more are wanted, what is left over is a part of its own."""
@@ -261,7 +261,9 @@ EPILOGUE_IN_REGISTERS = 6
 
 FEWEST_PACKED_ROWS, FEWEST_TRANSPOSED_ROWS = 24, 5
 """Rows from which on panels pay; and where the right operand lies along the sum, so that all of it would be copied."""
-FEW_PACKED_ROWS = 256
+PACKED_BY = 40
+"""Rows for which packing pays where the right operand fills all of L2; of a part of it more rows in proportion."""
+
 PACKED_STEPS = 256
 """Steps of the summed axis that are packed at a time, at most: a tile's rows stay in the first-level cache, too."""
 

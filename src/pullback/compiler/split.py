@@ -33,7 +33,6 @@ from pullback.compiler.cost import (
     LEAST_STREAMED,
     MOST_PARTS,
     MOST_SPLIT_RESULTS,
-    MOST_STREAMED,
     SHORTEST_SUMMED_ROW,
     STREAMED_ROWS,
     STREAMS,
@@ -331,7 +330,7 @@ def _cut(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer
     if parts < 2:
         return [kernel]
     *made, total = _in_parts(kernel, reduce, parts)
-    if _streams(kernel, reduce, target) and math.prod(a.extent for a in kernel.axes[:-1]) <= MOST_STREAMED:
+    if _streams(kernel, reduce, target):
         made = [finer for part in made for finer in _in_strips(part, len(part.axes) - len(kernel.axes))]
     return [*made, total]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from pullback.compiler.cost import (
     FEW_BLOCKS,
-    FEW_PACKED_ROWS,
     FEWEST_PACKED_ROWS,
     FEWEST_TRANSPOSED_ROWS,
+    PACKED_BY,
     PACKED_STEPS,
     SHARED_BY,
 )
@@ -144,11 +144,11 @@ def _steps(step_bytes: int, target: Processor) -> int:
 
 
 def _resident(rows: int, target: Processor) -> int:
-    """Bytes of a right operand that is read where it lies: few rows do not pay for packing one that half fills L2.
+    """Bytes of a right operand that is read where it lies: the fewer rows share its packing, the more must be gained.
 
-    For many rows it pays as soon as the steps of a tile lie on more pages than are known at once.
+    Beyond half of L2 it is always packed; for many rows as soon as a tile's steps lie on more pages than are known.
     """
-    return target.l2_bytes // 2 if rows < FEW_PACKED_ROWS else min(target.l2_bytes // 4, target.known_bytes)
+    return min(target.l2_bytes // 2, max(target.known_bytes, target.l2_bytes * PACKED_BY // rows))
 
 
 def _rounds(pairs: Sequence[Pair], limit: int) -> tuple[tuple[Segment, ...], ...]:
