@@ -49,6 +49,25 @@ for i<4, j<5:
     )
 
 
+def test_products_that_are_added_are_one_for_several_users(stages):
+    def function(x, w, h, u):
+        y = x @ w + h @ u
+        return y * 2, y * y
+
+    fused = stages(function, (4, 3), (3, 5), (4, 2), (2, 5))["fuse"]
+    assert fused.count("sum[") == 2
+    assert fused.count("for i<4, j<5:") == 1
+
+
+def test_what_is_found_at_computed_places_is_read_back(stages):
+    def function(x, k):
+        y = x[k.astype(np.int64)]
+        return y, y.sum(1), (y * y).sum(1)
+
+    fused = stages(function, (100,), (4, 500))["fuse"]
+    assert fused.count("argument0[") == 1
+
+
 def test_a_result_that_is_wanted_is_still_stored(stages):
     fused = stages(lambda x: (np.exp(x).sum(1), np.exp(x)), (4, 5))["fuse"]
     assert fused.startswith("for i<4:")

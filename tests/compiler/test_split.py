@@ -46,6 +46,19 @@ def test_sums_of_few_elements_are_not_cut_into_parts_of_fewer(stages):
     assert "part_" not in windows["split"]
 
 
+def test_other_long_reductions_are_cut_like_sums(stages, compiler, traced, processor):
+    def function(x, k):
+        return x.max(), x.min(0), k.sum(0), (x > 2).any(), k.max()
+
+    parts, total = stages(lambda x: x.max(), (100_000,))["split"].split("\nonce:")
+    assert parts.startswith("for r0<125:")
+    assert "max[r0<125](part_result0[r0])" in total
+    random = np.random.default_rng(0)
+    arrays = [random.integers(-3, 4, (30_000, 3)).astype(kind) for kind in (np.float32, np.int16)]
+    arrays[0][20_001, 1] = np.nan
+    compiler.assert_same(traced(function, *arrays), arrays, processor=processor)
+
+
 def test_sums_in_parts_are_right(compiler, traced, processor):
     def function(x, y):
         return x.sum(0), (x * y).sum(0) + 1, (x[:, 0] * 2).sum(), x.max(), np.tanh(x.sum() / 100)
@@ -110,13 +123,13 @@ def test_deep_products_are_cut_so_that_their_operands_stay_near(stages, compiler
 
 
 def test_few_rows_times_a_large_matrix_go_through_it_once(stages):
-    """The matrix is beyond the second-level cache: eight of its rows side by side for a row, 128 for a few."""
+    """The matrix is beyond the second-level cache: 32 of its rows side by side."""
     one = stages(lambda x, w: x @ w, (2048,), (2048, 400))["split"]
-    assert "for r0<16, r0_1<16, i<400:" in one
-    assert "sum[r0_2<8]" in one
+    assert "for r0<16, r0_1<4, i<400:" in one
+    assert "sum[r0_2<32]" in one
     few = stages(lambda x, w: x @ w, (3, 2048), (2048, 400))["split"]
-    assert "for r0<16, i<3, j<400:" in few
-    assert "sum[r0_1<128]" in few
+    assert "for r0<16, r0_1<4, i<3, j<400:" in few
+    assert "sum[r0_2<32]" in few
     assert "part_" not in stages(lambda x, w: x @ w, (12, 300), (300, 400))["split"]
     assert "part_" not in stages(lambda x, w: x @ w, (30, 2048), (2048, 400))["split"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pullback import jit
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Operator, Type, Variable
 from pullback.operators import reductions
@@ -53,6 +54,21 @@ def test_positions_count_in_row_major_order_of_the_axes(compute) -> None:  # typ
     x = np.arange(24.0).reshape(2, 3, 4) % 23
     assert compute(over(reductions.argmax, 0, 2), x).tolist() == [7, 7, 6]
     assert compute(over(reductions.argmax), x).tolist() == np.zeros((2, 3, 4)).tolist()
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int8", "bool"])
+@pytest.mark.parametrize("shape", [(300,), (3, 257), (2, 5, 70)])
+def test_the_first_extreme_of_a_long_row_is_found(kind: str, shape: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0)
+    x = random.integers(-3, 4, shape).astype(kind)
+    rows = [x, np.zeros_like(x)]
+    if x.dtype.kind == "f":
+        rows += [np.where(random.random(shape) < 0.02, np.nan, x), np.full_like(x, -np.inf), -0.0 * np.abs(x)]
+    for name in (np.argmax, np.argmin):
+        for axis in (-1, None):
+            found = jit(lambda x, name=name, axis=axis: name(x, axis=axis))
+            for row in rows:
+                np.testing.assert_array_equal(found(row.astype(kind)), name(row.astype(kind), axis=axis))
 
 
 @pytest.mark.parametrize("zeros", [[], [2], [0, 3], [0, 1, 2, 3, 4]])
