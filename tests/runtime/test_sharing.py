@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pullback import jit
-from pullback.compiler.runtime.sharing import LEAST_RUN, RUNS_BETWEEN, Sharing
+from pullback.compiler.runtime.sharing import Sharing
+from pullback.compiler.target.runs import LEAST_RUN, RUNS_BETWEEN
 
 
 @pytest.fixture

@@ -72,6 +72,8 @@ class Operator:
     ``routine(*types, **attributes) -> Routine | None``, a function in machine code at an address.
     ``parts(node, *inputs)`` gives the real and the imaginary part of a complex result, or a real one, where each
     complex input comes as such a pair. A linear operator needs none: what it does to an array it does to its parts.
+    ``is_layer(inputs)`` tells whether rules look for such an operation in a cotangent, rather than for its value alone:
+    masks and what they come through, the factors of a product, and parts of a sum.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Operator:
     forward_only: bool = False
     routine: Callable[..., Routine | None] | None = None
     parts: Callable[..., Any] | None = None
+    is_layer: Callable[[Sequence[Node]], bool] = lambda inputs: False
 
     def __post_init__(self) -> None:
         if self.name in OPERATORS:
@@ -113,21 +116,12 @@ class Operator:
                 return detached(self, inputs, attributes)  # type: ignore[return-value]
         return apply(self, inputs, attributes)
 
-    def is_layer(self, inputs: Sequence[Node]) -> bool:
-        """Whether rules look for such an operation in a cotangent, rather than for its value alone."""
-        if self.name == "multiply":
-            return any(isinstance(x, Operation) and x.operator.name == "broadcast" for x in inputs)
-        return self.name in _LAYERS
-
     def __lt__(self, other: Operator) -> bool:
         return self.name < other.name
 
     def __repr__(self) -> str:
         return f"Operator({self.name})"
 
-
-_LAYERS = frozenset({"broadcast", "concatenate", "pad", "where"})
-"""Masks and what they come through, the factors of a product, and parts of a sum."""
 
 OPERATORS: dict[str, Operator] = {}
 """Every operator by name; the table that drives the operator tests."""

@@ -77,6 +77,7 @@ multiply = elementwise(
     [ANY, ANY],
     kinds="iufc",
     parts=complex_parts.multiplied,
+    is_layer=lambda inputs: any(isinstance(x, Operation) and x.operator.name == "broadcast" for x in inputs),
 )
 """``x * y``."""
 

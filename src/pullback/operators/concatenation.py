@@ -103,6 +103,7 @@ concatenate = Operator(
         Case((_any(0, 3), _any(0, 2)), {"axis": 1}),
     ),
     linear=True,
+    is_layer=lambda inputs: True,
 )
 """Arrays one after another along ``axis``. Any dtype, the same in all.
 

@@ -248,10 +248,8 @@ def elementwise(
     kinds: str = "f",
     result: Any = None,
     cases: Sequence[Case] = (),
-    cost: float = 1.0,
-    linear: bool = False,
     lower: Callable[..., Expression] = lower_elementwise,
-    parts: Callable[..., Any] | None = None,
+    **more: Any,
 ) -> Operator:
     """Define an elementwise operator.
 
@@ -259,7 +257,7 @@ def elementwise(
     ``rules`` there is none. ``domains`` are the intervals that samples are drawn from, one for each input;
     ``kinds`` the letters of ``numpy.dtype.kind`` that it takes; ``result`` the result's dtype if it is not
     that of the inputs; ``cases`` are further cases for the table's tests. ``lower`` writes it in
-    other functions, where machine code has none of this name. ``parts`` are those of complex numbers.
+    other functions, where machine code has none of this name; ``more`` is what else ``Operator`` says of it.
     """
 
     def contribution(rule: Rule, node: Operation, cotangent: Node) -> Node | None:
@@ -286,10 +284,8 @@ def elementwise(
         batch_first,
         lower,
         (Case(samples), *cases),
-        cost=cost,
-        linear=linear,
         elementwise=True,
-        parts=parts,
+        **more,
     )
 
 
@@ -323,5 +319,6 @@ where = Operator(
     (Case((Sample(SHAPE, kind="bool"), Sample(SHAPE, kind="any"), Sample(SHAPE, kind="any"))),),
     linear=True,
     elementwise=True,
+    is_layer=lambda inputs: True,
 )
 """``x`` where ``mask`` is true, else ``y``. Cotangents stay under the mask, see ``inside_masks``."""

@@ -124,6 +124,7 @@ broadcast = Operator(
     ),
     cost=0.0,
     linear=True,
+    is_layer=lambda inputs: True,
 )
 """``y[..., i[0], ..., i[1], ...] = x[i]``: axis ``k`` of ``x`` becomes axis ``axes[k]`` of ``shape``.
 
@@ -451,6 +452,7 @@ pad = Operator(
         _case((0, 2), low=(1, 0), high=(2, 1)),
     ),
     linear=True,
+    is_layer=lambda inputs: True,
 )
 """``x`` with ``low`` zeros before and ``high`` zeros after its elements along each axis. Any dtype.
 

@@ -39,6 +39,7 @@ from pullback.compiler.runtime.signature import EVER, Signature, Trees, flat, st
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, RepeatSpec, ResultSpec
 from pullback.compiler.runtime.threads import get_num_threads
 from pullback.compiler.target import Processor
+from pullback.compiler.target.runs import RELEASED_RUN, SHARED_RUN
 from pullback.errors import IndexRangeError, ShapeError
 
 __all__ = [
@@ -52,10 +53,6 @@ __all__ = [
     "working_threads",
 ]
 
-# For a run shorter than the first no other thread is woken; for one shorter than the second the
-# interpreter lock is kept.
-_SHARE_NANOSECONDS = 5_000.0
-_RELEASE_NANOSECONDS = 50_000.0
 _HUGE_PAGE = 2 << 20
 
 
@@ -206,7 +203,7 @@ class Program:
                 )
         written = [array for array in outputs if array is not None]
         check_overlap(self.arguments, arrays, written)
-        if self.shares and self.cost * steps >= _SHARE_NANOSECONDS:
+        if self.shares and self.cost * steps >= SHARED_RUN:
             machine().pool.start()
         instance, strides = self._taken_instance(), [*argument_strides, *result_strides]
         self.steps_done = 0
@@ -255,7 +252,7 @@ class Program:
         return signature
 
     def _share_from(self, shared: bool) -> int:
-        return steps_from(_SHARE_NANOSECONDS, self.cost) if self.shares and shared else EVER
+        return steps_from(SHARED_RUN, self.cost) if self.shares and shared else EVER
 
     def _new_instance(self, taken: bool = False) -> _Instance:
         instance = _Instance(self)
@@ -353,7 +350,7 @@ class _Instance:
             trees,
             self.reader,
             share_from=share_from,
-            release_from=steps_from(_RELEASE_NANOSECONDS, self._cost),
+            release_from=steps_from(RELEASED_RUN, self._cost),
             most_steps=most_steps if self._machine.reads_arrays else 0,
             **options,
         )
@@ -401,8 +398,8 @@ class _Instance:
 
     def _flags(self, steps: int, shared: bool = True) -> int:
         cost = self._cost * steps
-        share = layout.USE_POOL if shared and self._shares and cost >= _SHARE_NANOSECONDS else 0
-        release = layout.RELEASE_LOCK if cost >= _RELEASE_NANOSECONDS else 0
+        share = layout.USE_POOL if shared and self._shares and cost >= SHARED_RUN else 0
+        release = layout.RELEASE_LOCK if cost >= RELEASED_RUN else 0
         return share | release
 
     def _point_slot(self, slot: int, address: int, stride: int) -> None:

@@ -10,19 +10,9 @@ import math
 import time
 from collections.abc import Iterator
 
+from pullback.compiler.target.runs import LEAST_RUN, LONGEST_STEP, RUNS_BETWEEN, TRIAL
+
 __all__ = ["Sharing"]
-
-LONGEST_STEP = 100_000.0
-"""Steps that take this long, in nanoseconds, are shared without asking."""
-
-LEAST_RUN = 20_000_000.0
-"""Shorter runs, in nanoseconds, are done as the last ones were: a trial would be too large a part of them."""
-
-TRIAL = 500_000.0
-"""Nanoseconds, about, of each of a trial's four parts."""
-
-RUNS_BETWEEN = 16
-"""Runs that keep to a verdict before it is asked again: the other threads' processors may become free, or busy."""
 
 
 class Sharing:
