@@ -3,7 +3,6 @@
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.fold_constants import fold_constants
 from pullback.compiler.passes.joined_scatters import joined_scatters
-from pullback.compiler.passes.neighbouring_products import neighbouring_products
 from pullback.compiler.passes.pipeline import PASSES, Pass, optimise, passes_for
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
 from pullback.compiler.passes.simplify_products import simplify_products
@@ -20,7 +19,6 @@ __all__ = [
     "broadcast_late",
     "fold_constants",
     "joined_scatters",
-    "neighbouring_products",
     "optimise",
     "passes_for",
     "simplify_arithmetic",

@@ -18,7 +18,6 @@ sliced_convolutions
 joined_scatters
 sparse_updates
 lazy_updates
-neighbouring_products
 equal_regions
 joined_loops
 known_branches
@@ -50,7 +49,6 @@ from pullback.compiler.passes.joined_scatters import joined_scatters
 from pullback.compiler.passes.known_branches import known_branches
 from pullback.compiler.passes.lazy_updates import lazy_updates
 from pullback.compiler.passes.loops import rewrite_held
-from pullback.compiler.passes.neighbouring_products import neighbouring_products
 from pullback.compiler.passes.rewriting import GraphPass, RulePass, rewrite, with_outputs
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
 from pullback.compiler.passes.simplify_products import simplify_products
@@ -122,7 +120,6 @@ def passes_for(target: Processor) -> tuple[Pass, ...]:
         joined_scatters,
         sparse_updates,
         lazy_updates,
-        neighbouring_products,
         equal_regions,
         joined_loops,
         known_branches,
