@@ -113,6 +113,19 @@ def test_second_tangents(case: Any) -> None:
     assert_close(pb.jvp(slope, (X,), (X,))[1], near, 1e-5)
 
 
+def test_a_loop_without_a_tangent_is_constant_to_what_reads_it() -> None:
+    """Also where the loop is made of another operand that has a tangent."""
+
+    def function(x: Any) -> Any:
+        square = np.sum(x**2)
+        doubled, _ = pb.while_loop(lambda s: s[0] < 3 * square, lambda s: (s[0] * 2, s[1] + 1), (1.0, 0))
+        return square - doubled
+
+    value, tangent = pb.jvp(function, (np.ones(2),), (np.ones(2),))
+    assert (float(value), float(tangent)) == (2.0 - 8.0, 4.0)
+    assert pb.jit(pb.jacobian(function, mode="forward"))(np.ones(2)).tolist() == [2.0, 2.0]
+
+
 @pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)])
 def test_batches(case: Any, axes: Any) -> None:
     given = [p if axis is None else np.stack([p, p / 2, p * 3]) for p, axis in zip((X, W), axes)]

@@ -94,16 +94,18 @@ def _node_by_node(
             if picked is not None and is_float(node.dtype):
                 moving[id(node)] = picked
             continue
-        own = {id(child): child for child in node.inputs if id(child) in moving}
-        if not own:
+        children = {id(child): child for child in node.inputs}
+        if moving.keys().isdisjoint(children):
             continue
         with written_at(node.source):
             if isinstance(node.type, TupleType):
                 assert node.operator.pushforward is not None
                 several[id(node)] = node.operator.pushforward(node, [moving.get(id(c)) for c in node.inputs])
             elif is_float(node.dtype):
+                # All children are inputs, those without a tangent as well: how they come from others is no part of it.
                 seed = Variable(node.type, "cotangent")
-                (tangent,) = _transposed([node], list(own.values()), [moving[key] for key in own], [seed])
+                along = [moving.get(key) for key in children]
+                (tangent,) = _transposed([node], list(children.values()), along, [seed])
                 if tangent is not None:
                     moving[id(node)] = tangent
     made = [moving.get(id(node)) for node in outputs]
