@@ -267,8 +267,8 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
     """The nodes that get a buffer; those ``inlined`` get none whatever they cost."""
     users: dict[int, int] = {}
     for node in order:
-        for child in node.inputs:
-            users[id(child)] = users.get(id(child), 0) + 1
+        for key in {id(child) for child in node.inputs}:  # ``x + x`` evaluates ``x`` once
+            users[key] = users.get(key, 0) + 1
     stored = {id(node) for node in graph.outputs}
     cost: dict[int, float] = {}
     depth: dict[int, int] = {}
