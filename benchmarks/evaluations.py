@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PROGRAMS", "Evaluation", "arrays_of", "from_json"]
+__all__ = ["PROGRAMS", "WHILE", "Evaluation", "arrays_of", "from_json"]
 
 Arrays = dict[str, NDArray[Any]]
 Values = dict[str, Any]
@@ -215,7 +215,7 @@ def _descent(
     sign: float,
     most: int | None = None,
 ) -> Any:
-    """Where ``sign·f`` is least, by gradient descent whose rate doubles after ten good steps and is halved by a bad one.
+    """Where ``sign·f`` is least, by gradient descent; the rate doubles after ten good steps, a bad one halves it.
 
     ``most`` turns are enough, if it is given; it takes that for reverse mode to go through.
     """
@@ -252,19 +252,22 @@ def _descent(
     return o.while_loop(goes_on, again, begin, most)[0]
 
 
-def _modes(o: Any, solve: Callable[..., Any]) -> Values:
-    """``solve`` with the outer and the inner derivatives by forward and by reverse mode, and whether the outer is reverse."""
-    kinds = {"f": o.forward_grad, "r": o.grad}
-    return {f"{x}{y}": solve(kinds[x], kinds[y], x == "r") for x in o.modes for y in "fr"}
+def _modes(o: Any, solve: Callable[..., Any], reverse: bool) -> Values:
+    """``solve`` with outer derivatives by one mode, which it is told, and the inner ones by forward and by reverse."""
+    outer = o.grad if reverse else o.forward_grad
+    return {
+        "forward": solve(outer, o.forward_grad, reverse),
+        "reverse": solve(outer, o.grad, reverse),
+    }
 
 
 def _particle_arrays(random: Any) -> Values:
     return {"w": np.zeros(1)}
 
 
-def particle(o: Any, a: Values) -> Values:
+def particle(o: Any, a: Values, reverse: bool = False) -> Values:
     """The parameter with which a charged particle meets the origin; Euler's steps until it meets the axis."""
-    np, dt = o.np, 0.1
+    dt = 0.1
 
     def solve(outer: Any, inner: Any, reverse: bool) -> Any:
         def distance(w: Any) -> Any:
@@ -285,14 +288,19 @@ def particle(o: Any, a: Values) -> Values:
 
         return _descent(o, outer, distance, a["w"], 1.0)
 
-    return _modes(o, solve)
+    return _modes(o, solve, reverse)
+
+
+def particle_reverse(o: Any, a: Values) -> Values:
+    """The same with reverse mode through the steps, which takes a bound of their number."""
+    return particle(o, a, reverse=True)
 
 
 def _saddle_arrays(random: Any) -> Values:
     return {"start": np.ones(2)}
 
 
-def saddle(o: Any, a: Values) -> Values:
+def saddle(o: Any, a: Values, reverse: bool = False) -> Values:
     """``min_x max_y (x₁² + y₁²) - (x₂² + y₂²)``: one gradient descent within the other."""
     np = o.np
 
@@ -307,7 +315,12 @@ def saddle(o: Any, a: Values) -> Values:
         y = _descent(o, outer, lambda y: f(x, y), a["start"], -1.0)
         return np.concatenate([x, y])
 
-    return _modes(o, solve)
+    return _modes(o, solve, reverse)
+
+
+def saddle_reverse(o: Any, a: Values) -> Values:
+    """The same with reverse mode through the inner descent, which takes a bound of its turns."""
+    return saddle(o, a, reverse=True)
 
 
 def _lstm_arrays(random: Any, layers: int, steps: int, bits: int) -> Values:
@@ -369,8 +382,7 @@ def _ht_arrays(random: Any, vertices: int, points: int) -> Values:
 def ht(o: Any, a: Values) -> Values:
     """How far points are from those of a hand's skin: all derivatives by the pose, and each point's own two."""
     np = o.np
-    parents = [-1, 0] + [bone if bone % 4 != 1 else 0 for bone in range(1, 4 * _FINGERS)] + [0]
-    eye = np.eye(4)
+    parents = [-1, *(0 if bone % 4 == 1 else bone - 1 for bone in range(1, 4 * _FINGERS + 1)), 0]
 
     def turned(angles: Any) -> Any:
         """Rotations about x, z and y of all bones, (bones, 4, 4)."""
@@ -399,7 +411,6 @@ def ht(o: Any, a: Values) -> Values:
     def skin(theta: Any) -> Any:
         bends = theta[6:].reshape(_FINGERS, 4)
         none = np.zeros_like(bends[:, :1])
-        first = np.concatenate([bends[:, :1], none, bends[:, 2:], none], 1).reshape(-1)
         spread = np.concatenate([bends[:, 1:2], none, none, none], 1).reshape(-1)
         first = np.concatenate([bends[:, 0:1], bends[:, 2:], none], 1).reshape(-1)
         edge = np.zeros_like(theta[:1])
@@ -417,7 +428,6 @@ def ht(o: Any, a: Values) -> Values:
         u, v = us[:, :1], us[:, 1:]
         return a["points"] - (u * corners[:, 0] + v * corners[:, 1] + (1 - u - v) * corners[:, 2])
 
-    del eye
     by_theta = o.jacobian(lambda theta: errors(theta, a["us"]))(a["theta"])
     ones, none = np.ones_like(a["us"][:, :1]), np.zeros_like(a["us"][:, :1])
     along = [np.concatenate(pair, 1) for pair in ((ones, none), (none, ones))]
@@ -457,7 +467,7 @@ def ba(o: Any, a: Values) -> Values:
         flat = flat * (1 + camera[9] * square + camera[10] * square**2)
         return weight * (flat * camera[6] + camera[7:9] - feature)
 
-    slopes = o.vmap(o.jacobian(error, (0, 1, 2)))
+    slopes = o.vmap(o.jacobian(error, (0, 1, 2), by_rows=True))
     cameras, points, w = a["cameras"][a["camera"]], a["points"][a["point"]], a["weights"]
     by_camera, by_point, by_weight = slopes(cameras, points, w, a["features"])
     rows = np.concatenate([by_camera, by_point, by_weight[:, :, None]], 2)
@@ -580,11 +590,14 @@ def sorting(o: Any, a: Values) -> Values:
 PROGRAMS: dict[str, Callable[[Any, Values], Values]] = {
     program.__name__: program
     for program in (
-        gmm, kmeans, lse, llsq, ode, det, particle, saddle, lstm, ht, ba, rosenbrock, rosenbrock_forward, ackley,
-        examples, spline, deconvolution, sorting,
+        gmm, kmeans, lse, llsq, ode, det, particle, particle_reverse, saddle, saddle_reverse, lstm, ht, ba,
+        rosenbrock, rosenbrock_forward, ackley, examples, spline, deconvolution, sorting,
     )
 }  # fmt: skip
-"""By name; the first eleven are GradBench's."""
+"""By name; the first thirteen are GradBench's."""
+
+WHILE = ("particle", "particle_reverse", "saddle", "saddle_reverse")
+"""Those with loops whose ends the values decide."""
 
 _ARRAYS: dict[str, Callable[..., Values]] = {
     "gmm": _gmm_arrays,
@@ -594,7 +607,9 @@ _ARRAYS: dict[str, Callable[..., Values]] = {
     "ode": _ode_arrays,
     "det": _det_arrays,
     "particle": _particle_arrays,
+    "particle_reverse": _particle_arrays,
     "saddle": _saddle_arrays,
+    "saddle_reverse": _saddle_arrays,
     "lstm": _lstm_arrays,
     "ht": _ht_arrays,
     "ba": _ba_arrays,

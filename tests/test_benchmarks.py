@@ -301,6 +301,130 @@ def test_results_that_are_not_the_same_are_told(calls: Any) -> None:
         calls.largest_difference({"a": expected["a"], "b": np.zeros((2, 1))}, expected)
 
 
+_SMALL = {
+    "gmm": {"d": 2, "k": 3, "n": 5},
+    "kmeans": {"k": 3, "n": 7, "d": 2},
+    "lse": {"n": 7},
+    "llsq": {"n": 9, "m": 4},
+    "ode": {"n": 3, "steps": 4},
+    "det": {"n": 4},
+    "lstm": {"layers": 2, "steps": 5, "bits": 3},
+    "ht": {"vertices": 6, "points": 4},
+    "ba": {"cameras": 2, "points": 3, "seen": 5},
+    "rosenbrock": {"n": 5},
+    "rosenbrock_forward": {"n": 20},
+    "ackley": {"n": 5},
+    "examples": {"n": 3},
+    "spline": {"knots": 5, "n": 7},
+    "deconvolution": {"n": 8},
+    "sorting": {"n": 6},
+}
+
+
+class _Differences:
+    """The vocabulary of numerical programs in NumPy alone, derivatives by differences."""
+
+    np, constant, sorted = np, staticmethod(np.asarray), staticmethod(np.sort)
+
+    @classmethod
+    def jacobian(cls, function: Any, argnums: Any = 0, by_rows: bool = False) -> Any:
+        def by(number: int, values: Any) -> Any:
+            def along(unit: Any) -> Any:
+                moved = list(values)
+                moved[number] = values[number] + unit
+                return function(*moved)
+
+            x = np.asarray(values[number])
+            units = 1e-5 * np.eye(x.size).reshape(x.size, *x.shape)
+            columns = np.stack([(along(unit) - along(-unit)) / 2e-5 for unit in units], -1)
+            return columns.reshape((*columns.shape[:-1], *x.shape))
+
+        if isinstance(argnums, tuple):
+            return lambda *values: tuple(by(number, values) for number in argnums)
+        return lambda *values: by(argnums, values)
+
+    grad = jacobian
+
+    @classmethod
+    def forward_grad(cls, function: Any, chunk: int | None = None) -> Any:
+        return cls.jacobian(function)
+
+    @classmethod
+    def value_and_grad(cls, function: Any, argnums: Any = 0) -> Any:
+        return lambda *values: (function(*values), cls.jacobian(function, argnums)(*values))
+
+    @classmethod
+    def jvp(cls, function: Any, x: Any, direction: Any) -> Any:
+        return function(x), (function(x + 1e-5 * direction) - function(x - 1e-5 * direction)) / 2e-5
+
+    @classmethod
+    def hvp(cls, function: Any, x: Any, direction: Any) -> Any:
+        slope = cls.grad(function)
+        return slope(x), (slope(x + 1e-4 * direction) - slope(x - 1e-4 * direction)) / 2e-4
+
+    @staticmethod
+    def vmap(function: Any) -> Any:
+        def mapped(*many: Any) -> Any:
+            found = [function(*each) for each in zip(*many)]
+            return tuple(map(np.stack, zip(*found))) if isinstance(found[0], tuple) else np.stack(found)
+
+        return mapped
+
+    @staticmethod
+    def sigmoid(x: Any) -> Any:
+        return 1 / (1 + np.exp(-x))
+
+    @staticmethod
+    def scan(step: Any, state: Any, xs: Any, count: int) -> Any:
+        kept = []
+        for k in range(count):
+            state, found = step(state, tuple(x[k] for x in xs))
+            kept.append(found)
+        return state, kept
+
+    @staticmethod
+    def placed(x: Any, shape: Any, places: Any) -> Any:
+        made = np.zeros(shape)
+        made[:, places[0], places[1]] = x
+        return made
+
+    @staticmethod
+    def constant_rows(t: Any, count: int) -> Any:
+        return np.stack([np.ones_like(t), *[t] * (count - 1)], 1)
+
+
+@pytest.mark.parametrize("program", _SMALL)
+def test_numerical_programs_give_what_differences_give(program: str, networks: Any) -> None:
+    evaluations = importlib.import_module("evaluations")
+    contenders = importlib.import_module("contenders.evaluations_pullback")
+    asked = evaluations.Evaluation("small", program, _SMALL[program])
+    assert evaluations.from_json(json.loads(json.dumps(asked.as_json()))) == asked
+    arrays = evaluations.arrays_of(asked)
+    contender = contenders.Contender(asked, arrays, "", 1, False)
+    contender.run()
+    expected = evaluations.PROGRAMS[program](_Differences, arrays)
+    for name, found in contender.numbers().items():
+        scale = 1 + np.max(np.abs(expected[name]))
+        np.testing.assert_allclose(found / scale, expected[name] / scale, atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("program", "result"), [("particle", 0.2071918746486116), ("saddle", 8.246324826140356e-06)]
+)
+@pytest.mark.parametrize("mode", ["", "_reverse"])
+def test_descents_end_where_those_of_others_end(
+    program: str, mode: str, result: float, networks: Any
+) -> None:
+    """The results are those that GradBench expects."""
+    evaluations = importlib.import_module("evaluations")
+    contenders = importlib.import_module("contenders.evaluations_pullback")
+    asked = evaluations.Evaluation("descent", program + mode)
+    contender = contenders.Contender(asked, evaluations.arrays_of(asked), "", 1, False)
+    contender.run()
+    for found in contender.numbers().values():
+        np.testing.assert_allclose(found, np.full(found.shape, result), rtol=1e-9)
+
+
 def test_every_benchmark_can_be_run(networks: Any) -> None:
     suite = importlib.import_module("suite")
     for name in suite.BENCHMARKS:

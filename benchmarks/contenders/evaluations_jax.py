@@ -40,11 +40,10 @@ class Contender:
 
 
 class Vocabulary:
-    """JAX's words. Reverse mode does not go through a ``while_loop``, so there is none without ``most``."""
+    """JAX's words. Reverse mode does not go through a ``while_loop``."""
 
     np = jnp
     true, false = np.bool_(True), np.bool_(False)
-    modes = "f"
     grad, value_and_grad, vmap = (
         staticmethod(jax.grad),
         staticmethod(jax.value_and_grad),
@@ -67,8 +66,8 @@ class Vocabulary:
 
         return jax.jacfwd(function) if chunk is None else gradient
 
-    def jacobian(self, function: Any, argnums: Any = 0) -> Any:
-        return jax.jacfwd(function, argnums)
+    def jacobian(self, function: Any, argnums: Any = 0, by_rows: bool = False) -> Any:
+        return (jax.jacrev if by_rows else jax.jacfwd)(function, argnums)
 
     def jvp(self, function: Any, x: Any, direction: Any) -> Any:
         return jax.jvp(function, (x,), (direction,))
@@ -77,6 +76,8 @@ class Vocabulary:
         return jax.jvp(jax.grad(function), (x,), (direction,))
 
     def while_loop(self, condition: Any, body: Any, state: Any, most: int | None) -> Any:
+        if most is not None:
+            raise NotImplementedError("reverse mode through a while loop")
         return lax.while_loop(condition, body, state)
 
     def placed(self, x: Any, shape: Any, places: Any) -> Any:

@@ -28,7 +28,6 @@ class Vocabulary:
 
     np = np
     true, false = np.bool_(True), np.bool_(False)
-    modes = "fr"
     grad, value_and_grad, vmap = pb.grad, pb.value_and_grad, pb.vmap
     cond, scan, sigmoid, sorted = pb.cond, pb.scan, pb.sigmoid, np.sort
     constant, array, scalar, whole = np.asarray, np.array, np.float64, np.int64
@@ -38,8 +37,8 @@ class Vocabulary:
         return pb.jacobian(function, mode="forward", chunk=chunk)
 
     @staticmethod
-    def jacobian(function: Any, argnums: Any = 0) -> Any:
-        return pb.jacobian(function, argnums, mode="forward")
+    def jacobian(function: Any, argnums: Any = 0, by_rows: bool = False) -> Any:
+        return pb.jacobian(function, argnums, mode="reverse" if by_rows else "forward")
 
     @staticmethod
     def jvp(function: Any, x: Any, direction: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The benchmarks: races of steps (``jobs.RACES``), of calls, other networks (``calls``); the others, one file each."""
+"""The benchmarks: races of steps (``jobs.RACES``), of calls, networks and numerical programs; others, a file each."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from suite.calls import CALLS, NETS
+from suite.evaluations import EVALUATIONS
 from suite.jobs import RACES
 
 __all__ = ["BENCHMARKS", "benchmark"]
@@ -24,7 +25,9 @@ _FILES = {
     "loss-curve": "loss_curve",
 }
 
-BENCHMARKS = (*RACES, *CALLS, *NETS, *_FILES)
+_CALLED: dict[str, Any] = {**CALLS, **NETS, **EVALUATIONS}
+
+BENCHMARKS = (*RACES, *_CALLED, *_FILES)
 """The names on the command line."""
 
 
@@ -34,9 +37,9 @@ def benchmark(name: str) -> Callable[[Any], list[Any]]:
         from suite.training import tables
 
         return lambda settings: tables(settings, RACES[name])
-    if name in CALLS or name in NETS:
+    if name in _CALLED:
         from suite import calls
 
-        return lambda settings: calls.tables(settings, {**CALLS, **NETS}[name])
+        return lambda settings: calls.tables(settings, _CALLED[name])
     found: Callable[[Any], list[Any]] = importlib.import_module(f"suite.{_FILES[name]}").run
     return found

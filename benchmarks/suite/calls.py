@@ -15,6 +15,7 @@ import numpy as np
 import peak
 from calls import Arrays, Call, largest_difference
 from contest import REST_SECONDS, Entrant, Result, Settings, Worker, WorkerError
+from evaluations import Evaluation
 from nets import Net
 from report import Table
 from singles import SINGLES, Single
@@ -77,7 +78,7 @@ NETS = {
 }
 """The same for networks that branch, for single layers, and for single operations."""
 
-Timed = Call | Net | Single
+Timed = Call | Net | Single | Evaluation
 
 _TURN_SECONDS = 0.2
 _COLUMNS = ("contender", "ms/call min", "median", "× min", "× median", "GFLOP/s", "of peak", "difference")
