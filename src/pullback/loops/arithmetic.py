@@ -14,6 +14,7 @@ __all__ = [
     "both",
     "bounds",
     "conditions",
+    "counted",
     "divided",
     "in_row",
     "plus",
@@ -25,6 +26,7 @@ __all__ = [
 
 _INT = np.dtype(np.int64)
 _BOOL = np.dtype(np.bool_)
+_FARTHEST = 2**62
 
 
 def _integer(value: int) -> Literal:
@@ -36,6 +38,29 @@ def as_index(value: Expression) -> Index:
     if isinstance(value, Position):
         return value.index
     return Affine((), int(value.value)) if isinstance(value, Literal) else value
+
+
+def counted(function: str, operands: Sequence[Expression]) -> Position | None:
+    """``function`` of positions and whole numbers as a position itself, where it is affine and no sum wraps around.
+
+    >>> i, j = Axis("i", 5), Axis("j", 16)
+    >>> counted("add", (Position(Affine.of(j)), Position(Affine.of(i) * 16)))
+    (16*i + j)
+    """
+    if function not in ("add", "subtract", "multiply") or not any(isinstance(e, Position) for e in operands):
+        return None
+    if any(not isinstance(e, (Position, Literal)) or e.dtype != _INT for e in operands):
+        return None
+    first, second = (as_index(e) for e in operands)
+    assert isinstance(first, Affine) and isinstance(second, Affine)
+    if function == "multiply":
+        if first.terms and second.terms:
+            return None
+        index = first * second.constant if first.terms else second * first.constant
+    else:
+        index = first + second * (1 if function == "add" else -1)
+    low, high = index.bounds()
+    return Position(index) if low >= -_FARTHEST and high <= _FARTHEST else None
 
 
 def plus(index: Index, offset: int) -> Index:

@@ -30,6 +30,7 @@ from pullback.graph import (
     is_complex,
 )
 from pullback.loops import Apply, Expression, Index, Operand
+from pullback.loops.arithmetic import counted
 from pullback.operators.batching import batch_first
 
 __all__ = [
@@ -141,8 +142,11 @@ def constant_value(node: Node) -> complex | None:
 
 def lower_elementwise(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
     """The function of the same name, on the operands at the same index."""
-    attributes = tuple(sorted(node.attributes.items()))
-    return Apply(node.operator.name, [operand(index) for operand in operands], node.dtype, attributes)
+    values = [operand(index) for operand in operands]
+    place = counted(node.operator.name, values)
+    if place is not None:
+        return place
+    return Apply(node.operator.name, values, node.dtype, tuple(sorted(node.attributes.items())))
 
 
 def inside_masks(cotangent: Node, rule: Callable[[Node], Node | None]) -> Node | None:

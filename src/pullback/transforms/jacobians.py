@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Literal, ParamSpec
@@ -9,11 +12,12 @@ from typing import Any, Literal, ParamSpec
 import numpy as np
 
 from pullback.errors import DerivativeError
-from pullback.graph import Node, Variable, is_complex, is_float, mark
+from pullback.graph import SMALL_CONSTANT, Constant, Node, Variable, is_complex, is_float, mark
 from pullback.graph.protocol import vocabulary
 from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast
 from pullback.numpy.shapes import joined, to_shape
 from pullback.operators.batching import moved
+from pullback.operators.shapes import iota
 from pullback.tracing.trace import ended, finish, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.transforms.api import Arguments, check_complex, grad, outputs_of, zero_if_absent
@@ -25,6 +29,7 @@ from pullback.transforms.reverse import cotangents
 __all__ = ["hessian", "jacobian"]
 
 P = ParamSpec("P")
+_COUNT = np.dtype(np.int64)
 
 
 def jacobian(
@@ -153,17 +158,31 @@ def _at_units(
             for many, one in zip(batched(whole, [x], [units]), whole)
         ]
 
-    units = np.eye(x.size, dtype=x.dtype).reshape((x.size, *x.shape))
     if chunk is None or chunk >= x.size:
-        return along(as_array_node(units))
+        return along(_units(x, as_array_node(np.int64(0)), x.size))
     steps = x.size // chunk
     cut = steps * chunk
-    some = as_array_node(units[:cut].reshape((steps, chunk, *x.shape)))
-    made = vocabulary["map"](along, some)
+    firsts = iota(shape=(steps,), axis=0, dtype=_COUNT) * chunk
+    made = vocabulary["map"](lambda first: along(_units(x, first, chunk)), firsts)
     parts = [[to_shape(part, (cut, *part.shape[2:])) for part in made]]
     if cut < x.size:
-        parts.append(along(as_array_node(units[cut:])))
+        parts.append(along(_units(x, as_array_node(np.int64(cut)), x.size - cut)))
     return [joined(list(each), 0) if len(each) > 1 else each[0] for each in zip(*parts)]
+
+
+def _units(x: Variable, first: Node, count: int) -> Node:
+    """So many unit directions of ``x`` from the ``first`` on: 1 where the number of an element is the direction's.
+
+    Those of a small array are a constant. Compared numbers need no memory, and let the lanes lie along directions.
+    """
+    shape = (count, *x.shape)
+    if isinstance(first, Constant) and x.size * count <= SMALL_CONSTANT:
+        start = int(first.value)
+        return as_array_node(np.eye(x.size, dtype=x.dtype)[start : start + count].reshape(shape))
+    strides = [math.prod(x.shape[axis + 1 :]) for axis in range(x.ndim)]
+    direction = iota(shape=shape, axis=0, dtype=_COUNT) + broadcast_to_shape(first, shape)
+    places = [iota(shape=shape, axis=axis + 1, dtype=_COUNT) * stride for axis, stride in enumerate(strides)]
+    return cast(vocabulary["equal"](direction, functools.reduce(operator.add, places)), x.dtype)
 
 
 def _block(x: Node, output: Node, variable: Variable) -> Node:
