@@ -131,6 +131,32 @@ def test_modes_and_chunks_give_the_same(mode, chunk):
     np.testing.assert_allclose(batch[0], wanted["h"]["x"], rtol=1e-13)
 
 
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.parametrize("chunk", [None, 4, 7, 16, 59])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_directions_of_large_arrays(mode, chunk, dtype):
+    """They are numbers that are compared; every element of the argument has one, in order."""
+    x = np.linspace(-1, 1, 60).reshape(4, 3, 5).astype(dtype)
+    function = jacobian(lambda x: np.sin(x) * x[::-1], mode=mode, chunk=chunk)
+    units = np.eye(60, dtype=dtype).reshape(60, 4, 3, 5)
+    wanted = np.stack([np.cos(x) * unit * x[::-1] + np.sin(x) * unit[::-1] for unit in units], -1)
+    for derivatives in (function, jit(function)):
+        found = derivatives(x)
+        assert found.dtype == x.dtype
+        np.testing.assert_allclose(found, wanted.reshape(4, 3, 5, 4, 3, 5), rtol=1e-5, atol=1e-6)
+    x = np.linspace(0, 1, 60) + 1j
+    if mode == "reverse":
+        made = jit(jacobian(lambda x: (x * x.conj()).real, mode=mode, chunk=chunk))(x)
+        np.testing.assert_allclose(made, np.diag(2 * x.conj()), atol=1e-12)
+
+
+def test_no_constant_grows_with_the_square_of_the_argument():
+    x = np.linspace(0, 1, 500)
+    for chunk in (None, 16):
+        text = jit(jacobian(lambda x: np.sum(x**3), mode="forward", chunk=chunk)).inspect(x).optimised
+        assert "constant ...: float64" not in text, text
+
+
 def test_chunks_of_hessians_and_higher_derivatives():
     x = np.array([0.3, -0.7, 1.1])
     function = lambda x: (np.sin(x) * x[::-1] ** 2).sum()  # noqa: E731
