@@ -13,6 +13,21 @@ def test_a_long_sum_is_cut_into_equal_parts(stages):
     assert "sqrt(sum[r0<125]" in total
 
 
+def test_long_sums_beside_others_are_cut_one_by_one(stages, compiler, traced, processor):
+    def spread(x):
+        return np.exp(np.mean(np.cos(x))) - np.sqrt(np.mean(x * x))
+
+    def scaled(x):
+        top = x.max()
+        return top + np.log(np.sum(np.exp(x - top)))
+
+    for function, sums in ((spread, 2), (scaled, 1)):
+        assert stages(function, (100_000,))["split"].count("= sum[r0_1<800]") == sums
+        x = np.linspace(-3, 5, 100_000)
+        compiler.assert_same(traced(function, x), [x], processor=processor, rounding=8)
+    assert "part_" not in stages(scaled, (1000,))["split"]
+
+
 def test_what_equal_parts_leave_over_is_a_part(stages):
     parts, left, total = stages(lambda x: x.sum(), (1_000_003,))["split"].split("\nonce:")
     assert parts.startswith("for r0<128:")

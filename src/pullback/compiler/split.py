@@ -54,6 +54,7 @@ from pullback.loops import (
     Reduce,
     Store,
     rewrite,
+    rewrite_reductions,
     row_major,
     walk,
 )
@@ -68,7 +69,7 @@ def split_sums(kernels: Iterable[Kernel], target: Processor) -> list[Kernel]:
     """The kernels with long sums cut into parts and a sum of the parts."""
     program: list[Kernel] = []
     rows: dict[Buffer, int] = {}
-    for kernel in kernels:
+    for kernel in (part for whole in kernels for part in _one_by_one(whole, target)):
         reduce = _long_sum(kernel, target, rows)
         if reduce is None:
             program.append(kernel)
@@ -179,6 +180,36 @@ def _sum_over_rows(kernel: Kernel, rows: Mapping[Buffer, int]) -> Reduce | None:
         for load in loads
     )
     return reduce if made else None
+
+
+def _one_by_one(kernel: Kernel, target: Processor) -> list[Kernel]:
+    """A kernel of single numbers with several reductions, a long sum among them, as one for each and one of the rest.
+
+    value[] = exp(add[r<100000](cos(x[r]))) - sqrt(add[r<100000](x[r] * x[r]))
+    →
+    sum0[] = add[r<100000](cos(x[r]));    sum1[] = add[r<100000](x[r] * x[r])
+    value[] = exp(sum0[]) - sqrt(sum1[])
+    """
+    found = [e for e in walk(*(store.value for store in kernel.stores)) if isinstance(e, Reduce)]
+    if kernel.axes or len(found) < 2 or any(e.axes or e.kind not in ASSOCIATIVE for e in found):
+        return [kernel]
+    if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
+        return [kernel]
+    name, made = kernel.stores[0].buffer.name, list[Kernel]()
+
+    def stored(reduce: Reduce, body: Expression) -> Expression:
+        buffer = Buffer(f"{name}_{reduce.kind}{len(made)}", reduce.dtype, ())
+        alone = Reduce(reduce.kind, reduce.over, body, reduce.dtype)
+        made.append(Kernel((), (Store(buffer, Affine(), alone),)))
+        return Load(buffer, Affine())
+
+    memo: dict[int, Expression] = {}
+    stores = tuple(
+        replace(store, value=rewrite_reductions(store.value, stored, memo)) for store in kernel.stores
+    )
+    if not any(_long_sum(part, target, {}) for part in made):
+        return [kernel]
+    return [*made, kernel.with_stores(stores)]
 
 
 def _only_reduction(kernel: Kernel) -> Reduce | None:
