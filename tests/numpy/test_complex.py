@@ -123,11 +123,9 @@ REFUSED = {
     "floor": np.floor,
     "rint": np.round,
     "sign": np.sign,
-    "arctan": np.arctan,
     "floor_divide": lambda z: z // 2,
     "nan_to_num": np.nan_to_num,
     "rfft": np.fft.rfft,
-    "eigh": lambda z: np.linalg.eigh(np.outer(z, z)),
     "sigmoid": pb.sigmoid,
     "max_pool": lambda z: pb.nn.max_pool(z[None, None], 2),
 }

@@ -219,8 +219,6 @@ def test_functions_of_the_array_standard():
 @pytest.mark.parametrize(
     ("function", "shape", "error", "match"),
     [
-        (np.linalg.eig, (2, 2), TracingError, "np.linalg.eigh"),
-        (np.linalg.eigvals, (2, 2), TracingError, "np.linalg.eigvalsh"),
         (np.linalg.svd, (2, 3), TracingError, "full_matrices=False"),
         (lambda a: np.linalg.qr(a, "complete"), (3, 2), TracingError, "mode='reduced'"),
         (np.linalg.inv, (2, 3), ShapeError, "square"),

@@ -38,12 +38,12 @@ def is_complex(dtype: np.dtype) -> bool:
 
 
 def part_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype of the real and of the imaginary part of a complex number.
+    """The dtype of the real and of the imaginary part of a complex number; of a real one its own.
 
     >>> part_dtype(np.dtype(np.complex64))
     dtype('float32')
     """
-    return np.dtype(f"float{4 * dtype.itemsize}")
+    return np.dtype(f"float{4 * dtype.itemsize}") if is_complex(dtype) else dtype
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from pullback.errors import ShapeError, TracingError
-from pullback.graph import OPERATORS, Node, Operation, is_float
+from pullback.graph import OPERATORS, Node, Operation, is_complex, is_float, part_dtype
 from pullback.numpy import elementwise as e
 from pullback.numpy import products
 from pullback.numpy import reductions as r
@@ -29,6 +29,7 @@ from pullback.numpy.promotion import (
     promote,
     where_written,
 )
+from pullback.operators.linalg import adjoint
 
 __all__ = [
     "cholesky",
@@ -43,6 +44,7 @@ __all__ = [
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
+    "mirrored",
     "multi_dot",
     "norm",
     "pinv",
@@ -56,6 +58,13 @@ __all__ = [
     "tensorsolve",
     "vector_norm",
 ]
+
+
+class EigResult(NamedTuple):
+    """What ``eig`` gives."""
+
+    eigenvalues: Any
+    eigenvectors: Any
 
 
 class EighResult(NamedTuple):
@@ -205,9 +214,13 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     return s.reshape(inv(s.reshape(node, (math.prod(first), math.prod(last)))), (*last, *first))
 
 
-def _mirrored(a: Any) -> Any:
-    """The symmetric matrix with the lower triangle of ``a``."""
-    return s.tril(a) + s.tril(a, -1).mT
+def mirrored(a: Any, lower: bool = True, hermitian: bool = True) -> Any:
+    """The symmetric, or Hermitian, matrix that has a triangle of ``a``."""
+    half, rest = (s.tril(a), s.tril(a, -1)) if lower else (s.triu(a), s.triu(a, 1))
+    if not (hermitian and is_complex(a.dtype)):
+        return half + rest.mT
+    diagonal = _real(half) * np.eye(a.shape[-1], dtype=part_dtype(a.dtype))
+    return rest + adjoint(rest) + diagonal
 
 
 @implements(np.linalg.pinv)
@@ -216,7 +229,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None
 
     The derivative is that of matrices of the same rank.
     """
-    node = _mirrored(_matrices("pinv", a)) if hermitian else _matrices("pinv", a)
+    node = mirrored(_matrices("pinv", a)) if hermitian else _matrices("pinv", a)
     cut = rtol if rcond is None else rcond
     cut = 1e-15 if cut is None else cut
     if not isinstance(cut, (int, float)):
@@ -244,7 +257,8 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     cut = cut if 0 < cut < 1 else eps  # as LAPACK understands it
     values = OPERATORS["svdvals"](a)
     x = OPERATORS["pinv"](a, rcond=cut) @ b
-    rest = r.sum(e.square(b - a @ x), 0, keepdims=b.ndim == 1) if rows > columns else np.zeros(0, a.dtype)
+    size = r.squared_size(b - a @ x)
+    rest = r.sum(size, 0, keepdims=b.ndim == 1) if rows > columns else np.zeros(0, size.dtype)
     rank = r.sum(cast(values > cut * values[0], np.int64)).astype(np.int32)
     return x, as_array_node(rest), rank, values
 
@@ -285,7 +299,7 @@ def det(a: Any) -> Any:
 def slogdet(a: Any) -> Any:
     """The sign of the determinant and the logarithm of its size; a singular matrix has values, but no derivative."""
     made = OPERATORS["slogdet"](_matrices("slogdet", a))
-    return SlogdetResult(made[..., 0], made[..., 1])
+    return SlogdetResult(made[..., 0], _real(made[..., 1]))
 
 
 @implements(np.linalg.matrix_rank)
@@ -294,7 +308,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     node = as_array_node(A)
     if node.ndim < 2:
         return cast(r.any(e.not_equal(node, 0)), np.int64)
-    values = svdvals(_mirrored(node) if hermitian else node)
+    values = svdvals(mirrored(node) if hermitian else node)
     most = r.max(values, axis=-1, keepdims=True)
     if tol is None:
         relative = max(node.shape[-2:]) * float(np.finfo(values.dtype).eps) if rtol is None else rtol
@@ -322,6 +336,8 @@ def cond(x: Any, p: Any = None) -> Any:
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     """The triangle ``l`` with ``l @ l.T = a``, where ``a`` is taken to be symmetric: its lower triangle is read.
 
+    A complex ``a`` is taken to be Hermitian, ``l @ l.conj().T``.
+
     The derivative is that of what is computed: zero by the upper triangle, which nobody reads. With ``upper`` the other
     triangle is read, and the transposed factor given. Raises ``MatrixError``, a ``LinAlgError``, for a matrix
     that is not positive definite.
@@ -332,52 +348,60 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Any:
            [-0.25  ,  0.25  ]])
     """
     node = _matrices("cholesky", a)
-    return OPERATORS["cholesky"](node.mT).mT if upper else OPERATORS["cholesky"](node)
+    return adjoint(OPERATORS["cholesky"](adjoint(node))) if upper else OPERATORS["cholesky"](node)
 
 
-def _read(name: str, a: Any, UPLO: str) -> Node:
+def _real(x: Any) -> Any:
+    return OPERATORS["real"](x) if is_complex(x.dtype) else x
+
+
+def _is_lower(name: str, UPLO: str) -> bool:
     if UPLO.upper() not in ("L", "U"):
         raise ValueError(f"{name}: UPLO={UPLO!r}; give 'L' or 'U'{where_written()}")
-    node: Any = _matrices(name, a)
-    return node if UPLO.upper() == "L" else node.mT  # type: ignore[no-any-return]
+    return UPLO.upper() == "L"
 
 
 @implements(np.linalg.eigh)
 def eigh(a: Any, UPLO: str = "L") -> Any:
-    """Eigenvalues in rising order, and vectors in columns, of symmetric matrices, of which one triangle is read.
+    """Eigenvalues in rising order, and vectors in columns, of symmetric or Hermitian matrices, of which one triangle is
+    read.
 
     Where eigenvalues are equal 0 stands for what is no number in the derivative of their vectors: right for
     whatever does not depend on which vectors of their space are chosen.
     """
-    made = OPERATORS["eigh"](_read("eigh", a, UPLO))
-    return EighResult(made[..., 0, :], made[..., 1:, :])
+    made = OPERATORS["eigh"](_matrices("eigh", a), lower=_is_lower("eigh", UPLO))
+    return EighResult(_real(made[..., 0, :]), made[..., 1:, :])
 
 
 @implements(np.linalg.eigvalsh)
 def eigvalsh(a: Any, UPLO: str = "L") -> Any:
-    """The eigenvalues of symmetric matrices in rising order; where they are equal the vectors' choice
+    """The eigenvalues of symmetric or Hermitian matrices in rising order; where they are equal the vectors' choice
     decides who is who.
     """
-    return OPERATORS["eigvalsh"](_read("eigvalsh", a, UPLO))
-
-
-def _refuse_complex(name: str, instead: str) -> NoReturn:
-    raise TracingError(
-        f"np.linalg.{name} of a traced matrix has no rule here, because its eigenvalues may be complex; of a symmetric "
-        f"matrix use np.linalg.{instead}, else call it with pullback.pure_callback{where_written()}"
-    )
+    return OPERATORS["eigvalsh"](_matrices("eigvalsh", a), lower=_is_lower("eigvalsh", UPLO))
 
 
 @implements(np.linalg.eig)
 def eig(a: Any) -> Any:
-    """Refused: eigenvalues of a matrix that is not known to be symmetric may be complex."""
-    _refuse_complex("eig", "eigh")
+    """Eigenvalues and vectors in columns of any square matrices; always complex, where NumPy's are real if they can be.
+
+    Vectors have length 1, and their largest element is real. Equal eigenvalues as in ``eigh``; where there are fewer
+    vectors than rows the derivative raises ``MatrixError``.
+
+    >>> import pullback as pb
+    >>> turning = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    >>> pb.grad(lambda a: eig(a)[0].imag.max())(turning).round(6) + 0
+    array([[ 0. ,  0.5],
+           [-0.5,  0. ]])
+    """
+    made = OPERATORS["eig"](_matrices("eig", a))
+    return EigResult(made[..., 0, :], made[..., 1:, :])
 
 
 @implements(np.linalg.eigvals)
 def eigvals(a: Any) -> Any:
-    """Refused: eigenvalues of a matrix that is not known to be symmetric may be complex."""
-    _refuse_complex("eigvals", "eigvalsh")
+    """The eigenvalues of any square matrices, always complex, in the order of ``eig``."""
+    return eig(a)[0]
 
 
 @implements(np.linalg.svd)
@@ -397,7 +421,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
             f"derivative; say full_matrices=False{where_written()}"
         )
     made = OPERATORS["svd"](node)
-    return SVDResult(made[..., :rows, :], made[..., rows, :], made[..., rows + 1 :, :].mT)
+    return SVDResult(made[..., :rows, :], _real(made[..., rows, :]), adjoint(made[..., rows + 1 :, :]))
 
 
 @_new

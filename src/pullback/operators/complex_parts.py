@@ -21,6 +21,12 @@ from pullback.graph import OPERATORS, Operation, constant, part_dtype
 
 __all__ = [
     "Parts",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctanh",
     "bilinear",
     "cast",
     "cos",
@@ -249,3 +255,83 @@ def tan(node: Operation, x: Parts) -> Parts:
     """``tan z = -i tanh iz``."""
     real, imag = tanh(node, Parts(x.imag, x.real))
     return Parts(imag, real)
+
+
+# -- inverse functions, by Kahan's formulas: what a sum would cancel is a product of roots
+
+
+def _is_large(x: Parts) -> Any:
+    """Where squares may overflow, and ``z² + 1`` is ``z²``."""
+    bound = float(np.finfo(x.real.dtype).max) ** 0.4
+    return nodes.maximum(nodes.abs(x.real), nodes.abs(x.imag)) > bound
+
+
+def _log_twice(x: Parts) -> Any:
+    """``log |2z|``, without overflow."""
+    return nodes.log(nodes.hypot(x.real * 0.5, x.imag * 0.5)) + math.log(4)
+
+
+def _root(node: Operation, a: Any, b: Any) -> Parts:
+    return sqrt(node, Parts(a, b))
+
+
+def arcsinh(node: Operation, x: Parts) -> Parts:
+    a, b = x
+    above, below = _root(node, 1 + b, -a), _root(node, 1 - b, a)
+    real = nodes.arcsinh(above.real * below.imag - below.real * above.imag)
+    imag = nodes.arctan2(b, above.real * below.real - above.imag * below.imag)
+    large = _is_large(x)
+    real = nodes.where(large, nodes.copysign(_log_twice(x), a), real)
+    return Parts(real, nodes.where(large, nodes.arctan2(b, nodes.abs(a)), imag))
+
+
+def arcsin(node: Operation, x: Parts) -> Parts:
+    """``arcsin z = -i arcsinh iz``."""
+    real, imag = arcsinh(node, Parts(-x.imag, x.real))
+    return Parts(imag, -real)
+
+
+def arccos(node: Operation, x: Parts) -> Parts:
+    a, b = x
+    less, more = _root(node, 1 - a, -b), _root(node, 1 + a, b)
+    real = 2 * nodes.arctan2(less.real, more.real)
+    imag = nodes.arcsinh(more.real * less.imag - more.imag * less.real)
+    large = _is_large(x)
+    real = nodes.where(large, nodes.arctan2(nodes.abs(b), a), real)
+    return Parts(real, nodes.where(large, nodes.copysign(_log_twice(x), -b), imag))
+
+
+def arccosh(node: Operation, x: Parts) -> Parts:
+    a, b = x
+    less, more = _root(node, a - 1, b), _root(node, a + 1, b)
+    real = nodes.arcsinh(less.real * more.real + less.imag * more.imag)
+    imag = 2 * nodes.arctan2(less.imag, more.real)
+    large = _is_large(x)
+    real = nodes.where(large, _log_twice(x), real)
+    return Parts(real, nodes.where(large, nodes.arctan2(b, a), imag))
+
+
+def arctanh(node: Operation, x: Parts) -> Parts:
+    """``log1p(4x / ((1 - x)² + y²)) / 4`` and half of the angle of ``(1 - x)(1 + x) - y² + 2iy``."""
+    a, b = nodes.abs(x.real), x.imag
+    large = _is_large(x)
+    near_a, near_b = nodes.where(large, 1, a), nodes.where(large, 1, b)
+    gap = 1 - near_a
+    real = 0.25 * nodes.log1p(4 * near_a / (gap * gap + near_b * near_b))
+    # Beside the pole the square of y underflows.
+    tiny = float(np.finfo(a.dtype).tiny) ** 0.5
+    beside = (gap == 0) & (nodes.abs(near_b) < tiny) & (near_b != 0)
+    size = nodes.abs(nodes.where(beside, near_b, 1))
+    real = nodes.where(beside, 0.5 * (math.log(2) - nodes.log(size)), real)
+    imag = -0.5 * nodes.arctan2(-2 * near_b, gap * (1 + near_a) - near_b * near_b)
+    length = nodes.hypot(a * 0.5, b * 0.5)
+    far = nodes.where(nodes.isinf(length), 0, a * 0.25 / length / length)
+    quarter = nodes.copysign(nodes.full_like(b, 0.5 * math.pi), b)
+    real = nodes.where(large, far, real)
+    return Parts(nodes.copysign(real, x.real), nodes.where(large, quarter, imag))
+
+
+def arctan(node: Operation, x: Parts) -> Parts:
+    """``arctan z = -i arctanh iz``."""
+    real, imag = arctanh(node, Parts(-x.imag, x.real))
+    return Parts(imag, -real)

@@ -25,6 +25,7 @@ from pullback.operators.elementwise import repair_of
 
 __all__ = [
     "BLOCK",
+    "adjoint",
     "cholesky",
     "cholesky_cotangent",
     "cofactor",
@@ -50,13 +51,9 @@ REGULAR = Sample((3, 3), -1.0, 1.0, diagonal=4.0)
 """A matrix that is well conditioned, and positive definite if it is read as a symmetric one."""
 
 
-COMPLEX = ("solve", "triangular_solve", "inv", "det", "cofactor")
-"""What takes complex matrices too: its rules have transposes alone."""
-
-
 def matrix_type(name: str, x: Type, square: bool = True) -> None:
     """Raise unless ``x`` is a type of float matrices, square ones unless ``square`` is false."""
-    if not is_float(x.dtype) or (is_complex(x.dtype) and name not in COMPLEX):
+    if not is_float(x.dtype) or (is_complex(x.dtype) and name == "cholesky_cotangent"):
         raise DTypeError(f"{name} takes no {x.dtype}; {repair_of(x.dtype, 'f')}")
     if x.rank < 2 or (square and x.shape[-1] != x.shape[-2]):
         wanted = "square matrices" if square else "matrices"
@@ -269,9 +266,13 @@ det: Operator = Operator(
 """The determinant of matrices (…, n, n)."""
 
 
-def _slogdet_pullback(node: Operation, g: Any) -> list[Node | None]:
+def _slogdet_pullback(node: Any, g: Any) -> list[Node | None]:
     inverse: Any = inv(node.inputs[0])
-    return [g[..., 1, None, None] * inverse.mT]
+    along = g[..., 1]
+    if is_complex(g.dtype):  # the sign turns by the imaginary part of what the logarithm rises by
+        turned = OPERATORS["imag"](g[..., 0] * node[..., 0])
+        along = OPERATORS["complex_of"](OPERATORS["real"](along), turned)
+    return [along[..., None, None] * inverse.mT]
 
 
 slogdet = Operator(
@@ -285,6 +286,7 @@ slogdet = Operator(
 )
 """The sign of the determinant and the logarithm of its size, (…, 2); 0 and minus infinity of a singular matrix.
 
+The sign of a complex determinant is a number of size 1, and the logarithm beside it has no imaginary part.
 A singular matrix has no derivative here: it raises ``MatrixError``.
 """
 
@@ -293,6 +295,11 @@ A singular matrix has no derivative here: it raises ``MatrixError``.
 
 BLOCK = 64
 """Rows that the cotangent of Cholesky's factor takes at once."""
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate of the transposed matrix; of real ones the transpose."""
+    return nodes.conj(x.mT) if is_complex(x.dtype) else x.mT
 
 
 def halved(x: Any) -> Any:
@@ -305,8 +312,13 @@ def _cholesky_reference(a: Array) -> Array:
     return np.asarray(np.linalg.cholesky(a))
 
 
-def _cholesky_pullback(node: Operation, g: Node) -> list[Node | None]:
-    return [cholesky_cotangent(node, g)]
+def _cholesky_pullback(node: Any, g: Any) -> list[Node | None]:
+    if not is_complex(node.dtype):
+        return [cholesky_cotangent(node, g)]
+    inner = halved(node.mT @ nodes.tril(g))
+    half = triangular_solve(node, inner + adjoint(inner), lower=True, transposed=True)
+    turned: Any = triangular_solve(nodes.conj(node), half.mT, lower=True, transposed=True)
+    return [halved(turned.mT)]
 
 
 cholesky = Operator(
@@ -325,6 +337,8 @@ cholesky = Operator(
     ),
 )
 """The lower triangular ``l`` with ``l @ l.T`` the symmetric matrix whose lower triangle is that of ``a``.
+
+Of complex matrices it is the Hermitian one, ``l @ l.conj().T``, and the diagonal's real part alone is read.
 
 Raises ``MatrixError`` for a matrix that is not positive definite.
 """
@@ -419,8 +433,12 @@ def _pinv_pullback(node: Any, g: Any) -> list[Node | None]:
     left = np.eye(rows, dtype=a.dtype) - a @ node
     right = np.eye(columns, dtype=a.dtype) - node @ a
     bar = -(node.mT @ g @ node.mT)
-    bar = bar + left @ g.mT @ node @ node.mT
-    return [bar + node.mT @ node @ g.mT @ right]
+    if is_complex(a.dtype):
+        left, right, g, node_conjugate = map(nodes.conj, (left, right, g, node))
+    else:
+        node_conjugate = node
+    bar = bar + left @ g.mT @ node_conjugate @ node.mT
+    return [bar + node.mT @ node_conjugate @ g.mT @ right]
 
 
 pinv = Operator(
@@ -451,7 +469,7 @@ PADE_REACHES = 5.371920351148152
 
 
 def _expm_reference(a: Array) -> Array:
-    wide = a.astype(np.float64)
+    wide = a.astype(np.promote_types(a.dtype, np.float64))
     if not wide.size:
         return np.array(a)
     norm = np.abs(wide).sum(-2).max(-1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.graph import OPERATORS, Node, Operation, Operator
+from pullback.graph import OPERATORS, Node, Operation, Operator, is_complex
 from pullback.loops import Apply, Expression, Index, Literal, Operand
 from pullback.loops.functions import rectified
 from pullback.operators import complex_parts
@@ -121,18 +121,64 @@ tan = elementwise(
 )
 """The tangent of an angle in radians."""
 
+
+def _shifted(x: Any, by: float) -> Any:
+    """``x + by`` of complex ``x``, whose imaginary part keeps the sign of its zero."""
+    return OPERATORS["complex_of"](OPERATORS["real"](x) + by, OPERATORS["imag"](x))
+
+
+def _root_within_one(x: Any) -> Any:
+    """``sqrt(1 - x²)``, on a branch cut on the side that the sign of zero says."""
+    if not is_complex(x.dtype):
+        return sqrt((1 - x) * (1 + x))
+    return sqrt(_shifted(-x, 1) * _shifted(x, 1))
+
+
+def _root_beside_zero(x: Any) -> Any:
+    """``sqrt(1 + x²)``, likewise."""
+    if not is_complex(x.dtype):
+        return sqrt(x * x + 1)
+    return _root_within_one(OPERATORS["complex_of"](-OPERATORS["imag"](x), OPERATORS["real"](x)))
+
+
+def _root_beyond_one(x: Any) -> Any:
+    """``sqrt(x² - 1)``, with the sign of ``x``, likewise."""
+    if not is_complex(x.dtype):
+        return sqrt((x - 1) * (x + 1))
+    return sqrt(_shifted(x, -1)) * sqrt(_shifted(x, 1))
+
+
 arcsin = elementwise(
-    "arcsin", np.arcsin, [lambda g, y, x: g / sqrt((1 - x) * (1 + x))], [INSIDE_ONE], cost=15.0
+    "arcsin",
+    np.arcsin,
+    [lambda g, y, x: g / _root_within_one(x)],
+    [INSIDE_ONE],
+    kinds="fc",
+    cost=15.0,
+    parts=complex_parts.arcsin,
 )
-"""The angle in [-pi/2, pi/2] whose sine is ``x``."""
+"""The angle in [-pi/2, pi/2] whose sine is ``x``; of complex numbers cut beyond 1 and -1."""
 
 arccos = elementwise(
-    "arccos", np.arccos, [lambda g, y, x: -g / sqrt((1 - x) * (1 + x))], [INSIDE_ONE], cost=15.0
+    "arccos",
+    np.arccos,
+    [lambda g, y, x: -g / _root_within_one(x)],
+    [INSIDE_ONE],
+    kinds="fc",
+    cost=15.0,
+    parts=complex_parts.arccos,
 )
-"""The angle in [0, pi] whose cosine is ``x``."""
+"""The angle in [0, pi] whose cosine is ``x``; of complex numbers cut beyond 1 and -1."""
 
-arctan = elementwise("arctan", np.arctan, [lambda g, y, x: g / (1 + x * x)], cost=15.0)
-"""The angle in (-pi/2, pi/2) whose tangent is ``x``."""
+arctan = elementwise(
+    "arctan",
+    np.arctan,
+    [lambda g, y, x: g / (1 + x * x)],
+    kinds="fc",
+    cost=15.0,
+    parts=complex_parts.arctan,
+)
+"""The angle in (-pi/2, pi/2) whose tangent is ``x``; of complex numbers cut beyond i and -i."""
 
 
 def _per_square(g: Node, length: Node, y: Node, x: Node) -> Node:
@@ -166,18 +212,37 @@ tanh = elementwise(
 )
 """``sinh(x) / cosh(x)``."""
 
-arcsinh = elementwise("arcsinh", np.arcsinh, [lambda g, y, x: g / sqrt(x * x + 1)], cost=20.0)
-"""The number whose hyperbolic sine is ``x``."""
+arcsinh = elementwise(
+    "arcsinh",
+    np.arcsinh,
+    [lambda g, y, x: g / _root_beside_zero(x)],
+    kinds="fc",
+    cost=20.0,
+    parts=complex_parts.arcsinh,
+)
+"""The number whose hyperbolic sine is ``x``; of complex numbers cut beyond i and -i."""
 
 arccosh = elementwise(
-    "arccosh", np.arccosh, [lambda g, y, x: g / sqrt((x - 1) * (x + 1))], [(1.3, 3.0)], cost=20.0
+    "arccosh",
+    np.arccosh,
+    [lambda g, y, x: g / _root_beyond_one(x)],
+    [(1.3, 3.0)],
+    kinds="fc",
+    cost=20.0,
+    parts=complex_parts.arccosh,
 )
-"""The number from 0 on whose hyperbolic cosine is ``x``."""
+"""The number from 0 on whose hyperbolic cosine is ``x``; of complex numbers cut below 1."""
 
 arctanh = elementwise(
-    "arctanh", np.arctanh, [lambda g, y, x: g / ((1 - x) * (1 + x))], [INSIDE_ONE], cost=20.0
+    "arctanh",
+    np.arctanh,
+    [lambda g, y, x: g / ((1 - x) * (1 + x))],
+    [INSIDE_ONE],
+    kinds="fc",
+    cost=20.0,
+    parts=complex_parts.arctanh,
 )
-"""The number whose hyperbolic tangent is ``x``."""
+"""The number whose hyperbolic tangent is ``x``; of complex numbers cut beyond 1 and -1."""
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import ShapeError, TracingError
-from pullback.graph import OPERATORS
+from pullback.graph import OPERATORS, is_float
 from pullback.numpy import linalg
 from pullback.numpy.promotion import as_array_node, cast, where_written
+from pullback.operators.linalg import adjoint
 from pullback.scipy.arrays import on_arrays
 
 __all__ = [
@@ -57,7 +58,8 @@ def solve_triangular(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Any:
-    """``x`` with ``t @ x = b``, where ``t`` is a triangle of ``a``, transposed for ``trans`` 1, "T", 2 or "C".
+    """``x`` with ``t @ x = b``, where ``t`` is a triangle of ``a``, transposed for ``trans`` 1 or "T", and
+    conjugated, too, for 2 or "C".
 
     Raises ``MatrixError``, a ``LinAlgError``, where a zero is on the diagonal.
 
@@ -69,6 +71,8 @@ def solve_triangular(
         matrix = np.where(np.eye(matrix.shape[-1], dtype=bool), np.ones((), matrix.dtype), matrix)
     if trans not in (0, 1, 2, "N", "T", "C"):
         raise ValueError(f"solve_triangular: trans={trans!r}; give 0, 'N', 1, 'T', 2 or 'C'{where_written()}")
+    if trans in (2, "C"):
+        matrix = np.conj(matrix)
     return linalg.solve_nodes("triangular_solve", matrix, b, lower=lower, transposed=trans not in (0, "N"))
 
 
@@ -93,8 +97,8 @@ def cho_solve(
 ) -> Any:
     """``x`` with ``a @ x = b``, from what ``cho_factor`` makes of ``a``."""
     factor, lower = c_and_lower
-    half = solve_triangular(factor, b, trans=0 if lower else 1, lower=lower)
-    return solve_triangular(factor, half, trans=1 if lower else 0, lower=lower)
+    half = solve_triangular(factor, b, trans=0 if lower else 2, lower=lower)
+    return solve_triangular(factor, half, trans=2 if lower else 0, lower=lower)
 
 
 @on_arrays
@@ -116,9 +120,7 @@ def solve(
     if assume_a in ("pos", "positive definite"):
         return cho_solve((linalg.cholesky(matrix, upper=not lower), lower), b)
     if assume_a in ("sym", "her", "symmetric", "hermitian"):
-        half = np.tril(matrix) if lower else np.triu(matrix)
-        own: Any = half - half * np.eye(matrix.shape[-1], dtype=matrix.dtype)
-        matrix = half + own.mT
+        matrix = linalg.mirrored(matrix, lower, assume_a in ("her", "hermitian"))
     vector = np.ndim(b) == 1
     return linalg.solve_nodes("solve", matrix.mT if transposed else matrix, b, vector)
 
@@ -144,7 +146,7 @@ def expm(A: Any) -> Any:
            [0., 1.]])
     """
     node = _node(A)
-    return OPERATORS["expm"](cast(node, node.dtype if node.dtype.kind == "f" else np.float64))
+    return OPERATORS["expm"](cast(node, node.dtype if is_float(node.dtype) else np.float64))
 
 
 @on_arrays
@@ -155,15 +157,13 @@ def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, 
     side = "L" if lower else "U"
     if b is None:
         return linalg.eigvalsh(_node(a), side) if eigvals_only else tuple(linalg.eigh(_node(a), side))
-    factor = linalg.cholesky(_node(b), upper=False) if lower else linalg.cholesky(_node(b), upper=True).mT
-    matrix = _node(a)
-    half = np.tril(matrix) if lower else np.triu(matrix)
-    whole = half + (half - half * np.eye(matrix.shape[-1], dtype=matrix.dtype)).mT
-    inner = solve_triangular(factor, solve_triangular(factor, whole, lower=True).mT, lower=True)
+    factor = linalg.cholesky(_node(b)) if lower else adjoint(linalg.cholesky(_node(b), upper=True))
+    whole = linalg.mirrored(_node(a), lower)
+    inner = solve_triangular(factor, adjoint(solve_triangular(factor, whole, lower=True)), lower=True)
     values, vectors = linalg.eigh(inner)
     if eigvals_only:
         return values
-    return values, solve_triangular(factor, vectors, trans=1, lower=True)
+    return values, solve_triangular(factor, vectors, trans=2, lower=True)
 
 
 @on_arrays
@@ -201,7 +201,7 @@ def qr(a: Any, mode: str = "full", **options: Any) -> Any:
 def pinv(a: Any, *, rtol: float | None = None) -> Any:
     """The inverse of Moore and Penrose; singular values below ``rtol``, by default ``max(m, n)`` epsilons, are 0."""
     node = _node(a)
-    kind = node.dtype if node.dtype.kind == "f" else np.dtype(np.float64)
+    kind = node.dtype if is_float(node.dtype) else np.dtype(np.float64)
     return linalg.pinv(node, max(node.shape[-2:]) * float(np.finfo(kind).eps) if rtol is None else rtol)
 
 

@@ -36,6 +36,10 @@ def complex_values(m: Maker) -> str:
         "np.angle({0} + 1.5j) * {1}",
         "np.abs(np.where({0} > 0, {0} + 2j, 1j * {1} + 3))",
         "np.sum(({0} + 1j * {1}) * ({1} - 2j)).imag",
+        "np.real(np.arcsin({0} + 0.5j) * ({1} - 1j))",
+        "np.imag(np.arccos({0} * 0.1 - 2j) + np.arctan({1} + 0.5j))",
+        "np.real(np.arcsinh({0} + 0.5j) - np.arctanh({1} * 0.1 + 0.5j))",
+        "np.imag(np.arccosh({0} + 1.5j) * {1})",
     )
     return m.step(m.pick(texts), x, y)
 

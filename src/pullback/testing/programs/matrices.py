@@ -22,6 +22,15 @@ FACTORS = (
     "np.linalg.matrix_power({0}, -2)",
     "np.linalg.pinv({0})",
 )
+COMPLEX = (
+    "np.linalg.eigvalsh({0} + 1j * ({0} - 0.3))",
+    "np.linalg.svd({0} + 2j, compute_uv=False)",
+    "np.abs(np.linalg.cholesky({0} + 0.01j))",
+    "np.linalg.slogdet({0} - 0.5j * {0})[0].imag",
+    "np.abs(np.linalg.solve({0} + 0.5j, {0}))",
+    "np.linalg.qr({0} + 0.5j)[1].real",
+    "np.linalg.pinv({0} - 0.5j).imag",
+)
 
 
 def _positive(m: Maker) -> str:
@@ -38,7 +47,7 @@ def _positive(m: Maker) -> str:
 @family(1.5)
 def of_a_matrix(m: Maker) -> str:
     a = _positive(m)
-    return m.step(m.pick(FUNCTIONS if m.chance(0.7) else FACTORS), a)
+    return m.step(m.pick(FUNCTIONS if m.chance(0.6) else FACTORS if m.chance(0.7) else COMPLEX), a)
 
 
 @family(1.5)
