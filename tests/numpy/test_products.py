@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pullback.numpy as pnp
-from pullback import grad
+from pullback import grad, jit
 from pullback.errors import ShapeError, TracingError
+from pullback.graph import OPERATORS
 from pullback.testing import check_grads
 from pullback.tracing import trace
 
@@ -204,3 +205,49 @@ def test_einsum_with_lists_of_axes(axes, agrees, draw):
 def test_einsum_with_axes_that_are_none(draw):
     with pytest.raises(TracingError, match=r"found 'ij'"):
         trace(lambda x: np.einsum(x, "ij"), draw((2, 3), "float64"))
+
+
+def test_einsum_multiplies_from_the_left_as_numpy_does():
+    x, big = np.zeros((2, 3), np.float32), np.full((3, 2, 2), 1e30, np.float32)
+    other = np.full((3, 2, 4), 1e30, np.float32)
+    of_three = lambda x, y, z: np.einsum("ab,bca,bcd->acb", x, y, z)  # noqa: E731
+    np.testing.assert_array_equal(jit(of_three)(x, big, other), np.zeros((2, 2, 3)))
+
+
+def test_einsum_takes_another_order_where_that_saves_much_or_is_asked_for():
+    chain = [np.ones((32, 32)), np.ones((32, 32)), np.ones(32)]
+
+    def products(**how):
+        graph = trace(lambda *operands: np.einsum("ij,jk,k->i", *operands, **how), *chain).graph
+        return [
+            node.shape for node in graph.nodes() if getattr(node, "operator", None) is OPERATORS["contract"]
+        ]
+
+    assert products() == products(optimize=True) == [(32,), (32,)]
+    assert products(optimize=False) == [(32, 32), (32,)]
+    assert products(optimize=["einsum_path", (0, 1), (0, 1)]) == [(32, 32), (32,)]
+    few = [np.ones((3, 3)), np.ones((3, 3)), np.ones(3)]
+    graph = trace(lambda *operands: np.einsum("ij,jk,k->i", *operands), *few).graph
+    assert any(node.shape == (3, 3) for node in graph.nodes() if node.inputs)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_reductions_take_an_axis_of_a_scalar(axis):
+    for function in (
+        np.sum,
+        np.prod,
+        np.max,
+        np.min,
+        np.any,
+        np.all,
+        np.argmax,
+        np.cumsum,
+        np.cumprod,
+        np.ptp,
+    ):
+        wanted = function(np.float64(3), axis=axis)
+        found = jit(lambda x, function=function: function(x, axis=axis))(np.float64(3))
+        assert np.shape(found) == np.shape(wanted)
+        assert found == wanted
+    with pytest.raises(ShapeError, match="axis 1 of a scalar"):
+        jit(lambda x: np.sum(x, axis=1))(np.float64(3))

@@ -151,7 +151,7 @@ def test_an_axis_that_is_not_there():
     with pytest.raises(ShapeError, match="twice"):
         trace(lambda x: np.sum(x, axis=(0, -2)), np.ones((2, 2)))
     with pytest.raises(ShapeError, match="scalar"):
-        trace(lambda x: np.sum(x, axis=0), 1.0)
+        trace(lambda x: np.sum(x, axis=1), 1.0)
 
 
 @pytest.mark.parametrize("axis", [0, -1, (0, 2), None])

@@ -11,7 +11,7 @@ import numpy as np
 from pullback.errors import PullbackError, ShapeError
 from pullback.numpy.promotion import where_written
 
-__all__ = ["Axes", "listed_axes", "normal_axes", "normal_axis"]
+__all__ = ["Axes", "listed_axes", "normal_axes", "normal_axis", "of_scalar", "reduced_axes"]
 
 Axes = int | Sequence[int] | None
 
@@ -43,6 +43,16 @@ def normal_axes(name: str, axis: Axes, rank: int) -> tuple[int, ...]:
     if len(set(normal)) != len(normal):
         raise ShapeError(f"{name}: axis {axes} names an axis twice{where_written()}")
     return normal
+
+
+def reduced_axes(name: str, axis: Axes, rank: int) -> tuple[int, ...]:
+    """``normal_axes`` of a ufunc's reduction, which takes axis 0 or -1 of a scalar, too."""
+    return () if of_scalar(axis, rank) else normal_axes(name, axis, rank)
+
+
+def of_scalar(axis: Any, rank: int) -> bool:
+    """Whether ``axis`` is what NumPy's reductions and running totals take as the axis of a scalar."""
+    return rank == 0 and isinstance(axis, (int, np.integer)) and axis in (0, -1)
 
 
 def listed_axes(axis: Any) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from pullback.graph import OPERATORS, Node
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy import reductions as r
-from pullback.numpy.axes import Axes, normal_axes, normal_axis
+from pullback.numpy.axes import Axes, normal_axes, normal_axis, of_scalar, reduced_axes
 from pullback.numpy.dispatch import UFUNC_METHODS, implements, reduced_by
 from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast, strong, where_written
@@ -42,7 +42,11 @@ def running(name: str, x: Node, axis: int, reverse: bool = False) -> Node:
 def flat_or_along(name: str, a: Any, axis: int | None) -> tuple[Node, int]:
     """``a`` and the axis meant: the only one of the flat array for ``None``."""
     x = as_array_node(a)
-    return (to_shape(x, (x.size,)), 0) if axis is None else (x, normal_axis(name, axis, x.ndim))
+    return (
+        (to_shape(x, (x.size,)), 0)
+        if axis is None or of_scalar(axis, x.ndim)
+        else (x, normal_axis(name, axis, x.ndim))
+    )
 
 
 def _wide(x: Node, dtype: Any) -> Node:
@@ -179,7 +183,7 @@ def accumulate(ufunc: np.ufunc, array: Any, axis: int = 0, dtype: Any = None) ->
 def reduce(ufunc: np.ufunc, array: Any, axis: Axes = 0, *, keepdims: bool = False) -> Any:
     """``ufunc.reduce`` of ufuncs that have no function of their own."""
     x = as_array_node(array)
-    axes = normal_axes(f"{ufunc.__name__}.reduce", axis, x.ndim)
+    axes = reduced_axes(f"{ufunc.__name__}.reduce", axis, x.ndim)
     kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
     count = math.prod([x.shape[axis] for axis in axes])
     if not count:

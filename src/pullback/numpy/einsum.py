@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -20,18 +21,23 @@ __all__ = ["einsum"]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
+WORTH = 8
+"""Times the multiplications of another order, from which on NumPy's, from the left, is given up for it."""
+
 Term = tuple[Node, list[Label]]
 """An operand and the labels of its axes."""
 
 
 @implements(np.einsum)
-def einsum(subscripts: Any, /, *operands: Any, optimize: Any = "greedy", dtype: Any = None) -> Any:
+def einsum(subscripts: Any, /, *operands: Any, optimize: Any = None, dtype: Any = None) -> Any:
     """The sum of products that ``subscripts`` describes: labels that are missing after ``->`` are summed.
 
     Axes under ``...`` are broadcast. Operands with lists of numbers for their axes behind each, and one for the result
-    at the end, say the same: ``einsum(x, [0, 1], y, [1, 2], [0, 2])``. With more than two operands the pairs are chosen
-    greedily, as ``np.einsum_path`` does, whatever ``optimize`` says. Raises ``ShapeError`` when labels and shapes do
-    not fit.
+    at the end, say the same: ``einsum(x, [0, 1], y, [1, 2], [0, 2])``. More than two operands are multiplied from the
+    left, as NumPy does, and what nobody else has is summed at once. Where the greedy order of ``np.einsum_path`` takes
+    less than an eighth of the multiplications it is taken instead. ``optimize`` true, ``"greedy"``, ``"optimal"`` or a
+    path takes that order, false the one from the left, whatever it costs. Raises ``ShapeError`` when labels and shapes
+    do not fit.
 
     >>> import numpy as np
     >>> print(einsum("ij,j->i", np.eye(2), np.array([1.0, 2.0])))
@@ -46,7 +52,7 @@ def einsum(subscripts: Any, /, *operands: Any, optimize: Any = "greedy", dtype: 
     known = {label for _, labels in terms for label in labels}
     if missing := [label for label in out if label not in known]:
         raise ShapeError(f"einsum {subscripts!r}: {missing[0]!r} is in the result only{where_written()}")
-    for pair in _path(terms, out):
+    for pair in _path(terms, out, extents, optimize):
         taken = [terms.pop(position) for position in sorted(pair, reverse=True)][::-1]
         result = taken[0]
         for position, term in enumerate(taken[1:], 1):
@@ -162,12 +168,40 @@ def _joined(left: Term, right: Term, wanted: set[Label]) -> Term:
     return contracted(x, y, x_labels, y_labels, out), out
 
 
-def _path(terms: Sequence[Term], out: Sequence[Label]) -> list[tuple[int, ...]]:
-    """Which operands to multiply at each step."""
+def _path(
+    terms: Sequence[Term], out: Sequence[Label], extents: dict[Label, int], optimize: Any
+) -> list[tuple[int, ...]]:
+    """Which operands to multiply at each step; the product goes behind the others."""
     if len(terms) < 3:
         return [(0, 1)] if len(terms) == 2 else []
+    onward: list[tuple[int, ...]] = [
+        (0, 1),
+        *((0, len(terms) - step - 1) for step in range(1, len(terms) - 1)),
+    ]
+    if optimize is False:
+        return onward
     letters = dict(zip(dict.fromkeys(label for _, labels in terms for label in labels), _LETTERS))
     text = ",".join("".join(letters[label] for label in labels) for _, labels in terms)
     shapes = [np.broadcast_to(np.float64(0), node.shape) for node, _ in terms]
-    path, _ = np.einsum_path(f"{text}->{''.join(letters[k] for k in out)}", *shapes, optimize="greedy")
-    return [tuple(step) for step in path[1:]]
+    how = "greedy" if optimize is None else optimize
+    path, _ = np.einsum_path(f"{text}->{''.join(letters[k] for k in out)}", *shapes, optimize=how)
+    best: list[tuple[int, ...]] = [tuple(step) for step in path[1:]]
+    if optimize is None and _cost(onward, terms, out, extents) <= WORTH * _cost(best, terms, out, extents):
+        return onward
+    return best
+
+
+def _cost(
+    path: Sequence[tuple[int, ...]], terms: Sequence[Term], out: Sequence[Label], extents: dict[Label, int]
+) -> int:
+    """How many multiplications a path takes."""
+    left = [set(labels) for _, labels in terms]
+    total = 0
+    for step in path:
+        taken = [left.pop(position) for position in sorted(step, reverse=True)][::-1]
+        made = taken[0]
+        for position, labels in enumerate(taken[1:], 1):
+            total += math.prod(extents[label] for label in made | labels)
+            made = (made | labels) & set(out).union(*left, *taken[position + 1 :])
+        left.append(made)
+    return total

@@ -11,7 +11,7 @@ import numpy as np
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Node, is_complex, is_float
 from pullback.numpy import elementwise as e
-from pullback.numpy.axes import Axes, normal_axes, normal_axis
+from pullback.numpy.axes import Axes, normal_axes, normal_axis, of_scalar, reduced_axes
 from pullback.numpy.dispatch import implements
 from pullback.numpy.promotion import (
     as_array_node,
@@ -109,7 +109,7 @@ def sum(
     """
     x = as_array_node(a)
     x = _masked(cast(x, accumulator(x.dtype) if dtype is None else dtype), where, 0)
-    result = total(x, normal_axes("sum", axis, x.ndim), keepdims)
+    result = total(x, reduced_axes("sum", axis, x.ndim), keepdims)
     return result if initial is None else result + initial
 
 
@@ -126,7 +126,7 @@ def prod(
     r"""The product over ``axis``: :math:`\prod_k a_k`."""
     x = as_array_node(a)
     x = _masked(cast(x, accumulator(x.dtype) if dtype is None else dtype), where, 1)
-    result = _reduce("prod", x, normal_axes("prod", axis, x.ndim), keepdims)
+    result = _reduce("prod", x, reduced_axes("prod", axis, x.ndim), keepdims)
     return result if initial is None else result * initial
 
 
@@ -154,7 +154,7 @@ def _count(x: Node, axes: tuple[int, ...], keepdims: bool, where: Any) -> Any:
 
 def _extremum(name: str, a: Any, axis: Axes, *, keepdims: bool, initial: Any, where: Any = None) -> Node:
     x = as_array_node(a)
-    axes = normal_axes(name, axis, x.ndim)
+    axes = reduced_axes(name, axis, x.ndim)
     if initial is None:
         _non_empty(name, x, axes)
         if where is not None and where is not True:
@@ -200,7 +200,11 @@ def ptp(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
 
 def _position(name: str, a: Any, axis: int | None, keepdims: bool) -> Node:
     x = as_array_node(a)
-    axes = tuple(range(x.ndim)) if axis is None else (normal_axis(name, axis, x.ndim),)
+    axes = (
+        tuple(range(x.ndim))
+        if axis is None or of_scalar(axis, x.ndim)
+        else (normal_axis(name, axis, x.ndim),)
+    )
     _non_empty(name, x, axes)
     if not axes:
         return as_array_node(np.int64(0))
@@ -229,14 +233,14 @@ def argmin(a: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
 def all(a: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None) -> Any:
     """Whether every element over ``axis`` is true; true of none."""
     x = _masked(e.as_bool(as_array_node(a)), where, True)
-    return _truth("min", x, normal_axes("all", axis, x.ndim), keepdims, True)
+    return _truth("min", x, reduced_axes("all", axis, x.ndim), keepdims, True)
 
 
 @implements(np.any)
 def any(a: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None) -> Any:
     """Whether some element over ``axis`` is true; false of none."""
     x = _masked(e.as_bool(as_array_node(a)), where, False)
-    return _truth("max", x, normal_axes("any", axis, x.ndim), keepdims, False)
+    return _truth("max", x, reduced_axes("any", axis, x.ndim), keepdims, False)
 
 
 def _truth(name: str, x: Node, axes: tuple[int, ...], keepdims: bool, of_none: bool) -> Node:
