@@ -15,11 +15,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["integrate", "linalg", "ndimage", "signal", "special", "stats"]
+__all__ = ["fft", "integrate", "linalg", "ndimage", "signal", "special", "stats"]
 
 
 if TYPE_CHECKING:
-    from pullback.scipy import integrate, linalg, ndimage, signal, special, stats
+    from pullback.scipy import fft, integrate, linalg, ndimage, signal, special, stats
 else:
 
     def __getattr__(name: str) -> Any:

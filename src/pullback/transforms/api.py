@@ -136,29 +136,9 @@ def zero_if_absent(bar: Node | None, like: Node) -> Node:
     return broadcast_to_shape(as_array_node(np.zeros((), like.dtype)), like.shape)
 
 
-@overload
 def value_and_grad(
-    function: Callable[P, R],
-    argnums: Argnums = 0,
-    has_aux: Literal[False] = False,
-    *,
-    holomorphic: bool = False,
-) -> Callable[P, tuple[R, Any]]: ...
-
-
-@overload
-def value_and_grad(
-    function: Callable[P, tuple[R, Extra]],
-    argnums: Argnums = 0,
-    *,
-    has_aux: Literal[True],
-    holomorphic: bool = False,
-) -> Callable[P, tuple[tuple[R, Extra], Any]]: ...
-
-
-def value_and_grad(
-    function: Function, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
-) -> Function:
+    function: Callable[P, R], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[P, tuple[R, Any]]:
     r"""The function that gives ``function``'s value and its gradient together.
 
     .. math:: (f(x), \partial f / \partial x)

@@ -62,5 +62,6 @@ def transforms(m: Maker) -> str:
         f"np.fft.rfft({{0}}, {m.pick((2, 3, 8))}, {along}).imag",
         "np.fft.fft2(np.stack([{0}, {1}])).real" if m.rank(x) == 1 else "np.fft.fft2({0} - 1j * {1}).imag",
         f"np.fft.fftshift({{0}}, axes={axis})",
+        f"pb.scipy.fft.{m.pick(('dct', 'idct', 'dst', 'idst'))}({{0}}, {m.pick((2, 3, 4))}, {along})",
     )
     return m.step(m.pick(texts), x, y)
