@@ -18,22 +18,25 @@ MATRICES = {
         "cholesky_cotangent",
         "cofactor",
         "det",
+        "eig",
         "eigh",
         "eigvalsh",
         "expm",
         "expm_along",
+        "independent",
         "inv",
+        "matrix_root",
         "pinv",
         "qr",
         "slogdet",
     ),
     *("lapack_lu", "lapack_lu_solution", "lapack_positive_factor", "lapack_triangular_solution"),
-    *("solve", "svd", "svdvals", "triangular_solve"),
+    *("solve", "svd", "svdvals", "sylvester", "triangular_solve"),
 }
 COLLECTIVES = {"all_gather", "pmax", "pmin", "psum", "psum_scatter"}
 PARTS = {"complex_of", "conjugate", "imag", "modulus", "real"}
 TRANSFORMS = {"fft", "irfft", "rfft"}
-HOSTED = {"betainc", "gammainc", "gammainc_slope", "gammaincc", "iv", "jv", "kv", "yv"}
+HOSTED = {"betainc", "gammainc", "gammainc_slope", "gammaincc", "iv", "ive", "jv", "kv", "kve", "stdtr", "yv"}
 
 
 @pytest.mark.parametrize("name", [name for name, operator in OPERATORS.items() if operator.lower])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback.errors import MatrixError, ShapeError
 from pullback.scipy import linalg
 from pullback.testing import check_grads
 
@@ -68,3 +69,39 @@ def test_a_zero_on_the_diagonal():
         for run in (linalg.solve_triangular, pb.jit(linalg.solve_triangular)):
             with pytest.raises(np.linalg.LinAlgError, match="Singular"):
                 run(a[:size, :size], np.ones(size))
+
+
+def test_matrix_equations():
+    scipy_linalg = pytest.importorskip("scipy.linalg")
+    random = np.random.default_rng(5)
+    a, b, q = (
+        random.normal(size=(3, 3)) + 4 * np.eye(3),
+        random.normal(size=(2, 2)),
+        random.normal(size=(3, 2)),
+    )
+    for run in (lambda f: f, pb.jit):
+        np.testing.assert_allclose(
+            run(linalg.solve_sylvester)(a, b, q), scipy_linalg.solve_sylvester(a, b, q), rtol=1e-12
+        )
+        np.testing.assert_allclose(run(linalg.sqrtm)(a @ a.T), scipy_linalg.sqrtm(a @ a.T), rtol=1e-12)
+        np.testing.assert_allclose(run(linalg.sqrtm)(-a + 0j), scipy_linalg.sqrtm(-a + 0j), rtol=1e-12)
+        with pytest.raises(MatrixError, match="an eigenvalue is negative; give a complex one"):
+            run(linalg.sqrtm)(-np.eye(2))
+    check_grads(lambda a: linalg.sqrtm(a @ a.T), (a,))
+    batch = pb.vmap(linalg.solve_sylvester, (None, 0, 0))(a, np.stack([b, -b]), np.stack([q, q]))
+    np.testing.assert_allclose(batch[1], scipy_linalg.solve_sylvester(a, -b, q), rtol=1e-12)
+
+
+def test_solve_banded():
+    scipy_linalg = pytest.importorskip("scipy.linalg")
+    random = np.random.default_rng(6)
+    for below, above in ((1, 1), (2, 0), (0, 3)):
+        ab, b = random.normal(size=(below + above + 1, 6)), random.normal(size=(6, 2))
+        ab[above] += 5
+        wanted = scipy_linalg.solve_banded((below, above), ab, b)
+        for run in (lambda f: f, pb.jit):
+            found = run(lambda ab, b, k=(below, above): linalg.solve_banded(k, ab, b))(ab, b)
+            np.testing.assert_allclose(found, wanted, rtol=1e-12)
+        check_grads(lambda ab, b, k=(below, above): linalg.solve_banded(k, ab, b), (ab, b), order=1)
+    with pytest.raises(ShapeError, match="give 3 rows"):
+        linalg.solve_banded((1, 1), np.ones((2, 4)), np.ones(4))

@@ -110,7 +110,7 @@ def test_incomplete_beta():
         pb.grad(lambda a: np.sum(special.betainc(a, OTHER, SHARE)))(POSITIVE)
 
 
-@pytest.mark.parametrize("name", ["jv", "yv", "iv", "kv"])
+@pytest.mark.parametrize("name", ["jv", "yv", "iv", "kv", "ive", "kve"])
 def test_functions_of_bessel(name):
     for order in (0, 1.5, 3):
 

@@ -74,8 +74,29 @@ def test_vectors():
         pb.jit(stats.multivariate_normal.logpdf)(x, mean, -cov)
 
 
+def test_normals_without_spread_in_some_directions():
+    basis = np.linalg.qr(RANDOM.normal(size=(3, 3)))[0]
+    cov = (basis[:, :2] * np.array([1.5, 0.4])) @ basis[:, :2].T
+    mean = np.array([0.3, -0.1, 0.2])
+    x = mean + RANDOM.normal(size=(4, 2)) @ basis[:, :2].T
+    for place in (x, x + 0.1 * basis[:, 2]):
+        wanted = theirs.multivariate_normal.logpdf(place, mean, cov, allow_singular=True)
+        for run in (lambda f: f, pb.jit):
+            found = run(lambda x: stats.multivariate_normal.logpdf(x, mean, cov, allow_singular=True))(place)
+            np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    wanted = theirs.multivariate_normal.entropy(mean, cov + np.eye(3))
+    assert stats.multivariate_normal.entropy(mean, cov + np.eye(3)) == pytest.approx(wanted)
+    check_grads(lambda cov: stats.multivariate_normal.entropy(mean, cov), [cov + np.eye(3)], tolerance=1e-5)
+
+
+def test_students_integral_has_derivatives_by_the_place():
+    check_grads(lambda x: stats.t.cdf(x, 2.5), [X])
+    assert pb.grad(lambda x: stats.t.cdf(x, 2.5))(0.0) == pytest.approx(theirs.t.pdf(0, 2.5))
+    check_grads(lambda mu: stats.poisson.cdf(np.array([0.0, 2.0, 3.5]), mu), [np.array([0.5, 1.5, 4.0])])
+
+
 def test_what_is_not_there_says_so():
-    with pytest.raises(AttributeError, match="t has no cdf here"):
-        stats.t.cdf(1.0, 2.0)
+    with pytest.raises(AttributeError, match="geom has no cdf here"):
+        stats.geom.cdf(1.0, 0.2)
     with pytest.raises(TypeError, match="gamma: 0 shapes; it takes 1"):
         stats.gamma.logpdf(1.0)

@@ -16,7 +16,20 @@ from pullback.operators.elementwise import elementwise_type, inside_masks, is_co
 from pullback.operators.special import digamma, gammaln
 from pullback.operators.transcendental import exp, log, log1p
 
-__all__ = ["betainc", "fixed", "gammainc", "gammainc_slope", "gammaincc", "iv", "jv", "kv", "yv"]
+__all__ = [
+    "betainc",
+    "fixed",
+    "gammainc",
+    "gammainc_slope",
+    "gammaincc",
+    "iv",
+    "ive",
+    "jv",
+    "kv",
+    "kve",
+    "stdtr",
+    "yv",
+]
 
 
 def _refuse(node: Operation, g: Node) -> NoReturn:
@@ -169,13 +182,17 @@ betainc = _hosted(
 # -- Bessel's functions of any order
 
 
-def _of_order(name: str, below: float, above: float) -> Operator:
-    """The function whose derivative is half of ``below`` times the order below and ``above`` times that above."""
+def _of_order(name: str, below: float, above: float, scaled: Any = None) -> Operator:
+    """The function whose derivative is half of ``below`` times the order below and ``above`` times that above.
+
+    Where the function is ``scaled`` by an exponential, that is the slope of the exponent.
+    """
 
     def slope(g: Any, y: Any, x: Any) -> Any:
         operator, order = y.operator, y.attributes["order"]
         less, more = operator(x, order=order - 1), operator(x, order=order + 1)
-        return g * (0.5 * (below * less + above * more))
+        steep = 0.5 * (below * less + above * more)
+        return g * (steep if scaled is None else steep + scaled(x) * y)
 
     settings = [{"order": 0.0}, {"order": 1.0}, {"order": 2.5}]
     return _hosted(name, _from_scipy(name), [slope], [(1.0, 3.0)], settings)
@@ -192,3 +209,27 @@ iv = _of_order("iv", 1.0, 1.0)
 
 kv = _of_order("kv", -1.0, -1.0)
 """The modified function of Bessel of the second kind, of any real ``order``."""
+
+ive = _of_order("ive", 1.0, 1.0, lambda x: -OPERATORS["sign"](x))
+"""``iv`` times ``exp(-|x|)``, which does not overflow."""
+
+kve = _of_order("kve", -1.0, -1.0, lambda x: 1.0)
+"""``kv`` times ``exp(x)``, which does not vanish."""
+
+
+# -- Student's distribution
+
+
+def _student_density(g: Any, y: Any, v: Any, x: Any) -> Any:
+    norm = gammaln((v + 1.0) / 2.0) - gammaln(v / 2.0) - 0.5 * log(v * np.pi)
+    return g * exp(norm - (v + 1.0) / 2.0 * log1p(x * x / v))
+
+
+stdtr = _hosted(
+    "stdtr",
+    _from_scipy("stdtr"),
+    [_none, _student_density],
+    [(0.5, 3.0), (-2.0, 2.0)],
+    differentiable=(1,),
+)
+"""The integral of Student's distribution of ``v`` degrees of freedom, which are ``fixed``, up to ``x``."""

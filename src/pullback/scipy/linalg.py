@@ -18,8 +18,9 @@ import numpy as np
 from pullback.errors import ShapeError, TracingError
 from pullback.graph import OPERATORS, is_float
 from pullback.numpy import linalg
-from pullback.numpy.promotion import as_array_node, cast, where_written
+from pullback.numpy.promotion import as_array_node, cast, float_dtype, promote, where_written
 from pullback.operators.linalg import adjoint
+from pullback.operators.matrix_equations import matrix_root, sylvester
 from pullback.scipy.arrays import on_arrays
 
 __all__ = [
@@ -37,7 +38,10 @@ __all__ = [
     "pinv",
     "qr",
     "solve",
+    "solve_banded",
+    "solve_sylvester",
     "solve_triangular",
+    "sqrtm",
     "svd",
     "svdvals",
     "toeplitz",
@@ -123,6 +127,54 @@ def solve(
         matrix = linalg.mirrored(matrix, lower, assume_a in ("her", "hermitian"))
     vector = np.ndim(b) == 1
     return linalg.solve_nodes("solve", matrix.mT if transposed else matrix, b, vector)
+
+
+@on_arrays
+def solve_banded(
+    l_and_u: tuple[int, int],
+    ab: Any,
+    b: Any,
+    overwrite_ab: bool = False,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Any:
+    """``x`` with ``a @ x = b``, where the rows of ``ab`` are the diagonals of ``a``: ``ab[u + i - j, j] = a[i, j]``.
+
+    The matrix is made and eliminated whole, so it takes the time of a full one.
+
+    >>> solve_banded((0, 1), np.array([[0.0, 1.0], [2.0, 4.0]]), np.array([4.0, 4.0]))
+    array([1.5, 1. ])
+    """
+    below, above = l_and_u
+    bands = _node(ab)
+    if bands.ndim != 2 or bands.shape[0] != below + above + 1:
+        raise ShapeError(
+            f"solve_banded: diagonals of shape {bands.shape}; give {below + above + 1} rows for {below} diagonals "
+            f"below and {above} above{where_written()}"
+        )
+    n = bands.shape[1]
+    row = above + np.arange(n)[:, None] - np.arange(n)
+    within = (row >= 0) & (row <= below + above)
+    matrix = np.where(within, bands[np.where(within, row, 0), np.arange(n)], np.zeros((), bands.dtype))
+    return linalg.solve_nodes("solve", matrix, b, np.ndim(b) == 1)
+
+
+@on_arrays
+def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
+    """``x`` with ``a @ x + x @ b = q``; it is there unless ``a`` and ``-b`` have an eigenvalue in common.
+
+    Raises ``MissingExtra`` without SciPy.
+    """
+    return sylvester(*promote((a, b, q), float_dtype))
+
+
+@on_arrays
+def sqrtm(A: Any) -> Any:
+    """The principal ``x`` with ``x @ x = A``; a real matrix of negative eigenvalues raises ``MatrixError``: its root is
+    complex, so make it complex first. ``MissingExtra`` without SciPy.
+    """
+    node = _node(A)
+    return matrix_root(cast(node, float_dtype(node.dtype)))
 
 
 @on_arrays

@@ -58,6 +58,7 @@ __all__ = [
     "i1",
     "i1e",
     "iv",
+    "ive",
     "j0",
     "j1",
     "jn",
@@ -67,6 +68,7 @@ __all__ = [
     "kl_div",
     "kn",
     "kv",
+    "kve",
     "log_expit",
     "log_ndtr",
     "log_softmax",
@@ -340,6 +342,13 @@ def betainc(a: Any, b: Any, x: Any, /) -> Any:
     )
 
 
+@on_arrays
+def stdtr(df: Any, t: Any, /) -> Any:
+    """The integral of Student's distribution up to ``t``, with derivatives by ``t``. ``MissingExtra`` without SciPy."""
+    df, t = operands("stdtr", (df, t), float_dtype)
+    return OPERATORS["stdtr"](_fixed(df, "the derivative of stdtr by df"), t)
+
+
 # -- Bessel's functions
 
 
@@ -365,7 +374,7 @@ def _of_fixed_order(name: str, order: float) -> Callable[[Any], Any]:
     return on_arrays(function)
 
 
-jv, yv, iv, kv = (_bessel(name) for name in ("jv", "yv", "iv", "kv"))
+jv, yv, iv, kv, ive, kve = (_bessel(name) for name in ("jv", "yv", "iv", "kv", "ive", "kve"))
 jn, yn, kn = jv, yv, kv
 y0, y1, k0, k1 = (_of_fixed_order(name, order) for name in ("yv", "kv") for order in (0.0, 1.0))
 

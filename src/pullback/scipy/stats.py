@@ -249,6 +249,8 @@ t = Distribution(
         - 0.5 * e.log(v * math.pi)
         - (v + 1) / 2 * e.log1p(x * x / v)
     ),
+    cdf=lambda x, v: special.stdtr(v, x),
+    sf=lambda x, v: special.stdtr(v, -x),
 )
 """Student's distribution of ``df`` degrees of freedom."""
 
@@ -338,8 +340,19 @@ truncnorm = Distribution(
 )
 """The normal distribution between ``a`` and ``b``, counted in standard deviations."""
 
+
+def _next_whole(k: Any) -> Any:
+    return e.floor(e.maximum(k, 0.0)) + 1
+
+
 poisson = Distribution(
-    "poisson", 1, lambda k, mu: special.xlogy(k, mu) - special.gammaln(k + 1) - mu, _from_zero, discrete=True
+    "poisson",
+    1,
+    lambda k, mu: special.xlogy(k, mu) - special.gammaln(k + 1) - mu,
+    _from_zero,
+    cdf=lambda k, mu: e.where(k < 0, 0.0, special.gammaincc(_next_whole(k), mu)),
+    sf=lambda k, mu: e.where(k < 0, 1.0, special.gammainc(_next_whole(k), mu)),
+    discrete=True,
 )
 """Poisson's distribution of the mean ``mu``."""
 
@@ -397,8 +410,12 @@ class _Normals:
 
     @staticmethod
     @on_arrays
-    def logpdf(x: Any, mean: Any = 0.0, cov: Any = 1.0) -> Any:
-        """The logarithm of the density, for one covariance; ``MatrixError`` where it is not positive definite."""
+    def logpdf(x: Any, mean: Any = 0.0, cov: Any = 1.0, allow_singular: bool = False) -> Any:
+        """The logarithm of the density, for one covariance; ``MatrixError`` where it is not positive definite.
+
+        With ``allow_singular`` it may have no density in some directions: it is that in the others, and minus infinity
+        where ``x`` leaves them.
+        """
         node = as_array_node(x)
         kind = float_dtype(
             np.result_type(node.dtype, *(getattr(v, "dtype", np.float32) for v in (mean, cov)))
@@ -409,6 +426,8 @@ class _Normals:
             size = node.shape[-1] if node.ndim else 1
             spread = spread * np.eye(size, dtype=kind)
         apart: Any = np.atleast_1d(node - centre)
+        if allow_singular:
+            return _singular_density(apart, spread)
         factor = linalg.cholesky(spread)
         white = linalg.solve_nodes(
             "triangular_solve", factor, apart[..., None], False, lower=True, transposed=False
@@ -418,9 +437,35 @@ class _Normals:
         return -0.5 * (squares + factor.shape[-1] * LOG_2_PI) - r.sum(logarithms, -1)
 
     @classmethod
-    def pdf(cls, x: Any, mean: Any = 0.0, cov: Any = 1.0) -> Any:
+    def pdf(cls, x: Any, mean: Any = 0.0, cov: Any = 1.0, allow_singular: bool = False) -> Any:
         """The density."""
-        return np.exp(cls.logpdf(x, mean, cov))
+        return np.exp(cls.logpdf(x, mean, cov, allow_singular))
+
+    @staticmethod
+    @on_arrays
+    def entropy(mean: Any = None, cov: Any = 1.0) -> Any:
+        """The differential entropy; ``MatrixError`` where the covariance is not positive definite."""
+        spread: Any = as_array_node(cov)
+        spread = cast(spread, float_dtype(spread.dtype))
+        spread = spread.reshape(1, 1) if spread.ndim == 0 else spread
+        factor = linalg.cholesky(spread)
+        logarithms = e.log(np.diagonal(factor, axis1=-2, axis2=-1))
+        return r.sum(logarithms, -1) + 0.5 * factor.shape[-1] * (1 + LOG_2_PI)
+
+
+def _singular_density(apart: Any, spread: Any) -> Any:
+    """By the eigenvalues that are not zero up to rounding, as SciPy counts them."""
+    values, vectors = linalg.eigh(spread)
+    info = np.finfo(values.dtype)
+    limit = (1e6 if info.bits == 64 else 1e3) * info.eps * r.max(e.absolute(values))
+    there = values > limit
+    safe = e.where(there, values, 1.0)
+    along = apart @ vectors
+    squares = r.sum(e.where(there, e.square(along) / safe, 0.0), -1)
+    rank = r.sum(cast(there, values.dtype))
+    outside = r.safe_sqrt(r.sum(e.where(there, 0.0, e.square(along)), -1)) >= 1e3 * limit
+    found = -0.5 * (squares + rank * LOG_2_PI + r.sum(e.log(safe)))
+    return e.where(outside, -math.inf, found)
 
 
 class _Dirichlet:
