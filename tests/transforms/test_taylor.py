@@ -126,5 +126,26 @@ def test_what_is_refused():
         pb.taylor(np.sin, 1.0, [1.0])
     with pytest.raises(DerivativeError, match="coefficient 2 has shape"):
         pb.taylor(np.sin, (1.0,), ([1.0, np.ones(2)],))
-    with pytest.raises(DerivativeError, match="nest jvp"):
-        pb.taylor(lambda x: pb.scan(lambda c, _: (c * x, None), x, length=3)[0], (1.0,), ([1.0],))
+
+
+LOOPS = {
+    "scan": lambda x: pb.scan(lambda c, _: (np.sin(c) * x + c, None), x, length=3)[0],
+    "steps": lambda x: np.sum(pb.scan(lambda c, v: (c * x + v, c * c), x, np.arange(3.0))[1]),
+    "cond": lambda x: pb.cond(x > 0, lambda x: np.sin(x) * x, lambda x: x, x),
+    "nested": lambda x: pb.scan(
+        lambda c, _: (pb.scan(lambda d, _: (d * x + 0.1, None), c, length=2)[0], None), x, length=2
+    )[0],
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_and_branches(name):
+    slope, factor, wanted = LOOPS[name], 1, []
+    for k in range(1, 4):
+        factor *= k
+        slope = lambda x, f=slope: pb.jvp(f, (x,), (1.0,))[1]  # noqa: E731
+        wanted.append(float(slope(0.7)) / factor)
+    for run in (lambda f: f, pb.jit):
+        value, found = run(lambda x: pb.taylor(LOOPS[name], (x,), ([1.0, 0.0, 0.0],)))(0.7)
+        assert value == pytest.approx(LOOPS[name](0.7))
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)

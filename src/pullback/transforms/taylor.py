@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pullback.errors import DerivativeError, TreeError
+from pullback.errors import TreeError
 from pullback.graph import (
     OPERATORS,
     Node,
@@ -47,11 +47,11 @@ def taylor(
     ``primals`` is a tuple with a tree for each argument, ``series`` a tuple with a list for each: the trees
     :math:`x_1 \dots x_K`, like the argument. Returns ``(value, [y_1, ..., y_K])``, trees like the value. Along the line
     ``x + v t``, of which the list is ``[v, 0 * v, ...]``, the derivative of order ``k`` is ``y_k`` times the factorial
-    of ``k``. The work grows with the square of ``K``, that of nested ``jvp`` as a power of 2.
+    of ``k``. The work grows with the square of ``K``, that of nested ``jvp`` as a power of 2; through loops and
+    branches of the graph (``scan``, ``cond``, functions with rules of their own) it does so here, too.
 
-    Raises ``DerivativeError`` where an argument holds integers, and for loops and branches of the graph (``scan``,
-    ``cond``, functions with rules of their own), which nested ``jvp`` differentiates; ``TreeError`` for series of
-    different lengths or other structures.
+    Raises ``DerivativeError`` where an argument holds integers, ``TreeError`` for series of different lengths or other
+    structures.
 
     Source: Griewank & Walther, *Evaluating Derivatives*, 2nd ed., SIAM 2008, chapter 13.
 
@@ -129,13 +129,13 @@ class _Series:
             return node if k == 0 else row[k - 1] if k <= len(row) else None
         if not isinstance(node, Operation) or not self._depends(node):
             return node if k == 0 else None
-        if isinstance(node.type, TupleType) or any(isinstance(x.type, TupleType) for x in node.inputs):
-            return self._refused(node, k)
+        if isinstance(node.type, TupleType):
+            return None  # the results that are taken of it have series
         if k == 0:
             return self._applied(node, 0)
-        if not is_float(node.dtype) or node.operator.pullback is None:
+        if not is_float(node.dtype) or _several(node).operator.pullback is None:
             return None
-        if node.operator.linear:
+        if node.operator.linear and _several(node) is node:
             some = any(self.coefficient(x, k) is not None for x in node.inputs if is_float(x.dtype))
             return self._applied(node, k) if some else None
         if node.operator.name in PRODUCTS:
@@ -149,21 +149,15 @@ class _Series:
         found = None if slope is None else self.coefficient(slope, k - 1)
         return None if found is None else _times(found, 1 / k)
 
-    def _refused(self, node: Operation, k: int) -> Node | None:
-        if k == 0 and not isinstance(node.type, TupleType):
-            return node
-        raise DerivativeError(
-            f"taylor: {node.inputs[0] if node.operator.name == 'result' else node.operator.name} is an operator with "
-            "regions or several results, which have no series; nest jvp instead"
-        )
-
     def _applied(self, node: Operation, k: int) -> Node:
         """The operator on coefficients: of floats those of ``t ** k``, of all else the values."""
+        several = _several(node)
         inputs = []
-        for x in node.inputs:
+        for x in several.inputs:
             found = self.coefficient(x, k if is_float(x.dtype) else 0)
             inputs.append(filled(0, x.dtype, x.shape) if found is None else found)
-        return apply(node.operator, tuple(inputs), node.attributes)
+        made = apply(several.operator, tuple(inputs), several.attributes)
+        return made if several is node else apply(node.operator, (made,), node.attributes)
 
     def _product(self, node: Operation, a: Node | None, b: Node | None) -> Node | None:
         return None if a is None or b is None else apply(node.operator, (a, b), node.attributes)
@@ -194,7 +188,8 @@ class _Series:
     def _slope(self, node: Operation) -> Node | None:
         """The pushforward of an operation, of the velocities of its inputs."""
         if id(node) not in self._slopes:
-            moving = [x for x in dict.fromkeys(node.inputs) if is_float(x.dtype) and self._depends(x)]
+            inputs = dict.fromkeys(_several(node).inputs)
+            moving = [x for x in inputs if is_float(x.dtype) and self._depends(x)]
             (found,) = tangents([node], moving, [self._velocity(x) for x in moving]) if moving else (None,)
             self._slopes[id(node)] = found
             self._kept += [node, *([] if found is None else [found])]
@@ -208,6 +203,12 @@ class _Series:
             self._moves[id(made)] = True
             self._kept.append(x)
         return self._velocities[id(x)]
+
+
+def _several(node: Operation) -> Operation:
+    """The operation of several results, such as a loop, that ``node`` is a result of; or ``node`` itself."""
+    (first, *_) = node.inputs or (node,)
+    return first if isinstance(first.type, TupleType) and isinstance(first, Operation) else node
 
 
 def _times(x: Node, factor: float) -> Node:
