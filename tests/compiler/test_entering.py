@@ -138,3 +138,17 @@ def test_no_operator_computes_with_them(x):
     for operator in (lambda y: x * y, lambda y: x @ y, lambda y: y + x, lambda y: np.add(x, y)):
         with pytest.raises(PullbackError):
             pb.jit(operator)(np.ones((2, 2)))
+
+
+def test_scalars_of_all_kinds_in_turn():
+    same = pb.jit(lambda x: x)
+    kinds = [np.dtype(name).type for name in DTYPE_NAMES]
+    given = [kind(value) for kind in kinds for value in (0, 1, 7)] + [True, 3, 2.5, np.array(2.5), np.ones(2)]
+    for _ in range(2):
+        for x in given:
+            found = same(x)
+            expected = np.asarray(x)[()]
+            assert type(found) is type(expected) or found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
+            if not np.ndim(x):
+                assert hash(found) == hash(expected)

@@ -69,6 +69,39 @@ no:
   ret i1 false
 }
 
+; Whether the first argument is of another class, or rank, than a signature says; nothing is written to see that.
+define internal i1 @differs(ptr %descriptor, ptr %arguments) nounwind {
+entry:
+  $LOAD(spec, ptr, %descriptor, $DESCRIPTOR_FIRST)
+  $LOAD(array_type, ptr, %descriptor, $DESCRIPTOR_ARRAY_TYPE)
+  %unsaid = icmp eq ptr %spec, null
+  br i1 %unsaid, label %perhaps, label %count
+count:
+  %given = call i64 @PyTuple_Size(ptr %arguments)
+  %none = icmp slt i64 %given, 1
+  br i1 %none, label %perhaps, label %look
+perhaps:
+  ret i1 false
+look:
+  %object = call ptr @PyTuple_GetItem(ptr %arguments, i64 0)
+  $LOAD(type, ptr, %object, $FIELD_TYPE)
+  %is_array = icmp eq ptr %type, %array_type
+  br i1 %is_array, label %array, label %scalar
+array:
+  $LOAD(rank_int, i32, %object, $FIELD_RANK)
+  $LOAD(rank_wanted, i64, %spec, $ARGUMENT_RANK)
+  %rank = sext i32 %rank_int to i64
+  %other_rank = icmp ne i64 %rank, %rank_wanted
+  ret i1 %other_rank
+scalar:
+  $LOAD(numpy_type, ptr, %spec, $ARGUMENT_NUMPY)
+  $LOAD(kind, i64, %spec, $ARGUMENT_SCALAR)
+  %not_numpy = icmp ne ptr %type, %numpy_type
+  %not_number = icmp eq i64 %kind, 0
+  %neither = and i1 %not_numpy, %not_number
+  ret i1 %neither
+}
+
 ; The results of a call by one signature, null with Python's error set, or the pool's address if it does not fit.
 define internal ptr @attempt(ptr %descriptor, ptr %arguments, ptr %keywords, i64 %steps) nounwind {
 entry:
@@ -93,7 +126,10 @@ entry:
   %release_flag = select i1 %release, i64 $RELEASE_LOCK, i64 0
   %flags = or i64 %share_flag, %release_flag
   %few = icmp ule i64 %steps, %most_steps
-  br i1 %few, label %workers, label %decline
+  br i1 %few, label %first, label %decline
+first:
+  %another = call i1 @differs(ptr %descriptor, ptr %arguments)
+  br i1 %another, label %decline, label %workers
 workers:
   $LOAD(started, i64, %pool, $POOL_STARTED)
   $LOAD(wanted, i64, %pool, $POOL_WANTED)

@@ -316,7 +316,7 @@ def numpy_scalar(dtype: np.dtype[Any]) -> type | None:
     )
     sample = pattern[0]
     size: int = type(sample).__basicsize__
-    if size < HEAD + dtype.itemsize:
+    if size < HEAD + -(-dtype.itemsize // 8) * 8:  # whole words are written
         return None
     there = ctypes.string_at(id(sample) + HEAD, dtype.itemsize)
     return type(sample) if there == pattern.tobytes() else None

@@ -90,11 +90,35 @@ one:
   %is_array = icmp eq ptr %storage, null
   br i1 %is_array, label %next, label %make
 make:
+  $LOAD(type, ptr, %spec, $RESULT_SCALAR)
+  %is_plain = icmp ne ptr %type, null
+  br i1 %is_plain, label %allocate, label %ask
+allocate:
+  ; what PyArray_Scalar does, for what lies as it is known to lie
+  $LOAD(new_instance, ptr, %spec, $RESULT_ALLOCATE)
+  %instance = call ptr %new_instance(ptr %type, i64 0)
+  %no_instance = icmp eq ptr %instance, null
+  br i1 %no_instance, label %out_of_memory, label %fill
+fill:
+  %value = load i64, ptr %storage, align 8
+  %value_at = getelementptr i8, ptr %instance, i64 $HEAD
+  store i64 %value, ptr %value_at, align 8
+  $LOAD(wide, i64, %spec, $RESULT_WIDE)
+  %is_wide = icmp ne i64 %wide, 0
+  br i1 %is_wide, label %fill_rest, label %put
+fill_rest:
+  %rest_from = getelementptr i8, ptr %storage, i64 8
+  %rest = load i64, ptr %rest_from, align 8
+  %rest_at = getelementptr i8, ptr %value_at, i64 8
+  store i64 %rest, ptr %rest_at, align 8
+  br label %put
+ask:
   $LOAD(dtype, ptr, %spec, $RESULT_DTYPE)
-  %scalar = call ptr %new_scalar(ptr %storage, ptr %dtype, ptr null)
-  %none = icmp eq ptr %scalar, null
+  %asked = call ptr %new_scalar(ptr %storage, ptr %dtype, ptr null)
+  %none = icmp eq ptr %asked, null
   br i1 %none, label %out_of_memory, label %put
 put:
+  %scalar = phi ptr [%instance, %fill], [%instance, %fill_rest], [%asked, %ask]
   %object_at = getelementptr i8, ptr %spec, i64 $RESULT_OBJECT
   store ptr %scalar, ptr %object_at, align 8
   br label %next

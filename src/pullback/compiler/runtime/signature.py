@@ -55,8 +55,9 @@ DESCRIPTOR = {
     "TAKEN": 176,  # the node of the tuple of positional arguments
     "KEYWORDS": 184,  # that of the dict of keywords, null if there are none
     "MADE": 192,  # that of the results
+    "FIRST": 200,  # the record of the first positional argument if that is no tree, else null
 }
-DESCRIPTOR_BYTES = 200
+DESCRIPTOR_BYTES = 208
 
 # The record of a result; the first fields are those of an argument's.
 RESULT = {
@@ -68,8 +69,11 @@ RESULT = {
     "STRIDE": 40,
     "ALIAS": 48,  # the donated argument's index, or -1
     "STORAGE": 56,  # where the value of a NumPy scalar is put, null for an array
+    "SCALAR": 64,  # the type of that scalar, if its value is known to lie behind the head of the object, or null
+    "ALLOCATE": 72,  # its function for new instances without a value
+    "WIDE": 80,  # i64: 1 if the value takes 16 bytes rather than up to 8
 }
-RESULT_BYTES = 64
+RESULT_BYTES = 88
 _STORAGE_BYTES = 32
 
 EVER = 1 << 62
@@ -77,7 +81,8 @@ _NEW_SCALAR, _NEW_FROM_DESCR = (
     60,
     94,
 )  # places in NumPy's table of functions, fixed for all versions 1.x and 2.x
-_TP_NEW = 65  # the number of a type's function for new instances, in Python's stable interface
+# The numbers of a type's functions for memory of new instances, and for new instances, in Python's stable interface.
+_TP_ALLOC, _TP_NEW = 47, 65
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,7 @@ class Signature:
         for k, result in enumerate(self.results):
             memory.write(made[k], RESULT, self._result(k, result, aliases.get(k, -1)))
         trees = self.trees
+        first = trees.taken.parts[0] if isinstance(trees.taken, Items) and trees.taken.parts else None
         self.address = memory.reserve(DESCRIPTOR_BYTES)
         values = {
             "CONTEXT": self.context,
@@ -147,7 +153,7 @@ class Signature:
             "ARRAY_TYPE": id(np.ndarray),
             "NEW_ARRAY": _numpy_function(_NEW_FROM_DESCR),
             "NEW_SCALAR": _numpy_function(_NEW_SCALAR),
-            "NEW_OBJECT": _new_object(),
+            "NEW_OBJECT": _type_slot(object, _TP_NEW),
             "NO_ARGUMENTS": id(()),
             "FAILED": id(self.failed),
             "SHOWN": 0 if self.shown is None else id(self.shown),
@@ -163,6 +169,7 @@ class Signature:
             if trees.keywords is None
             else write_node(memory, trees.keywords, places, match=True),
             "MADE": write_node(memory, trees.made, made, match=False),
+            "FIRST": places[first.number] if isinstance(first, Leaf) else 0,
         }
         memory.write(self.address, DESCRIPTOR, values)
 
@@ -197,7 +204,10 @@ class Signature:
     def _result(self, number: int, spec: ResultSpec, alias: int) -> dict[str, int]:
         sliced = self.sliced is not None and alias < 0
         shape = (0, *spec.shape) if sliced else spec.shape
-        storage = self._memory.reserve(_STORAGE_BYTES, _STORAGE_BYTES) if number in self.scalars else 0
+        storage, scalar = 0, None
+        if number in self.scalars:
+            storage = self._memory.reserve(_STORAGE_BYTES, _STORAGE_BYTES)
+            scalar = None if spec.dtype.kind == "b" else numpy_scalar(spec.dtype)  # there are two bools only
         return {
             "DTYPE": id(spec.dtype),
             "RANK": len(shape),
@@ -206,6 +216,9 @@ class Signature:
             "STRIDE": spec.dtype.itemsize * math.prod(spec.shape) if sliced else 0,
             "ALIAS": alias,
             "STORAGE": storage,
+            "SCALAR": 0 if scalar is None else id(scalar),
+            "ALLOCATE": 0 if scalar is None else _type_slot(scalar, _TP_ALLOC),
+            "WIDE": int(spec.dtype.itemsize > 8),
         }
 
     def _bytes(self) -> int:
@@ -240,9 +253,9 @@ def _numpy_function(place: int) -> int:
     return int(ctypes.c_int64.from_address(table + 8 * place).value)
 
 
-def _new_object() -> int:
-    """The address of the function behind ``object.__new__``."""
+def _type_slot(cls: type, slot: int) -> int:
+    """The address of the function that a class has for something."""
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_int)(
         ("PyType_GetSlot", ctypes.pythonapi)
     )
-    return int(get(object, _TP_NEW))
+    return int(get(cls, slot))
