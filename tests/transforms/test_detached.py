@@ -88,3 +88,35 @@ def test_slices_and_tables_of_one_array():
     np.testing.assert_array_equal(
         pb.grad(lambda x: x[[0, 0, 3]].sum() + x[1:3].prod())(x), [2, 2, 1, 1, 0, 0]
     )
+
+
+def test_many_parts_of_an_array_are_added_into_one():
+    x = np.arange(2000.0).reshape(400, 5)
+
+    def parts(x):
+        return sum(np.sum(x[k] * x[k, ::-1]) for k in range(400)) + np.sum(x[1:3, 1:] ** 3) + np.sum(x * x)
+
+    expected = 2 * x[:, ::-1] + 2 * x
+    expected[1:3, 1:] += 3 * x[1:3, 1:] ** 2
+    np.testing.assert_allclose(pb.grad(parts)(x), expected, rtol=1e-14)
+
+
+def test_what_is_repeated_beside_other_arrays():
+    x, bias = np.ones((1000, 100)), np.ones(100)
+    for function in (
+        lambda b: np.sum(x + b),
+        lambda b: np.sum(np.where(x > 0, b, 2.0)),
+        lambda b: np.sum((x * b)[:1]),
+    ):
+        np.testing.assert_array_equal(pb.grad(function)(bias), pb.jit(pb.grad(function))(bias))
+    repeated, column = [], np.ones((1000, 1))
+
+    def kept(b, c):
+        repeated.extend([np.broadcast_to(b, x.shape), np.broadcast_to(c, x.shape)])
+        return np.sum(repeated[0] * repeated[1]) + np.sum(np.exp(repeated[0]))
+
+    pb.grad(kept)(bias, column)
+    assert float(repeated[0][3, 4]) == float(repeated[1][3, 4]) == 1.0
+    value, pull = pb.vjp(lambda b: (np.broadcast_to(b, (3, 100)), b), bias)
+    assert value[0].shape == (3, 100) and value[0].flags.writeable
+    np.testing.assert_array_equal(pull((np.ones((3, 100)), bias))[0], np.full(100, 4.0))

@@ -262,11 +262,9 @@ def of_python(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def promote(values: tuple[Any, ...], dtype: Callable[[np.dtype], np.dtype] | None = None) -> tuple[Node, ...]:
     """``values`` as nodes of one dtype: NumPy's result type, or what ``dtype`` makes of it."""
-    if isinstance(values[0], Node) and values[0].type.dtype.kind == "f":
-        common = values[0].type.dtype
-        alike = all(isinstance(x, Node) and x.type.dtype is common for x in values)
-        if alike and (dtype is None or dtype(common) is common):
-            return tuple([x.node for x in values])
+    known = _one_float(values)
+    if known is not None and (dtype is None or dtype(known) is known):
+        return tuple([x.node if isinstance(x, Node) else constant(x, known) for x in values])
     types = tuple([_met_type(value) for value in values])
     common = result_dtype(*types)
     if dtype is not None:
@@ -274,6 +272,22 @@ def promote(values: tuple[Any, ...], dtype: Callable[[np.dtype], np.dtype] | Non
     if all(t.weak for t in types):
         return tuple([_weak(value, common) for value in values])
     return tuple([as_node(value, common) for value in values])
+
+
+def _one_float(values: tuple[Any, ...]) -> np.dtype | None:
+    """The dtype of ``values``, as they mostly are: floats of one dtype, beside numbers that take it."""
+    found, numbers, strong = None, False, False
+    for x in values:
+        if isinstance(x, Node):
+            own = x.type
+            if own.dtype.kind != "f" or (found is not None and own.dtype is not found):
+                return None
+            found, strong = own.dtype, strong or not own.weak
+        elif type(x) is float or type(x) is int:
+            numbers = True
+        else:
+            return None
+    return None if numbers and not strong else found
 
 
 def _weak(value: Any, dtype: np.dtype) -> Node:

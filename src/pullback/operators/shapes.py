@@ -26,6 +26,7 @@ __all__ = [
     "framed",
     "iota",
     "pad",
+    "padded",
     "reshape",
     "reverse",
     "slice",
@@ -82,6 +83,10 @@ def rising_axes(axes: Shape, rank: int) -> bool:
 
 
 def _broadcast_reference(x: np.ndarray, shape: Shape, axes: Shape) -> np.ndarray:
+    if not axes:  # what np.broadcast_to gives, but sooner
+        number: np.ndarray = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
+        number.flags.writeable = False
+        return number
     aligned = [1] * len(shape)
     for axis, extent in zip(axes, x.shape):
         aligned[axis] = extent
@@ -409,6 +414,17 @@ def _pad_type(x: Type, low: Shape, high: Shape) -> Type:
     return x.with_shape(tuple(before + extent + after for before, extent, after in zip(low, x.shape, high)))
 
 
+def _pad_reference(x: np.ndarray, low: Shape, high: Shape) -> np.ndarray:
+    made = np.zeros([before + n + after for before, n, after in zip(low, x.shape, high)], x.dtype)
+    made[padded(low, x.shape)] = x
+    return made
+
+
+def padded(low: Shape, shape: Shape) -> tuple[builtins.slice, ...]:
+    """Where an array of ``shape`` lies in one that has ``low`` elements more before it on each axis."""
+    return tuple([builtins.slice(start, start + extent) for start, extent in zip(low, shape)])
+
+
 def _pad_pullback(node: Operation, g: Node) -> list[Node | None]:
     low, shape = node.attributes["low"], node.inputs[0].shape
     stops = tuple(before + extent for before, extent in zip(low, shape))
@@ -437,7 +453,7 @@ def _either(condition: Expression | bool, value: Expression, other: Expression) 
 pad = Operator(
     "pad",
     _pad_type,
-    lambda x, low, high: np.pad(x, tuple(zip(low, high))) if x.ndim else x,
+    _pad_reference,
     _pad_pullback,
     lambda node, inputs: node.operator(
         *inputs, **{side: (0, *node.attributes[side]) for side in ("low", "high")}

@@ -23,6 +23,7 @@ from pullback.graph import (
 )
 from pullback.operators.elementwise import summed
 from pullback.operators.segments import joined_segments
+from pullback.operators.shapes import padded
 
 __all__ = ["cotangents", "known_cotangents"]
 
@@ -80,6 +81,7 @@ def _swept(
                     active.add(node)
                     moving.append(node)
                 break
+    totals = None if kept is None else _Totals()
     several: dict[Node, dict[int, Node]] = {}
     """Of operations with several results, the cotangent of each result that has one."""
     with written_at(None) as place:
@@ -108,6 +110,13 @@ def _swept(
                     raise DerivativeError(
                         f"{node.operator.name}: cotangent {part.type} of an input {child.type}"
                     )
+                if (
+                    totals is not None
+                    and child in bars
+                    and (type(part) is Operation or child in totals.arrays)
+                    and totals.takes(bars, child, part)
+                ):
+                    continue
                 _accumulate(bars, child, settle(part), settle)
             if kept is not None and node not in kept:
                 node.value = PENDING
@@ -131,6 +140,32 @@ def _accumulate(
         joined = joined_segments(before, bar)
         bar = settle(summed(before, bar) if joined is None else joined)
     bars[node] = bar
+
+
+class _Totals:
+    """Cotangents of arrays of which parts are used, as arrays that the cotangent of each part is added into.
+
+    An array of the whole for each part would take time in proportion to both.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: dict[Node, np.ndarray] = {}
+
+    def takes(self, bars: dict[Node, Node], node: Node, bar: Any) -> bool:
+        """Whether ``bar`` has been added to the cotangent of ``node``, which has one."""
+        is_part = type(bar) is Operation and bar.operator.name == "pad" and bar.value is PENDING
+        if bar.type.dtype is not bars[node].type.dtype or not (is_part or node in self.arrays):
+            return False
+        total = self.arrays.get(node)
+        if total is None:
+            total = self.arrays[node] = np.array(force(bars[node]))
+            bars[node] = Detached(node.type, total)
+        if is_part:
+            (part,) = bar.inputs
+            total[padded(bar.attributes["low"], part.type.shape)] += force(part)
+        else:
+            total += force(bar)
+        return True
 
 
 def _settled(node: Node) -> Node:
