@@ -364,3 +364,11 @@ def test_accumulated(ufunc: np.ufunc, method: str, dtype: type):
     found = jit(lambda x: getattr(ufunc, method)(x, axis=1))(x)
     assert found.dtype == wanted.dtype
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "complex64"])
+def test_vander_has_what_its_argument_and_int64_have_in_common(dtype):
+    x = np.arange(3).astype(dtype)
+    found = jit(lambda x: np.vander(x, 3))(x)
+    assert found.dtype == np.vander(x, 3).dtype
+    np.testing.assert_array_equal(found, np.vander(x, 3))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import ShapeError, TracingError
+from pullback.graph import Type
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.dispatch import implements
@@ -15,7 +16,9 @@ from pullback.numpy.promotion import (
     any_traced,
     as_array_node,
     broadcast_together,
+    cast,
     promote,
+    result_dtype,
     settled,
     where_written,
 )
@@ -126,10 +129,14 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 
 @implements(np.vander)
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """The powers of each of ``x`` as a row, the highest first, or the lowest if ``increasing``."""
+    """The powers of each of ``x`` as a row, the highest first, or the lowest if ``increasing``.
+
+    In the dtype that ``x`` and ``int64`` have in common, as NumPy's.
+    """
     node = as_array_node(x)
     if node.ndim != 1:
         raise ShapeError(f"vander of shape {node.shape}; it takes a vector{where_written()}")
+    node = cast(node, result_dtype(node.type, Type(np.dtype(np.int64), ())))
     count = node.size if N is None else operator.index(N)
     columns: list[Any] = [vocabulary["ones_like"](node)]
     for _ in range(count - 1):
