@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback.compiler.retraces import MANY_SHAPES
 from pullback.errors import DonationError, RetraceError, TreeError
 
 X = np.array([1.0, 2.0, 3.0])
@@ -45,6 +46,26 @@ def test_static_names_that_are_none():
         pb.jit(powers, donate_argnums=0, static_argnames="x")
     with pytest.raises(TreeError, match="static value that cannot be compared"):
         pb.jit(powers, static_argnames="kind")(X, kind=["sum"])
+
+
+def test_many_sizes_are_worth_a_warning(caplog):
+    compiled = pb.jit(lambda x, y: np.sum(x) * y)
+    with caplog.at_level(logging.WARNING, "pullback.jit"):
+        for n in range(2, MANY_SHAPES + 1):
+            compiled(np.ones((3, n)), 1.0)
+        compiled(np.ones((3, 2), np.float32), 1.0)  # another dtype is no size
+        compiled(np.ones(3), 1.0)
+        assert not caplog.records
+        compiled(np.ones((3, 40)), 1.0)
+        (record,) = caplog.records
+        told = record.getMessage()
+        assert "is compiled for the 16th time, once for each size of its arguments" in told
+        assert "arg0 has had 16 sizes along axis 1, from 2 to 40; pad" in told
+        for n in range(41, 41 + MANY_SHAPES - 1):
+            compiled(np.ones((3, n)), 1.0)
+        assert len(caplog.records) == 1
+        compiled(np.ones((3, 99)), 1.0)
+        assert "for the 32nd time" in caplog.records[1].getMessage()
 
 
 def test_a_limit_of_programs_says_what_is_new():

@@ -482,7 +482,8 @@ def jit(
     Donated arguments are copied for that. ``run_steps`` is not checked; it has ``watch``.
 
     With ``max_traces`` a call that needs one program more than these raises ``RetraceError``, which says what is new
-    about its arguments: for tests, and for services that must not stop to compile.
+    about its arguments: for tests, and for services that must not stop to compile. A function that has been compiled
+    for 16 sizes of its arguments, and again whenever that number has doubled, says so by the logger ``pullback.jit``.
 
     With ``flush_subnormals`` floats of a magnitude below the least normal number (``np.finfo(dtype).tiny``) count as
     zeros, where the processor has a mode for that (x86-64, AArch64): as operands, and as results of each operation.

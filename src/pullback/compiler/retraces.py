@@ -10,14 +10,16 @@ from pullback.graph import Type
 from pullback.tracing.trace import argument_name
 from pullback.tracing.trees import Structure, difference
 
-__all__ = ["note_retrace", "what_is_new"]
+__all__ = ["MANY_SHAPES", "note_retrace", "varying_sizes", "what_is_new"]
 
 logger = logging.getLogger("pullback.jit")
 
 Known = tuple[Structure, tuple[Type, ...]]
 
 MOST_SHOWN = 3
-"""Arguments of another type that are listed."""
+"""Arguments of another type, or axes of several sizes, that are listed."""
+MANY_SHAPES = 16
+"""Programs of one function that differ in sizes alone from which on it is said that there are many."""
 
 
 def what_is_new(known: Iterable[Known], structure: Structure, types: tuple[Type, ...]) -> str:
@@ -46,6 +48,34 @@ def what_is_new(known: Iterable[Known], structure: Structure, types: tuple[Type,
     return "; ".join(shown) + (f"; and {rest} more" if rest else "")
 
 
+def varying_sizes(known: Iterable[Known], structure: Structure, types: tuple[Type, ...]) -> tuple[int, str]:
+    """How many programs differ from the one for these types in sizes alone, itself included, and in which axes.
+
+    >>> import numpy as np
+    >>> from pullback.tracing.trees import flatten
+    >>> table = lambda n: (Type(np.dtype(np.float32), (n, 5)),)
+    >>> _, structure = flatten(((1.0,), {}))
+    >>> varying_sizes([(structure, table(3)), (structure, table(7))], structure, table(4))
+    (3, 'arg0 has had 3 sizes along axis 0, from 3 to 7')
+    """
+
+    def kind(given: tuple[Type, ...]) -> list[tuple[object, int]]:
+        return [(t.dtype, t.rank) for t in given]
+
+    alike = [given for own, given in known if own == structure and kind(given) == kind(types)] + [types]
+    paths, found = structure.paths, []
+    for k, t in enumerate(types):
+        for axis in range(t.rank):
+            sizes = {given[k].shape[axis] for given in alike}
+            if len(sizes) > 1:
+                ends = f"from {min(sizes)} to {max(sizes)}"
+                found.append(
+                    f"{argument_name(paths[k])} has had {len(sizes)} sizes along axis {axis}, {ends}"
+                )
+    rest = len(found) - MOST_SHOWN
+    return len(alike), "; ".join(found[:MOST_SHOWN]) + (f"; and {rest} more axes" if rest > 0 else "")
+
+
 def _told(type: Type) -> str:
     return f"{type}, a Python number" if type.weak else str(type)
 
@@ -53,10 +83,24 @@ def _told(type: Type) -> str:
 def note_retrace(
     name: str, known: Iterable[Known], structure: Structure, types: tuple[Type, ...], most: int | None
 ) -> None:
-    """Log why ``name`` is compiled once more; raise ``RetraceError`` if that is more often than ``most``."""
+    """Log why ``name`` is compiled once more; raise ``RetraceError`` if that is more often than ``most``.
+
+    Many programs for arguments that differ in their sizes alone are worth a warning: at 16, and whenever there are
+    twice as many.
+    """
     known = list(known)
     count = len(known) + 1
     over = most is not None and count > most
+    if count >= MANY_SHAPES and not over:
+        alike, sizes = varying_sizes(known, structure, types)
+        if alike >= MANY_SHAPES and not alike & (alike - 1):
+            logger.warning(
+                "%s is compiled for the %s time, once for each size of its arguments: %s; pad them to a few sizes and "
+                "tell apart what is padding, or take them in pieces of one size",
+                name,
+                _ordinal(alike),
+                sizes,
+            )
     if not known or not (over or logger.isEnabledFor(logging.INFO)):
         return
     new = what_is_new(known, structure, types)
