@@ -1,5 +1,6 @@
 import json
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file, save_file
 
-from pullback.errors import DataError, DTypeError, OutputError
+from pullback.errors import DataError, DTypeError, MissingExtra, OutputError
 from pullback.io import load_metadata, load_tensors, save_tensors
 
 DTYPES = [
@@ -42,6 +43,24 @@ def test_round_trip(tmp_path_factory, tensors):
     for name, array in tensors.items():
         assert (loaded[name].dtype, loaded[name].shape) == (array.dtype, array.shape)
         assert loaded[name].tobytes() == array.tobytes()
+
+
+def test_bfloat16_comes_back_as_it_was(tmp_path):
+    kind = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    tensors = {"weight": np.arange(6).astype(kind).reshape(2, 3), "scale": np.ones(2, np.float16)}
+    save_tensors(tmp_path / "a.safetensors", tensors)
+    assert load_file(tmp_path / "a.safetensors")["weight"].dtype == kind
+    loaded = load_tensors(tmp_path / "a.safetensors", like=tensors)
+    for name, array in tensors.items():
+        assert loaded[name].dtype == array.dtype and loaded[name].tobytes() == array.tobytes()
+
+
+def test_bfloat16_without_its_package_is_refused(tmp_path, monkeypatch):
+    kind = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    save_tensors(tmp_path / "a.safetensors", {"weight": np.ones(3, kind)})
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(MissingExtra, match=r"weight.*bfloat16.*pip install 'pullback\[bfloat16\]'"):
+        load_tensors(tmp_path / "a.safetensors")
 
 
 def test_memory_order_and_byte_order(tmp_path):
@@ -141,7 +160,7 @@ def test_other_files(tmp_path, content):
             load(tmp_path / "a")
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("BF16", 4), ("F8_E4M3", 2)])
+@pytest.mark.parametrize(("dtype", "size"), [("F4", 1), ("F8_E4M3", 2)])
 def test_dtypes_that_numpy_lacks(tmp_path, dtype, size):
     header = json.dumps({"x": {"dtype": dtype, "shape": [2], "data_offsets": [0, size]}}).encode()
     (tmp_path / "a").write_bytes(struct.pack("<Q", len(header)) + header + bytes(size))

@@ -18,7 +18,7 @@ from pullback.interpreter import evaluate
 from pullback.testing import OperatorCase, check_grads, operator_cases
 from pullback.transforms.reverse import cotangents
 
-FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+FLOAT16, FLOAT32, FLOAT64 = (np.dtype(kind) for kind in (np.float16, np.float32, np.float64))
 COMPLEX64, COMPLEX128 = np.dtype(np.complex64), np.dtype(np.complex128)
 FINE = (FLOAT64, COMPLEX128)
 """The dtypes that finite differences are taken in."""
@@ -125,6 +125,24 @@ def test_float32_gradients_are_those_of_float64(name: str) -> None:
         for r, e in zip(rough, exact, strict=True):
             assert r.dtype in kinds, case
             np.testing.assert_allclose(r, e, rtol=2e-5, atol=2e-5, err_msg=str(case))
+
+
+@every_operator
+def test_float16_gradients_are_those_of_float32(name: str) -> None:
+    """Rounded after each operation: to a few units in the last place of the largest."""
+    for case in operator_cases(name, dtypes=[FLOAT16], vary_shapes=False):
+        if FLOAT16 not in case.dtypes or not is_smooth(case):
+            continue
+        half = case.arguments()
+        single = [x.astype(np.float32) if x.dtype == FLOAT16 else x for x in half]
+        rough, exact = (
+            evaluate(gradient(case), half),
+            evaluate(gradient(case.in_dtype(FLOAT16, FLOAT32)), single),
+        )
+        for r, e in zip(rough, exact, strict=True):
+            assert r.dtype == FLOAT16, case
+            scale = 1 + float(np.abs(e).max(initial=0))
+            np.testing.assert_allclose(r, e, rtol=0, atol=2e-2 * scale, err_msg=str(case))
 
 
 @every_operator

@@ -68,7 +68,7 @@ def test_cases_come_in_every_dtype_that_is_taken() -> None:
     def dtypes(name: str) -> set[str]:
         return {str(case.dtypes[-1]) for case in operator_cases(name)}
 
-    floats = {"float32", "float64", "complex64", "complex128"}
+    floats = {"float16", "float32", "float64", "complex64", "complex128"}
     signed, unsigned = {"int8", "int16", "int32", "int64"}, {"uint8", "uint16", "uint32", "uint64"}
     assert dtypes("exp") == floats
     assert dtypes("add") == floats | signed | unsigned

@@ -351,7 +351,7 @@ def _needs_memory(user: Operation, child: Node, cost: dict[int, float]) -> bool:
     """Whether ``user`` must find ``child`` in memory rather than compute it where it reads it."""
     name = user.operator.name
     if user.operator.rereads:
-        return True
+        return not _is_read_once(user, child)
     if user.operator.selects and child is user.inputs[0]:
         return cost.get(id(child), 0.0) * user.size > RECOMPUTE_COST * child.size
     if name == "broadcast":  # what is the same along an axis is computed once; a single number, once a kernel
@@ -359,6 +359,20 @@ def _needs_memory(user: Operation, child: Node, cost: dict[int, float]) -> bool:
     if name == "reshape":
         return cost.get(id(child), 0.0) > 0 and not _merges_little(child.shape, user.shape)
     return name == "concatenate" and cost.get(id(child), 0.0) > RECOMPUTE_COST
+
+
+def _is_read_once(user: Operation, child: Node) -> bool:
+    """Whether a product reads each element of ``child``, which is made of a narrower one, only once.
+
+    Weights that are stored in 16 bits need no copy in 32 where a single row is multiplied with them.
+    """
+    if user.operator.name != "contract" or not isinstance(child, Operation):
+        return False
+    if child.operator.name != "half_value":
+        return False
+    a, b = user.inputs
+    extents = dict(zip((*user.attributes["a_labels"], *user.attributes["b_labels"]), (*a.shape, *b.shape)))
+    return math.prod(extents.values()) == child.size
 
 
 def _merges_little(old: tuple[int, ...], new: tuple[int, ...]) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from pullback.control.custom import without_rules
 from pullback.control.regions import Run
 from pullback.errors import NaNError
-from pullback.graph import Constant, Graph, Operation, regions
+from pullback.graph import Constant, Graph, Operation, is_float, regions
 
 __all__ = ["explain_nan", "has_nan"]
 
@@ -25,7 +25,7 @@ class _Step(NamedTuple):
 
 def has_nan(value: Any) -> bool:
     """Whether an array has NaN."""
-    return value.dtype.kind in "fc" and bool(np.isnan(value).any())
+    return is_float(value.dtype) and bool(np.isnan(value).any())
 
 
 def explain_nan(graph: Graph, arguments: Sequence[Any]) -> NoReturn:

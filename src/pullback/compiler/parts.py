@@ -1,9 +1,13 @@
-"""Complex numbers taken apart: a graph of real ones, before anything else is made of it.
+"""Numbers that kernels do not compute with taken apart: complex ones, and floats of 16 bits.
 
 A complex value becomes two real nodes, its parts, by the rules of its operators (``operators/complex_parts.py``). Where
 values are handed over as wholes, as arguments and results of a program, of a loop's body, of a call, they are *packed*:
 real arrays with a last axis of two, which lie in memory as complex ones do. So a program's arguments and results are
 the caller's complex arrays, and no pass, kernel or loop knows of them.
+
+A ``float16`` or ``bfloat16`` becomes two nodes as well: its number, as ``float32``, and its bits, as ``uint16``, which
+are what is handed over. Operations are those on the numbers, each followed by one that rounds; what only moves
+elements moves bits.
 
 >>> import numpy as np
 >>> from pullback.graph import Graph, Type, Variable, format_graph
@@ -30,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,6 +54,7 @@ from pullback.graph import (
     constant,
     every_node,
     is_complex,
+    is_half,
     part_dtype,
     regions,
     result,
@@ -60,25 +65,56 @@ from pullback.operators.complex_parts import Parts
 __all__ = ["OnPacked", "pack_type", "packed_array", "with_parts"]
 
 
+_BITS, _WIDE = np.dtype(np.uint16), np.dtype(np.float32)
+
+MOVES = frozenset(
+    (
+        *(
+            "concatenate",
+            "contiguous",
+            "gather",
+            "interleave",
+            "pad",
+            "scatter_set",
+            "stop_gradient",
+            "where",
+        ),
+        *("broadcast", "reshape", "reverse", "slice", "transpose", "windows"),
+    )
+)
+"""Operators each element of whose result is an element of an input, or zero: they do the same to bits."""
+
+
+class Half(NamedTuple):
+    """A float of 16 bits: its bits, and its number in ``float32``."""
+
+    bits: Node
+    number: Node
+
+
 def with_parts(graph: Graph) -> Graph:
-    """``graph`` with packed arguments and results in place of complex ones, and real numbers in between."""
-    return _Walk().graph(graph) if any(_has_complex(node.type) for node in every_node(graph)) else graph
+    """``graph`` with packed arguments and results where the compiler knows no such numbers, and others in between."""
+    return _Walk().graph(graph) if any(_is_packed(node.type) for node in every_node(graph)) else graph
 
 
 def pack_type(type: Type) -> Type:
-    """The type of a packed array of this type; that of real numbers as it is.
+    """The type of a packed array of this type; that of numbers which the compiler knows as it is.
 
-    >>> print(pack_type(Type(np.dtype(np.complex64), (3,))))
-    float32[3, 2]
+    >>> print(pack_type(Type(np.dtype(np.complex64), (3,))), pack_type(Type(np.dtype(np.float16), (3,))))
+    float32[3, 2] uint16[3]
     """
     if isinstance(type, TupleType):
         return TupleType.of(map(pack_type, type.types))
+    if is_half(type.dtype):
+        return Type(_BITS, type.shape)
     return Type(part_dtype(type.dtype), (*type.shape, 2)) if is_complex(type.dtype) else type
 
 
 def packed_array(array: Any) -> np.ndarray:
-    """A complex array as its parts, which lie side by side in its memory; any other as it is."""
+    """A complex array as its parts, side by side in its memory, floats of 16 bits as their bits; others as they are."""
     array = np.asarray(array)
+    if is_half(array.dtype):
+        return array.view(_BITS)  # type: ignore[no-any-return]
     if not is_complex(array.dtype):
         return array  # type: ignore[no-any-return]
     return np.ascontiguousarray(array).view(part_dtype(array.dtype)).reshape((*array.shape, 2))
@@ -86,7 +122,7 @@ def packed_array(array: Any) -> np.ndarray:
 
 @dataclass(frozen=True)
 class OnPacked(HostFunction):
-    """A function of complex arrays, called on packed ones."""
+    """A function of arrays of which some are packed, called on the arrays themselves."""
 
     function: HostFunction
     given: tuple[Type, ...]
@@ -105,10 +141,10 @@ class OnPacked(HostFunction):
         return repr(self.function)
 
 
-def _has_complex(type: Type) -> bool:
+def _is_packed(type: Type) -> bool:
     if isinstance(type, TupleType):
-        return any(map(_has_complex, type.types))
-    return is_complex(type.dtype)
+        return any(map(_is_packed, type.types))
+    return is_complex(type.dtype) or is_half(type.dtype)
 
 
 class _Walk:
@@ -123,15 +159,19 @@ class _Walk:
 
     def graph(self, graph: Graph) -> Graph:
         """The graph with packed inputs and outputs."""
-        inputs = [self.variable(v) if is_complex(v.dtype) else v for v in graph.inputs]
+        inputs = [self.variable(v) if _is_packed(v.type) else v for v in graph.inputs]
         for old, new in zip(graph.inputs, inputs):
-            self.made[id(old)] = self.apart(new) if is_complex(old.dtype) else new
+            self.made[id(old)] = self.unpacked(new, old.type)
         for node in graph.nodes():
             if id(node) in self.made:
                 continue
             if isinstance(node, Operation):
                 with written_at(node.source):
                     self.made[id(node)] = self.operation(node)
+            elif isinstance(node, Constant) and is_half(node.dtype):
+                self.made[id(node)] = Half(
+                    constant(packed_array(node.value)), constant(node.value.astype(_WIDE))
+                )
             elif isinstance(node, Constant) and is_complex(node.dtype):
                 self.made[id(node)] = Parts(constant(node.value.real), constant(node.value.imag))
             else:
@@ -139,7 +179,7 @@ class _Walk:
         return Graph(tuple(inputs), tuple(self.packed(self.made[id(node)]) for node in graph.outputs))
 
     def variable(self, old: Variable) -> Variable:
-        """The packed one in place of a complex variable."""
+        """The packed variable in place of one."""
         known = self.variables.get(id(old))
         if known is None:
             known = self.variables[id(old)] = Variable(
@@ -151,16 +191,55 @@ class _Walk:
         """The node, or the parts, that take the place of an operation."""
         inputs = [self.made[id(child)] for child in node.inputs]
         if node.operator is result:
-            made = result(*inputs, **node.attributes)
-            return self.apart(made) if is_complex(node.dtype) else made
+            return self.unpacked(result(*inputs, **node.attributes), node.type)
         if regions(node):
             variables = dict[int, Variable]()
             held = {name: _inside(value, variables) for name, value in node.attributes.items()}
             return apply(node.operator, tuple(map(self.packed, inputs)), held)
-        if not _has_complex(node.type) and not any(isinstance(x, Parts) for x in inputs):
+        if not _is_packed(node.type) and not any(isinstance(x, Parts | Half) for x in inputs):
             return apply(node.operator, tuple(inputs), node.attributes)
         if node.operator is host_call:
             return self.called(node, inputs)
+        if is_half(node.dtype) or any(isinstance(x, Half) for x in inputs):
+            return self.rounded(node, inputs)
+        return self.of_complex(node, inputs)
+
+    def rounded(self, node: Operation, inputs: Sequence[Any]) -> Any:
+        """An operation on floats of 16 bits: on their bits where it only moves them, else on their numbers."""
+        operator, attributes = node.operator, dict(node.attributes)
+        if operator.name == "bitcast":
+            bits = self.packed(inputs[0])
+            packed = pack_type(node.type).dtype
+            return self.unpacked(bits if bits.dtype == packed else operator(bits, dtype=packed), node.type)
+        if operator.name in MOVES:
+            made = apply(operator, tuple(map(self.packed, inputs)), attributes)
+            if not operator.view:
+                return self.unpacked(made, node.type)
+            return Half(made, apply(operator, (inputs[0].number,), attributes))
+        wide = [x.number if isinstance(x, Half) else x for x in inputs]
+        if operator.name == "cast":
+            return self.converted(wide[0], node)
+        attributes = {name: _WIDE if _is_half_dtype(value) else value for name, value in attributes.items()}
+        made = apply(operator, tuple(wide), attributes)
+        return self.half(made, node.dtype) if is_half(node.dtype) else made
+
+    def converted(self, x: Any, node: Operation) -> Any:
+        """A cast from floats of 16 bits, or to them."""
+        dtype = node.dtype
+        if not is_half(dtype):
+            cast: Any = OPERATORS["cast"](x, dtype=dtype)
+            return self.of_complex(cast, [x]) if is_complex(dtype) else cast
+        x = x.real if isinstance(x, Parts) else x
+        whole = x.dtype == _WIDE or (x.dtype == np.float64 and dtype == np.float16)
+        return self.half(x if whole else OPERATORS["cast"](x, dtype=_WIDE), dtype)
+
+    def half(self, number: Node, dtype: np.dtype) -> Half:
+        """A number rounded to floats of 16 bits."""
+        bits = OPERATORS["half_bits"](number, kind=dtype.name)
+        return Half(bits, OPERATORS["half_value"](bits, kind=dtype.name))
+
+    def of_complex(self, node: Operation, inputs: Sequence[Any]) -> Any:
+        """An operation on complex numbers."""
         if node.operator.parts is not None:
             return _checked(node, node.operator.parts(node, *inputs))
         if node.operator.linear and is_complex(node.dtype):
@@ -191,8 +270,13 @@ class _Walk:
 
     def picked(self, several: Node, type: Type) -> Any:
         """The one result of a call."""
-        made = result(several, index=0)
-        return self.apart(made) if is_complex(type.dtype) else made
+        return self.unpacked(result(several, index=0), type)
+
+    def unpacked(self, whole: Node, type: Type) -> Any:
+        """What stands for a value of ``type`` that is packed if need be."""
+        if is_half(type.dtype):
+            return Half(whole, OPERATORS["half_value"](whole, kind=type.dtype.name))
+        return self.apart(whole) if is_complex(type.dtype) else whole
 
     def apart(self, whole: Node) -> Parts:
         """The parts of a packed value."""
@@ -207,7 +291,9 @@ class _Walk:
         return Parts(*parts)
 
     def packed(self, value: Any) -> Any:
-        """Parts as one node; any other as it is."""
+        """Parts as one node, and of a float of 16 bits the bits; any other as it is."""
+        if isinstance(value, Half):
+            return value.bits
         if not isinstance(value, Parts):
             return value
         if isinstance(value.real, Constant) and isinstance(value.imag, Constant):
@@ -229,6 +315,10 @@ def _checked(node: Operation, made: Any) -> Any:
         found = ", ".join(str(part.type) for part in parts)
         raise GraphError(f"{node.operator.name} is {node.type}, and its rule for complex parts gives {found}")
     return made
+
+
+def _is_half_dtype(value: Any) -> bool:
+    return isinstance(value, np.dtype) and is_half(value)
 
 
 def _inside(value: Any, variables: dict[int, Variable]) -> Any:

@@ -18,7 +18,18 @@ from pullback.graph.printer import format_graph
 from pullback.graph.results import pruned, result, results
 from pullback.graph.routine import Addresses, InputAt, OutputAt, Routine, Scalar, Words
 from pullback.graph.source import Source, current_source, written_at
-from pullback.graph.type import DTYPES, TupleType, Type, is_complex, is_float, part_dtype, remembered
+from pullback.graph.type import (
+    DTYPES,
+    TupleType,
+    Type,
+    dtype_kind,
+    float_limits,
+    is_complex,
+    is_float,
+    is_half,
+    part_dtype,
+    remembered,
+)
 from pullback.graph.values import PENDING, computed, evaluating, force, is_known
 
 __all__ = [
@@ -49,13 +60,16 @@ __all__ = [
     "computed",
     "constant",
     "current_source",
+    "dtype_kind",
     "evaluating",
     "every_node",
+    "float_limits",
     "force",
     "format_graph",
     "free_variables",
     "is_complex",
     "is_float",
+    "is_half",
     "is_known",
     "is_sparse",
     "mark",

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from pullback.errors import DTypeError
 
-__all__ = ["DTYPES", "TupleType", "Type", "is_complex", "is_float", "part_dtype", "remembered"]
+__all__ = [
+    "DTYPES",
+    "TupleType",
+    "Type",
+    "dtype_kind",
+    "float_limits",
+    "is_complex",
+    "is_float",
+    "is_half",
+    "part_dtype",
+    "remembered",
+]
 
 remembered = lru_cache(maxsize=2048)
 """A type rule that is asked the same again and again."""
@@ -20,16 +33,32 @@ DTYPES: tuple[np.dtype, ...] = tuple(
     np.dtype(kind)
     for kind in (
         *(np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64),
-        *(np.float32, np.float64, np.complex64, np.complex128),
+        *(np.float16, np.float32, np.float64, np.complex64, np.complex128),
     )
 )
+"""NumPy's dtypes that nodes may have; beside them ``bfloat16``, where somebody has imported ``ml_dtypes``."""
 
-_OWN = {id(dtype) for dtype in DTYPES}
+_OWN = {id(dtype): dtype for dtype in DTYPES}
+_BFLOAT16 = "E"
+"""The letter that ``ml_dtypes`` has given its ``bfloat16``, whose kind is that of records."""
+
+
+def dtype_kind(dtype: np.dtype) -> str:
+    """The letter of ``numpy.dtype.kind``, which is ``"f"`` for ``bfloat16`` too."""
+    return "f" if dtype.char == _BFLOAT16 else dtype.kind
+
+
+def is_half(dtype: np.dtype) -> bool:
+    """Whether ``dtype`` is a float of 16 bits, ``float16`` or ``bfloat16``: numbers are stored in it, not computed.
+
+    An operation on such numbers is one on the same numbers in ``float32`` whose result is rounded.
+    """
+    return dtype.char in "eE"
 
 
 def is_float(dtype: np.dtype) -> bool:
     """Whether ``dtype`` has derivatives: floats, and complex numbers, which are pairs of them."""
-    return dtype.kind in "fc"
+    return dtype.kind in "fc" or dtype.char == _BFLOAT16
 
 
 def is_complex(dtype: np.dtype) -> bool:
@@ -44,6 +73,15 @@ def part_dtype(dtype: np.dtype) -> np.dtype:
     dtype('float32')
     """
     return np.dtype(f"float{4 * dtype.itemsize}") if is_complex(dtype) else dtype
+
+
+def float_limits(dtype: np.dtype) -> Any:
+    """``numpy.finfo`` of a float dtype, which has nothing to say of ``bfloat16``: there that of ``ml_dtypes``.
+
+    >>> float(float_limits(np.dtype(np.float16)).max)
+    65504.0
+    """
+    return sys.modules["ml_dtypes"].finfo(dtype) if dtype.char == _BFLOAT16 else np.finfo(dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +102,16 @@ class Type:
     def __post_init__(self) -> None:
         if id(self.dtype) in _OWN:
             return
-        for known in DTYPES:
+        for known in _OWN.values():
             if known == self.dtype:
                 # NumPy has several objects for one dtype: long and long long, and copies of int8 in native order.
                 object.__setattr__(self, "dtype", known)
                 return
+        if self.dtype.char == _BFLOAT16 and self.dtype.type.__name__ == "bfloat16":
+            own = np.dtype(self.dtype.type)
+            _OWN[id(own)] = own  # and it is kept, so the number stays its own
+            object.__setattr__(self, "dtype", own)
+            return
         names = ", ".join(str(known) for known in DTYPES)
         raise DTypeError(f"dtype {self.dtype} has no place in a graph; cast the array to one of {names}")
 

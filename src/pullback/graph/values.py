@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pullback.errors import CallbackError, IndexRangeError, MatrixError
-from pullback.graph.type import TupleType, Type
+from pullback.graph.type import TupleType, Type, is_half
 
 if TYPE_CHECKING:
     from pullback.graph.node import Node, Operation
@@ -73,7 +73,9 @@ def evaluated(
     type_: Type,
     source: Source | None,
 ) -> Any:
-    """The value of ``operator`` on values, of the type that its rule says."""
+    """The value of ``operator`` on values, of the type that its rule says; of 16 bits in ``float32``, then rounded."""
+    if is_half(type_.dtype):
+        inputs = [_widened(x) for x in inputs]
     try:
         value = operator.reference(*inputs, **attributes) if attributes else operator.reference(*inputs)
     except (CallbackError, IndexRangeError, MatrixError) as error:
@@ -84,6 +86,11 @@ def evaluated(
     if (type(value) is np.ndarray and value.dtype is type_.dtype) or type(type_) is TupleType:
         return value
     return np.asarray(value, type_.dtype)
+
+
+def _widened(value: Any) -> Any:
+    """Floats of 16 bits in the dtype that they are computed in; anything else as it is."""
+    return value.astype(np.float32) if hasattr(value, "dtype") and is_half(value.dtype) else value
 
 
 def is_known(node: Node) -> bool:

@@ -17,12 +17,13 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pullback.errors import DataError, DTypeError
+from pullback.errors import DataError, DTypeError, MissingExtra
 from pullback.io.atomic import atomic_write
 from pullback.io.bounded import fill, parse_json
 
@@ -37,10 +38,11 @@ _DTYPES = {
     "BOOL": "?",
     **{f"{kind}{8 * size}": f"{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)},
     **{f"F{8 * size}": f"f{size}" for size in (2, 4, 8)},
+    "BF16": "bfloat16",
 }
 _SHOWN = 20  # differences between a file and what it is to be loaded into
 _MOST_AXES = 32  # NumPy's own limit before version 2
-_KINDS = "?bhilqBHILQefd"  # bool, integers, float16, float32, float64: what the format and NumPy share
+_KINDS = "?bhilqBHILQefdE"  # bool, integers, float16, float32, float64 and bfloat16: what the format and NumPy share
 
 
 def save_tensors(
@@ -48,7 +50,7 @@ def save_tensors(
 ) -> None:
     """Write the named arrays and the ``metadata`` (strings) to ``path``; the file is replaced as a whole.
 
-    Arrays of bool, integers, float16, float32 and float64 of any shape, memory order and byte order.
+    Arrays of bool, integers, float16, bfloat16, float32 and float64 of any shape, memory order and byte order.
 
     Raises ``DTypeError`` for an array of another dtype, ``OutputError`` when the file cannot be written.
 
@@ -171,10 +173,23 @@ def _place(
         _refuse(path, f"{name!r:.60} has the shape {shape!r:.60}")
     if not _are_sizes(offsets) or len(offsets) != 2:
         _refuse(path, f"{name!r:.60} has the data_offsets {offsets!r:.60}")
-    dtype = np.dtype(_DTYPES[entry["dtype"]])
+    dtype = _dtype_of(path, name, entry["dtype"])
     if offsets[1] - offsets[0] != math.prod(shape) * dtype.itemsize:
         _refuse(path, f"{name!r:.60} is {dtype}{shape!r:.60}, and has {offsets[1] - offsets[0]} bytes")
     return *offsets, dtype, tuple(shape)
+
+
+def _dtype_of(path: str | os.PathLike[str], name: str, written: str) -> np.dtype[Any]:
+    """The dtype of a name of the format's; raises ``MissingExtra`` where it is that of a package."""
+    if written == "BF16":
+        try:
+            import_module("ml_dtypes")  # it tells NumPy of the name
+        except ImportError:
+            raise MissingExtra(
+                f"[load_tensors] {path}: {name!r:.60} is bfloat16, which NumPy knows from ml_dtypes, and that is not "
+                "installed: pip install 'pullback[bfloat16]'"
+            ) from None
+    return np.dtype(_DTYPES[written])
 
 
 def _are_sizes(values: Any) -> bool:

@@ -124,7 +124,7 @@ def _check_place(
 
 def _check_apply(part: Apply) -> None:
     dtypes = [operand.dtype for operand in part.operands]
-    if part.function in ("cast", "bitcast"):
+    if part.function in ("cast", "bitcast", "half_bits", "half_value"):
         expected, result = [dtypes[0]], part.dtype
     elif part.function == "check_index":
         expected, result = [_INT], _INT

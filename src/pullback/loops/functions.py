@@ -85,6 +85,11 @@ def converted(x: Array, dtype: np.dtype[Any]) -> Array:
     return np.where(above, dtype.type(limits.max), np.where(below, dtype.type(limits.min), inside))
 
 
+def _half_bits(x: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(x).astype(np.float16).view(np.uint16)
+
+
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     **{name: getattr(np, name) for name in _AS_IN_NUMPY},
     "erf": lambda x: np.asarray(_erf(x)),
@@ -94,7 +99,13 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "sigmoid": _sigmoid,
     "softplus": _softplus,
     "power": _power,
+    "half_bits": _half_bits,
+    "half_value": lambda x: np.asarray(x).view(np.float16).astype(np.float32),
     "stop_gradient": lambda x: x,
     "rounded": lambda x: x,
 }
-"""A function of arrays of equal dtypes for each name; the result is cast to the dtype of the expression."""
+"""A function of arrays of equal dtypes for each name; the result is cast to the dtype of the expression.
+
+``half_bits`` are those of the ``float16`` nearest to a ``float32`` or ``float64``, as ``uint16``; ``half_value`` is the
+number that has them, as ``float32``.
+"""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import Node
+from pullback.graph import Node, float_limits
 from pullback.nn.dropout import Dropout
 from pullback.nn.initialisers import Initialiser, glorot_uniform
 from pullback.nn.layers import Dense, Seed, check_features
@@ -178,7 +178,7 @@ class MultiHeadAttention(Module):
 
 def _masked_softmax(scores: Any, seen: Any) -> Any:
     """The softmax over the last axis of what is ``seen``; zeros where nothing is."""
-    lowest = np.finfo(scores.dtype).min
+    lowest = float_limits(scores.dtype).min
     top = stop_gradient(max_(where(seen, scores, lowest), axis=-1, keepdims=True))
     powers = where(seen, exp(where(seen, scores - top, 0)), 0)
     total = sum_(powers, axis=-1, keepdims=True)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pullback.errors import DTypeError, ShapeError
+from pullback.graph import dtype_kind, float_limits
 from pullback.nn.initialisers import ones, zeros
 from pullback.nn.layers import drawn
 from pullback.nn.module import Module
@@ -268,9 +269,9 @@ class RMSNorm(Module):
 
     def __call__(self, x: Any) -> Any:
         axes = _last_axes(self, x, self.shape)
-        if x.dtype.kind != "f":
+        if dtype_kind(x.dtype) != "f":
             raise DTypeError(f"[{self.describe()}] the input's dtype is {x.dtype}. Give floats.")
-        epsilon = float(np.finfo(x.dtype).eps) if self.epsilon is None else self.epsilon
+        epsilon = float(float_limits(x.dtype).eps) if self.epsilon is None else self.epsilon
         normal = x * (1 / sqrt(mean(square(x), axes, keepdims=True) + epsilon))
         return normal if self.weight is None else normal * self.weight
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.graph import OPERATORS, Node, is_float
+from pullback.graph import OPERATORS, Node, float_limits, is_float
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.dispatch import enter, implements
@@ -76,7 +76,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, 
     refuse_complex("nan_to_num", node.type)
     if not is_float(node.dtype):
         return node
-    limits = np.finfo(node.dtype)
+    limits = float_limits(node.dtype)
     high = float(limits.max) if posinf is None else posinf
     low = float(limits.min) if neginf is None else neginf
     finite = e.where(e.isnan(node), nan, node)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import ShapeError, TracingError
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS, Node, dtype_kind
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy import reductions as r
@@ -219,7 +219,7 @@ def reduceat(ufunc: np.ufunc, array: Any, indices: Any, axis: int = 0, dtype: An
     if cuts.size and not (cuts.min() >= 0 and cuts.max() < x.shape[k]):
         raise ShapeError(f"{name}: indices {cuts} for {x.shape[k]} elements{where_written()}")
     ends = [*cuts[1:].tolist(), x.shape[k]]
-    if ufunc is np.add and x.dtype.kind == "f" and (np.diff(cuts) > 0).all():
+    if ufunc is np.add and dtype_kind(x.dtype) == "f" and (np.diff(cuts) > 0).all():
         rows = permuted(part(x, k, int(cuts[0]), x.shape[k]), (k, *(n for n in range(x.ndim) if n != k)))
         zeros = broadcast_to_shape(as_array_node(np.zeros((), x.dtype)), (len(cuts), *rows.shape[1:]))
         numbers = as_array_node(np.repeat(np.arange(len(cuts)), np.diff([*cuts, x.shape[k]])))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import ShapeError
-from pullback.graph import OPERATORS, Node, is_complex
+from pullback.graph import OPERATORS, Node, is_complex, is_half
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import normal_axes, normal_axis
 from pullback.numpy.dispatch import implements
@@ -61,7 +61,8 @@ def _norm(name: str, norm: str | None) -> str:
 def _float(a: Any) -> Node:
     """``a`` as real floats, of which a half of the spectrum says all."""
     node = as_array_node(a)
-    return cast(node, true_divide_dtype(node.dtype))
+    kind = true_divide_dtype(node.dtype)
+    return cast(node, np.float32 if is_half(kind) else kind)
 
 
 def _complex(a: Any) -> Node:

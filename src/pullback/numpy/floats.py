@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError
-from pullback.graph import OPERATORS, Node, is_float
+from pullback.graph import OPERATORS, Node, dtype_kind, float_limits, is_float
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.dispatch import implements
@@ -101,7 +101,7 @@ def fabs(x: Any, /) -> Any:
 def signbit(x: Any, /) -> Any:
     """Whether the sign is minus, that of -0 and of NaN too."""
     node = as_array_node(x)
-    if node.dtype.kind != "f":
+    if dtype_kind(node.dtype) != "f":
         return e.less(node, 0)
     return _bits(node) < 0
 
@@ -151,20 +151,26 @@ def modf(x: Any, /) -> Any:
     return e.where(zero, copysign(fraction, node), fraction), whole
 
 
+def _layout(dtype: np.dtype) -> tuple[int, int]:
+    """The bits of a mantissa, and what is added to an exponent."""
+    limits = float_limits(dtype)
+    return int(limits.nmant), int(limits.maxexp) - 1
+
+
 def _power_of_two(k: Node, dtype: np.dtype) -> Node:
     """``2 ** k`` for exponents of numbers that are normal."""
-    size, bits, bias = (np.int32, 23, 127) if dtype.itemsize == 4 else (np.int64, 52, 1023)
-    return _float(e.left_shift(cast(k, size) + bias, bits), dtype)
+    mantissa_bits, bias = _layout(dtype)
+    return _float(e.left_shift(cast(k, f"int{8 * dtype.itemsize}") + bias, mantissa_bits), dtype)
 
 
 @answers(np.ldexp)
 def ldexp(x: Any, i: Any, /) -> Any:
     """``x * 2 ** i`` for integers ``i``; the derivative by ``x`` is that power."""
     k = as_array_node(i)
-    if k.dtype.kind == "f" or k.dtype == np.uint64:
+    if is_float(k.dtype) or k.dtype == np.uint64:
         raise DTypeError(f"ldexp: the exponent is {k.dtype}; cast it with .astype(np.int64){where_written()}")
     node = _floats(x)
-    least = 126 if node.dtype.itemsize == 4 else 1022
+    least = _layout(node.dtype)[1] - 1
     k = vocabulary["clip"](cast(k, np.int64), -3 * least, 3 * least)
     for _ in range(3):  # steps that are normal numbers; the last one alone may round
         step = vocabulary["clip"](k, -least, least)
@@ -180,7 +186,7 @@ def frexp(x: Any, /) -> Any:
     The derivative of the mantissa is ``2 ** -k``.
     """
     node = _floats(x)
-    mantissa_bits, bias = (23, 127) if node.dtype.itemsize == 4 else (52, 1023)
+    mantissa_bits, bias = _layout(node.dtype)
     odd = ~e.isfinite(node) | e.equal(node, 0)
     size = e.absolute(node)
     tiny = size < 2.0 ** (1 - bias)

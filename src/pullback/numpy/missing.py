@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS, Node, dtype_kind
 from pullback.numpy import elementwise as e
 from pullback.numpy import reductions as r
 from pullback.numpy.axes import Axes, normal_axes, normal_axis
@@ -118,7 +118,7 @@ def nanstd(
 def _extremum(name: str, a: Any, axis: Axes, keepdims: bool, initial: Any, where: Any) -> Any:
     x = as_array_node(a)
     reduced = r.max if name == "nanmax" else r.min
-    if x.dtype.kind != "f":
+    if dtype_kind(x.dtype) != "f":
         return reduced(x, axis, keepdims=keepdims, initial=initial, where=where)
     beyond = -math.inf if name == "nanmax" else math.inf
     found = reduced(r.without_nan(x, beyond), axis, keepdims=keepdims, initial=initial, where=where)
@@ -147,7 +147,7 @@ def nanmin(
 def _position(name: str, a: Any, axis: int | None, keepdims: bool) -> Any:
     """Where the best number is; where there is none the place is the extent, which the program refuses."""
     x = as_array_node(a)
-    if x.dtype.kind != "f":
+    if dtype_kind(x.dtype) != "f":
         return getattr(r, name[3:])(x, axis, keepdims=keepdims)
     beyond = -math.inf if name == "nanargmax" else math.inf
     axes = normal_axes(name, axis, x.ndim) if axis is None else (normal_axis(name, axis, x.ndim),)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import ShapeError, TracingError
-from pullback.graph import OPERATORS, Node, force, is_known
+from pullback.graph import OPERATORS, Node, dtype_kind, force, is_known
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import normal_axis
@@ -164,7 +164,7 @@ def _count_before(table: Node, values: Node, right: bool) -> Node:
 
     def precedes(x: Node, y: Node) -> Node:  # NaN is the largest
         less = e.less(x, y)
-        if x.dtype.kind != "f":
+        if dtype_kind(x.dtype) != "f":
             return less  # type: ignore[no-any-return]
         return less | (e.isnan(y) & ~e.isnan(x))  # type: ignore[no-any-return]
 
@@ -486,7 +486,7 @@ def unique(
     x = sorted_along(to_shape(a, (a.size,)), 0)
     after, before = part(x, 0, 1, x.size), part(x, 0, 0, x.size - 1)
     changes = after != before
-    if x.dtype.kind == "f":
+    if dtype_kind(x.dtype) == "f":
         changes = changes & ~(e.isnan(after) & e.isnan(before))
     places, present = _places(joined([as_array_node(np.ones(1, bool)), changes], 0), size)
     return e.where(

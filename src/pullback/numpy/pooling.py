@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS, Node, dtype_kind
 from pullback.numpy.creation import zeros_like
 from pullback.numpy.elementwise import where
 from pullback.numpy.promotion import as_array_node, where_written
@@ -76,7 +76,7 @@ def max_pool(
     if x.dtype.kind == "b":
         raise DTypeError(f"{name} takes no bool; use .astype(np.uint8) first{where_written()}")
     refuse_complex(name, x.type)
-    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    least = -np.inf if dtype_kind(x.dtype) == "f" else np.iinfo(x.dtype).min
     windows = _Windows.of(name, x, size, stride, padding, dilation, channels=channels, ceil_mode=ceil_mode)
     wide = windows.padded(x, least)
     largest = OPERATORS["window_max"](wide, **windows.moves)

@@ -23,6 +23,7 @@ from pullback.graph import (
     Type,
     constant,
     current_source,
+    dtype_kind,
     force,
     is_complex,
     is_float,
@@ -144,15 +145,21 @@ def result_dtype(*types: Type) -> np.dtype:
 def _common_dtype(kinds: tuple[tuple[np.dtype, bool], ...]) -> np.dtype:
     """The same of each dtype and whether it is weak."""
     strong = [dtype for dtype, weak in kinds if not weak]
-    rank = max((_KIND_RANK[dtype.kind] for dtype, weak in kinds if weak), default=0)
+    rank = max((_KIND_RANK[dtype_kind(dtype)] for dtype, weak in kinds if weak), default=0)
     if not strong:
         return _DEFAULT[rank]
     dtype = strong[0]
     for other in strong[1:]:
-        dtype = np.promote_types(dtype, other)
-    if rank <= _KIND_RANK[dtype.kind]:
+        try:
+            dtype = np.promote_types(dtype, other)
+        except TypeError:
+            raise DTypeError(
+                f"{dtype} and {other} have no dtype in common; cast one, for instance with "
+                f".astype(np.float32){where_written()}"
+            ) from None
+    if rank <= _KIND_RANK[dtype_kind(dtype)]:
         return dtype
-    return np.promote_types(dtype, np.complex64) if rank == 3 and dtype.kind == "f" else _DEFAULT[rank]
+    return np.promote_types(dtype, np.complex64) if rank == 3 and dtype_kind(dtype) == "f" else _DEFAULT[rank]
 
 
 def float_dtype(dtype: np.dtype) -> np.dtype:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import ShapeError, TracingError
-from pullback.graph import Node, Type
+from pullback.graph import Node, Type, dtype_kind
 from pullback.numpy import elementwise as e
 from pullback.numpy import reductions as r
 from pullback.numpy.axes import Axes, normal_axes
@@ -122,7 +122,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Axes, method: str, keepdims: bool
     discrete = method in DISCRETE or (method == "linear" and q.dtype.kind in "iu")
     kind = float_dtype(q.dtype)
     dtype = x.dtype if discrete else result_dtype(x.type, Type(kind, (), q.type.weak))
-    rows, shape, kept = _rows(name, x, axis, x.dtype if x.dtype.kind == "f" else dtype)
+    rows, shape, kept = _rows(name, x, axis, x.dtype if dtype_kind(x.dtype) == "f" else dtype)
     asked = to_shape(cast(q, kind), (q.size,))
     last = rows.ndim - 1
     count: Any = float(rows.shape[last])
@@ -132,7 +132,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Axes, method: str, keepdims: bool
         most = e.maximum(count - 1.0, 0.0)
         asked = broadcast_to_shape(asked, (*shape, q.size))
     found = _between(rows, clip(PLACES[method](count, asked), 0.0, most), discrete, dtype)
-    if not skip_nan and rows.dtype.kind == "f":
+    if not skip_nan and dtype_kind(rows.dtype) == "f":
         is_nan = e.isnan(part(rows, last, rows.shape[last] - 1, rows.shape[last]))
         found = e.where(is_nan, math.nan, found)
     found = permuted(found, (last, *range(last)))

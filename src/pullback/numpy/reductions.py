@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import OPERATORS, Node, is_complex, is_float
+from pullback.graph import OPERATORS, Node, is_complex, is_float, is_half
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import Axes, normal_axes, normal_axis, of_scalar, reduced_axes
 from pullback.numpy.dispatch import implements
@@ -138,10 +138,16 @@ def mean(a: Any, axis: Axes = None, dtype: Any = None, *, keepdims: bool = False
     >>> print(mean(np.arange(6.0).reshape(2, 3), axis=0))
     [1.5 2.5 3.5]
     """
-    x = as_array_node(a)
-    x = cast(x, e.true_divide_dtype(x.dtype) if dtype is None else dtype)
+    x, kept = _averaged(a, dtype)
     axes = normal_axes("mean", axis, x.ndim)
-    return total(_masked(x, where, 0), axes, keepdims) / _count(x, axes, keepdims, where)
+    return cast(total(_masked(x, where, 0), axes, keepdims) / _count(x, axes, keepdims, where), kept)
+
+
+def _averaged(a: Any, dtype: Any) -> tuple[Node, np.dtype]:
+    """``a`` in the dtype that an average is computed in, and that of the result: a sum of halves may be infinite."""
+    x = as_array_node(a)
+    kept = e.true_divide_dtype(x.dtype) if dtype is None else np.dtype(dtype)
+    return cast(x, np.float32 if is_half(kept) else kept), kept
 
 
 def _count(x: Node, axes: tuple[int, ...], keepdims: bool, where: Any) -> Any:
@@ -268,8 +274,7 @@ def var(
     r"""The variance over ``axis``: :math:`\tfrac1{n - d} \sum_k (a_k - \bar a)^2`, with ``ddof`` for
     :math:`d`, or ``correction``; ``mean`` is taken for :math:`\bar a` where it is known, kept axes and all.
     """
-    x = as_array_node(a)
-    x = cast(x, e.true_divide_dtype(x.dtype) if dtype is None else dtype)
+    x, kept = _averaged(a, dtype)
     axes = normal_axes("var", axis, x.ndim)
     count = _count(x, axes, keepdims, where)
     if mean is not None:
@@ -280,9 +285,8 @@ def var(
         deviation = x - x
     squares = _reduce("sum", _masked(squared_size(deviation), where, 0), axes, keepdims)
     freedom = ddof if correction is None else correction
-    if isinstance(count, Node):
-        return squares / e.maximum(count - freedom, 0)
-    return squares / builtins.max(count - freedom, 0)
+    left = e.maximum(count - freedom, 0) if isinstance(count, Node) else builtins.max(count - freedom, 0)
+    return cast(squares / left, kept) if is_half(kept) else squares / left
 
 
 @implements(np.std)

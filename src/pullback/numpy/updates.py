@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import OPERATORS, Graph, Node
+from pullback.graph import OPERATORS, Graph, Node, dtype_kind
 from pullback.graph.protocol import vocabulary
 from pullback.interpreter import evaluate
 from pullback.numpy import elementwise as e
@@ -148,7 +148,7 @@ class Place:
                 f"at[...].{method} of a bool array; use .max(value) for or, .min(value) for and, or cast it with "
                 f".astype(np.int64){where_written()}"
             )
-        if x.dtype.kind != "f" and method in ("divide", "power"):
+        if dtype_kind(x.dtype) != "f" and method in ("divide", "power"):
             raise DTypeError(
                 f"at[...].{method} of an array of {x.dtype}, whose results need not be integers; cast it, for "
                 f"instance with .astype(np.float64){where_written()}"

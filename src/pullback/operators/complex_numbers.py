@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type, part_dtype
+from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type, is_half, part_dtype
 from pullback.operators.batching import batch_first
 from pullback.operators.complex_parts import Parts, nodes
 from pullback.operators.elementwise import SHAPE, filled, inside_masks, is_constant, where, zeros_like
@@ -72,7 +72,7 @@ imag = Operator(
 def _complex_type(x: Type, y: Type) -> Type:
     if x.shape != y.shape:
         raise ShapeError(f"complex_of: shapes {x.shape} and {y.shape} differ; broadcast one to the other")
-    if x.dtype != y.dtype or x.dtype.kind != "f":
+    if x.dtype != y.dtype or x.dtype.kind != "f" or is_half(x.dtype):
         raise DTypeError(
             f"complex_of: parts of {x.dtype} and {y.dtype}; cast both to one float dtype, with .astype(np.float64)"
         )

@@ -27,6 +27,7 @@ from pullback.graph import (
     Sample,
     Type,
     constant,
+    dtype_kind,
     is_complex,
 )
 from pullback.loops import Apply, Expression, Index, Operand
@@ -76,7 +77,7 @@ def elementwise_type(name: str, kinds: str, result: np.dtype | None) -> Callable
                 raise DTypeError(
                     f"{name}: dtypes {first.dtype} and {other.dtype} differ; cast one with .astype"
                 )
-        if first.dtype.kind not in kinds:
+        if dtype_kind(first.dtype) not in kinds:
             raise DTypeError(f"{name} takes no {first.dtype}; {repair_of(first.dtype, kinds)}")
         if result is not None:
             return Type(result, first.shape)

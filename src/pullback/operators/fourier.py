@@ -30,6 +30,7 @@ from pullback.graph import (
     Sample,
     Type,
     constant,
+    is_half,
     part_dtype,
 )
 from pullback.operators.batching import batch_first
@@ -51,7 +52,7 @@ def _factor(n: int, norm: str, inverse: bool) -> float:
 
 
 def _check(name: str, x: Type, kind: str, axis: int, norm: str) -> None:
-    if x.dtype.kind != kind:
+    if x.dtype.kind != kind or is_half(x.dtype):
         repair = (
             repair_of(x.dtype, kind) if kind == "f" else "cast it, for instance with .astype(np.complex128)"
         )

@@ -19,7 +19,18 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, MatrixError, ShapeError
-from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type, is_complex, is_float
+from pullback.graph import (
+    OPERATORS,
+    Case,
+    Node,
+    Operation,
+    Operator,
+    Sample,
+    Type,
+    is_complex,
+    is_float,
+    is_half,
+)
 from pullback.operators.batching import all_batched, batch_first, is_batched, moved
 from pullback.operators.elementwise import repair_of
 
@@ -53,7 +64,8 @@ REGULAR = Sample((3, 3), -1.0, 1.0, diagonal=4.0)
 
 def matrix_type(name: str, x: Type, square: bool = True) -> None:
     """Raise unless ``x`` is a type of float matrices, square ones unless ``square`` is false."""
-    if not is_float(x.dtype) or (is_complex(x.dtype) and name == "cholesky_cotangent"):
+    complex_refused = is_complex(x.dtype) and name == "cholesky_cotangent"
+    if not is_float(x.dtype) or is_half(x.dtype) or complex_refused:
         raise DTypeError(f"{name} takes no {x.dtype}; {repair_of(x.dtype, 'f')}")
     if x.rank < 2 or (square and x.shape[-1] != x.shape[-2]):
         wanted = "square matrices" if square else "matrices"

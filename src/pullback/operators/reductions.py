@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type, is_float, remembered
+from pullback.graph import (
+    OPERATORS,
+    Case,
+    Node,
+    Operation,
+    Operator,
+    Sample,
+    Type,
+    dtype_kind,
+    is_float,
+    remembered,
+)
 from pullback.loops import Affine, Axis, Expression, Index, Literal, Operand, Reduce
 from pullback.operators.batching import batch_first
 from pullback.operators.complex_parts import Parts, multiplied
@@ -35,7 +46,7 @@ def reduction_type(
 
     @remembered
     def rule(x: Type, axes: Axes) -> Type:
-        if x.dtype.kind not in kinds:
+        if dtype_kind(x.dtype) not in kinds:
             raise DTypeError(f"{name} takes no {x.dtype}; {repair_of(x.dtype, 'i')}")
         if list(axes) != sorted(set(axes)) or not all(0 <= axis < x.rank for axis in axes):
             raise ShapeError(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
+from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type, dtype_kind
 from pullback.operators.batching import all_batched, any_batched, behind, moved
 from pullback.operators.concatenation import concatenate
 from pullback.operators.elementwise import filled, is_constant, repair_of, where, zeros_like
@@ -53,7 +53,7 @@ def _type_rule(name: str, kinds: str) -> Callable[..., Type]:
             )
         if updates.dtype != x.dtype:
             raise DTypeError(f"{name}: dtypes {x.dtype} and {updates.dtype} differ; cast one with .astype")
-        if x.dtype.kind not in kinds:
+        if dtype_kind(x.dtype) not in kinds:
             raise DTypeError(f"{name} takes no {x.dtype}; {repair_of(x.dtype, kinds)}")
         return Type(x.dtype, x.shape)
 
@@ -68,9 +68,9 @@ def _reference(accumulate: str) -> Callable[..., np.ndarray]:
         target = np.moveaxis(result, axes, range(len(axes)))
         if accumulate == "set":
             target[indices] = updates
-        elif accumulate == "minimum" and x.dtype.kind == "f":
+        elif accumulate == "minimum" and dtype_kind(x.dtype) == "f":
             np.negative(_largest(-target, -updates, indices), out=target)
-        elif accumulate == "maximum" and x.dtype.kind == "f":
+        elif accumulate == "maximum" and dtype_kind(x.dtype) == "f":
             target[...] = _largest(target, updates, indices)
         else:
             getattr(np, accumulate).at(target, indices, updates)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pullback.numpy import astype, clip, maximum, sqrt, square
 from pullback.numpy import sum as sum_
-from pullback.optim.optimiser import map_parameters, trained_leaves
+from pullback.optim.optimiser import map_parameters, trained_leaves, widened
 
 __all__ = ["clip_by_norm", "clip_by_value", "global_norm"]
 
@@ -20,7 +20,7 @@ def global_norm(tree: Any) -> Any:
     >>> float(global_norm({"a": np.array([3.0]), "b": np.array([[4.0]])}))
     5.0
     """
-    squares = [sum_(square(leaf)) for leaf in trained_leaves(tree)]
+    squares = [sum_(square(widened(leaf))) for leaf in trained_leaves(tree)]
     return sqrt(reduce(add, squares)) if squares else 0.0
 
 

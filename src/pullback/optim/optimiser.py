@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from pullback.errors import DTypeError, SettingError
+from pullback.graph import is_float, is_half
 from pullback.numpy import abs as abs_
 from pullback.numpy import astype, where
 from pullback.tracing import flatten, map_tree
@@ -29,6 +30,7 @@ __all__ = [
     "scalar_for",
     "settled",
     "trained_leaves",
+    "widened",
     "zeros_for",
 ]
 
@@ -169,7 +171,7 @@ def is_parameter(leaf: Any) -> bool:
             f"optimisers train floats, and a parameter is {leaf.dtype}; keep its real and its imaginary part as two "
             "arrays"
         )
-    return not hasattr(leaf, "dtype") or leaf.dtype.kind == "f"
+    return not hasattr(leaf, "dtype") or is_float(leaf.dtype)
 
 
 def trained_leaves(tree: Any) -> list[Any]:
@@ -183,25 +185,43 @@ def trained_leaves(tree: Any) -> list[Any]:
 
 
 def map_parameters(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """``map_tree`` for the leaves of ``tree`` that are trained; the others stay what they are."""
+    """``map_tree`` for the leaves of ``tree`` that are trained; the others stay what they are.
+
+    Leaves of 16 bits go to ``function`` as ``float32``, and what it gives for one of ``tree`` is rounded at the end: a
+    step has one rounding, and numbers such as Adam's epsilon, which are zero in ``float16``, mean something.
+    """
     trained = iter(flatten(tree)[1].trained)
 
     def visit(leaf: Any, *more: Any) -> Any:
-        return function(leaf, *more) if next(trained) and is_parameter(leaf) else leaf
+        if not (next(trained) and is_parameter(leaf)):
+            return leaf
+        made = function(*map(widened, (leaf, *more)))
+        return astype(made, leaf.dtype) if _is_half(leaf) else made
 
     return map_tree(visit, tree, *others)
+
+
+def _is_half(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") and is_half(leaf.dtype)
+
+
+def widened(leaf: Any) -> Any:
+    """A leaf of 16 bits in the dtype that is computed in; any other as it is."""
+    return astype(leaf, np.float32) if _is_half(leaf) else leaf
 
 
 def zeros_for(parameters: Any) -> Any:
     """Zeros of each parameter's shape and dtype, as arrays even where a parameter is a NumPy scalar.
 
-    A leaf that is not trained has one zero of its dtype: a fixed table needs no running means.
+    Those for a parameter of 16 bits are of ``float32``: running means would stand still in 16. A leaf that is not
+    trained has one zero of its dtype: a fixed table needs no running means.
     """
     trained = iter(flatten(parameters)[1].trained)
 
     def zeros(leaf: Any) -> Any:
         whole = next(trained) and is_parameter(leaf)
         dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+        dtype = np.dtype(np.float32) if whole and is_half(dtype) else dtype
         return np.zeros(np.shape(leaf) if whole else (), dtype)
 
     return map_tree(zeros, parameters)

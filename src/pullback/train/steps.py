@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.graph import dtype_kind
 from pullback.metrics import EpochMetric, Metric
 from pullback.nn.training import training
 from pullback.numpy import astype, mean
@@ -33,7 +34,7 @@ def scaled(inputs: Any, scale: float | None) -> Any:
     """
     if scale is None:
         return inputs
-    return (inputs if inputs.dtype.kind == "f" else astype(inputs, np.float32)) * scale
+    return (inputs if dtype_kind(inputs.dtype) == "f" else astype(inputs, np.float32)) * scale
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pullback.graph import (
     Node,
     Operation,
     TupleType,
+    dtype_kind,
     force,
     is_float,
     result,
@@ -188,7 +189,7 @@ def _seen(node: Operation) -> Any:
 
 def _input_seen(node: Node) -> Node:
     # Constants, which rules look for, stay, also under a broadcast, and masks, which are shared.
-    if node.type.dtype.kind != "f" or isinstance(node, Constant):
+    if dtype_kind(node.type.dtype) != "f" or isinstance(node, Constant):
         return node
     if isinstance(node, Operation) and node.operator.name == "broadcast":
         return node

@@ -15,6 +15,7 @@ import numpy as np
 
 from pullback.compiler.codegen.fixed import INDEX_ARITHMETIC, fixed_value
 from pullback.compiler.codegen.function import Function
+from pullback.compiler.codegen.halves import half_bits, half_value
 from pullback.compiler.codegen.integers import COMPARISONS, integer_function
 from pullback.compiler.codegen.types import convert, is_signed, literal, memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
@@ -323,6 +324,10 @@ class Values:
         if name == "bitcast":
             target = vector_of(scalar_type(expression.dtype), count)
             return self.f.value(f"bitcast {kind} {operands[0]} to {target}")
+        if name == "half_bits":
+            return half_bits(self.f, operands[0], taken.itemsize == 8, count, self.target)
+        if name == "half_value":
+            return half_value(self.f, operands[0], count, self.target)
         if name in COMPARISONS:
             floating, signed, unsigned = COMPARISONS[name]
             if taken.kind == "f":

@@ -124,6 +124,11 @@ class Processor:
         return 24 if self.vector_registers >= 32 else 10
 
     @property
+    def converts_halves(self) -> bool:
+        """Whether one instruction makes ``float16`` of ``float`` and one the other way round."""
+        return self.architecture == "aarch64" or _parse_features(self.features).get("f16c", False)
+
+    @property
     def key(self) -> str:
         """What object code depends on, for the code cache: everything but how many cores there are."""
         return repr(replace(self, cores=0))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pullback.errors import ShapeError
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS, Node, dtype_kind
 from pullback.nn.losses.common import (
     as_array,
     check_floats,
@@ -63,7 +63,7 @@ def softmax_cross_entropy(
     name = "softmax_cross_entropy"
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"[{name}] label_smoothing is {label_smoothing}. Give a share from 0 to 1.")
-    if as_array(labels).dtype.kind == "f":
+    if dtype_kind(as_array(labels).dtype) == "f":
         return _cross_entropy_of_probabilities(
             logits,
             labels,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import Node
+from pullback.graph import Node, dtype_kind
 from pullback.numpy import astype, broadcast_to, mean
 from pullback.numpy import sum as sum_
 from pullback.numpy import where as choose
@@ -22,7 +22,7 @@ def as_array(value: Any) -> Any:
 
 def check_floats(name: str, x: Any, what: str = "logits", meaning: str = "a model's outputs") -> None:
     """Raise ``DTypeError`` unless ``x`` holds floats."""
-    if x.dtype.kind != "f":
+    if dtype_kind(x.dtype) != "f":
         raise DTypeError(f"[{name}] {what} of dtype {x.dtype}. Give floats: {meaning}.")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pullback.control import scan
 from pullback.errors import DTypeError, ShapeError, TreeError
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS, Node, dtype_kind
 from pullback.nn.dropout import Dropout
 from pullback.nn.layers import Seed, check_features
 from pullback.nn.module import Module
@@ -455,11 +455,11 @@ def _in_one_dtype(cell: Any, state: Any, x: Any) -> Any:
 
     Integers may be tokens to a cell of a user's own; to those of this library they are features.
     """
-    dtypes = [leaf.dtype for leaf in flatten(state)[0] if leaf.dtype.kind == "f"]
-    if x.dtype.kind == "f" or isinstance(cell, Cell):
+    dtypes = [leaf.dtype for leaf in flatten(state)[0] if dtype_kind(leaf.dtype) == "f"]
+    if dtype_kind(x.dtype) == "f" or isinstance(cell, Cell):
         dtypes.append(x.dtype)
     return map_tree(
-        lambda leaf: astype(leaf, np.result_type(*dtypes)) if leaf.dtype.kind == "f" else leaf, state
+        lambda leaf: astype(leaf, np.result_type(*dtypes)) if dtype_kind(leaf.dtype) == "f" else leaf, state
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from pullback.testing.programs import (  # noqa: F401  (fill the table of families)
     complex_values,
+    halves,
     idioms,
     loops,
     matrices,

@@ -88,7 +88,7 @@ EXACT = frozenset(
             "scatter_max",
             "scatter_min",
         ),
-        *("argsort", "cumargmax", "cumargmin", "bitcast"),
+        *("argsort", "cumargmax", "cumargmin", "bitcast", "half_value"),
     )
 )
 """Operators that round nothing: they choose, move or count."""

@@ -1,0 +1,110 @@
+"""``float16`` to ``float`` and back, for any number of lanes: by the processor's conversions, or by integer arithmetic.
+
+Where a processor has none, LLVM would call functions of a compiler's library, which no program here is linked with.
+Both ways give the same bits.
+
+Source: IEEE 754-2019, 3.4 and 4.3.1; for the rounding to odd Boldo & Melquiond, *When double rounding is odd*, 2005.
+"""
+
+from __future__ import annotations
+
+from pullback.compiler.codegen.function import Function
+from pullback.compiler.codegen.types import vector_of
+from pullback.compiler.target import Processor
+
+__all__ = ["half_bits", "half_value"]
+
+_SIGN, _INFINITY = 0x80000000, 0x7F800000
+_REBIAS = 112 << 23
+"""By how much the exponents of a float and a half differ, at its place in a float."""
+_LEAST, _BEYOND = 0x38800000, 0x477FF000
+"""The bits of the least normal half, and of the first number that is nearer to infinity than to the largest half."""
+
+
+class _Words:
+    """Instructions on lanes of 32 bits, as numbers and as floats."""
+
+    def __init__(self, f: Function, count: int) -> None:
+        self.f, self.count = f, count
+        self.word, self.float = vector_of("i32", count), vector_of("float", count)
+        self.mask = vector_of("i1", count)
+
+    def number(self, value: int, kind: str = "i32") -> str:
+        """A constant, with a sign as LLVM writes it."""
+        value = value - 2**32 if value >= 2**31 else value
+        return str(value) if self.count == 1 else f"splat ({kind} {value})"
+
+    def bits(self, x: str) -> str:
+        return self.f.pure(f"bitcast {self.float} {x} to {self.word}")
+
+    def value(self, bits: str) -> str:
+        return self.f.pure(f"bitcast {self.word} {bits} to {self.float}")
+
+    def do(self, instruction: str, x: str, y: int | str) -> str:
+        return self.f.pure(f"{instruction} {self.word} {x}, {self.number(y) if isinstance(y, int) else y}")
+
+    def choose(self, mask: str, x: str, y: str) -> str:
+        return self.f.pure(f"select {self.mask} {mask}, {self.word} {x}, {self.word} {y}")
+
+
+def half_bits(f: Function, x: str, wide: bool, count: int, processor: Processor) -> str:
+    """The bits, as ``i16``, of the ``float16`` nearest to a float, or with ``wide`` to a double; ties to even."""
+    x = _to_odd(f, x, count) if wide else x
+    short = vector_of("i16", count)
+    if processor.converts_halves:
+        half = vector_of("half", count)
+        near = f.pure(f"fptrunc {vector_of('float', count)} {x} to {half}")
+        return f.pure(f"bitcast {half} {near} to {short}")
+    on = _Words(f, count)
+    bits = on.bits(x)
+    size = on.do("and", bits, 0x7FFFFFFF)
+    sign = on.do("lshr", on.do("and", bits, _SIGN), 16)
+    odd = on.do("and", on.do("lshr", size, 13), 1)
+    normal = on.do("lshr", on.do("add", on.do("add", size, 0xFFF - _REBIAS), odd), 13)
+    # Added to one half, a number below the least normal one is rounded to the last place that halves have there.
+    raised = f.pure(f"fadd {on.float} {on.value(size)}, {_half(count)}")
+    small = on.do("sub", on.bits(raised), 0x3F000000)
+    nan = on.do("or", on.do("and", on.do("lshr", size, 13), 0x3FF), 0x7E00)
+    found = on.choose(on.do("icmp ult", size, _LEAST), small, normal)
+    found = on.choose(on.do("icmp uge", size, _BEYOND), on.number(0x7C00), found)
+    found = on.choose(on.do("icmp ugt", size, _INFINITY), nan, found)
+    return f.pure(f"trunc {on.word} {on.do('or', found, sign)} to {short}")
+
+
+def half_value(f: Function, bits: str, count: int, processor: Processor) -> str:
+    """The ``float16`` that has these bits, an ``i16``, as a float."""
+    short, on = vector_of("i16", count), _Words(f, count)
+    if processor.converts_halves:
+        half = vector_of("half", count)
+        return f.pure(f"fpext {half} {f.pure(f'bitcast {short} {bits} to {half}')} to {on.float}")
+    word = f.pure(f"zext {short} {bits} to {on.word}")
+    sign = on.do("shl", on.do("and", word, 0x8000), 16)
+    size = on.do("shl", on.do("and", word, 0x7FFF), 13)
+    # As a float the bits are too small by a power of two, of subnormal halves too.
+    factor = on.value(on.number(0x3F800000 + _REBIAS))
+    number = on.bits(f.pure(f"fmul {on.float} {on.value(size)}, {factor}"))
+    beyond = on.do("or", size, _INFINITY)
+    quiet = on.choose(on.do("icmp ugt", size, 0x7C00 << 13), on.do("or", beyond, 1 << 22), beyond)
+    found = on.choose(on.do("icmp uge", size, 0x7C00 << 13), quiet, number)
+    return on.value(on.do("or", found, sign))
+
+
+def _half(count: int) -> str:
+    text = "0x3FE0000000000000"
+    return text if count == 1 else f"splat (float {text})"
+
+
+def _to_odd(f: Function, x: str, count: int) -> str:
+    """A double as the float next to it whose last bit is set, unless it is one: rounded again it is rounded once."""
+    on, double = _Words(f, count), vector_of("double", count)
+    near = f.pure(f"fptrunc {double} {x} to {on.float}")
+    back = f.pure(f"fpext {on.float} {near} to {double}")
+    fabs = f"llvm.fabs.{'f64' if count == 1 else f'v{count}f64'}"
+    above = f.pure(
+        f"fcmp ogt {double} {f.call(double, fabs, (double, back))}, {f.call(double, fabs, (double, x))}"
+    )
+    bits = on.bits(near)
+    moved = on.choose(above, on.do("sub", bits, 1), on.do("add", bits, 1))
+    even = on.do("icmp eq", on.do("and", bits, 1), 0)
+    inexact = f.pure(f"fcmp one {double} {back}, {x}")
+    return on.value(on.choose(f.pure(f"and {on.mask} {even}, {inexact}"), moved, bits))
