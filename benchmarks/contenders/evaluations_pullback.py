@@ -14,7 +14,8 @@ class Contender:
     def __init__(self, asked: Evaluation, arrays: Arrays, variant: str, threads: int, tuned: bool) -> None:
         pb.set_num_threads(threads)
         self.arrays, self.choice = arrays, "pb.jit"
-        self.compiled = pb.jit(lambda arrays: PROGRAMS[asked.program](Vocabulary, arrays))
+        program = PROGRAMS[asked.program]
+        self.compiled = pb.jit(lambda arrays: program(Vocabulary, arrays), flush_subnormals=True)
 
     def run(self) -> None:
         self.results = self.compiled(self.arrays)

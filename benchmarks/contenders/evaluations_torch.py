@@ -18,6 +18,7 @@ class Contender:
             raise NotImplementedError(f"{asked.program}: no derivative of a while loop in batches")
         if variant == "compiled" and asked.program in ("lstm", "ode"):
             raise NotImplementedError(f"{asked.program}: a loop in Python, compiled step by step")
+        torch.set_flush_denormal(True)  # before any thread begins, which does as this one
         self.given, self.variant = {name: torch.tensor(value) for name, value in arrays.items()}, variant
         self.program = PROGRAMS[asked.program]
         questions = {"threads": (f"{threads} threads", "1 thread")} if threads > 1 else {}
