@@ -42,11 +42,12 @@ def running(name: str, x: Node, axis: int, reverse: bool = False) -> Node:
 def flat_or_along(name: str, a: Any, axis: int | None) -> tuple[Node, int]:
     """``a`` and the axis meant: the only one of the flat array for ``None``."""
     x = as_array_node(a)
-    return (
-        (to_shape(x, (x.size,)), 0)
-        if axis is None or of_scalar(axis, x.ndim)
-        else (x, normal_axis(name, axis, x.ndim))
-    )
+    return (to_shape(x, (x.size,)), 0) if axis is None else (x, normal_axis(name, axis, x.ndim))
+
+
+def _totalled_along(name: str, a: Any, axis: int | None) -> tuple[Node, int]:
+    """The same for running totals, which take an axis of a scalar, too."""
+    return flat_or_along(name, a, None if of_scalar(axis, np.ndim(a)) else axis)
 
 
 def _wide(x: Node, dtype: Any) -> Node:
@@ -63,14 +64,14 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None) -> Any:
     >>> print(cumsum(np.array([1.0, 2.0, 3.0])))
     [1. 3. 6.]
     """
-    x, k = flat_or_along("cumsum", a, axis)
+    x, k = _totalled_along("cumsum", a, axis)
     return running("cumsum", _wide(x, dtype), k)
 
 
 @implements(np.cumprod)
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None) -> Any:
     r"""Running products along ``axis``: :math:`y_t = \prod_{s \le t} a_s`; derivatives are right at zeros too."""
-    x, k = flat_or_along("cumprod", a, axis)
+    x, k = _totalled_along("cumprod", a, axis)
     return running("cumprod", _wide(x, dtype), k)
 
 
@@ -78,7 +79,7 @@ def _cumulative(name: str, a: Any, axis: int | None, dtype: Any, include_initial
     x = as_array_node(a)
     if axis is None and x.ndim > 1:
         raise ShapeError(f"cumulative_{name[3:]} of shape {x.shape}: name the axis{where_written()}")
-    x, k = flat_or_along(name, x, axis)
+    x, k = _totalled_along(name, x, axis)
     totals = running(name, _wide(x, dtype), k)
     if not include_initial:
         return totals
