@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,16 @@ def test_every_half_is_what_numpy_makes_of_it(half, target, compiler, processor)
         same_bits(found, wanted)
     else:
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_subnormal_halves_are_normal_floats_and_stay(compiler, processor):
+    """Flushing concerns what is subnormal as a float, on processors with and without conversions of their own."""
+    x = EVERY.view(FLOAT16)
+    flushing = replace(processor, flush_subnormals=True)
+    (found,) = compiler.run(cast_graph(FLOAT16, np.dtype("float32"), len(x)), [x], processor=flushing)
+    same_bits(found, x.astype(np.float32))
+    (found,) = compiler.run(cast_graph(np.dtype("float32"), FLOAT16, len(x)), [found], processor=flushing)
+    same_bits(found, x)
 
 
 @pytest.mark.parametrize("source", ["float32", "float64"])

@@ -80,9 +80,11 @@ def half_value(f: Function, bits: str, count: int, processor: Processor) -> str:
     word = f.pure(f"zext {short} {bits} to {on.word}")
     sign = on.do("shl", on.do("and", word, 0x8000), 16)
     size = on.do("shl", on.do("and", word, 0x7FFF), 13)
-    # As a float the bits are too small by a power of two, of subnormal halves too.
-    factor = on.value(on.number(0x3F800000 + _REBIAS))
-    number = on.bits(f.pure(f"fmul {on.float} {on.value(size)}, {factor}"))
+    # A subnormal half is what lies above the least normal one with the same digits; where the bits themselves
+    # were taken for a float, that would be subnormal, and so a zero where those are flushed.
+    least = on.value(on.number(_LEAST))
+    above = on.bits(f.pure(f"fsub {on.float} {on.value(on.do('add', size, _LEAST))}, {least}"))
+    number = on.choose(on.do("icmp ult", size, 1 << 23), above, on.do("add", size, _REBIAS))
     beyond = on.do("or", size, _INFINITY)
     quiet = on.choose(on.do("icmp ugt", size, 0x7C00 << 13), on.do("or", beyond, 1 << 22), beyond)
     found = on.choose(on.do("icmp uge", size, 0x7C00 << 13), quiet, number)
