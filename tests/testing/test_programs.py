@@ -3,6 +3,7 @@
 ``python -m pullback.testing.programs --count 100000`` runs as many as one likes.
 """
 
+import contextlib
 import functools
 import secrets
 import subprocess
@@ -14,7 +15,9 @@ import pytest
 from pullback.graph import OPERATORS
 from pullback.testing.programs import compare, reference
 from pullback.testing.programs.compare import Difference, difference, wrong_stage
+from pullback.testing.programs.families import FAMILIES
 from pullback.testing.programs.generate import generate
+from pullback.testing.programs.maker import Maker, Rejected
 from pullback.testing.programs.program import LAYOUTS, Asked, Input, Program, Step
 from pullback.testing.programs.reference import At
 from pullback.testing.programs.rounding import expected
@@ -51,6 +54,15 @@ def check(seed, first):
 
 def test_the_same_seed_makes_the_same_program():
     assert generate("a", 7).source() == generate("a", 7).source() != generate("a", 8).source()
+
+
+@pytest.mark.parametrize("family", [family for family, _ in FAMILIES], ids=lambda family: family.__name__)
+def test_numpy_answers_all_that_a_family_writes(family):
+    for number in range(60):
+        m = Maker(f"{family.__name__}/{number}")
+        with contextlib.suppress(Rejected):
+            m.input(m.some_shape())
+            family(m)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

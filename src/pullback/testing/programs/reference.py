@@ -347,4 +347,40 @@ special = SimpleNamespace(
     rgamma=_each(lambda x: 1 / math.gamma(x) if x < 170 else 0.0),
     xlogy=_xlogy,
 )
-scipy = SimpleNamespace(special=special)
+
+
+def _waves(name: str, type: int, n: int, norm: str | None) -> Array:
+    r"""The matrix of a transform of cosines or sines of type 2, 3 or 4.
+
+    .. math:: C^{(2)}_{k j} = 2 \cos \frac{\pi k (2 j + 1)}{2 n},
+        \quad S^{(2)}_{k j} = 2 \sin \frac{\pi (k + 1) (2 j + 1)}{2 n},
+        \quad C^{(4)}_{k j} = 2 \cos \frac{\pi (2 k + 1) (2 j + 1)}{4 n}
+
+    and :math:`S^{(4)}` with the sine. Of type 3 is the inverse of type 2, times :math:`2 n`.
+    """
+    if name.startswith("i"):
+        scale = {None: 1 / (2 * n), "ortho": 1.0, "forward": 2.0 * n}[norm]
+        return scale * _waves(name[1:], {2: 3, 3: 2, 4: 4}[type], n, norm)
+    wave, shift = (np.cos, 0) if name == "dct" else (np.sin, 1)
+    row, column = np.arange(n)[:, None], 2 * np.arange(n) + 1
+    if type == 4:
+        matrix = 2 * wave(np.pi * (2 * row + 1) * column / (4 * n))
+    else:
+        matrix = 2 * wave(np.pi * (row + shift) * column / (2 * n))
+        matrix[-shift] *= 1 / math.sqrt(2) if norm == "ortho" else 1.0 if type == 2 else 0.5
+        matrix = matrix if type == 2 else matrix.T
+    return matrix * {None: 1.0, "ortho": 1 / math.sqrt(2 * n), "forward": 1 / (2 * n)}[norm]
+
+
+def _transform(name: str) -> Callable[..., Array]:
+    def transformed(x: Array, type: int, *, axis: int, norm: str | None = None) -> Array:
+        matrix = _waves(name, type, np.shape(x)[axis], norm)
+        return np.moveaxis(np.moveaxis(x, axis, -1) @ matrix.T, -1, axis).astype(_float(x).dtype)
+
+    return transformed
+
+
+scipy = SimpleNamespace(
+    special=special,
+    fft=SimpleNamespace(**{name: _transform(name) for name in ("dct", "idct", "dst", "idst")}),
+)
