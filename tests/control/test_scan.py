@@ -303,7 +303,11 @@ def test_nothing_is_overwritten_that_is_read_after_the_loop() -> None:
         again, _ = pb.scan(lambda c, x: (np.cos(c) * x.sum(), None), last, a.reshape(2, 6))
         return new, again, last * a.T.reshape(4, 3).T
 
-    for function in (itself, view):
+    def row(a: Any, xs: Any) -> Any:
+        last, _ = pb.scan(lambda c, x: (np.sin(c) + x, None), xs[0], xs)
+        return np.cos(last), last + a[0]
+
+    for function in (itself, view, row):
         wanted, given = function(a, xs), a.copy()
         found = make_executable(pb.trace(function, a, xs).graph, {0: 0}).program(given, xs)
         assert np.shares_memory(found[0], given)

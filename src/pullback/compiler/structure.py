@@ -200,13 +200,17 @@ class _Arrangement:
     def _may_take_over(self, stage: int, argument: Variable) -> bool:
         """Whether nobody behind the block of this stage reads the argument or may still report an error.
 
-        A view of it is read where it is needed, and an output that is the argument is copied at the end.
+        A view of it is read where it is needed, and an output that is the argument is copied at the end. Of what the
+        block itself reads it knows the argument, but not its views from blocks before.
         """
         shown = {id(argument)}
         for node in self.order:
             late = self.stage[id(node)] > stage or (_is_loop(node) and self.stage[id(node)] >= stage)
             reads = any(id(child) in shown for child in node.inputs)
             if late and (reads or _may_fail(node)):
+                return False
+            views = (child for child in node.inputs if child is not argument and id(child) in shown)
+            if self.stage[id(node)] == stage and any(self.stage[id(view)] < stage for view in views):
                 return False
             if reads and isinstance(node, Operation) and node.operator.name in VIEWS | {"slice"}:
                 shown.add(id(node))
