@@ -273,3 +273,12 @@ def test_random_expressions(expression, dtype, shapes):
 def test_forward_mode_of_a_composite_function():
     value, tangent = jvp(np.logaddexp, (1.0, 2.0), (1.0, 0.0))
     np.testing.assert_allclose([value, tangent], [np.logaddexp(1, 2), 1 / (1 + np.e)])
+
+
+def test_fractions_have_a_slope_of_one_next_to_zero_too():
+    x = np.array([0.0, -0.0, 0.5, -0.5, -2.0, 3.0, np.inf, -np.inf])
+    fractions, wholes = jit(np.modf)(x)
+    for found, wanted in zip((fractions, wholes), np.modf(x)):
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+    np.testing.assert_array_equal(jit(grad(lambda x: np.modf(x)[0].sum()))(x), [1, 1, 1, 1, 1, 1, 0, 0])

@@ -188,6 +188,13 @@ def test_medians_of_infinite_numbers():
     np.testing.assert_array_equal(jit(lambda x: np.nanmedian(x, axis=1))(x), wanted)
 
 
+@pytest.mark.parametrize("function", [np.median, np.nanmedian])
+def test_medians_are_means_and_so_never_minus_zero(function):
+    x = np.array([[-0.0, -0.0, -1.0], [-1.0, -0.0, 2.0], [np.nan, -0.0, -0.0]])
+    np.testing.assert_array_equal(np.signbit(jit(lambda x: function(x, axis=1))(x[:2])), [False, False])
+    np.testing.assert_array_equal(np.signbit(jit(np.nanmedian)(x[2])), np.signbit(np.nanmedian(x[2])))
+
+
 @pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value", "ignore:All-NaN")
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3), (2, 0, 3)])
 @pytest.mark.parametrize("function", [np.median, np.nanmedian, np.trapezoid])

@@ -168,6 +168,8 @@ def accumulate(ufunc: np.ufunc, array: Any, axis: int = 0, dtype: Any = None) ->
         return picked(x, running("cumargmax" if ufunc is np.maximum else "cumargmin", x, k), k)
     if ufunc in (np.subtract, np.divide):
         x = x if ufunc is np.subtract else cast(x, e.true_divide_dtype(x.dtype))
+        if not x.shape[k]:
+            return x
         rest, first = part(x, k, 1, x.shape[k]), part(x, k, 0, 1)
         totals = cast((cumsum if ufunc is np.subtract else cumprod)(rest, k), x.dtype)
         return joined([first, UFUNCS[ufunc](first, totals)], k)

@@ -145,10 +145,10 @@ def divmod(x: Any, y: Any, /) -> Any:
 def modf(x: Any, /) -> Any:
     """The fraction and the integer part, both with the sign of ``x``."""
     node = _floats(x)
-    whole = e.trunc(node)
-    fraction = e.where(e.isinf(node), 0.0, node - whole)
-    zero = e.equal(fraction, 0)
-    return e.where(zero, copysign(fraction, node), fraction), whole
+    negative = signbit(node)
+    size = e.where(negative, -node, node)
+    fraction = e.where(e.isinf(node), 0.0, size - e.trunc(size))
+    return e.where(negative, -fraction, fraction), e.trunc(node)
 
 
 def _layout(dtype: np.dtype) -> tuple[int, int]:

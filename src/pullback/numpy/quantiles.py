@@ -256,5 +256,5 @@ def nanmedian(a: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
     last = rows.ndim - 1
     most = e.maximum(r.sum(cast(~e.isnan(rows), np.int64), last, keepdims=True) - 1, 0)
     low, high = (picked(rows, half, last) for half in (most // 2, (most + 1) // 2))
-    middle = e.where(most % 2 == 0, low, (low + high) / 2)
+    middle = e.where(most % 2 == 0, low, (low + high) / 2) + 0  # a mean, of which no zero is negative
     return to_shape(middle, kept if keepdims else shape)
