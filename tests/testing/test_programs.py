@@ -367,6 +367,22 @@ def test_a_product_that_is_added_without_being_rounded_does_not_overflow(f):
     assert fits.difference(np.float32(np.nan)) is not None
 
 
+def test_the_sign_of_what_is_no_number_is_left_open():
+    x = np.array([np.nan, -2.0, 3.0])
+    (negative,) = expected(trace(np.signbit, x).graph, [x])
+    assert negative.difference(np.array([True, True, False])) is None
+    assert negative.difference(np.array([False, True, False])) is None
+    assert negative.difference(np.array([False, False, False])) is not None
+
+
+def test_what_solvers_make_of_infinite_numbers_is_left_open():
+    x, b = np.array([[2.0, 0], [1, 3]]), np.array([1.0, np.inf])
+    solve = trace(np.linalg.solve, x, b).graph
+    for right, left_open in ((b, True), (np.array([1.0, 4.0]), False)):
+        (found,) = expected(solve, [x, right])
+        assert (found.difference(np.array([0.5, 7.0])) is None) == left_open
+
+
 def test_the_reference_of_gammaln_is_exact_next_to_its_zeros():
     mpmath = pytest.importorskip("mpmath")
     x = np.array([0.3, 0.999, 1.0706424252497293, 1.46, 1.0, 1 + 2**-52, 2.0, 2.0001, 3.9])

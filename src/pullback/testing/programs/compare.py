@@ -319,8 +319,10 @@ STEPS = 2e-4, 1e-4, 5e-5
 
 
 def _keeps_steps(x: np.ndarray) -> bool:
-    """Whether numbers are finite, and so small that no step is lost in them."""
-    return bool(np.all(np.isfinite(x) & (np.spacing(np.abs(x)) < 1e-5 * STEPS[-1])))
+    """Whether numbers are finite, so small that no step is lost in them, and not so small that 1 / x is infinite."""
+    size = np.abs(x)
+    normal = (size == 0) | (size >= np.finfo(x.dtype).smallest_normal)
+    return bool(np.all(np.isfinite(x) & normal & (np.spacing(size) < 1e-5 * STEPS[-1])))
 
 
 class _Sides:

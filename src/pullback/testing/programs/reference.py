@@ -235,6 +235,7 @@ def checkpoint(function: Any) -> Any:
 
 def while_loop(condition: Any, body: Any, init: Any, max_steps: int, checkpoint: Any = None) -> Any:
     value = init
+    body(value)  # it is traced in any case: what it cannot do no program can
     for _ in range(max_steps):
         if not condition(value):
             break
@@ -244,6 +245,7 @@ def while_loop(condition: Any, body: Any, init: Any, max_steps: int, checkpoint:
 
 def fori_loop(lower: int, upper: int, body: Any, init: Any) -> Any:
     value = init
+    body(lower, value)
     for i in range(lower, upper):
         value = body(i, value)
     return value
@@ -344,7 +346,7 @@ special = SimpleNamespace(
     entr=_entropy,
     gammaln=_each(_gammaln),
     gamma=_each(math.gamma),
-    rgamma=_each(lambda x: 1 / math.gamma(x) if x < 170 else 0.0),
+    rgamma=_each(lambda x: 0.0 if x > 170 else 1 / math.gamma(x)),
     xlogy=_xlogy,
 )
 
@@ -364,9 +366,9 @@ def _waves(name: str, type: int, n: int, norm: str | None) -> Array:
     wave, shift = (np.cos, 0) if name == "dct" else (np.sin, 1)
     row, column = np.arange(n)[:, None], 2 * np.arange(n) + 1
     if type == 4:
-        matrix = 2 * wave(np.pi * (2 * row + 1) * column / (4 * n))
+        matrix = 2 * wave(np.pi * ((2 * row + 1) * column % (8 * n)) / (4 * n))
     else:
-        matrix = 2 * wave(np.pi * (row + shift) * column / (2 * n))
+        matrix = 2 * wave(np.pi * ((row + shift) * column % (4 * n)) / (2 * n))
         matrix[-shift] *= 1 / math.sqrt(2) if norm == "ortho" else 1.0 if type == 2 else 0.5
         matrix = matrix if type == 2 else matrix.T
     return matrix * {None: 1.0, "ortho": 1 / math.sqrt(2 * n), "forward": 1 / (2 * n)}[norm]

@@ -126,6 +126,9 @@ SIGNLESS = frozenset(
 )
 """The sign of a zero depends on where their sums begin, or on whether there is one, in NumPy too."""
 
+SOLVERS = frozenset(("solve", "triangular_solve"))
+"""What becomes of infinite numbers depends on whether a factor is known: zeros beside it are multiplied, or not."""
+
 _WIDER: Mapping[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.float32): np.dtype(np.float64),
     np.dtype(np.float64): np.dtype(np.longdouble),
@@ -322,6 +325,8 @@ class _Run:
         name, value = node.operator.name, self._value(node)
         if name in ("equal", "not_equal") and node.inputs[0].dtype.kind == "f":
             return self._turned(node, value, moves.plain.values) if moves.turned else value
+        if name == "bitcast" and node.inputs[0].dtype.kind == "f":
+            return self._value(node, [_of_any_sign(self.values[node.inputs[0]], moves.random)])
         if node.dtype.kind != "f" or name in EXACT or not value.size:
             return value
         if node.operator.elementwise:
@@ -350,6 +355,8 @@ class _Run:
                 value = np.where(np.isfinite(value), value, computed(wide))
             elif name == "sum" and (product := _wide(node.inputs[0], self.values)) is not None:
                 value = np.where(np.isfinite(value), value, computed([product]))
+        if name in SOLVERS and moves.turned and not all(np.isfinite(x).all() for x in inputs):
+            return np.zeros_like(value)
         if name in SIGNLESS:
             below = random.random(value.shape) < moves.negative
             signs = np.where(below, -1, 1) if moves.sign is None else moves.sign
@@ -434,6 +441,11 @@ def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.n
     """Each element moved by up to so many units in its last place, zeros not at all."""
     step = units * float(np.finfo(value.dtype).eps)
     return (value * (1 + random.uniform(-step, step, value.shape))).astype(value.dtype)
+
+
+def _of_any_sign(x: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """``x``, in which what is no number has a sign by chance: nobody says which one it has."""
+    return np.where(np.isnan(x) & (random.random(x.shape) < 0.5), -x, x)
 
 
 def _one_by_one(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
