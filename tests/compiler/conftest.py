@@ -234,7 +234,7 @@ def traced() -> Callable[..., Graph]:
 
 @pytest.fixture(scope="session")
 def stages(traced: Callable[..., Graph]) -> Callable[..., dict[str, str]]:
-    """``stages(function, *shapes)``: the kernels after each stage as text, for ``float32`` arguments.
+    """``stages(function, *shapes)``: the kernels after each stage as text, block by block, for ``float32`` arguments.
 
     Passes over graphs are left out, so that what is lowered is what the function says.
     """
@@ -244,7 +244,8 @@ def stages(traced: Callable[..., Graph]) -> Callable[..., dict[str, str]]:
         found: dict[str, str] = {}
 
         def watch(stage: Stage) -> None:
-            found[stage.name] = "\n".join(format_kernel(kernel) for kernel in stage.kernels)
+            kernels = "\n".join(format_kernel(kernel) for kernel in stage.kernels)
+            found[stage.name] = f"{found[stage.name]}\n\n{kernels}" if stage.name in found else kernels
 
         some = Processor("generic", "+avx2,+fma", "x86_64", vector_bytes=32, vector_registers=16)
         build(graph, {}, some, passes=(), watch=watch)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import pullback as pb
+
 
 def test_an_operand_along_its_rows_is_copied_before_its_first_use(stages):
     packed = stages(lambda x, w: (x @ w, x @ w.T), (9, 40), (40, 40))["pack"]
@@ -33,28 +35,38 @@ def test_other_parts_of_an_operand_are_other_copies(stages):
     assert "packed1" in packed
 
 
-def test_wide_operands_are_copied_in_panels(stages):
-    packed = stages(lambda x, w: np.tanh((x @ w.T) + 1).sum(1), (100, 40), (500, 40))["pack"]
+def test_wide_operands_that_stay_the_same_are_copied_in_panels_once(stages):
+    def turns(x, w):
+        return pb.fori_loop(0, 3, lambda i, c: c + np.tanh((c @ w.T) + 1).sum(1)[:, None], x)
+
+    _, body, _ = stages(turns, (100, 40), (500, 40))["pack"].split("\n\n")
     assert (
-        packed
+        body
         == """\
 for j<31, r0<40, j_1<16:
-    packed0[640*j + 16*r0 + j_1] = argument1[640*j + r0 + 40*j_1]
+    packed0[640*j + 16*r0 + j_1] = argument0[640*j + r0 + 40*j_1]
 for i<100, j<31, j_1<16:
-    contract2[16*j + j_1 + 500*i] = sum[r0<40](argument0[r0 + 40*i] * packed0[16*r0 + 640*j + j_1])
+    contract2[16*j + j_1 + 500*i] = sum[r0<40](argument1[r0 + 40*i] * packed0[16*r0 + 640*j + j_1])
 for i<100, j<4:
-    contract2[j + 500*i + 496] = sum[r0<40](argument0[r0 + 40*i] * argument1[r0 + 40*j + 19840])
+    contract2[j + 500*i + 496] = sum[r0<40](argument1[r0 + 40*i] * argument0[r0 + 40*j + 19840])
 for i<100:
-    result0[i] = sum[r1<500](tanh(contract2[500*i + r1] + 1.0))"""
+    s0 = sum[r1<500](tanh(contract2[r1 + 500*i] + 1.0))
+    for j<40:
+        result0[40*i + j] = argument1[40*i + j] + s0"""
     )
 
 
-def test_few_columns_and_results_stay_whole(stages):
-    narrow = stages(lambda x, w: np.tanh((x @ w.T) + 1).sum(1), (100, 300), (30, 300))["pack"]
-    result = stages(lambda x, w: x @ w.T, (100, 40), (500, 40))["pack"]
-    for packed in (narrow, result):
-        assert "packed0" in packed
-        assert "packed1" not in packed
+def test_large_products_pack_by_themselves(stages):
+    """What they pack is read next, and never lies in memory as a whole."""
+    for columns, copied in (200, True), (500, False):
+        packed = stages(lambda x, w: x @ w.T, (100, 40), (columns, 40))["pack"]
+        assert ("packed0" in packed) == copied
+
+
+def test_few_columns_stay_whole(stages):
+    narrow = stages(lambda x, w: np.tanh((x @ w.T) + 1).sum(1), (100, 200), (30, 200))["pack"]
+    assert "packed0" in narrow
+    assert "packed1" not in narrow
 
 
 @pytest.mark.parametrize("columns", [960, 1014, 1025])

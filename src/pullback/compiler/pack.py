@@ -1,8 +1,9 @@
 """Operands that are read across memory are copied into an order in which they lie as they are read.
 
 A product reads whole vectors of its right operand. Where a gradient needs ``wᵀ``, a small kernel writes the transposed
-copy once, for all products that read it. Of a wide one the product does some columns after the others, and finds in the
-copy all that it reads for them side by side:
+copy once, for all products that read it; large ones pack panels by themselves, as they go. In a loop a wide one is
+copied once for all turns, and each turn's product does some columns after the others, and finds in the copy all that it
+reads for them side by side:
 
     for i<100, j<1014: y[i, j] = add[k<84](x[i, k] * w[j, k])
     →
@@ -53,7 +54,6 @@ __all__ = ["pack"]
 
 def pack(
     kernels: Iterable[Kernel],
-    outputs: Iterable[Buffer],
     schedules: Schedules,
     fixed: Callable[[Buffer], bool] | None = None,
 ) -> list[Kernel]:
@@ -66,41 +66,26 @@ def pack(
     """
     copies: dict[tuple[object, ...], Buffer] = {}
     program: list[Kernel] = []
-    given = set(outputs)
-    for kernel, panels in (
-        (part, len(part.axes) > len(whole.axes) and stays)
-        for whole in kernels
-        for stays in [_stays(schedules.of(whole), fixed)]
-        for part in _by_panels(whole, given, schedules, stays)
-    ):
-        replaced: dict[Load, Expression] = {}
-        for load, axes in _to_copy(kernel, schedules, panels):
-            if load not in replaced:
-                replaced[load] = _copied(load, axes, copies, program, schedules.target.line_bytes)
-        if replaced:
+    for whole in kernels:
+        stays = _stays(schedules.of(whole), fixed)
+        for kernel in _by_panels(whole, schedules) if stays else [whole]:
+            panels = len(kernel.axes) > len(whole.axes)
+            replaced: dict[Load, Expression] = {}
+            for load, axes in _to_copy(kernel, schedules, panels, stays):
+                if load not in replaced:
+                    replaced[load] = _copied(load, axes, copies, program, schedules.target.line_bytes)
             memo: dict[int, Expression] = {}
             stores = tuple(replace(s, value=rewrite(s.value, {}, replaced, memo)) for s in kernel.stores)
-            program.append(kernel.with_stores(stores))
-        else:
-            program.append(kernel)
+            program.append(kernel.with_stores(stores) if replaced else kernel)
     return program
 
 
-def _by_panels(
-    kernel: Kernel,
-    outputs: set[Buffer],
-    schedules: Schedules,
-    stays: bool,
-) -> list[Kernel]:
-    """A product with a wide operand that must be copied as two: of whole panels, and of the columns that are left."""
+def _by_panels(kernel: Kernel, schedules: Schedules) -> list[Kernel]:
+    """A product with a wide operand that is copied once as two: of whole panels, and of the columns that are left."""
     schedule, lanes, target = schedules.of(kernel), schedules.lanes(kernel), schedules.target
-    if not isinstance(schedule, ContractionSchedule):
-        return [kernel]
+    assert isinstance(schedule, ContractionSchedule)
     product = schedule.contraction
-    if not stays and (isinstance(schedule, PackedContraction) or outputs.intersection(kernel.writes())):
-        return [kernel]
-    copied = {load for pair in product.pairs for load, _ in _of_pair(product, pair, False, stays)}
-    if not any(load.buffer.nbytes > target.tile_bytes for load in copied):
+    if not any(pair.right.buffer.nbytes > target.tile_bytes for pair in product.pairs):
         return [kernel]
     width = choose_tile(product, lanes, target).columns[0] * lanes
     count, left = divmod(product.columns.extent, width)
@@ -135,12 +120,15 @@ def _with_columns(kernel: Kernel, axes: tuple[Axis, ...], columns: Affine) -> Ke
     return Kernel((*own, *axes), stores)
 
 
-def _to_copy(kernel: Kernel, schedules: Schedules, panels: bool) -> Iterator[tuple[Load, list[Axis]]]:
+def _to_copy(
+    kernel: Kernel, schedules: Schedules, panels: bool, stays: bool
+) -> Iterator[tuple[Load, list[Axis]]]:
     """The operands of a kernel to copy, each with its axes in the order in which they should lie."""
     schedule = schedules.of(kernel)
     if isinstance(schedule, ContractionSchedule):
+        packed = isinstance(schedule, PackedContraction)
         for pair in schedule.contraction.pairs:
-            yield from _of_pair(schedule.contraction, pair, isinstance(schedule, PackedContraction), panels)
+            yield from _of_pair(schedule.contraction, pair, packed, panels, stays)
     elif isinstance(schedule, MapSchedule) and schedule.nest.vector is not None:
         yield from _of_map(kernel, schedule.nest.vector, schedules)
 
@@ -168,11 +156,12 @@ def _of_map(kernel: Kernel, lane: Axis, schedules: Schedules) -> Iterator[tuple[
 
 
 def _of_pair(
-    product: Contraction, pair: Pair, packed: bool, panels: bool
+    product: Contraction, pair: Pair, packed: bool, panels: bool, stays: bool
 ) -> Iterator[tuple[Load, list[Axis]]]:
     """The operands of a pair to copy, each with its axes in the order in which they should lie."""
     along = pair.right.offset.coefficient
-    if panels or (along(product.columns) != 1 and not (packed and along(pair.depth[-1]) == 1)):
+    by_itself = packed and not stays and along(pair.depth[-1]) == 1
+    if panels or (along(product.columns) != 1 and not by_itself):
         yield (
             pair.right,
             [a for a in (*product.rows, *pair.depth) if a in pair.right.axes] + [product.columns],

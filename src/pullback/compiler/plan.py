@@ -198,7 +198,7 @@ class _Planner:
         kernels = seen("unroll", map(self.unrolled, kernels))
         kernels = seen("materialise indices", materialise_indices(kernels, self.schedules))
         fixed = None if moving is None else partial(self._is_fixed, moving)
-        kernels = seen("pack", pack(kernels, lowered.outputs, self.schedules, fixed))
+        kernels = seen("pack", pack(kernels, self.schedules, fixed))
         return lowered, kernels
 
     def block(self, block: Block) -> list[Step]:

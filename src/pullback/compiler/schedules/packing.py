@@ -79,7 +79,9 @@ def choose_packing(product: Contraction, lanes: int, target: Processor) -> Packi
         return None
     itemsize, columns = product.accumulator.dtype.itemsize, product.columns.extent
     depth = sum(pair.depth[0].extent for pair in product.pairs)
-    if depth * columns * itemsize <= _resident(axis.extent, target) or columns < 2 * lanes:
+    # What lies along the sum is copied in any case, and panels are the better copy; a small one stays in L1.
+    resident = target.tile_bytes if along else _resident(axis.extent, target)
+    if depth * columns * itemsize <= resident or columns < 2 * lanes:
         return None
     widest = 4 if target.vector_registers >= 32 else 2
     height = fitting_rows(axis.extent, widest, target)
