@@ -1,5 +1,7 @@
 """Tables that are searched: what NumPy makes of equal edges, and of NaN among them."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -38,3 +40,10 @@ def test_comparisons_of_fractions_are_not_index_arithmetic():
     bool_, float64, int64 = (np.dtype(kind) for kind in (np.bool_, np.float64, np.int64))
     less = Apply("less", (Literal(0.25, float64), Literal(0.75, float64)), bool_)
     assert fixed_value(Apply("add", (less, Literal(1, int64)), int64), Axis("i", 4), 0) is None
+
+
+def test_interp_next_to_infinite_points():
+    points, x = np.array([0.0, 1, 2]), np.array([-1, 0, 0.3, 0.999, 1, 1.5, 2, 3, np.nan, np.inf, -np.inf])
+    call = pb.jit(lambda x, values: np.interp(x, points, values))
+    for values in itertools.product([-np.inf, np.inf, np.nan, 0.0, 1.0], repeat=3):
+        np.testing.assert_array_equal(call(x, np.array(values)), np.interp(x, points, values))

@@ -250,8 +250,13 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     if last:
         k = clip(_count_before(xs, x, True) - 1, 0, last - 1)
         x0, x1, f0, f1 = (OPERATORS["gather"](each, k + d, axes=(0,)) for each in (xs, fs) for d in (0, 1))
-        inside = (f1 - f0) / (x1 - x0) * (x - x0) + f0
-        inside = e.where(x == x0, f0 + (x - x0) * e.where(x1 > x0, (f1 - f0) / (x1 - x0), 0.0), inside)
+        slope = (f1 - f0) / (x1 - x0)
+        inside = slope * (x - x0) + f0
+        # Next to an infinite point the line from the other one may still say where it goes, as NumPy has it.
+        other = slope * (x - x1) + f1
+        other = e.where(e.isnan(other) & (f0 == f1), f0, other)
+        inside = e.where(e.isnan(inside), other, inside)
+        inside = e.where(x == x0, f0 + (x - x0) * e.where(e.isfinite(slope), slope, 0.0), inside)
     else:
         inside = fs[0]
     ended = e.where(x == xs[last], fs[last], inside) if last else inside
