@@ -202,6 +202,9 @@ COMPARING = 0.25
 More of them, until it takes as long as adding, only where their rows would leave the cache.
 """
 
+CHOICE_CYCLES = 64.0
+"""Of a choice between branches: those that all together take less are all computed."""
+
 HOST_CYCLES = 35_000.0
 """Of a call out of the program, whatever it does there."""
 

@@ -42,7 +42,7 @@ from pullback.transforms.batching import batched
 from pullback.transforms.forward import tangents
 from pullback.transforms.reverse import cotangents
 
-__all__ = ["make_switch", "switch"]
+__all__ = ["make_switch", "picked_branch", "switch"]
 
 
 def make_switch(
@@ -168,28 +168,36 @@ def _batch(node: Operation, inputs: Sequence[Node]) -> Sequence[Node]:
 
 
 def _every_branch(index: Node, given: Sequence[Node], branches: Sequence[Graph], size: int) -> Sequence[Node]:
-    found: list[Node] = []
-    for number, branch in reversed(list(enumerate(branches))):
+    made = []
+    for number, branch in enumerate(branches):
         taken = Variable(Type(np.dtype(np.bool_), ()), "taken")
         chosen = _equals(index, number, len(branches))
         outputs = batched(_guarded(branch, taken), [*branch.inputs, taken], [*given, chosen])
-        outputs = [same_for_all(many, one, size) for many, one in zip(outputs, branch.outputs)]
-        found = (
-            [
-                where(broadcast(chosen, shape=new.shape, axes=(0,)), new, old)
-                for new, old in zip(outputs, found)
-            ]
-            if found
-            else outputs
-        )
+        made.append([same_for_all(many, one, size) for many, one in zip(outputs, branch.outputs)])
+    return picked_branch(index, made)
+
+
+def picked_branch(index: Node, branches: Sequence[Sequence[Node]]) -> Sequence[Node]:
+    """Of the results of all branches those of the branch that is chosen; the index is a scalar, or one a row."""
+    *others, found = branches
+    for number, outputs in reversed(list(enumerate(others))):
+        chosen, axes = _equals(index, number, len(branches)), tuple(range(len(index.shape)))
+        found = [
+            new if new is old else where(_spread(chosen, new.shape, axes), new, old)
+            for new, old in zip(outputs, found)
+        ]
     return found
+
+
+def _spread(x: Node, shape: tuple[int, ...], axes: tuple[int, ...]) -> Node:
+    return x if x.shape == shape else broadcast(x, shape=shape, axes=axes)
 
 
 def _equals(index: Node, number: int, count: int) -> Node:
     """Whether the branch of this number is that of the index, for each example."""
 
     def at_most(bound: int) -> Node:
-        return less_equal(index, broadcast(constant(bound, np.int64), shape=index.shape, axes=()))
+        return less_equal(index, _spread(constant(bound, np.int64), index.shape, ()))
 
     if number == 0:
         return at_most(0)

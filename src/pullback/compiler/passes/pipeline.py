@@ -21,6 +21,7 @@ lazy_updates
 equal_regions
 joined_loops
 known_branches
+if_conversion
 hoisted_steps
 sunk_steps
 bodies
@@ -44,6 +45,7 @@ from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.equal_regions import equal_regions
 from pullback.compiler.passes.fold_constants import fold_constants
 from pullback.compiler.passes.hoisted_steps import hoisted_steps
+from pullback.compiler.passes.if_conversion import if_conversion
 from pullback.compiler.passes.joined_loops import joined_loops
 from pullback.compiler.passes.joined_scatters import joined_scatters
 from pullback.compiler.passes.known_branches import known_branches
@@ -123,6 +125,7 @@ def passes_for(target: Processor) -> tuple[Pass, ...]:
         equal_regions,
         joined_loops,
         known_branches,
+        if_conversion(target),
         hoisted_steps,
         sunk_steps,
         _better_bodies(lambda: passes_for(target)),

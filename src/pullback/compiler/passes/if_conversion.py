@@ -1,0 +1,79 @@
+"""A choice between branches that are soon computed computes them all, and picks.
+
+A choice at run time keeps what stands before it apart from what stands behind it: each of its branches is a program of
+its own, which stores what it gives. Of a few numbers that takes longer than to compute them:
+
+>>> import numpy as np
+>>> from pullback import cond
+>>> from pullback.compiler.target import Processor
+>>> from pullback.graph import Type, format_graph
+>>> from pullback.tracing.trace import trace
+>>> types = Type(np.dtype(np.bool_), ()), Type(np.dtype(np.float64), (3,))
+>>> graph = trace(lambda chosen, x: cond(chosen, lambda x: 2 * x, np.negative, x), *types).graph
+>>> some = Processor("generic", "+avx2,+fma", "x86_64", vector_bytes=32, vector_registers=16)
+>>> print(format_graph(if_conversion(some)(graph), sources=False))
+input  %0 arg0: bool[]
+input  %1 arg1: float64[3]
+%2 = cast(%0, dtype=int64): int64[]
+%3 = constant 0: int64[]
+%4 = less_equal(%2, %3): bool[]
+%5 = broadcast(%4, axes=(), shape=(3,)): bool[3]
+%6 = negative(%1): float64[3]
+%7 = constant 2.0: float64[]
+%8 = broadcast(%7, axes=(), shape=(3,)): float64[3]
+%9 = multiply(%8, %1): float64[3]
+%10 = where(%5, %6, %9): float64[3]
+output %10
+
+What a branch checks, calls or repeats stays in the branch.
+
+Source: J. R. Allen, K. Kennedy, C. Porterfield and J. Warren, *Conversion of Control Dependence to Data Dependence*,
+POPL 1983.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pullback.compiler.cost import CHOICE_CYCLES
+from pullback.compiler.passes.loops import rewrite_held
+from pullback.compiler.passes.rewriting import GraphPass
+from pullback.compiler.target import Processor
+from pullback.control.choice import picked_branch, switch
+from pullback.graph import Graph, Node, Operation, regions, substitute
+
+__all__ = ["if_conversion"]
+
+
+def _cycles(node: Node, target: Processor) -> float:
+    """What ``node`` takes in a branch; infinitely long what is not to be computed in vain, or is never short."""
+    if not isinstance(node, Operation) or node.operator.view:
+        return 0.0
+    if not (node.operator.elementwise or node.operator.name in _MOVES) or node.dtype.kind == "c":
+        return math.inf
+    lanes = target.vector_bytes // node.dtype.itemsize
+    return node.operator.cost * -(-max(x.size for x in (node, *node.inputs)) // lanes)
+
+
+_MOVES = frozenset({"broadcast", "slice", "concatenate", "pad", "reverse", "transpose", "sum"})
+
+
+def if_conversion(target: Processor) -> GraphPass:
+    """The pass for a processor."""
+
+    def converted(node: Operation) -> Sequence[Node] | None:
+        if node.operator is not switch:
+            return None
+        index, *given = node.inputs
+        branches = regions(node)
+        nodes = {inner for branch in branches for inner in branch.nodes()}
+        if sum(_cycles(inner, target) for inner in nodes) > CHOICE_CYCLES:
+            return None
+        made = [substitute(branch.outputs, dict(zip(branch.inputs, given))) for branch in branches]
+        return picked_branch(index, made)
+
+    def convert(graph: Graph) -> Graph:
+        return rewrite_held(graph, converted)
+
+    return GraphPass("if_conversion", convert)
