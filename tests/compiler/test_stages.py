@@ -111,6 +111,14 @@ def in_one_group(regions: list[Region]) -> list[Region]:
     return [Region([Group(rows.rows, rows.jobs, max(1, rows.rows // 4))])]
 
 
+def not_copied(regions: list[Region]) -> list[Region]:
+    """What each thread should have done for itself is forgotten."""
+    assert any(region.first for region in regions)
+    for region in regions:
+        region.first = []
+    return regions
+
+
 def overlapping(memory: MemoryPlan) -> MemoryPlan:
     assert len(memory.placed) > 1
     return replace(memory, placed=tuple(replace(p, offset=0) for p in memory.placed))
@@ -128,6 +136,13 @@ def network(x, w, v):
     return np.tanh(h @ v).sum(0), h.sum(0)
 
 
+def repeated(picture, rows):
+    """A small matrix that two regions need; the second waits for a sum over the rows."""
+    matrix = picture * picture
+    first = np.tanh(rows @ matrix)
+    return first.sum(), (rows * first.sum(0)) @ matrix
+
+
 NETWORK = [(200, 30), (30, 70), (70, 70)]
 FAULTS = [
     ("lower", "lower", lowered_off, network, NETWORK),
@@ -140,6 +155,7 @@ FAULTS = [
     ("donate", "arrange", lambda made: (made[0][::-1], made[1]), network, NETWORK),
     ("regions", "make_regions", in_one_region, network, NETWORK),
     ("regions", "make_regions", in_one_group, network, NETWORK),
+    ("recompute", "recompute_small", not_copied, repeated, [(24, 24), (300, 24)]),
     ("memory", "plan_memory", overlapping, network, NETWORK),
     ("memory", "plan_memory", rows_too_short, network, NETWORK),
 ]

@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -272,7 +272,7 @@ def _step(step: RegionSpec | RepeatSpec) -> list[Any]:
     """A step of the schedule as JSON."""
     if isinstance(step, RepeatSpec):
         return [step.trips, [_step(inner) for inner in step.regions]]
-    return [step.function, step.chunks, step.writes, step.callers]
+    return [*astuple(step)]
 
 
 def _read_step(row: Sequence[Any]) -> RegionSpec | RepeatSpec:

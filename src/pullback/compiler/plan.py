@@ -22,6 +22,7 @@ from pullback.compiler.pack import pack
 from pullback.compiler.passes import Pass, optimise, passes_for
 from pullback.compiler.passes.projected_convolutions import projected_convolutions
 from pullback.compiler.planned import Planned
+from pullback.compiler.redundant import recompute_small
 from pullback.compiler.regions import joined_region, make_regions
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.schedules.choose import Schedules
@@ -212,6 +213,8 @@ class _Planner:
         self.see("donate", block.graph, **self.shown, kernels=tuple(kernels))
         regions = make_regions(kernels, before, self.schedules)
         self.see("regions", block.graph, **self.shown, regions=tuple(regions))
+        regions = recompute_small(regions, before, lowered.outputs, aliased.values(), self.processor)
+        self.see("recompute", block.graph, **self.shown, regions=tuple(regions))
         return list(regions)
 
     # ------------------------------------------------------------------ loops and choices
@@ -390,6 +393,9 @@ def _show_step(step: Step, number: str, measured: str, indent: str, lines: list[
         return [f"{indent}      {line}" for line in format_kernel(kernel).splitlines()]
 
     lines.append(f"{indent}region {number}{measured}")
+    if step.first:
+        lines.append(f"{indent}  each thread first")
+        lines += [line for job in step.first for line in kernel(job.kernel)]
     for group in step.groups:
         turns = "" if group.turns is None else f", {group.turns.trips} turns each"
         lines.append(

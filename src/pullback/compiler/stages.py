@@ -1,9 +1,9 @@
 """A program run after every stage of its way to code, so that what goes wrong is known by the stage that did it.
 
 Graphs are run by the graph's interpreter, kernels by that of loop programs. A schedule is run chunk by chunk, the last
-chunk of a region first: chunks must not need each other. Once there is a memory plan chunks run from first to last,
-buffers lie where it says in one arena, and what a chunk keeps to itself lies in the scratch memory of its thread. All
-memory is full of NaN before it is written.
+chunk of a region first: chunks must not need each other. What each thread computes for itself lies in memory that no
+other one sees. Once there is a memory plan chunks run from first to last, buffers lie where it says in one arena, and
+what a chunk keeps to itself lies in the scratch memory of its thread. All memory is full of NaN before it is written.
 
 >>> import numpy as np, pullback as pb
 >>> from pullback.graph import Type, Variable
@@ -19,7 +19,7 @@ memory [array([3., 3.], dtype=float32)]
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -313,6 +313,10 @@ class _Run:
 
     def _region(self, region: Region, memory: MemoryPlan | None) -> None:
         threads = [_Thread(self.memory, memory) for _ in range(THREADS)]
+        for thread in threads:
+            for job in region.first:
+                thread.provide(job.kernel.writes())
+                self._job(job, 0, job.parts, thread.memory)
         chunks = [(group, k) for group in region.groups for k in range(group.chunks)]
         order = [chunks[k] for k in region.order()]
         writers = _Writers()
@@ -362,19 +366,28 @@ class _Writers:
 
 
 class _Thread:
-    """One thread's view of the memory in one region: what its chunk keeps."""
+    """One thread's view of the memory in one region: what it computed for itself, and what its chunk keeps."""
 
     def __init__(self, shared: Memory, plan: MemoryPlan | None) -> None:
         self.shared, self.plan = shared, plan
+        self.private: dict[Buffer, Array] = {}
         self.scratch = _bytes(0 if plan is None else plan.scratch_bytes)
         self.memory = Memory(dict(shared.arrays), {}, shared.failures)
+
+    def provide(self, buffers: Iterable[Buffer]) -> None:
+        """Memory for what the thread computes for itself."""
+        for buffer in buffers:
+            place = (
+                _unset(buffer) if self.plan is None else _part(self.scratch, self.plan.own[buffer], buffer)
+            )
+            self.private[buffer] = self.memory.arrays[buffer] = place
 
     def begin(self, group: Group, low: int, high: int) -> None:
         """A chunk begins: nothing is left of what the one before has kept."""
         if self.plan is None:
             return
-        self.scratch[:] = 0xFF
-        arrays, starts = dict(self.shared.arrays), dict[Buffer, int]()
+        self.scratch[: min(self.plan.own.values(), default=len(self.scratch))] = 0xFF
+        arrays, starts = {**self.shared.arrays, **self.private}, dict[Buffer, int]()
         for buffer in {b for job in group.jobs for b in (*job.kernel.reads(), *job.kernel.writes())}:
             kept = self.plan.kept.get(buffer)
             if kept is not None:

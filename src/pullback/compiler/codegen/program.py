@@ -99,7 +99,7 @@ class _Emitter:
         self.ready, self.characters = ready, 0
         self.slots, self.addressed, self.bound = planned.slots, planned.addressed, planned.bound
         self.offsets = {p.buffer: p.offset for p in planned.memory.placed}
-        self.kept = planned.memory.kept
+        self.kept, self.own = planned.memory.kept, planned.memory.own
         own = {planned.addressed[buffer] for buffer in overwriting}
         self.overwriting = {buffer for buffer, slot in planned.addressed.items() if slot in own}
         self.overwriting |= {buffer for buffer, view in self.bound.items() if view.base in self.overwriting}
@@ -194,13 +194,15 @@ class _Emitter:
             for group in region.groups:
                 self.loops[group] = known if group.turns is None else (*known, group.turns)
                 functions[group] = self._functions(group)
+        first = step.first if isinstance(step, Region) else []
+        own = [(job, self.kernel(job, _grains(Group(1), job))) for job in first]
         f = region_function(self.module, name)
         self.turns = _turns(f, around)
         with flushed(f, self.target), ExitStack() as guarded:
             for choice, number in guards:
                 guarded.enter_context(f.when(self._is_chosen(f, choice, number)))
             if isinstance(step, Region):
-                self._region(f, name, step, functions)
+                self._region(f, name, step, functions, own)
             elif isinstance(step, HostCall):
                 self._host_call(f, step)
             else:
@@ -209,7 +211,7 @@ class _Emitter:
         written = {b for group in functions for job in group.jobs for b in job.kernel.writes()}
         writes = not self.overwriting.isdisjoint(written)
         callers = any(isinstance(each, HostCall) for each, _ in every_step([step]))
-        return RegionSpec(name, chunks, writes=writes, callers=callers)
+        return RegionSpec(name, chunks, enters=bool(own), writes=writes, callers=callers)
 
     def _is_chosen(self, f: Function, choice: Choose, number: int) -> str:
         """Whether the branch of this number is run."""
@@ -280,9 +282,14 @@ class _Emitter:
             f.do(f"store i64 0, ptr {asked}, align 8")
             emit_ask(f)
 
-    def _region(self, f: Function, name: str, region: Region, functions: Functions) -> None:
-        """Which chunk is which rows of which group."""
+    def _region(self, f: Function, name: str, region: Region, functions: Functions, own: Calls) -> None:
+        """Which chunk is which rows of which group; the one after the last is what each thread does first."""
         order = region.order()
+        if own:
+            with f.when(f.value(f"icmp eq i64 {f['chunk']}, {len(order)}")):
+                for job, function in own:
+                    self._call(f, function, job, None)
+                    self._ask(f, job)
         number = f["chunk"] if order == sorted(order) else self._dealt(f, name, order)
         first = 0
         for group in region.groups:
@@ -315,8 +322,8 @@ class _Emitter:
                 self._ask(f, job)
 
     def _dealt(self, f: Function, name: str, order: Sequence[int]) -> str:
-        """The number of a chunk among those of the groups."""
-        kind, numbers = f"[{len(order)} x i64]", ", ".join(f"i64 {k}" for k in order)
+        """The number of a chunk among those of the groups; the chunk after the last, which enters, is none of them."""
+        kind, numbers = f"[{len(order) + 1} x i64]", ", ".join(f"i64 {k}" for k in (*order, len(order)))
         table = self.module.define_global(f"{name}_order", f"private constant {kind} [{numbers}]")
         place = f.value(f"getelementptr i64, ptr {table}, i64 {f['chunk']}")
         return f.value(f"load i64, ptr {place}, align 8")
@@ -382,6 +389,9 @@ class _Emitter:
             missing = f.value(f"mul i64 {rows[0]}, {-kept.row_bytes}")
             base = f.value(f"getelementptr i8, ptr {f['scratch']}, i64 {missing}")
             ahead += kept.offset
+        elif buffer in self.own:
+            base = f["scratch"]
+            ahead += self.own[buffer]
         else:
             return self._place(f, self.bound.get(buffer, View(buffer)), buffer.dtype.itemsize, ahead)
         return f.value(f"getelementptr i8, ptr {base}, i64 {ahead}") if ahead else base

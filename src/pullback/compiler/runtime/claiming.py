@@ -39,6 +39,7 @@ claims:
   ; its own range first, then those of the threads after it
   %helped = phi i64 [0, %region], [%helped_1, %claimed]
   %patience = phi i64 [$PATIENCE, %region], [%patience_left, %claimed]
+  %to_enter = phi i1 [%enters, %region], [%to_enter_yet, %claimed]
   %owns = icmp eq i64 %helped, 0
   %turned = add i64 %own, %helped
   %beyond = icmp uge i64 %turned, %ranges
@@ -77,6 +78,7 @@ measure:
 claim:
   %seen = phi i64 [%seen_first, %measure], [%seen_again, %lost], [%seen_next, %ran]
   %finished_here = phi i64 [0, %measure], [%finished_here, %lost], [%finished_more, %ran]
+  %to_enter_now = phi i1 [%to_enter, %measure], [%to_enter_now, %lost], [false, %ran]
   %seen_visit = lshr i64 %seen, $VISIT_SHIFT
   %newer = icmp ugt i64 %seen_visit, %visit
   br i1 %newer, label %taken_all, label %not_newer
@@ -109,9 +111,12 @@ own_some:
   %within = select i1 %owns, i64 %front, i64 %mirrored
   %chunk_first = add i64 %first, %within
   %chunk_end = add i64 %chunk_first, %amount
+  br i1 %to_enter_now, label %enter, label %run
+enter:
+  call void %function(ptr %context, i64 %step, i64 %iteration, i64 %count, ptr %scratch)
   br label %run
 run:
-  %chunk = phi i64 [%chunk_first, %own_some], [%chunk_1, %chunk_over]
+  %chunk = phi i64 [%chunk_first, %own_some], [%chunk_first, %enter], [%chunk_1, %chunk_over]
   %code_there = load atomic i64, ptr %code_at monotonic, align 8
   %is_left_out = icmp eq i64 %code_there, $INTERRUPTED
   br i1 %is_left_out, label %chunk_over, label %chunk_run
@@ -155,6 +160,8 @@ reporting:
 claimed:
   %patience_left = phi i64 [%patience, %claims], [%patience, %look_there], [%patience_there, %owner_first],
       [%patience_now, %taken_all], [%patience_now, %report_all], [%patience_now, %reporting]
+  %to_enter_yet = phi i1 [%to_enter, %claims], [%to_enter, %look_there], [%to_enter, %owner_first],
+      [%to_enter_now, %taken_all], [%to_enter_now, %report_all], [%to_enter_now, %reporting]
   %helped_1 = add i64 %helped, 1
   %more_ranges = icmp ult i64 %helped_1, %ranges
   br i1 %more_ranges, label %claims, label %waits

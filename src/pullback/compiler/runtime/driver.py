@@ -79,6 +79,9 @@ region:
   %function_at = getelementptr i8, ptr %at, i64 $ENTRY_FUNCTION
   %function = load ptr, ptr %function_at, align 8
   %iteration = sub i64 %visit, %base
+  %enters_at = getelementptr i8, ptr %at, i64 $ENTRY_ENTERS
+  %enters_word = load i64, ptr %enters_at, align 8
+  %enters = icmp ne i64 %enters_word, 0
   %open_at = getelementptr i8, ptr %at, i64 $ENTRY_OPEN
   %open_word = load i64, ptr %open_at, align 8
   %open = icmp ne i64 %open_word, 0
@@ -103,9 +106,12 @@ stop:
 """
 
 _REGION_ALONE = """\
+  br i1 %enters, label %enter, label %chunks
+enter:
+  call void %function(ptr %context, i64 %step, i64 %iteration, i64 %count, ptr %scratch)
   br label %chunks
 chunks:
-  %chunk = phi i64 [0, %region], [%chunk_1, %go_on]
+  %chunk = phi i64 [0, %region], [0, %enter], [%chunk_1, %go_on]
   call void %function(ptr %context, i64 %step, i64 %iteration, i64 %chunk, ptr %scratch)
   %chunk_1 = add i64 %chunk, 1
   %again = icmp ult i64 %chunk_1, %count
