@@ -376,3 +376,20 @@ def test_updates_of_each_sample_s_own_row_belong_to_its_group(rows, traced, comp
         assert group.rows == rows
         assert [job.schedule.name for job in group.jobs][-3:] == ["map", "scatter", "map"]
     compiler.assert_same(graph, arrays, processor=processor, rounding=8)
+
+
+def test_rows_that_are_handed_on_stay_in_the_nearest_cache(traced, described):
+    """Chunks of two rows where the cache holds what they gather and multiply, of one where it does not."""
+
+    def features(table, words, w):
+        return np.maximum(np.tanh(table[words] @ w).max(1), 0)
+
+    table, w = np.zeros((12_000, 50), np.float32), np.zeros((50, 24), np.float32)
+    graph = traced(features, table, np.zeros((64, 130), np.int32), w)
+
+    def grain(cache: int) -> int:
+        schedule = build(graph, {}, replace(described, l1_bytes=cache)).schedule
+        return min(group.grain for region in schedule for group in region.groups if group.rows == 64)
+
+    assert grain(1 << 20) == 2
+    assert grain(32 << 10) == 1

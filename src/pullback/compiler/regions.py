@@ -31,6 +31,7 @@ from pullback.compiler.schedules.map import MapSchedule, schedule_map
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.schedules.transpose import TransposedCopy
 from pullback.compiler.steps import Group, Job, Region, keeps_to_rows
+from pullback.compiler.target import Processor
 from pullback.loops import Kernel
 
 __all__ = ["joined_region", "make_regions"]
@@ -225,7 +226,7 @@ def _cut(group: Group, schedules: Schedules, trips: int) -> None:
 
 def _wanted_chunks(group: Group, schedules: Schedules, trips: int) -> int:
     """Chunks that last long enough; of a scatter fewer, but so many that their rows stay in the cache."""
-    wanted = min(MOST_CHUNKS, int(group.cycles * trips / CHUNK_CYCLES))
+    wanted = min(_most_chunks(group, schedules.target), int(group.cycles * trips / CHUNK_CYCLES))
     scatters = [
         (job.schedule, schedules.lanes(job.kernel))
         for job in group.jobs
@@ -239,6 +240,18 @@ def _wanted_chunks(group: Group, schedules: Schedules, trips: int) -> int:
             wanted = max(wanted, sum(buffer.nbytes for buffer in own) // schedules.target.private_bytes)
         wanted = min(wanted, most)
     return max(1, wanted)
+
+
+def _most_chunks(group: Group, target: Processor) -> int:
+    """More than usual where rows that a job hands on to the next one leave the nearest cache otherwise.
+
+    But for contractions that go through all rows of a chunk with some columns of a large operand, to read it seldom.
+    """
+    if any(isinstance(job.schedule, TiledContraction) and job.schedule.by_columns for job in group.jobs):
+        return MOST_CHUNKS
+    made = {buffer for job in group.jobs for buffer in job.kernel.writes()}
+    handed_on = made.intersection(buffer for job in group.jobs for buffer in job.kernel.reads())
+    return max(MOST_CHUNKS, sum(buffer.nbytes for buffer in handed_on) // target.l1_bytes)
 
 
 def _alignment(job: Job, group: Group, schedules: Schedules, share: int) -> int:
