@@ -26,7 +26,8 @@ from pullback.transforms.reverse import cotangents
 
 PROCESSORS = (
     Processor("znver3", "+avx2,+fma", "x86_64", vector_bytes=32, vector_registers=16),
-    Processor("sapphirerapids", "+avx512f", "x86_64", 64, 32, l1_bytes=48 << 10, l2_bytes=2 << 20),
+    # Lines of other cores take so long that all that each thread may compute for itself, it does.
+    Processor("sapphirerapids", "+avx512f", "x86_64", 64, 32, 48 << 10, 2 << 20, exchange_line_cycles=1e3),
     Processor("neoverse-v1", "+neon", "aarch64", 16, 32, l1_bytes=64 << 10, l2_bytes=1 << 20),
 )
 """Described, whatever this one is: nothing is made into code."""
