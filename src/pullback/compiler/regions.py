@@ -216,8 +216,8 @@ def _cut(group: Group, schedules: Schedules, trips: int) -> None:
     for job in group.jobs:
         if isinstance(job.schedule, TiledContraction):
             rows, tile = job.schedule.contraction.rows, job.schedule.tile
-            if rows and tile.row_axis is rows[0] and job.cycles > heaviest:
-                step, heaviest = tile.rows, job.cycles
+            if job.cycles > heaviest:
+                step, heaviest = tile.rows if rows and tile.row_axis is rows[0] else 1, job.cycles
         else:
             aligned = max(aligned, _alignment(job, group, schedules, share))  # powers of two
     step = -(-step // aligned) * aligned
