@@ -11,6 +11,7 @@ from pullback.graph import (
     Graph,
     Node,
     Operation,
+    Signature,
     Type,
     Variable,
     check,
@@ -117,7 +118,8 @@ def test_substitute_checks_types():
 
 
 def faulty(operator=SIN, inputs=None, type=Type(FLOAT, ())) -> Operation:  # noqa: B008
-    return Operation(operator, inputs or (X,), {}, type, None)
+    inputs = inputs or (X,)
+    return Operation(Signature(operator, tuple(x.type for x in inputs), {}, type), inputs)
 
 
 X = variable()

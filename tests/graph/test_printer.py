@@ -6,7 +6,7 @@ import inspect
 
 import numpy as np
 
-from pullback.graph import OPERATORS, Graph, Type, Variable, constant, format_graph, written_at
+from pullback.graph import OPERATORS, Graph, Signature, Type, Variable, constant, format_graph, written_at
 
 FLOAT = np.dtype("float64")
 ADD, SIN, SUM = (OPERATORS[name] for name in ("add", "sin", "sum"))
@@ -59,7 +59,7 @@ def test_graphs_in_attributes_are_printed_inside():
     inner = Graph((x,), (SIN(x),))
     outer = SIN(x)
     # An operator that takes a body, such as a loop, holds a graph as an attribute.
-    held = type(outer)(outer.operator, outer.inputs, {"body": inner}, outer.type, None)
+    held = type(outer)(Signature(outer.operator, (x.type,), {"body": inner}, outer.type), outer.inputs)
     assert (
         format_graph(Graph((x,), (held,)), sources=False).splitlines()[1]
         == "%1 = sin(%0, body=input  %0 x: float64[]"

@@ -8,10 +8,13 @@ from pullback.graph.node import (
     Detached,
     Node,
     Operation,
+    Signature,
     Variable,
+    applied,
     apply,
     constant,
     mark,
+    signature_of,
 )
 from pullback.graph.operator import OPERATORS, Case, Operator, Sample
 from pullback.graph.printer import format_graph
@@ -29,6 +32,7 @@ from pullback.graph.type import (
     is_half,
     part_dtype,
     remembered,
+    type_like,
 )
 from pullback.graph.values import PENDING, computed, evaluating, force, is_known
 
@@ -50,11 +54,13 @@ __all__ = [
     "Routine",
     "Sample",
     "Scalar",
+    "Signature",
     "Source",
     "TupleType",
     "Type",
     "Variable",
     "Words",
+    "applied",
     "apply",
     "check",
     "computed",
@@ -80,8 +86,10 @@ __all__ = [
     "remembered",
     "result",
     "results",
+    "signature_of",
     "sparse_refused",
     "substitute",
     "topological",
+    "type_like",
     "written_at",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,7 +15,7 @@ from pullback.errors import DTypeError, ShapeError
 from pullback.graph.classes import refuse_class
 from pullback.graph.protocol import ArrayProtocol
 from pullback.graph.source import Source, current_source
-from pullback.graph.type import Type
+from pullback.graph.type import Type, is_half, one_type, type_like
 from pullback.graph.values import PENDING, evaluated, force, mode
 from pullback.interning import Interned
 
@@ -27,12 +28,15 @@ __all__ = [
     "Detached",
     "Node",
     "Operation",
+    "Signature",
     "Variable",
+    "applied",
     "apply",
     "constant",
     "detached",
     "kind_of",
     "mark",
+    "signature_of",
 ]
 
 SMALL_CONSTANT = 64
@@ -93,7 +97,7 @@ class Constant(Node):
 
     def __init__(self, value: np.ndarray, weak: bool = False) -> None:
         self.value = value
-        self.type = Type(value.dtype, value.shape, weak)
+        self.type = type_like(value.dtype, value.shape, weak)
 
     def __repr__(self) -> str:
         if self.value.size == 1:
@@ -149,31 +153,71 @@ class Detached(Node):
         return f"Detached({self.type})"
 
 
+_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
+
+
+class Signature:
+    """An operator, its attributes and the types of its inputs: what operations that differ in their inputs share.
+
+    Equal plain ones are one object while it is alive, and the types that it was made of stay alive with it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "attributes",
+        "compute",
+        "is_plain",
+        "is_smooth",
+        "operator",
+        "pullbacks",
+        "type",
+        "types",
+    )
+
+    def __init__(
+        self, operator: Operator, types: tuple[Type, ...], attributes: Mapping[str, Any], type: Type
+    ) -> None:
+        self.operator = operator
+        self.types = types
+        self.attributes = MappingProxyType(dict(attributes)) if attributes else _NO_ATTRIBUTES
+        self.type = type
+        self.is_plain = all(map(_is_plain, attributes.values()))
+        """Whether the attributes are numbers, names and dtypes, or tuples of these."""
+        self.compute: Any = None
+        """The operator's reference with these attributes, where its result needs no more than a dtype."""
+        if type.dtype.kind != "V" and not is_half(type.dtype):
+            self.compute = partial(operator.reference, **attributes) if attributes else operator.reference
+        self.is_smooth = self.is_plain and type.dtype.kind == "f"
+        self.pullbacks: dict[Any, Any] = {}
+        """What sweeps on values know of the operator's pullback for inputs like these."""
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, complex, str, np.dtype))
+
+
 class Operation(Node):
     """An operator applied to nodes. Made by ``apply`` only, which keeps equal operations one node."""
 
-    __slots__ = ("attributes", "inputs", "number", "operator", "source")
+    __slots__ = ("attributes", "inputs", "number", "operator", "signature", "source")
     inputs: tuple[Node, ...]
     number: int
     """Of two operations the one made later has the larger number."""
     operator: Operator
     attributes: Mapping[str, Any]
+    signature: Signature
     source: Source | None
 
-    def __init__(
-        self,
-        operator: Operator,
-        inputs: tuple[Node, ...],
-        attributes: Mapping[str, Any],
-        type: Type,
-        source: Source | None,
-    ) -> None:
+    def __init__(self, signature: Signature, inputs: tuple[Node, ...]) -> None:
         self.number = next(_numbers)
-        self.operator = operator
+        self.signature = signature
+        self.operator = signature.operator
         self.inputs = inputs
-        self.attributes = attributes
-        self.type = type
-        self.source = source
+        self.attributes = signature.attributes
+        self.type = signature.type
+        self.source = current_source()
         self.value = PENDING
         for node in inputs:
             if node.value is None:
@@ -209,7 +253,6 @@ def kind_of(value: Any) -> Any:
 
 _interned: Interned[Any] = Interned()
 _references = _interned.references
-_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
 def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Operation:
@@ -218,20 +261,71 @@ def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str,
     It is computed at once while a function is evaluated as it goes, if its inputs are known. Raises ``ShapeError`` or
     ``DTypeError`` from the operator's type rule, with the user's line at its end.
     """
-    key: Any
-    if attributes:
-        items = tuple(sorted(attributes.items())) if len(attributes) > 1 else tuple(attributes.items())
-        key = (operator, tuple(map(id, inputs)), items, tuple([kind_of(value) for _, value in items]))
-    else:
-        key = (operator, *map(id, inputs))
-    reference = _references.get(key)
-    node: Operation | None = None if reference is None else reference()
-    if node is None:
-        node = _interned.intern(key, _made, operator, inputs, attributes)
-    assert node is not None
+    signature = signature_of(operator, inputs, attributes)
+    if signature.is_plain:
+        return applied(signature, inputs)
+    key = (*_key(operator, attributes), *map(id, inputs))
+    node: Operation = _interned.intern(key, Operation, signature, inputs)
     if node.value is PENDING and mode.evaluates:
         force(node)
     return node
+
+
+def applied(signature: Signature, inputs: tuple[Node, ...], value: Any = PENDING) -> Operation:
+    """The same for a plain signature that ``inputs`` are known to fit, with its ``value`` where that is known."""
+    key = (signature, *map(id, inputs))
+    reference = _references.get(key)
+    node: Operation | None = None if reference is None else reference()
+    if node is None:
+        node = _interned.intern(key, Operation, signature, inputs)
+    assert node is not None
+    if node.value is PENDING:
+        if value is not PENDING:
+            node.value = value
+        elif mode.evaluates:
+            force(node)
+    return node
+
+
+def _key(operator: Operator, attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells an operator with attributes from others."""
+    if not attributes:
+        return (operator,)
+    items = tuple(sorted(attributes.items())) if len(attributes) > 1 else tuple(attributes.items())
+    return (operator, items, tuple([kind_of(value) for _, value in items]))
+
+
+def signature_of(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Signature:
+    """The signature of ``operator`` on ``inputs``; raises what its type rule does.
+
+    What has graphs or functions among its attributes is not shared, and does not keep these alive.
+    """
+    key = (*_key(operator, attributes), *[id(node.type) for node in inputs])
+    reference = _signatures.references.get(key)
+    signature: Signature | None = None if reference is None else reference()
+    if signature is None:
+        signature = _signature(operator, inputs, attributes)
+        if signature.is_plain:
+            signature = _signatures.intern(key, lambda made: made, signature)
+            _recent.append(signature)
+    return signature
+
+
+def _signature(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Signature:
+    types = tuple([node.type for node in inputs])
+    try:
+        type = operator.type_rule(*types, **attributes)
+    except (ShapeError, DTypeError) as error:
+        source = current_source()
+        if source is not None:
+            error.args = (f"{error}\n  at {source}",)
+        raise
+    return Signature(operator, types, attributes, one_type(type))
+
+
+_signatures: Interned[Signature] = Interned()
+_recent: deque[Signature] = deque(maxlen=2048)
+"""Signatures that stay alive without a node, so that a function that is called again finds them."""
 
 
 def detached(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Node:
@@ -240,33 +334,17 @@ def detached(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[s
     Values are what elementwise operators give, unless rules look for the operator in a cotangent. Masks are shared
     where all that they are made of is in a graph: rules ask whether two are one.
     """
-    source = current_source()
-    type = _type_of(operator, inputs, attributes, source)
-    if type.dtype.kind == "b":
+    signature = signature_of(operator, inputs, attributes)
+    if signature.type.dtype.kind == "b":
         origins = [x.origin if isinstance(x, Detached) else x for x in inputs]
         if all(origin is not None for origin in origins):
             return apply(operator, tuple(origins), attributes)  # type: ignore[arg-type]
     if operator.elementwise and not operator.is_layer(inputs):
-        return Detached(type, evaluated(operator, [force(x) for x in inputs], attributes, type, source))
-    return Operation(operator, inputs, attributes, type, source)
-
-
-def _made(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Operation:
-    source = current_source()
-    type = _type_of(operator, inputs, attributes, source)
-    kept = MappingProxyType(dict(attributes)) if attributes else _NO_ATTRIBUTES
-    return Operation(operator, inputs, kept, type, source)
-
-
-def _type_of(
-    operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any], source: Source | None
-) -> Type:
-    try:
-        return operator.type_rule(*[node.type for node in inputs], **attributes)
-    except (ShapeError, DTypeError) as error:
-        if source is not None:
-            error.args = (f"{error}\n  at {source}",)
-        raise
+        values = [force(x) for x in inputs]
+        return Detached(
+            signature.type, evaluated(operator, values, attributes, signature.type, current_source())
+        )
+    return Operation(signature, inputs)
 
 
 def constant(value: Any, dtype: Any = None, weak: bool = False) -> Constant:

@@ -15,6 +15,7 @@ from pullback.errors import DTypeError
 
 __all__ = [
     "DTYPES",
+    "HALVES",
     "TupleType",
     "Type",
     "dtype_kind",
@@ -22,8 +23,10 @@ __all__ = [
     "is_complex",
     "is_float",
     "is_half",
+    "one_type",
     "part_dtype",
     "remembered",
+    "type_like",
 ]
 
 remembered = lru_cache(maxsize=2048)
@@ -41,6 +44,8 @@ DTYPES: tuple[np.dtype, ...] = tuple(
 _OWN = {id(dtype): dtype for dtype in DTYPES}
 _BFLOAT16 = "E"
 """The letter that ``ml_dtypes`` has given its ``bfloat16``, whose kind is that of records."""
+HALVES = "e" + _BFLOAT16
+"""The letters of floats of 16 bits."""
 
 
 def dtype_kind(dtype: np.dtype) -> str:
@@ -53,7 +58,7 @@ def is_half(dtype: np.dtype) -> bool:
 
     An operation on such numbers is one on the same numbers in ``float32`` whose result is rounded.
     """
-    return dtype.char in "eE"
+    return dtype.char in HALVES
 
 
 def is_float(dtype: np.dtype) -> bool:
@@ -140,6 +145,18 @@ class Type:
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@lru_cache(maxsize=4096)
+def type_like(dtype: np.dtype, shape: tuple[int, ...], weak: bool = False) -> Type:
+    """``Type(dtype, shape, weak)``, mostly one object for equal types: signatures are found by it."""
+    return one_type(Type(dtype, shape, weak))
+
+
+@lru_cache(maxsize=4096)
+def one_type(type: Type) -> Type:
+    """Of equal types mostly the same object."""
+    return type
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pullback.errors import CallbackError, IndexRangeError, MatrixError
-from pullback.graph.type import TupleType, Type, is_half
+from pullback.graph.type import HALVES, TupleType, Type, is_half
 
 if TYPE_CHECKING:
     from pullback.graph.node import Node, Operation
@@ -74,18 +74,20 @@ def evaluated(
     source: Source | None,
 ) -> Any:
     """The value of ``operator`` on values, of the type that its rule says; of 16 bits in ``float32``, then rounded."""
-    if is_half(type_.dtype):
+    if type_.dtype.char in HALVES:
         inputs = [_widened(x) for x in inputs]
     try:
         value = operator.reference(*inputs, **attributes) if attributes else operator.reference(*inputs)
     except (CallbackError, IndexRangeError, MatrixError) as error:
-        if source is None:
-            raise
-        # In a loop the error has the line of what is in it.
-        raise error.extended(f"at {source}", source=error.source or source) from None
+        raise _with_line(error, source) from None
     if (type(value) is np.ndarray and value.dtype is type_.dtype) or type(type_) is TupleType:
         return value
     return np.asarray(value, type_.dtype)
+
+
+def _with_line(error: Any, source: Source | None) -> Any:
+    """An error of an operation that was made at ``source``; in a loop it has the line of what is in it already."""
+    return error if source is None else error.extended(f"at {source}", source=error.source or source)
 
 
 def _widened(value: Any) -> Any:
@@ -102,16 +104,31 @@ def force(node: Node) -> Any:
     """The value of a node that is known, computed now if nobody has needed it before."""
     if node.value is not PENDING:
         return node.value
+    made: Any = node
     values = []
-    for child in node.inputs:
+    for child in made.inputs:
         value = child.value
         if value is PENDING:
-            break
+            return _forced(made)
         values.append(value)
-    else:  # as it mostly is
-        made: Any = node
-        made.value = evaluated(made.operator, values, made.attributes, made.type, made.source)
-        return node.value
+    signature = made.signature
+    compute = signature.compute
+    if compute is None:
+        made.value = value = computed(made, values)
+        return value
+    try:
+        value = compute(*values)
+    except (CallbackError, IndexRangeError, MatrixError) as error:
+        raise _with_line(error, made.source) from None
+    dtype = signature.type.dtype
+    if type(value) is not np.ndarray or value.dtype is not dtype:
+        value = np.asarray(value, dtype)
+    made.value = value
+    return value
+
+
+def _forced(node: Any) -> Any:
+    """The value of a node of which inputs are pending."""
     stack: list[Any] = [node]
     while stack:
         top = stack[-1]

@@ -32,6 +32,7 @@ from pullback.graph.protocol import ArrayProtocol, vocabulary
 from pullback.graph.values import mode
 from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled, where_written
+from pullback.numpy.recipes import followed
 
 __all__ = ["TracedArray", "any_arrays", "boxed", "called", "doored", "plain", "plain_all"]
 
@@ -307,11 +308,15 @@ _SPLITS = frozenset({"split", "array_split", "hsplit", "vsplit", "dsplit", "unst
 def _method(x: TracedArray, name: str, method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     operands = [] if name == "copy" else [x, *arguments]
     arguments, keywords = plain_all(arguments), plain_all(keywords)
-    found = method(*arguments, **keywords)
+    found = followed(name, _called_method, (x.node, name, *arguments), keywords)
     if name in _VIEWS and isinstance(found, Node):
         arguments, keywords = settled(arguments), settled(keywords)
         return x.derived(plain(found), lambda y: getattr(y, name)(*arguments, **keywords))
     return boxed(found, operands)
+
+
+def _called_method(x: Node, name: str, *arguments: Any, **keywords: Any) -> Any:
+    return vocabulary["attribute"](x, name)(*arguments, **keywords)
 
 
 def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
@@ -322,7 +327,7 @@ def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> 
     if name in _WRITES and arguments and type(arguments[0]) is TracedArray:
         return _WRITES[name](*arguments, **keywords)
     out = keywords.pop("out", None) if "out" in keywords else None
-    made = vocabulary["array_function"](function, types, plain_all(arguments), plain_all(keywords))
+    made = _made_by(function, plain_all(arguments), plain_all(keywords))
     if out is not None:
         return written(out, made, f"np.{name}")
     if arguments and type(arguments[0]) is TracedArray and (name in _VIEWS or name in _SPLITS):
@@ -333,6 +338,15 @@ def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> 
         if isinstance(made, Node):
             return arguments[0].derived(plain(made), lambda y: function(y, *rest, **named))
     return boxed(made, arguments)
+
+
+def _made_by(function: Any, arguments: Any, keywords: Any) -> Any:
+    def direct(*arguments: Any, **keywords: Any) -> Any:
+        return vocabulary["array_function"](function, (), arguments, keywords)
+
+    if function.__module__ == "numpy.linalg":  # some of these look at what made their operands
+        return direct(*arguments, **keywords)
+    return followed(function, direct, arguments, keywords)
 
 
 def called(function: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -376,7 +390,8 @@ def _binary(name: str) -> Callable[[TracedArray, Any], Any]:
     method = getattr(ArrayProtocol, name)
 
     def called(self: TracedArray, other: Any) -> Any:
-        return boxed(method(self.node, other.node if type(other) is TracedArray else other), (self, other))
+        operands = self.node, other.node if type(other) is TracedArray else other
+        return boxed(followed(name, method, operands), (self, other))
 
     return called
 
@@ -391,7 +406,7 @@ def _in_place(name: str, sign: str, function: str) -> Callable[[TracedArray, Any
 
 def _getitem(self: TracedArray, index: Any) -> Any:
     index = plain_all(index)
-    found = vocabulary["getitem"](self.node, index)
+    found = followed("getitem", vocabulary["getitem"], (self.node, index))
     parts = index if isinstance(index, tuple) else (index,)
     if not found.ndim or not all(map(_is_basic, parts)):
         return TracedArray(found)
@@ -419,7 +434,7 @@ def _ufunc(self: TracedArray, ufunc: np.ufunc, method: str, *inputs: Any, **keyw
         return None
     function = None if keywords or method != "__call__" else UFUNCS.get(ufunc)
     if function is not None:
-        return boxed(function(*[plain_all(x) for x in inputs]), inputs)
+        return boxed(followed(ufunc, function, plain_all(inputs)), inputs)
     out = keywords.pop("out", None)
     made = vocabulary["array_ufunc"](ufunc, method, *plain_all(inputs), **plain_all(keywords))
     return boxed(made, inputs) if out is None else written(out, made, f"np.{ufunc.__name__}")

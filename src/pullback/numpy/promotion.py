@@ -29,6 +29,7 @@ from pullback.graph import (
     is_float,
     is_known,
     refuse_class,
+    type_like,
 )
 from pullback.graph.protocol import vocabulary
 
@@ -63,10 +64,10 @@ Scalar = (bool, int, float, complex)
 _KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 _DEFAULT = tuple(np.dtype(kind) for kind in (np.bool_, np.int64, np.float64, np.complex128))
 _WEAK_TYPES = {
-    bool: Type(_DEFAULT[0], (), True),
-    int: Type(_DEFAULT[1], (), True),
-    float: Type(_DEFAULT[2], (), True),
-    complex: Type(_DEFAULT[3], (), True),
+    bool: type_like(_DEFAULT[0], (), True),
+    int: type_like(_DEFAULT[1], (), True),
+    float: type_like(_DEFAULT[2], (), True),
+    complex: type_like(_DEFAULT[3], (), True),
 }
 
 
@@ -121,10 +122,10 @@ def type_of(value: Any) -> Type:
         return value.type
     if isinstance(value, (np.ndarray, np.generic)):
         refuse_class(value)
-        return Type(value.dtype.newbyteorder("="), value.shape)
+        return type_like(value.dtype.newbyteorder("="), value.shape)
     refuse_class(value)
     array = np.asarray(value)
-    return Type(array.dtype.newbyteorder("="), array.shape)
+    return type_like(array.dtype.newbyteorder("="), array.shape)
 
 
 def result_dtype(*types: Type) -> np.dtype:

@@ -20,6 +20,8 @@ Segments = dict[int, tuple[int, Node]]
 
 def joined_segments(first: Node, second: Node) -> Node | None:
     """The sum of two arrays whose parts lie beside each other along one axis, or ``None`` where it is another sum."""
+    if not isinstance(first, Operation) or not isinstance(second, Operation):
+        return None
     for axis in range(first.ndim):
         one, other = _segments(first, axis), _segments(second, axis)
         if one is None or other is None:

@@ -25,6 +25,7 @@ from pullback.graph import (
 from pullback.operators.elementwise import summed
 from pullback.operators.segments import joined_segments
 from pullback.operators.shapes import padded
+from pullback.transforms.pulled import pulled
 
 __all__ = ["cotangents", "known_cotangents"]
 
@@ -102,8 +103,7 @@ def _swept(
                 continue
             else:
                 place.move(node.source)
-                seen = _seen(node) if kept is not None and node.operator.elementwise else node
-                parts = node.operator.pullback(seen, bars.pop(node))
+                parts = _pulled(node, bars.pop(node), active, kept is not None)
             for child, part in zip(node.inputs, parts):
                 if part is None or child not in active or not is_float(child.type.dtype):
                     continue
@@ -122,6 +122,17 @@ def _swept(
             if kept is not None and node not in kept:
                 node.value = PENDING
     return [bars.get(node) for node in inputs]
+
+
+def _pulled(node: Operation, bar: Node, active: set[Node], known: bool) -> Any:
+    """The cotangents of the inputs of ``node``, of those that are ``active`` at least."""
+    assert node.operator.pullback is not None
+    if not known:
+        return node.operator.pullback(node, bar)
+    found = pulled(node, bar, active)
+    if found is not None:
+        return found
+    return node.operator.pullback(_seen(node) if node.operator.elementwise else node, bar)
 
 
 def _moves(node: Any) -> bool:
