@@ -70,11 +70,8 @@ class Arguments:
     def _replace(self, name: str, number: int, argument: Any) -> None:
         leaves, structure = flatten(argument)
         types = [leaf_type(leaf) for leaf in leaves]
-        smooth = [
-            k
-            for k, (type, trained) in enumerate(zip(types, structure.trained))
-            if trained and is_float(type.dtype)
-        ]
+        trained = structure.trained
+        smooth = [k for k, type in enumerate(types) if trained[k] and is_float(type.dtype)]
         if len(smooth) < len(leaves):
             _refuse_integers(name, self.names.get(number, number), types, structure)
         changed = list(leaves)
@@ -297,7 +294,9 @@ def check_complex(
     name: str, holomorphic: bool, variables: Sequence[Variable], outputs: Sequence[Node]
 ) -> None:
     """Raise where complex results have no derivative, or what is said to be ``holomorphic`` is real."""
-    found = [node for node in outputs if is_complex(node.dtype)]
+    found = [node for node in outputs if is_complex(node.type.dtype)]
+    if not holomorphic and not found:
+        return
     if not holomorphic and found and (name == "grad" or any(is_complex(x.dtype) for x in variables)):
         raise DerivativeError(
             f"{name}: the function returned {found[0].type}, which has no derivative unless it is holomorphic; say "

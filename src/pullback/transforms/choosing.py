@@ -46,6 +46,8 @@ def choose(
     >>> chosen.arguments, chosen.numbers, chosen.function(2, 5)
     ((2, 5), [1], 10)
     """
+    if type(argnums) is int and 0 <= argnums < len(arguments):
+        return Chosen(function, arguments, keywords, [argnums], {})
     wanted = [argnums] if isinstance(argnums, (int, str)) else list(argnums)
     count = len(arguments)
     named = [each for each in wanted if isinstance(each, str) and each in keywords]

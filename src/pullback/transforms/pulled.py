@@ -84,9 +84,12 @@ class _Unfit(Exception):
     """What a rule makes of operands is not to be remembered."""
 
 
-_VALUE, _GIVEN, _LAYER, _NODE = range(4)
+_VALUE, _GIVEN, _LAYER, _NODE, _SHARED = range(5)
 Maker = tuple[Any, ...]
-"""How a part is made: of a value, as an operand itself, as a layer around others, or as what it always is."""
+"""How a part is made.
+
+Of a value, as an operand itself, as a layer around others, as what it always is, or, of masks, as a node that all share.
+"""
 
 
 class _Rule:
@@ -95,7 +98,7 @@ class _Rule:
     A slot is the place of a value: of an operand, of what is always the same, or of a step's result.
     """
 
-    __slots__ = ("_given", "_makers", "_named", "_needed", "_slots", "_steps", "_values")
+    __slots__ = ("_given", "_makers", "_named", "_needed", "_of_bar", "_slots", "_steps", "_values")
 
     def __init__(self, node: Operation, bar: Node, nodes: Sequence[Any], active: Sequence[bool]) -> None:
         """Ask the rule for ``nodes``, which the key is of; raises ``_Unfit`` where it is not to be remembered."""
@@ -112,6 +115,7 @@ class _Rule:
         given = [made[id(x)] for x in nodes]
         self._named = _named(nodes)
         self._given = {id(x): place for place, x in enumerate(given)}
+        self._of_bar = 1 + max([place for place, x in enumerate(nodes) if x is bar])
         self._slots = dict(self._given)
         self._needed: list[int] = []
         self._values: list[Any] = [None] * len(given)
@@ -122,7 +126,7 @@ class _Rule:
             self._maker(part, as_they_are, True) if moves and part is not None else None
             for part, moves in zip(parts, active)
         ]
-        del self._given, self._slots
+        del self._given, self._of_bar, self._slots
 
     def _maker(self, x: Any, as_they_are: Sequence[bool], outermost: bool) -> Maker:
         place = self._given.get(id(x))
@@ -131,12 +135,27 @@ class _Rule:
         if type(x) is Constant:
             return _NODE, x
         if type(x) is Operation:
+            if x.type.dtype.kind == "b":
+                return self._mask(x)
             if not _is_simple(x):
                 raise _Unfit
             # A part among zeros is added in place, if it can be.
             if x.operator.is_layer(x.inputs) or (outermost and x.operator.name == "pad"):
                 return _LAYER, x.signature, [self._maker(child, as_they_are, False) for child in x.inputs]
         return _VALUE, self._slot(x), x.type
+
+    def _mask(self, x: Any) -> Maker:
+        """A mask is an operation of the graph: rules ask whether two are one."""
+        place = self._given.get(id(x))
+        if place is not None:
+            if place < self._of_bar:
+                raise _Unfit
+            return _GIVEN, place
+        if type(x) is Constant:
+            return _NODE, x
+        if type(x) is not Operation or not x.signature.is_plain:
+            raise _Unfit
+        return _SHARED, x.signature, [self._mask(child) for child in x.inputs]
 
     def _slot(self, x: Any) -> int:
         """The slot of the value of ``x``."""
@@ -172,7 +191,7 @@ class _Rule:
 
 
 def _is_simple(x: Operation) -> bool:
-    return x.signature.is_smooth and x.signature.compute is not None
+    return x.signature.compute is not None and x.signature.is_plain and x.type.dtype.kind in "fb"
 
 
 def _made(maker: Maker, nodes: Sequence[Any], values: Sequence[Any]) -> Node:
@@ -183,7 +202,8 @@ def _made(maker: Maker, nodes: Sequence[Any], values: Sequence[Any]) -> Node:
         return nodes[maker[1]]  # type: ignore[no-any-return]
     if kind == _NODE:
         return maker[1]  # type: ignore[no-any-return]
-    return Operation(maker[1], tuple([_made(each, nodes, values) for each in maker[2]]))
+    inputs = tuple([_made(each, nodes, values) for each in maker[2]])
+    return Operation(maker[1], inputs) if kind == _LAYER else applied(maker[1], inputs)
 
 
 def _layered(node: Operation, bar: Any) -> set[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -55,13 +56,20 @@ def known_cotangents(
     ``order`` is a topological order of what the output is computed from. Of each operation that the sweep has passed
     the value is let go, but for those of ``kept``: no pullback to come reads it.
     """
-    seed = Detached(output.type, np.ones((), output.type.dtype))
+    seed = Detached(output.type, _one(output.type.dtype))
     with np.errstate(all="ignore"):
         bars = _swept(order, {output: seed}, inputs, _settled, frozenset(kept))
         for bar in bars:
             if bar is not None:
                 force(bar)
     return bars
+
+
+@lru_cache
+def _one(dtype: np.dtype) -> np.ndarray:
+    one = np.ones((), dtype)
+    one.flags.writeable = False
+    return one
 
 
 def _swept(
@@ -118,7 +126,7 @@ def _swept(
                     and totals.takes(bars, child, part)
                 ):
                     continue
-                _accumulate(bars, child, settle(part), settle)
+                _accumulate(bars, child, part if type(part) is Detached else settle(part), settle)
             if kept is not None and node not in kept:
                 node.value = PENDING
     return [bars.get(node) for node in inputs]
@@ -148,10 +156,13 @@ def _accumulate(
     bars: dict[Node, Node], node: Node, bar: Node, settle: Callable[[Node], Node] = _itself
 ) -> None:
     before = bars.get(node)
-    if before is not None:
+    if before is None:
+        bars[node] = bar
+    elif type(before) is Detached and type(bar) is Detached:
+        bars[node] = settle(before + bar)
+    else:
         joined = joined_segments(before, bar)
-        bar = settle(summed(before, bar) if joined is None else joined)
-    bars[node] = bar
+        bars[node] = settle(summed(before, bar) if joined is None else joined)
 
 
 class _Totals:
