@@ -340,13 +340,16 @@ def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> 
     return boxed(made, arguments)
 
 
+_PRODUCTS = frozenset({np.dot, np.inner, np.outer, np.vdot})
+
+
 def _made_by(function: Any, arguments: Any, keywords: Any) -> Any:
     def direct(*arguments: Any, **keywords: Any) -> Any:
         return vocabulary["array_function"](function, (), arguments, keywords)
 
     if function.__module__ == "numpy.linalg":  # some of these look at what made their operands
         return direct(*arguments, **keywords)
-    return followed(function, direct, arguments, keywords)
+    return followed(function, direct, arguments, keywords, function in _PRODUCTS)
 
 
 def called(function: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -434,7 +437,7 @@ def _ufunc(self: TracedArray, ufunc: np.ufunc, method: str, *inputs: Any, **keyw
         return None
     function = None if keywords or method != "__call__" else UFUNCS.get(ufunc)
     if function is not None:
-        return boxed(followed(ufunc, function, plain_all(inputs)), inputs)
+        return boxed(followed(ufunc, function, plain_all(inputs), promotes=True), inputs)
     out = keywords.pop("out", None)
     made = vocabulary["array_ufunc"](ufunc, method, *plain_all(inputs), **plain_all(keywords))
     return boxed(made, inputs) if out is None else written(out, made, f"np.{ufunc.__name__}")

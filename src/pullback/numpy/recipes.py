@@ -21,6 +21,7 @@ from pullback.graph import (
     Type,
     Variable,
     applied,
+    constant,
     evaluating,
     topological,
 )
@@ -51,16 +52,28 @@ class Recipe:
 
 
 def followed(
-    name: Any, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: Mapping[str, Any] = _NONE
+    name: Any,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    keywords: Mapping[str, Any] = _NONE,
+    promotes: bool = False,
 ) -> Any:
-    """``function(*arguments, **keywords)``, by its recipe if there is one; ``name`` tells it from other functions."""
+    """``function(*arguments, **keywords)``, by its recipe if there is one; ``name`` tells it from other functions.
+
+    One that ``promotes`` its arguments makes constants of arrays and asks for no more than their types.
+    """
     if not mode.evaluates:
         return function(*arguments, **keywords)
     operands: list[Node] = []
     key = [name]
     for x in arguments:
         if not _noted(x, key, operands):
-            return function(*arguments, **keywords)
+            if not promotes or type(x) is not np.ndarray:
+                return function(*arguments, **keywords)
+            given = tuple([constant(x) if type(x) is np.ndarray else x for x in arguments])
+            if len({x.type.dtype for x in given if isinstance(x, Node)}) > 1:
+                return function(*arguments, **keywords)
+            return followed(name, function, given, keywords)
     if keywords and not _noted(keywords, key, operands):
         return function(*arguments, **keywords)
     known = tuple(key)
@@ -83,7 +96,7 @@ def followed(
 def _noted(x: Any, key: list[Any], operands: list[Node]) -> bool:
     """Write what ``x`` is into ``key``, and the nodes in it into ``operands``; whether a recipe may be for such."""
     kind = type(x)
-    if kind is Operation or kind is Variable:
+    if kind is Operation or kind is Variable or kind is Constant:
         type_ = x.type
         if type_.dtype.kind != "f":
             return False

@@ -60,12 +60,12 @@ def _input(x: Any, elementwise: bool, nodes: list[Any], key: list[int]) -> bool:
         return False
     kind = type(x)
     if kind is Constant:
-        if x.value.size <= SMALL_CONSTANT:
+        if elementwise and (x.value.size == 1 or constant_value(x) is not None):
             key.append(id(x))
-        else:
-            key.append(-2)
-            if elementwise and constant_value(x) is not None:
+            if x.value.size > SMALL_CONSTANT:
                 return False
+        else:  # its numbers do not matter
+            key.append(-2)
     elif kind is Operation and elementwise and x.operator.name == "broadcast":
         key.append(id(x.signature))
         if not _input(x.inputs[0], elementwise, nodes, key):
@@ -98,10 +98,12 @@ class _Rule:
     A slot is the place of a value: of an operand, of what is always the same, or of a step's result.
     """
 
-    __slots__ = ("_given", "_makers", "_named", "_needed", "_of_bar", "_slots", "_steps", "_values")
+    __slots__ = ("_free", "_given", "_makers", "_named", "_needed", "_of_bar", "_slots", "_steps", "_values")
 
-    def __init__(self, node: Operation, bar: Node, nodes: Sequence[Any], active: Sequence[bool]) -> None:
-        """Ask the rule for ``nodes``, which the key is of; raises ``_Unfit`` where it is not to be remembered."""
+    def __init__(
+        self, node: Operation, bar: Node, nodes: Sequence[Any], named: Sequence[Any], active: Sequence[bool]
+    ) -> None:
+        """Ask the rule for ``nodes``, of which the key names those; ``_Unfit`` where it is not to be remembered."""
         layered = _layered(node, bar)
         made: dict[int, Any] = {}
         for x in nodes[:-1]:
@@ -113,7 +115,9 @@ class _Rule:
                 made[id(x)] = Variable(x.type)
         made[id(node)] = applied(node.signature, tuple([made[id(x)] for x in node.inputs]))
         given = [made[id(x)] for x in nodes]
-        self._named = _named(nodes)
+        self._named = named
+        known = set(map(id, named))
+        self._free = {id(x) for x in nodes if type(x) is Constant and id(x) not in known}
         self._given = {id(x): place for place, x in enumerate(given)}
         self._of_bar = 1 + max([place for place, x in enumerate(nodes) if x is bar])
         self._slots = dict(self._given)
@@ -126,7 +130,7 @@ class _Rule:
             self._maker(part, as_they_are, True) if moves and part is not None else None
             for part, moves in zip(parts, active)
         ]
-        del self._given, self._of_bar, self._slots
+        del self._free, self._given, self._of_bar, self._slots
 
     def _maker(self, x: Any, as_they_are: Sequence[bool], outermost: bool) -> Maker:
         place = self._given.get(id(x))
@@ -169,12 +173,18 @@ class _Rule:
                 raise _Unfit
             places = tuple([self._slot(child) for child in x.inputs])
         slot = self._slots[id(x)] = len(self._values)
-        if type(x) is Constant or (x.value is not None and x.operator.name == "broadcast"):
+        if self._is_fixed(x):
             self._values.append(force(x))
         else:
             self._values.append(None)
             self._steps.append((x.signature.compute, places, x.type.dtype, slot))
         return slot
+
+    def _is_fixed(self, x: Any) -> bool:
+        """Whether ``x`` is the same each time, and takes no memory."""
+        if type(x) is Constant:
+            return id(x) not in self._free
+        return type(x) is Operation and x.operator.name == "broadcast" and self._is_fixed(x.inputs[0])
 
     def follow(self, nodes: Sequence[Any]) -> list[Node | None]:
         """The cotangents of the inputs, of these operands."""
@@ -224,9 +234,9 @@ def _layered(node: Operation, bar: Any) -> set[int]:
     return found
 
 
-def _named(nodes: Sequence[Any]) -> list[Any]:
-    """What a key tells by its number, which stays its own while it is alive."""
-    constants = [x for x in nodes if type(x) is Constant and x.value.size <= SMALL_CONSTANT]
+def _named(nodes: Sequence[Any], key: Sequence[int]) -> list[Any]:
+    """What ``key`` tells by its number, which stays its own while it is alive."""
+    constants = [x for x in nodes if type(x) is Constant and id(x) in key]
     return [*constants, *[x.type for x in nodes], *[x.signature for x in nodes if type(x) is Operation]]
 
 
@@ -257,10 +267,10 @@ def pulled(node: Operation, bar: Node, active: set[Node]) -> Sequence[Node | Non
         except PullbackError:  # the operation itself tells its line
             return None
     if rule is None and len(rules) < MOST_RULES:
-        rules[known] = (_SEEN_ONCE, _named(nodes))
+        rules[known] = (_SEEN_ONCE, _named(nodes, key))
     elif rule is not None and rule[0] is _SEEN_ONCE:
         try:
-            rules[known] = _Rule(node, bar, nodes, [x in active for x in node.inputs])
+            rules[known] = _Rule(node, bar, nodes, rule[1], [x in active for x in node.inputs])
         except _Unfit:
             rules[known] = (None, rule[1])
     return None
