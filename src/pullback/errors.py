@@ -27,6 +27,7 @@ __all__ = [
     "MemoryBudgetError",
     "MissingExtra",
     "NaNError",
+    "NamedAxisError",
     "NonFiniteLoss",
     "OutputError",
     "ProcessorError",
@@ -62,6 +63,10 @@ class TracingError(PullbackError, TypeError):
 
 class BatchError(PullbackError, ValueError):
     """Examples that make no batch: arrays of different batch sizes, an axis that is not there."""
+
+
+class NamedAxisError(PullbackError, ValueError):
+    """An axis of ``jit(f, shapes=…)`` that no one program can follow: sizes that differ, ``x[::-1]`` along it."""
 
 
 class DerivativeError(PullbackError, TypeError):

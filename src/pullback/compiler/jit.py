@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
+from pullback.compiler.any_size import AnySize, Sized
 from pullback.compiler.budget import Decisions, budget_bytes, described, within
 from pullback.compiler.calls import trees
 from pullback.compiler.disabled import is_anywhere, is_here, watched
@@ -28,8 +29,9 @@ from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.signature import Signature
 from pullback.compiler.target import Processor
 from pullback.control.schedules import Levels, without_segments
-from pullback.errors import DonationError, ShapeError, TracingError, TreeError
+from pullback.errors import DonationError, NamedAxisError, ShapeError, TracingError, TreeError
 from pullback.graph import Graph, Node, Type
+from pullback.graph.named import sizes_under_way
 from pullback.tracing.trace import leaf_type, trace_flat
 from pullback.tracing.tracebacks import cut_to_users, shows_users_frames, without_numpys
 from pullback.tracing.trees import Static, Structure, flatten
@@ -116,8 +118,10 @@ class Compiled(_CalledAtOnce[P, R]):
         static_argnames: str | Iterable[str] = (),
         max_traces: int | None = None,
         flush_subnormals: bool = False,
+        shapes: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         self.function = function
+        self._any_size = None if shapes is None else AnySize(function, shapes)
         self.flush_subnormals = flush_subnormals
         self.check_nan = check_nan
         self.max_traces = most_traces(max_traces)
@@ -135,7 +139,7 @@ class Compiled(_CalledAtOnce[P, R]):
                 "no memory to give: leave it out of donate_argnums or of static_argnums"
             )
         self.watch = watch
-        self._programs: dict[tuple[Structure, tuple[Type, ...]], _Specialised] = {}
+        self._programs: dict[Any, _Specialised] = {}
         self._calls = _Latest("entry_address", self._call)
         self._runs: dict[Any, _Latest] = {}
         self.slow_path()
@@ -170,9 +174,9 @@ class Compiled(_CalledAtOnce[P, R]):
         leaves, structure = flatten(self._marked(arguments, keywords))
         if any(isinstance(leaf, Node) for leaf in leaves):
             return self.function(*arguments, **keywords)
-        special = self._specialised(leaves, structure)
-        if self.check_nan:
-            return self._checked(special, leaves)
+        special, sized = self._fitting(leaves, structure)
+        if self.check_nan or self._any_size is not None:
+            return self._run(special, leaves, sized)
         fast = self._calls.including(special.signature(None))
         if not is_anywhere():
             object.__setattr__(self, "__call__", fast)
@@ -214,6 +218,7 @@ class Compiled(_CalledAtOnce[P, R]):
         self, arguments: Sequence[Any], steps: int, sliced_argnums: int | Iterable[int]
     ) -> tuple[Any, Signature | None]:
         """What ``run_steps`` returns, and how compiled code does the same the next time."""
+        self._refuse_any_size("run_steps")
         sliced = set(argument_numbers("sliced_argnums", sliced_argnums, len(arguments)))
         marked, _ = self._marked(arguments, {})
         leaves, structure = flatten((marked, {}))
@@ -265,17 +270,22 @@ class Compiled(_CalledAtOnce[P, R]):
         1
         """
         leaves, structure = flatten(self._marked(arguments, keywords))
-        return self._specialised(leaves, structure).executable.report(leaves)
+        special, sized = self._fitting(leaves, structure)
+        return special.executable.report(leaves if sized is None else sized.arguments(leaves))
 
-    def _checked(self, special: _Specialised, leaves: Sequence[Any]) -> Any:
-        """The results, unless there is NaN among them."""
+    def _run(self, special: _Specialised, leaves: Sequence[Any], sized: Sized | None) -> Any:
+        """The results, where Python has something to do for them; with ``check_nan`` unless there is NaN among them."""
         program = special.executable.program
-        given = [np.array(leaf) if _given(program, k) else leaf for k, leaf in enumerate(leaves)]
-        results = program(*leaves)
-        if any(map(has_nan, results)):
+        before = list(leaves)
+        if self.check_nan:
+            before = [np.array(leaf) if _given(program, k) else leaf for k, leaf in enumerate(leaves)]
+        results: Sequence[Any] = program(*(leaves if sized is None else sized.arguments(leaves)))
+        results = results if sized is None else sized.results(results)
+        if self.check_nan and any(map(has_nan, results)):
+            types = special.types if sized is None else sized.call.types
             with without_segments():
-                graph = self._requested(special.structure, special.types).graph
-            explain_nan(graph, given)
+                graph = self._requested(special.structure, types).graph
+            explain_nan(graph, before)
         return special.unflatten(results)
 
     @shows_users_frames
@@ -288,7 +298,7 @@ class Compiled(_CalledAtOnce[P, R]):
         True
         """
         leaves, structure = flatten(self._marked(arguments, keywords))
-        return self._specialised(leaves, structure).executable.memory_bytes
+        return self._fitting(leaves, structure)[0].executable.memory_bytes
 
     @property
     def address(self) -> int:
@@ -327,8 +337,9 @@ class Compiled(_CalledAtOnce[P, R]):
         >>> norm.signature
         'int function(const double *x0, double x1, double *y0, double *y1)'
         """
+        self._refuse_any_size("c_function")
         leaves, structure = flatten(self._marked(arguments, keywords))
-        special = self._specialised(leaves, structure)
+        special, _ = self._fitting(leaves, structure)
         if not special.exported:
             special.exported.append(CFunction(special.executable.program, self.__name__))
         return special.exported[0]
@@ -343,21 +354,44 @@ class Compiled(_CalledAtOnce[P, R]):
             keywords = {name: Static(a) if name in names else a for name, a in keywords.items()}
         return tuple(arguments), keywords
 
-    def _specialised(self, leaves: Sequence[Any], structure: Structure) -> _Specialised:
-        return self._for_types(structure, tuple([leaf_type(leaf) for leaf in leaves]))
+    def _refuse_any_size(self, name: str) -> None:
+        if self._any_size is not None:
+            raise NamedAxisError(
+                f"{self.__name__} is compiled with shapes=, and {name} knows no sizes; compile it without"
+            )
 
-    def _for_types(self, structure: Structure, types: tuple[Type, ...]) -> _Specialised:
-        known = self._programs.get((structure, types))
+    def _fitting(self, leaves: Sequence[Any], structure: Structure) -> tuple[_Specialised, Sized | None]:
+        """The program for these arguments; where it is one for any size, how it is called."""
+        types = tuple([leaf_type(leaf) for leaf in leaves])
+        sized = None
+        if self._any_size is not None:
+            donated, _ = self._donated_leaves(structure)
+            sized = self._any_size.sized(structure, types, donated, self._requested)
+        if sized is None:
+            return self._for_types(structure, types), None
+        return self._for_types(structure, sized.instance.types, sized), sized
+
+    def _for_types(
+        self, structure: Structure, types: tuple[Type, ...], sized: Sized | None = None
+    ) -> _Specialised:
+        key = structure, types if sized is None else (*types, sized.instance.leaves)
+        known = self._programs.get(key)
         if known is None:
-            note_retrace(self.__name__, self._programs, structure, types, self.max_traces)
-            known = self._programs[structure, types] = self._compile(structure, types)
+            known_types = [(each.structure, each.types) for each in self._programs.values()]
+            note_retrace(self.__name__, known_types, structure, types, self.max_traces)
+            known = self._programs[key] = self._compile(structure, types, sized)
         return known
 
-    def _compile(self, structure: Structure, types: tuple[Type, ...]) -> _Specialised:
+    def _compile(
+        self, structure: Structure, types: tuple[Type, ...], sized: Sized | None = None
+    ) -> _Specialised:
+        def request() -> _Requested:
+            return self._requested(structure, types) if sized is None else sized.again(self._requested)
+
         if self.memory is None:
-            made, levels = self._requested(structure, types), None
+            made, levels = request() if sized is None else sized.instance.requested, None
         else:
-            made, levels = self._within(self.memory, structure, types)
+            made, levels = self._within(self.memory, types, request)
         graph, offered = made.graph, made.offered
         watched = self._watched(made.out_structure, graph.outputs)
         processor = replace(Processor.host(), flush_subnormals=True) if self.flush_subnormals else None
@@ -369,9 +403,11 @@ class Compiled(_CalledAtOnce[P, R]):
         traced = without_draws(
             lambda: trace_flat(self.function, structure, types), self.function, structure.spec
         )
-        if traced.free:
+        own = [size.variable for size in sizes_under_way()]
+        foreign = [variable for variable in traced.free if not any(variable is each for each in own)]
+        if foreign:
             raise TracingError(
-                f"{self.__name__} uses {traced.free[0]!r} of a trace around it; give it as an argument"
+                f"{self.__name__} uses {foreign[0]!r} of a trace around it; give it as an argument"
             )
         donated_leaves, parts = self._donated_leaves(structure)
         carried, pairs = self._pairs(traced.out_structure, donated_leaves, parts)
@@ -390,14 +426,14 @@ class Compiled(_CalledAtOnce[P, R]):
         return _Requested(graph, traced.out_structure, offered, carried)
 
     def _within(
-        self, budget: int, structure: Structure, types: tuple[Type, ...]
+        self, budget: int, types: tuple[Type, ...], request: Callable[[], _Requested]
     ) -> tuple[_Requested, Levels]:
         """A program that takes no more memory than the budget."""
         given = sum(type.nbytes for type in types)
         known = BudgetDecisions(budget)
         return within(
             budget,
-            lambda: self._requested(structure, types),
+            request,
             lambda made: needed(made.graph, made.offered),
             Decisions(
                 lambda made: known.load(made.graph, made.offered),
@@ -461,6 +497,7 @@ def jit(
     static_argnames: str | Iterable[str] = (),
     max_traces: int | None = None,
     flush_subnormals: bool = False,
+    shapes: Mapping[str, Sequence[Any]] | None = None,
 ) -> Compiled[P, R]:
     """``function`` compiled to machine code: traced once for each combination of structures, dtypes and shapes.
 
@@ -490,6 +527,14 @@ def jit(
     Many processors take a hundred times as long for them, and the gradients of a long recurrence vanish through them.
     Without it they are what they are in NumPy. Functions out of the program, NumPy's and LAPACK's, keep them.
 
+    ``shapes`` names first axes of arguments: ``jit(f, shapes={"x": ("batch", 784), "y": ("batch",)})`` is traced once
+    for all sizes of ``batch`` and compiled for a capacity, the power of two at or above the size, for all sizes up to
+    it. Keys are parameters, or paths to leaves below them (``"data.images"``); axes after the first are extents,
+    ``None`` for any that the program is compiled for, or ``...`` last. One name is one size in all arguments. Results
+    equal those of a program for that very size up to rounding, and depend on the arguments alone. Inside, ``x.shape[0]``
+    is a traced number; where Python needs an integer it is refused, as are operations that would need each size's own
+    program, such as ``x[::-1]``: ``NamedAxisError``. Sizes 0 and 1 have programs of their own.
+
     Raises what tracing raises, ``DonationError`` for donated memory that cannot be written in place,
     ``MemoryBudgetError`` with the least memory that can be reached where that is beyond the budget, and
     ``IndexRangeError`` for an index outside its axis, before anything donated is changed.
@@ -506,6 +551,9 @@ def jit(
     >>> square = jit(lambda x: x * x, flush_subnormals=True)
     >>> square(np.array([3.0, 1e-20], np.float32))
     array([9., 0.], dtype=float32)
+    >>> centred = jit(lambda x: x - x.sum(axis=0) / x.shape[0], shapes={"x": ("batch", 2)})
+    >>> [centred(np.ones((n, 2))).shape for n in (5, 6, 7)], centred.traces
+    ([(5, 2), (6, 2), (7, 2)], 1)
     """
     return Compiled(
         function,
@@ -517,6 +565,7 @@ def jit(
         static_argnames,
         max_traces,
         flush_subnormals,
+        shapes,
     )
 
 

@@ -39,6 +39,7 @@ from pullback.numpy.promotion import cast, where_written
 from pullback.operators.batching import batch_first, batch_size, is_batched
 from pullback.operators.elementwise import zeros_like
 from pullback.operators.reductions import sum as sum_
+from pullback.operators.varying import keeps_zeros
 from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, traces_under_way, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, difference, flatten
@@ -474,6 +475,7 @@ no_derivative = Operator(
     batch_first,
     lambda node, operands, index: operands[0](index),
     (),
+    vary=keeps_zeros,
 )
 """What a function with a rule of its own closes over."""
 

@@ -74,6 +74,8 @@ class Operator:
     complex input comes as such a pair. A linear operator needs none: what it does to an array it does to its parts.
     ``is_layer(inputs)`` tells whether rules look for such an operation in a cotangent, rather than for its value alone:
     masks and what they come through, the factors of a product, and parts of a sum.
+    ``vary(node) -> Padding`` tells what must stand in the padding of its inputs along axes of which programs are made
+    for every size (``operators/varying.py``); elementwise operators need nothing, others without a rule are refused.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Operator:
     routine: Callable[..., Routine | None] | None = None
     parts: Callable[..., Any] | None = None
     is_layer: Callable[[Sequence[Node]], bool] = lambda inputs: False
+    vary: Callable[[Operation], Any] | None = None
 
     def __post_init__(self) -> None:
         if self.name in OPERATORS:

@@ -26,13 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from pullback.errors import DTypeError, ShapeError, TracingError
+from pullback.errors import DTypeError, NamedAxisError, ShapeError, TracingError
 from pullback.graph import OPERATORS, Node, is_complex
+from pullback.graph.named import LEAST_STAND_IN, multiple, sizes_under_way, with_names
 from pullback.graph.protocol import ArrayProtocol, vocabulary
 from pullback.graph.values import mode
 from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled, where_written
 from pullback.numpy.recipes import followed
+from pullback.numpy.sizes import extent_of, size_node
 
 __all__ = ["TracedArray", "any_arrays", "boxed", "called", "doored", "plain", "plain_all"]
 
@@ -166,6 +168,19 @@ class TracedArray(Node):
         return self.node.value
 
     @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        shape: tuple[int, ...] = self.node.type.shape
+        return tuple(map(_shown, shape)) if sizes_under_way() else shape
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        self._refuse("shape")
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        return _shown(self.node.type.size)  # type: ignore[no-any-return]
+
+    @property
     def inputs(self) -> tuple[Node, ...]:  # type: ignore[override]
         return self.node.inputs
 
@@ -269,8 +284,23 @@ def plain_all(x: Any) -> Any:
     return x
 
 
+def _shown(extent: int) -> Any:
+    """An extent; that of a named axis as the traced number that it is."""
+    if extent < LEAST_STAND_IN:
+        return extent
+    found = multiple(extent)
+    if found is None:
+        raise NamedAxisError(
+            f"{with_names(extent)} depends on the size of a named axis in a way that no program can follow; give an "
+            f"argument that counts it{where_written()}"
+        )
+    return TracedArray(size_node(found))
+
+
 def boxed(x: Any, operands: Sequence[Any] = ()) -> Any:
     """Traced arrays for the nodes in a result, which NumPy may lay out like one of its ``operands``."""
+    if type(x) is int:
+        return _shown(x)
     if isinstance(x, Node):
         if type(x) is TracedArray:
             return x
@@ -279,7 +309,7 @@ def boxed(x: Any, operands: Sequence[Any] = ()) -> Any:
             if type(each) is TracedArray and (each._parent is not None or each._like):
                 made._like = [*made._like, each]
         return made
-    if isinstance(x, (list, tuple)) and any(isinstance(each, (Node, list, tuple)) for each in x):
+    if isinstance(x, (list, tuple)) and any(isinstance(each, (Node, list, tuple, int)) for each in x):
         parts = [boxed(each, operands) for each in x]
         return x._make(parts) if hasattr(x, "_make") else type(x)(parts)
     return x
@@ -474,9 +504,26 @@ _REST = (
 )  # fmt: skip
 """Methods of Python's with double underscores that only read."""
 
+
+def _compared(name: str) -> Callable[[TracedArray, Any], Any]:
+    """``==`` or ``!=``, which Python may ask of two shapes: equal extents are, whatever the sizes are."""
+    compare = _operator(name)
+
+    def called(self: TracedArray, other: Any) -> Any:
+        if sizes_under_way() and type(other) is TracedArray:
+            mine = extent_of(self.node)
+            if mine is not None and mine == extent_of(other.node):
+                return name == "__eq__"
+        return compare(self, other)
+
+    return called
+
+
 for _method_name in _REST:
     setattr(TracedArray, f"__{_method_name}__", _operator(f"__{_method_name}__"))
 _doors: dict[str, Any] = {
+    "eq": _compared("__eq__"),
+    "ne": _compared("__ne__"),
     "hash": object.__hash__,
     "getitem": _getitem,
     "iter": _iterate,

@@ -59,7 +59,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     >>> print(full((2,), 1.5))
     [1.5 1.5]
     """
-    if not any_traced(fill_value):
+    if not any_traced(fill_value, shape):
         return _writable(shape, fill_value, dtype)
     node = as_array_node(fill_value)
     return broadcast_to_shape(node if dtype is None else e.astype(node, dtype), extents("full", shape))
@@ -90,6 +90,9 @@ def empty(shape: Any, dtype: Any = float, order: str = "C") -> Any:
 
 
 def _writable(shape: Any, value: Any, dtype: Any) -> Any:
+    if any_traced(shape):
+        scalar = as_array_node(np.asarray(value, dtype))
+        return TracedArray(broadcast_to_shape(scalar, extents("zeros", shape)))
     made = np.full(shape, value, dtype)
     return made if mode.trace is None else TracedArray(as_array_node(made))
 

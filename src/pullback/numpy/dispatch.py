@@ -16,6 +16,7 @@ import numpy as np
 
 from pullback.errors import TracingError
 from pullback.graph import Node, free_variables, is_complex, is_known
+from pullback.graph.named import sizes_under_way, with_names
 from pullback.graph.protocol import vocabulary
 from pullback.graph.source import numpy_function, user_stores
 from pullback.numpy import arrays
@@ -23,6 +24,7 @@ from pullback.numpy.arrays import any_arrays
 from pullback.numpy.axes import normal_axes
 from pullback.numpy.elementwise import UFUNCS, astype, where
 from pullback.numpy.promotion import any_traced, array_of, settled, where_written
+from pullback.numpy.sizes import size_of
 
 __all__ = ["FUNCTIONS", "NEAREST", "UFUNC_METHODS", "implements", "reduced_by", "refuse"]
 
@@ -270,6 +272,22 @@ _REFUSALS = {
     "tolist": ("tolist() needs its numbers", "return it and convert the result"),
     "len": ("it has no axes, so no length", "use x.shape or x.ndim, or x.reshape(-1)"),
     "iterate": ("it has no axes to iterate over", "use it as it is, or x.reshape(-1)"),
+    "named len": (
+        "len() needs one integer, and its first axis is one of any size",
+        "use x.shape[0], with which NumPy's functions compute",
+    ),
+    "named iterate": (
+        "its first axis is one of any size",
+        "compute with all rows at once, or with pb.vmap or pb.scan over another axis",
+    ),
+    "named index": (
+        "it is the size of an axis of any size, and Python needs one integer (range, a list's index, np.arange)",
+        "use pullback.numpy.arange(n), pullback.numpy.zeros(n) or np.zeros_like(x, shape=n)",
+    ),
+    "named bool": (
+        "it depends on the size of an axis of any size, and Python needs one truth value",
+        "choose with np.where(n > 10, x, y), or leave the axis out of shapes=",
+    ),
     "in place": (
         "this method changes it in place, and traced values never change",
         "take a new value instead",
@@ -281,11 +299,14 @@ def refuse(node: Node, attempt: str) -> NoReturn:
     """Raise the error of a traced value used where Python needs a concrete one."""
     if attempt in ("float", "int", "bool", "array") and user_stores():
         attempt = "into NumPy"
+    if sizes_under_way() and size_of(node) is not None:
+        attempt = "named bool" if node.dtype.kind == "b" else "named index"
     reason, repair = _REFUSALS[attempt]
     called = numpy_function() if attempt == "array" else None
     named = "" if called is None else f"np.{called} cannot take "
+    it = "" if called is None else " here: it"
     raise TracingError(
-        f"{named}a traced value {node.type}{'' if called is None else ' here: it'} {_stands_for(node, attempt)}: "
+        f"{named}a traced value {with_names(node.type)}{it} {_stands_for(node, attempt)}: "
         f"{reason}; {repair}{where_written()}"
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from pullback.errors import DTypeError, IndexRangeError, ShapeError, TracingError
 from pullback.graph import OPERATORS, Node, current_source, refuse_class
+from pullback.graph.named import LEAST_STAND_IN
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import normal_axis
@@ -307,12 +308,18 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
 
 def length(x: Node) -> int:
     """``len(x)``: the extent of the first axis."""
-    return x.shape[0] if x.ndim else refuse(x, "len")
+    return _counted(x, "named len") if x.ndim else refuse(x, "len")
 
 
 def iterate(x: Node) -> Any:
     """The parts along the first axis, one after the other."""
-    return iter([x[k] for k in range(x.shape[0])]) if x.ndim else refuse(x, "iterate")
+    return iter([x[k] for k in range(_counted(x, "named iterate"))]) if x.ndim else refuse(x, "iterate")
+
+
+def _counted(x: Node, attempt: str) -> int:
+    """The extent of the first axis, for Python to count to."""
+    extent = x.type.shape[0]
+    return extent if extent < LEAST_STAND_IN else refuse(x, attempt)
 
 
 vocabulary.update(getitem=getitem, length=length, iterate=iterate)

@@ -31,7 +31,9 @@ from pullback.graph import (
     refuse_class,
     type_like,
 )
+from pullback.graph.named import LEAST_STAND_IN, multiple
 from pullback.graph.protocol import vocabulary
+from pullback.numpy.sizes import extent_of, size_node
 
 __all__ = [
     "Scalar",
@@ -95,7 +97,8 @@ def settled(x: Any) -> Any:
     """
     if isinstance(x, Node):
         if is_float(x.dtype) or not is_known(x):
-            return x
+            extent = extent_of(x)
+            return x if extent is None else np.asarray(extent)
         array = force(x).view()
         array.flags.writeable = False  # others read it as well
         return array
@@ -202,7 +205,7 @@ def as_array_node(value: Any) -> Node:
     if isinstance(value, (list, tuple)) and any_traced(*value):
         return vocabulary["array"](value)  # type: ignore[no-any-return]
     type = _met_type(value)
-    return constant(value, type.dtype, type.weak)
+    return _number(value, type.dtype, type.weak)
 
 
 def _met_type(value: Any) -> Type:
@@ -225,6 +228,8 @@ def as_node(value: Any, dtype: np.dtype) -> Node:
     if isinstance(value, Node):
         return cast(value, dtype)
     refuse_lost_part(type_of(value), dtype)
+    if type(value) is int and abs(value) >= LEAST_STAND_IN and multiple(value) is not None:
+        return _number(value, dtype)
     if isinstance(value, int) and dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max:
@@ -233,6 +238,19 @@ def as_node(value: Any, dtype: np.dtype) -> Node:
                 f"cast the array to a wider dtype first, for instance .astype(np.int64){where_written()}"
             )
     return constant(value, dtype)
+
+
+def _number(value: Any, dtype: np.dtype, weak: bool = False) -> Node:
+    """The constant ``value``; where it counts along a named axis, what is computed of its size."""
+    found = multiple(value) if type(value) is int and abs(value) >= LEAST_STAND_IN else None
+    if found is None:
+        return constant(value, dtype, weak)
+    size = size_node(found)
+    return (
+        size
+        if (size.dtype, size.type.weak) == (dtype, weak)
+        else OPERATORS["cast"](size, dtype=dtype, weak=weak)
+    )
 
 
 def strong(x: Any) -> Any:
@@ -272,7 +290,7 @@ def promote(values: tuple[Any, ...], dtype: Callable[[np.dtype], np.dtype] | Non
     """``values`` as nodes of one dtype: NumPy's result type, or what ``dtype`` makes of it."""
     known = _one_float(values)
     if known is not None and (dtype is None or dtype(known) is known):
-        return tuple([x.node if isinstance(x, Node) else constant(x, known) for x in values])
+        return tuple([x.node if isinstance(x, Node) else _number(x, known) for x in values])
     types = tuple([_met_type(value) for value in values])
     common = result_dtype(*types)
     if dtype is not None:
@@ -300,7 +318,7 @@ def _one_float(values: tuple[Any, ...]) -> np.dtype | None:
 
 def _weak(value: Any, dtype: np.dtype) -> Node:
     if not isinstance(value, Node):
-        return constant(value, dtype, weak=True)
+        return _number(value, dtype, weak=True)
     return value if value.dtype == dtype else OPERATORS["cast"](value, dtype=dtype, weak=True)
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import ShapeError, TracingError
-from pullback.graph import Type
+from pullback.graph import OPERATORS, Type
+from pullback.graph.named import LEAST_STAND_IN
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
+from pullback.numpy.arrays import TracedArray
 from pullback.numpy.dispatch import implements
 from pullback.numpy.promotion import (
     any_traced,
@@ -99,12 +101,25 @@ def arange(*ends: Any, dtype: Any = None, step: Any = 1) -> Any:
     [0 1 2]
     """
     ends, step = settled(ends), settled(step)
+    if (
+        step == 1
+        and len(ends) < 3
+        and any(isinstance(end, np.ndarray) and not end.ndim and end >= LEAST_STAND_IN for end in ends)
+    ):
+        return _counted_along(*_ends(ends), dtype)
     if any_traced(*ends, step):
         raise TracingError(
             "arange of traced ends would have a length that depends on values; use start + step * np.arange(n)"
             f"{where_written()}"
         )
     return np.arange(*ends, dtype=dtype) if len(ends) == 3 else np.arange(*_ends(ends), step, dtype=dtype)
+
+
+def _counted_along(start: Any, stop: Any, dtype: Any) -> Any:
+    """The whole numbers from ``start`` on, as many as a named axis has places."""
+    kind = np.dtype(np.int64 if dtype is None else dtype)
+    made = OPERATORS["iota"](shape=(int(stop) - int(start),), axis=0, dtype=kind)
+    return TracedArray(made + int(start) if start else made)
 
 
 def _ends(ends: tuple[Any, ...]) -> tuple[Any, Any]:

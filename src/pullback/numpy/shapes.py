@@ -58,6 +58,7 @@ __all__ = [
 
 def extents(name: str, shape: Any) -> tuple[int, ...]:
     """``shape`` as a tuple of Python integers."""
+    shape = settled(shape)
     try:
         return tuple([operator.index(n) for n in shape]) if np.iterable(shape) else (operator.index(shape),)
     except TypeError as error:

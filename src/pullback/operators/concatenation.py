@@ -13,6 +13,7 @@ from pullback.loops.arithmetic import plus, within
 from pullback.loops.guard import guarded
 from pullback.operators.batching import batch_first
 from pullback.operators.shapes import slice
+from pullback.operators.varying import Padding, keeps_zeros, named_axes, refuse_named
 
 __all__ = ["concatenate"]
 
@@ -87,6 +88,16 @@ def _chosen(index: Index, parts: Sequence[tuple[int, Expression]]) -> Expression
     return Apply("where", (below, first, second), first.dtype)
 
 
+def _vary(node: Operation) -> Padding:
+    if any(node.attributes["axis"] in named_axes(x) for x in node.inputs):
+        refuse_named(
+            node,
+            "leaves padding between the parts",
+            "join them before the call, or stack them along a new axis behind",
+        )
+    return keeps_zeros(node)
+
+
 concatenate = Operator(
     "concatenate",
     _concatenate_type,
@@ -104,6 +115,7 @@ concatenate = Operator(
     ),
     linear=True,
     is_layer=lambda inputs: True,
+    vary=_vary,
 )
 """Arrays one after another along ``axis``. Any dtype, the same in all.
 

@@ -21,6 +21,7 @@ from pullback.operators.complex_parts import bilinear
 from pullback.operators.elementwise import filled
 from pullback.operators.interleave import interleave, part_shape, places
 from pullback.operators.shapes import dilated, framed, reshape, reverse, slice, transpose
+from pullback.operators.varying import Padding, named_axes, refuse_named
 
 __all__ = ["convolve", "transposed_convolve", "window_count"]
 
@@ -478,6 +479,15 @@ def _convolve_lower(node: Operation, operands: Sequence[Operand], index: Sequenc
     return Reduce("add", turning, product) if turning else product
 
 
+def vary_convolution(node: Operation) -> Padding:
+    """Zeros where channels that are summed lie along a named axis, as samples do in the cotangent of a window."""
+    labels = {node.attributes["x_layout"][axis] for axis in named_axes(node.inputs[0])}
+    if any(label.isdigit() for label in labels):
+        refuse_named(node, "moves windows along it", "pad the sequence to one length and mask what is beyond")
+    fill = 0 if "c" in labels else None
+    return Padding((fill, fill, *(None for _ in node.inputs[2:])))
+
+
 def _case(
     x: tuple[int, ...],
     w: tuple[int, ...],
@@ -527,6 +537,7 @@ convolve = Operator(
     cost=float("inf"),
     rereads=True,
     parts=bilinear,
+    vary=vary_convolution,
 )
 """``y[b, o, g, p] = sum(x[b, c, g, p * stride + k * dilation] * w[o, c, g, k])`` over ``c`` and ``k``.
 

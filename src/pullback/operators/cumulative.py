@@ -29,6 +29,7 @@ from pullback.graph import (
 from pullback.graph.routine import number
 from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import filled, repair_of
+from pullback.operators.varying import Fill, Padding, Rule, keeps, named_axes, refuse_named
 
 __all__ = ["cumargmax", "cumargmin", "cumprod", "cumsum", "recurrence"]
 
@@ -106,6 +107,20 @@ def _accumulated(ufunc: np.ufunc) -> Callable[..., np.ndarray]:
     return reference
 
 
+def _totals(neutral: Fill) -> Rule:
+    """Padding comes last; in the other order it comes first, and must change nothing."""
+
+    def rule(node: Operation) -> Padding:
+        how = node.attributes
+        if not how["reverse"] or how["axis"] not in named_axes(node):
+            return keeps(node)
+        if neutral is None:
+            refuse_named(node, "begins at its end", "go through it from the first row on")
+        return Padding((neutral,))
+
+    return rule
+
+
 def _cumsum_pullback(node: Operation, g: Node) -> list[Node | None]:
     how = node.attributes
     return [cumsum(g, axis=how["axis"], reverse=not how["reverse"])]
@@ -121,6 +136,7 @@ cumsum: Operator = Operator(
     _cases(1, "any"),
     linear=True,
     routine=_routine("cumsum"),
+    vary=_totals(0),
 )
 """``y_t = x_0 + … + x_t`` along ``axis``. Its pullback is the sum from the other end."""
 
@@ -142,6 +158,7 @@ cumprod: Operator = Operator(
     None,
     _cases(1, "any"),
     routine=_routine("cumprod"),
+    vary=_totals(1),
 )
 """``y_t = x_0 · … · x_t`` along ``axis``. Its derivative is right where factors are zero, too."""
 
@@ -171,6 +188,7 @@ recurrence: Operator = Operator(
     None,
     _cases(2, "any"),
     routine=_routine("recurrence"),
+    vary=_totals(None),
 )
 """``y_t = a_t y_{t-1} + b_t`` along ``axis``, from ``y_0 = b_0`` on. Its pullback is one from the other end."""
 
@@ -201,6 +219,7 @@ cumargmax: Operator = Operator(
     None,
     _cases(1, "any"),
     routine=_routine("cumargmax"),
+    vary=_totals("least"),
 )
 """Where the largest element up to each place along ``axis`` is, as ``int64``: the first of equals, or of NaN."""
 
@@ -213,5 +232,6 @@ cumargmin: Operator = Operator(
     None,
     _cases(1, "any"),
     routine=_routine("cumargmin"),
+    vary=_totals("greatest"),
 )
 """Where the smallest element up to each place along ``axis`` is, as ``int64``: the first of equals, or of NaN."""

@@ -37,6 +37,7 @@ from pullback.operators.batching import batch_first
 from pullback.operators.complex_numbers import complex_of, conjugate, imag, real
 from pullback.operators.elementwise import repair_of
 from pullback.operators.pocketfft import transform
+from pullback.operators.varying import beside
 
 __all__ = ["NORMS", "fft", "irfft", "rfft"]
 
@@ -114,6 +115,7 @@ fft: Operator = Operator(
         )
     ),
     routine=_fft_routine,
+    vary=beside,
 )
 """The transform of a complex array along ``axis``, or its ``inverse``."""
 
@@ -174,6 +176,7 @@ rfft: Operator = Operator(
         )
     ),
     routine=_rfft_routine,
+    vary=beside,
 )
 """The first ``n // 2 + 1`` frequencies of a real array along ``axis``: the others are their conjugates."""
 
@@ -221,6 +224,7 @@ irfft: Operator = Operator(
         )
     ),
     routine=_irfft_routine,
+    vary=beside,
 )
 """The real array along ``axis`` of ``n`` elements, of whose transform the first ``n // 2 + 1`` frequencies are given.
 

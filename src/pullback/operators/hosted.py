@@ -15,6 +15,7 @@ from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import elementwise_type, inside_masks, is_constant, zeros_like
 from pullback.operators.special import digamma, gammaln
 from pullback.operators.transcendental import exp, log, log1p
+from pullback.operators.varying import keeps, keeps_zeros
 
 __all__ = [
     "betainc",
@@ -46,6 +47,7 @@ fixed = Operator(
     batch_first,
     lambda node, operands, index: operands[0](index),
     (),
+    vary=keeps_zeros,
 )
 """``x``, by which nobody may differentiate; ``what`` names it in the error."""
 
@@ -88,7 +90,7 @@ def _hosted(
 
     samples = tuple(Sample((3, 2), low, high) for low, high in domains)
     cases = tuple(Case(samples, attributes, differentiable) for attributes in settings)
-    return Operator(name, type_rule, reference, pullback, batch_first, None, cases)
+    return Operator(name, type_rule, reference, pullback, batch_first, None, cases, vary=keeps)
 
 
 def _none(g: Node, y: Any, x: Any, *rest: Any) -> Node:

@@ -9,11 +9,13 @@ import numpy as np
 
 from pullback.errors import DTypeError, IndexRangeError, MatrixError, ShapeError
 from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
+from pullback.graph.named import is_named
 from pullback.loops import Apply, Expression, Index, Literal, Operand, walk
 from pullback.loops.arithmetic import as_index
 from pullback.operators.batching import all_batched, any_batched, batch_first, behind, is_batched, moved
 from pullback.operators.elementwise import zeros_like
 from pullback.operators.shapes import iota, rising_axes
+from pullback.operators.varying import Padding, refuse_named
 
 __all__ = [
     "MATRIX_FAULTS",
@@ -76,6 +78,16 @@ def _check_index_lower(node: Operation, operands: Sequence[Operand], index: Sequ
     return Apply("check_index", (value,), _INT, tuple(sorted(attributes.items())))
 
 
+def _check_index_vary(node: Operation) -> Padding:
+    if is_named(node.attributes["extent"]):
+        refuse_named(
+            node,
+            "selects rows by number, of which there are others for each size",
+            "use take_along_axis, compare with the row's number in np.where, or give the rows as an argument",
+        )
+    return Padding(("index",))
+
+
 check_index = Operator(
     "check_index",
     _check_index_type,
@@ -89,6 +101,7 @@ check_index = Operator(
         Case((Sample((), -1, 1, "index"),), {"extent": 1, "what": "index"}),
         Case((Sample((0,), 0, 1, "index"),), {"extent": 3, "what": "index"}),
     ),
+    vary=_check_index_vary,
 )
 """``y = i`` where ``i >= 0``, else ``i + extent``: ``int64`` positions along an axis of ``extent`` elements.
 
@@ -170,6 +183,10 @@ def _gather_lower(node: Operation, operands: Sequence[Operand], index: Sequence[
     return value
 
 
+def _gather_vary(node: Operation) -> Padding:
+    return Padding((None, *("index" for _ in node.inputs[1:])))
+
+
 def index_sample(*shape: int, below: int) -> Sample:
     """Positions of an axis of ``below`` elements."""
     return Sample(shape, 0, below, "index")
@@ -194,6 +211,7 @@ gather = Operator(
     ),
     linear=True,
     selects=True,
+    vary=_gather_vary,
 )
 """``y[p, r] = x[indices[p], r]``: elements of ``x`` along ``axes``, one ``int64`` index for each.
 

@@ -21,6 +21,7 @@ from pullback.loops.arithmetic import both, divided, within
 from pullback.loops.guard import guarded
 from pullback.operators.batching import all_batched
 from pullback.operators.shapes import slice
+from pullback.operators.varying import Padding, keeps_zeros, named_axes, refuse_named
 
 __all__ = ["interleave", "part_shape", "places"]
 
@@ -103,6 +104,12 @@ def _lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index])
     return Literal(0, node.dtype) if value is None else value
 
 
+def _vary(node: Operation) -> Padding:
+    if any(node.attributes["strides"][axis] != 1 for axis in named_axes(node)):
+        refuse_named(node, "puts padding between its rows", "put them between each other along another axis")
+    return keeps_zeros(node)
+
+
 def _any(*shape: int) -> Sample:
     return Sample(shape, kind="any")
 
@@ -124,6 +131,7 @@ interleave = Operator(
     ),
     linear=True,
     stored=True,
+    vary=_vary,
 )
 """``y[strides * i + p] = x_p[i]`` for each place ``p`` below ``strides``, the arrays in the order of ``places``.
 

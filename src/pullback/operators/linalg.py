@@ -33,6 +33,7 @@ from pullback.graph import (
 )
 from pullback.operators.batching import all_batched, batch_first, is_batched, moved
 from pullback.operators.elementwise import repair_of
+from pullback.operators.varying import behind_matrices
 
 __all__ = [
     "BLOCK",
@@ -158,6 +159,7 @@ solve = Operator(
         Case((Sample((0, 0)), Sample((0, 2)))),
         Case((Sample((9, 9), -1, 1, diagonal=6.0), Sample((9, 3)))),
     ),
+    vary=behind_matrices(),
 )
 r"""``x`` with ``a @ x = b``, for ``a`` (…, n, n) and ``b`` (…, n, k).
 
@@ -201,6 +203,7 @@ triangular_solve = Operator(
         Case((Sample((0, 0)), Sample((0, 2))), {"lower": True, "transposed": False}),
         Case((Sample((9, 9), -1, 1, diagonal=4.0), Sample((9, 3))), {"lower": True, "transposed": False}),
     ),
+    vary=behind_matrices(),
 )
 """``x`` with ``t @ x = b``, where ``t`` is the ``lower`` or upper triangle of ``a``, ``transposed`` or not.
 
@@ -220,6 +223,7 @@ inv = Operator(
     batch_first,
     None,
     (Case((REGULAR,)), Case((Sample((2, 5, 5), -1, 1, diagonal=4.0),)), Case((Sample((0, 0)),))),
+    vary=behind_matrices(),
 )
 r"""The inverse of matrices (…, n, n); :math:`\bar a = -y^T \bar y y^T`. Raises ``MatrixError`` for a singular
 matrix."""
@@ -255,6 +259,7 @@ cofactor: Operator = Operator(
     batch_first,
     None,
     (Case((REGULAR,)), Case((Sample((2, 4, 4), -1, 1, diagonal=2.0),)), Case((Sample((0, 0)),))),
+    vary=behind_matrices(),
 )
 r"""The matrix of cofactors, :math:`\det(a)\, a^{-T}`, which is the derivative of the determinant.
 
@@ -274,6 +279,7 @@ det: Operator = Operator(
     batch_first,
     None,
     (Case((REGULAR,)), Case((Sample((2, 4, 4), -1, 1, diagonal=2.0),)), Case((Sample((0, 0)),))),
+    vary=behind_matrices(),
 )
 """The determinant of matrices (…, n, n)."""
 
@@ -295,6 +301,7 @@ slogdet = Operator(
     batch_first,
     None,
     (Case((REGULAR,)), Case((Sample((2, 4, 4), -1, 1, diagonal=2.0),)), Case((Sample((0, 0)),))),
+    vary=behind_matrices(),
 )
 """The sign of the determinant and the logarithm of its size, (…, 2); 0 and minus infinity of a singular matrix.
 
@@ -347,6 +354,7 @@ cholesky = Operator(
         Case((Sample((0, 0)),)),
         Case((Sample((9, 9), -1, 1, diagonal=8.0),)),
     ),
+    vary=behind_matrices(),
 )
 """The lower triangular ``l`` with ``l @ l.T`` the symmetric matrix whose lower triangle is that of ``a``.
 
@@ -424,6 +432,7 @@ cholesky_cotangent = Operator(
         Case((Sample((0, 0)), Sample((0, 0)))),
         Case((Sample((70, 70), -0.1, 0.1, diagonal=3.0), Sample((70, 70)))),
     ),
+    vary=behind_matrices(),
 )
 """The cotangent of a matrix, from its Cholesky factor and the factor's cotangent: a lower triangle, as what is read.
 
@@ -465,6 +474,7 @@ pinv = Operator(
         Case((Sample((4, 2), -1, 1, diagonal=2.0),), {"rcond": 1e-15}),
         Case((Sample((2, 2, 3), -1, 1, diagonal=2.0),), {"rcond": 1e-15}),
     ),
+    vary=behind_matrices(),
 )
 """Moore's and Penrose's inverse of matrices (…, m, n): (…, n, m); singular values below ``rcond`` times the
 largest are 0.
@@ -514,6 +524,7 @@ expm = Operator(
     batch_first,
     None,
     (Case((Sample((3, 3)),)), Case((Sample((2, 2, 2)),)), Case((Sample((0, 0)),))),
+    vary=behind_matrices(),
 )
 """The exponential of matrices (…, n, n), the sum of :math:`a^k / k!`; computed in double precision.
 
@@ -558,6 +569,7 @@ expm_along = Operator(
     batch_first,
     None,
     (Case((Sample((3, 3)), Sample((3, 3)))), Case((Sample((2, 2, 2)), Sample((2, 2, 2))))),
+    vary=behind_matrices(),
 )
 r"""The derivative of the exponential of ``a`` along a direction :math:`e`.
 

@@ -17,6 +17,7 @@ from pullback.errors import DTypeError, MatrixError, MissingExtra, ShapeError
 from pullback.graph import Case, Node, Operation, Operator, Sample, Type
 from pullback.operators.batching import all_batched, batch_first
 from pullback.operators.linalg import matrix_type, raising
+from pullback.operators.varying import behind_matrices
 
 __all__ = ["matrix_root", "sylvester"]
 
@@ -88,6 +89,7 @@ sylvester: Operator = Operator(
         Case((_LEFT, _RIGHT, Sample((3, 2)))),
         Case((Sample((2, 2, 2), -1, 1, diagonal=2.0), Sample((2, 1, 1), 1, 2), Sample((2, 2, 1)))),
     ),
+    vary=behind_matrices(("identity", "identity")),
 )
 r"""``x`` with ``a @ x + x @ b = q``, for ``a`` (…, m, m), ``b`` (…, n, n) and ``q`` (…, m, n).
 
@@ -133,5 +135,6 @@ matrix_root = Operator(
         Case((Sample((2, 2, 2), -1, 1, diagonal=3.0),)),
         Case((Sample((0, 0)),)),
     ),
+    vary=behind_matrices(),
 )
 """The principal ``x`` with ``x @ x = a``, of matrices (…, n, n) without negative eigenvalues, or of complex ones."""

@@ -19,6 +19,7 @@ from pullback.loops import Expression, Index, Literal, Operand
 from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import filled, inside_masks, is_constant, without_factor
 from pullback.operators.reductions import from_zero, reduction_type, spread, sum
+from pullback.operators.varying import beside
 
 __all__ = ["standardise", "standardise_in_steps"]
 
@@ -114,6 +115,7 @@ standardise = Operator(
         )
     ),
     cost=float("inf"),
+    vary=beside,
 )
 """``y = (x - m) / sqrt(v + epsilon)``, ``m`` and ``v`` the mean and the mean square of ``x - m`` over ``axes``.
 

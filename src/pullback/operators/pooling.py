@@ -21,9 +21,10 @@ from pullback.loops.arithmetic import both, times, total
 from pullback.loops.expression import as_expression
 from pullback.loops.guard import guarded
 from pullback.operators.batching import any_batched, batch_first
-from pullback.operators.convolution import convolve
+from pullback.operators.convolution import convolve, vary_convolution
 from pullback.operators.elementwise import refuse_complex
 from pullback.operators.reductions import argmax, max
+from pullback.operators.varying import Padding, beside
 from pullback.operators.windows import WINDOWS, covering, window_counts, windows
 
 __all__ = [
@@ -99,6 +100,7 @@ window_max = Operator(
     lambda node, operands, index: _reduced(max, node, operands, index),
     _MAX_CASES,
     cost=float("inf"),
+    vary=beside,
 )
 """``y[..., p, ...] = max over k of x[..., p * stride + k * dilation, ...]``, NaN if one is NaN.
 
@@ -122,6 +124,7 @@ window_argmax = Operator(
     _window_argmax_lower,
     _MAX_CASES,
     cost=float("inf"),
+    vary=beside,
 )
 """The place of each window's first largest element within the window, counted in row-major order, as ``int32``."""
 
@@ -192,6 +195,13 @@ def _winners(shape: Shape, attributes: dict[str, Shape]) -> Sample:
     return Sample(_pooled("", shape, **attributes), 0, math.prod(attributes["sizes"]), "index")
 
 
+def _with_places(node: Operation) -> Padding:
+    """Winners are places that there are; windows move along other axes than the named one."""
+    beside(node)
+    last = len(node.inputs) - 1
+    return Padding((*(None,) * last, "index"), zeros_of=(0,) if last else ())
+
+
 argmax_index = Operator(
     "argmax_index",
     _argmax_index_type,
@@ -204,6 +214,7 @@ argmax_index = Operator(
         for shape, attributes in WINDOWS
         for axis in attributes["axes"]
     ),
+    vary=_with_places,
 )
 """``p * stride + k * dilation`` along ``axis`` for the window's winner at place ``k`` of window ``p``: ``int64``.
 
@@ -243,6 +254,7 @@ gather_at_argmax = Operator(
     ),
     linear=True,
     selects=True,
+    vary=_with_places,
 )
 """``y[..., p, ...] = x[..., p * stride + k * dilation, ...]`` with the winner's place ``k`` of each window ``p``.
 
@@ -316,6 +328,7 @@ max_unpool = Operator(
     ),
     cost=4.0,
     linear=True,
+    vary=_with_places,
 )
 """``x[..., p * stride + k * dilation, ...] += y[..., p, ...]`` with the winner's place ``k`` of each window ``p``.
 
@@ -337,6 +350,11 @@ def _max_unpooled(node: Operation) -> Operation:
     attributes = dict(node.attributes)
     pool, shape = dict(zip(_NAMES, attributes.pop("pool"))), attributes.pop("shape")
     return convolve(x, max_unpool(y, winner, shape=shape, **pool), **attributes)
+
+
+def _convolution_with_places(node: Operation) -> Padding:
+    fills = vary_convolution(node).fills
+    return Padding((*fills[:2], "index"))
 
 
 def _convolve_max_unpooled_type(
@@ -460,6 +478,7 @@ convolve_max_unpooled = Operator(
     ),
     cost=float("inf"),
     rereads=True,
+    vary=_convolution_with_places,
 )
 """``convolve(x, max_unpool(y, winner))``, computed from the winners.
 

@@ -14,6 +14,7 @@ from pullback.graph import Case, Node, Operation, Operator, Sample, Type, rememb
 from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Operand, Reduce
 from pullback.operators.batching import is_batched
 from pullback.operators.complex_parts import bilinear
+from pullback.operators.varying import Padding, named_axes
 
 __all__ = ["contract"]
 
@@ -129,6 +130,15 @@ def _contract_lower(node: Operation, operands: Sequence[Operand], index: Sequenc
     return Reduce("add", turning, product) if turning else product
 
 
+def _contract_vary(node: Operation) -> Padding:
+    """Zeros in both, where a named axis is summed: zero times infinity is none."""
+    summed = set(node.attributes["a_labels"]) - set(node.attributes["out_labels"])
+    fill = (
+        0 if any(node.attributes["a_labels"][axis] in summed for axis in named_axes(node.inputs[0])) else None
+    )
+    return Padding((fill, fill))
+
+
 def _case(a: tuple[int, ...], b: tuple[int, ...], labels: str, kind: str = "float") -> Case:
     """A case from shapes and labels written as in ``einsum``."""
     first, second, out = (tuple(map(ord, part)) for part in labels.replace("->", ",").split(","))
@@ -165,6 +175,7 @@ contract = Operator(
     stored=True,
     rereads=True,
     parts=bilinear,
+    vary=_contract_vary,
 )
 """``y[out] = sum(a[a_labels] * b[b_labels])`` over the labels that both inputs have and ``y`` has not.
 

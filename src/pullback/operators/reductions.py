@@ -29,6 +29,7 @@ from pullback.loops import Affine, Axis, Expression, Index, Literal, Operand, Re
 from pullback.operators.batching import batch_first
 from pullback.operators.complex_parts import Parts, multiplied
 from pullback.operators.elementwise import filled, repair_of, where, zeros_like
+from pullback.operators.varying import Fill, Padding, Rule, named_axes, refuse_named
 
 __all__ = ["argmax", "argmin", "max", "min", "prod", "sum"]
 
@@ -101,6 +102,29 @@ def _cases(kind: str, neutral: bool) -> tuple[Case, ...]:
     return tuple(Case((Sample(shape, kind=kind),), {"axes": axes}) for shape, axes in examples)
 
 
+def _filled(fill: Fill) -> Rule:
+    """The neutral element, where a named axis vanishes."""
+
+    def rule(node: Operation) -> Padding:
+        vanishes = set(node.attributes["axes"]).intersection(named_axes(node.inputs[0]))
+        return Padding((fill if vanishes else None,))
+
+    return rule
+
+
+def _placed(fill: Fill) -> Rule:
+    """What wins nowhere; places are counted in the order of the axes, so a named one must be the first."""
+
+    def rule(node: Operation) -> Padding:
+        if set(node.attributes["axes"][1:]).intersection(named_axes(node.inputs[0])):
+            refuse_named(
+                node, "counts places by its extent", "transpose it to the front of the axes that vanish"
+            )
+        return _filled(fill)(node)
+
+    return rule
+
+
 def spread(node: Node, shape: tuple[int, ...], axes: Axes) -> Node:
     """The value of each reduced group at every member of it."""
     if not axes:
@@ -133,6 +157,7 @@ sum = Operator(
     _cases("any", neutral=True),
     linear=True,
     stored=True,
+    vary=_filled(0),
 )
 """The sum over ``axes``, from +0 on; of one element, that element, -0 too (but see ``from_zero``)."""
 
@@ -226,6 +251,7 @@ prod = Operator(
     _cases("any", neutral=True),
     stored=True,
     parts=_prod_parts,
+    vary=_filled(1),
 )
 """The product over ``axes``; 1 of nothing."""
 
@@ -263,6 +289,7 @@ max = Operator(
     _lower_reduction("maximum", None),
     _cases("any", neutral=False),
     stored=True,
+    vary=_filled("least"),
 )
 """The largest element over ``axes``, NaN if one is NaN, +0 above -0. Equal winners share the cotangent equally."""
 
@@ -275,6 +302,7 @@ min = Operator(
     _lower_reduction("minimum", None),
     _cases("any", neutral=False),
     stored=True,
+    vary=_filled("greatest"),
 )
 """The smallest element over ``axes``, NaN if one is NaN, -0 below +0. Equal winners share the cotangent equally."""
 
@@ -300,6 +328,7 @@ argmax = Operator(
     _lower_reduction("argmax", None),
     _cases("any", neutral=False),
     stored=True,
+    vary=_placed("least"),
 )
 """Where the largest element is in row-major order of ``axes``: the first NaN, or the first of equals."""
 
@@ -312,5 +341,6 @@ argmin = Operator(
     _lower_reduction("argmin", None),
     _cases("any", neutral=False),
     stored=True,
+    vary=_placed("greatest"),
 )
 """Where the smallest element is in row-major order of ``axes``: the first NaN, or the first of equals."""

@@ -22,6 +22,7 @@ from pullback.operators.concatenation import concatenate
 from pullback.operators.elementwise import filled, is_constant, repair_of, where, zeros_like
 from pullback.operators.indexing import check_axes, examples, gather, gathered_shape, index_sample
 from pullback.operators.shapes import broadcast, iota, reshape, slice
+from pullback.operators.varying import Fill, Padding, Rule, is_count, named_axes, refuse_named
 
 __all__ = [
     "links",
@@ -99,6 +100,44 @@ def _batch(node: Operation, inputs: Sequence[Node]) -> Node:
     return node.operator(x, updates, examples(indices[0]), *indices, **others)
 
 
+_NEUTRAL: dict[str, Fill] = {
+    "scatter_add": 0,
+    "scatter_multiply": 1,
+    "scatter_divide": 1,
+    "scatter_power": 1,
+    "scatter_max": "least",
+    "scatter_min": "greatest",
+}
+
+
+def _vary(name: str) -> Rule:
+    """Padding updates the first place by what changes nothing, or places in the padding of its own."""
+
+    def rule(node: Operation) -> Padding:
+        x, _, *indices = node.inputs
+        places = ("index" for _ in indices)
+        varying = named_axes(indices[0])
+        if not varying or _own_rows(x, indices, node.attributes["axes"], varying):
+            return Padding((None, None, *places))
+        if name not in _NEUTRAL:
+            refuse_named(
+                node,
+                "sets rows by number",
+                "add into zeros, x.at[i].add(v), or set rows of the named axis itself",
+            )
+        return Padding((None, _NEUTRAL[name], *places))
+
+    return rule
+
+
+def _own_rows(x: Node, indices: Sequence[Node], axes: Sequence[int], varying: Sequence[int]) -> bool:
+    """Whether each update along the named axis is of a row of its own."""
+    return len(varying) == 1 and any(
+        is_count(index, varying[0]) and x.shape[axis] == index.shape[varying[0]]
+        for index, axis in zip(indices, axes)
+    )
+
+
 def _scatter(
     name: str,
     accumulate: str,
@@ -141,6 +180,7 @@ def _scatter(
         linear=linear,
         stored=True,
         accumulates=accumulate,
+        vary=_vary(name),
     )
 
 

@@ -14,10 +14,12 @@ import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type, remembered
+from pullback.graph.named import is_named
 from pullback.loops import Affine, Apply, Expression, Index, Literal, Operand, as_expression, row_major
 from pullback.loops.arithmetic import both, divided, plus, times, total, within
 from pullback.loops.guard import guarded
 from pullback.operators.batching import batch_first, behind
+from pullback.operators.varying import Padding, beside, keeps, keeps_zeros, refuse_named
 
 __all__ = [
     "broadcast",
@@ -130,6 +132,7 @@ broadcast = Operator(
     cost=0.0,
     linear=True,
     is_layer=lambda inputs: True,
+    vary=keeps,
 )
 """``y[..., i[0], ..., i[1], ...] = x[i]``: axis ``k`` of ``x`` becomes axis ``axes[k]`` of ``shape``.
 
@@ -190,6 +193,22 @@ def _reshape_pullback(node: Operation, g: Node) -> list[Node | None]:
     return [reshape(g, shape=node.inputs[0].shape)]
 
 
+def _reshape_vary(node: Operation) -> Padding:
+    """Rows stay rows where the axis is the outermost of those that merge or are split."""
+    if node.size:
+        old, new = node.inputs[0].shape, node.shape
+        for before, after in _groups(old, new):
+            extents = [[shape[axis] for axis in axes] for shape, axes in ((old, before), (new, after))]
+            named = [[k for k, extent in enumerate(each) if is_named(extent)] for each in extents]
+            if named not in ([[], []], [[0], [0]]):
+                refuse_named(
+                    node,
+                    f"to {node.shape} does not leave it outermost",
+                    "reshape the other axes only, as in x.reshape(x.shape[0], -1)",
+                )
+    return keeps_zeros(node)
+
+
 reshape = Operator(
     "reshape",
     _reshape_type,
@@ -210,6 +229,7 @@ reshape = Operator(
     cost=0.0,
     linear=True,
     view=True,
+    vary=_reshape_vary,
 )
 """The elements in row-major order, in ``shape``, which holds as many. Any dtype.
 
@@ -258,6 +278,7 @@ transpose = Operator(
     cost=0.0,
     linear=True,
     view=True,
+    vary=keeps_zeros,
 )
 """``y[i[axes[0]], i[axes[1]], ...] = x[i]``: axis ``k`` of the result is axis ``axes[k]`` of ``x``.
 
@@ -329,6 +350,23 @@ def _slice_lower(node: Operation, operands: Sequence[Operand], index: Sequence[I
     return operands[0]([plus(times(i, step), start) for i, start, step in zip(index, starts, steps)])
 
 
+def _slice_vary(node: Operation) -> Padding:
+    """Rows from the first on, all of them or a number that there must be."""
+    least = 1
+    how = node.attributes
+    for extent, start, stop, step in zip(node.inputs[0].shape, how["starts"], how["stops"], how["steps"]):
+        if not is_named(extent) or (start, stop, step) == (0, extent, 1):
+            continue
+        if is_named(stop):
+            refuse_named(
+                node,
+                f"is [{start}:{stop}:{step}], whose rows are others for each size",
+                "take rows from the first on, x[:k], or give those that are meant as an argument of their own",
+            )
+        least = builtins.max(least, stop)
+    return Padding((None,), least, (0,))
+
+
 slice = Operator(
     "slice",
     _slice_type,
@@ -349,6 +387,7 @@ slice = Operator(
     cost=0.0,
     linear=True,
     view=True,
+    vary=_slice_vary,
 )
 """``y[i] = x[starts + steps * i]`` up to ``stops``, which are left out. Any dtype.
 
@@ -394,6 +433,7 @@ reverse = Operator(
     ),
     cost=0.0,
     linear=True,
+    vary=beside,
 )
 """``y[i] = x[extent - 1 - i]`` along ``axes``. Any dtype.
 
@@ -450,6 +490,13 @@ def _either(condition: Expression | bool, value: Expression, other: Expression) 
     return Apply("where", (condition, guarded(value, condition), other), value.dtype)
 
 
+def _pad_vary(node: Operation) -> Padding:
+    for extent, low, high in zip(node.inputs[0].shape, node.attributes["low"], node.attributes["high"]):
+        if is_named(low) or (is_named(extent) and (low or high)):
+            refuse_named(node, "adds rows beside those that vary", "pad other axes, or the argument before")
+    return keeps_zeros(node)
+
+
 pad = Operator(
     "pad",
     _pad_type,
@@ -469,6 +516,7 @@ pad = Operator(
     ),
     linear=True,
     is_layer=lambda inputs: True,
+    vary=_pad_vary,
 )
 """``x`` with ``low`` zeros before and ``high`` zeros after its elements along each axis. Any dtype.
 
@@ -493,6 +541,7 @@ contiguous = Operator(
     ),
     linear=True,
     stored=True,
+    vary=keeps_zeros,
 )
 """``y = x``, in an array of its own: for what is read often, in an order that suits the reader."""
 
@@ -540,6 +589,7 @@ iota = Operator(
         )
     ),
     cost=0.0,
+    vary=keeps,
 )
 """``y[i] = i[axis]`` in ``shape``: counts from 0 along one axis. Integers and floats.
 

@@ -11,10 +11,11 @@ import math
 import numpy as np
 
 from pullback.errors import ShapeError
-from pullback.graph import Case, InputAt, Operator, OutputAt, Routine, Sample, Type
+from pullback.graph import Case, InputAt, Operation, Operator, OutputAt, Routine, Sample, Type
 from pullback.graph.routine import number
 from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import refuse_complex
+from pullback.operators.varying import Padding, named_axes
 
 __all__ = ["argsort"]
 
@@ -42,6 +43,11 @@ def _routine(x: Type) -> Routine:
     )
 
 
+def _vary(node: Operation) -> Padding:
+    """What comes last stays behind equal elements that stood before it."""
+    return Padding(("last" if node.ndim - 1 in named_axes(node) else None,))
+
+
 argsort = Operator(
     "argsort",
     _type_rule,
@@ -58,5 +64,6 @@ argsort = Operator(
         Case((Sample((3, 0), kind="any"),)),
     ),
     routine=_routine,
+    vary=_vary,
 )
 """Positions that sort the last axis, as ``int64``, NaN last; equal elements stay in their order."""

@@ -30,6 +30,7 @@ from pullback.operators.linalg import (
     solve,
     triangular_solve,
 )
+from pullback.operators.varying import behind_matrices
 
 __all__ = ["eig", "eigh", "eigvalsh", "independent", "qr", "svd", "svdvals"]
 
@@ -87,6 +88,7 @@ eigvalsh = Operator(
     batch_first,
     None,
     _SYMMETRIC,
+    vary=behind_matrices(),
 )
 """The eigenvalues (…, n), in rising order, of the symmetric, or Hermitian, matrices that have the ``lower`` or the
 upper triangles of ``a``.
@@ -134,7 +136,14 @@ def _eigh_pullback(node: Any, g: Any) -> list[Node | None]:
 
 
 eigh: Operator = Operator(
-    "eigh", _eigh_type, raising("eigh", _eigh_reference), _eigh_pullback, batch_first, None, _SYMMETRIC
+    "eigh",
+    _eigh_type,
+    raising("eigh", _eigh_reference),
+    _eigh_pullback,
+    batch_first,
+    None,
+    _SYMMETRIC,
+    vary=behind_matrices(),
 )
 """The eigenvalues, in rising order, as a first row, and below each its vector, (…, n + 1, n), of symmetric matrices.
 
@@ -166,6 +175,7 @@ svdvals = Operator(
     batch_first,
     None,
     (Case((Sample((3, 3)),)), Case((Sample((2, 4, 2)),)), Case((Sample((2, 3)),)), Case((Sample((0, 2)),))),
+    vary=behind_matrices(),
 )
 """The singular values (…, min(m, n)) of matrices (…, m, n), in falling order."""
 
@@ -224,6 +234,7 @@ svd: Operator = Operator(
         Case((Sample((2, 3)),)),
         Case((Sample((0, 2)),)),
     ),
+    vary=behind_matrices(),
 )
 """Singular vectors and values of matrices (…, m, n), with k = min(m, n): ``u`` (m rows), ``s`` (one) and ``v``
 (n), (…, k).
@@ -272,6 +283,7 @@ independent = Operator(
     batch_first,
     None,
     (Case((REGULAR,)), Case((Sample((0, 0)),))),
+    vary=behind_matrices(),
 )
 """The eigenvectors ``x`` as they are; raises ``MatrixError`` where they are not independent up to rounding."""
 
@@ -305,6 +317,7 @@ eig = Operator(
     batch_first,
     None,
     (Case((Sample((3, 3)),)), Case((Sample((2, 4, 4)),)), Case((Sample((1, 1)),)), Case((Sample((0, 0)),))),
+    vary=behind_matrices(),
 )
 """The eigenvalues as a first row, and below each its vector, (…, n + 1, n), of any square matrices; complex numbers.
 
@@ -363,6 +376,7 @@ qr = Operator(
         Case((Sample((2, 3), -1, 1, diagonal=2.0),)),
         Case((Sample((2, 0)),)),
     ),
+    vary=behind_matrices(),
 )
 """The transpose of ``q``, whose columns are orthonormal, beside the triangle ``r``, (…, k, m + n): ``a = q @ r``.
 

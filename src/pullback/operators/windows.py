@@ -15,6 +15,7 @@ from pullback.loops.guard import guarded
 from pullback.operators.batching import batch_first
 from pullback.operators.convolution import window_count
 from pullback.operators.shapes import framed, pad, reshape, rising_axes
+from pullback.operators.varying import beside
 
 __all__ = ["WINDOWS", "Covering", "covering", "overlap_add", "window_counts", "windowed", "windows"]
 
@@ -138,6 +139,7 @@ windows = Operator(
     tuple(Case((Sample(shape, kind="any"),), attributes) for shape, attributes in WINDOWS),
     cost=0.0,
     linear=True,
+    vary=beside,
 )
 """``y[..., p, k, ...] = x[..., p * stride + k * dilation, ...]``: windows of an array, as a view.
 
@@ -259,6 +261,7 @@ overlap_add = Operator(
     tuple(_overlap_case(shape, attributes) for shape, attributes in WINDOWS),
     cost=float("inf"),
     linear=True,
+    vary=beside,
 )
 """``x[..., p * stride + k * dilation, ...] += y[..., p, k, ...]``: the adjoint of ``windows``.
 

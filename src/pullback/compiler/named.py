@@ -1,0 +1,237 @@
+"""What ``jit(f, shapes=…)`` says of arguments: which of their axes are named, and of which size they are in a call.
+
+A program is made for a *capacity*, the power of two at or above the size, so that it depends on the size alone, and not
+on what has been called before. Rows from the size on are padding. The sizes are arguments of the program.
+
+>>> capacity(5), capacity(64), capacity(65)
+(8, 64, 128)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pullback.errors import DonationError, NamedAxisError
+from pullback.graph import Graph, Node, Type, Variable
+from pullback.graph.named import STAND_INS, NamedSize, multiple, named_sizes, with_names
+from pullback.tracing.trace import argument_name, tracing
+from pullback.tracing.trees import Structure
+
+__all__ = ["NamedCall", "NamedShapes", "Slices", "capacity", "cut", "padded", "sizes_known", "slices_of"]
+
+_LEAST_CAPACITY = 8
+_INT = np.dtype(np.int64)
+
+Slices = tuple[tuple[tuple[int, int, int], ...], ...]
+"""For each result its named axes: the axis, the number of the size, and how many times it is."""
+
+
+def capacity(size: int) -> int:
+    """The extent of the arrays that a program for ``size`` rows has."""
+    return max(_LEAST_CAPACITY, 1 << (size - 1).bit_length()) if size else _LEAST_CAPACITY
+
+
+class NamedCall(NamedTuple):
+    """The sizes of a call, and where they stand."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    leaves: tuple[int | None, ...]
+    """The number of the size that each leaf's first axis has, if it is named."""
+    types: tuple[Type, ...]
+
+    def with_extents(self, extents: Sequence[int]) -> tuple[Type, ...]:
+        """The types of the leaves with other extents in place of the sizes."""
+        return tuple(
+            [
+                type if which is None else type.with_shape((extents[which], *type.shape[1:]))
+                for type, which in zip(self.types, self.leaves)
+            ]
+        )
+
+    def stand_ins(self, turn: int) -> list[NamedSize]:
+        """A stand-in for each size; those of the first turn are other numbers than those of the second."""
+        weak = Type(_INT, (), True)
+        return [
+            NamedSize(name, STAND_INS[k][turn], Variable(weak, name)) for k, name in enumerate(self.names)
+        ]
+
+
+class NamedShapes:
+    """``shapes=`` of a function: for parameters, or the leaves below a path, their axes."""
+
+    def __init__(self, function: Callable[..., Any], shapes: Mapping[str, Sequence[Any]]) -> None:
+        self._parameters, self._rest = _parameters(function)
+        self.axes: dict[str, tuple[Any, ...]] = {}
+        if not isinstance(shapes, Mapping):
+            raise NamedAxisError(
+                f"shapes={shapes!r}: give the axes of arguments by their names, as in shapes={{'x': ('batch', 784)}}"
+            )
+        for path, axes in shapes.items():
+            self.axes[path] = self._checked(path, axes)
+        self.names = tuple(dict.fromkeys(axes[0] for axes in self.axes.values() if isinstance(axes[0], str)))
+        if not self.names:
+            raise NamedAxisError(
+                f"shapes={shapes!r} names no axis; leave it out, or name one: {{'x': ('batch', 784)}}"
+            )
+        if len(self.names) > len(STAND_INS):
+            raise NamedAxisError(
+                f"shapes= has {len(self.names)} names, {', '.join(self.names)}; there can be {len(STAND_INS)}"
+            )
+        self._found: dict[Structure, tuple[tuple[Any, ...] | None, ...]] = {}
+
+    def _checked(self, path: Any, axes: Any) -> tuple[Any, ...]:
+        root = path.split(".")[0] if isinstance(path, str) else None
+        if root is None or (self._parameters and root not in self._parameters and not self._rest):
+            raise NamedAxisError(
+                f"shapes= has {path!r}; the function has the parameters {', '.join(self._parameters)}"
+            )
+        if isinstance(axes, str) or not isinstance(axes, (tuple, list)) or not axes:
+            raise NamedAxisError(
+                f"shapes={{{path!r}: {axes!r}}}: give a tuple of its axes, such as ('batch', 784)"
+            )
+        for k, axis in enumerate(axes):
+            last = k == len(axes) - 1 and k > 0
+            number = isinstance(axis, int) and not isinstance(axis, bool) and axis >= 0
+            if isinstance(axis, str) and k:
+                raise NamedAxisError(
+                    f"shapes={{{path!r}: {axes!r}}}: axis {k} has a name; only the first axis can, transpose the "
+                    "argument"
+                )
+            if not (number or axis is None or isinstance(axis, str) or (axis is ... and last)):
+                raise NamedAxisError(
+                    f"shapes={{{path!r}: {axes!r}}}: {axis!r} is no axis; give a name, an extent, None for an extent "
+                    "that the program is compiled for, or ... last for any further axes"
+                )
+        return tuple(axes)
+
+    def call(self, structure: Structure, types: Sequence[Type]) -> NamedCall:
+        """The sizes in a call; raises ``NamedAxisError`` for arguments of other shapes, or sizes that differ."""
+        axes = self._found.get(structure)
+        if axes is None:
+            axes = self._found[structure] = self._of_leaves(structure)
+        paths = structure.paths
+        sizes: dict[str, tuple[int, str]] = {}
+        leaves: list[int | None] = []
+        for path, wanted, type in zip(paths, axes, types):
+            if wanted is None:
+                leaves.append(None)
+                continue
+            name = self._shown(path)
+            _refuse_other_shape(name, wanted, type)
+            if not isinstance(wanted[0], str):
+                leaves.append(None)
+                continue
+            leaves.append(self.names.index(wanted[0]))
+            size, first = sizes.setdefault(wanted[0], (type.shape[0], name))
+            if size != type.shape[0]:
+                raise NamedAxisError(
+                    f"axis {wanted[0]!r} has {size} rows in {first} and {type.shape[0]} in {name}; give both as many"
+                )
+        names = tuple([name for name in self.names if name in sizes])
+        numbers = [None if k is None else names.index(self.names[k]) for k in leaves]
+        return NamedCall(names, tuple([sizes[name][0] for name in names]), tuple(numbers), tuple(types))
+
+    def _of_leaves(self, structure: Structure) -> tuple[tuple[Any, ...] | None, ...]:
+        """The axes of each leaf, by the longest path that is given."""
+        shown = [self._shown(path) for path in structure.paths]
+        met = set()
+        found: list[tuple[Any, ...] | None] = []
+        for path in shown:
+            below = [given for given in self.axes if path == given or path.startswith(given + ".")]
+            met.update(below)
+            found.append(self.axes[max(below, key=len)] if below else None)
+        missing = [given for given in self.axes if given not in met and "." in given]
+        if missing:
+            raise NamedAxisError(f"shapes= has {missing[0]!r}; the arguments are {', '.join(shown)}")
+        return tuple(found)
+
+    def _shown(self, path: str) -> str:
+        """What a leaf is called: by its parameter's name, where it is given by position too."""
+        place, _, rest = path.partition(".")
+        number, _, below = rest.partition(".")
+        if place != "0" or not number.isdigit() or int(number) >= len(self._parameters):
+            return argument_name(path)
+        return f"{self._parameters[int(number)]}{'.' if below else ''}{below}"
+
+    def refuse_donated(self, call: NamedCall, donated: Sequence[Sequence[int]], paths: Sequence[str]) -> None:
+        """Raise ``DonationError`` for a donated argument with a named axis."""
+        for group in donated:
+            for leaf in group:
+                if call.leaves[leaf] is not None:
+                    raise DonationError(
+                        f"{self._shown(paths[leaf])} is donated and has a named axis: the program works on a copy of "
+                        "another extent, so its memory cannot be taken over; leave it out of donate_argnums"
+                    )
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
+    """The names of a function's parameters, and whether it takes others by name."""
+    import inspect
+
+    try:
+        given = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return [], True
+    names = [p.name for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return names, any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in given)
+
+
+def _refuse_other_shape(name: str, axes: tuple[Any, ...], type: Type) -> None:
+    more = axes[-1] is ...
+    wanted = axes[:-1] if more else axes
+    fits = type.rank >= len(wanted) if more else type.rank == len(wanted)
+    if not fits or any(isinstance(axis, int) and axis != have for axis, have in zip(wanted, type.shape)):
+        text = ", ".join(map(str, wanted)) + (", …" if more else "," if len(wanted) == 1 else "")
+        raise NamedAxisError(
+            f"{name} is {type}, and shapes= says ({text}); give it that shape, or say another"
+        )
+
+
+@contextmanager
+def sizes_known(sizes: Sequence[NamedSize]) -> Iterator[None]:
+    """A context in which a function is traced for named axes; errors write names in place of stand-ins."""
+    with named_sizes(sizes), tracing([size.variable for size in sizes]):
+        try:
+            yield
+        except Exception as error:
+            if len(error.args) == 1 and isinstance(error.args[0], str):
+                error.args = (with_names(error.args[0]),)
+            raise
+
+
+def slices_of(graph: Graph, sizes: Sequence[NamedSize]) -> Slices:
+    """What is cut from each result of a graph that has stand-ins."""
+
+    def cuts(node: Node) -> tuple[tuple[int, int, int], ...]:
+        found = [(axis, multiple(extent)) for axis, extent in enumerate(node.shape)]
+        return tuple([(axis, sizes.index(m.size), m.times) for axis, m in found if m is not None])
+
+    with named_sizes(sizes):
+        return tuple(map(cuts, graph.outputs))
+
+
+def padded(leaf: Any, type: Type, extent: int) -> np.ndarray:
+    """``leaf`` with ``extent`` rows, zeros behind its own; itself, where it has as many."""
+    array = np.asarray(leaf, type.dtype)
+    if len(array) == extent:
+        return array
+    made = np.empty((extent, *array.shape[1:]), type.dtype)
+    made[: len(array)] = array
+    made[len(array) :] = 0
+    return made
+
+
+def cut(results: Sequence[Any], slices: Slices, sizes: Sequence[int]) -> list[Any]:
+    """Results without their padding."""
+    found = []
+    for array, cuts in zip(results, slices):
+        ends: list[slice] = [slice(None)] * array.ndim
+        for axis, which, times in cuts:
+            ends[axis] = slice(times * sizes[which])
+        found.append(np.ascontiguousarray(array[tuple(ends)]) if cuts else array)
+    return found

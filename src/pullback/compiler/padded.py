@@ -1,0 +1,363 @@
+"""A graph traced for axes of any size, as the graph of a capacity with the sizes as further inputs.
+
+The operations are those that have been traced, with the capacity in place of each stand-in. Where an operator's rule
+asks for it, padding is filled: ``where(row < size, x, 0)`` before a sum along the axis.
+
+>>> import numpy as np
+>>> from pullback.graph import Graph, OPERATORS, Type, Variable, format_graph
+>>> from pullback.graph.named import STAND_INS, NamedSize
+>>> size = NamedSize("batch", STAND_INS[0][0], Variable(Type(np.dtype(np.int64), (), True), "batch"))
+>>> x = Variable(Type(np.dtype(np.float32), (size.stand_in, 3)), "x")
+>>> made = with_capacity(Graph((x,), (OPERATORS["sum"](x * 2, axes=(0,)),)), [size], [100])
+>>> print(format_graph(made.graph, sources=False))
+input  %0 x: float32[100, 3]
+input  %1 batch: int64[]
+%2 = iota(, axis=0, dtype=int64, shape=(100, 3)): int64[100, 3]
+%3 = broadcast(%1, axes=(), shape=(100, 3)): int64[100, 3]
+%4 = less(%2, %3): bool[100, 3]
+%5 = constant 2.0: float32[]
+%6 = broadcast(%5, axes=(), shape=(100, 3)): float32[100, 3]
+%7 = multiply(%0, %6): float32[100, 3]
+%8 = constant 0.0: float32[]
+%9 = broadcast(%8, axes=(), shape=(100, 3)): float32[100, 3]
+%10 = where(%4, %7, %9): float32[100, 3]
+%11 = sum(%10, axes=(0,)): float32[3]
+output %11
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pullback.errors import NamedAxisError
+from pullback.graph import (
+    OPERATORS,
+    Constant,
+    Graph,
+    Node,
+    Operation,
+    TupleType,
+    Type,
+    Variable,
+    apply,
+    constant,
+    float_limits,
+    is_float,
+    is_half,
+    substitute,
+)
+from pullback.graph.named import LEAST_STAND_IN, NamedSize, multiple, named_sizes
+from pullback.operators.elementwise import filled, is_zero
+from pullback.operators.varying import Fill, Padding, named_axes, padding, refuse_named, types_of
+
+__all__ = ["Padded", "refuse_unlike", "with_capacity"]
+
+_INT = np.dtype(np.int64)
+_IN_RANGE = frozenset({
+    "argmax", "argmin", "argmax_index", "argsort", "check_index", "cumargmax", "cumargmin", "iota", "window_argmax",
+})  # fmt: skip
+"""Operators whose results are places that there are, whatever they are given."""
+_REGION_INPUTS = {"scan": 0, "while": 0, "switch": 1, "call": 0}
+"""Operators that hold graphs, and how many inputs they have before those of the graphs."""
+
+
+class Padded(NamedTuple):
+    """The graph of a capacity; its last inputs are the sizes."""
+
+    graph: Graph
+    least: int
+    """The least size that it is right for."""
+
+
+def with_capacity(graph: Graph, sizes: Sequence[NamedSize], capacities: Sequence[int]) -> Padded:
+    """``graph``, whose extents are the stand-ins of ``sizes``, for arrays of ``capacities``.
+
+    Raises ``NamedAxisError`` for what has no rule.
+    """
+    with named_sizes(sizes):
+        made = _Instance(sizes, capacities)
+        own = [Variable(size.variable.type, size.name) for size in sizes]
+        inputs, outputs = made.graph(graph.inputs, graph.outputs, own)
+        return Padded(Graph((*inputs, *own), outputs), made.least)
+
+
+class _Instance:
+    """Graphs of one capacity."""
+
+    def __init__(self, sizes: Sequence[NamedSize], capacities: Sequence[int]) -> None:
+        self.sizes = sizes
+        self.capacities = {size.stand_in: capacity for size, capacity in zip(sizes, capacities)}
+        self.least = 2  # of one row NumPy makes other shapes, of none other results
+
+    def graph(
+        self, variables: Sequence[Variable], outputs: Sequence[Node], own: Sequence[Variable]
+    ) -> tuple[tuple[Variable, ...], tuple[Node, ...]]:
+        """The inputs and outputs of a graph or region in which ``own`` are the sizes."""
+        rules, zeros = self._demands(outputs)
+        inputs = tuple([Variable(self._type(x.type), x.name) for x in variables])
+        replaced: dict[Node, Node] = dict(zip(variables, inputs))
+        for size, variable in zip(self.sizes, own):
+            replaced.setdefault(size.variable, variable)
+        for old, new in zip(variables, inputs):
+            if id(old) in zeros:
+                replaced[old] = self._filled(new, old, 0, own)
+
+        def rebuild(node: Operation, given: tuple[Node, ...]) -> Node:
+            attributes = {key: self._number(node, key, value) for key, value in node.attributes.items()}
+            if node.operator.name in _REGION_INPUTS:
+                made = self._with_regions(node, given, attributes, own)
+            else:
+                fills = rules[id(node)].fills
+                given = tuple(
+                    [
+                        new if fill in (None, 0) else self._filled(new, old, fill, own)
+                        for new, old, fill in zip(given, node.inputs, fills)
+                    ]
+                )
+                made = apply(node.operator, given, attributes)
+            return self._filled(made, node, 0, own) if id(node) in zeros else made
+
+        return inputs, substitute(outputs, replaced, rebuild)
+
+    def _demands(self, outputs: Sequence[Node]) -> tuple[dict[int, Padding], set[int]]:
+        """What each operation needs, and the nodes of which all users are given zeros in the padding."""
+        order = Graph((), tuple(outputs)).nodes()
+        rules, zeros = dict[int, Padding](), set[int]()
+        for node in reversed(order):
+            if not isinstance(node, Operation):
+                continue
+            rule = rules[id(node)] = self._rule(node)
+            self.least = max(self.least, rule.least)
+            wanted = {k for k, fill in enumerate(rule.fills) if fill == 0 and type(fill) is int}
+            if id(node) in zeros and rule.zeros_of:
+                zeros.discard(id(node))
+                wanted.update(rule.zeros_of)
+            zeros.update(
+                id(node.inputs[k])
+                for k in wanted
+                if named_axes(node.inputs[k]) and not is_zero(node.inputs[k])
+            )
+        return rules, zeros
+
+    def _rule(self, node: Operation) -> Padding:
+        for type in types_of(node):
+            for extent in type.shape:
+                found = multiple(extent)
+                if extent >= LEAST_STAND_IN and (found is None or found.beside):
+                    refuse_named(
+                        node,
+                        f"gives {type}: an axis that is no multiple of the size",
+                        "leave rows out with np.where, or give the part that is meant as an argument",
+                    )
+        if node.operator.name in _REGION_INPUTS:
+            if node.attributes.get("trips", 0) >= LEAST_STAND_IN:
+                refuse_named(node, "would have it for its steps", "name an axis that is carried, the batch")
+            return Padding((None,) * len(node.inputs))
+        return padding(node)
+
+    # -- From stand-ins to the capacity
+
+    def _type(self, type: Type) -> Type:
+        if isinstance(type, TupleType):
+            return TupleType.of([self._type(each) for each in type.types])
+        return type.with_shape(tuple([self._extent(extent) for extent in type.shape]))
+
+    def _extent(self, number: int) -> int:
+        found = multiple(number)
+        if found is None:
+            return number
+        return found.times * self.capacities[found.size.stand_in] + found.beside
+
+    def _number(self, node: Operation, key: str, value: Any) -> Any:
+        if type(value) is int and abs(value) >= LEAST_STAND_IN:
+            found = multiple(value)
+            if found is None or (found.beside and node.operator.name not in ("slice", "pad")):
+                refuse_named(node, f"counts {key}={value}", "compute it of another axis")
+            return self._extent(value)
+        if type(value) is tuple:
+            return tuple([self._number(node, key, each) for each in value])
+        return value
+
+    # -- Fills
+
+    def _filled(self, new: Node, old: Node, fill: Fill, own: Sequence[Variable]) -> Node:
+        """``new`` with ``fill`` in its padding."""
+        if not named_axes(old) or (fill == "index" and _in_range(old)):
+            return new
+        inside = []
+        for axis in named_axes(old):
+            found = multiple(old.shape[axis])
+            assert found is not None
+            limit: Node = own[self.sizes.index(found.size)]
+            if found.times != 1:
+                limit = OPERATORS["multiply"](limit, constant(found.times, _INT, weak=True))
+            limit = OPERATORS["broadcast"](limit, shape=new.shape, axes=())
+            place = OPERATORS["iota"](shape=new.shape, axis=axis, dtype=_INT)
+            inside.append(OPERATORS["less"](place, limit))
+        return OPERATORS["where"](reduce(OPERATORS["logical_and"], inside), new, _other(new, fill))
+
+    # -- Regions
+
+    def _with_regions(
+        self, node: Operation, given: tuple[Node, ...], attributes: Mapping[str, Any], own: Sequence[Variable]
+    ) -> Node:
+        """An operation whose regions take the sizes first, where they need them."""
+        before = _REGION_INPUTS[node.operator.name]
+        variables, inner = self._variables(node), [Variable(x.type, x.name) for x in own]
+        inputs: tuple[Variable, ...] = ()
+        made: dict[str, Any] = {}
+        # All regions of an operation have the same variables.
+        for key, value in attributes.items():
+            regions = value if isinstance(value, tuple) else (value,)
+            if not regions or not all(isinstance(region, Graph) for region in regions):
+                continue
+            joined = [output for region in regions for output in region.outputs]
+            inputs, outputs = self.graph(variables, joined, inner)
+            ends = iter(outputs)
+            found = [tuple([next(ends) for _ in region.outputs]) for region in regions]
+            made[key] = (inputs, found, isinstance(value, tuple))
+        return self._joined(node, given, attributes, own, inner, made, before)
+
+    def _variables(self, node: Operation) -> tuple[Variable, ...]:
+        graphs = [value for value in node.attributes.values() if isinstance(value, (Graph, tuple))]
+        for value in graphs:
+            region = value[0] if isinstance(value, tuple) and value else value
+            if isinstance(region, Graph):
+                return region.inputs
+        raise AssertionError(f"{node.operator.name} holds no graph")
+
+    def _joined(
+        self,
+        node: Operation,
+        given: tuple[Node, ...],
+        attributes: Mapping[str, Any],
+        own: Sequence[Variable],
+        inner: Sequence[Variable],
+        made: Mapping[str, Any],
+        before: int,
+    ) -> Node:
+        shared: tuple[Variable, ...] = next(iter(made.values()))[0]
+        final = dict(attributes)
+        for key, (inputs, found, several) in made.items():
+            outputs = [substitute(each, dict(zip(inputs, shared))) for each in found]
+            graphs = [Graph((*inner, *shared), each) for each in outputs]
+            final[key] = tuple(graphs) if several else graphs[0]
+        if "consts" in final:
+            final["consts"] += len(inner)
+        return apply(node.operator, (*given[:before], *own, *given[before:]), final)
+
+
+def _in_range(node: Node) -> bool:
+    """Whether an index is a place that there is, in the padding too."""
+    while isinstance(node, Operation) and node.operator.name in ("broadcast", "reshape", "transpose"):
+        (node,) = node.inputs
+    return isinstance(node, Constant) or (isinstance(node, Operation) and node.operator.name in _IN_RANGE)
+
+
+def _other(x: Node, fill: Fill) -> Node:
+    """``fill`` everywhere in the shape and dtype of ``x``."""
+    if fill == "identity":
+        eye = constant(np.eye(*x.shape[-2:], dtype=x.dtype))
+        return OPERATORS["broadcast"](eye, shape=x.shape, axes=(x.ndim - 2, x.ndim - 1))
+    return filled(_value(fill, x.dtype), x.dtype, x.shape)
+
+
+def _value(fill: Fill, dtype: np.dtype) -> Any:
+    if not isinstance(fill, str):
+        return fill
+    if fill == "index":
+        return 0
+    if dtype.kind == "b":
+        return fill != "least"
+    if is_float(dtype):
+        if is_half(dtype) and fill != "last":
+            return float(float_limits(dtype).min if fill == "least" else float_limits(dtype).max)
+        return {"least": -np.inf, "greatest": np.inf, "last": np.nan}[fill]
+    limits = np.iinfo(dtype)
+    return limits.min if fill == "least" else limits.max
+
+
+# -- Two traces of one function
+
+
+def refuse_unlike(
+    first: Graph, second: Graph, sizes: Sequence[NamedSize], others: Sequence[NamedSize]
+) -> None:
+    """Raise ``NamedAxisError`` unless two graphs differ in the stand-ins alone, ``sizes`` in one and ``others`` in the
+    other.
+
+    What does not depend on the stand-ins by way of extents is the same number for all sizes, or something that nobody
+    knows how to compute from the size.
+    """
+    pairs = list(zip(sizes, others))
+
+    def fail(node: Node, what: str) -> None:
+        source = getattr(node, "source", None)
+        line = "" if source is None else f"\n  at {source}"
+        raise NamedAxisError(
+            f"{what} depends on the size of a named axis in a way that one program cannot follow; compute it of "
+            f"x.shape[0] with NumPy's functions, or give it as an argument{line}"
+        )
+
+    def alike(one: Any, other: Any) -> bool:
+        if isinstance(one, Graph):
+            graphs_alike(one, other)
+            return True
+        if type(one) is not type(other):
+            return False
+        if type(one) is tuple:
+            return len(one) == len(other) and all(map(alike, one, other))
+        if isinstance(one, TupleType):
+            return alike(one.types, other.types)
+        if isinstance(one, Type):
+            return (one.dtype, one.weak) == (other.dtype, other.weak) and alike(one.shape, other.shape)
+        if type(one) is not int or one == other:
+            return bool(one is other or one == other or repr(one) == repr(other) == "nan")
+        with named_sizes(sizes):
+            found = multiple(one)
+        return found is not None and any(
+            other == found.times * b.stand_in + found.beside for a, b in pairs if a is found.size
+        )
+
+    def graphs_alike(one: Graph, other: Graph) -> None:
+        places: dict[int, int] = {}
+        for number, (a, b) in enumerate(zip(one.inputs, other.inputs, strict=True)):
+            places[id(a)], places[-id(b)] = number, number
+        for number, (size, same) in enumerate(pairs):
+            places.setdefault(id(size.variable), -1 - number)
+            places.setdefault(-id(same.variable), -1 - number)
+        left, right = one.nodes(), other.nodes()
+        users = {id(child): node for node in left for child in node.inputs}
+        for number, (x, y) in enumerate(zip(left, right), len(one.inputs)):
+            whose = x if isinstance(x, Operation) else users.get(id(x), x)
+            if isinstance(x, Variable) or isinstance(y, Variable):
+                if places.get(id(x)) != places.get(-id(y)):
+                    fail(whose, "what is computed")
+                continue
+            if type(x) is not type(y) or not alike(x.type, y.type):
+                fail(whose, "what is computed")
+            if isinstance(x, Constant) and isinstance(y, Constant):
+                if x.value.tobytes() != y.value.tobytes():
+                    fail(
+                        whose, f"the number {x.value.reshape(-1)[0]!s}" if x.value.size == 1 else "a constant"
+                    )
+            elif isinstance(x, Operation) and isinstance(y, Operation):
+                if x.operator is not y.operator or [places.get(id(c)) for c in x.inputs] != [
+                    places.get(-id(c)) for c in y.inputs
+                ]:
+                    fail(whose, f"what {x.operator.name} computes")
+                if x.attributes.keys() != y.attributes.keys() or not all(
+                    alike(x.attributes[key], y.attributes[key]) for key in x.attributes
+                ):
+                    fail(whose, f"what {x.operator.name} computes")
+            places[id(x)], places[-id(y)] = number, number
+        if len(left) != len(right) or [places.get(id(x)) for x in one.outputs] != [
+            places.get(-id(y)) for y in other.outputs
+        ]:
+            fail(one.outputs[0], "what is computed")
+
+    graphs_alike(first, second)

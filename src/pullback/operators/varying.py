@@ -1,0 +1,139 @@
+"""Named axes: what must stand in the padding of an operation's inputs, that its result is right where it is no padding.
+
+A program for every size of an axis has arrays of a capacity, of which the rows from the size on are *padding*: anything
+may stand there, NaN and indices outside their axis among it. A rule ``vary(node) -> Padding`` names for each input the
+*fill* that its padding needs. Most need none: an elementwise function of padding is padding. A sum along the axis needs
+zeros, a maximum the least number, an index a place that there is. What cannot be had by a fill (rows in another order)
+is refused: ``NamedAxisError`` with the operator, the user's line and the repair.
+
+Where rules are asked, the extent of a named axis is a stand-in (``graph/named.py``).
+
+>>> import numpy as np
+>>> from pullback.graph import OPERATORS, Type, Variable
+>>> from pullback.graph.named import STAND_INS
+>>> rows = Variable(Type(np.dtype(np.float32), (STAND_INS[0][0], 3)), "x")
+>>> padding(OPERATORS["sum"](rows, axes=(0,))).fills, padding(OPERATORS["sum"](rows, axes=(1,))).fills
+((0,), (None,))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, NoReturn
+
+from pullback.errors import NamedAxisError
+from pullback.graph import Node, Operation, TupleType, Type
+from pullback.graph.named import is_named, with_names
+
+__all__ = [
+    "Fill",
+    "Padding",
+    "behind_matrices",
+    "beside",
+    "is_count",
+    "keeps",
+    "keeps_zeros",
+    "named_axes",
+    "padding",
+    "refuse_named",
+    "types_of",
+]
+
+Fill = float | str | None
+"""A number, ``"least"`` or ``"greatest"`` of the dtype, ``"last"`` in its order, an ``"index"``, ``"identity"``."""
+
+
+class Padding(NamedTuple):
+    """What an operation needs of the padding of its inputs."""
+
+    fills: tuple[Fill, ...]
+    least: int = 1
+    """The least size that it is right for."""
+    zeros_of: tuple[int, ...] = ()
+    """Where the padding of these inputs is zero, that of the result is as well."""
+
+
+Rule = Callable[[Operation], Padding]
+
+
+def named_axes(x: Node | Type) -> list[int]:
+    """The axes of ``x`` whose extents depend on a size."""
+    return [axis for axis, extent in enumerate(x.shape) if is_named(extent)]
+
+
+def types_of(node: Node) -> tuple[Type, ...]:
+    """The type of a node, or of each of its results."""
+    return node.type.types if isinstance(node.type, TupleType) else (node.type,)
+
+
+def padding(node: Operation) -> Padding:
+    """What ``node`` needs; raises ``NamedAxisError`` where its operator has no rule, or refuses."""
+    if not any(named_axes(type) for x in (*node.inputs, node) for type in types_of(x)):
+        return Padding((None,) * len(node.inputs))
+    if node.operator.vary is not None:
+        found: Padding = node.operator.vary(node)
+        return found
+    if node.operator.elementwise:
+        return keeps(node)
+    refuse_named(node, "has no rule for it", "compute it of other axes, or leave the axis out of shapes=")
+
+
+def refuse_named(node: Operation, problem: str, repair: str) -> NoReturn:
+    """Raise ``NamedAxisError``: what is wrong with ``node`` along a named axis, and what to do."""
+    given = ", ".join(str(x.type) for x in node.inputs)
+    line = "" if node.source is None else f"\n  at {node.source}"
+    raise NamedAxisError(
+        with_names(f"{node.operator.name} of {given} along a named axis {problem}; {repair}{line}")
+    )
+
+
+def is_count(node: Node, axis: int) -> bool:
+    """Whether ``node`` has at each place the number of its row along ``axis``."""
+    while isinstance(node, Operation):
+        name, attributes = node.operator.name, node.attributes
+        if name == "iota":
+            return bool(attributes["axis"] == axis)
+        if name == "check_index":
+            (node,) = node.inputs
+        elif name == "broadcast" and axis in attributes["axes"]:
+            axis = attributes["axes"].index(axis)
+            (node,) = node.inputs
+            if not is_named(node.shape[axis]):
+                return False
+        else:
+            return False
+    return False
+
+
+def keeps(node: Operation) -> Padding:
+    """The rule of operators that make padding of padding, and nothing else."""
+    return Padding((None,) * len(node.inputs))
+
+
+def keeps_zeros(node: Operation) -> Padding:
+    """The same of those that only move elements."""
+    return Padding((None,) * len(node.inputs), zeros_of=tuple(range(len(node.inputs))))
+
+
+def beside(node: Operation) -> Padding:
+    """The rule of operators that treat each place along other axes than their ``axis`` or ``axes`` by itself."""
+    attributes = node.attributes
+    own = {attributes["axis"]} if "axis" in attributes else set(attributes["axes"])
+    if any(own.intersection(named_axes(x)) for x in (node, *node.inputs)):
+        refuse_named(
+            node,
+            "would need its true end",
+            "use another axis, or give jit no shapes= for this function",
+        )
+    return keeps(node)
+
+
+def behind_matrices(fills: Sequence[Fill] = ("identity",)) -> Rule:
+    """The rule of functions of the last two axes; padding may be no matrix that they refuse."""
+
+    def rule(node: Operation) -> Padding:
+        if any(axis >= x.ndim - 2 for x in node.inputs for axis in named_axes(x)):
+            refuse_named(node, "is of matrices of one size", "name an axis of many matrices instead")
+        return Padding((*fills, *(None,) * (len(node.inputs) - len(fills))))
+
+    return rule
