@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pullback.errors import DonationError, NamedAxisError
+from pullback.errors import DonationError, NamedAxisError, TracingError
 from pullback.graph import Graph, Node, Type, Variable
 from pullback.graph.named import STAND_INS, NamedSize, multiple, named_sizes, with_names
+from pullback.numpy.promotion import where_written
 from pullback.tracing.trace import argument_name, tracing
 from pullback.tracing.trees import Structure
 
@@ -199,6 +200,12 @@ def sizes_known(sizes: Sequence[NamedSize]) -> Iterator[None]:
         try:
             yield
         except Exception as error:
+            if type(error) is TypeError and "expected a sequence of integers or a single" in str(error):
+                names = " or ".join(size.name for size in sizes)
+                raise TracingError(
+                    f"NumPy's own np.zeros, np.ones, np.empty and np.full take integers, no size of the axis {names}; "
+                    f"use pullback.numpy.zeros(n) or np.zeros_like(x, shape=n){where_written()}"
+                ) from None
             if len(error.args) == 1 and isinstance(error.args[0], str):
                 error.args = (with_names(error.args[0]),)
             raise

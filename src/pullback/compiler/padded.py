@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pullback.control.custom import without_rules
 from pullback.errors import NamedAxisError
 from pullback.graph import (
     OPERATORS,
@@ -50,9 +51,9 @@ from pullback.graph import (
     is_half,
     substitute,
 )
-from pullback.graph.named import LEAST_STAND_IN, NamedSize, multiple, named_sizes
+from pullback.graph.named import LEAST_STAND_IN, NamedSize, multiple, named_sizes, with_names
 from pullback.operators.elementwise import filled, is_zero
-from pullback.operators.varying import Fill, Padding, named_axes, padding, refuse_named, types_of
+from pullback.operators.varying import Fill, Padding, keeps, named_axes, padding, refuse_named, types_of
 
 __all__ = ["Padded", "refuse_unlike", "with_capacity"]
 
@@ -79,6 +80,7 @@ def with_capacity(graph: Graph, sizes: Sequence[NamedSize], capacities: Sequence
     Raises ``NamedAxisError`` for what has no rule.
     """
     with named_sizes(sizes):
+        graph = without_rules(graph)
         made = _Instance(sizes, capacities)
         own = [Variable(size.variable.type, size.name) for size in sizes]
         inputs, outputs = made.graph(graph.inputs, graph.outputs, own)
@@ -153,10 +155,10 @@ class _Instance:
                         f"gives {type}: an axis that is no multiple of the size",
                         "leave rows out with np.where, or give the part that is meant as an argument",
                     )
-        if node.operator.name in _REGION_INPUTS:
-            if node.attributes.get("trips", 0) >= LEAST_STAND_IN:
-                refuse_named(node, "would have it for its steps", "name an axis that is carried, the batch")
-            return Padding((None,) * len(node.inputs))
+        if node.attributes.get("trips", 0) >= LEAST_STAND_IN:
+            refuse_named(node, "would have it for its steps", "name an axis that is carried, the batch")
+        if node.operator.name in (*_REGION_INPUTS, "result"):
+            return keeps(node)
         return padding(node)
 
     # -- From stand-ins to the capacity
@@ -178,6 +180,8 @@ class _Instance:
             if found is None or (found.beside and node.operator.name not in ("slice", "pad")):
                 refuse_named(node, f"counts {key}={value}", "compute it of another axis")
             return self._extent(value)
+        if type(value) is str:
+            return with_names(value)
         if type(value) is tuple:
             return tuple([self._number(node, key, each) for each in value])
         return value
@@ -303,6 +307,10 @@ def refuse_unlike(
             f"x.shape[0] with NumPy's functions, or give it as an argument{line}"
         )
 
+    def named(text: str, these: Sequence[NamedSize]) -> str:
+        with named_sizes(these):
+            return with_names(text)
+
     def alike(one: Any, other: Any) -> bool:
         if isinstance(one, Graph):
             graphs_alike(one, other)
@@ -315,6 +323,8 @@ def refuse_unlike(
             return alike(one.types, other.types)
         if isinstance(one, Type):
             return (one.dtype, one.weak) == (other.dtype, other.weak) and alike(one.shape, other.shape)
+        if type(one) is str:
+            return named(one, sizes) == named(other, others)
         if type(one) is not int or one == other:
             return bool(one is other or one == other or repr(one) == repr(other) == "nan")
         with named_sizes(sizes):

@@ -322,7 +322,17 @@ def _weak(value: Any, dtype: np.dtype) -> Node:
     return value if value.dtype == dtype else OPERATORS["cast"](value, dtype=dtype, weak=True)
 
 
-_common_shape = lru_cache(maxsize=2048)(np.broadcast_shapes)
+@lru_cache(maxsize=2048)
+def _common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """What ``np.broadcast_shapes`` gives, of extents whose product no array could have, too."""
+    rank = max(map(len, shapes))
+    common = []
+    for extents in zip(*[(1,) * (rank - len(shape)) + shape for shape in shapes]):
+        own = {extent for extent in extents if extent != 1}
+        if len(own) > 1:
+            raise ValueError("extents differ")
+        common.append(own.pop() if own else 1)
+    return tuple(common)
 
 
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from pullback.loops.arithmetic import as_index
 from pullback.operators.batching import all_batched, any_batched, batch_first, behind, is_batched, moved
 from pullback.operators.elementwise import zeros_like
 from pullback.operators.shapes import iota, rising_axes
-from pullback.operators.varying import Padding, refuse_named
+from pullback.operators.varying import Padding, is_count, keeps, named_axes, refuse_named
 
 __all__ = [
     "MATRIX_FAULTS",
@@ -80,6 +80,9 @@ def _check_index_lower(node: Operation, operands: Sequence[Operand], index: Sequ
 
 def _check_index_vary(node: Operation) -> Padding:
     if is_named(node.attributes["extent"]):
+        (index,) = node.inputs
+        if any(index.shape[axis] == node.attributes["extent"] and is_count(index, axis) for axis in named_axes(index)):
+            return keeps(node)
         refuse_named(
             node,
             "selects rows by number, of which there are others for each size",

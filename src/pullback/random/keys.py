@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Node
+from pullback.graph.named import is_named
 from pullback.numpy import (
     astype,
     concatenate,
@@ -22,6 +23,7 @@ from pullback.numpy import (
     stack,
 )
 from pullback.numpy.promotion import any_traced, operands
+from pullback.numpy.shapes import extents
 
 __all__ = ["bernoulli", "bits", "float_kind", "fold_in", "key", "normal", "permutation", "split", "uniform"]
 
@@ -84,7 +86,7 @@ def bits(key: Any, shape: Shape = (), word: int = 0) -> Any:
     shape = _shape(shape)
     count = math.prod(shape)
     place: Any
-    if isinstance(key, Node):
+    if isinstance(key, Node) or is_named(count):
         place = OPERATORS["iota"](shape=(count,), axis=0, dtype=np.dtype(np.int64)).reshape(shape)
     else:
         place = np.arange(count).reshape(shape)
@@ -205,7 +207,7 @@ def _words_of(name: str, key: Any) -> tuple[Any, Any]:
 
 
 def _shape(shape: Shape) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    return (shape,) if isinstance(shape, int) else extents("random", shape)
 
 
 def float_kind(name: str, dtype: DTypeLike) -> np.dtype:
