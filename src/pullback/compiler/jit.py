@@ -531,9 +531,9 @@ def jit(
     for all sizes of ``batch`` and compiled for a capacity, the power of two at or above the size, for all sizes up to
     it. Keys are parameters, or paths to leaves below them (``"data.images"``); axes after the first are extents,
     ``None`` for any that the program is compiled for, or ``...`` last. One name is one size in all arguments. Results
-    equal those of a program for that very size up to rounding, and depend on the arguments alone. Inside, ``x.shape[0]``
-    is a traced number; where Python needs an integer it is refused, as are operations that would need each size's own
-    program, such as ``x[::-1]``: ``NamedAxisError``. Sizes 0 and 1 have programs of their own.
+    equal those of a program for that very size up to rounding, and depend on the arguments alone. Inside,
+    ``x.shape[0]`` is a traced number; where Python needs an integer it is refused, as are operations that would need
+    a program for each size, such as ``x[::-1]``: ``NamedAxisError``. Sizes 0 and 1 have programs of their own.
 
     Raises what tracing raises, ``DonationError`` for donated memory that cannot be written in place,
     ``MemoryBudgetError`` with the least memory that can be reached where that is beyond the budget, and

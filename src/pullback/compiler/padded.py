@@ -51,7 +51,7 @@ from pullback.graph import (
     is_half,
     substitute,
 )
-from pullback.graph.named import LEAST_STAND_IN, NamedSize, multiple, named_sizes, with_names
+from pullback.graph.named import LEAST_STAND_IN, NO_END, NamedSize, multiple, named_sizes, with_names
 from pullback.operators.elementwise import filled, is_zero
 from pullback.operators.varying import Fill, Padding, keeps, named_axes, padding, refuse_named, types_of
 
@@ -175,7 +175,7 @@ class _Instance:
         return found.times * self.capacities[found.size.stand_in] + found.beside
 
     def _number(self, node: Operation, key: str, value: Any) -> Any:
-        if type(value) is int and abs(value) >= LEAST_STAND_IN:
+        if type(value) is int and abs(value) >= LEAST_STAND_IN and value != NO_END:
             found = multiple(value)
             if found is None or (found.beside and node.operator.name not in ("slice", "pad")):
                 refuse_named(node, f"counts {key}={value}", "compute it of another axis")

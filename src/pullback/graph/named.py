@@ -25,6 +25,7 @@ from pullback.graph.node import Variable
 
 __all__ = [
     "LEAST_STAND_IN",
+    "NO_END",
     "STAND_INS",
     "Multiple",
     "NamedSize",
@@ -51,6 +52,8 @@ STAND_INS = (
 A function is traced with both; what differs otherwise than extents do, or is not made of them alike, is refused.
 """
 
+NO_END = 1 << 63
+"""What an attribute has where an index may be any number from its least on."""
 _MOST_TIMES = 1 << 12
 _MOST_BESIDE = 1 << 20
 
@@ -97,7 +100,7 @@ def sizes_under_way() -> tuple[NamedSize, ...]:
 
 def is_named(extent: int) -> bool:
     """Whether an extent depends on a size."""
-    return extent >= LEAST_STAND_IN
+    return LEAST_STAND_IN <= extent != NO_END
 
 
 def multiple(number: int) -> Multiple | None:

@@ -108,7 +108,7 @@ def _accumulated(ufunc: np.ufunc) -> Callable[..., np.ndarray]:
 
 
 def _totals(neutral: Fill) -> Rule:
-    """Padding comes last; in the other order it comes first, and must change nothing."""
+    """Padding comes last; in the other order it comes first, and must change nothing, not even among equals."""
 
     def rule(node: Operation) -> Padding:
         how = node.attributes
@@ -219,7 +219,7 @@ cumargmax: Operator = Operator(
     None,
     _cases(1, "any"),
     routine=_routine("cumargmax"),
-    vary=_totals("least"),
+    vary=_totals(None),
 )
 """Where the largest element up to each place along ``axis`` is, as ``int64``: the first of equals, or of NaN."""
 
@@ -232,6 +232,6 @@ cumargmin: Operator = Operator(
     None,
     _cases(1, "any"),
     routine=_routine("cumargmin"),
-    vary=_totals("greatest"),
+    vary=_totals(None),
 )
 """Where the smallest element up to each place along ``axis`` is, as ``int64``: the first of equals, or of NaN."""

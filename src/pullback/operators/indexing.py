@@ -81,7 +81,10 @@ def _check_index_lower(node: Operation, operands: Sequence[Operand], index: Sequ
 def _check_index_vary(node: Operation) -> Padding:
     if is_named(node.attributes["extent"]):
         (index,) = node.inputs
-        if any(index.shape[axis] == node.attributes["extent"] and is_count(index, axis) for axis in named_axes(index)):
+        if any(
+            index.shape[axis] == node.attributes["extent"] and is_count(index, axis)
+            for axis in named_axes(index)
+        ):
             return keeps(node)
         refuse_named(
             node,
