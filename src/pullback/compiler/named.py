@@ -9,6 +9,7 @@ on what has been called before. Rows from the size on are padding. The sizes are
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -18,7 +19,6 @@ import numpy as np
 from pullback.errors import DonationError, NamedAxisError, TracingError
 from pullback.graph import Graph, Node, Type, Variable
 from pullback.graph.named import STAND_INS, NamedSize, multiple, named_sizes, with_names
-from pullback.numpy.promotion import where_written
 from pullback.tracing.trace import argument_name, tracing
 from pullback.tracing.trees import Structure
 
@@ -202,9 +202,11 @@ def sizes_known(sizes: Sequence[NamedSize]) -> Iterator[None]:
         except Exception as error:
             if type(error) is TypeError and "expected a sequence of integers or a single" in str(error):
                 names = " or ".join(size.name for size in sizes)
+                *_, last = traceback.extract_tb(error.__traceback__)
                 raise TracingError(
                     f"NumPy's own np.zeros, np.ones, np.empty and np.full take integers, no size of the axis {names}; "
-                    f"use pullback.numpy.zeros(n) or np.zeros_like(x, shape=n){where_written()}"
+                    "use pullback.numpy.zeros(n) or np.zeros_like(x, shape=n) "
+                    f"(at {last.filename}:{last.lineno} in {last.name})"
                 ) from None
             if len(error.args) == 1 and isinstance(error.args[0], str):
                 error.args = (with_names(error.args[0]),)

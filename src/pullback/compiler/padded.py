@@ -51,7 +51,15 @@ from pullback.graph import (
     is_half,
     substitute,
 )
-from pullback.graph.named import LEAST_STAND_IN, NO_END, NamedSize, multiple, named_sizes, with_names
+from pullback.graph.named import (
+    LEAST_SIZE,
+    LEAST_STAND_IN,
+    NO_END,
+    NamedSize,
+    multiple,
+    named_sizes,
+    with_names,
+)
 from pullback.operators.elementwise import filled, is_zero
 from pullback.operators.varying import Fill, Padding, keeps, named_axes, padding, refuse_named, types_of
 
@@ -93,7 +101,7 @@ class _Instance:
     def __init__(self, sizes: Sequence[NamedSize], capacities: Sequence[int]) -> None:
         self.sizes = sizes
         self.capacities = {size.stand_in: capacity for size, capacity in zip(sizes, capacities)}
-        self.least = 2  # of one row NumPy makes other shapes, of none other results
+        self.least = LEAST_SIZE
 
     def graph(
         self, variables: Sequence[Variable], outputs: Sequence[Node], own: Sequence[Variable]

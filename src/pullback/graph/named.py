@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from pullback.graph.node import Variable
 
 __all__ = [
+    "LEAST_SIZE",
     "LEAST_STAND_IN",
     "NO_END",
     "STAND_INS",
@@ -40,6 +41,8 @@ __all__ = [
 LEAST_STAND_IN = 1 << 48
 """No extent of an array in memory is as large."""
 
+LEAST_SIZE = 2
+"""The least size that a program for any size is for: of one row NumPy makes other shapes, of none other results."""
 _COMPOSITE = 2329089562800
 STAND_INS = (
     (1125899906842597, 640 * _COMPOSITE),

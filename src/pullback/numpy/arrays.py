@@ -34,7 +34,7 @@ from pullback.graph.values import mode
 from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled, where_written
 from pullback.numpy.recipes import followed
-from pullback.numpy.sizes import extent_of, size_node
+from pullback.numpy.sizes import comparison, size_node
 
 __all__ = ["TracedArray", "any_arrays", "boxed", "called", "doored", "plain", "plain_all"]
 
@@ -506,24 +506,26 @@ _REST = (
 
 
 def _compared(name: str) -> Callable[[TracedArray, Any], Any]:
-    """``==`` or ``!=``, which Python may ask of two shapes: equal extents are, whatever the sizes are."""
-    compare = _operator(name)
+    """A comparison, which Python may ask of extents: it is known where it is the same for all sizes."""
+    compare = _operator(f"__{name}__")
 
     def called(self: TracedArray, other: Any) -> Any:
-        if sizes_under_way() and type(other) is TracedArray:
-            mine = extent_of(self.node)
-            if mine is not None and mine == extent_of(other.node):
-                return name == "__eq__"
-        return compare(self, other)
+        known = comparison(name, self.node, other) if sizes_under_way() else None
+        return compare(self, other) if known is None else known
 
     return called
+
+
+def _truth(self: TracedArray) -> bool:
+    known = comparison("ne", self.node, 0) if sizes_under_way() else None
+    return bool(ArrayProtocol.__bool__(self.node)) if known is None else known
 
 
 for _method_name in _REST:
     setattr(TracedArray, f"__{_method_name}__", _operator(f"__{_method_name}__"))
 _doors: dict[str, Any] = {
-    "eq": _compared("__eq__"),
-    "ne": _compared("__ne__"),
+    **{name: _compared(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "bool": _truth,
     "hash": object.__hash__,
     "getitem": _getitem,
     "iter": _iterate,

@@ -282,7 +282,7 @@ _REFUSALS = {
     ),
     "named index": (
         "it is the size of an axis of any size, and Python needs one integer (range, a list's index, np.arange)",
-        "use pullback.numpy.arange(n), pullback.numpy.zeros(n) or np.zeros_like(x, shape=n)",
+        "use n itself in arithmetic, pullback.numpy.arange(n), pullback.numpy.zeros(n) or np.zeros_like(x, shape=n)",
     ),
     "named bool": (
         "it depends on the size of an axis of any size, and Python needs one truth value",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from pullback.graph import OPERATORS, Constant, Node, Operation, Variable, constant, topological
-from pullback.graph.named import Multiple, NamedSize, multiple, sizes_under_way
+from pullback.graph.named import LEAST_SIZE, Multiple, NamedSize, multiple, sizes_under_way
 from pullback.graph.values import computed
 
-__all__ = ["extent_of", "size_node", "size_of"]
+__all__ = ["comparison", "extent_of", "size_node", "size_of"]
 
 _INT = np.dtype(np.int64)
 
@@ -40,6 +41,23 @@ def size_of(node: Node) -> NamedSize | None:
         elif part.type.shape:
             return None
     return found
+
+
+def comparison(name: str, node: Node, other: Any) -> bool | None:
+    """Whether a number computed of a size is ``"eq"``, ``"lt"`` … another, where that is the same for all sizes."""
+    mine = extent_of(node) if not node.type.shape else None
+    if mine is None:
+        return None
+    theirs = extent_of(other.node) if hasattr(other, "node") and not other.ndim else other
+    found, same = multiple(mine), multiple(theirs) if isinstance(theirs, int) else None
+    if found is None or not isinstance(theirs, (int, np.integer)):
+        return None
+    if same is not None and (same.size, same.times) == (found.size, found.times):
+        return bool(getattr(operator, name)(found.beside, same.beside))
+    least = found.times * LEAST_SIZE + found.beside
+    if same is None and found.times > 0 and theirs < least:
+        return name in ("ne", "gt", "ge")
+    return None
 
 
 def extent_of(node: Node) -> int | None:

@@ -298,7 +298,7 @@ def _positions(scores: Any, axis: int) -> Any:
     """The number of the class at each place of ``scores``."""
     iota = OPERATORS["iota"]
     if isinstance(scores, Node):
-        return iota(shape=scores.shape, axis=axis, dtype=np.dtype(np.int64))
+        return iota(shape=scores.type.shape, axis=axis, dtype=np.dtype(np.int64))
     return np.arange(scores.shape[axis]).reshape(_along(scores.shape, axis))
 
 
