@@ -69,12 +69,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "in place": lambda x: np.add(y := np.zeros_like(x), x, out=y)[0],
     "shape known": lambda x: x if x.shape[0] > 1 and x.shape == x.shape and x.shape[0] else 2 * x,
     "matrices": lambda x: np.linalg.inv(x[:, :2, None] * x[:, None, :2] + 9 * np.eye(2)),
-    "examples": pb.vmap(lambda row: np.sin(row).sum() * row),
+    "examples": pb.vmap(lambda x: np.sin(x).sum() * x),
     "scan": lambda x: pb.scan(lambda c, t: (np.tanh(c + t * x[:, 0]), c.mean()), x[:, 1], np.arange(4.0)),
     "branch": lambda x: pb.cond(x.sum() > 0, lambda v: v.mean() * v.shape[0], lambda v: v.sum(), x),
     "loop": lambda x: pb.while_loop(lambda c: np.abs(c).sum() > 1.0, lambda c: c * 0.5, x),
     "long loop": lambda x: [x := np.sin(x) + x.mean(axis=0) for _ in range(60)][-1],
-    "checkpoint": pb.checkpoint(lambda v: np.sin(v).mean(axis=0)),
+    "checkpoint": pb.checkpoint(lambda x: np.sin(x).mean(axis=0)),
     "draws": lambda x: x * pb.random.normal(KEY, x.shape) + pb.random.bernoulli(KEY, 0.5, x.shape),
 }  # fmt: skip
 
