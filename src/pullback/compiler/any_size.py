@@ -91,7 +91,7 @@ class AnySize:
         self,
         structure: Structure,
         types: tuple[Type, ...],
-        donated: Sequence[Sequence[int]],
+        donated: Callable[[], Sequence[Sequence[int]]],
         request: Callable[[Structure, tuple[Type, ...]], R],
     ) -> Sized | None:
         """How a program for any size is called here; None where a size is so small that it has one of its own.
@@ -105,13 +105,13 @@ class AnySize:
         key = structure, call.leaves, call.with_extents(extents)
         known = self._instances.get(key)
         if known is None:
-            self.shapes.refuse_donated(call, donated, structure.paths)
+            self.shapes.refuse_donated(call, donated(), structure.paths)
             known = self._instances[key] = self.made(call, extents, *self._for_all(structure, call, request))
         return None if min(call.sizes) < known.least else Sized(self, structure, known, call)
 
     def made(self, call: NamedCall, extents: Sequence[int], traced: R, sizes: list[NamedSize]) -> Instance:
         """The instance of a trace for some extents."""
-        instance = with_capacity(traced.graph, sizes, extents)
+        instance = with_capacity(traced.graph, sizes, extents, zeroed=True)
         requested = traced._replace(graph=instance.graph)
         slices = slices_of(traced.graph, sizes)
         return Instance(call.with_extents(extents), call.leaves, requested, slices, instance.least)

@@ -365,8 +365,9 @@ class Compiled(_CalledAtOnce[P, R]):
         types = tuple([leaf_type(leaf) for leaf in leaves])
         sized = None
         if self._any_size is not None:
-            donated, _ = self._donated_leaves(structure)
-            sized = self._any_size.sized(structure, types, donated, self._requested)
+            sized = self._any_size.sized(
+                structure, types, lambda: self._donated_leaves(structure)[0], self._requested
+            )
         if sized is None:
             return self._for_types(structure, types), None
         return self._for_types(structure, sized.instance.types, sized), sized

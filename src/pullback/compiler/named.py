@@ -83,7 +83,7 @@ class NamedShapes:
             raise NamedAxisError(
                 f"shapes= has {len(self.names)} names, {', '.join(self.names)}; there can be {len(STAND_INS)}"
             )
-        self._found: dict[Structure, tuple[tuple[Any, ...] | None, ...]] = {}
+        self._found: dict[Structure, list[tuple[int, str, tuple[Any, ...]]]] = {}
 
     def _checked(self, path: Any, axes: Any) -> tuple[Any, ...]:
         root = path.split(".")[0] if isinstance(path, str) else None
@@ -112,22 +112,17 @@ class NamedShapes:
 
     def call(self, structure: Structure, types: Sequence[Type]) -> NamedCall:
         """The sizes in a call; raises ``NamedAxisError`` for arguments of other shapes, or sizes that differ."""
-        axes = self._found.get(structure)
-        if axes is None:
-            axes = self._found[structure] = self._of_leaves(structure)
-        paths = structure.paths
+        named = self._found.get(structure)
+        if named is None:
+            named = self._found[structure] = self._of_leaves(structure)
         sizes: dict[str, tuple[int, str]] = {}
-        leaves: list[int | None] = []
-        for path, wanted, type in zip(paths, axes, types):
-            if wanted is None:
-                leaves.append(None)
-                continue
-            name = self._shown(path)
+        leaves: list[int | None] = [None] * len(types)
+        for leaf, name, wanted in named:
+            type = types[leaf]
             _refuse_other_shape(name, wanted, type)
             if not isinstance(wanted[0], str):
-                leaves.append(None)
                 continue
-            leaves.append(self.names.index(wanted[0]))
+            leaves[leaf] = self.names.index(wanted[0])
             size, first = sizes.setdefault(wanted[0], (type.shape[0], name))
             if size != type.shape[0]:
                 raise NamedAxisError(
@@ -137,19 +132,20 @@ class NamedShapes:
         numbers = [None if k is None else names.index(self.names[k]) for k in leaves]
         return NamedCall(names, tuple([sizes[name][0] for name in names]), tuple(numbers), tuple(types))
 
-    def _of_leaves(self, structure: Structure) -> tuple[tuple[Any, ...] | None, ...]:
-        """The axes of each leaf, by the longest path that is given."""
+    def _of_leaves(self, structure: Structure) -> list[tuple[int, str, tuple[Any, ...]]]:
+        """The leaves whose axes are given, with their names, by the longest path that fits."""
         shown = [self._shown(path) for path in structure.paths]
         met = set()
-        found: list[tuple[Any, ...] | None] = []
-        for path in shown:
+        found = []
+        for leaf, path in enumerate(shown):
             below = [given for given in self.axes if path == given or path.startswith(given + ".")]
             met.update(below)
-            found.append(self.axes[max(below, key=len)] if below else None)
+            if below:
+                found.append((leaf, path, self.axes[max(below, key=len)]))
         missing = [given for given in self.axes if given not in met and "." in given]
         if missing:
             raise NamedAxisError(f"shapes= has {missing[0]!r}; the arguments are {', '.join(shown)}")
-        return tuple(found)
+        return found
 
     def _shown(self, path: str) -> str:
         """What a leaf is called: by its parameter's name, where it is given by position too."""

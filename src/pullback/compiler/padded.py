@@ -82,8 +82,12 @@ class Padded(NamedTuple):
     """The least size that it is right for."""
 
 
-def with_capacity(graph: Graph, sizes: Sequence[NamedSize], capacities: Sequence[int]) -> Padded:
+def with_capacity(
+    graph: Graph, sizes: Sequence[NamedSize], capacities: Sequence[int], zeroed: bool = False
+) -> Padded:
     """``graph``, whose extents are the stand-ins of ``sizes``, for arrays of ``capacities``.
+
+    Anything may stand in the padding of the arguments, unless they are ``zeroed`` there.
 
     Raises ``NamedAxisError`` for what has no rule.
     """
@@ -91,7 +95,7 @@ def with_capacity(graph: Graph, sizes: Sequence[NamedSize], capacities: Sequence
         graph = without_rules(graph)
         made = _Instance(sizes, capacities)
         own = [Variable(size.variable.type, size.name) for size in sizes]
-        inputs, outputs = made.graph(graph.inputs, graph.outputs, own)
+        inputs, outputs = made.graph(graph.inputs, graph.outputs, own, zeroed)
         return Padded(Graph((*inputs, *own), outputs), made.least)
 
 
@@ -104,7 +108,11 @@ class _Instance:
         self.least = LEAST_SIZE
 
     def graph(
-        self, variables: Sequence[Variable], outputs: Sequence[Node], own: Sequence[Variable]
+        self,
+        variables: Sequence[Variable],
+        outputs: Sequence[Node],
+        own: Sequence[Variable],
+        zeroed: bool = False,
     ) -> tuple[tuple[Variable, ...], tuple[Node, ...]]:
         """The inputs and outputs of a graph or region in which ``own`` are the sizes."""
         rules, zeros = self._demands(outputs)
@@ -113,7 +121,7 @@ class _Instance:
         for size, variable in zip(self.sizes, own):
             replaced.setdefault(size.variable, variable)
         for old, new in zip(variables, inputs):
-            if id(old) in zeros:
+            if id(old) in zeros and not zeroed:
                 replaced[old] = self._filled(new, old, 0, own)
 
         def rebuild(node: Operation, given: tuple[Node, ...]) -> Node:
