@@ -121,3 +121,45 @@ def test_what_is_repeated_beside_other_arrays():
     value, pull = pb.vjp(lambda b: (np.broadcast_to(b, (3, 100)), b), bias)
     assert value[0].shape == (3, 100) and value[0].flags.writeable
     np.testing.assert_array_equal(pull((np.ones((3, 100)), bias))[0], np.full(100, 4.0))
+
+
+def test_functions_and_rules_are_asked_again_for_operands_of_other_kinds():
+    def function(x, k, weights):
+        y = x[k:] * weights[k:] + np.maximum(x[:-k], 0.0) ** k
+        return np.sum(np.where(y > k, y * y, k * y)) - np.dot(weights, x * k)
+
+    x, gradient = np.linspace(-2.0, 3.0, 7), pb.grad(function)
+    for turn in range(4):
+        for k in (1, 2, 3):
+            for dtype in (np.float64, np.float32):
+                for weights in (x[::-1] + turn, np.full(7, 2.0 + turn), np.zeros(7)):
+                    arguments = x.astype(dtype), k, weights.astype(dtype)
+                    expected = pb.trace(lambda x, a=arguments: gradient(x, *a[1:]), arguments[0])
+                    (found,) = [expected.evaluate([arguments[0]])]
+                    np.testing.assert_array_equal(gradient(*arguments), found, strict=True)
+
+
+def test_numbers_that_are_equal_are_not_one():
+    for zero, sign in ((0.0, 1.0), (-0.0, -1.0), (0, 1.0)):
+        for _ in range(3):
+            assert pb.value_and_grad(lambda x, zero=zero: 1 / (x * zero))(1.0)[0] == sign * np.inf
+
+
+def test_what_is_remembered_looks_at_no_constants():
+    def function(x, table):
+        return np.sum(x**table)
+
+    for table in (np.full(3, 2.0), np.full(3, 3.0), np.array([2.0, 3.0, 0.0]), np.array([2.0, 0.0, 1.0])):
+        for _ in range(3):
+            expected = table * np.array([1.0, 2.0, 3.0]) ** (table - 1)
+            np.testing.assert_allclose(pb.grad(function)(np.array([1.0, 2.0, 3.0]), table), expected)
+
+
+def test_errors_have_the_line_of_each_call():
+    lines = []
+    for _ in range(3):
+        try:
+            pb.grad(lambda x: np.sum(x[5]))(np.ones(3))
+        except pb.errors.IndexRangeError as error:
+            lines.append(str(error))
+    assert len(lines) == 3 and len(set(lines)) == 1 and "test_detached.py" in lines[0]

@@ -67,7 +67,10 @@ def followed(
     operands: list[Node] = []
     key = [name]
     for x in arguments:
-        if not _noted(x, key, operands):
+        if type(x) is Operation and not operands and x.type.dtype.kind == "f":  # as the first mostly is
+            operands.append(x)
+            key.append(id(x.type))
+        elif not _noted(x, key, operands):
             if not promotes or type(x) is not np.ndarray:
                 return function(*arguments, **keywords)
             given = tuple([constant(x) if type(x) is np.ndarray else x for x in arguments])

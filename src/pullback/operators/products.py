@@ -58,32 +58,50 @@ def _contract_reference(
 ) -> np.ndarray:
     """A stack of matrix products: batch axes, then rows of ``a``, what is summed, columns of ``b``."""
     left, right, shape, order = _stacks(a.shape, b.shape, a_labels, b_labels, out_labels)
-    stacked = a.transpose(left[0]).reshape(left[1]) @ b.transpose(right[0]).reshape(right[1])
-    product: np.ndarray = stacked.reshape(shape).transpose(order)
-    return product
+    product: np.ndarray = _arranged(a, *left) @ _arranged(b, *right)
+    if shape is not None:
+        product = product.reshape(shape)
+    return product if order is None else product.transpose(order)
+
+
+def _arranged(x: np.ndarray, order: list[int] | None, shape: list[int] | None) -> np.ndarray:
+    if order is not None:
+        x = x.transpose(order)
+    return x if shape is None else x.reshape(shape)
 
 
 @lru_cache(maxsize=2048)
 def _stacks(
     a: tuple[int, ...], b: tuple[int, ...], a_labels: Labels, b_labels: Labels, out_labels: Labels
-) -> tuple[Any, Any, list[int], list[int]]:
-    """For each operand of these shapes the order of its axes and its shape as a stack; the same of the product."""
+) -> tuple[Any, Any, list[int] | None, list[int] | None]:
+    """For each operand of these shapes the order of its axes and its shape as a stack; the same of the product.
+
+    ``None`` stands for what changes nothing.
+    """
     extents = dict(zip((*a_labels, *b_labels), (*a, *b)))
     batch = [label for label in a_labels if label in b_labels and label in out_labels]
     rows = [label for label in a_labels if label not in b_labels]
     columns = [label for label in b_labels if label not in a_labels]
     summed = [label for label in a_labels if label in b_labels and label not in out_labels]
 
-    def stack(labels: Labels, *groups: list[int]) -> tuple[list[int], list[int]]:
-        order = [labels.index(label) for group in groups for label in group]
-        return order, [math.prod(extents[label] for label in group) for group in groups]
+    def stack(labels: Labels, *groups: list[int]) -> tuple[list[int] | None, list[int] | None]:
+        order = [label for group in groups for label in group]
+        before = [extents[label] for label in order]
+        shape = [math.prod(extents[label] for label in group) for group in groups]
+        return moved(labels, order), None if shape == before else shape
+
+    def moved(labels: Sequence[int], order: Sequence[int]) -> list[int] | None:
+        places = [labels.index(label) for label in order]
+        return None if places == list(range(len(places))) else places
 
     made = [*batch, *rows, *columns]
+    stacked = [math.prod(extents[label] for label in group) for group in (batch, rows, columns)]
+    shape = [extents[label] for label in made]
     return (
         stack(a_labels, batch, rows, summed),
         stack(b_labels, batch, summed, columns),
-        [extents[label] for label in made],
-        [made.index(label) for label in out_labels],
+        None if stacked == shape else shape,
+        moved(made, out_labels),
     )
 
 

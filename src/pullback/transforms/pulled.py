@@ -88,7 +88,7 @@ _VALUE, _GIVEN, _LAYER, _NODE, _SHARED = range(5)
 Maker = tuple[Any, ...]
 """How a part is made.
 
-Of a value, as an operand itself, as a layer around others, as what it always is, or, of masks, as a node that all share.
+Of a value, as an operand itself, as a layer around others, as what it always is, or, a mask, as a node that all share.
 """
 
 

@@ -111,7 +111,11 @@ def _swept(
                 continue
             else:
                 place.move(node.source)
-                parts = _pulled(node, bars.pop(node), active, kept is not None)
+                own = bars.pop(node)
+                parts = None if kept is None else pulled(node, own, active)
+                if parts is None:
+                    seen = _seen(node) if kept is not None and node.operator.elementwise else node
+                    parts = node.operator.pullback(seen, own)
             for child, part in zip(node.inputs, parts):
                 if part is None or child not in active or not is_float(child.type.dtype):
                     continue
@@ -130,17 +134,6 @@ def _swept(
             if kept is not None and node not in kept:
                 node.value = PENDING
     return [bars.get(node) for node in inputs]
-
-
-def _pulled(node: Operation, bar: Node, active: set[Node], known: bool) -> Any:
-    """The cotangents of the inputs of ``node``, of those that are ``active`` at least."""
-    assert node.operator.pullback is not None
-    if not known:
-        return node.operator.pullback(node, bar)
-    found = pulled(node, bar, active)
-    if found is not None:
-        return found
-    return node.operator.pullback(_seen(node) if node.operator.elementwise else node, bar)
 
 
 def _moves(node: Any) -> bool:
