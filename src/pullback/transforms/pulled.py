@@ -213,7 +213,11 @@ def _made(maker: Maker, nodes: Sequence[Any], values: Sequence[Any]) -> Node:
     if kind == _NODE:
         return maker[1]  # type: ignore[no-any-return]
     inputs = tuple([_made(each, nodes, values) for each in maker[2]])
-    return Operation(maker[1], inputs) if kind == _LAYER else applied(maker[1], inputs)
+    if kind == _LAYER:
+        return Operation(maker[1], inputs)
+    mask = applied(maker[1], inputs)
+    force(mask)  # while the values that it is made of are there
+    return mask
 
 
 def _layered(node: Operation, bar: Any) -> set[int]:

@@ -96,7 +96,7 @@ def _swept(
     """Of operations with several results, the cotangent of each result that has one."""
     with written_at(None) as place:
         while moving:
-            node = moving.pop()
+            node, is_settled = moving.pop(), False
             if type(node.type) is TupleType:
                 found = several.pop(node, None)
                 if found is None:
@@ -113,6 +113,7 @@ def _swept(
                 place.move(node.source)
                 own = bars.pop(node)
                 parts = None if kept is None else pulled(node, own, active)
+                is_settled = parts is not None
                 if parts is None:
                     seen = _seen(node) if kept is not None and node.operator.elementwise else node
                     parts = node.operator.pullback(seen, own)
@@ -130,7 +131,10 @@ def _swept(
                     and totals.takes(bars, child, part)
                 ):
                     continue
-                _accumulate(bars, child, part if type(part) is Detached else settle(part), settle)
+                if isinstance(part, Operation) and not (is_settled and part.operator.is_layer(part.inputs)):
+                    _accumulate(bars, child, settle(part), settle)
+                else:
+                    _accumulate(bars, child, part, settle)
             if kept is not None and node not in kept:
                 node.value = PENDING
     return [bars.get(node) for node in inputs]
