@@ -148,6 +148,15 @@ def test_first_rows_of_fewer() -> None:
     assert [named(rows(size)).shape[0] for size in (3, 5, 6, 20)] == [3, 5, 5, 5]
 
 
+def test_known_rows_of_fewer() -> None:
+    pick = pb.jit(lambda x: x[np.array([0, 4])], shapes=ROWS)
+    np.testing.assert_array_equal(pick(rows(7)), rows(7)[[0, 4]])
+    with pytest.raises(IndexRangeError, match="index 4 is outside axis 0"):
+        pick(rows(3))
+    with pytest.raises(NamedAxisError, match="selects rows by number"):
+        pb.jit(lambda x, i: x[i], shapes=ROWS)(rows(9), np.array([3, 8]))
+
+
 def test_results_are_the_callers_own() -> None:
     named = pb.jit(lambda x: (x, x + 1), shapes=ROWS)
     for size in (5, 8):

@@ -15,7 +15,7 @@ from pullback.loops.arithmetic import as_index
 from pullback.operators.batching import all_batched, any_batched, batch_first, behind, is_batched, moved
 from pullback.operators.elementwise import zeros_like
 from pullback.operators.shapes import iota, rising_axes
-from pullback.operators.varying import Padding, is_count, keeps, named_axes, refuse_named
+from pullback.operators.varying import Padding, is_count, keeps, least_for, named_axes, refuse_named
 
 __all__ = [
     "MATRIX_FAULTS",
@@ -190,7 +190,8 @@ def _gather_lower(node: Operation, operands: Sequence[Operand], index: Sequence[
 
 
 def _gather_vary(node: Operation) -> Padding:
-    return Padding((None, *("index" for _ in node.inputs[1:])))
+    x, *indices = node.inputs
+    return Padding((None, *("index" for _ in indices)), least_for(x, indices, node.attributes["axes"]))
 
 
 def index_sample(*shape: int, below: int) -> Sample:

@@ -22,7 +22,7 @@ from pullback.operators.concatenation import concatenate
 from pullback.operators.elementwise import filled, is_constant, repair_of, where, zeros_like
 from pullback.operators.indexing import check_axes, examples, gather, gathered_shape, index_sample
 from pullback.operators.shapes import broadcast, iota, reshape, slice
-from pullback.operators.varying import Fill, Padding, Rule, is_count, named_axes, refuse_named
+from pullback.operators.varying import Fill, Padding, Rule, is_count, least_for, named_axes, refuse_named
 
 __all__ = [
     "links",
@@ -116,16 +116,17 @@ def _vary(name: str) -> Rule:
     def rule(node: Operation) -> Padding:
         x, _, *indices = node.inputs
         places = ("index" for _ in indices)
+        least = least_for(x, indices, node.attributes["axes"])
         varying = named_axes(indices[0])
         if not varying or _own_rows(x, indices, node.attributes["axes"], varying):
-            return Padding((None, None, *places))
+            return Padding((None, None, *places), least)
         if name not in _NEUTRAL:
             refuse_named(
                 node,
                 "sets rows by number",
                 "add into zeros, x.at[i].add(v), or set rows of the named axis itself",
             )
-        return Padding((None, _NEUTRAL[name], *places))
+        return Padding((None, _NEUTRAL[name], *places), least)
 
     return rule
 

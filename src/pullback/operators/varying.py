@@ -19,10 +19,10 @@ Where rules are asked, the extent of a named axis is a stand-in (``graph/named.p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from pullback.errors import NamedAxisError
-from pullback.graph import Node, Operation, TupleType, Type
+from pullback.graph import Constant, Node, Operation, TupleType, Type
 from pullback.graph.named import is_named, with_names
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "is_count",
     "keeps",
     "keeps_zeros",
+    "least_for",
     "named_axes",
     "padding",
     "refuse_named",
@@ -68,7 +69,8 @@ def types_of(node: Node) -> tuple[Type, ...]:
 
 def padding(node: Operation) -> Padding:
     """What ``node`` needs; raises ``NamedAxisError`` where its operator has no rule, or refuses."""
-    if not any(named_axes(type) for x in (*node.inputs, node) for type in types_of(x)):
+    types = [type for x in (*node.inputs, node) for type in types_of(x)]
+    if not any(map(named_axes, types)) and not any(map(_counts, node.attributes.values())):
         return Padding((None,) * len(node.inputs))
     if node.operator.vary is not None:
         found: Padding = node.operator.vary(node)
@@ -76,6 +78,24 @@ def padding(node: Operation) -> Padding:
     if node.operator.elementwise:
         return keeps(node)
     refuse_named(node, "has no rule for it", "compute it of other axes, or leave the axis out of shapes=")
+
+
+def _counts(value: Any) -> bool:
+    """Whether an attribute depends on a size: the axis of an index does, though its types may not."""
+    return any(map(_counts, value)) if type(value) is tuple else type(value) is int and is_named(value)
+
+
+def least_for(x: Node, indices: Sequence[Node], axes: Sequence[int]) -> int:
+    """The least size for which indices that are known are places of a named axis of ``x``."""
+    known = [_source(index) for index, axis in zip(indices, axes) if is_named(x.shape[axis])]
+    return max([1, *[int(k.value.max()) + 1 for k in known if isinstance(k, Constant) and k.value.size]])
+
+
+def _source(node: Node) -> Node:
+    """What a node has its numbers from, where it only moves or repeats them."""
+    while isinstance(node, Operation) and node.operator.name in ("broadcast", "cast", "reshape", "transpose"):
+        (node,) = node.inputs
+    return node
 
 
 def refuse_named(node: Operation, problem: str, repair: str) -> NoReturn:

@@ -14,6 +14,7 @@ from pullback.compiler.jit import Compiled
 from pullback.compiler.stages import Comparison, Same, check_stages
 from pullback.compiler.target import Processor
 from pullback.graph import Graph, Variable, evaluating, force, regions
+from pullback.graph.named import LEAST_SIZE
 from pullback.interpreter import evaluate
 from pullback.testing.programs.program import LOSSES, SIGNLESS, Program, Step, step_value
 from pullback.testing.programs.rounding import SIGNS, Expected, expected
@@ -144,6 +145,31 @@ def _compare(program: Program, stages: bool) -> None:
                     _unchanged(x.values, argument, x.name)
     finally:
         pullback.set_num_threads(before)
+    _for_any_size(program, wanted)
+
+
+def _for_any_size(program: Program, wanted: Sequence[Expected]) -> None:
+    """The program for every size of a first axis, that of the examples if there are any, where there is one."""
+    extents = [x.values.shape[0] for x in program.inputs if x.values.ndim]
+    size = program.batch or max(extents, default=0)
+    shapes = {
+        x.name: ("rows", ...)
+        for k, x in enumerate(program.inputs)
+        if (x.batched or program.batch is None)
+        and x.values.shape[:1] == (size,)
+        and k not in program.asked.donated
+    }
+    if size < LEAST_SIZE or not shapes:
+        return
+    named = pullback.jit(program.function(), donate_argnums=program.asked.donated, shapes=shapes)
+    try:
+        results = flatten(named(*program.arguments()))[0]
+    except pullback.errors.PullbackError:
+        return  # it has numbers in it that are those of one size, or is refused
+    except Exception as error:
+        raise Found("compiled for any size against NumPy", f"{type(error).__name__}: {error}") from error
+    for k, result in enumerate(results):
+        _same("compiled for any size against interpreted", _name(program, k), wanted[k], np.asarray(result))
 
 
 def _evaluated_alike(
