@@ -204,6 +204,9 @@ REFUSED: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
     "arange": (lambda x: np.arange(x.shape[0]), TracingError, r"pullback.numpy.arange\(n\)"),
     "zeros": (lambda x: np.zeros(x.shape[0]) + x[:, 0], TracingError, r"pullback.numpy.zeros\(n\)"),
     "zeros of a shape": (lambda x: np.zeros(x.shape) + x, TracingError, r"pullback.numpy.zeros\(n\)"),
+    "branch on a layer's": (
+        lambda x: x if nn.max_pool(x[:, None], 1).shape[0] > 10 else -x, TracingError, "choose with np.where"
+    ),
     "branch": (lambda x: x if x.shape[0] > 10 else -x, TracingError, "choose with np.where"),
 }  # fmt: skip
 

@@ -19,6 +19,8 @@ import numpy as np
 from pullback.errors import DonationError, NamedAxisError, TracingError
 from pullback.graph import Graph, Node, Type, Variable
 from pullback.graph.named import STAND_INS, NamedSize, multiple, named_sizes, with_names
+from pullback.graph.values import mode
+from pullback.numpy.arrays import to_users
 from pullback.tracing.trace import argument_name, tracing
 from pullback.tracing.trees import Structure
 
@@ -192,6 +194,7 @@ def _refuse_other_shape(name: str, axes: tuple[Any, ...], type: Type) -> None:
 @contextmanager
 def sizes_known(sizes: Sequence[NamedSize]) -> Iterator[None]:
     """A context in which a function is traced for named axes; errors write names in place of stand-ins."""
+    before, mode.shown = mode.shown, to_users
     with named_sizes(sizes), tracing([size.variable for size in sizes]):
         try:
             yield
@@ -207,6 +210,8 @@ def sizes_known(sizes: Sequence[NamedSize]) -> Iterator[None]:
             if len(error.args) == 1 and isinstance(error.args[0], str):
                 error.args = (with_names(error.args[0]),)
             raise
+        finally:
+            mode.shown = before
 
 
 def slices_of(graph: Graph, sizes: Sequence[NamedSize]) -> Slices:

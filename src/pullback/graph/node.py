@@ -74,7 +74,8 @@ class Node(ArrayProtocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.type.shape
+        shown = mode.shown
+        return self.type.shape if shown is None else shown(self.type.shape)  # type: ignore[no-any-return]
 
     @shape.setter
     def shape(self, shape: Any) -> NoReturn:
@@ -86,7 +87,8 @@ class Node(ArrayProtocol):
 
     @property
     def size(self) -> int:
-        return self.type.size
+        shown = mode.shown
+        return self.type.size if shown is None else shown(self.type.size)  # type: ignore[no-any-return]
 
 
 class Constant(Node):

@@ -29,6 +29,8 @@ PENDING: Any = object()
 class _Mode(local):
     evaluates = False
     """Whether operations on known values are computed as they are made."""
+    shown: Any = None
+    """Where a function is traced for named axes: extents, or one, as whoever asks a node is to see them."""
     trace: Any = None
     """The innermost trace under way, if there is one."""
 

@@ -19,6 +19,7 @@ into the view is written into the array.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count, pairwise
@@ -30,13 +31,14 @@ from pullback.errors import DTypeError, NamedAxisError, ShapeError, TracingError
 from pullback.graph import OPERATORS, Node, is_complex
 from pullback.graph.named import LEAST_STAND_IN, multiple, sizes_under_way, with_names
 from pullback.graph.protocol import ArrayProtocol, vocabulary
+from pullback.graph.source import is_users
 from pullback.graph.values import mode
 from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled, where_written
 from pullback.numpy.recipes import followed
 from pullback.numpy.sizes import comparison, size_node
 
-__all__ = ["TracedArray", "any_arrays", "boxed", "called", "doored", "plain", "plain_all"]
+__all__ = ["TracedArray", "any_arrays", "boxed", "called", "doored", "plain", "plain_all", "to_users"]
 
 View = Callable[[Any], Any]
 
@@ -295,6 +297,13 @@ def _shown(extent: int) -> Any:
             f"argument that counts it{where_written()}"
         )
     return TracedArray(size_node(found))
+
+
+def to_users(extents: Any) -> Any:
+    """What a node says of its extents: those of named axes are traced numbers to users, not to this library."""
+    if not is_users(sys._getframe(2).f_code.co_filename):
+        return extents
+    return tuple(map(_shown, extents)) if isinstance(extents, tuple) else _shown(extents)
 
 
 def boxed(x: Any, operands: Sequence[Any] = ()) -> Any:
