@@ -9,6 +9,7 @@ on what has been called before. Rows from the size on are padding. The sizes are
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from pullback.tracing.trees import Structure
 __all__ = ["NamedCall", "NamedShapes", "Slices", "capacity", "cut", "padded", "sizes_known", "slices_of"]
 
 _LEAST_CAPACITY = 8
+_TOO_LARGE = re.compile("iterator is too large|[Mm]aximum (allowed|supported)|array is too big")
 _INT = np.dtype(np.int64)
 
 Slices = tuple[tuple[tuple[int, int, int], ...], ...]
@@ -207,6 +209,12 @@ def sizes_known(sizes: Sequence[NamedSize]) -> Iterator[None]:
                     "use pullback.numpy.zeros(n) or np.zeros_like(x, shape=n) "
                     f"(at {last.filename}:{last.lineno} in {last.name})"
                 ) from None
+            if isinstance(error, (MemoryError, OverflowError)) or _TOO_LARGE.search(str(error)):
+                *_, last = traceback.extract_tb(error.__traceback__)
+                raise NamedAxisError(
+                    "NumPy itself was to make an array of a named axis; use pullback.numpy's functions, or leave the "
+                    f"axis out of shapes= (at {last.filename}:{last.lineno} in {last.name})"
+                ) from error
             if len(error.args) == 1 and isinstance(error.args[0], str):
                 error.args = (with_names(error.args[0]),)
             raise
