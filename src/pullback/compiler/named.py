@@ -200,6 +200,12 @@ def sizes_known(sizes: Sequence[NamedSize]) -> Iterator[None]:
     with named_sizes(sizes), tracing([size.variable for size in sizes]):
         try:
             yield
+        except MemoryError as error:
+            raise NamedAxisError(
+                "an array as long as a named axis is made while the function is traced, which has any size then "
+                f"({with_names(error)}); index and write with arrays of fixed length, x.at[np.array([5])].set(v), or "
+                "give the array as an argument"
+            ) from None
         except Exception as error:
             if type(error) is TypeError and "expected a sequence of integers or a single" in str(error):
                 names = " or ".join(size.name for size in sizes)

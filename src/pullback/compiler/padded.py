@@ -46,9 +46,8 @@ from pullback.graph import (
     Variable,
     apply,
     constant,
-    float_limits,
+    every_node,
     is_float,
-    is_half,
     substitute,
 )
 from pullback.graph.named import (
@@ -79,7 +78,7 @@ class Padded(NamedTuple):
 
     graph: Graph
     least: int
-    """The least size that it is right for."""
+    """The least size that it is right for; a capacity below has been raised to it."""
 
 
 def with_capacity(
@@ -94,6 +93,7 @@ def with_capacity(
     with named_sizes(sizes):
         graph = without_rules(graph)
         made = _Instance(sizes, capacities)
+        made.raise_to_least(graph)
         own = [Variable(size.variable.type, size.name) for size in sizes]
         inputs, outputs = made.graph(graph.inputs, graph.outputs, own, zeroed)
         return Padded(Graph((*inputs, *own), outputs), made.least)
@@ -106,6 +106,15 @@ class _Instance:
         self.sizes = sizes
         self.capacities = {size.stand_in: capacity for size, capacity in zip(sizes, capacities)}
         self.least = LEAST_SIZE
+
+    def raise_to_least(self, graph: Graph) -> None:
+        """Make room for the rows that operations name by their numbers."""
+        for node in every_node(graph):
+            if isinstance(node, Operation):
+                self.least = max(self.least, self._rule(node).least)
+        self.capacities = {
+            stand_in: max(capacity, self.least) for stand_in, capacity in self.capacities.items()
+        }
 
     def graph(
         self,
@@ -149,7 +158,6 @@ class _Instance:
             if not isinstance(node, Operation):
                 continue
             rule = rules[id(node)] = self._rule(node)
-            self.least = max(self.least, rule.least)
             wanted = {k for k, fill in enumerate(rule.fills) if fill == 0 and type(fill) is int}
             if id(node) in zeros and rule.zeros_of:
                 zeros.discard(id(node))
@@ -294,8 +302,6 @@ def _value(fill: Fill, dtype: np.dtype) -> Any:
     if dtype.kind == "b":
         return fill != "least"
     if is_float(dtype):
-        if is_half(dtype) and fill != "last":
-            return float(float_limits(dtype).min if fill == "least" else float_limits(dtype).max)
         return {"least": -np.inf, "greatest": np.inf, "last": np.nan}[fill]
     limits = np.iinfo(dtype)
     return limits.min if fill == "least" else limits.max

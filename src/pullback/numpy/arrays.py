@@ -36,7 +36,7 @@ from pullback.graph.values import mode
 from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled, where_written
 from pullback.numpy.recipes import followed
-from pullback.numpy.sizes import comparison, size_node
+from pullback.numpy.sizes import comparison, size_node, size_of
 
 __all__ = ["TracedArray", "any_arrays", "boxed", "called", "doored", "plain", "plain_all", "to_users"]
 
@@ -525,6 +525,13 @@ def _compared(name: str) -> Callable[[TracedArray, Any], Any]:
     return called
 
 
+def _hash(self: TracedArray) -> int:
+    """By identity; a size is equal to other numbers, among which a dict or a set would not find it."""
+    if sizes_under_way() and not self.ndim and size_of(self.node) is not None:
+        vocabulary["refuse"](self.node, "index")
+    return object.__hash__(self)
+
+
 def _truth(self: TracedArray) -> bool:
     known = comparison("ne", self.node, 0) if sizes_under_way() else None
     return bool(ArrayProtocol.__bool__(self.node)) if known is None else known
@@ -535,7 +542,7 @@ for _method_name in _REST:
 _doors: dict[str, Any] = {
     **{name: _compared(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     "bool": _truth,
-    "hash": object.__hash__,
+    "hash": _hash,
     "getitem": _getitem,
     "iter": _iterate,
     "array_ufunc": _ufunc,

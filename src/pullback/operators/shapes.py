@@ -491,10 +491,14 @@ def _either(condition: Expression | bool, value: Expression, other: Expression) 
 
 
 def _pad_vary(node: Operation) -> Padding:
+    """Rows among zeros must be rows that there are: ``x.at[5].set(v)`` needs six."""
+    least = 1
     for extent, low, high in zip(node.inputs[0].shape, node.attributes["low"], node.attributes["high"]):
         if is_named(low) or (is_named(extent) and (low or high)):
             refuse_named(node, "adds rows beside those that vary", "pad other axes, or the argument before")
-    return keeps_zeros(node)
+        if is_named(high):
+            least = builtins.max(least, low + extent)
+    return keeps_zeros(node)._replace(least=least)
 
 
 pad = Operator(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.errors import DTypeError, TracingError, TreeError
+from pullback.errors import DTypeError, NamedAxisError, TracingError, TreeError
 from pullback.graph import (
     PENDING,
     Graph,
@@ -25,6 +25,7 @@ from pullback.graph import (
     substitute,
     topological,
 )
+from pullback.graph.named import is_named
 from pullback.graph.values import mode
 from pullback.interpreter import values_of
 from pullback.numpy.promotion import as_array_node, type_of
@@ -132,7 +133,13 @@ def eval_shape(function: Callable[..., Any], /, *arguments: Any, **keywords: Any
     float32[100000]
     """
     traced = trace(function, *arguments, **keywords)
-    return traced.out_structure.unflatten([node.type for node in traced.graph.outputs])
+    types = [node.type for node in traced.graph.outputs]
+    if any(is_named(extent) for type in types for extent in type.shape):
+        raise NamedAxisError(
+            "eval_shape: a result has a named axis, which is of any size here and no integer; take x.shape of the "
+            "traced value itself"
+        )
+    return traced.out_structure.unflatten(types)
 
 
 def trace_flat(function: Callable[..., Any], structure: Structure, types: Sequence[Type]) -> Traced:

@@ -15,6 +15,7 @@ import numpy as np
 
 from pullback.errors import DerivativeError, TreeError
 from pullback.graph import Node, Type, Variable, evaluating, is_complex, is_float, is_known, mark
+from pullback.graph.named import is_named
 from pullback.numpy import elementwise
 from pullback.numpy.promotion import Scalar, as_array_node, as_node, broadcast_to_shape
 from pullback.tracing.trace import (
@@ -106,8 +107,10 @@ class Arguments:
 
 
 def elementwise_zeros(leaf: Any, rows: tuple[int, ...] = ()) -> Any:
-    """Concrete zeros of the type of ``leaf``, with the axes ``rows`` in front."""
+    """Zeros of the type of ``leaf``, with the axes ``rows`` in front: concrete, unless an axis is of any size."""
     type = leaf_type(leaf)
+    if any(map(is_named, type.shape)):
+        return broadcast_to_shape(as_array_node(np.zeros((), type.dtype)), (*rows, *type.shape))
     return np.zeros((*rows, *type.shape), type.dtype)[()]
 
 
@@ -423,7 +426,7 @@ def directions_of(name: str, inside: Arguments, given: Sequence[Any]) -> list[An
     """The leaves of tangents for the variables of ``inside``, whose arguments the trees ``given`` must be like."""
     directions = []
     for (leaves, smooth, structure), tangent in zip(inside.parts, given):
-        models = [as_array_node(elementwise_zeros(leaf)) for leaf in leaves]
+        models = [Variable(leaf_type(leaf)) for leaf in leaves]
         values = _like(name, tangent, structure, models)
         directions += [values[k] for k in smooth]
     return directions
