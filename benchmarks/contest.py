@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,8 @@ class Settings:
     steps: int
     long: bool
     say: Callable[[str], None]
+    numerical: list[Entrant] = field(default_factory=list)
+    """Those that only take part in benchmarks that ask for them."""
 
     def job(self, network: Network, entrant: Entrant, **more: Any) -> Job:
         return Job(network, self.folder_of(network), self.threads, entrant.variant, **more)
@@ -137,10 +139,15 @@ class Worker:
         return answer
 
 
-def entrants(peers: dict[str, str], without: Sequence[str], say: Callable[[str], None]) -> list[Entrant]:
+def entrants(
+    peers: dict[str, str],
+    without: Sequence[str],
+    say: Callable[[str], None],
+    libraries: Mapping[str, Sequence[str]] = LIBRARIES,
+) -> list[Entrant]:
     """Pullback in this interpreter, and each peer in the interpreter that was named or in this one."""
     found = []
-    for library, variants in LIBRARIES.items():
+    for library, variants in libraries.items():
         python = peers.get(library)
         if python is None:
             if importlib.util.find_spec(library) is None:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from contenders import LIBRARIES
+from contenders import LIBRARIES, NUMERICAL
 from contest import Settings, entrants
 from report import Table
 from suite import BENCHMARKS, benchmark
@@ -25,9 +25,12 @@ def main() -> None:
         print(line, file=sys.stderr, flush=True)
 
     found = entrants(peers, options.without, say)
+    others = entrants(peers, options.without, say, NUMERICAL) if "uncompiled" in names else []
     tables: list[Table] = []
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(found, folder, options.threads, options.rounds, options.steps, options.long, say)
+        settings = Settings(
+            found, folder, options.threads, options.rounds, options.steps, options.long, say, others
+        )
         for name in names:
             new = benchmark(name)(settings)
             for table in new:
@@ -59,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="LIBRARY=PYTHON",
-        help="the interpreter that has a library (torch, jax, tensorflow); may be given several times",
+        help="the interpreter that has a library (torch, jax, tensorflow, autograd); may be given several times",
     )
     parser.add_argument(
         "--without",
@@ -81,8 +84,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _peer(text: str) -> tuple[str, str]:
     library, equals, python = text.partition("=")
-    if library not in LIBRARIES or not equals:
-        raise SystemExit(f"--peer {text}: give LIBRARY=PYTHON with one of {', '.join(LIBRARIES)}")
+    if library not in (*LIBRARIES, *NUMERICAL) or not equals:
+        known = ", ".join((*LIBRARIES, *NUMERICAL))
+        raise SystemExit(f"--peer {text}: give LIBRARY=PYTHON with one of {known}")
     return library, python
 
 

@@ -56,6 +56,10 @@ class Worker:
         answer = self._build(library, f"small_{library}", threads, program, way, threads)
         return {**answer, "count": self.contender.count}
 
+    def start_uncompiled(self, library: str, program: str, threads: int) -> Answer:
+        """The same for a gradient that is computed operation by operation."""
+        return self._build(library, f"uncompiled_{library}", threads, program)
+
     def number(self) -> Answer:
         """The last number of what the function returned last."""
         return {"number": float(next(iter(self.contender.numbers().values())).ravel()[-1])}

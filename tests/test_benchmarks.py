@@ -425,6 +425,26 @@ def test_descents_end_where_those_of_others_end(
         np.testing.assert_allclose(found, np.full(found.shape, result), rtol=1e-9)
 
 
+def test_uncompiled_gradients_are_those_of_differences(networks: Any) -> None:
+    uncompiled = importlib.import_module("uncompiled")
+    contenders = importlib.import_module("contenders.uncompiled_pullback")
+    for program, function in uncompiled.PROGRAMS.items():
+        contender = contenders.Contender(program)
+        contender.run()
+        given, random = uncompiled.named(uncompiled.argument(program)), np.random.default_rng(2)
+        direction = {name: random.standard_normal(x.shape) for name, x in given.items()}
+        slope = sum(np.vdot(found, direction[name]) for name, found in contender.numbers().items())
+
+        def moved(
+            step: float, given: Any = given, direction: Any = direction, function: Any = function
+        ) -> Any:
+            trees = {name: x + step * direction[name] for name, x in given.items()}
+            return function(np, trees.get("gradient", trees))
+
+        expected = (moved(1e-6) - moved(-1e-6)) / 2e-6
+        np.testing.assert_allclose(slope, expected, rtol=1e-6, err_msg=program)
+
+
 def test_every_benchmark_can_be_run(networks: Any) -> None:
     suite = importlib.import_module("suite")
     for name in suite.BENCHMARKS:

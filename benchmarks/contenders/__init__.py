@@ -15,3 +15,6 @@ LIBRARIES = {
     "tensorflow": ("",),
 }
 """Each library with the variants in which it takes part."""
+
+NUMERICAL = {"autograd": ("",)}
+"""The same of libraries that train no networks: they take part where a benchmark asks for them."""

@@ -18,6 +18,7 @@ _FILES = {
     "first-call": "first_call",
     "compile-time": "compile_time",
     "small-calls": "small_calls",
+    "uncompiled": "uncompiled",
     "memory": "memory",
     "scan-memory": "scan_memory",
     "ablation": "ablation",
