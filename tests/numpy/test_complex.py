@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,13 @@ def slopes(f: Callable[..., Any], z: np.ndarray) -> np.ndarray:
     return made
 
 
+def signs(z: Any) -> Any:
+    """``np.sign`` as NumPy 2 has it, on NumPy's arrays too where that is an older one."""
+    if isinstance(z, np.ndarray) and int(np.__version__.split(".")[0]) < 2:
+        return z / np.abs(z)
+    return np.sign(z)
+
+
 REAL = {
     "abs": lambda z: np.sum(np.abs(z) * np.array([1.0, 2.0, 3.0])),
     "angle": lambda z: np.sum(np.angle(z) ** 2),
@@ -42,6 +50,9 @@ REAL = {
     "var": np.var,
     "cov": lambda z: np.abs(np.cov(z, W)).sum(),
     "power": lambda z: np.real(np.sum(z ** (0.4 - 0.3j) + 2.0**z)),
+    "sign": lambda z: np.sum((signs(z) * W).real),
+    "nan_to_num": lambda z: np.sum(np.abs(np.nan_to_num(z) * W) ** 2),
+    "nanvar": lambda z: np.nanvar(np.concatenate([z, [math.nan]])),
     "where": lambda z: np.abs(np.where(np.array([True, False, True]), z, 2j * z)).sum(),
     "cumsum": lambda z: np.abs(np.cumsum(z)).sum(),
     "solve": lambda z: np.abs(np.linalg.solve(np.outer(W, z) + 3 * np.eye(3), W)).sum(),
@@ -121,10 +132,8 @@ REFUSED = {
     "argsort": np.sort,
     "argmax": np.argmax,
     "floor": np.floor,
-    "rint": np.round,
-    "sign": np.sign,
+    "hypot": lambda z: np.hypot(z, 1),
     "floor_divide": lambda z: z // 2,
-    "nan_to_num": np.nan_to_num,
     "rfft": np.fft.rfft,
     "sigmoid": pb.sigmoid,
     "max_pool": lambda z: pb.nn.max_pool(z[None, None], 2),
@@ -269,3 +278,56 @@ def test_powers_of_zero() -> None:
         wanted = np.power(np.zeros(6, complex), powers)
     np.testing.assert_array_equal(pb.jit(lambda p: np.power(0j, p))(powers), wanted)
     assert pb.grad(lambda z: np.real(z**3))(0j) == 0
+
+
+PARTS = np.array([math.inf, -math.inf, 0.0, -0.0, 2.5, math.nan, -1e-9])
+EVERY = (PARTS[:, None] + 0j).repeat(len(PARTS), 1)
+EVERY.imag = PARTS
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        np.rint,
+        np.round,
+        lambda z: np.round(z, 1),
+        lambda z: np.round(z * 100, -1),
+        np.nan_to_num,
+        lambda z: np.nan_to_num(z, nan=7.0, posinf=2.0, neginf=-1.0),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_either_part_is_rounded_and_replaced(f: Callable[..., Any], dtype: str) -> None:
+    z = EVERY.astype(dtype)
+    with np.errstate(all="ignore"):
+        wanted = f(z)
+        for found in (pb.jit(f)(z), pb.vmap(f)(z), pb.trace(f, z).evaluate([z])):
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)
+    zero = (wanted.real == 0) & (wanted.imag == 0)
+    np.testing.assert_array_equal(np.signbit(found.imag[zero]), np.signbit(wanted.imag[zero]))
+
+
+@pytest.mark.skipif(int(np.__version__.split(".")[0]) < 2, reason="NumPy 1 takes the sign of the real part")
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_the_sign_is_the_direction(dtype: str) -> None:
+    z = EVERY.astype(dtype)
+    with np.errstate(all="ignore"):
+        wanted = np.sign(z)
+    for found in (pb.jit(np.sign)(z), pb.vmap(np.sign)(z)):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted, rtol=4 * np.finfo(z.dtype).eps)
+    assert (pb.grad(lambda z: np.sum(np.sign(z).real))(np.zeros(2, complex)) == 0).all()
+
+
+def test_variances_of_some_complex_numbers() -> None:
+    z, mask = np.append(Z, math.nan), np.array([True, True, False, True])
+    for f in (np.nanvar, np.nanstd, lambda z: np.var(z[:3], where=mask[:3])):
+        np.testing.assert_allclose(pb.jit(f)(z), f(z))
+
+
+def test_roots_of_infinite_numbers() -> None:
+    z = np.array(
+        [complex(a, b) for a in (2.0, math.inf, -math.inf) for b in (math.inf, -math.inf, 1.0, -0.0)]
+    )
+    np.testing.assert_array_equal(pb.jit(np.sqrt)(z), np.sqrt(z))

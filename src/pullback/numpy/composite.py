@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.graph import OPERATORS, Node, float_limits, is_float
+from pullback.graph import OPERATORS, Node, float_limits, is_complex, is_float
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.dispatch import enter, implements
@@ -57,8 +57,10 @@ vocabulary["clip"] = clip
 
 @implements(np.round, np.around)
 def round(a: Any, decimals: int = 0) -> Any:
-    """The nearest number with so many decimals, ties to even; its derivative is zero."""
+    """The nearest number with so many decimals, ties to even, in either part; its derivative is zero."""
     x = as_array_node(a)
+    if is_complex(x.dtype):
+        return e.by_parts(lambda part: round(part, decimals), x)
     if x.dtype.kind == "b":
         return e.rint(x)
     if not is_float(x.dtype):
@@ -71,9 +73,10 @@ def round(a: Any, decimals: int = 0) -> Any:
 
 @implements(np.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    """NaN replaced by ``nan``, infinities by the largest and the smallest number of the dtype."""
+    """NaN replaced by ``nan``, infinities by the largest and the smallest number of the dtype, in either part."""
     node = as_array_node(x)
-    refuse_complex("nan_to_num", node.type)
+    if is_complex(node.dtype):
+        return e.by_parts(lambda part: nan_to_num(part, copy, nan, posinf, neginf), node)
     if not is_float(node.dtype):
         return node
     limits = float_limits(node.dtype)
@@ -94,6 +97,7 @@ def hypot(x: Any, y: Any, /) -> Any:
     if not any_traced(x, y):
         return np.hypot(x, y)
     x, y = operands("hypot", (x, y), float_dtype)
+    refuse_complex("hypot", x.type)
     longest = e.stop_gradient(e.maximum(e.absolute(x), e.absolute(y)))
     zero, infinite = e.equal(longest, 0), e.isinf(x) | e.isinf(y)  # beside an infinity a NaN does not matter
     scale = e.where(zero | infinite, 1.0, longest)

@@ -8,6 +8,7 @@ here.
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -302,7 +303,9 @@ invert = bitwise_not = _unary(
 )
 
 negative = _unary(np.negative, "``-x``.", no_bool("negative", "use np.logical_not"))
-sign = _unary(np.sign, "-1, 0 or 1.", no_bool("sign", "cast it first, for instance with .astype(np.int8)"))
+_real_sign = _unary(
+    np.sign, "-1, 0 or 1.", no_bool("sign", "cast it first, for instance with .astype(np.int8)")
+)
 sqrt = _float(np.sqrt, "The square root of each element; its derivative is ``0.5 / sqrt(x)``.")
 exp = _float(np.exp, "e to the power of each element.")
 expm1 = _float(np.expm1, "``exp(x) - 1``, exact near zero.")
@@ -331,11 +334,46 @@ ceil = _rounding(
     np.ceil, "The smallest integer not below ``x``, in the dtype of ``x``; its derivative is zero."
 )
 trunc = _rounding(np.trunc, "``x`` with its fraction removed; its derivative is zero.")
-rint = _float(np.rint, "The nearest integer, ties to even, as a float; its derivative is zero.")
+_real_rint = _float(np.rint, "The nearest integer, ties to even, as a float; its derivative is zero.")
 
 isnan = _predicate(np.isnan, False, "Whether each element is NaN.")
 isinf = _predicate(np.isinf, False, "Whether each element is infinite.")
 isfinite = _predicate(np.isfinite, True, "Whether each element is neither infinite nor NaN.")
+
+
+@array_of
+def sign(x: Any, /) -> Any:
+    """-1, 0 or 1; of complex numbers ``x / |x|``, the direction, whose derivative is not zero.
+
+    A complex infinity along one axis has that direction, one along both NaN.
+    """
+    if not isinstance(x, Node) or not is_complex(x.dtype):
+        return _real_sign(x)
+    a, b = OPERATORS["real"](x), OPERATORS["imag"](x)
+    ahead, across = isinf(a), isinf(b)
+    special = ahead | across | (equal(a, 0) & equal(b, 0))
+    ordinary = where(special, 1.0, x)
+    size = OPERATORS["modulus"](ordinary)
+    unit = [where(special, 0.0, OPERATORS[part](ordinary) / size) for part in ("real", "imag")]
+    both = ahead & across
+    parts = [
+        where(both, math.nan, where(infinite, _real_sign(part), turned))
+        for infinite, part, turned in ((ahead, a, unit[0]), (across, b, unit[1]))
+    ]
+    return OPERATORS["complex_of"](*parts)
+
+
+def by_parts(function: Callable[[Any], Any], x: Any) -> Any:
+    """``function`` of the real part and of the imaginary part of complex numbers."""
+    return OPERATORS["complex_of"](*(function(OPERATORS[part](x)) for part in ("real", "imag")))
+
+
+@array_of
+def rint(x: Any, /) -> Any:
+    """The nearest integer, ties to even, as a float, of either part of complex numbers; its derivative is zero."""
+    if isinstance(x, Node) and is_complex(x.dtype):
+        return by_parts(_real_rint, x)
+    return _real_rint(x)
 
 
 @array_of
@@ -524,6 +562,8 @@ UFUNCS.update(
     {
         np.absolute: absolute,
         np.fabs: absolute,
+        np.rint: rint,
+        np.sign: sign,
         np.positive: positive,
         np.square: square,
         np.reciprocal: reciprocal,

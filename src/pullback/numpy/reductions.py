@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import OPERATORS, Node, is_complex, is_float, is_half
+from pullback.graph import OPERATORS, Node, is_complex, is_float, is_half, part_dtype
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import Axes, normal_axes, normal_axis, of_scalar, reduced_axes
 from pullback.numpy.dispatch import implements
@@ -155,7 +155,7 @@ def _count(x: Node, axes: tuple[int, ...], keepdims: bool, where: Any) -> Any:
     if where is None or where is True:
         return math.prod([x.shape[axis] for axis in axes])
     mask = broadcast_to_shape(e.as_bool(as_array_node(where)), x.shape)
-    return _reduce("sum", cast(mask, x.dtype), axes, keepdims)
+    return _reduce("sum", cast(mask, part_dtype(x.dtype)), axes, keepdims)
 
 
 def _extremum(name: str, a: Any, axis: Axes, *, keepdims: bool, initial: Any, where: Any = None) -> Node:

@@ -124,8 +124,8 @@ def sqrt(node: Operation, x: Parts) -> Parts:
     a, b = x
     # An eighth of each cannot overflow when added.
     large = 2 * nodes.sqrt(nodes.abs(a) * 0.125 + nodes.hypot(a * 0.125, b * 0.125))
-    zero = large == 0
-    small = nodes.where(zero, nodes.abs(b), nodes.abs(b) / (2 * nodes.where(zero, 1, large)))
+    known = (large == 0) | (nodes.abs(b) == math.inf)
+    small = nodes.where(known, nodes.abs(b), nodes.abs(b) / (2 * nodes.where(known, 1, large)))
     right = a >= 0
     return Parts(nodes.where(right, large, small), nodes.copysign(nodes.where(right, small, large), b))
 
