@@ -3,11 +3,13 @@
 The expressions of ``docs/expressions/`` are run by Pullback, or by ``--library jax``, whose ``jax.numpy`` stands for
 both ``np`` and ``pnp`` then, each in 64 bits: compiled, values are compared with NumPy's; of those with derivatives the
 gradient is compared with difference quotients. What only Pullback writes as it does (``pnp``) is counted apart.
+An interpreter without Pullback is told by ``PYTHONPATH`` where its sources are; ``run.py vocabulary`` does so.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -47,14 +49,11 @@ def weighed(function: Callable[..., Any], module: Any) -> Callable[..., Any]:
     return total
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--library", choices=("pullback", "jax"), default="pullback")
-    parser.add_argument("--missing", action="store_true", help="print what does not work")
-    options = parser.parse_args()
+def counted(library: str) -> tuple[dict[str, list[int]], list[str]]:
+    """Of each kind how many expressions work and how many there are, and those that do not."""
     import numpy_table as table
 
-    if options.library == "jax":
+    if library == "jax":
         import jax
 
         jax.config.update("jax_enable_x64", True)
@@ -106,6 +105,19 @@ def main() -> None:
             counts[prefix + "differentiated"][1] += 1
         if not smooth:
             missing.append(expression.text)
+    return counts, missing
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--library", choices=("pullback", "jax"), default="pullback")
+    parser.add_argument("--missing", action="store_true", help="print what does not work")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+    options = parser.parse_args()
+    counts, missing = counted(options.library)
+    if options.json:
+        print(json.dumps({"counts": counts, "missing": missing}))
+        return
     for name, (works, tried) in counts.items():
         print(f"{options.library}: {works} of {tried} {name}")
     if options.missing:

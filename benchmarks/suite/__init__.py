@@ -24,6 +24,7 @@ _FILES = {
     "ablation": "ablation",
     "trainer-overhead": "trainer_overhead",
     "loss-curve": "loss_curve",
+    "vocabulary": "vocabulary",
 }
 
 _CALLED: dict[str, Any] = {**CALLS, **NETS, **EVALUATIONS}
