@@ -251,3 +251,10 @@ def test_reductions_take_an_axis_of_a_scalar(axis):
         assert found == wanted
     with pytest.raises(ShapeError, match="axis 1 of a scalar"):
         jit(lambda x: np.sum(x, axis=1))(np.float64(3))
+
+
+def test_einsum_of_no_products_is_zero_whatever_the_others_are():
+    x, nothing = np.array([[1.0, np.nan], [np.inf, 2.0]]), np.zeros((0, 2))
+    for call in (lambda x, y: np.einsum("ab,cb->b", x, y), lambda x, y: np.einsum("cb,ab,ad->bd", y, x, x)):
+        np.testing.assert_array_equal(jit(call)(x, nothing), call(x, nothing))
+        np.testing.assert_array_equal(grad(lambda x, call=call: call(x, nothing).sum())(x), np.zeros((2, 2)))

@@ -14,7 +14,7 @@ from pullback.graph import Node
 from pullback.graph.protocol import vocabulary
 from pullback.numpy.dispatch import implements
 from pullback.numpy.products import Label, _diagonal, contracted
-from pullback.numpy.promotion import promote, where_written
+from pullback.numpy.promotion import as_array_node, broadcast_to_shape, promote, where_written
 from pullback.numpy.shapes import permuted, to_shape
 
 __all__ = ["einsum"]
@@ -52,6 +52,10 @@ def einsum(subscripts: Any, /, *operands: Any, optimize: Any = None, dtype: Any 
     known = {label for _, labels in terms for label in labels}
     if missing := [label for label in out if label not in known]:
         raise ShapeError(f"einsum {subscripts!r}: {missing[0]!r} is in the result only{where_written()}")
+    if not all(extents[label] for label in known.difference(out)):
+        # No products at all, whatever some operands may be summed to before others are known to be empty.
+        zero = as_array_node(np.zeros((), nodes[0].dtype))
+        return broadcast_to_shape(zero, tuple(extents[label] for label in out))
     for pair in _path(terms, out, extents, optimize):
         taken = [terms.pop(position) for position in sorted(pair, reverse=True)][::-1]
         result = taken[0]

@@ -52,6 +52,8 @@ def transforms(m: Maker) -> str:
     y = m.any(lambda name: m.shape(name) == m.shape(x) and m.dtype(name) == m.dtype(x))
     _small(m, x, y)
     n = m.shape(x)[axis]
+    if not n:
+        raise Rejected("NumPy gives memory as it is for transforms of nothing")
     along = f"axis={axis}{norm}"
     texts = (
         f"np.fft.fft({{0}}, {along}).real",

@@ -44,7 +44,7 @@ LOSSES = {
 """What a gradient is taken of: each float output made a number, then added."""
 
 SIGNLESS = re.compile(
-    "xlogy|linalg|entr|max|min|clip|relu|hard_|ptp|norm|einsum|dot|inner|@|matmul|conv|quantile|percentile|fft|[0-9]j"
+    "xlogy|linalg|entr|max|min|clip|relu|hard_|ptp|norm|einsum|dot|inner|@|matmul|conv|quantile|percentile|fft|reduceat|[0-9]j"
 )
 """What gives zeros of either sign in NumPy, by the lengths of its vectors or by where its sums begin."""
 
