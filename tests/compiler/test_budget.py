@@ -87,7 +87,7 @@ def test_what_is_counted_is_what_the_program_has() -> None:
     compiled = pb.jit(pb.grad(loss))
     compiled(W, XS)
     leaves, structure = pb.flatten(((W, XS), {}))
-    (instance,) = compiled._specialised(leaves, structure).executable.program._instances
+    (instance,) = compiled._fitting(leaves, structure)[0].executable.program._instances
     assert compiled.memory_bytes(W, XS) == instance._arena.size + instance._scratch.size
 
 
