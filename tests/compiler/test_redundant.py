@@ -83,7 +83,7 @@ def back(w, u, x):
     return w * 0.9, np.tanh(error.sum(0) + error) @ w.T
 
 
-SHAPES = (200, 96), (96, 96), (300, 200)
+SHAPES = (80, 96), (96, 96), (300, 80)
 
 
 def test_a_transposed_copy_is_made_where_it_is_read(regions):
