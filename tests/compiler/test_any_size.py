@@ -193,6 +193,11 @@ REFUSED: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
     "turned rows": (lambda x: x.T.reshape(-1), NamedAxisError, "does not leave it outermost"),
     "rows by number": (lambda x: x[x[:, 0].astype(int)], NamedAxisError, "selects rows by number"),
     "steps": (lambda x: pb.scan(lambda c, r: (c + r, None), x[0], x)[0], NamedAxisError, "for its steps"),
+    "steps in segments": (
+        lambda x: pb.scan(lambda c, r: (c + r, None), x[0], x, checkpoint="sqrt")[0],
+        NamedAxisError,
+        "for its steps",
+    ),
     "median": (lambda x: np.median(x, axis=0), NamedAxisError, "one program cannot follow"),
     "host": (
         lambda x: pb.pure_callback(np.sin, x, x), NamedAxisError, "leave the axis out of shapes="

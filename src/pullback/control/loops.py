@@ -11,8 +11,9 @@ from pullback.control.branches import cond
 from pullback.control.regions import closed
 from pullback.control.schedules import Checkpoint, segmented, segments_here
 from pullback.control.unbounded import make_while
-from pullback.errors import ShapeError, TreeError
+from pullback.errors import NamedAxisError, ShapeError, TreeError
 from pullback.graph import Node, Type, Variable, mark
+from pullback.graph.named import is_named
 from pullback.graph.protocol import vocabulary
 from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast, where_written
 from pullback.operators.elementwise import filled
@@ -95,6 +96,10 @@ def scan(
     starts = [Variable(leaf_type(leaf), "init") for leaf in start]
     sequences = [Variable(type, "xs") for type in types]
     inits = [cast(node, variable.dtype) for node, variable in zip(starts, carries)]
+    if is_named(trips):
+        raise NamedAxisError(
+            f"scan would have a named axis for its steps; name an axis that is carried, the batch{where_written()}"
+        )
     lengths = segments_here(trips, checkpoint, sum(variable.type.nbytes for variable in carries))
     if trips == 0:
         nodes: Sequence[Node] = [
