@@ -80,3 +80,12 @@ def test_a_direction_of_any_size() -> None:
 def test_python_is_told_no_size(function: Callable[..., Any], error: type, says: str) -> None:
     with pytest.raises(error, match=says):
         pb.jit(function, shapes=SHAPES)(np.ones((7, 3)))
+
+
+@pytest.mark.parametrize("offset", [-2, -1, 0, 1])
+def test_diagonals_that_are_shorter_for_few_rows(offset):
+    for function in (np.diagonal, np.trace):
+        call = pb.jit(lambda x, f=function: f(x, offset), shapes={"x": ("rows", 8)})
+        for rows in (2, 3, 7, 8, 9, 10, 11, 20):
+            x = np.arange(8.0 * rows).reshape(rows, 8)
+            np.testing.assert_array_equal(call(x), function(x, offset))

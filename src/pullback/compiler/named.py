@@ -215,7 +215,7 @@ def sizes_known(sizes: Sequence[NamedSize]) -> Iterator[None]:
                     "use pullback.numpy.zeros(n) or np.zeros_like(x, shape=n) "
                     f"(at {last.filename}:{last.lineno} in {last.name})"
                 ) from None
-            if isinstance(error, (MemoryError, OverflowError)) or _TOO_LARGE.search(str(error)):
+            if isinstance(error, OverflowError) or _TOO_LARGE.search(str(error)):
                 *_, last = traceback.extract_tb(error.__traceback__)
                 raise NamedAxisError(
                     "NumPy itself was to make an array of a named axis; use pullback.numpy's functions, or leave the "

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pullback.errors import DTypeError, IndexRangeError, ShapeError, TracingError
+from pullback.errors import DTypeError, IndexRangeError, NamedAxisError, ShapeError, TracingError
 from pullback.graph import OPERATORS, Node, current_source, refuse_class
-from pullback.graph.named import LEAST_STAND_IN
+from pullback.graph.named import LEAST_STAND_IN, is_named
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import normal_axis
@@ -141,7 +141,8 @@ def _without_masks(x: Node, entries: Sequence[Any]) -> list[Any]:
         width = _width(entry)
         if isinstance(entry, np.ndarray) and entry.dtype.kind == "b":
             if entry.shape != x.shape[axis : axis + width]:
-                raise IndexRangeError(
+                error = NamedAxisError if any(map(is_named, x.shape)) else IndexRangeError
+                raise error(
                     f"a mask of shape {entry.shape} for axes of shape {x.shape[axis : axis + width]}; "
                     f"give it that shape{where_written()}"
                 )

@@ -18,6 +18,7 @@ Where rules are asked, the extent of a named axis is a stand-in (``graph/named.p
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -87,15 +88,34 @@ def _counts(value: Any) -> bool:
 
 def least_for(x: Node, indices: Sequence[Node], axes: Sequence[int]) -> int:
     """The least size for which indices that are known are places of a named axis of ``x``."""
-    known = [_source(index) for index, axis in zip(indices, axes) if is_named(x.shape[axis])]
-    return max([1, *[int(k.value.max()) + 1 for k in known if isinstance(k, Constant) and k.value.size]])
+    known = [_greatest(index) for index, axis in zip(indices, axes) if is_named(x.shape[axis])]
+    return max([1, *[greatest + 1 for greatest in known if greatest is not None]])
 
 
-def _source(node: Node) -> Node:
-    """What a node has its numbers from, where it only moves or repeats them."""
-    while isinstance(node, Operation) and node.operator.name in ("broadcast", "cast", "reshape", "transpose"):
-        (node,) = node.inputs
-    return node
+_GREATEST: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "multiply": lambda a, b: max(a * b, 0),
+    "maximum": max,
+    "minimum": min,
+}
+
+
+def _greatest(node: Node) -> int | None:
+    """The greatest number that an index can be, where that does not depend on what is given: rows that are counted."""
+    if isinstance(node, Constant):
+        return int(node.value.max()) if node.value.size else None
+    if not isinstance(node, Operation):
+        return None
+    name, attributes = node.operator.name, node.attributes
+    if name == "iota":
+        extent = attributes["shape"][attributes["axis"]]
+        return None if is_named(extent) else extent - 1
+    if name in ("broadcast", "cast", "reshape", "transpose"):
+        return _greatest(node.inputs[0])
+    if name in _GREATEST:
+        a, b = map(_greatest, node.inputs)
+        return None if a is None or b is None else _GREATEST[name](a, b)
+    return None
 
 
 def refuse_named(node: Operation, problem: str, repair: str) -> NoReturn:
