@@ -198,7 +198,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
         NamedAxisError,
         "for its steps",
     ),
-    "median": (lambda x: np.median(x, axis=0), NamedAxisError, "one program cannot follow"),
+    "median": (lambda x: np.median(x, axis=0), NamedAxisError, "whose rows are others for each size"),
     "host": (
         lambda x: pb.pure_callback(np.sin, x, x), NamedAxisError, "leave the axis out of shapes="
     ),

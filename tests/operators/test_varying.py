@@ -50,7 +50,7 @@ def assert_same(
     name: str, made: Made, arguments: Sequence[np.ndarray], extent: int, tolerance: float = 256
 ) -> bool:
     """Whether there is a program for any size; where there is, it gives what the one for ``extent`` does."""
-    size = NamedSize("rows", STAND_INS[0][0], Variable(Type(np.dtype(np.int64), (), True), "rows"))
+    size = NamedSize("rows", STAND_INS[0], Variable(Type(np.dtype(np.int64), (), True), "rows"))
     with named_sizes([size]):
         try:
             inputs, outputs = made(size.stand_in)

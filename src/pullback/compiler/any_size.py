@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from pullback.compiler.at_size import unlike_at
 from pullback.compiler.named import (
     NamedCall,
     NamedShapes,
@@ -18,7 +19,8 @@ from pullback.compiler.named import (
     sizes_known,
     slices_of,
 )
-from pullback.compiler.padded import refuse_unlike, with_capacity
+from pullback.compiler.padded import with_capacity
+from pullback.compiler.retraces import note_one_size
 from pullback.graph import Graph, Type
 from pullback.graph.named import NamedSize
 from pullback.tracing.trees import Structure
@@ -75,7 +77,7 @@ class Sized(NamedTuple):
     def again(self, request: Callable[[Structure, tuple[Type, ...]], R]) -> R:
         """What is to be compiled, traced anew: for decisions that a trace is made with."""
         extents = tuple(map(capacity, self.call.sizes))
-        traced = self.owner.trace(self.structure, self.call, 0, request)
+        traced = self.owner.trace(self.structure, self.call, request)
         return self.owner.made(self.call, extents, *traced).requested  # type: ignore[no-any-return]
 
 
@@ -84,8 +86,11 @@ class AnySize:
 
     def __init__(self, function: Callable[..., Any], shapes: Mapping[str, Sequence[Any]]) -> None:
         self.shapes = NamedShapes(function, shapes)
+        self._name = getattr(function, "__name__", "function")
         self._traced: dict[Any, tuple[Any, list[NamedSize]]] = {}
         self._instances: dict[Any, Instance] = {}
+        self._calls: dict[tuple[Structure, tuple[Type, ...]], Sized | None] = {}
+        self._noted = False
 
     def sized(
         self,
@@ -94,20 +99,42 @@ class AnySize:
         donated: Callable[[], Sequence[Sequence[int]]],
         request: Callable[[Structure, tuple[Type, ...]], R],
     ) -> Sized | None:
-        """How a program for any size is called here; None where a size is so small that it has one of its own.
+        """How a program for any size is called here; None where these sizes have one of their own.
 
+        That is so for sizes that are too small, and those at which the function is another one: it is traced for each.
         Raises ``NamedAxisError`` where there is no program for any size, however small it is here.
         """
+        key = structure, types
+        if key not in self._calls:
+            self._calls[key] = self._sized(structure, types, donated, request)
+        return self._calls[key]
+
+    def _sized(
+        self,
+        structure: Structure,
+        types: tuple[Type, ...],
+        donated: Callable[[], Sequence[Sequence[int]]],
+        request: Callable[[Structure, tuple[Type, ...]], R],
+    ) -> Sized | None:
         call = self.shapes.call(structure, types)
         if not call.names:
             return None
         extents = tuple(map(capacity, call.sizes))
         key = structure, call.leaves, call.with_extents(extents)
         known = self._instances.get(key)
+        traced, sizes = self._for_all(structure, call, request)
         if known is None:
             self.shapes.refuse_donated(call, donated(), structure.paths)
-            known = self._instances[key] = self.made(call, extents, *self._for_all(structure, call, request))
-        return None if min(call.sizes) < known.least else Sized(self, structure, known, call)
+            known = self._instances[key] = self.made(call, extents, traced, sizes)
+        if min(call.sizes) < known.least:
+            return None
+        here = request(structure, types)
+        unlike = unlike_at(traced.graph, sizes, call.sizes, here.graph)
+        if unlike is not None or here != traced._replace(graph=here.graph):
+            note_one_size(self._name, call.names, call.sizes, unlike, warn=not self._noted)
+            self._noted = True
+            return None
+        return Sized(self, structure, known, call)
 
     def made(self, call: NamedCall, extents: Sequence[int], traced: R, sizes: list[NamedSize]) -> Instance:
         """The instance of a trace for some extents."""
@@ -119,23 +146,16 @@ class AnySize:
     def _for_all(
         self, structure: Structure, call: NamedCall, request: Callable[[Structure, tuple[Type, ...]], R]
     ) -> tuple[R, list[NamedSize]]:
-        """The function traced for every size: twice, so that what is no function of the size shows."""
+        """The function traced for every size."""
         key = structure, call.leaves, call.with_extents((0,) * len(call.sizes))
-        known = self._traced.get(key)
-        if known is None:
-            known, (other, others) = (self.trace(structure, call, turn, request) for turn in (0, 1))
-            refuse_unlike(known[0].graph, other.graph, known[1], others)
-            self._traced[key] = known
-        return known
+        if key not in self._traced:
+            self._traced[key] = self.trace(structure, call, request)
+        return self._traced[key]
 
     def trace(
-        self,
-        structure: Structure,
-        call: NamedCall,
-        turn: int,
-        request: Callable[[Structure, tuple[Type, ...]], R],
+        self, structure: Structure, call: NamedCall, request: Callable[[Structure, tuple[Type, ...]], R]
     ) -> tuple[R, list[NamedSize]]:
         """The function traced for stand-ins of the sizes, and these."""
-        sizes = call.stand_ins(turn)
+        sizes = call.stand_ins()
         with sizes_known(sizes):
             return request(structure, call.with_extents([size.stand_in for size in sizes])), sizes

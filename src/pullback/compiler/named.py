@@ -58,12 +58,10 @@ class NamedCall(NamedTuple):
             ]
         )
 
-    def stand_ins(self, turn: int) -> list[NamedSize]:
-        """A stand-in for each size; those of the first turn are other numbers than those of the second."""
+    def stand_ins(self) -> list[NamedSize]:
+        """A stand-in for each size."""
         weak = Type(_INT, (), True)
-        return [
-            NamedSize(name, STAND_INS[k][turn], Variable(weak, name)) for k, name in enumerate(self.names)
-        ]
+        return [NamedSize(name, STAND_INS[k], Variable(weak, name)) for k, name in enumerate(self.names)]
 
 
 class NamedShapes:

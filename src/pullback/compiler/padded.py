@@ -6,7 +6,7 @@ asks for it, padding is filled: ``where(row < size, x, 0)`` before a sum along t
 >>> import numpy as np
 >>> from pullback.graph import Graph, OPERATORS, Type, Variable, format_graph
 >>> from pullback.graph.named import STAND_INS, NamedSize
->>> size = NamedSize("batch", STAND_INS[0][0], Variable(Type(np.dtype(np.int64), (), True), "batch"))
+>>> size = NamedSize("batch", STAND_INS[0], Variable(Type(np.dtype(np.int64), (), True), "batch"))
 >>> x = Variable(Type(np.dtype(np.float32), (size.stand_in, 3)), "x")
 >>> made = with_capacity(Graph((x,), (OPERATORS["sum"](x * 2, axes=(0,)),)), [size], [100])
 >>> print(format_graph(made.graph, sources=False))
@@ -62,7 +62,7 @@ from pullback.graph.named import (
 from pullback.operators.elementwise import filled, is_zero
 from pullback.operators.varying import Fill, Padding, keeps, named_axes, padding, refuse_named, types_of
 
-__all__ = ["Padded", "refuse_unlike", "with_capacity"]
+__all__ = ["Padded", "with_capacity"]
 
 _INT = np.dtype(np.int64)
 _IN_RANGE = frozenset({
@@ -305,91 +305,3 @@ def _value(fill: Fill, dtype: np.dtype) -> Any:
         return {"least": -np.inf, "greatest": np.inf, "last": np.nan}[fill]
     limits = np.iinfo(dtype)
     return limits.min if fill == "least" else limits.max
-
-
-# -- Two traces of one function
-
-
-def refuse_unlike(
-    first: Graph, second: Graph, sizes: Sequence[NamedSize], others: Sequence[NamedSize]
-) -> None:
-    """Raise ``NamedAxisError`` unless two graphs differ in the stand-ins alone, ``sizes`` in one and ``others`` in the
-    other.
-
-    What does not depend on the stand-ins by way of extents is the same number for all sizes, or something that nobody
-    knows how to compute from the size.
-    """
-    pairs = list(zip(sizes, others))
-
-    def fail(node: Node, what: str) -> None:
-        source = getattr(node, "source", None)
-        line = "" if source is None else f"\n  at {source}"
-        raise NamedAxisError(
-            f"{what} depends on the size of a named axis in a way that one program cannot follow; compute it of "
-            f"x.shape[0] with NumPy's functions, or give it as an argument{line}"
-        )
-
-    def named(text: str, these: Sequence[NamedSize]) -> str:
-        with named_sizes(these):
-            return with_names(text)
-
-    def alike(one: Any, other: Any) -> bool:
-        if isinstance(one, Graph):
-            graphs_alike(one, other)
-            return True
-        if type(one) is not type(other):
-            return False
-        if type(one) is tuple:
-            return len(one) == len(other) and all(map(alike, one, other))
-        if isinstance(one, TupleType):
-            return alike(one.types, other.types)
-        if isinstance(one, Type):
-            return (one.dtype, one.weak) == (other.dtype, other.weak) and alike(one.shape, other.shape)
-        if type(one) is str:
-            return named(one, sizes) == named(other, others)
-        if type(one) is not int or one == other:
-            return bool(one is other or one == other or repr(one) == repr(other) == "nan")
-        with named_sizes(sizes):
-            found = multiple(one)
-        return found is not None and any(
-            other == found.times * b.stand_in + found.beside for a, b in pairs if a is found.size
-        )
-
-    def graphs_alike(one: Graph, other: Graph) -> None:
-        places: dict[int, int] = {}
-        for number, (a, b) in enumerate(zip(one.inputs, other.inputs, strict=True)):
-            places[id(a)], places[-id(b)] = number, number
-        for number, (size, same) in enumerate(pairs):
-            places.setdefault(id(size.variable), -1 - number)
-            places.setdefault(-id(same.variable), -1 - number)
-        left, right = one.nodes(), other.nodes()
-        users = {id(child): node for node in left for child in node.inputs}
-        for number, (x, y) in enumerate(zip(left, right), len(one.inputs)):
-            whose = x if isinstance(x, Operation) else users.get(id(x), x)
-            if isinstance(x, Variable) or isinstance(y, Variable):
-                if places.get(id(x)) != places.get(-id(y)):
-                    fail(whose, "what is computed")
-                continue
-            if type(x) is not type(y) or not alike(x.type, y.type):
-                fail(whose, "what is computed")
-            if isinstance(x, Constant) and isinstance(y, Constant):
-                if x.value.tobytes() != y.value.tobytes():
-                    fail(
-                        whose, f"the number {x.value.reshape(-1)[0]!s}" if x.value.size == 1 else "a constant"
-                    )
-            elif isinstance(x, Operation) and isinstance(y, Operation):
-                if x.operator is not y.operator or [places.get(id(c)) for c in x.inputs] != [
-                    places.get(-id(c)) for c in y.inputs
-                ]:
-                    fail(whose, f"what {x.operator.name} computes")
-                if x.attributes.keys() != y.attributes.keys() or not all(
-                    alike(x.attributes[key], y.attributes[key]) for key in x.attributes
-                ):
-                    fail(whose, f"what {x.operator.name} computes")
-            places[id(x)], places[-id(y)] = number, number
-        if len(left) != len(right) or [places.get(id(x)) for x in one.outputs] != [
-            places.get(-id(y)) for y in other.outputs
-        ]:
-            fail(one.outputs[0], "what is computed")
-
-    graphs_alike(first, second)

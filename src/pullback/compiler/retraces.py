@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pullback.errors import RetraceError
-from pullback.graph import Type
+from pullback.graph import Node, Operation, Type
 from pullback.tracing.trace import argument_name
 from pullback.tracing.trees import Structure, difference
 
-__all__ = ["MANY_SHAPES", "note_retrace", "varying_sizes", "what_is_new"]
+__all__ = ["MANY_SHAPES", "note_one_size", "note_retrace", "varying_sizes", "what_is_new"]
 
 logger = logging.getLogger("pullback.jit")
 
@@ -110,6 +110,22 @@ def note_retrace(
             "of the same types, cast them or pad them, or allow more"
         )
     logger.info("%s is compiled for the %s time: %s", name, _ordinal(count), new)
+
+
+def note_one_size(
+    name: str, axes: Sequence[str], sizes: Sequence[int], unlike: Node | None, warn: bool
+) -> None:
+    """Log that ``name`` has a program for these sizes alone: as a warning the first time that it has one."""
+    line = f" at {unlike.source}" if isinstance(unlike, Operation) and unlike.source is not None else ""
+    what = f"{unlike.operator.name}{line}" if isinstance(unlike, Operation) else "what it returns"
+    logger.log(
+        logging.WARNING if warn else logging.INFO,
+        "%s is compiled for %s alone: %s is another operation there than for other sizes; compute what depends on a "
+        "size from x.shape with NumPy's functions, or leave the axis out of shapes=",
+        name,
+        ", ".join(f"{axis} = {size}" for axis, size in zip(axes, sizes)),
+        what,
+    )
 
 
 def _ordinal(count: int) -> str:

@@ -7,7 +7,7 @@ one less. So types, attributes and rules stay what they are, plain integers. Whe
 
 >>> import numpy as np
 >>> from pullback.graph import Type, Variable
->>> batch = NamedSize("batch", STAND_INS[0][0], Variable(Type(np.dtype(np.int64), (), True), "batch"))
+>>> batch = NamedSize("batch", STAND_INS[0], Variable(Type(np.dtype(np.int64), (), True), "batch"))
 >>> with named_sizes([batch]):
 ...     shown(3 * batch.stand_in), shown(batch.stand_in - 1), shown(784)
 ('3·batch', 'batch - 1', '784')
@@ -43,17 +43,8 @@ LEAST_STAND_IN = 1 << 48
 
 LEAST_SIZE = 2
 """The least size that a program for any size is for: of one row NumPy makes other shapes, of none other results."""
-_COMPOSITE = 2329089562800
-STAND_INS = (
-    (1125899906842597, 640 * _COMPOSITE),
-    (1970324836974581, 700 * _COMPOSITE),
-    (1407374883553279, 760 * _COMPOSITE),
-    (1238489897526787, 820 * _COMPOSITE),
-)
-"""Two numbers for each name, a prime and a multiple of all numbers up to 30.
-
-A function is traced with both; what differs otherwise than extents do, or is not made of them alike, is refused.
-"""
+STAND_INS = (1125899906842597, 1970324836974581, 1407374883553279, 1238489897526787)
+"""A prime for each name."""
 
 NO_END = 1 << 63
 """What an attribute has where an index may be any number from its least on."""

@@ -11,7 +11,7 @@ Where rules are asked, the extent of a named axis is a stand-in (``graph/named.p
 >>> import numpy as np
 >>> from pullback.graph import OPERATORS, Type, Variable
 >>> from pullback.graph.named import STAND_INS
->>> rows = Variable(Type(np.dtype(np.float32), (STAND_INS[0][0], 3)), "x")
+>>> rows = Variable(Type(np.dtype(np.float32), (STAND_INS[0], 3)), "x")
 >>> padding(OPERATORS["sum"](rows, axes=(0,))).fills, padding(OPERATORS["sum"](rows, axes=(1,))).fills
 ((0,), (None,))
 """
