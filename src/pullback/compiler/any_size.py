@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from pullback.compiler.at_size import unlike_at
 from pullback.compiler.named import (
     NamedCall,
     NamedShapes,
+    Places,
     Slices,
     capacity,
     cut,
@@ -21,6 +22,8 @@ from pullback.compiler.named import (
 )
 from pullback.compiler.padded import with_capacity
 from pullback.compiler.retraces import note_one_size
+from pullback.compiler.runtime.arguments import check_overlap, conform
+from pullback.compiler.runtime.program import Program
 from pullback.graph import Graph, Type
 from pullback.graph.named import NamedSize
 from pullback.tracing.trees import Structure
@@ -34,6 +37,9 @@ class Requested(Protocol):
     @property
     def graph(self) -> Graph: ...
 
+    @property
+    def offered(self) -> dict[int, int]: ...
+
     def _replace(self, *, graph: Graph) -> Any: ...
 
 
@@ -46,8 +52,8 @@ class Instance:
 
     types: tuple[Type, ...]
     """Of the arguments as the program has them."""
-    leaves: tuple[int | None, ...]
-    """Which of them have a named axis."""
+    leaves: tuple[Places, ...]
+    """Of each of them its named axes."""
     requested: Any
     slices: Slices
     least: int
@@ -62,17 +68,47 @@ class Sized(NamedTuple):
     instance: Instance
     call: NamedCall
 
-    def arguments(self, leaves: Sequence[Any]) -> list[Any]:
-        """What the program is given: ``leaves`` with padding, and the sizes."""
-        found = [
-            leaf if which is None else padded(leaf, type, type.shape[0])
-            for leaf, which, type in zip(leaves, self.call.leaves, self.instance.types)
-        ]
-        return [*found, *map(np.int64, self.call.sizes)]
+    def arguments(
+        self, leaves: Sequence[Any], program: Program, fronts: Sequence[tuple[int, ...]] | None = None
+    ) -> list[Any]:
+        """What the program is given: ``leaves`` with padding, and the sizes.
 
-    def results(self, results: Sequence[Any]) -> list[Any]:
-        """What the program has given, without padding."""
-        return cut(results, self.instance.slices, self.call.sizes)
+        In a run each leaf has the axes ``fronts`` in front, of steps where it is sliced. Raises ``DonationError`` for
+        memory that is donated and cannot be written.
+        """
+        fronts = [()] * len(leaves) if fronts is None else fronts
+        named = [k for k, places in enumerate(self.call.leaves) if places]
+        if any(program.arguments[k].donated_to is not None for k in named):
+            specs = [
+                replace(spec, shape=(*front, *type.shape))
+                for spec, type, front in zip(program.arguments, self.call.types, fronts)
+            ]
+            check_overlap(specs, conform(specs, leaves))
+        found = list(leaves)
+        for k in named:
+            found[k] = padded(leaves[k], self.instance.types[k], fronts[k])
+        return [*found, *[np.array(size) for size in self.call.sizes]]
+
+    def write_back(self, given: Sequence[Any], leaves: Sequence[Any], program: Program) -> None:
+        """Update donated ``leaves`` in place that the program was ``given`` with padding."""
+        for leaf, made, spec in zip(leaves, given, program.arguments):
+            if spec.donated_to is not None and made is not leaf:
+                leaf[...] = made[tuple(map(slice, leaf.shape))]
+
+    def results(
+        self, results: Sequence[Any], leaves: Sequence[Any], program: Program, front: int = 0
+    ) -> list[Any]:
+        """What the program has given, without padding, or the donated ``leaves`` that it was written to.
+
+        What a run keeps of each step has ``front`` further axes.
+        """
+        found = []
+        for k, (result, ends) in enumerate(zip(results, self.instance.slices)):
+            if k in program.aliased:
+                found.append(leaves[program.aliased[k]])
+            else:
+                found += cut([result], [ends], self.call.sizes, front)
+        return found
 
     def again(self, request: Callable[[Structure, tuple[Type, ...]], R]) -> R:
         """What is to be compiled, traced anew: for decisions that a trace is made with."""
@@ -96,7 +132,6 @@ class AnySize:
         self,
         structure: Structure,
         types: tuple[Type, ...],
-        donated: Callable[[], Sequence[Sequence[int]]],
         request: Callable[[Structure, tuple[Type, ...]], R],
     ) -> Sized | None:
         """How a program for any size is called here; None where these sizes have one of their own.
@@ -106,14 +141,13 @@ class AnySize:
         """
         key = structure, types
         if key not in self._calls:
-            self._calls[key] = self._sized(structure, types, donated, request)
+            self._calls[key] = self._sized(structure, types, request)
         return self._calls[key]
 
     def _sized(
         self,
         structure: Structure,
         types: tuple[Type, ...],
-        donated: Callable[[], Sequence[Sequence[int]]],
         request: Callable[[Structure, tuple[Type, ...]], R],
     ) -> Sized | None:
         call = self.shapes.call(structure, types)
@@ -124,7 +158,6 @@ class AnySize:
         known = self._instances.get(key)
         traced, sizes = self._for_all(structure, call, request)
         if known is None:
-            self.shapes.refuse_donated(call, donated(), structure.paths)
             known = self._instances[key] = self.made(call, extents, traced, sizes)
         if min(call.sizes) < known.least:
             return None
@@ -138,7 +171,9 @@ class AnySize:
 
     def made(self, call: NamedCall, extents: Sequence[int], traced: R, sizes: list[NamedSize]) -> Instance:
         """The instance of a trace for some extents."""
-        instance = with_capacity(traced.graph, sizes, extents, zeroed=True)
+        # In a run the padding of what is donated is what the step before has left there.
+        zeroed = [k not in traced.offered.values() for k in range(len(traced.graph.inputs))]
+        instance = with_capacity(traced.graph, sizes, extents, zeroed)
         requested = traced._replace(graph=instance.graph)
         slices = slices_of(traced.graph, sizes)
         return Instance(call.with_extents(extents), call.leaves, requested, slices, instance.least)

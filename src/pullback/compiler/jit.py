@@ -218,7 +218,6 @@ class Compiled(_CalledAtOnce[P, R]):
         self, arguments: Sequence[Any], steps: int, sliced_argnums: int | Iterable[int]
     ) -> tuple[Any, Signature | None]:
         """What ``run_steps`` returns, and how compiled code does the same the next time."""
-        self._refuse_any_size("run_steps")
         sliced = set(argument_numbers("sliced_argnums", sliced_argnums, len(arguments)))
         marked, _ = self._marked(arguments, {})
         leaves, structure = flatten((marked, {}))
@@ -234,7 +233,7 @@ class Compiled(_CalledAtOnce[P, R]):
                     f"run_steps of {steps} steps was given {kind}: sliced arrays need one row for each step"
                 )
             types.append(kind.with_shape(kind.shape[1:]) if cut else kind)
-        special = self._for_types(structure, tuple(types))
+        special, sized = self._fitting_types(tuple(types), structure)
         if not special.carried:
             raise TreeError(
                 "run_steps: the donated arguments must be the first results, in the same order and structure"
@@ -244,14 +243,25 @@ class Compiled(_CalledAtOnce[P, R]):
         for position, spec in enumerate(program.results):
             kept = position in program.aliased
             results.append(None if kept else np.empty((steps, *spec.shape), spec.dtype))
-        sizes = [kind.nbytes if cut else 0 for kind, cut in zip(types, slices)]
         strides = [0 if r is None else r[:1].nbytes for r in results]
+        if sized is not None:
+            given = sized.arguments(arrays, program, [(steps,) if cut else () for cut in slices])
+            slices += [False] * (len(given) - len(arrays))
+        else:
+            given = arrays
         values = [
-            np.ascontiguousarray(a, t.dtype) if not _given(program, k) else a
-            for k, (a, t) in enumerate(zip(arrays, types))
+            np.ascontiguousarray(a, spec.dtype) if spec.donated_to is None else a
+            for a, spec in zip(given, program.arguments)
         ]
-        done = program.run_steps(values, steps, sizes, results, strides)
+        sizes = [a[:1].nbytes if cut else 0 for a, cut in zip(values, slices)]
+        try:
+            done = program.run_steps(values, steps, sizes, results, strides)
+        finally:
+            if sized is not None:
+                sized.write_back(values, arrays, program)
         final = [values[program.aliased[k]] if r is None else r for k, r in enumerate(results)]
+        if sized is not None:
+            return (special.out_structure.unflatten(sized.results(final, arrays, program, 1)), done), None
         sliced_leaves = frozenset(k for k, cut in enumerate(slices) if cut)
         return (special.out_structure.unflatten(final), done), special.signature(sliced_leaves)
 
@@ -271,7 +281,8 @@ class Compiled(_CalledAtOnce[P, R]):
         """
         leaves, structure = flatten(self._marked(arguments, keywords))
         special, sized = self._fitting(leaves, structure)
-        return special.executable.report(leaves if sized is None else sized.arguments(leaves))
+        executable = special.executable
+        return executable.report(leaves if sized is None else sized.arguments(leaves, executable.program))
 
     def _run(self, special: _Specialised, leaves: Sequence[Any], sized: Sized | None) -> Any:
         """The results, where Python has something to do for them; with ``check_nan`` unless there is NaN among them."""
@@ -279,8 +290,13 @@ class Compiled(_CalledAtOnce[P, R]):
         before = list(leaves)
         if self.check_nan:
             before = [np.array(leaf) if _given(program, k) else leaf for k, leaf in enumerate(leaves)]
-        results: Sequence[Any] = program(*(leaves if sized is None else sized.arguments(leaves)))
-        results = results if sized is None else sized.results(results)
+        if sized is None:
+            results: Sequence[Any] = program(*leaves)
+        else:
+            given = sized.arguments(leaves, program)
+            results = program(*given)
+            sized.write_back(given, leaves, program)
+            results = sized.results(results, leaves, program)
         if self.check_nan and any(map(has_nan, results)):
             types = special.types if sized is None else sized.call.types
             with without_segments():
@@ -362,12 +378,14 @@ class Compiled(_CalledAtOnce[P, R]):
 
     def _fitting(self, leaves: Sequence[Any], structure: Structure) -> tuple[_Specialised, Sized | None]:
         """The program for these arguments; where it is one for any size, how it is called."""
-        types = tuple([leaf_type(leaf) for leaf in leaves])
+        return self._fitting_types(tuple([leaf_type(leaf) for leaf in leaves]), structure)
+
+    def _fitting_types(
+        self, types: tuple[Type, ...], structure: Structure
+    ) -> tuple[_Specialised, Sized | None]:
         sized = None
         if self._any_size is not None:
-            sized = self._any_size.sized(
-                structure, types, lambda: self._donated_leaves(structure)[0], self._requested
-            )
+            sized = self._any_size.sized(structure, types, self._requested)
         if sized is None:
             return self._for_types(structure, types), None
         return self._for_types(structure, sized.instance.types, sized), sized

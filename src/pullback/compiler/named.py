@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pullback.errors import DonationError, NamedAxisError, TracingError
+from pullback.errors import NamedAxisError, TracingError
 from pullback.graph import Graph, Node, Type, Variable
 from pullback.graph.named import STAND_INS, NamedSize, multiple, named_sizes, with_names
 from pullback.graph.values import mode
@@ -25,14 +25,16 @@ from pullback.numpy.arrays import to_users
 from pullback.tracing.trace import argument_name, tracing
 from pullback.tracing.trees import Structure
 
-__all__ = ["NamedCall", "NamedShapes", "Slices", "capacity", "cut", "padded", "sizes_known", "slices_of"]
+__all__ = ["NamedCall", "NamedShapes", "Places", "Slices", "capacity", "cut", "padded", "sizes_known", "slices_of"]
 
 _LEAST_CAPACITY = 8
 _TOO_LARGE = re.compile("iterator is too large|[Mm]aximum (allowed|supported)|array is too big")
 _INT = np.dtype(np.int64)
 
-Slices = tuple[tuple[tuple[int, int, int], ...], ...]
-"""For each result its named axes: the axis, the number of the size, and how many times it is."""
+Places = tuple[tuple[int, int], ...]
+"""Named axes of an array: the axis, and the number of its size."""
+Slices = tuple[tuple[tuple[int, int, int, int], ...], ...]
+"""For each result its named axes: the axis, the number of the size, how many times it is, and what is added."""
 
 
 def capacity(size: int) -> int:
@@ -45,18 +47,20 @@ class NamedCall(NamedTuple):
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]
-    leaves: tuple[int | None, ...]
-    """The number of the size that each leaf's first axis has, if it is named."""
+    leaves: tuple[Places, ...]
+    """Of each leaf its named axes."""
     types: tuple[Type, ...]
 
     def with_extents(self, extents: Sequence[int]) -> tuple[Type, ...]:
         """The types of the leaves with other extents in place of the sizes."""
-        return tuple(
-            [
-                type if which is None else type.with_shape((extents[which], *type.shape[1:]))
-                for type, which in zip(self.types, self.leaves)
-            ]
-        )
+
+        def made(type: Type, places: Places) -> Type:
+            shape = list(type.shape)
+            for axis, which in places:
+                shape[axis] = extents[which]
+            return type.with_shape(tuple(shape)) if places else type
+
+        return tuple(map(made, self.types, self.leaves))
 
     def stand_ins(self) -> list[NamedSize]:
         """A stand-in for each size."""
@@ -76,7 +80,9 @@ class NamedShapes:
             )
         for path, axes in shapes.items():
             self.axes[path] = self._checked(path, axes)
-        self.names = tuple(dict.fromkeys(axes[0] for axes in self.axes.values() if isinstance(axes[0], str)))
+        self.names = tuple(
+            dict.fromkeys(axis for axes in self.axes.values() for axis in axes if isinstance(axis, str))
+        )
         if not self.names:
             raise NamedAxisError(
                 f"shapes={shapes!r} names no axis; leave it out, or name one: {{'x': ('batch', 784)}}"
@@ -100,11 +106,6 @@ class NamedShapes:
         for k, axis in enumerate(axes):
             last = k == len(axes) - 1 and k > 0
             number = isinstance(axis, int) and not isinstance(axis, bool) and axis >= 0
-            if isinstance(axis, str) and k:
-                raise NamedAxisError(
-                    f"shapes={{{path!r}: {axes!r}}}: axis {k} has a name; only the first axis can, transpose the "
-                    "argument"
-                )
             if not (number or axis is None or isinstance(axis, str) or (axis is ... and last)):
                 raise NamedAxisError(
                     f"shapes={{{path!r}: {axes!r}}}: {axis!r} is no axis; give a name, an extent, None for an extent "
@@ -117,22 +118,24 @@ class NamedShapes:
         named = self._found.get(structure)
         if named is None:
             named = self._found[structure] = self._of_leaves(structure)
-        sizes: dict[str, tuple[int, str]] = {}
-        leaves: list[int | None] = [None] * len(types)
+        sizes: dict[str, tuple[int, str, int]] = {}
+        leaves: list[list[tuple[int, str]]] = [[] for _ in types]
         for leaf, name, wanted in named:
             type = types[leaf]
             _refuse_other_shape(name, wanted, type)
-            if not isinstance(wanted[0], str):
-                continue
-            leaves[leaf] = self.names.index(wanted[0])
-            size, first = sizes.setdefault(wanted[0], (type.shape[0], name))
-            if size != type.shape[0]:
-                raise NamedAxisError(
-                    f"axis {wanted[0]!r} has {size} rows in {first} and {type.shape[0]} in {name}; give both as many"
-                )
+            for axis, axis_name in enumerate(wanted):
+                if not isinstance(axis_name, str):
+                    continue
+                leaves[leaf].append((axis, axis_name))
+                extent = type.shape[axis]
+                size, first, its = sizes.setdefault(axis_name, (extent, name, axis))
+                if size != extent:
+                    raise NamedAxisError(
+                        f"axis {axis_name!r} has {size} {_unit(its)} in {first} and {extent} in {name}; give both as many"
+                    )
         names = tuple([name for name in self.names if name in sizes])
-        numbers = [None if k is None else names.index(self.names[k]) for k in leaves]
-        return NamedCall(names, tuple([sizes[name][0] for name in names]), tuple(numbers), tuple(types))
+        places = tuple([tuple([(axis, names.index(name)) for axis, name in each]) for each in leaves])
+        return NamedCall(names, tuple([sizes[name][0] for name in names]), places, tuple(types))
 
     def _of_leaves(self, structure: Structure) -> list[tuple[int, str, tuple[Any, ...]]]:
         """The leaves whose axes are given, with their names, by the longest path that fits."""
@@ -157,16 +160,6 @@ class NamedShapes:
             return argument_name(path)
         return f"{self._parameters[int(number)]}{'.' if below else ''}{below}"
 
-    def refuse_donated(self, call: NamedCall, donated: Sequence[Sequence[int]], paths: Sequence[str]) -> None:
-        """Raise ``DonationError`` for a donated argument with a named axis."""
-        for group in donated:
-            for leaf in group:
-                if call.leaves[leaf] is not None:
-                    raise DonationError(
-                        f"{self._shown(paths[leaf])} is donated and has a named axis: the program works on a copy of "
-                        "another extent, so its memory cannot be taken over; leave it out of donate_argnums"
-                    )
-
 
 def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
     """The names of a function's parameters, and whether it takes others by name."""
@@ -178,6 +171,10 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
         return [], True
     names = [p.name for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     return names, any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in given)
+
+
+def _unit(axis: int) -> str:
+    return "places" if axis else "rows"
 
 
 def _refuse_other_shape(name: str, axes: tuple[Any, ...], type: Type) -> None:
@@ -229,31 +226,38 @@ def sizes_known(sizes: Sequence[NamedSize]) -> Iterator[None]:
 def slices_of(graph: Graph, sizes: Sequence[NamedSize]) -> Slices:
     """What is cut from each result of a graph that has stand-ins."""
 
-    def cuts(node: Node) -> tuple[tuple[int, int, int], ...]:
+    def cuts(node: Node) -> tuple[tuple[int, int, int, int], ...]:
         found = [(axis, multiple(extent)) for axis, extent in enumerate(node.shape)]
-        return tuple([(axis, sizes.index(m.size), m.times) for axis, m in found if m is not None])
+        return tuple([(axis, sizes.index(m.size), m.times, m.beside) for axis, m in found if m is not None])
 
     with named_sizes(sizes):
         return tuple(map(cuts, graph.outputs))
 
 
-def padded(leaf: Any, type: Type, extent: int) -> np.ndarray:
-    """``leaf`` with ``extent`` rows, zeros behind its own; itself, where it has as many."""
+def padded(leaf: Any, type: Type, steps: tuple[int, ...] = ()) -> np.ndarray:
+    """``leaf`` in the shape of ``type``, zeros behind its own; itself, where it has as many.
+
+    ``steps`` are axes in front of those of the type.
+    """
     array = np.asarray(leaf, type.dtype)
-    if len(array) == extent:
+    shape = (*steps, *type.shape)
+    if array.shape == shape:
         return array
-    made = np.empty((extent, *array.shape[1:]), type.dtype)
-    made[: len(array)] = array
-    made[len(array) :] = 0
+    made = np.empty(shape, type.dtype)
+    own = tuple(map(slice, array.shape))
+    made[own] = array
+    for axis, (extent, full) in enumerate(zip(array.shape, shape)):
+        if extent != full:
+            made[(*own[:axis], slice(extent, None))] = 0
     return made
 
 
-def cut(results: Sequence[Any], slices: Slices, sizes: Sequence[int]) -> list[Any]:
-    """Results without their padding."""
+def cut(results: Sequence[Any], slices: Slices, sizes: Sequence[int], steps: int = 0) -> list[Any]:
+    """Results without their padding; those of runs have ``steps`` further axes in front."""
     found = []
     for array, cuts in zip(results, slices):
         ends: list[slice] = [slice(None)] * array.ndim
-        for axis, which, times in cuts:
-            ends[axis] = slice(times * sizes[which])
+        for axis, which, times, beside in cuts:
+            ends[axis + steps] = slice(times * sizes[which] + beside)
         found.append(np.ascontiguousarray(array[tuple(ends)]) if cuts else array)
     return found

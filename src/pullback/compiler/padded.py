@@ -82,11 +82,11 @@ class Padded(NamedTuple):
 
 
 def with_capacity(
-    graph: Graph, sizes: Sequence[NamedSize], capacities: Sequence[int], zeroed: bool = False
+    graph: Graph, sizes: Sequence[NamedSize], capacities: Sequence[int], zeroed: Sequence[bool] = ()
 ) -> Padded:
     """``graph``, whose extents are the stand-ins of ``sizes``, for arrays of ``capacities``.
 
-    Anything may stand in the padding of the arguments, unless they are ``zeroed`` there.
+    Anything may stand in the padding of the arguments, but of those that are ``zeroed`` there.
 
     Raises ``NamedAxisError`` for what has no rule.
     """
@@ -121,7 +121,7 @@ class _Instance:
         variables: Sequence[Variable],
         outputs: Sequence[Node],
         own: Sequence[Variable],
-        zeroed: bool = False,
+        zeroed: Sequence[bool] = (),
     ) -> tuple[tuple[Variable, ...], tuple[Node, ...]]:
         """The inputs and outputs of a graph or region in which ``own`` are the sizes."""
         rules, zeros = self._demands(outputs)
@@ -129,8 +129,8 @@ class _Instance:
         replaced: dict[Node, Node] = dict(zip(variables, inputs))
         for size, variable in zip(self.sizes, own):
             replaced.setdefault(size.variable, variable)
-        for old, new in zip(variables, inputs):
-            if id(old) in zeros and not zeroed:
+        for number, (old, new) in enumerate(zip(variables, inputs)):
+            if id(old) in zeros and not (zeroed and zeroed[number]):
                 replaced[old] = self._filled(new, old, 0, own)
 
         def rebuild(node: Operation, given: tuple[Node, ...]) -> Node:

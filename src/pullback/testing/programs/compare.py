@@ -162,7 +162,8 @@ def _for_any_size(program: Program, wanted: Sequence[Expected]) -> None:
     }
     if size < LEAST_SIZE or not shapes:
         return
-    named = pullback.jit(program.function(), donate_argnums=program.asked.donated, shapes=shapes)
+    function = program.function(any_size=True)
+    named = pullback.jit(function, donate_argnums=program.asked.donated, shapes=shapes)
     try:
         results = flatten(named(*program.arguments()))[0]
     except Exception as error:

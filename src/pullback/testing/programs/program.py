@@ -178,10 +178,12 @@ class Program:
         first = self.outputs_of(next(self.examples()))
         return [name for name, value in zip(self.outputs, first) if np.asarray(value).dtype.kind == "f"]
 
-    def function(self) -> Callable[..., Any]:
-        """What is asked, as a function of the inputs."""
+    def function(self, any_size: bool = False) -> Callable[..., Any]:
+        """What is asked, as a function of the inputs; with ranges that may have ``any_size``."""
         # The lines stand where tracebacks and errors look for them.
         text = HEADER + self.definition()
+        if any_size:
+            text = text.replace("np.arange(", "pb.numpy.arange(")
         name = f"<program {hash(text):x}>"
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         namespace: dict[str, Any] = {}
