@@ -152,6 +152,7 @@ FAULTS = [
     ("few rows last", "few_rows_last", first_off, network, NETWORK),
     ("split", "split_sums", without_first, lambda x: (x * x).sum(), [(100_000,)]),
     ("materialise indices", "materialise_indices", first_off, network, NETWORK),
+    ("compact", "compact_masked", first_off, network, NETWORK),
     ("pack", "pack", first_off, lambda x, w: x @ w.T, [(9, 40), (40, 40)]),
     ("donate", "arrange", lambda made: (made[0][::-1], made[1]), network, NETWORK),
     ("regions", "make_regions", in_one_region, network, NETWORK),

@@ -8,6 +8,7 @@ that two stages do not mean two things by one name.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.lanes import lanes_of
@@ -294,11 +295,34 @@ MOST_COLUMN_VECTORS = 64
 MOST_INDEXED_ROWS = 8
 """Rows of a tile."""
 
+LONGEST_LIST = 4096
+"""Factors that are compacted together: a longer list would not stay in the nearest cache."""
+
+INDEXED_VECTOR, LISTED_VECTOR, LOOKED_THROUGH = 0.75, 8.0, 0.5
+"""Cycles for each vector: read at a computed place; of factors that are compacted; searched for what is infinite."""
+
+CHAINS = 4
+"""Sums over a list side by side, so that one need not wait for the last addition of another."""
+
+MASKED_ZEROS = 0.5
+"""Share of zeros that is expected of masked factors: a relu lets about half pass."""
+
 MOST_TAPS = 32
 """Summed elements written out at once: with more of them, outer axes of the sum become loops."""
 
 MOST_COMPARED = 64
 """Positions compared for one branch: their bits fit into a register."""
+
+
+def compaction_gain(terms: Sequence[int], vectors: int, panel: float, lanes: int) -> float:
+    """Cycles of a row of ``vectors`` of sums that are saved where only factors other than zero are multiplied.
+
+    ``terms`` are the extents of the sum's axes, the lanes of lists along the last one; a row's share of the ``panel``
+    of elements is looked through.
+    """
+    listed = math.prod(terms[:-1]) * -(-terms[-1] // lanes)
+    saved = MASKED_ZEROS * math.prod(terms) * vectors * INDEXED_VECTOR
+    return saved - listed * LISTED_VECTOR - panel / lanes * LOOKED_THROUGH
 
 
 def contraction_flops(product: Contraction) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pullback.compiler.canonicalise import canonicalise, few_rows_last
+from pullback.compiler.compact import compact_masked
 from pullback.compiler.donate import arrange
 from pullback.compiler.fuse import fuse
 from pullback.compiler.items import Block, Choice, HostCall, Item, Loop, View, written_by
@@ -198,6 +199,7 @@ class _Planner:
         kernels = seen("sum in blocks", map(sum_in_blocks, kernels))
         kernels = seen("unroll", map(self.unrolled, kernels))
         kernels = seen("materialise indices", materialise_indices(kernels, self.schedules))
+        kernels = seen("compact", compact_masked(kernels, self.schedules))
         fixed = None if moving is None else partial(self._is_fixed, moving)
         kernels = seen("pack", pack(kernels, self.schedules, fixed))
         return lowered, kernels

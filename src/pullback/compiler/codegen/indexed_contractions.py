@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from pullback.compiler.codegen.blocks import load_lanes
+from pullback.compiler.codegen.compaction import Compacted, compact
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
-from pullback.compiler.cost import MOST_INDEXED_ROWS
+from pullback.compiler.cost import CHAINS, MOST_INDEXED_ROWS
 from pullback.compiler.schedules.indexed_contraction import (
     IndexedContraction,
     vector_width,
@@ -40,8 +41,13 @@ def emit_indexed_contraction(values: Values, sums: IndexedContraction, ends: End
     levels = [level_of(first, Kind.PARALLEL), *levels_over(outer)]
 
     tiled = [] if sums.row is None else [sums.row]
+    chosen = [] if sums.chosen is None else [sums.chosen]
 
     def rows(_: Tile, __: list[str]) -> None:
+        if chosen:
+            body = partial(_compacted, values, sums)
+            emit_nest(values, levels_over(tiled), body, hoisted=(chosen, sums.over))
+            return
         for part in _pieces(sums, values.lanes, sums.vectors):
             most = min(MOST_INDEXED_ROWS, max(1, sums.vectors // _count(part)))
             tiles = [
@@ -49,7 +55,7 @@ def emit_indexed_contraction(values: Values, sums: IndexedContraction, ends: End
             ]
             emit_nest(values, tiles, partial(_tile, values, sums, part))
 
-    emit_nest(values, levels, rows, ends=ends)
+    emit_nest(values, levels, rows, ends=ends, hoisted=(chosen, [*tiled, *sums.over]))
 
 
 def _pieces(sums: IndexedContraction, lanes: int, budget: int) -> list[list[_Piece]]:
@@ -129,6 +135,50 @@ def _tile(
     totals = emit_nest(values, levels_over(sums.over), turn, start)
     for r in each_place(values, rows):
         _store(values, sums, part, _wanted(values, sums, part, totals[r * vectors : (r + 1) * vectors]))
+
+
+def _compacted(values: Values, sums: IndexedContraction, _: Tile, __: Sequence[str]) -> None:
+    """A row: the factors that count, the sums of each part over them, their stores."""
+    assert sums.chosen is not None
+    fixed = sums.right.offset.without(sums.columns)
+    listed = compact(values, sums.left, sums.chosen, sums.right, fixed, sums.over)
+    for part in _pieces(sums, values.lanes, sums.vectors // 2):
+        chains = max(1, min(CHAINS, sums.vectors // _count(part)))
+        _store(
+            values, sums, part, _wanted(values, sums, part, _over_list(values, sums, part, listed, chains))
+        )
+
+
+def _over_list(
+    values: Values, sums: IndexedContraction, part: Sequence[_Piece], listed: Compacted, chains: int
+) -> list[str]:
+    """The vectors of ``part``, summed over a list: its factors go to each of the ``chains`` in turn."""
+    f, vectors, element = values.f, _count(part), memory_type(sums.right.dtype)
+    width = vector_width(sums.columns[-1], values.lanes)
+    kind, step = vector_of(element, width), Lanes(f, scalar_type(sums.right.dtype), width)
+
+    def turn(position: str, current: Sequence[str]) -> list[str]:
+        x, place = listed.factor(f, element, position), listed.place(f, position)
+        return _added(values, sums, part, x, values.address(sums.right.buffer, place), current)
+
+    whole = f.value(f"sub i64 {listed.count}, {f.value(f'urem i64 {listed.count}, {chains}')}")
+    carried = [(kind, "zeroinitializer")] * (vectors * chains)
+    with f.loop("0", whole, chains, carried=carried, counted=False) as loop:
+        new = list[str]()
+        for chain in range(chains):
+            position = f.value(f"add i64 {loop.index}, {chain}") if chain else loop.index
+            new += turn(position, loop.values[len(new) : len(new) + vectors])
+        loop.carry(*new)
+    first, *others = (loop.results[k : k + vectors] for k in range(0, len(loop.results), vectors))
+    if others:
+        with f.loop(whole, listed.count, carried=[(kind, v) for v in first], counted=False) as loop:
+            loop.carry(*turn(loop.index, loop.values))
+        first = loop.results
+    totals = [first, *others]
+    while len(totals) > 1:
+        pairs, left = zip(totals[::2], totals[1::2]), totals[-1:] if len(totals) % 2 else []
+        totals = [*([step.add(a, b) for a, b in zip(*pair)] for pair in pairs), *left]
+    return totals[0]
 
 
 def _added(

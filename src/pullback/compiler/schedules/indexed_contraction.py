@@ -3,24 +3,37 @@
     for o, k, c: dw[o, k, c] = add[p](g[o, p] * x[argmax[o, p] + k, c])
 
 The place is the same for all that an argmax meets: a tile of vectors, as many as registers hold, collects everything
-between two changes of the place, and for each of them an address is computed once.
+between two changes of the place, and for each of them an address is computed once. Terms on
+conditions (``compact.py``) are compacted: those that count are listed first, a vector of factors at a time.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from pullback.compiler.cost import MOST_COLUMN_VECTORS
+from pullback.compiler.cost import LONGEST_LIST, MOST_COLUMN_VECTORS
 from pullback.compiler.schedules.contraction import with_accumulator
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.target import Processor
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Placeholder, Reduce, Store
+from pullback.loops import (
+    Apply,
+    Axis,
+    Expression,
+    Kernel,
+    Literal,
+    Load,
+    Placeholder,
+    Reduce,
+    Store,
+    rewrite_reductions,
+)
 
 __all__ = [
     "IndexedContraction",
+    "can_compact",
     "find_indexed_contraction",
     "indexed_sum",
     "vector_width",
@@ -35,7 +48,7 @@ class IndexedContraction(Schedule):
 
     A tile is some turns of ``row``, if there is such an axis, by all of ``columns``, the last of which carries the
     lanes. The operand at a computed place is ``right``; ``left`` does not depend on the columns. ``vectors`` of sums
-    are kept side by side.
+    are kept side by side. Of the terms those count that are ``chosen``, if there is such a condition.
     """
 
     name: ClassVar[str] = "sums at computed places"
@@ -49,6 +62,10 @@ class IndexedContraction(Schedule):
     accumulator: Placeholder
     stores: tuple[Store, ...]
     vectors: int
+    chosen: Expression | None
+
+    def __str__(self) -> str:
+        return self.name if self.chosen is None else f"{self.name}, compacted"
 
 
 def indexed_sum(kernel: Kernel) -> Reduce | None:
@@ -91,13 +108,18 @@ def with_columns_last(kernel: Kernel) -> Kernel:
 
 def find_indexed_contraction(kernel: Kernel, lanes: int, target: Processor) -> IndexedContraction | None:
     """The kernel in this form, if there are columns that lie along memory."""
-    reduce = indexed_sum(kernel)
+    whole, chosen = _without_condition(kernel)
+    reduce = indexed_sum(whole)
     if reduce is None:
         return None
     found = _operands(reduce)
     assert found is not None
     left, right = found
-    columns = _columns(kernel, reduce)
+    columns = _columns(whole, reduce)
+    if chosen is not None and (
+        chosen.axes.intersection(columns) or not can_compact(left, right, reduce.over, lanes, target)
+    ):
+        return None
     if not columns or right.offset.coefficient(columns[-1]) != 1 or columns[0] is kernel.axes[0]:
         return None
     if -(-columns[-1].extent // lanes) > MOST_COLUMN_VECTORS:
@@ -107,7 +129,7 @@ def find_indexed_contraction(kernel: Kernel, lanes: int, target: Processor) -> I
         outer.append(columns.pop(0))
     inner = [axis for axis in outer[1:] if axis not in right.offset.axes]
     row = inner[-1] if inner else None
-    accumulator, stores = with_accumulator(kernel, [reduce])
+    accumulator, stores = with_accumulator(whole, [reduce])
     return IndexedContraction(
         tuple(axis for axis in outer if axis is not row),
         row,
@@ -118,7 +140,35 @@ def find_indexed_contraction(kernel: Kernel, lanes: int, target: Processor) -> I
         accumulator,
         stores,
         target.sum_vectors,
+        chosen,
     )
+
+
+def _without_condition(kernel: Kernel) -> tuple[Kernel, Expression | None]:
+    """The kernel with all terms of its sums, and the condition on those that count."""
+    conditions: dict[Expression, None] = {}
+
+    def all_terms(reduce: Reduce, body: Expression) -> Reduce:
+        if isinstance(body, Apply) and body.function == "where" and reduce.kind == "add":
+            chosen, term, other = body.operands
+            if isinstance(other, Literal) and other.value == 0:
+                conditions[chosen] = None
+                body = term
+        return Reduce(reduce.kind, reduce.over, body, reduce.dtype)
+
+    memo: dict[int, Expression] = {}
+    changed = [rewrite_reductions(store.value, all_terms, memo) for store in kernel.stores]
+    if len(conditions) != 1:
+        return kernel, None
+    stores = (replace(store, value=value) for store, value in zip(kernel.stores, changed))
+    return kernel.with_stores(tuple(stores)), next(iter(conditions))
+
+
+def can_compact(left: Expression, right: Load, over: Sequence[Axis], lanes: int, target: Processor) -> bool:
+    """Whether the target compacts vectors of the factors ``left``, and a list of them and their places stays near."""
+    whole = lanes * left.dtype.itemsize == target.vector_bytes and left.dtype == right.dtype
+    near = math.prod(axis.extent for axis in over) <= LONGEST_LIST
+    return target.compresses and whole and near and right.buffer.size < 2**31
 
 
 def vector_width(axis: Axis, lanes: int) -> int:

@@ -126,6 +126,11 @@ class Processor:
         return 24 if self.vector_registers >= 32 else 10
 
     @property
+    def compresses(self) -> bool:
+        """Whether an instruction moves chosen 32-bit and 64-bit lanes to the front of a vector."""
+        return self.vector_bytes == 64
+
+    @property
     def converts_halves(self) -> bool:
         """Whether one instruction makes ``float16`` of ``float`` and one the other way round."""
         return self.architecture == "aarch64" or _parse_features(self.features).get("f16c", False)

@@ -1,0 +1,103 @@
+"""Lists of the factors that count, with the places of what they multiply.
+
+Which they are nobody can foresee. They are looked for a vector at a time: what is chosen moves to the front of the
+vector and is appended to the list, and its place to another.
+
+    factor    0   3   0   0   5   2   0   0             factors   3   5   2
+    place     7   9   1   4   2   8   0   6      →      places    9   2   8
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pullback.compiler.codegen.function import Function
+from pullback.compiler.codegen.nest import Tile, emit_nest
+from pullback.compiler.codegen.types import memory_type, vector_of
+from pullback.compiler.codegen.values import Values
+from pullback.loops import Affine, Axis, Expression, Load
+from pullback.loops.nest import levels_over, vectors_over
+
+__all__ = ["Compacted", "compact"]
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """Where the factors and the places (32-bit) of a list lie, and how many there are (``i64``)."""
+
+    factors: str
+    places: str
+    count: str
+
+    def factor(self, f: Function, element: str, position: str) -> str:
+        """The factor at ``position``."""
+        at = f.value(f"getelementptr {element}, ptr {self.factors}, i64 {position}")
+        return f.value(f"load {element}, ptr {at}, align 4")
+
+    def place(self, f: Function, position: str) -> str:
+        """The place at ``position``, in elements from the buffer's pointer."""
+        at = f.value(f"getelementptr i32, ptr {self.places}, i64 {position}")
+        return f.value(f"sext i32 {f.value(f'load i32, ptr {at}, align 4')} to i64")
+
+
+def compact(
+    values: Values, factor: Expression, chosen: Expression, load: Load, start: Affine, axes: Sequence[Axis]
+) -> Compacted:
+    """List ``factor`` where it is ``chosen`` over ``axes``; ``load`` is at ``start`` and its computed indices."""
+    f, lanes, (*outer, along) = values.f, values.lanes, axes
+    room = math.prod(axis.extent for axis in axes) + lanes
+    element = memory_type(factor.dtype)
+    factors, places = f.reserve(f"[{room} x {element}]"), f.reserve(f"[{room} x i32]")
+
+    def append(_: Tile, counted: list[str]) -> list[str]:
+        (count,) = counted
+        (mask,), exists = values.vectors(chosen), values.mask(0)
+        if exists is not None:
+            mask = f.value(f"and <{lanes} x i1> {mask}, {exists}")
+        _append(f, factors, count, values.vectors(factor)[0], mask, element, lanes)
+        _append(f, places, count, _places(values, load, start, along), mask, "i32", lanes)
+        bits = f.value(f"bitcast <{lanes} x i1> {mask} to i{lanes}")
+        more = f.call(f"i{lanes}", f"llvm.ctpop.i{lanes}", (f"i{lanes}", bits))
+        return [f.value(f"add i64 {count}, {f.value(f'zext i{lanes} {more} to i64')}")]
+
+    levels = [*levels_over(outer), *vectors_over(along, lanes)]
+    (count,) = emit_nest(values, levels, append, [("i64", "0")], hoisted=([chosen], ()))
+    return Compacted(factors, places, count)
+
+
+def _places(values: Values, load: Load, start: Affine, along: Axis) -> str:
+    """Where each lane's element lies, in elements from the buffer's pointer, as 32-bit integers."""
+    f, lanes = values.f, values.lanes
+    kind = vector_of("i32", lanes)
+    first = f.value(f"trunc i64 {values.element(load.buffer, start)} to i32")
+    head = f.value(f"insertelement {kind} poison, i32 {first}, i32 0")
+    places = f.value(f"shufflevector {kind} {head}, {kind} poison, <{lanes} x i32> zeroinitializer")
+    steps = ", ".join(f"i32 {start.coefficient(along) * lane}" for lane in range(lanes))
+    places = f.value(f"add {kind} {places}, <{steps}>")
+    for index, stride in load.dynamic:
+        (row,) = values.vectors(index)
+        if index.dtype.itemsize > 4:
+            row = f.value(f"trunc {vector_of('i64', lanes)} {row} to {kind}")
+        elif index.dtype.itemsize < 4:
+            extend = "sext" if index.dtype.kind == "i" else "zext"
+            row = f.value(f"{extend} {vector_of(memory_type(index.dtype), lanes)} {row} to {kind}")
+        far = f.value(f"mul {kind} {row}, splat (i32 {stride})")
+        places = f.value(f"add {kind} {places}, {far}")
+    return places
+
+
+def _append(f: Function, target: str, count: str, row: str, mask: str, element: str, lanes: int) -> None:
+    """Write the lanes of ``row`` in ``mask`` to ``target`` from ``count`` on; what lies behind is overwritten next."""
+    kind = vector_of(element, lanes)
+    name = {"float": "f32", "double": "f64"}.get(element, element)
+    front = f.call(
+        kind,
+        f"llvm.experimental.vector.compress.v{lanes}{name}",
+        (kind, row),
+        (f"<{lanes} x i1>", mask),
+        (kind, "poison"),
+    )
+    at = f.value(f"getelementptr {element}, ptr {target}, i64 {count}")
+    f.do(f"store {kind} {front}, ptr {at}, align 4")
