@@ -344,3 +344,20 @@ def test_where_the_default_cache_is(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     assert default_cache().folder == tmp_path / ".cache" / "pullback" / "code"
+
+
+def test_a_program_from_the_cache_has_the_tables_that_passes_made(tmp_path):
+    """Places of updates that are gathered are no constants of the graph that is compiled."""
+    script = (
+        "import numpy as np, pullback as pb\n"
+        "places = np.random.default_rng(0).permutation(np.arange(600) % 100)\n"
+        "x = np.linspace(0, 1, 100)\n"
+        "gradient = pb.jit(pb.grad(lambda x: np.sum(np.sin(x[places]) * np.arange(600.0))))(x)\n"
+        "wanted = np.zeros(100)\n"
+        "np.add.at(wanted, places, np.cos(x[places]) * np.arange(600.0))\n"
+        "np.testing.assert_allclose(gradient, wanted, rtol=1e-12)\n"
+    )
+    environment = {**os.environ, "PULLBACK_CACHE": str(tmp_path)}
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+    assert list(tmp_path.rglob("*.code"))

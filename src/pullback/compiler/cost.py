@@ -96,6 +96,12 @@ DEEPEST_FACTOR = 16
 MOST_JOINED_UPDATES = 4
 """Updates for each row of the array between, beyond which it is added to first: its rows are read in their order."""
 
+MOST_GATHERED, FEW_GATHERED = 2, 32
+"""Terms of a gathered sum, zeros among them, for each update that there is; and terms that are few in any case."""
+
+LARGEST_TABLE = 1 << 18
+"""Updates whose numbers a program may keep in a table for that."""
+
 MULTIPLY_ADD, STORE, LOAD_AND_ADD = 0.5, 2.0, 1.5
 """Cycles for each vector of a convolution."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import math
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from importlib import import_module
@@ -31,7 +33,6 @@ from pullback.control.custom import without_rules
 from pullback.control.host import HostFunction, host_functions, with_host_calls
 from pullback.control.schedules import Levels
 from pullback.graph import (
-    SMALL_CONSTANT,
     Constant,
     Graph,
     Node,
@@ -240,7 +241,9 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
             for check in built.emitted.checks
         ],
         "calls": [_call(call, functions, sites) for call in built.emitted.calls],
-        "constants": [positions.get(id(value), _written(value)) for value in built.constants],
+        "constants": [
+            positions[id(value)] if id(value) in positions else _written(value) for value in built.constants
+        ],
     }
 
 
@@ -281,11 +284,10 @@ def _read_step(row: Sequence[Any]) -> RegionSpec | RepeatSpec:
     return RegionSpec(*row)
 
 
-def _written(value: np.ndarray) -> list[Any] | None:
-    """A constant that a pass has made, which is small, as JSON; large ones are the graph's own."""
-    if value.size > SMALL_CONSTANT:
-        return None
-    return [str(value.dtype), list(value.shape), value.tobytes().hex()]
+def _written(value: np.ndarray) -> list[Any]:
+    """A constant that a pass has made, as JSON; most are small, and large ones are tables of places."""
+    packed = base64.b85encode(zlib.compress(value.tobytes()))
+    return [str(value.dtype), list(value.shape), packed.decode("ascii")]
 
 
 def _constant(nodes: list[Node], found: int | list[Any]) -> np.ndarray:
@@ -294,8 +296,8 @@ def _constant(nodes: list[Node], found: int | list[Any]) -> np.ndarray:
         node = nodes[found]
         assert isinstance(node, Constant)
         return node.value
-    dtype, shape, digits = found
-    value: np.ndarray = np.frombuffer(bytes.fromhex(digits), dtype).reshape(shape)
+    dtype, shape, packed = found
+    value: np.ndarray = np.frombuffer(zlib.decompress(base64.b85decode(packed)), dtype).reshape(shape)
     return value
 
 

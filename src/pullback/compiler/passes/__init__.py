@@ -2,6 +2,7 @@
 
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.fold_constants import fold_constants
+from pullback.compiler.passes.gathered_scatters import gathered_scatters
 from pullback.compiler.passes.joined_scatters import joined_scatters
 from pullback.compiler.passes.pipeline import PASSES, Pass, optimise, passes_for
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
@@ -18,6 +19,7 @@ __all__ = [
     "Pass",
     "broadcast_late",
     "fold_constants",
+    "gathered_scatters",
     "joined_scatters",
     "optimise",
     "passes_for",

@@ -18,6 +18,7 @@ sliced_convolutions
 joined_scatters
 sparse_updates
 lazy_updates
+gathered_scatters
 equal_regions
 joined_loops
 known_branches
@@ -44,6 +45,7 @@ from pullback.compiler.factors import with_factors
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.equal_regions import equal_regions
 from pullback.compiler.passes.fold_constants import fold_constants
+from pullback.compiler.passes.gathered_scatters import gathered_scatters
 from pullback.compiler.passes.hoisted_steps import hoisted_steps
 from pullback.compiler.passes.if_conversion import if_conversion
 from pullback.compiler.passes.joined_loops import joined_loops
@@ -122,6 +124,7 @@ def passes_for(target: Processor) -> tuple[Pass, ...]:
         joined_scatters,
         sparse_updates,
         lazy_updates,
+        gathered_scatters,
         equal_regions,
         joined_loops,
         known_branches,
