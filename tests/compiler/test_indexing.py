@@ -283,8 +283,8 @@ def test_positions_are_found_at_every_end(dtype, count, compiler, processor):
     assert_same(compiler, processor, function, *arrays)
 
 
-def test_a_step_asks_for_the_row_that_the_next_one_gathers():
-    """Sliced indices of any sign, whatever lies behind the last of them; small arrays are not asked for."""
+def test_each_step_gathers_the_row_that_its_slice_says():
+    """Sliced indices of any sign, whatever lies behind the last of them."""
     table = integers(3000, 100)
     rows = positions(3000, 8, 1) - 1500
     picked = pb.jit(lambda total, row, table: (total + table[row], total), donate_argnums=0)
@@ -292,9 +292,15 @@ def test_a_step_asks_for_the_row_that_the_next_one_gathers():
     (total, _), done = picked.run_steps((np.zeros((1, 100), np.float32), guarded, table), 8, 1)
     assert done == 8
     np.testing.assert_array_equal(total, table[rows].sum(0))
-    for height, asks in ((3000, True), (100, False)):
-        text = picked.inspect(np.zeros((1, 100), np.float32), rows[0] % 100, table[:height]).llvm
-        assert ("llvm.prefetch" in text) == asks
+
+
+@pytest.mark.parametrize(("height", "asks"), [(3000, True), (100, False)])
+def test_rows_of_large_tables_are_asked_for_before_they_are_gathered(height, asks):
+    table, rows = integers(height, 100), positions(height, 20)
+    rows[-1] -= height  # counted from the end
+    picked = pb.jit(lambda table, rows: table[rows] * np.float32(2))
+    assert ("llvm.prefetch" in picked.inspect(table, rows).llvm) == asks
+    np.testing.assert_array_equal(picked(table, rows), 2 * table[rows])
 
 
 def test_a_step_that_fails_leaves_what_was_donated_as_the_step_before_did():

@@ -15,7 +15,7 @@ import pytest
 from pullback.compiler.codegen.function import Module
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import load
-from pullback.compiler.runtime.layout import Slots, emit_next_step, emit_pointer, region_function
+from pullback.compiler.runtime.layout import Slots, emit_pointer, region_function
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.program import (
     ArgumentSpec,
@@ -147,24 +147,6 @@ def test_any_number_of_chunks_for_any_number_of_threads(threads):
         found = np.zeros((20, chunks), np.int64)
         program.run_steps([], 20, [], [found], [8 * chunks])
         np.testing.assert_array_equal(found, np.arange(1, 21)[:, None] + np.zeros(chunks, int))
-
-
-def test_the_next_step_of_the_last_one_is_itself():
-    module, slots = Module(), Slots(arguments=0, results=1)
-    f = region_function(module, "note")
-    y = emit_pointer(f, slots.result(0), f["step"])
-    f.do(f"store i64 {emit_next_step(f)}, ptr {y}, align 8")
-    program = Program(
-        load(module.text(), Processor.host()),
-        arguments=[],
-        results=[ResultSpec(np.dtype(np.int64), ())],
-        regions=[RegionSpec("note")],
-    )
-    for steps in (5, 3):
-        found = np.zeros(steps, np.int64)
-        program.run_steps([], steps, [], [found], [8])
-        np.testing.assert_array_equal(found, [*range(1, steps), steps - 1])
-    assert program()[0] == 0
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -16,7 +16,7 @@ from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.schedules.prefetch import lines_of, run_of
 from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load
 
-__all__ = ["forgiving", "prefetch_ahead", "prefetch_line", "touch", "touch_piece"]
+__all__ = ["prefetch_ahead", "prefetch_line"]
 
 _INT64 = np.dtype(np.int64)
 
@@ -35,28 +35,21 @@ def prefetch_ahead(values: Values, kernel: Kernel, loads: Mapping[Load, int], ro
         later = f.call("i64", "llvm.smin.i64", ("i64", later), ("i64", str(row.extent - 1)))
         with values.scope():
             values.places[row] = Place(later)
-            touch_piece(values, load, kernel, row)
+            _ask(values, load, [axis for axis in load.offset.axes if axis is not row], run_of(load, kernel))
         values.places[row] = Place(turn)
 
 
-def touch_piece(values: Values, load: Load, kernel: Kernel, row: Axis | None = None) -> None:
-    """Ask for all that a kernel reads with ``load`` at one place, or at one turn of ``row``."""
-    inside = [axis for axis in load.offset.axes if axis is not row]
-    first = Load(load.buffer, load.offset.without(inside), load.dynamic)
-    touch(values, forgiving(first, {}), lines_of(load, run_of(load, kernel), values.target.line_bytes))
-
-
-def touch(values: Values, load: Load, bytes_ahead: Sequence[int]) -> None:
-    """Ask for memory some bytes after where ``load`` begins to read."""
+def _ask(values: Values, load: Load, inside: Sequence[Axis], run: int) -> None:
+    """Ask for the ``run`` of elements that begins where ``load`` reads at the start of the axes ``inside``."""
     f = values.f
-    dynamic = [(values.convert_index(index)[0], stride) for index, stride in load.dynamic]
-    address = values.address(load.buffer, values.element(load.buffer, load.offset, dynamic))
-    for ahead in bytes_ahead:
-        line = f.value(f"getelementptr i8, ptr {address}, i64 {ahead}") if ahead else address
-        prefetch_line(f, line)
+    first = _forgiving(Load(load.buffer, load.offset.without(inside), load.dynamic), {})
+    dynamic = [(values.convert_index(index)[0], stride) for index, stride in first.dynamic]
+    address = values.address(load.buffer, values.element(load.buffer, first.offset, dynamic))
+    for ahead in lines_of(load, run, values.target.line_bytes):
+        prefetch_line(f, f.value(f"getelementptr i8, ptr {address}, i64 {ahead}") if ahead else address)
 
 
-def forgiving(load: Load, memo: dict[Expression, Expression]) -> Load:
+def _forgiving(load: Load, memo: dict[Expression, Expression]) -> Load:
     """``load`` with indices out of range moved into it rather than reported: their time has not come."""
     dynamic = tuple((_forgiving_value(index, memo), stride) for index, stride in load.dynamic)
     return Load(load.buffer, load.offset, dynamic)
@@ -67,7 +60,7 @@ def _forgiving_value(expression: Expression, memo: dict[Expression, Expression])
         return memo[expression]
     new = expression
     if isinstance(expression, Load):
-        new = forgiving(expression, memo)
+        new = _forgiving(expression, memo)
     elif isinstance(expression, Apply):
         operands = [_forgiving_value(operand, memo) for operand in expression.operands]
         new = Apply(expression.function, operands, expression.dtype, expression.attributes)

@@ -11,7 +11,6 @@ from pullback.compiler.codegen.access import emit_load
 from pullback.compiler.codegen.checks import emit_check, index_load
 from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.codegen.kernels import emit_kernel
-from pullback.compiler.codegen.prefetch import touch_piece
 from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.routines import emit_routine
 from pullback.compiler.codegen.subnormals import flushed
@@ -23,13 +22,11 @@ from pullback.compiler.runtime.layout import (
     emit_ask,
     emit_host_call,
     emit_is_well,
-    emit_next_step,
     emit_pointer,
     region_function,
 )
 from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
 from pullback.compiler.schedules.lanes import lanes_of
-from pullback.compiler.schedules.prefetch import is_fixed_piece
 from pullback.compiler.steps import (
     Choose,
     Group,
@@ -43,7 +40,7 @@ from pullback.compiler.steps import (
     every_step,
 )
 from pullback.graph import Source, results
-from pullback.loops import Apply, Buffer, Kernel, Load, walk
+from pullback.loops import Apply, Buffer, Kernel
 
 __all__ = ["Check", "Emitted", "emit_program"]
 
@@ -108,7 +105,6 @@ class _Emitter:
         self.alike: dict[tuple[Any, ...], str] = {}
         self.checks: list[Check] = []
         self.calls: list[HostCall] = []
-        self.asked: set[Load] = set()
         self.regions = 0
         self.loops: dict[Group, tuple[Counter, ...]] = {}
         """The loops around each group whose number of turns is known, the outermost first."""
@@ -242,7 +238,7 @@ class _Emitter:
             if isinstance(step, Region):
                 for group in step.groups:
                     with f.loop("0", str(group.chunks)) as chunk:
-                        self._rows(f, group, functions[group], chunk.index, prefetches=False)
+                        self._rows(f, group, functions[group], chunk.index)
             elif isinstance(step, HostCall):
                 self._host_call(f, step)
             elif isinstance(step, Choose):
@@ -289,37 +285,32 @@ class _Emitter:
             with f.when(f.value(f"icmp eq i64 {f['chunk']}, {len(order)}")):
                 for job, function in own:
                     self._call(f, function, job, None)
-                    self._ask(f, job)
         number = f["chunk"] if order == sorted(order) else self._dealt(f, name, order)
         first = 0
         for group in region.groups:
             relative = f.value(f"sub i64 {number}, {first}") if first else number
             with f.when(f.value(f"icmp ult i64 {relative}, {group.chunks}")):
-                self._rows(f, group, functions[group], relative, prefetches=group.chunks == 1)
+                self._rows(f, group, functions[group], relative)
             first += group.chunks
 
-    def _rows(self, f: Function, group: Group, calls: Calls, chunk: str, prefetches: bool) -> None:
+    def _rows(self, f: Function, group: Group, calls: Calls, chunk: str) -> None:
         """A chunk of a group, in all turns of its loop if it has one."""
         low = f.value(f"mul i64 {chunk}, {group.grain}")
         end = f.value(f"add i64 {low}, {group.grain}")
         high = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(group.rows)))
         rows = (low, high) if group.rows > 1 else None
         if group.turns is None:
-            self._jobs(f, group, calls, rows, prefetches)
+            self._jobs(f, group, calls, rows)
         else:
             with f.loop("0", str(group.turns.trips)) as loop:
                 self.turns[group.turns] = loop.index
-                self._jobs(f, group, calls, rows, prefetches)
+                self._jobs(f, group, calls, rows)
 
-    def _jobs(
-        self, f: Function, group: Group, calls: Calls, rows: tuple[str, str] | None, prefetches: bool
-    ) -> None:
+    def _jobs(self, f: Function, group: Group, calls: Calls, rows: tuple[str, str] | None) -> None:
         """Calls for some rows of a group."""
         for job, function in calls:
             turn = self._turn(f, self.loops[group]) if function in self.turning else ""
             self._call(f, function, job, rows if job.rows == group.rows else None, turn)
-            if prefetches:
-                self._ask(f, job)
 
     def _dealt(self, f: Function, name: str, order: Sequence[int]) -> str:
         """The number of a chunk among those of the groups; the chunk after the last, which enters, is none of them."""
@@ -366,20 +357,6 @@ class _Emitter:
             ("ptr", f["scratch"]),
             *([("i64", turn)] if turn else []),
         )
-
-    def _ask(self, f: Function, job: Job) -> None:
-        """Ask for the pieces of large arguments that the next step gathers, which arrive while this one computes."""
-        for load in job.given.loads():
-            read = dict.fromkeys(part.buffer for part in walk(load) if isinstance(part, Load))
-            if load in self.asked or not read.keys() <= self.addressed.keys():
-                continue
-            if not is_fixed_piece(load, job.given, self.target):
-                continue
-            self.asked.add(load)
-            following = emit_next_step(f)
-            pointers = {buffer: emit_pointer(f, self.addressed[buffer], following) for buffer in read}
-            values = Values(f, pointers, 1, self.target, {}, emit_reduction, self.check, emit_load)
-            touch_piece(values, load, job.given)
 
     def _pointer(self, f: Function, buffer: Buffer, shift: int, rows: tuple[str, str] | None) -> str:
         """The address of the buffer's element ``shift``; of a buffer in scratch memory only ``rows`` are there."""

@@ -419,9 +419,6 @@ entry:
 nothing:
   ret i64 $STATUS_DONE
 something:
-  %last_at = getelementptr i8, ptr %context, i64 $CONTEXT_LAST_STEP
-  %last = sub i64 %steps, 1
-  store i64 %last, ptr %last_at, align 8
   %releasing = and i64 %flags, $RELEASE_LOCK
   %releases = icmp ne i64 %releasing, 0
   br i1 %releases, label %release, label %choose

@@ -198,7 +198,7 @@ def _text(program: Program, form: str, calls: int) -> str:
         f.label("fits")
     for name, word in {
         **({"CALLS": calls} if program.calls else {}),
-        **dict.fromkeys(("CALLER", "LAST_STEP", "FAILURE_LOCK", "FAILURE_CODE"), 0),
+        **dict.fromkeys(("CALLER", "FAILURE_LOCK", "FAILURE_CODE"), 0),
         "ASK": machine().ask_address,
     }.items():
         put(layout.CONTEXT[name], "i64", str(word))

@@ -27,7 +27,6 @@ __all__ = [
     "emit_failure",
     "emit_host_call",
     "emit_is_well",
-    "emit_next_step",
     "emit_pointer",
     "region_function",
 ]
@@ -57,7 +56,6 @@ CONTEXT = {
     "STEPS_DONE": 72,  # i64: steps finished by the latest run
     "CALLS": 80,  # ptr to a word for each call out of the program: the Python object, or the address, that is called
     "CALLER": 88,  # ptr to what the caller needs to look for signals within the step, or null
-    "LAST_STEP": 112,  # i64: the number of the last step of the run
     "POOL": 120,  # ptr to the control block of the workers that may be in this context
     "WORDS": 96,  # ptr to the words of the first entry
     "RANGES": 104,  # i64: words of each entry
@@ -180,14 +178,6 @@ def emit_pointer(function: Function, slot: int, step: str | None = None) -> str:
     return function.value(f"getelementptr i8, ptr {base}, i64 {offset}")
 
 
-def emit_next_step(function: Function) -> str:
-    """The number of the step after this one, or of this one if it is the run's last."""
-    at = function.value(f"getelementptr i8, ptr {function['context']}, i64 {CONTEXT['LAST_STEP']}")
-    last = function.value(f"load i64, ptr {at}, align 8")
-    following = function.value(f"add i64 {function['step']}, 1")
-    return function.call("i64", "llvm.smin.i64", ("i64", following), ("i64", last))
-
-
 def emit_failure(function: Function, code: int, position: str, value: str) -> None:
     """Record that something is wrong with the values; the region is finished and the program then stops.
 
@@ -237,9 +227,7 @@ def emit_is_well(function: Function) -> str:
 
 def emit_ask(function: Function) -> None:
     """Look for signals where a chunk may take any time; when a handler has raised, all is no longer well."""
-    at = function.value(f"getelementptr i8, ptr {function['context']}, i64 {CONTEXT['ASK']}")
-    ask = function.value(f"load ptr, ptr {at}, align 8")
-    function.do(f"call void {ask}(ptr {function['context']}, ptr {function['scratch']})")
+    function.do(f"call void {_word(function, 'ASK')}(ptr {function['context']}, ptr {function['scratch']})")
 
 
 def _define_failure(module: Module) -> None:

@@ -5,43 +5,22 @@ from __future__ import annotations
 import math
 
 from pullback.compiler.target import Processor
-from pullback.loops import Axis, Kernel, Load
+from pullback.loops import Kernel, Load
 
-__all__ = ["is_far", "is_fixed_piece", "lines_of", "prefetched", "run_of"]
+__all__ = ["lines_of", "prefetched", "run_of"]
 
 
 def prefetched(kernel: Kernel, target: Processor) -> dict[Load, int]:
-    """What the turns of a kernel's first axis gather of large arrays, and how many turns ahead to ask for it."""
+    """What each turn of a kernel's first axis gathers of large arrays, and how many turns ahead to ask for it."""
     if not kernel.axes:
         return {}
-    row = kernel.axes[0]
+    row = {kernel.axes[0]}
     return {
         load: max(1, target.flight_bytes // (run_of(load, kernel) * load.dtype.itemsize))
         for load in kernel.loads()
-        if is_far(load, row, kernel, target) and all(set(index.axes) <= {row} for index, _ in load.dynamic)
+        if load.guard is None and load.buffer.nbytes >= target.far_bytes and run_of(load, kernel) > 1
+        if row == {axis for index, _ in load.dynamic for axis in index.axes}
     }
-
-
-def is_far(load: Load, row: Axis, kernel: Kernel, target: Processor) -> bool:
-    """Whether each turn of ``row`` reads a piece of a large array at another computed place."""
-    return (
-        load.guard is None
-        and load.buffer.nbytes >= target.far_bytes
-        and any(row in index.axes for index, _ in load.dynamic)
-        and run_of(load, kernel) > 1
-        and not any(load.axes.intersection(index.axes) - set(kernel.axes) for index, _ in load.dynamic)
-    )
-
-
-def is_fixed_piece(load: Load, kernel: Kernel, target: Processor) -> bool:
-    """Whether the kernel reads one piece of a large array, at a place that is computed but the same in all turns."""
-    return (
-        load.guard is None
-        and load.buffer.nbytes >= target.far_bytes
-        and bool(load.dynamic)
-        and not any(index.axes for index, _ in load.dynamic)
-        and run_of(load, kernel) > 1
-    )
 
 
 def run_of(load: Load, kernel: Kernel) -> int:
