@@ -48,6 +48,28 @@ for i<4, j<5:
     )
 
 
+def test_a_division_is_not_repeated_for_each_row(stages):
+    """Along a row it is computed before the row's loop, so it need not be stored."""
+    lowered = stages(lambda x, y: x * (1 / y), (3, 4), (4,))["lower"]
+    assert (
+        lowered
+        == """\
+for i<4:
+    divide2[i] = 1.0 / argument1[i]
+for i<3, j<4:
+    result0[4*i + j] = argument0[4*i + j] * divide2[j]"""
+    )
+    along = stages(lambda x, y: x * (1 / y)[:, None], (3, 4), (3,))["lower"]
+    assert (
+        along
+        == """\
+for i<3, j<4:
+    result0[4*i + j] = argument0[4*i + j] * (1.0 / argument1[i])"""
+    )
+    cheap = stages(lambda x, y: x * (1 + y), (3, 4), (4,))["lower"]
+    assert "add" not in cheap
+
+
 def test_parts_are_read_only_where_they_are(stages):
     lowered = stages(lambda x: np.concatenate([x, x * 2], 0), (3,))["lower"]
     assert (

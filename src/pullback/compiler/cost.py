@@ -24,6 +24,9 @@ ROW_OVERHEAD = 6
 RECOMPUTE_COST = 4.0
 """A value of up to this cost is computed again by each of its users rather than stored."""
 
+REPEATED_COST = 2.0
+"""A row of up to this cost is computed again for each row that repeats it; a division is not."""
+
 SHORT_AXIS = 8
 """Axes of up to this length may be joined with the one before them without storing the array first."""
 

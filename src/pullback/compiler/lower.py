@@ -18,6 +18,7 @@ from pullback.compiler.cost import (
     LEAST_LINE,
     MOST_CONCATENATED,
     RECOMPUTE_COST,
+    REPEATED_COST,
     SHORT_AXIS,
 )
 from pullback.compiler.inline import pooled_convolutions
@@ -355,10 +356,18 @@ def _needs_memory(user: Operation, child: Node, cost: dict[int, float]) -> bool:
     if user.operator.selects and child is user.inputs[0]:
         return cost.get(id(child), 0.0) * user.size > RECOMPUTE_COST * child.size
     if name == "broadcast":  # what is the same along an axis is computed once; a single number, once a kernel
-        return child.size > 1 and cost.get(id(child), 0.0) > RECOMPUTE_COST
+        most = REPEATED_COST if _repeats_rows(user, child) else RECOMPUTE_COST
+        return child.size > 1 and cost.get(id(child), 0.0) > most
     if name == "reshape":
         return cost.get(id(child), 0.0) > 0 and not _merges_little(child.shape, user.shape)
     return name == "concatenate" and cost.get(id(child), 0.0) > RECOMPUTE_COST
+
+
+def _repeats_rows(user: Operation, child: Node) -> bool:
+    """Whether a broadcast repeats rows, which no loop around a row has computed, rather than elements along a row."""
+    long = [axis for axis, extent in zip(user.attributes["axes"], child.shape) if extent > 1]
+    others = set(range(max(long, default=0))).difference(user.attributes["axes"])
+    return any(user.shape[axis] > 1 for axis in others)
 
 
 def _is_read_once(user: Operation, child: Node) -> bool:
