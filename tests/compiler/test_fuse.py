@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from pullback.compiler.fuse import fuse
+from pullback.compiler.target import Processor
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Store
 
 FLOAT = np.dtype(np.float32)
+TARGET = Processor("generic", "+avx2,+fma", "x86_64", vector_bytes=32, vector_registers=16)
 
 
 def softmax(z):
@@ -36,6 +38,25 @@ def test_a_layer_is_one_product_with_an_epilogue(stages):
 for i<4, j<5:
     result0[5*i + j] = tanh(sum[r0<3](argument0[r0 + 3*i] * argument1[5*r0 + j]) + argument2[j])"""
     )
+
+
+def test_what_would_leave_lanes_idle_is_computed_by_itself(stages):
+    """Three columns of eight lanes; of few rows, of cheap functions and of more columns it is an epilogue."""
+
+    def layer(x, w):
+        return np.tanh(x @ w)
+
+    assert (
+        stages(layer, (400, 5), (5, 3))["fuse"]
+        == """\
+for i<400, j<3:
+    contract2[3*i + j] = sum[r0<5](argument0[5*i + r0] * argument1[j + 3*r0])
+for i<400, j<3:
+    result0[3*i + j] = tanh(contract2[3*i + j])"""
+    )
+    assert stages(layer, (400, 5), (5, 5))["fuse"].count("for") == 1
+    assert stages(layer, (4, 5), (5, 3))["fuse"].count("for") == 1
+    assert stages(lambda x, w: np.maximum(x @ w, 0), (400, 5), (5, 3))["fuse"].count("for") == 1
 
 
 def test_products_that_are_added_are_one(stages):
@@ -130,7 +151,7 @@ def plus(*values) -> Apply:
 def test_reads_of_other_places_keep_their_producer():
     first = kernel(A, ONE, plus(at(X, ONE), at(X, ONE)))
     backwards = kernel(B, TWO, plus(at(A, TWO), at(A, TWO, -1, 3)))
-    assert fuse([first, backwards], [B]) == [first, backwards]
+    assert fuse([first, backwards], [B], TARGET) == [first, backwards]
 
 
 def test_a_way_around_keeps_two_kernels_apart():
@@ -139,7 +160,7 @@ def test_a_way_around_keeps_two_kernels_apart():
     second = kernel(B, TWO, at(A, TWO, -1, 3))
     axis = Axis("k", 4)
     third = kernel(C, axis, plus(at(A, axis), at(B, axis)))
-    fused = fuse([first, second, third], [C])
+    fused = fuse([first, second, third], [C], TARGET)
     assert fused[0] is first
     assert [kernel.writes() for kernel in fused] == [(A,), (C,)]
 
@@ -148,14 +169,14 @@ def test_buffers_that_are_added_to_are_left_alone():
     base, more = kernel(A, ONE, at(X, ONE)), kernel(A, TWO, at(X, TWO), accumulate="add")
     axis = Axis("k", 4)
     reader = kernel(B, axis, at(A, axis))
-    assert fuse([base, more, reader], [B]) == [base, more, reader]
+    assert fuse([base, more, reader], [B], TARGET) == [base, more, reader]
 
 
 def test_what_nobody_reads_is_not_stored():
     first, axis = kernel(A, ONE, plus(at(X, ONE), at(X, ONE))), Axis("k", 4)
-    (fused,) = fuse([first, kernel(B, axis, at(A, axis))], [B])
+    (fused,) = fuse([first, kernel(B, axis, at(A, axis))], [B], TARGET)
     assert fused.writes() == (B,)
-    (fused,) = fuse([first, kernel(B, axis, at(A, axis))], [A, B])
+    (fused,) = fuse([first, kernel(B, axis, at(A, axis))], [A, B], TARGET)
     assert set(fused.writes()) == {A, B}
 
 
@@ -164,7 +185,7 @@ def test_what_has_taken_its_producer_stands_beside_those_that_need_no_more():
     first, second = kernel(A, ONE, plus(at(X, ONE), at(X, ONE))), kernel(B, TWO, plus(at(A, TWO), at(X, TWO)))
     axis = Axis("k", 4)
     beside = kernel(C, axis, plus(at(X, axis), at(X, axis), at(X, axis)))
-    (fused,) = fuse([first, second, beside], [B, C])
+    (fused,) = fuse([first, second, beside], [B, C], TARGET)
     assert set(fused.writes()) == {B, C}
 
 

@@ -66,6 +66,9 @@ SHORTEST_SWEPT_ROW = 16
 LEAST_SWEEP = 16384
 """Bytes of an array below which reading it twice costs nothing: it stays in the nearest cache."""
 
+HANDING_ON, HANDING_ON_ALL = 4.0, 200.0
+"""Cycles to store and read a vector of a product whose functions are computed by themselves, and of a further loop."""
+
 MOST_REPEATED_WORK = 48
 """How many expressions a value may have to be computed again in each loop of a row rather than read back."""
 

@@ -19,6 +19,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from pullback.compiler.cost import (
+    HANDING_ON,
+    HANDING_ON_ALL,
     LARGEST_KERNEL,
     LEAST_SWEEP,
     LONGEST_ROW,
@@ -26,9 +28,11 @@ from pullback.compiler.cost import (
     SHORTEST_SWEPT_ROW,
 )
 from pullback.compiler.order import sort_kernels
-from pullback.compiler.schedules.contraction import contractions, find_contraction
+from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
 from pullback.compiler.schedules.window_maximum import find_window_maximum
 from pullback.compiler.single_evaluation import evaluated_twice, has_varying_sum
+from pullback.compiler.target import Processor
+from pullback.graph import OPERATORS
 from pullback.loops import (
     Affine,
     Apply,
@@ -47,23 +51,23 @@ from pullback.loops import (
 __all__ = ["fuse"]
 
 
-def fuse(kernels: Sequence[Kernel], outputs: Iterable[Buffer]) -> list[Kernel]:
-    """Fuse wherever it is legal and pays; stores that nobody reads any more are dropped."""
+def fuse(kernels: Sequence[Kernel], outputs: Iterable[Buffer], target: Processor) -> list[Kernel]:
+    """Fuse wherever it is legal and pays on ``target``; stores that nobody reads any more are dropped."""
     program = _Program(kernels, outputs)
     for kernel in kernels:
         if kernel in program.level:
-            _fuse_vertically(program, kernel)
+            _fuse_vertically(program, kernel, target)
     _fuse_horizontally(program)
     return sort_kernels(list(program.level), {})[0]
 
 
-def _fuse_vertically(program: _Program, consumer: Kernel) -> None:
+def _fuse_vertically(program: _Program, consumer: Kernel, target: Processor) -> None:
     """Fuse ``consumer`` with its producers, then with theirs, until none fits."""
     changed = True
     while changed:
         changed = False
         for producer in program.producers(consumer):
-            merged = _merge(producer, consumer, program.needed_without(producer, consumer))
+            merged = _merge(producer, consumer, program.needed_without(producer, consumer), target)
             if merged is not None and not program.detour(producer, consumer):
                 program.replace(producer, consumer, merged)
                 consumer, changed = merged, True
@@ -245,7 +249,7 @@ class _Program:
                     stack.append(reader)
 
 
-def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer]) -> Kernel | None:
+def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Processor) -> Kernel | None:
     """Both kernels as one, or ``None`` where that is illegal or does not pay; stores not ``needed`` are dropped."""
     if any(store.accumulate or store.dynamic for kernel in (producer, consumer) for store in kernel.stores):
         return None
@@ -276,11 +280,25 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer]) -> Kernel | 
         value = rewrite(store.value, {}, replaced, memo)
         stores.append(Store(store.buffer, store.offset, value, consumer.axes[shared:] + store.inner))
     merged = Kernel(consumer.axes[:shared], tuple(stores))
-    if has_product and find_contraction(merged) is None:
-        return None
+    if has_product:
+        product = find_contraction(merged)
+        if product is None or _idles(product, target):
+            return None
     if has_varying_sum(producer, producer.axes[:shared]) and evaluated_twice([merged]) is not None:
         return None
     return merged
+
+
+def _idles(product: Contraction, target: Processor) -> bool:
+    """Whether functions behind a product of few columns are computed sooner by themselves, with all lanes filled."""
+    lanes = target.lanes(product.accumulator.dtype.itemsize)
+    columns, rows = product.columns.extent, math.prod(axis.extent for axis in product.rows)
+    if 2 * columns > lanes:
+        return False
+    filled = rows * columns / lanes
+    functions = [e for e in walk(*(store.value for store in product.stores)) if isinstance(e, Apply)]
+    cost = sum(OPERATORS[e.function].cost for e in functions if e.function in OPERATORS)
+    return (rows - filled) * cost > HANDING_ON * filled + HANDING_ON_ALL
 
 
 def _row_fits(producer: Kernel, consumer: Kernel, shared: int) -> bool:

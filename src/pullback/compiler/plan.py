@@ -190,9 +190,9 @@ class _Planner:
 
         kernels = seen("lower", lowered.kernels)
         kernels = seen("split by rows", split_by_rows(kernels))
-        kernels = seen("fuse", fuse(kernels, lowered.outputs))
+        kernels = seen("fuse", fuse(kernels, lowered.outputs, target))
         kernels = seen("canonicalise", [canonicalise(kernel, target) for kernel in kernels])
-        kernels = seen("fuse again", fuse(kernels, lowered.outputs))
+        kernels = seen("fuse again", fuse(kernels, lowered.outputs, target))
         kernels = seen("canonicalise again", [canonicalise(kernel, target) for kernel in kernels])
         kernels = seen("few rows last", few_rows_last(kernels, target))
         kernels = seen("split", split_sums(kernels, target))
