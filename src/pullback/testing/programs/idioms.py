@@ -68,6 +68,21 @@ def chain_of_rows(m: Maker) -> str:
     return x
 
 
+@family(1.5)
+def narrow(m: Maker) -> str:
+    """A layer of few units and many rows, whose functions would leave most of a vector empty."""
+    rows, width, units = m.pick((40, 70, 90)), m.pick((2, 3, 5)), m.pick((1, 2, 3, 4, 6))
+    made = m.step("{0} @ {1}", m.input((rows, width)), m.input((width, units)))
+    if m.chance(0.3):
+        made = m.step("{0} + {1}", made, m.input((units,)))
+    found = m.step(f"pb.{m.pick(ACTIVATIONS)}({{0}})", made)
+    return (
+        m.step(f"np.{m.pick(('sum', 'max', 'mean'))}({{0}}, axis={m.axis(found)})", found)
+        if m.chance(0.3)
+        else found
+    )
+
+
 @family(4)
 def against_own_reduction(m: Maker) -> str:
     """Ties: where a value equals its maximum, how many do, and the like."""

@@ -247,6 +247,19 @@ def taken(m: Maker) -> str:
 
 
 @family(1.5)
+def taken_by_turns(m: Maker) -> str:
+    """Each element named equally often, or nearly, at places that are known."""
+    x = m.number(1)
+    axis = m.axis(x)
+    extent = m.shape(x)[axis]
+    turns, times = m.numbers.permutation(extent * m.pick((1, 2, 3, 9))), m.pick((1, 1, 2))
+    kept = turns[: max(1, len(turns) - m.pick((0, 0, 1, 3)))] % max(1, extent)
+    shape = (times, -1) if len(kept) % times == 0 else (-1, 1)
+    places = kept.reshape(shape if m.chance(0.5) else (-1,))
+    return m.step(f"np.take({{0}}, np.array({places.tolist()}, np.int64), {axis})", x)
+
+
+@family(1.5)
 def taken_along(m: Maker) -> str:
     x = m.number(1)
     axis = m.axis(x)
