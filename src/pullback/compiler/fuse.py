@@ -293,7 +293,8 @@ def _idles(product: Contraction, target: Processor) -> bool:
     """Whether functions behind a product of few columns are computed sooner by themselves, with all lanes filled."""
     lanes = target.lanes(product.accumulator.dtype.itemsize)
     columns, rows = product.columns.extent, math.prod(axis.extent for axis in product.rows)
-    if 2 * columns > lanes:
+    # Where rows share their columns' operand no vector lies in several of them, as in several lines of an image.
+    if 2 * columns > lanes or any(axis in pair.right.axes for pair in product.pairs for axis in product.rows):
         return False
     filled = rows * columns / lanes
     functions = [e for e in walk(*(store.value for store in product.stores)) if isinstance(e, Apply)]
