@@ -1,7 +1,12 @@
-"""The examples of ``docs/precision.md`` run."""
+"""The examples of ``docs/precision.md`` run, and its table of errors is that of the tables that tests hold."""
 
 import doctest
+import re
 from pathlib import Path
+
+from pullback.compiler.codegen import vectormath
+from pullback.numpy import composite
+from pullback.operators import special
 
 PAGE = Path(__file__).parents[2] / "docs" / "precision.md"
 
@@ -9,3 +14,17 @@ PAGE = Path(__file__).parents[2] / "docs" / "precision.md"
 def test_the_examples_of_the_page_run():
     found = doctest.testfile(str(PAGE), module_relative=False)
     assert found.attempted > 10 and not found.failed
+
+
+def test_the_errors_on_the_page_are_those_stated_in_the_library():
+    stated = {
+        **vectormath.ACCURACY,
+        **{name: (bound, bound) for name, bound in composite.ACCURACY.items()},
+        **{name: (0.51, bound) for name, bound in special.ACCURACY.items()},
+    }
+    found = {}
+    for names, *bounds in re.findall(
+        r"^\| (`.*`) \| ([\d.]+) \| ([\d.]+) \|$", PAGE.read_text(), re.MULTILINE
+    ):
+        found.update(dict.fromkeys(re.findall(r"`(\w+)`", names), tuple(map(float, bounds))))
+    assert found == stated

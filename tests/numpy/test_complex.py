@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -331,3 +332,41 @@ def test_roots_of_infinite_numbers() -> None:
         [complex(a, b) for a in (2.0, math.inf, -math.inf) for b in (math.inf, -math.inf, 1.0, -0.0)]
     )
     np.testing.assert_array_equal(pb.jit(np.sqrt)(z), np.sqrt(z))
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("f", [np.tanh, np.tan])
+def test_tangents_of_infinite_parts_are_those_of_c99(f: Callable[..., Any], dtype: Any) -> None:
+    parts = [0.0, -0.0, 1.0, -2.0, 40.0, math.inf, -math.inf, math.nan]
+    z = np.array([complex(a, b) for a in parts for b in parts], dtype)
+    with np.errstate(all="ignore"):
+        expected = f(z)
+    found = pb.jit(f)(z)
+    for one, other in ((found.real, expected.real), (found.imag, expected.imag)):
+        np.testing.assert_allclose(one, other, rtol=8 * np.finfo(dtype).eps, atol=0)
+        number = ~np.isnan(other)
+        np.testing.assert_array_equal(np.signbit(one[number]), np.signbit(other[number]))
+
+
+def test_float_power_of_complex_numbers() -> None:
+    for x, y in ((Z, 2), (Z, W), (np.arange(1, 4), Z), (Z.astype(np.complex64), np.float32(0.5))):
+        found, expected = pb.jit(np.float_power)(x, y), np.float_power(x, y)
+        assert found.dtype == expected.dtype == np.complex128
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    check_grads(np.float_power, [Z, W])
+
+
+def test_interp_of_complex_points() -> None:
+    points, values = np.array([0.0, 1, 2.5]), np.array([1 + 2j, 3 - 1j, 0.5j])
+    x = np.array([-1, 0, 0.25, 1, 2, 2.5, 9, np.nan])
+    ways: list[dict[str, Any]] = [{}, {"left": 1j}, {"left": 2.0, "right": 3 - 4j}, {"period": 2.7}]
+    for keywords in ways:
+        call = functools.partial(np.interp, **keywords)
+        expected = call(x, points, values)
+        np.testing.assert_allclose(pb.jit(call)(x, points, values), expected, rtol=1e-14, atol=1e-15)
+        np.testing.assert_allclose(pb.vjp(call, x, points, values)[0], expected, rtol=1e-14, atol=1e-15)
+    check_grads(lambda x, values: np.interp(x, points, values), [x[2:5] + 0.1, values])
+    with pytest.raises(DTypeError, match="imaginary part would be lost"):
+        pb.jit(lambda values: np.interp(x, points, values, left=1j))(values.real)
+    with pytest.raises(DTypeError, match="imaginary part would be lost"):
+        pb.jit(lambda z: np.interp(z, points, values))(values)

@@ -16,6 +16,7 @@ from pullback.numpy.promotion import any_traced, array_of, as_array_node, float_
 from pullback.operators.elementwise import refuse_complex
 
 __all__ = [
+    "ACCURACY",
     "cbrt",
     "clip",
     "deg2rad",
@@ -85,6 +86,14 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, 
     finite = e.where(e.isnan(node), nan, node)
     finite = e.where(e.equal(node, math.inf), high, finite)
     return e.where(e.equal(node, -math.inf), low, finite)
+
+
+ACCURACY = {"cbrt": 1.0, "hypot": 2.0, "logaddexp": 6.0, "logaddexp2": 6.0}
+"""The largest error, compiled, in units in the last place of the result, for ``float32`` and ``float64``.
+
+Of ``logaddexp`` and ``logaddexp2`` in those of the larger operand, where that is larger than the result: near zero
+the two cancel, as in NumPy.
+"""
 
 
 @array_of

@@ -495,11 +495,12 @@ def _complex_power(x: Node, exponent: int) -> Node:
 
 @array_of
 def float_power(x: Any, y: Any, /) -> Any:
-    """``x`` to the power ``y``, in ``float64``."""
+    """``x`` to the power ``y``, in ``float64``, or in ``complex128`` where one of them is complex."""
     if not any_traced(x, y):
         return np.float_power(x, y)
-    x, y = (cast(as_array_node(value), np.float64) for value in (x, y))
-    return power(x, y)
+    x, y = as_array_node(x), as_array_node(y)
+    dtype = np.complex128 if is_complex(x.dtype) or is_complex(y.dtype) else np.float64
+    return power(cast(x, dtype), cast(y, dtype))
 
 
 @array_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import ShapeError, TracingError
-from pullback.graph import OPERATORS, Node, dtype_kind, force, is_known
+from pullback.graph import OPERATORS, Node, dtype_kind, force, is_complex, is_known
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import normal_axis
@@ -20,6 +20,7 @@ from pullback.numpy.indexing import take, take_along_axis
 from pullback.numpy.promotion import (
     any_traced,
     as_array_node,
+    as_node,
     broadcast_to_shape,
     cast,
     promote,
@@ -226,13 +227,21 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     r"""Straight lines between the points ``(xp, fp)``: :math:`f_k + (x - x_k)(f_{k+1} - f_k) / (x_{k+1} - x_k)`.
 
     ``xp`` rises. Outside it is ``left`` and ``right``, by default the first and the last of ``fp``, or it goes on with
-    ``period``. Derivatives by all three; at a point the slope is that of the line behind it.
+    ``period``. Derivatives by all three; at a point the slope is that of the line behind it. ``fp`` may be complex: its
+    real and its imaginary part go on lines of their own.
 
     >>> import numpy as np
     >>> print(interp(2.5, np.array([1.0, 2.0, 3.0]), np.array([3.0, 2.0, 0.0])))
     1.0
     """
-    x, xs, fs = promote((x, xp, fp), e.true_divide_dtype)
+    fs = as_array_node(fp)
+    if is_complex(fs.dtype):
+        ends = [(None, None) if end is None else (np.real(end), np.imag(end)) for end in (left, right)]
+        real, imag = (
+            interp(x, xp, of(fs), ends[0][k], ends[1][k], period) for k, of in enumerate((np.real, np.imag))
+        )
+        return OPERATORS["complex_of"](real, e.where(e.isnan(x), 0.0, imag))
+    x, xs = promote((x, xp), e.true_divide_dtype)
     x, xs, fs = (cast(each, np.float64) for each in (x, xs, fs))
     if xs.ndim != 1 or xs.shape != fs.shape or not xs.size:
         raise ShapeError(
@@ -245,8 +254,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         xs = concatenate([xs[-1:] - period, xs, xs[:1] + period])
         fs = concatenate([fs[-1:], fs, fs[:1]])
     last = xs.shape[0] - 1
-    lowest = fs[0] if left is None else left
-    highest = fs[last] if right is None else right
+    lowest = fs[0] if left is None else as_node(left, fs.dtype)
+    highest = fs[last] if right is None else as_node(right, fs.dtype)
     if last:
         k = clip(_count_before(xs, x, True) - 1, 0, last - 1)
         x0, x1, f0, f1 = (OPERATORS["gather"](each, k + d, axes=(0,)) for each in (xs, fs) for d in (0, 1))

@@ -5,7 +5,7 @@ and these are the rules by which it does: for :math:`z = x + iy` the parts of :m
 is linear needs no rule: it does the same to both parts. The result of a rule is ``Parts``, or a real node.
 
 What a rule gives agrees with NumPy up to rounding relative to the size of the result. Overflow on the way is avoided
-where NumPy avoids it; of infinite and NaN parts the result is what the formula gives.
+where NumPy avoids it; of infinite and NaN parts the result is what the formula gives, where a rule does not say more.
 
 Source: Kahan, *Branch cuts for complex elementary functions*, 1987; Smith, *Algorithm 116: complex division*, 1962.
 """
@@ -242,13 +242,18 @@ def cosh(node: Operation, x: Parts) -> Parts:
 
 
 def tanh(node: Operation, x: Parts) -> Parts:
-    """``T (1 + t²)`` and ``t / cosh² x``, both over ``1 + T² t²``, with ``T = tanh x`` and ``t = tan y``."""
-    a, b = x
+    """``T (1 + t²)`` and ``t / cosh² x``, both over ``1 + T² t²``, with ``T = tanh x`` and ``t = tan y``.
+
+    Where ``x`` is infinite the result is ±1 whatever ``y`` is, and a part that is zero stays zero (C99, annex G).
+    """
+    (a, b), zero = x, np.zeros((), x.real.dtype)
+    b = nodes.where(nodes.isinf(a) & ~nodes.isfinite(b), nodes.where(b < 0, -zero, zero), b)
     along, across = nodes.tanh(a), nodes.tan(b)
     size = nodes.cosh(a)
     both = along * across
     below = 1 + both * both
-    return Parts(along * (1 + across * across) / below, across / size / size / below)
+    real, imag = along * (1 + across * across) / below, across / size / size / below
+    return Parts(nodes.where(a == 0, a, real), nodes.where(b == 0, b, imag))
 
 
 def tan(node: Operation, x: Parts) -> Parts:

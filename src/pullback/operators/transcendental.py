@@ -320,15 +320,27 @@ def _sum_of_powers(name: str, reference: np.ufunc, base: float, exponential: str
         return g * sigmoid(ahead if rate == 1 else ahead * rate)
 
     def lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
-        """``max(x, y) + log(1 + base ** -|x - y|)``."""
+        """``max(x, y) + log(1 + base ** -|x - y|)``, with what rounding takes from the difference.
+
+        That is found as by Knuth's sum of two numbers. Of infinite operands there is none.
+        """
         (x, y), dtype = (operand(index) for operand in operands), node.dtype
-        apart = Apply("absolute", (Apply("subtract", (x, y), dtype),), dtype)
-        smaller = Apply(exponential, (Apply("negative", (apart,), dtype),), dtype)
-        rest = Apply("multiply", (Apply("log1p", (smaller,), dtype), Literal(1 / rate, dtype)), dtype)
-        total = Apply("add", (Apply("maximum", (x, y), dtype), rest), dtype)
+
+        def of(function: str, *operands: Expression) -> Expression:
+            return Apply(function, operands, dtype)
+
+        most, least = of("maximum", x, y), of("minimum", x, y)
+        apart = of("subtract", most, least)
+        back = of("subtract", apart, most)
+        lost = of("subtract", of("subtract", most, of("subtract", apart, back)), of("add", least, back))
+        is_number = Apply("equal", (lost, lost), np.dtype(np.bool_))
+        lost = of("where", is_number, of("multiply", lost, Literal(rate, dtype)), Literal(0, dtype))
+        smaller = of(exponential, of("negative", apart))
+        smaller = of("subtract", smaller, of("multiply", smaller, lost))
+        total = of("add", most, of("multiply", of("log1p", smaller), Literal(1 / rate, dtype)))
         same = Apply("equal", (x, y), np.dtype(np.bool_))
-        twice = Apply("add", (x, Literal(math.log(2) / rate, dtype)), dtype)
-        return Apply("where", (same, twice, total), dtype)
+        twice = of("add", x, Literal(math.log(2) / rate, dtype))
+        return of("where", same, twice, total)
 
     rules = [lambda g, z, x, y: share(g, x, y), lambda g, z, x, y: share(g, y, x)]
     return elementwise(name, reference, rules, [(-2.0, 2.0)] * 2, cost=28.0, lower=lower)

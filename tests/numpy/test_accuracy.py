@@ -1,0 +1,60 @@
+"""Functions made of others, compiled, against multiple precision: errors in units in the last place."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+
+import pullback as pb
+from pullback.numpy.composite import ACCURACY
+
+
+def spread(random, low, high, size):
+    """Both signs, magnitudes even in their logarithm."""
+    return random.choice([-1, 1], size) * np.exp(random.uniform(np.log(low), np.log(high), size))
+
+
+def logaddexp(base):
+    def exact(x, y):
+        return max(x, y) + mpmath.log1p(mpmath.power(base, -abs(x - y))) / mpmath.log(base)
+
+    return exact
+
+
+EXACT = {
+    "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
+    "hypot": lambda x, y: mpmath.sqrt(x * x + y * y),
+    "logaddexp": logaddexp(mpmath.e),
+    "logaddexp2": logaddexp(2),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", sorted(ACCURACY))
+def test_errors_are_as_stated(name, dtype):
+    random, size, limits = np.random.default_rng(4), 300, np.finfo(dtype)
+    least, most = float(limits.smallest_subnormal), float(limits.max) / 2
+
+    def operand():
+        near, far = random.uniform(-3, 3, size), spread(random, least, most, size)
+        subnormal, small = (
+            spread(random, least, 9 * float(limits.tiny), size),
+            spread(random, 1e-8, 1e3, size),
+        )
+        return np.concatenate([near, far, subnormal, small]).astype(dtype)
+
+    operands = [operand() for _ in range(1 if name == "cbrt" else 2)]
+    found = pb.jit(getattr(np, name))(*operands)
+    assert found.dtype == dtype
+    with mpmath.workprec(2400 if name.startswith("log") else 200):
+        for value, *given in zip(found.tolist(), *[x.tolist() for x in operands]):
+            exact = EXACT[name](*map(mpmath.mpf, given))
+            reach = max(abs(exact), abs(max(given)) if name.startswith("log") else 0)
+            exponent = max(mpmath.frexp(reach)[1] - 1, int(limits.minexp))
+            error = abs(mpmath.mpf(value) - exact) / mpmath.ldexp(1, exponent - limits.nmant)
+            assert error <= ACCURACY[name], (given, value)
+
+
+def test_every_bound_has_a_test():
+    assert set(EXACT) == set(ACCURACY)
