@@ -10,14 +10,16 @@ import numpy as np
 
 from pullback.compiler.codegen.program import Emitted, emit_program
 from pullback.compiler.cost import HOST_CYCLES
+from pullback.compiler.items import Loop, Serial, While, every_step
+from pullback.compiler.listing import listed
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import Pass
-from pullback.compiler.plan import Stage, Watch, plan, show_regions
-from pullback.compiler.steps import Region, Repeat, Serial, Step, While, every_step
+from pullback.compiler.plan import Stage, Watch, plan
+from pullback.compiler.steps import Region, Step
 from pullback.compiler.target import Processor
 from pullback.graph import Graph
 
-__all__ = ["Built", "Stage", "Watch", "build", "estimated", "plan", "show_regions"]
+__all__ = ["Built", "Stage", "Watch", "build", "estimated", "listed", "plan"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def estimated(steps: Sequence[Step], target: Processor) -> tuple[float, float]:
         if any(isinstance(step, While) for step in around):
             cycles = math.inf
             continue
-        trips = math.prod(step.counter.trips for step in around if isinstance(step, Repeat))
+        trips = math.prod(step.counter.trips for step in around if isinstance(step, Loop))
         if not isinstance(region, Region):
             cycles += trips * HOST_CYCLES
             continue

@@ -117,7 +117,7 @@ class Executable:
             graph=format_graph(self.graph),
             optimised=optimised,
             stages=stages,
-            loops=builder.show_regions(built.schedule, seconds),
+            loops=builder.listed(built.schedule, seconds),
             memory=f"{self._memory()}\n{built.plan}",
             llvm=built.emitted.text,
             assembly=assembly(built.emitted.text, processor),

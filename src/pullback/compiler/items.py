@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from pullback.graph import Graph, Operation
 from pullback.loops import Buffer
@@ -12,14 +13,21 @@ __all__ = [
     "Block",
     "Choice",
     "Counter",
+    "Held",
     "HostCall",
     "Item",
     "Loop",
+    "Serial",
     "View",
     "While",
     "blocks_of",
+    "every_step",
     "written_by",
 ]
+
+
+S = TypeVar("S")
+"""What is held: items of a program, or steps of its schedule."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,38 +78,6 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
-    """Items that are run ``counter.trips`` times, one after another."""
-
-    counter: Counter
-    items: tuple[Item, ...]
-    carries: tuple[tuple[View, View], ...]
-    """Where each carry enters and leaves a turn."""
-
-
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """Branches of which one is run: that whose number lies at ``index``, the first or the last if there is none."""
-
-    index: View
-    branches: tuple[tuple[Item, ...], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class While:
-    """Items that are run as long as ``flag``, which those of the ``condition`` write, is true."""
-
-    flag: View
-    condition: tuple[Item, ...]
-    body: tuple[Item, ...]
-
-    @property
-    def items(self) -> tuple[Item, ...]:
-        """Those of a turn."""
-        return (*self.condition, *self.body)
-
-
-@dataclass(frozen=True, eq=False)
 class HostCall:
     """A function out of the program, the arrays that it is given, and where its results go."""
 
@@ -110,28 +86,71 @@ class HostCall:
     outputs: tuple[View, ...]
 
 
-Item = Block | Loop | Choice | While | HostCall
+@dataclass(frozen=True, eq=False)
+class Loop(Generic[S]):
+    """Steps that are run ``counter.trips`` times, one turn after another."""
+
+    counter: Counter
+    steps: Sequence[S]
+    carries: tuple[tuple[View, View], ...] = ()
+    """Where each carry enters and leaves a turn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choice(Generic[S]):
+    """Branches of which one is run: that whose number lies at ``index``, the first or the last if there is none."""
+
+    index: View
+    branches: Sequence[Sequence[S]]
+
+    @property
+    def steps(self) -> Sequence[S]:
+        """Those of all branches."""
+        return [step for branch in self.branches for step in branch]
+
+
+@dataclass(frozen=True, eq=False)
+class While(Generic[S]):
+    """A ``condition`` that writes ``flag``, and a body that is run as long as that is not 0."""
+
+    flag: View
+    condition: Sequence[S]
+    body: Sequence[S]
+
+    @property
+    def steps(self) -> Sequence[S]:
+        """Those of a turn."""
+        return [*self.condition, *self.body]
+
+
+@dataclass(frozen=True, eq=False)
+class Serial(Generic[S]):
+    """Steps that one thread runs from end to end, as the one chunk of a region."""
+
+    steps: Sequence[S]
+
+
+Held = Loop[Any] | Choice[Any] | While[Any] | Serial[Any]
+"""What holds other steps."""
+
+Item = Block | HostCall | Loop["Item"] | Choice["Item"] | While["Item"]
+
+
+def every_step(steps: Iterable[Any]) -> Iterator[tuple[Any, tuple[Held, ...]]]:
+    """All steps that hold no others, each with those that hold it, outermost first."""
+    for step in steps:
+        if isinstance(step, (Loop, Choice, While, Serial)):
+            for inside, around in every_step(step.steps):
+                yield inside, (step, *around)
+        else:
+            yield step, ()
 
 
 def blocks_of(items: Iterable[Item]) -> Iterator[Block]:
     """All blocks, those of bodies among them."""
-    for item in items:
-        if isinstance(item, Block):
-            yield item
-        elif isinstance(item, Choice):
-            for branch in item.branches:
-                yield from blocks_of(branch)
-        elif not isinstance(item, HostCall):
-            yield from blocks_of(item.items)
+    return (step for step, _ in every_step(items) if isinstance(step, Block))
 
 
 def written_by(items: Iterable[Item]) -> Iterator[View]:
     """All places that blocks and calls write, also inside loops and choices."""
-    for item in items:
-        if isinstance(item, (Block, HostCall)):
-            yield from item.outputs
-        elif isinstance(item, Choice):
-            for branch in item.branches:
-                yield from written_by(branch)
-        else:
-            yield from written_by(item.items)
+    return (view for step, _ in every_step(items) for view in step.outputs)

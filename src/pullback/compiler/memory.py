@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
-from pullback.compiler.items import Counter, HostCall, View
-from pullback.compiler.steps import (
-    Choose,
-    Group,
-    Job,
-    Region,
-    Repeat,
-    Step,
-    While,
-    buffers_of,
-    every_step,
-    keeps_to_rows,
-)
+from pullback.compiler.items import Choice, Counter, HostCall, Loop, View, While, every_step
+from pullback.compiler.steps import Group, Job, Region, Step, buffers_of, keeps_to_rows
 from pullback.loops import Buffer
 
 __all__ = ["ChunkPrivate", "MemoryPlan", "Placed", "plan_memory"]
@@ -103,15 +93,15 @@ def plan_memory(
     own = {p.buffer: scratch + p.offset for p in behind}
     scratch += total
     moments: list[list[Buffer]] = []
-    loops: dict[Repeat | While | Counter, list[int]] = {}
+    loops: dict[Loop[Any] | While[Any] | Counter, list[int]] = {}
     for step, around in nested:
         turns = (
             {group.turns for group in step.groups if group.turns is not None}
             if isinstance(step, Region)
             else set()
         )
-        repeated = [each for each in around if isinstance(each, (Repeat, While))]
-        asked = [each.index.base for each in around if isinstance(each, Choose)]
+        repeated = [each for each in around if isinstance(each, (Loop, While))]
+        asked = [each.index.base for each in around if isinstance(each, Choice)]
         asked += [each.flag.base for each in around if isinstance(each, While)]
         for touched in _moments(step):
             for loop in (*repeated, *turns):

@@ -14,8 +14,19 @@ from pullback.compiler.canonicalise import canonicalise, few_rows_last
 from pullback.compiler.compact import compact_masked
 from pullback.compiler.donate import arrange
 from pullback.compiler.fuse import fuse
-from pullback.compiler.items import Block, Choice, HostCall, Item, Loop, View, written_by
-from pullback.compiler.items import While as WhileLoop
+from pullback.compiler.items import (
+    Block,
+    Choice,
+    HostCall,
+    Item,
+    Loop,
+    Serial,
+    View,
+    While,
+    every_step,
+    written_by,
+)
+from pullback.compiler.listing import listed
 from pullback.compiler.lower import Lowered, lower
 from pullback.compiler.materialise import materialise_indices
 from pullback.compiler.memory import MemoryPlan, plan_memory
@@ -29,26 +40,16 @@ from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.compiler.split import split_by_rows, split_sums
-from pullback.compiler.steps import (
-    Choose,
-    Group,
-    Region,
-    Repeat,
-    Serial,
-    Step,
-    every_step,
-    keeps_to_rows,
-)
-from pullback.compiler.steps import While as WhileStep
+from pullback.compiler.steps import Group, Region, Step, keeps_to_rows
 from pullback.compiler.structure import arranged, has_loops, with_single_call
 from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.target import Processor
 from pullback.compiler.unroll import unroll_short_axes
 from pullback.graph import Graph, format_graph
 from pullback.loops import Buffer, Kernel
-from pullback.loops.printer import format_kernel, format_program
+from pullback.loops.printer import format_program
 
-__all__ = ["Stage", "Watch", "plan", "show_regions"]
+__all__ = ["Stage", "Watch", "plan"]
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,8 @@ class Stage:
     def __str__(self) -> str:
         if self.memory is not None:
             return str(self.memory)
-        if self.regions:
-            return show_regions(self.regions)
-        if self.items:
-            return show_items(self.items)
+        if self.regions or self.items:
+            return listed(self.regions or self.items)
         return format_program(self.kernels) if self.lowered is not None else format_graph(self.graph)
 
 
@@ -228,26 +227,24 @@ class _Planner:
         if isinstance(item, Loop):
             return self.loop(item, trips)
         if isinstance(item, Choice):
-            branches = [
-                [step for inner in branch for step in self.held(inner, trips)] for branch in item.branches
-            ]
-            return _in_one_chunk([Choose(item.index, branches)])
-        if isinstance(item, WhileLoop):
+            return _in_one_chunk([Choice(item.index, [self.all_held(part, trips) for part in item.branches])])
+        if isinstance(item, While):
             # The runtime repeats what it knows the number of; one thread can ask each time.
-            condition, body = (
-                [step for inner in part for step in self.held(inner, trips)]
-                for part in (item.condition, item.body)
-            )
-            return [Serial([WhileStep(item.flag, condition, body)])]
+            condition, body = (self.all_held(part, trips) for part in (item.condition, item.body))
+            return [Serial([While(item.flag, condition, body)])]
         return list(self._schedule(self.kernels(item)[1], trips))
 
-    def loop(self, loop: Loop, trips: int = 1) -> list[Step]:
+    def all_held(self, items: Iterable[Item], trips: int) -> list[Step]:
+        """The steps of several items."""
+        return [step for item in items for step in self.held(item, trips)]
+
+    def loop(self, loop: Loop[Item], trips: int = 1) -> list[Step]:
         """What a loop does once, before its first turn, and its turns."""
         trips *= loop.counter.trips
-        moving = {view.base for view in written_by(loop.items)}
+        moving = {view.base for view in written_by(loop.steps)}
         before: list[Kernel] = []
         parts: list[list[Kernel] | list[Step]] = []
-        for item in loop.items:
+        for item in loop.steps:
             if not isinstance(item, Block):
                 parts.append(self.held(item, trips))
                 continue
@@ -266,7 +263,7 @@ class _Planner:
                     if group.chunks == 1 or self._rows_stay(group, loop):
                         group.turns = loop.counter
                         return [*done_once, region]
-        return [*done_once, *_in_one_chunk([Repeat(loop.counter, steps)])]
+        return [*done_once, *_in_one_chunk([Loop(loop.counter, steps)])]
 
     def _steps(self, parts: Sequence[Sequence[Any]], trips: int) -> list[Step]:
         """What a turn does: kernels in regions, those of a single chunk that follow each other as one, and loops."""
@@ -310,7 +307,7 @@ class _Planner:
         view = self.bound.get(buffer)
         return view is not None and view.base not in moving and not view.moves
 
-    def _rows_stay(self, group: Group, loop: Loop) -> bool:
+    def _rows_stay(self, group: Group, loop: Loop[Item]) -> bool:
         """Whether each row of a turn goes on from its own row of the turn before: then no chunk waits for another."""
         carried = {view for pair in loop.carries for view in pair}
         for job in group.jobs:
@@ -334,85 +331,3 @@ def _in_one_chunk(steps: list[Step]) -> list[Step]:
 
     single = all(is_single(step) for step, _ in every_step(steps))
     return [Serial(steps)] if single else steps
-
-
-def show_items(items: Iterable[Item], indent: str = "") -> str:
-    """Blocks and loops as text: where each reads and writes."""
-    lines: list[str] = []
-    for item in items:
-        if isinstance(item, Loop):
-            lines.append(f"{indent}loop of {item.counter.trips} turns")
-            lines.append(show_items(item.items, indent + "  "))
-            continue
-        if isinstance(item, WhileLoop):
-            lines.append(f"{indent}while {item.flag}")
-            lines.append(show_items(item.items, indent + "  "))
-            continue
-        if isinstance(item, Choice):
-            for number, branch in enumerate(item.branches):
-                lines.append(f"{indent}branch {number} by {item.index}")
-                lines.append(show_items(branch, indent + "  "))
-            continue
-        if isinstance(item, HostCall):
-            lines.append(f"{indent}{_called(item)}")
-            continue
-        lines.append(f"{indent}block")
-        lines += [f"{indent}  reads {view}" for view in item.inputs]
-        lines += [f"{indent}  {line}" for line in format_graph(item.graph).splitlines()]
-        lines += [f"{indent}  writes {view}" for view in item.outputs]
-    return "\n".join(lines)
-
-
-def _called(call: HostCall) -> str:
-    """A call out of the program as text."""
-    given, made = (", ".join(map(str, views)) for views in (call.inputs, call.outputs))
-    return f"call {call.node.attributes['function']!r} of {given or 'nothing'} to {made or 'nothing'}"
-
-
-def show_regions(steps: Sequence[Step], seconds: Sequence[float] = ()) -> str:
-    """The loop program as text: regions, with the time that each takes where that is known, groups and kernels."""
-    lines: list[str] = []
-    for position, step in enumerate(steps):
-        measured = f": {seconds[position] * 1e6:,.1f} microseconds" if seconds else ""
-        _show_step(step, f"{position}", measured, "", lines)
-    return "\n".join(lines)
-
-
-def _show_step(step: Step, number: str, measured: str, indent: str, lines: list[str]) -> None:
-    if isinstance(step, HostCall):
-        lines.append(f"{indent}region {number}, {_called(step)}{measured}")
-        return
-    if not isinstance(step, Region):
-        lines.append(f"{indent}{_headline(step, number)}{measured}")
-        branches = step.branches if isinstance(step, Choose) else [step.steps]
-        for branch, inside in enumerate(branches):
-            place = f"{number}.{branch}" if isinstance(step, Choose) else number
-            for position, inner in enumerate(inside):
-                _show_step(inner, f"{place}.{position}", "", indent + "  ", lines)
-        return
-
-    def kernel(kernel: Kernel) -> list[str]:
-        return [f"{indent}      {line}" for line in format_kernel(kernel).splitlines()]
-
-    lines.append(f"{indent}region {number}{measured}")
-    if step.first:
-        lines.append(f"{indent}  each thread first")
-        lines += [line for job in step.first for line in kernel(job.kernel)]
-    for group in step.groups:
-        turns = "" if group.turns is None else f", {group.turns.trips} turns each"
-        lines.append(
-            f"{indent}  {group.chunks} chunks of {group.grain} rows of {group.rows}, {group.cycles:,.0f} cycles{turns}"
-        )
-        for job in group.jobs:
-            lines.append(f"{indent}    {job.schedule}")
-            lines += kernel(job.kernel)
-
-
-def _headline(step: Step, number: str) -> str:
-    if isinstance(step, Repeat):
-        return f"repeat {number}, {step.counter.trips} turns"
-    if isinstance(step, Choose):
-        return f"choose {number} by {step.index}, {len(step.branches)} branches"
-    if isinstance(step, WhileStep):
-        return f"while {number} by {step.flag}"
-    return f"region {number}, one chunk"

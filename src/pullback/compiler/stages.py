@@ -24,15 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.items import Block, Counter, HostCall, blocks_of
+from pullback.compiler.items import Block, Counter, blocks_of
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.parts import packed_array, with_parts
 from pullback.compiler.passes import Pass, passes_for
 from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
-from pullback.compiler.steps import Choose, Group, Job, Region, Serial, Step, While, every_region
+from pullback.compiler.steps import Group, Job, Region, Step, every_region
 from pullback.compiler.target import Processor
-from pullback.compiler.turns import branch_number, call_host, first_element, run_items
+from pullback.compiler.turns import first_element, run_block, run_steps
 from pullback.errors import IndexRangeError, LoopError, StageError
 from pullback.graph import Graph
 from pullback.interpreter import evaluate
@@ -228,10 +228,10 @@ class _Run:
             taken = self.stage.aliased.get(buffer)
             self.memory.arrays[buffer] = _unset(buffer) if taken is None else self.memory.arrays[taken]
         if self.stage.items:
-            run_items(self.stage.items, self.memory.arrays, seen=self._seen)
+            run_steps(self.stage.items, self.memory.arrays, self.turns, self._block)
         if self.stage.regions:
             self._prepare(self.stage.regions, self.stage.memory)
-            self._steps(self.stage.regions, self.stage.memory)
+            run_steps(self.stage.regions, self.memory.arrays, self.turns, self._region, self.memory.failures)
         for kernel in self.stage.kernels:
             self._provide(kernel, self.memory.arrays)
             self._run(kernel, self.memory)
@@ -243,7 +243,8 @@ class _Run:
         """What is in each buffer that has memory of its own."""
         return self.memory.arrays if self.stage.memory is None else {}
 
-    def _seen(self, block: Block, arguments: Sequence[Array], results: Sequence[Array]) -> None:
+    def _block(self, block: Block) -> None:
+        arguments = run_block(block, self.memory.arrays, self.turns)
         if all(block.graph is not graph for graph, _ in self.blocks):
             self.blocks.append((block.graph, arguments))
 
@@ -284,34 +285,8 @@ class _Run:
             self.memory.arrays[placed.buffer] = _part(arena, placed.offset, placed.buffer)
         self.memory.arrays.update((buffer, _bytes(0).view(buffer.dtype)) for buffer in bound)
 
-    def _steps(self, steps: Sequence[Step], memory: MemoryPlan | None) -> None:
-        for step in steps:
-            if isinstance(step, Region):
-                self._region(step, memory)
-                continue
-            if isinstance(step, HostCall):
-                call_host(step, self.memory.arrays, self.turns)
-                continue
-            if isinstance(step, Serial):
-                self._steps(step.steps, memory)
-                continue
-            if isinstance(step, While):
-                while True:
-                    self._steps(step.condition, memory)
-                    goes_on = self.memory.arrays[step.flag.base][first_element(step.flag, self.turns)]
-                    if not goes_on or self.memory.failures:
-                        break
-                    self._steps(step.body, memory)
-                continue
-            if isinstance(step, Choose):
-                number = branch_number(step.index, len(step.branches), self.memory.arrays, self.turns)
-                self._steps(step.branches[number], memory)
-                continue
-            for turn in range(step.counter.trips):
-                self.turns[step.counter] = turn
-                self._steps(step.steps, memory)
-
-    def _region(self, region: Region, memory: MemoryPlan | None) -> None:
+    def _region(self, region: Region) -> None:
+        memory = self.stage.memory
         threads = [_Thread(self.memory, memory) for _ in range(THREADS)]
         for thread in threads:
             for job in region.first:

@@ -9,24 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pullback.compiler.items import Counter, HostCall, View
+from pullback.compiler.items import Choice, Counter, Held, HostCall, Loop, Serial, While, every_step
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.loops import Buffer, Kernel
 from pullback.loops.arithmetic import in_row
 
 __all__ = [
-    "Choose",
     "Group",
     "Job",
     "Region",
-    "Repeat",
-    "Serial",
     "Step",
-    "While",
     "buffers_of",
     "every_region",
-    "every_step",
     "keeps_to_rows",
 ]
 
@@ -117,66 +112,10 @@ class Region:
         return [chunk for _, chunk in sorted(found)]
 
 
-@dataclass(eq=False)
-class Repeat:
-    """Steps that are run ``counter.trips`` times, all threads together."""
-
-    counter: Counter
-    steps: list[Step]
+Step = Region | HostCall | Loop["Step"] | Choice["Step"] | While["Step"] | Serial["Step"]
 
 
-@dataclass(eq=False)
-class Choose:
-    """Of several branches the one that is run: that whose number lies at ``index``, or the first or the last."""
-
-    index: View
-    branches: list[list[Step]]
-
-    @property
-    def steps(self) -> list[Step]:
-        """Those of all branches."""
-        return [step for branch in self.branches for step in branch]
-
-
-@dataclass(eq=False)
-class Serial:
-    """Steps that one thread runs from end to end, as the one chunk of a region."""
-
-    steps: list[Step]
-
-
-@dataclass(eq=False)
-class While:
-    """A condition that is asked, and a body that is run while its ``flag`` is not 0; inside a ``Serial`` only."""
-
-    flag: View
-    condition: list[Step]
-    body: list[Step]
-
-    @property
-    def steps(self) -> list[Step]:
-        """Those of a turn."""
-        return [*self.condition, *self.body]
-
-
-Step = Region | Repeat | Choose | Serial | While | HostCall
-
-
-Around = tuple[Repeat | Choose | Serial | While, ...]
-"""The steps around another one, outermost first."""
-
-
-def every_step(steps: Iterable[Step]) -> Iterator[tuple[Region | HostCall, Around]]:
-    """All regions and calls out of the program, with the steps around each."""
-    for step in steps:
-        if isinstance(step, (Region, HostCall)):
-            yield step, ()
-        else:
-            for inside, around in every_step(step.steps):
-                yield inside, (step, *around)
-
-
-def every_region(steps: Iterable[Step]) -> Iterator[tuple[Region, Around]]:
+def every_region(steps: Iterable[Step]) -> Iterator[tuple[Region, tuple[Held, ...]]]:
     """All regions with the steps around each."""
     return ((step, around) for step, around in every_step(steps) if isinstance(step, Region))
 

@@ -288,7 +288,7 @@ class _Arrangement:
             branches.append(tuple(arranged(region, inputs, targets, {}, self.constants)))
         return [Choice(self._stored(node.inputs[0]), tuple(branches))] if chooses else branches[0]
 
-    def _while(self, node: Operation) -> While:
+    def _while(self, node: Operation) -> While[Item]:
         """A carry that changes has one place for the turn, and another one for the next, from which it is copied."""
         condition, body = regions(node)
         consts, stage = node.attributes["consts"], self.stage[id(node)]
@@ -320,7 +320,7 @@ class _Arrangement:
             (*arranged(step, inputs, [view for _, view, _ in changed], {}, self.constants), copy),
         )
 
-    def _loop(self, node: Operation) -> Loop:
+    def _loop(self, node: Operation) -> Loop[Item]:
         this = Scan.of(node)
         counter = Counter(this.trips, this.reverse)
         count, stage = len(this.carries), self.stage[id(node)]

@@ -1,4 +1,4 @@
-"""Blocks and loops, run in NumPy: where a view lies in a turn, and what a program of blocks and loops computes."""
+"""Loops, choices and calls, run in NumPy: where a view lies in a turn, and what is run when."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.items import Block, Choice, Counter, HostCall, Item, View, While
+from pullback.compiler.items import Block, Choice, Counter, HostCall, Loop, Serial, View, While
 from pullback.graph import Type, results
 from pullback.interpreter import evaluate
 from pullback.loops import Buffer
 
-__all__ = ["branch_number", "call_host", "first_element", "run_items"]
+__all__ = ["first_element", "run_block", "run_steps"]
 
 Array = np.ndarray[Any, Any]
-Seen = Callable[[Block, Sequence[Array], Sequence[Array]], None]
 
 
 def first_element(view: View, turns: Mapping[Counter, int]) -> int:
@@ -24,14 +23,7 @@ def first_element(view: View, turns: Mapping[Counter, int]) -> int:
     return view.start + sum(moved)
 
 
-def branch_number(
-    index: View, count: int, memory: Mapping[Buffer, Array], turns: Mapping[Counter, int]
-) -> int:
-    """Which of ``count`` branches is run."""
-    return min(max(int(memory[index.base][first_element(index, turns)]), 0), count - 1)
-
-
-def part(view: View, type: Type, memory: dict[Buffer, Array], turns: Mapping[Counter, int]) -> Array:
+def _part(view: View, type: Type, memory: dict[Buffer, Array], turns: Mapping[Counter, int]) -> Array:
     """The array that lies at a view."""
     if view.base not in memory:
         memory[view.base] = np.full(view.base.nbytes, 0xFF, np.uint8).view(type.dtype)
@@ -39,50 +31,52 @@ def part(view: View, type: Type, memory: dict[Buffer, Array], turns: Mapping[Cou
     return memory[view.base][start : start + type.size].reshape(type.shape)
 
 
-def call_host(call: HostCall, memory: dict[Buffer, Array], turns: Mapping[Counter, int]) -> None:
+def _call_host(call: HostCall, memory: dict[Buffer, Array], turns: Mapping[Counter, int]) -> None:
     """Call a function out of the program on what lies at its places."""
-    inputs = [part(view, x.type, memory, turns) for view, x in zip(call.inputs, call.node.inputs)]
+    inputs = [_part(view, x.type, memory, turns) for view, x in zip(call.inputs, call.node.inputs)]
     made = call.node.operator.reference(*inputs, **call.node.attributes)
     for view, picked, value in zip(call.outputs, results(call.node), made):
-        part(view, picked.type, memory, turns)[...] = value
+        _part(view, picked.type, memory, turns)[...] = value
 
 
-def run_items(
-    items: Iterable[Item],
+def run_steps(
+    steps: Iterable[Any],
     memory: dict[Buffer, Array],
-    turns: dict[Counter, int] | None = None,
-    seen: Seen | None = None,
+    turns: dict[Counter, int],
+    run: Callable[[Any], object],
+    failures: Sequence[Exception] = (),
 ) -> None:
-    """Run blocks by the interpreter of graphs, loops turn by turn; ``memory`` has a flat array for each buffer.
+    """Run what a program consists of: blocks or regions by ``run``, in these ``turns`` of the loops around them.
 
-    ``seen(block, arguments, results)`` is called after each run of a block.
+    ``memory`` has a flat array for each buffer. A loop without a bound ends once there are ``failures``.
     """
-    turns = {} if turns is None else turns
-
-    for item in items:
-        if isinstance(item, Block):
-            graph = item.graph
-            inputs = [part(view, v.type, memory, turns).copy() for view, v in zip(item.inputs, graph.inputs)]
-            made = evaluate(graph, inputs)
-            for view, node, value in zip(item.outputs, graph.outputs, made):
-                part(view, node.type, memory, turns)[...] = value
-            if seen is not None:
-                seen(item, inputs, made)
-            continue
-        if isinstance(item, HostCall):
-            call_host(item, memory, turns)
-            continue
-        if isinstance(item, While):
+    for step in steps:
+        if isinstance(step, HostCall):
+            _call_host(step, memory, turns)
+        elif isinstance(step, While):
             while True:
-                run_items(item.condition, memory, turns, seen)
-                if not memory[item.flag.base][first_element(item.flag, turns)]:
+                run_steps(step.condition, memory, turns, run, failures)
+                if failures or not memory[step.flag.base][first_element(step.flag, turns)]:
                     break
-                run_items(item.body, memory, turns, seen)
-            continue
-        if isinstance(item, Choice):
-            number = branch_number(item.index, len(item.branches), memory, turns)
-            run_items(item.branches[number], memory, turns, seen)
-            continue
-        for turn in range(item.counter.trips):
-            turns[item.counter] = turn
-            run_items(item.items, memory, turns, seen)
+                run_steps(step.body, memory, turns, run, failures)
+        elif isinstance(step, Choice):
+            number = int(memory[step.index.base][first_element(step.index, turns)])
+            branch = step.branches[min(max(number, 0), len(step.branches) - 1)]
+            run_steps(branch, memory, turns, run, failures)
+        elif isinstance(step, (Loop, Serial)):
+            for turn in range(step.counter.trips if isinstance(step, Loop) else 1):
+                if isinstance(step, Loop):
+                    turns[step.counter] = turn
+                run_steps(step.steps, memory, turns, run, failures)
+        else:
+            run(step)
+
+
+def run_block(block: Block, memory: dict[Buffer, Array], turns: Mapping[Counter, int]) -> list[Array]:
+    """Run a block by the interpreter of graphs; gives what it read."""
+    graph = block.graph
+    inputs = [_part(view, v.type, memory, turns).copy() for view, v in zip(block.inputs, graph.inputs)]
+    made = evaluate(graph, inputs)
+    for view, node, value in zip(block.outputs, graph.outputs, made):
+        _part(view, node.type, memory, turns)[...] = value
+    return inputs

@@ -16,7 +16,7 @@ from pullback.compiler.codegen.routines import emit_routine
 from pullback.compiler.codegen.subnormals import flushed
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.cost import CYCLES_BETWEEN_SIGNALS, PART_CHARACTERS
-from pullback.compiler.items import Counter, HostCall, View
+from pullback.compiler.items import Choice, Counter, HostCall, Loop, View, While, every_step
 from pullback.compiler.planned import Planned
 from pullback.compiler.runtime.layout import (
     emit_ask,
@@ -28,16 +28,12 @@ from pullback.compiler.runtime.layout import (
 from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.steps import (
-    Choose,
     Group,
     Job,
     Region,
-    Repeat,
     Step,
-    While,
     buffers_of,
     every_region,
-    every_step,
 )
 from pullback.graph import Source, results
 from pullback.loops import Apply, Buffer, Kernel
@@ -169,13 +165,13 @@ class _Emitter:
         self.characters = 0
 
     def step(
-        self, step: Step, around: tuple[Counter, ...] = (), guards: tuple[tuple[Choose, int], ...] = ()
+        self, step: Step, around: tuple[Counter, ...] = (), guards: tuple[tuple[Choice[Step], int], ...] = ()
     ) -> RegionSpec | RepeatSpec:
         """The functions of a region, or of all regions of a loop; ``guards`` are the branches that it belongs to."""
-        if isinstance(step, Repeat):
+        if isinstance(step, Loop):
             inner = [self.step(each, (*around, step.counter), guards) for each in step.steps]
             return RepeatSpec(step.counter.trips, inner)
-        if isinstance(step, Choose):
+        if isinstance(step, Choice):
             found = [
                 self.step(each, around, (*guards, (step, number)))
                 for number, branch in enumerate(step.branches)
@@ -186,7 +182,7 @@ class _Emitter:
         self.regions += 1
         functions: dict[Group, Calls] = {}
         for region, inside in every_region([step]):
-            known = (*around, *(each.counter for each in inside if isinstance(each, Repeat)))
+            known = (*around, *(each.counter for each in inside if isinstance(each, Loop)))
             for group in region.groups:
                 self.loops[group] = known if group.turns is None else (*known, group.turns)
                 functions[group] = self._functions(group)
@@ -209,7 +205,7 @@ class _Emitter:
         callers = any(isinstance(each, HostCall) for each, _ in every_step([step]))
         return RegionSpec(name, chunks, enters=bool(own), writes=writes, callers=callers)
 
-    def _is_chosen(self, f: Function, choice: Choose, number: int) -> str:
+    def _is_chosen(self, f: Function, choice: Choice[Step], number: int) -> str:
         """Whether the branch of this number is run."""
         place = self._place(f, choice.index, 8, 0)
         index = f.value(f"load i64, ptr {place}, align 8")
@@ -241,11 +237,11 @@ class _Emitter:
                         self._rows(f, group, functions[group], chunk.index)
             elif isinstance(step, HostCall):
                 self._host_call(f, step)
-            elif isinstance(step, Choose):
+            elif isinstance(step, Choice):
                 for number, branch in enumerate(step.branches):
                     with f.when(self._is_chosen(f, step, number)):
                         self._serial(f, branch, functions)
-            elif isinstance(step, Repeat):
+            elif isinstance(step, Loop):
                 with f.loop("0", str(step.counter.trips)) as loop:
                     self.turns[step.counter] = loop.index
                     self._serial(f, step.steps, functions)
@@ -267,7 +263,7 @@ class _Emitter:
             else:
                 self._serial(f, step.steps, functions)
 
-    def _ask_for_signals(self, f: Function, step: While, asked: str) -> None:
+    def _ask_for_signals(self, f: Function, step: While[Step], asked: str) -> None:
         """Look for signals in some turns: how long a loop will run nobody knows."""
         regions = every_region([*step.condition, *step.body])
         cycles = sum(group.cycles for region, _ in regions for group in region.groups)
