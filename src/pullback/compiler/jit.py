@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
 from pullback.compiler.any_size import AnySize, Sized
 from pullback.compiler.budget import Decisions, budget_bytes, described, within
-from pullback.compiler.calls import trees
 from pullback.compiler.disabled import is_anywhere, is_here, watched
-from pullback.compiler.draws import without_draws
-from pullback.compiler.executable import BudgetDecisions, Executable, Report, make_executable, needed
+from pullback.compiler.executable import BudgetDecisions, Report, make_executable, needed
 from pullback.compiler.nans import explain_nan, has_nan
 from pullback.compiler.parameters import (
     argument_numbers,
@@ -22,73 +20,23 @@ from pullback.compiler.parameters import (
     most_traces,
     named_arguments,
 )
+from pullback.compiler.request import Request, Requested
 from pullback.compiler.retraces import note_retrace
-from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.exported import CFunction
-from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.signature import Signature
+from pullback.compiler.specialised import Latest, Specialised, given
 from pullback.compiler.target import Processor
 from pullback.control.schedules import Levels, without_segments
-from pullback.errors import DonationError, NamedAxisError, ShapeError, TracingError, TreeError
-from pullback.graph import Graph, Node, Type
-from pullback.graph.named import sizes_under_way
-from pullback.tracing.trace import leaf_type, trace_flat
-from pullback.tracing.tracebacks import cut_to_users, shows_users_frames, without_numpys
+from pullback.errors import DonationError, NamedAxisError, ShapeError, TreeError
+from pullback.graph import Node, Type
+from pullback.tracing.trace import leaf_type
+from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Static, Structure, flatten
 
 __all__ = ["Compiled", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, eq=False)
-class _Specialised:
-    """A program for one structure and one list of types."""
-
-    structure: Structure
-    types: tuple[Type, ...]
-    out_structure: Structure
-    executable: Executable
-    scalars: tuple[int, ...]
-    """Results without axes: they are returned as NumPy's scalars."""
-    carried: bool
-    """Whether the donated arguments are, in order, the first results: what ``run_steps`` needs."""
-    signatures: dict[frozenset[int] | None, Signature | None] = field(default_factory=dict)
-    exported: list[CFunction] = field(default_factory=list)
-    """The function that C calls, once somebody has asked for it."""
-
-    def signature(self, sliced: frozenset[int] | None) -> Signature | None:
-        """How compiled code calls the program, once or (with ``sliced`` leaves) for a run of steps, if it can."""
-        if sliced not in self.signatures:
-            found = trees(self.structure, self.out_structure)
-            weak = [type.weak for type in self.types]
-            scalars = self.scalars if sliced is None else ()
-            self.signatures[sliced] = (
-                None
-                if found is None
-                else self.executable.program.signature(
-                    found, _show, weak=weak, scalars=scalars, sliced=sliced
-                )
-            )
-        return self.signatures[sliced]
-
-    def unflatten(self, results: Sequence[Any]) -> Any:
-        leaves = list(results)
-        for position in self.scalars:
-            leaves[position] = leaves[position][()]
-        return self.out_structure.unflatten(leaves)
-
-
-class _Requested(NamedTuple):
-    """What is to be compiled."""
-
-    graph: Graph
-    out_structure: Structure
-    offered: dict[int, int]
-    """Which argument each result may take over, by number."""
-    carried: bool
-    """Whether the donated arguments are, in order, the first results."""
 
 
 class _CalledAtOnce(Generic[P, R]):
@@ -139,12 +87,13 @@ class Compiled(_CalledAtOnce[P, R]):
                 "no memory to give: leave it out of donate_argnums or of static_argnums"
             )
         self.watch = watch
-        self._programs: dict[Any, _Specialised] = {}
-        self._calls = _Latest("entry_address", self._call)
-        self._runs: dict[Any, _Latest] = {}
+        self.__name__ = getattr(function, "__name__", "function")
+        self._requested = Request(function, self.__name__, self.donate_argnums, watch)
+        self._programs: dict[Any, Specialised] = {}
+        self._calls = Latest("entry_address", self._call)
+        self._runs: dict[Any, Latest] = {}
         self.slow_path()
         watched(self)
-        self.__name__ = getattr(function, "__name__", "function")
         self.__doc__ = getattr(function, "__doc__", None)
         self.__wrapped__ = function
 
@@ -210,7 +159,7 @@ class Compiled(_CalledAtOnce[P, R]):
                 return outcome
         outcome, signature = self._run_steps(arguments, steps, sliced_argnums)
         if hashable:
-            runs = self._runs.setdefault(sliced_argnums, _Latest("run_entry_address"))
+            runs = self._runs.setdefault(sliced_argnums, Latest("run_entry_address"))
             runs.including(signature)
         return outcome
 
@@ -245,13 +194,13 @@ class Compiled(_CalledAtOnce[P, R]):
             results.append(None if kept else np.empty((steps, *spec.shape), spec.dtype))
         strides = [0 if r is None else r[:1].nbytes for r in results]
         if sized is not None:
-            given = sized.arguments(arrays, program, [(steps,) if cut else () for cut in slices])
-            slices += [False] * (len(given) - len(arrays))
+            passed = sized.arguments(arrays, program, [(steps,) if cut else () for cut in slices])
+            slices += [False] * (len(passed) - len(arrays))
         else:
-            given = arrays
+            passed = arrays
         values = [
             np.ascontiguousarray(a, spec.dtype) if spec.donated_to is None else a
-            for a, spec in zip(given, program.arguments)
+            for a, spec in zip(passed, program.arguments)
         ]
         sizes = [a[:1].nbytes if cut else 0 for a, cut in zip(values, slices)]
         try:
@@ -284,18 +233,18 @@ class Compiled(_CalledAtOnce[P, R]):
         executable = special.executable
         return executable.report(leaves if sized is None else sized.arguments(leaves, executable.program))
 
-    def _run(self, special: _Specialised, leaves: Sequence[Any], sized: Sized | None) -> Any:
+    def _run(self, special: Specialised, leaves: Sequence[Any], sized: Sized | None) -> Any:
         """The results, where Python has something to do for them; with ``check_nan`` unless there is NaN among them."""
         program = special.executable.program
         before = list(leaves)
         if self.check_nan:
-            before = [np.array(leaf) if _given(program, k) else leaf for k, leaf in enumerate(leaves)]
+            before = [np.array(leaf) if given(program, k) else leaf for k, leaf in enumerate(leaves)]
         if sized is None:
             results: Sequence[Any] = program(*leaves)
         else:
-            given = sized.arguments(leaves, program)
-            results = program(*given)
-            sized.write_back(given, leaves, program)
+            passed = sized.arguments(leaves, program)
+            results = program(*passed)
+            sized.write_back(passed, leaves, program)
             results = sized.results(results, leaves, program)
         if self.check_nan and any(map(has_nan, results)):
             types = special.types if sized is None else sized.call.types
@@ -376,13 +325,13 @@ class Compiled(_CalledAtOnce[P, R]):
                 f"{self.__name__} is compiled with shapes=, and {name} knows no sizes; compile it without"
             )
 
-    def _fitting(self, leaves: Sequence[Any], structure: Structure) -> tuple[_Specialised, Sized | None]:
+    def _fitting(self, leaves: Sequence[Any], structure: Structure) -> tuple[Specialised, Sized | None]:
         """The program for these arguments; where it is one for any size, how it is called."""
         return self._fitting_types(tuple([leaf_type(leaf) for leaf in leaves]), structure)
 
     def _fitting_types(
         self, types: tuple[Type, ...], structure: Structure
-    ) -> tuple[_Specialised, Sized | None]:
+    ) -> tuple[Specialised, Sized | None]:
         sized = None
         if self._any_size is not None:
             sized = self._any_size.sized(structure, types, self._requested)
@@ -392,7 +341,7 @@ class Compiled(_CalledAtOnce[P, R]):
 
     def _for_types(
         self, structure: Structure, types: tuple[Type, ...], sized: Sized | None = None
-    ) -> _Specialised:
+    ) -> Specialised:
         key = structure, types if sized is None else (*types, sized.instance.leaves)
         known = self._programs.get(key)
         if known is None:
@@ -403,8 +352,8 @@ class Compiled(_CalledAtOnce[P, R]):
 
     def _compile(
         self, structure: Structure, types: tuple[Type, ...], sized: Sized | None = None
-    ) -> _Specialised:
-        def request() -> _Requested:
+    ) -> Specialised:
+        def request() -> Requested:
             return self._requested(structure, types) if sized is None else sized.again(self._requested)
 
         if self.memory is None:
@@ -412,41 +361,15 @@ class Compiled(_CalledAtOnce[P, R]):
         else:
             made, levels = self._within(self.memory, types, request)
         graph, offered = made.graph, made.offered
-        watched = self._watched(made.out_structure, graph.outputs)
+        watched = self._requested.watched(made.out_structure, graph.outputs)
         processor = replace(Processor.host(), flush_subnormals=True) if self.flush_subnormals else None
         executable = make_executable(graph, offered, watched, levels, processor)
         scalars = tuple(k for k, node in enumerate(graph.outputs) if not node.shape and k not in offered)
-        return _Specialised(structure, types, made.out_structure, executable, scalars, made.carried)
-
-    def _requested(self, structure: Structure, types: tuple[Type, ...]) -> _Requested:
-        traced = without_draws(
-            lambda: trace_flat(self.function, structure, types), self.function, structure.spec
-        )
-        own = [size.variable for size in sizes_under_way()]
-        foreign = [variable for variable in traced.free if not any(variable is each for each in own)]
-        if foreign:
-            raise TracingError(
-                f"{self.__name__} uses {foreign[0]!r} of a trace around it; give it as an argument"
-            )
-        donated_leaves, parts = self._donated_leaves(structure)
-        carried, pairs = self._pairs(traced.out_structure, donated_leaves, parts)
-        graph = traced.graph
-        offered: dict[int, int] = {}
-        if carried and all(_fits(graph.inputs[a].type, graph.outputs[r].type) for r, a in pairs.items()):
-            offered = pairs
-        else:
-            carried = False
-            free = [leaf for group in donated_leaves for leaf in group]
-            for result, node in enumerate(graph.outputs):
-                match = next((a for a in free if _fits(graph.inputs[a].type, node.type)), None)
-                if match is not None:
-                    offered[result] = match
-                    free.remove(match)
-        return _Requested(graph, traced.out_structure, offered, carried)
+        return Specialised(structure, types, made.out_structure, executable, scalars, made.carried)
 
     def _within(
-        self, budget: int, types: tuple[Type, ...], request: Callable[[], _Requested]
-    ) -> tuple[_Requested, Levels]:
+        self, budget: int, types: tuple[Type, ...], request: Callable[[], Requested]
+    ) -> tuple[Requested, Levels]:
         """A program that takes no more memory than the budget."""
         given = sum(type.nbytes for type in types)
         known = BudgetDecisions(budget)
@@ -462,48 +385,6 @@ class Compiled(_CalledAtOnce[P, R]):
             f" The arguments have {described(given)}, which is not counted. Give more memory, or fewer or smaller "
             "examples.",
         )
-
-    def _donated_leaves(self, structure: Structure) -> tuple[list[list[int]], list[Any]]:
-        """For each donated argument the numbers of its leaves, and its structure."""
-        arguments, _ = _numbered(structure)
-        groups, parts = [], []
-        for number in self.donate_argnums:
-            if number >= len(arguments):
-                raise DonationError(
-                    f"{self.__name__}: argument {number} is donated, {len(arguments)} were given"
-                )
-            leaves, part = flatten(arguments[number])
-            groups.append([int(leaf) for leaf in leaves])
-            parts.append(part)
-        return groups, parts
-
-    def _pairs(
-        self, out_structure: Structure, donated: list[list[int]], parts: list[Any]
-    ) -> tuple[bool, dict[int, int]]:
-        """Result leaf to argument leaf, if the first results have the structures of the donated arguments."""
-        out = _numbered(out_structure)
-        heads = list(out) if isinstance(out, tuple) and type(out) is tuple else [out]
-        pairs: dict[int, int] = {}
-        if len(heads) < len(donated):
-            return False, {}
-        for head, group, part in zip(heads, donated, parts):
-            leaves, structure = flatten(head)
-            if not structure.fits(part):
-                return False, {}
-            pairs.update(zip((int(leaf) for leaf in leaves), group))
-        return True, pairs
-
-    def _watched(self, out_structure: Structure, outputs: Sequence[Node]) -> int | None:
-        if self.watch is None:
-            return None
-        out = _numbered(out_structure)
-        if not isinstance(out, tuple) or not 0 <= self.watch < len(out):
-            raise TreeError(f"{self.__name__}: watch={self.watch} is no element of the returned tuple")
-        leaf = out[self.watch]
-        node = outputs[int(leaf)] if isinstance(leaf, float) else None
-        if node is None or node.shape or node.dtype.kind != "f":
-            raise ShapeError(f"{self.__name__}: the watched result {self.watch} must be a scalar float")
-        return int(leaf)
 
 
 def jit(
@@ -586,48 +467,3 @@ def jit(
         flush_subnormals,
         shapes,
     )
-
-
-class _Latest:
-    """The compiled function that tries the latest signatures, and then calls ``last`` or says ``NotImplemented``."""
-
-    MOST = 8
-    """Signatures that are tried: to find that one does not fit takes some hundredths of a microsecond."""
-
-    def __init__(self, entry: str, last: Callable[..., Any] | None = None) -> None:
-        self._entry, self._last = entry, last
-        self._signatures: list[Signature] = []
-        self.function: Callable[..., Any] = _declined if last is None else last
-
-    def including(self, signature: Signature | None) -> Callable[..., Any]:
-        """The function that tries this signature, too: first, unless it is among them."""
-        if signature is not None and signature not in self._signatures:
-            self._signatures = [signature, *self._signatures][: self.MOST]
-            self.function = make_function(getattr(machine(), self._entry), self._signatures, self._last)
-        return self.function
-
-
-def _declined(*arguments: Any) -> Any:
-    return NotImplemented
-
-
-def _show(error: BaseException) -> None:
-    """Raise what a call in compiled code has raised, as its caller is to see it."""
-    if isinstance(error, Exception):
-        error = without_numpys(error)
-        cut_to_users(error)
-    raise error
-
-
-def _numbered(structure: Structure) -> Any:
-    """The tree with each leaf's number in its place; as floats, which are leaves in dataclasses too."""
-    return structure.unflatten(map(float, range(structure.size)))
-
-
-def _fits(argument: Type, result: Type) -> bool:
-    return (argument.dtype, argument.shape) == (result.dtype, result.shape)
-
-
-def _given(program: Any, position: int) -> bool:
-    """Whether an argument is donated and must be used as it is."""
-    return program.arguments[position].donated_to is not None
