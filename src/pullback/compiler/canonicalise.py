@@ -23,7 +23,6 @@ from pullback.loops import (
     Load,
     Position,
     Reduce,
-    Store,
     rewrite,
     rewrite_reductions,
     walk,
@@ -178,13 +177,11 @@ def _contiguous(first: Axis, second: Axis, indices: list[Affine]) -> bool:
 def _renamed(kernel: Kernel, axes: tuple[Axis, ...], new: dict[Axis, Affine]) -> Kernel:
     memo: dict[int, Expression] = {}
     stores = tuple(
-        Store(
-            store.buffer,
-            store.offset.replace(new),
-            rewrite(store.value, new, {}, memo),
-            store.inner,
-            tuple((rewrite(e, new, {}, memo), stride) for e, stride in store.dynamic),
-            store.accumulate,
+        replace(
+            store,
+            offset=store.offset.replace(new),
+            value=rewrite(store.value, new, {}, memo),
+            dynamic=tuple((rewrite(e, new, {}, memo), stride) for e, stride in store.dynamic),
         )
         for store in kernel.stores
     )
@@ -195,41 +192,37 @@ def coalesced_axes(kernel: Kernel) -> Kernel:
     """Join neighbouring axes after the first."""
     position = 1
     while position + 1 < len(kernel.axes):
-        first, second = kernel.axes[position], kernel.axes[position + 1]
-        if not _contiguous(first, second, list(_indices(kernel))):
-            position += 1
-            continue
-        joined = Axis(second.name, first.extent * second.extent)
-        # The joined axis stands for second; first is gone, its step being a multiple of second's.
-        new = {first: Affine(), second: Affine.of(joined)}
-        kernel = _renamed(kernel, (*kernel.axes[:position], joined, *kernel.axes[position + 2 :]), new)
+        joined = _coalesced(kernel, position)
+        position, kernel = (position + 1, kernel) if joined is None else (position, joined)
     return kernel
 
 
 def coalesced_rows(kernel: Kernel) -> Kernel:
     """The kernel with its first axis joined to the second where memory allows: for kernels outside row groups."""
-    while len(kernel.axes) > 1 and _contiguous(kernel.axes[0], kernel.axes[1], list(_indices(kernel))):
-        first, second = kernel.axes[:2]
-        joined = Axis(second.name, first.extent * second.extent)
-        kernel = _renamed(kernel, (joined, *kernel.axes[2:]), {first: Affine(), second: Affine.of(joined)})
+    while len(kernel.axes) > 1 and (joined := _coalesced(kernel, 0)) is not None:
+        kernel = joined
     return kernel
+
+
+def _coalesced(kernel: Kernel, position: int) -> Kernel | None:
+    """The kernel with the axis at ``position`` and the next one joined, if memory does not tell them apart."""
+    first, second = kernel.axes[position : position + 2]
+    if not _contiguous(first, second, list(_indices(kernel))):
+        return None
+    joined, new = _joined(first, second)
+    return _renamed(kernel, (*kernel.axes[:position], joined, *kernel.axes[position + 2 :]), new)
+
+
+def _joined(first: Axis, second: Axis) -> tuple[Axis, dict[Axis, Affine]]:
+    """Both axes as one, which stands for the second: a step of the first is a multiple of the second's."""
+    joined = Axis(second.name, first.extent * second.extent)
+    return joined, {first: Affine(), second: Affine.of(joined)}
 
 
 def _coalesced_depth(kernel: Kernel) -> Kernel:
     """Join neighbouring axes of reductions."""
     memo: dict[int, Expression] = {}
-    stores = tuple(
-        Store(
-            s.buffer,
-            s.offset,
-            rewrite_reductions(s.value, _coalesced_reduction, memo),
-            s.inner,
-            s.dynamic,
-            s.accumulate,
-        )
-        for s in kernel.stores
-    )
-    return kernel.with_stores(stores)
+    return kernel.with_values(lambda value: rewrite_reductions(value, _coalesced_reduction, memo))
 
 
 def _coalesced_reduction(old: Reduce, body: Expression) -> Reduce:
@@ -241,8 +234,8 @@ def _coalesced_reduction(old: Reduce, body: Expression) -> Reduce:
         if not _contiguous(first, second, indices):
             position += 1
             continue
-        joined = Axis(second.name, first.extent * second.extent)
-        body = rewrite(body, {first: Affine(), second: Affine.of(joined)}, {}, {})
+        joined, new = _joined(first, second)
+        body = rewrite(body, new, {}, {})
         over = (*over[:position], joined, *over[position + 2 :])
     return Reduce(old.kind, over, body, old.dtype)
 

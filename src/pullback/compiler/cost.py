@@ -337,12 +337,6 @@ def compaction_gain(terms: Sequence[int], vectors: int, panel: float, lanes: int
     return saved - listed * LISTED_VECTOR - panel / lanes * LOOKED_THROUGH
 
 
-def contraction_flops(product: Contraction) -> int:
-    """Multiplications and additions of a product."""
-    size = math.prod(axis.extent for axis in product.rows) * product.columns.extent
-    return 2 * size * sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
-
-
 def kernel_cycles(kernel: Kernel, product: Contraction | None, target: Processor) -> float:
     """Cycles for the whole kernel."""
     lanes = lanes_of(kernel, target)

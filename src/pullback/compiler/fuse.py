@@ -102,8 +102,7 @@ def _fused_horizontally(first: Kernel, second: Kernel) -> Kernel | None:
         return None
     if first.functions + second.functions > LARGEST_KERNEL:
         return None
-    stores = (*first.stores, *second.stores)
-    if any(s.accumulate or s.dynamic or s.inner for s in stores):
+    if not (first.is_plain and second.is_plain):
         return None
     axes = {old: Affine.of(new) for old, new in zip(second.axes, first.axes)}
     memo: dict[int, Expression] = {}
@@ -126,7 +125,7 @@ def _fused_over_rows(first: Kernel, second: Kernel) -> Kernel | None:
         return None
     if contractions(short) or contractions(long):
         return None
-    if any(s.accumulate or s.dynamic or s.inner for kernel in (short, long) for s in kernel.stores):
+    if not (short.is_plain and long.is_plain):
         return None
     axes = {old: Affine.of(new) for old, new in zip(long.axes[:shared], short.axes)}
     if not any(_swept(load, long, row) and _swept_too(load, axes, short, row) for load in long.loads()):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from pullback.compiler.cost import ENOUGH_WINDOW_ROWS, LEAST_FILLED, MOST_TAPS, MOST_WINDOW_SUMS
 from pullback.compiler.passes.rewriting import inner, uses
+from pullback.compiler.schedules.lanes import filled
 from pullback.compiler.schedules.window_maximum import rows_at_once
 from pullback.compiler.target import Processor
 from pullback.graph import Graph, Node, Operation
@@ -70,13 +71,9 @@ def _fills_lanes(convolution: Operation, pool: Operation, target: Processor) -> 
         return False
     step = convolution.attributes["strides"][int(layout[-1])] * pool.attributes["strides"][-1]
     lanes = target.lanes(convolution.dtype.itemsize)
-    pooled, plain = _filled(pool.shape[-1], lanes), _filled(convolution.shape[-1], lanes)
+    pooled, plain = filled(pool.shape[-1], lanes), filled(convolution.shape[-1], lanes)
     if step > target.gather_vectors or pooled < LEAST_FILLED * plain:
         return False
     # What a window reads of the image is picked out of vectors: for few rows that pays only where sums are short.
     rows = rows_at_once(math.prod(pool.attributes["sizes"]), target)
     return rows >= ENOUGH_WINDOW_ROWS or w.size // w.shape[outputs] <= MOST_TAPS
-
-
-def _filled(extent: int, lanes: int) -> float:
-    return extent / (lanes * -(-extent // lanes))

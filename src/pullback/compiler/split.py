@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -105,8 +105,7 @@ def split_by_rows(kernels: Iterable[Kernel]) -> list[Kernel]:
             program.append(kernel)
         else:
             new, beside = _from_own_means(kernel, reduce, sums) or (reduce, None)
-            stores = tuple(replace(s, value=_replaced(s.value, reduce, new)) for s in kernel.stores)
-            parts = _in_parts(kernel.with_stores(stores), new, new.over[0].extent, beside=beside)
+            parts = _in_parts(_replaced(kernel, reduce, new), new, new.over[0].extent, beside=beside)
             program += parts
             whole = _InParts(kernel, reduce, parts[0].stores[0].buffer)
             sums.update((store.buffer, whole) for store in kernel.stores if store.value is reduce)
@@ -193,7 +192,7 @@ def _one_by_one(kernel: Kernel, target: Processor) -> list[Kernel]:
     found = [e for e in walk(*(store.value for store in kernel.stores)) if isinstance(e, Reduce)]
     if kernel.axes or len(found) < 2 or any(e.axes or e.kind not in ASSOCIATIVE for e in found):
         return [kernel]
-    if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
+    if not kernel.is_plain:
         return [kernel]
     name, made = kernel.stores[0].buffer.name, list[Kernel]()
 
@@ -204,12 +203,8 @@ def _one_by_one(kernel: Kernel, target: Processor) -> list[Kernel]:
         return Load(buffer, Affine())
 
     memo: dict[int, Expression] = {}
-    stores = tuple(
-        replace(store, value=rewrite_reductions(store.value, stored, memo)) for store in kernel.stores
-    )
-    if not any(_long_sum(part, target, {}) for part in made):
-        return [kernel]
-    return [*made, kernel.with_stores(stores)]
+    rest = kernel.with_values(lambda value: rewrite_reductions(value, stored, memo))
+    return [*made, rest] if any(_long_sum(part, target, {}) for part in made) else [kernel]
 
 
 def _only_reduction(kernel: Kernel) -> Reduce | None:
@@ -217,7 +212,7 @@ def _only_reduction(kernel: Kernel) -> Reduce | None:
     found = [e for e in kernel.expressions() if isinstance(e, Reduce)]
     if len(found) != 1 or found[0].kind not in ASSOCIATIVE:
         return None
-    if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
+    if not kernel.is_plain:
         return None
     return found[0]
 
@@ -396,8 +391,7 @@ def _in_parts(
     if beside is not None:
         each = Apply("add", (each, rewrite(beside, {first: Affine.of(number)}, {}, {})), reduce.dtype)
     total = Reduce(reduce.kind, (number,), each, reduce.dtype)
-    stores = tuple(replace(s, value=_replaced(s.value, reduce, total)) for s in kernel.stores)
-    return [*program, kernel.with_stores(stores)]
+    return [*program, _replaced(kernel, reduce, total)]
 
 
 def _part(
@@ -421,5 +415,5 @@ def _part(
     return part if outside else coalesced_axes(part)
 
 
-def _replaced(value: Expression, old: Reduce, new: Reduce) -> Expression:
-    return rewrite(value, {}, {}, {id(old): new, id(old.body): old.body})
+def _replaced(kernel: Kernel, old: Reduce, new: Reduce) -> Kernel:
+    return kernel.with_values(lambda value: rewrite(value, {}, {}, {id(old): new, id(old.body): old.body}))

@@ -10,7 +10,6 @@ accumulators are few registers, and their operands are read in blocks already.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from pullback.compiler.cost import LONGEST_BLOCK, LONGEST_CHAIN
 from pullback.compiler.schedules.contraction import is_contraction
@@ -36,9 +35,7 @@ def sum_in_blocks(kernel: Kernel) -> Kernel:
     if not any(_is_long(e) for e in kernel.expressions()) or indexed_sum(kernel) is not None:
         return kernel
     memo: dict[int, Expression] = {}
-    return kernel.with_stores(
-        tuple(replace(s, value=rewrite_reductions(s.value, _summed, memo)) for s in kernel.stores)
-    )
+    return kernel.with_values(lambda value: rewrite_reductions(value, _summed, memo))
 
 
 def _summed(reduce: Reduce, body: Expression) -> Expression:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pullback.compiler.cost import MOST_UNROLLED_FUNCTIONS
-from pullback.compiler.schedules.lanes import lanes_of
+from pullback.compiler.schedules.lanes import filled, lanes_of
 from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
@@ -49,18 +49,14 @@ def unroll_short_axes(kernel: Kernel, target: Processor) -> Kernel:
     if not rows or not _fills(kernel, rows[-1], short, longest):
         return kernel
     lanes = lanes_of(kernel, target)
-    if _filled(rows[-1].extent, lanes) < 2 * max(_filled(axis.extent, lanes) for axis in short):
+    if filled(rows[-1].extent, lanes) < 2 * max(filled(axis.extent, lanes) for axis in short):
         return kernel
     turns = math.prod(axis.extent for axis in short)
     if turns * kernel.functions > MOST_UNROLLED_FUNCTIONS:
         return kernel
     memo: dict[int, Expression] = {}
-    stores = [
-        part
-        for store in kernel.stores
-        for part in _written_out(replace(store, value=rewrite_reductions(store.value, _chained, memo)), short)
-    ]
-    return Kernel(rows, tuple(stores))
+    chained = kernel.with_values(lambda value: rewrite_reductions(value, _chained, memo))
+    return Kernel(rows, tuple(part for store in chained.stores for part in _written_out(store, short)))
 
 
 def _short_axes(kernel: Kernel, longest: int) -> set[Axis] | None:
@@ -78,11 +74,6 @@ def _short_axes(kernel: Kernel, longest: int) -> set[Axis] | None:
     if any(len(store.inner) > 1 for store in kernel.stores):
         return None
     return short
-
-
-def _filled(extent: int, lanes: int) -> float:
-    """The part of vectors along an axis that holds something."""
-    return extent / (-(-extent // lanes) * lanes)
 
 
 def _fills(kernel: Kernel, row: Axis, short: set[Axis], longest: int) -> bool:

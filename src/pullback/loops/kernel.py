@@ -158,6 +158,15 @@ class Kernel:
             )
         return tuple(found)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether each store is of one element a turn, at a place that is affine, of nothing but its value."""
+        return not any(store.inner or store.dynamic or store.accumulate for store in self.stores)
+
+    def with_values(self, change: Callable[[Expression], Expression]) -> Kernel:
+        """The kernel with other values in the same stores."""
+        return self.with_stores(tuple(replace(s, value=change(s.value)) for s in self.stores))
+
     def with_stores(self, stores: tuple[Store, ...]) -> Kernel:
         """The same axes around other stores."""
         return replace(self, stores=stores)

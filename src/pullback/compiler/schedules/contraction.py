@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pullback.loops import (
-    Affine,
     Apply,
     Axis,
     Expression,
@@ -75,11 +74,7 @@ def contractions(kernel: Kernel) -> list[Reduce]:
 def find_contraction(kernel: Kernel) -> Contraction | None:
     """The kernel as one product with an epilogue, or ``None`` if it is not of that form."""
     found = contractions(kernel)
-    if (
-        not found
-        or not kernel.axes
-        or any(store.inner or store.dynamic or store.accumulate for store in kernel.stores)
-    ):
+    if not found or not kernel.axes or not kernel.is_plain:
         return None
     columns = kernel.axes[-1]
     if any(not store.offset.coefficient(columns) for store in kernel.stores):
@@ -183,8 +178,3 @@ def _with_placeholder(
             new = Apply(expression.function, operands, expression.dtype, expression.attributes)
         memo[id(expression)] = new
     return memo[id(value)]
-
-
-def stride_of(load: Load, axes: tuple[Axis, ...]) -> Affine:
-    """The part of a read's offset that comes from ``axes``."""
-    return Affine(tuple((axis, c) for axis, c in load.offset.terms if axis in axes))

@@ -73,7 +73,7 @@ def indexed_sum(kernel: Kernel) -> Reduce | None:
     found = [e for e in kernel.expressions() if isinstance(e, Reduce)]
     if len(found) != 1 or found[0].kind != "add" or found[0].dtype.kind != "f":
         return None
-    if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
+    if not kernel.is_plain:
         return None
     return found[0] if _operands(found[0]) is not None else None
 

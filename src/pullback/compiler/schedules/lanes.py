@@ -5,12 +5,17 @@ from __future__ import annotations
 from pullback.compiler.target import Processor
 from pullback.loops import Kernel, Load, once
 
-__all__ = ["lanes_of"]
+__all__ = ["filled", "lanes_of"]
 
 
 def lanes_of(kernel: Kernel, target: Processor) -> int:
     """Lanes of a kernel's vectors: a register of its widest float, or of 32-bit elements where it has none."""
     return target.lanes(_widest(kernel))
+
+
+def filled(extent: int, lanes: int) -> float:
+    """The part of vectors along an axis that holds something."""
+    return extent / (-(-extent // lanes) * lanes)
 
 
 @once

@@ -36,7 +36,7 @@ def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> 
     found = contractions(kernel)
     if len(found) != 1 or len(kernel.axes) < 2:
         return None
-    if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
+    if not kernel.is_plain:
         return None
     if any(isinstance(e, Reduce) and e is not found[0] for e in kernel.expressions()):
         return None

@@ -73,7 +73,7 @@ def find_window_maximum(kernel: Kernel) -> WindowMaximum | None:
     ]
     if not extremes or not sums or others or len(kernel.axes) < 2:
         return None
-    if any(store.inner or store.dynamic or store.accumulate for store in kernel.stores):
+    if not kernel.is_plain:
         return None
     largest = extremes[0]
     if any(
