@@ -272,3 +272,12 @@ def test_text_of_deep_products_does_not_grow() -> None:
         return len(pb.jit(lambda x, w: x @ w).inspect(*(np.ones(shape, np.float32) for shape in shapes)).llvm)
 
     assert size(40) < 1.02 * size(10)
+
+
+@pytest.mark.parametrize(("rows", "asks"), [(700, True), (30, False)])
+def test_tiles_ask_for_what_epilogues_read_of_large_arrays(rows: int, asks: bool) -> None:
+    """And for what is packed next: whatever lies behind the last row and panel, results are those of NumPy."""
+    w, x, y = integers(rows, 350), integers(150, rows), integers(150, 350)
+    step = pb.jit(lambda w, x, y: w - x.T @ y)
+    assert ("llvm.prefetch" in step.inspect(w, x, y).llvm) == asks
+    np.testing.assert_array_equal(step(w, x, y), w - x.T @ y)

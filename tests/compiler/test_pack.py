@@ -65,6 +65,13 @@ def test_large_products_pack_by_themselves(stages):
         assert ("packed0" in packed) == copied
 
 
+def test_left_operands_of_large_products_are_copied_for_many_panels_only(stages):
+    """A weight gradient reads its left operand across memory, a line for each step of a tile."""
+    for depth, columns, copied in (4000, 100, False), (400, 9000, True):
+        packed = stages(lambda x, y: x.T @ y, (depth, 50), (depth, columns))["pack"]
+        assert ("packed0" in packed) == copied
+
+
 def test_few_columns_stay_whole(stages):
     narrow = stages(lambda x, w: np.tanh((x @ w.T) + 1).sum(1), (100, 200), (30, 200))["pack"]
     assert "packed0" in narrow

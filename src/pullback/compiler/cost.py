@@ -197,6 +197,9 @@ LEAST_COPIED = 1024
 FEWEST_PANELS = 4
 """Panels that a right operand must make; of fewer the nearer cache holds what lies between them."""
 
+MOST_PANELS_ACROSS = 16
+"""Panels up to which a left operand that lies along the rows is read so: each step of a tile reads a line of it."""
+
 
 # -- Regions and grains
 

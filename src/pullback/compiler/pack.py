@@ -28,11 +28,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pullback.compiler.canonicalise import coalesced_axes
-from pullback.compiler.cost import COPY_CYCLES, FEWEST_PANELS, LEAST_COPIED, SHARED_BY
+from pullback.compiler.cost import COPY_CYCLES, FEWEST_PANELS, LEAST_COPIED, MOST_PANELS_ACROSS, SHARED_BY
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction
 from pullback.compiler.schedules.map import MapSchedule
+from pullback.compiler.schedules.packing import Packing
 from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.schedules.tiles import choose_tile
@@ -64,7 +65,7 @@ def pack(
     In the body of a loop a right operand that is ``fixed``, the same in every turn, is copied once for all of them; so
     panels of it pay in either order, and however large it is.
     Large products pack their right operands by themselves, in whichever of two orders they lie; there it is the left
-    operand that must lie along the summed axis.
+    operand that must lie along the summed axis, or along the rows if few panels read it.
     """
     kernels = list(kernels)
     copies: dict[tuple[object, ...], Buffer] = {}
@@ -170,9 +171,9 @@ def _to_copy(
     """The operands of a kernel to copy, each with its axes in the order in which they should lie."""
     schedule = schedules.of(kernel)
     if isinstance(schedule, ContractionSchedule):
-        packed = isinstance(schedule, PackedContraction)
+        packing = schedule.packing if isinstance(schedule, PackedContraction) else None
         for pair in schedule.contraction.pairs:
-            yield from _of_pair(schedule.contraction, pair, packed, panels, stays)
+            yield from _of_pair(schedule.contraction, pair, packing, panels, stays)
     elif isinstance(schedule, MapSchedule) and schedule.nest.vector is not None:
         yield from _of_map(kernel, schedule.nest.vector, schedules)
 
@@ -200,18 +201,25 @@ def _of_map(kernel: Kernel, lane: Axis, schedules: Schedules) -> Iterator[tuple[
 
 
 def _of_pair(
-    product: Contraction, pair: Pair, packed: bool, panels: bool, stays: bool
+    product: Contraction, pair: Pair, packing: Packing | None, panels: bool, stays: bool
 ) -> Iterator[tuple[Load, list[Axis]]]:
     """The operands of a pair to copy, each with its axes in the order in which they should lie."""
     along = pair.right.offset.coefficient
-    by_itself = packed and not stays and along(pair.depth[-1]) == 1
+    by_itself = packing is not None and not stays and along(pair.depth[-1]) == 1
     if panels or (along(product.columns) != 1 and not by_itself):
         yield (
             pair.right,
             [a for a in (*product.rows, *pair.depth) if a in pair.right.axes] + [product.columns],
         )
-    if packed and pair.left.offset.coefficient(pair.depth[-1]) != 1:
+    if packing is not None and not _is_read_in_place(product, pair.left, packing):
         yield pair.left, [axis for axis in (*product.rows, *pair.depth) if axis in pair.left.axes]
+
+
+def _is_read_in_place(product: Contraction, left: Load, packing: Packing) -> bool:
+    """Whether tiles over panels read a left operand where it lies: a copy pays where many panels read it."""
+    along = {axis for axis in left.axes if left.offset.coefficient(axis) == 1}
+    few = product.columns.extent <= MOST_PANELS_ACROSS * packing.width
+    return bool(along - set(product.rows)) or (few and bool(along))
 
 
 def _copied(

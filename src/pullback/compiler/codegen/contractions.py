@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
-from pullback.compiler.codegen.prefetch import prefetch_line
+from pullback.compiler.codegen.prefetch import Wanted, prefetch_line
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
@@ -91,19 +91,30 @@ def multiply_panel(
     width: int,
     extent: tuple[Place, int],
     sums: list[str],
+    wanted: Sequence[Wanted] = (),
 ) -> list[str]:
-    """``accumulate`` over steps of the depth from a place on, with the right operand in a packed ``panel``."""
+    """``accumulate`` over steps of the depth from a place on, with the right operand in a packed ``panel``.
+
+    The first steps ask for what is ``wanted`` after the last, a row each.
+    """
     (depth,) = pair.depth
     values.places[depth], steps_deep = extent
     left = values.address(pair.left.buffer, values.element(pair.left.buffer, pair.left.offset))
     del values.places[depth]
     steps = (pair.left.offset.coefficient(depth), width)
     strip = _Strip(pair, _ahead(pair.left.offset, tile), packed=True)
-    return _deep(values, strip, left, panel, steps, steps_deep, sums)
+    return _deep(values, strip, left, panel, steps, steps_deep, sums, wanted)
 
 
 def _deep(
-    values: Values, strip: _Strip, left: str, right: str, steps: tuple[int, int], depth: int, sums: list[str]
+    values: Values,
+    strip: _Strip,
+    left: str,
+    right: str,
+    steps: tuple[int, int],
+    depth: int,
+    sums: list[str],
+    wanted: Sequence[Wanted] = (),
 ) -> list[str]:
     """The innermost loop: pointers that move along the summed axis, some steps a turn."""
     f, group, pair = values.f, values.group, strip.pair
@@ -141,16 +152,25 @@ def _deep(
                 new[place] = lanes.fma(spread, vector, new[place])
         return new
 
-    unroll = max(1, LOOP_BODY // len(sums))
-    turns, rest = divmod(depth, unroll)
-    if turns > 1 and depth * len(sums) > UNROLLED:
-        carried = [("ptr", left), ("ptr", right), *((kind, value) for value in sums)]
-        with f.loop("0", str(turns), carried=carried) as loop:
+    def repeat(turns: int, unroll: int, asked: Sequence[Wanted], start: Sequence[str]) -> list[str]:
+        kinds = ["ptr", "ptr", *([kind] * len(sums))]
+        with f.loop("0", str(turns), carried=list(zip(kinds, start))) as loop:
             at_left, at_right, *current = loop.values
+            for rows in asked:
+                rows.ask(f, loop.index)
             for ahead in range(unroll):
                 current = step(at_left, at_right, ahead, current)
             loop.carry(at(at_left, unroll * steps[0]), at(at_right, unroll * steps[1]), *current)
-        left, right, *sums = loop.results
+        return loop.results
+
+    asking = max((rows.rows for rows in wanted), default=0)
+    if 0 < asking < depth:
+        left, right, *sums = repeat(asking, 1, wanted, [left, right, *sums])
+        depth -= asking
+    unroll = max(1, LOOP_BODY // len(sums))
+    turns, rest = divmod(depth, unroll)
+    if turns > 1 and depth * len(sums) > UNROLLED:
+        left, right, *sums = repeat(turns, unroll, (), [left, right, *sums])
     else:
         rest = depth
     for ahead in range(rest):

@@ -4,6 +4,9 @@ The columns are cut into blocks of some panels, the rows into blocks that share 
 each. A panel holds, for each step of the summed axis, the vectors that a register tile wants side by side: reads run
 straight ahead, and neither the distance of rows in memory nor their order matters any more. A right operand that lies
 along the summed axis is transposed on its way in.
+
+Packing and epilogues would wait for what lies in none of the nearer caches. So tiles ask for it while they multiply,
+a row a step: for their own part of what the epilogue reads, and for a share of what is packed next.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ from pullback.compiler.codegen.blocks import load_lanes, store_lanes, transpose_
 from pullback.compiler.codegen.contractions import multiply_panel, run_epilogue
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
+from pullback.compiler.codegen.prefetch import Wanted
 from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
 from pullback.compiler.schedules.packing import Segment
 from pullback.compiler.schedules.tiles import row_axis
-from pullback.loops import Affine, Axis
+from pullback.loops import Affine, Axis, Load, walk
 from pullback.loops.nest import Kind, Level, level_of
 
 __all__ = ["emit_packed_contraction"]
@@ -132,13 +136,10 @@ class _Blocks:
             pair = self.product.pairs[segment.pair]
             depth = pair.depth[0]
             target = self._at(panel, str(segment.packed_at * self.packing.width))
-            values = self.values
-            values.places[self.product.columns], values.places[depth] = (
-                Place(column),
-                turn.place(segment),
-            )
-            source = values.address(pair.right.buffer, values.element(pair.right.buffer, pair.right.offset))
-            del values.places[self.product.columns], values.places[depth]
+            with self.values.standing({self.product.columns: Place(column), depth: turn.place(segment)}):
+                source = self.values.address(
+                    pair.right.buffer, self.values.element(pair.right.buffer, pair.right.offset)
+                )
             steps = pair.right.offset.coefficient(depth)
             across = pair.right.offset.coefficient(self.product.columns)
             if across == 1:
@@ -218,15 +219,83 @@ class _Blocks:
             sums = (
                 ["zeroinitializer"] * (rows * vectors) if turn.first else self._resume(waiting, rows, vectors)
             )
+            wanted = self._wanted(turn, rows, first_row, (within, column, columns))
             for segment in turn.segments:
                 pair = self.product.pairs[segment.pair]
                 packed = self._at(panel, str(segment.packed_at * packing.width))
                 extent = (turn.place(segment), segment.stop - segment.start)
-                sums = multiply_panel(values, pair, tile, packed, packing.width, extent, sums)
+                sums = multiply_panel(values, pair, tile, packed, packing.width, extent, sums, wanted)
+                wanted = []
             if turn.last:
                 run_epilogue(values, self.product, tile, sums)
             else:
                 self._wait(waiting, rows, vectors, sums)
+
+    # ------------------------------------------------------------------ prefetching
+
+    def _wanted(self, turn: _Round, rows: int, first_row: str, at: tuple[str, str, int]) -> list[Wanted]:
+        """What a tile asks for while it multiplies: what its epilogue reads, and its share of what comes next."""
+        wanted = self._of_epilogue(rows, at[2]) if turn.last else []
+        if len(turn.segments) > 1 or rows < self.packing.tile.rows:
+            return wanted
+        return [*wanted, *self._of_next(turn, first_row, at)]
+
+    def _of_epilogue(self, rows: int, columns: int) -> list[Wanted]:
+        """A tile's part of the large arrays that its epilogue reads: it would wait for them, the products need not."""
+        values, wanted = self.values, []
+        loads = {e: None for e in walk(*(s.value for s in self.product.stores)) if isinstance(e, Load)}
+        for load in loads:
+            down, across = (load.offset.coefficient(axis) for axis in (self.axis, self.product.columns))
+            if across == 1 and down and self._is_far(load) and not load.dynamic and load.guard is None:
+                address = values.address(load.buffer, values.element(load.buffer, load.offset))
+                wanted.append(self._lines(load, address, (rows, down, columns), cache=1))
+        return wanted
+
+    def _of_next(self, turn: _Round, first_row: str, at: tuple[str, str, int]) -> Iterator[Wanted]:
+        """A tile's share of what is packed next, the same columns further down or those of the next block.
+
+        All tiles of a block together ask for all of it, and for what they read of a left operand that is read once.
+        """
+        packing, f = self.packing, self.f
+        (segment,), (within, column, columns) = turn.segments, at
+        pair, start = self.product.pairs[segment.pair], turn.place(segment)
+        length, tiles = segment.stop - segment.start, packing.block_rows // packing.tile.rows
+        done = f.value(f"sub i64 {self.values.offset(Affine.of(self.axis))}, {first_row}")
+        tile = f.value(f"udiv i64 {done}, {packing.tile.rows}")
+        start = Place(None) if turn.last else Place(start.value, start.constant + length)
+        if self._is_far(pair.right):
+            following = (
+                f.value(f"add i64 {column}, {packing.panels * packing.width}") if turn.last else column
+            )
+            places = {pair.depth[0]: start, self.product.columns: Place(following)}
+            yield self._share(pair.right, places, (length, columns), (tile, tiles))
+        if self._is_far(pair.left) and packing.column_blocks == 1 and not turn.last:
+            number = f.value(f"add i64 {f.value(f'mul i64 {tile}, {packing.panels}')}, {within}")
+            places = {pair.depth[0]: start, self.axis: Place(first_row)}
+            yield self._share(
+                pair.left, places, (length, packing.block_rows), (number, tiles * packing.panels)
+            )
+
+    def _share(
+        self, load: Load, places: dict[Axis, Place], extents: tuple[int, int], part: tuple[str, int]
+    ) -> Wanted:
+        """Part number so of so many of what ``load`` reads from ``places`` on, along both axes up to ``extents``."""
+        (number, parts), steps = part, [load.offset.coefficient(axis) for axis in places]
+        (count, pitch), (run, _) = sorted(zip(extents, steps), key=lambda along: along[1] == 1)
+        rows = -(-count // parts)
+        with self.values.standing(places):
+            first = self.values.address(load.buffer, self.values.element(load.buffer, load.offset))
+        address = self._at(first, self.f.value(f"mul i64 {number}, {rows * pitch}"))
+        return self._lines(load, address, (rows, pitch, run), cache=2)
+
+    def _lines(self, load: Load, address: str, shape: tuple[int, int, int], cache: int) -> Wanted:
+        """Rows from ``address`` on: how many, how many elements apart, and how many of each."""
+        (rows, pitch, run), size, line = shape, load.dtype.itemsize, self.values.target.line_bytes
+        last = [run * size - 1] if pitch * size % line else []  # they begin anywhere in a line
+        return Wanted(address, pitch * size, rows, [*range(0, run * size, line), *last], cache)
+
+    def _is_far(self, load: Load) -> bool:
+        return load.buffer.nbytes >= self.values.target.far_bytes
 
     def _spot(self, waiting: str, r: int, v: int) -> str:
         packing = self.packing

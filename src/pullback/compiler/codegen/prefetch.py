@@ -8,6 +8,7 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.schedules.prefetch import lines_of, run_of
 from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load
 
-__all__ = ["prefetch_ahead", "prefetch_line"]
+__all__ = ["Wanted", "prefetch_ahead", "prefetch_line"]
 
 _INT64 = np.dtype(np.int64)
 
@@ -25,6 +26,30 @@ def prefetch_line(f: Function, address: str, cache: int = 1) -> None:
     """Ask for the line at ``address``, which need not exist, to come to the first or the second ``cache``."""
     near = ("i32", str(4 - cache))
     f.call("void", "llvm.prefetch.p0", ("ptr", address), ("i32", "0"), near, ("i32", "1"))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Rows of lines that are needed later: where the first of them begins, and how many bytes the next one is ahead.
+
+    They come to the first or the second ``cache``.
+    """
+
+    address: str
+    pitch: int
+    rows: int
+    lines: Sequence[int]
+    """Bytes ahead of a row's beginning."""
+    cache: int
+
+    def ask(self, f: Function, row: str) -> None:
+        """Ask for the lines of one row, a register."""
+        start = f.value(
+            f"getelementptr i8, ptr {self.address}, i64 {f.value(f'mul i64 {row}, {self.pitch}')}"
+        )
+        for ahead in self.lines:
+            address = f.value(f"getelementptr i8, ptr {start}, i64 {ahead}") if ahead else start
+            prefetch_line(f, address, self.cache)
 
 
 def prefetch_ahead(values: Values, kernel: Kernel, loads: Mapping[Load, int], row: Axis, turn: str) -> None:

@@ -117,6 +117,16 @@ class Values:
             self.places[group.axis] = held
 
     @contextmanager
+    def standing(self, places: Mapping[Axis, Place]) -> Iterator[None]:
+        """Axes stand at other ``places`` inside."""
+        held = {axis: self.places[axis] for axis in places if axis in self.places}
+        self.places.update(places)
+        yield
+        for axis in places:
+            del self.places[axis]
+        self.places.update(held)
+
+    @contextmanager
     def shadowing(self, axes: Iterable[Axis]) -> Iterator[None]:
         """Where ``axes`` already stand somewhere, they do not inside: an inner loop gives them a meaning of its own."""
         hidden = {axis: self.places.pop(axis) for axis in axes if axis in self.places}
