@@ -236,7 +236,7 @@ def test_a_matrix_is_turned_for_many_rows_or_many_products_only(stages):
 @pytest.mark.parametrize("l2_kilobytes", [32, 256, 1024])
 @pytest.mark.parametrize("shape", [(25, 700, 70), (130, 257, 530), (300, 1100, 200), (61, 513, 129)])
 def test_blocks_of_large_products_for_any_cache(shape, l2_kilobytes, compiler, processor):
-    described = replace(processor, l2_bytes=l2_kilobytes << 10)
+    described = replace(processor, l2_bytes=l2_kilobytes << 10, private_bytes=l2_kilobytes << 9)
     rows, depth, columns = shape
     orders = [("ik", "kj", "ij"), ("ki", "kj", "ij"), ("ik", "jk", "ij")]
     extents = {"i": rows, "j": columns, "k": depth}
@@ -274,10 +274,15 @@ def test_text_of_deep_products_does_not_grow() -> None:
     assert size(40) < 1.02 * size(10)
 
 
-@pytest.mark.parametrize(("rows", "asks"), [(700, True), (30, False)])
-def test_tiles_ask_for_what_epilogues_read_of_large_arrays(rows: int, asks: bool) -> None:
-    """And for what is packed next: whatever lies behind the last row and panel, results are those of NumPy."""
-    w, x, y = integers(rows, 350), integers(150, rows), integers(150, 350)
-    step = pb.jit(lambda w, x, y: w - x.T @ y)
-    assert ("llvm.prefetch" in step.inspect(w, x, y).llvm) == asks
-    np.testing.assert_array_equal(step(w, x, y), w - x.T @ y)
+@pytest.mark.parametrize(
+    ("rows", "depth", "asks"), [(700, 30, True), (700, 150, True), (700, 900, True), (30, 150, False)]
+)
+def test_tiles_ask_for_what_they_touch_of_large_arrays(rows, depth, asks, compiler, traced, processor):
+    """For what epilogues read and write and what is packed next, whatever lies behind the last row and panel."""
+    arrays = [integers(*shape) for shape in ((rows, 350), (depth, rows), (depth, 350))]
+
+    def step(w, x, y):
+        return w - x.T @ y
+
+    assert ("llvm.prefetch" in pb.jit(step).inspect(*arrays).llvm) == asks
+    compiler.assert_same(traced(step, *arrays), arrays, processor=processor)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
-from pullback.compiler.codegen.prefetch import Wanted, prefetch_line
+from pullback.compiler.codegen.prefetch import Wanted, prefetch_line, wanted_by
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
@@ -39,15 +39,30 @@ def emit_contraction(values: Values, schedule: TiledContraction, ends: Ends) -> 
         group = values.group
         assert group is not None
         found = ["zeroinitializer"] * (math.prod(tile.values()) * group.vectors)
+        wanted = _wanted(values, product, tile)
         for pair in product.pairs:
-            found = accumulate(values, pair, tile, found)
+            found = accumulate(values, pair, tile, found, wanted)
+            wanted = []
         run_epilogue(values, product, tile, found)
 
     emit_nest(values, schedule.nest.levels, sums, ends=ends)
 
 
-def accumulate(values: Values, pair: Pair, tile: Tile, sums: list[str]) -> list[str]:
-    """``sums[band, row, v] += sum over depth of left[row] * right[band, v]`` at the places where the axes stand."""
+def _wanted(values: Values, product: Contraction, tile: Tile) -> list[Wanted]:
+    """What a tile whose rows lie along one axis asks for while it multiplies: what its epilogue reads and writes."""
+    long = [(axis, count) for axis, count in tile.items() if count > 1]
+    if len(long) != 1 or len(product.pairs[0].depth) > 1:
+        return []
+    return wanted_by(values, product.stores, long[0], product.columns)
+
+
+def accumulate(
+    values: Values, pair: Pair, tile: Tile, sums: list[str], wanted: Sequence[Wanted] = ()
+) -> list[str]:
+    """``sums[band, row, v] += sum over depth of left[row] * right[band, v]`` at the places where the axes stand.
+
+    The first steps ask for what is ``wanted`` after the last, a row each.
+    """
     *outer, deepest = pair.depth
     kind = vector_of(scalar_type(pair.right.dtype), values.lanes)
     steps = (pair.left.offset.coefficient(deepest), pair.right.offset.coefficient(deepest))
@@ -60,7 +75,7 @@ def accumulate(values: Values, pair: Pair, tile: Tile, sums: list[str]) -> list[
             values.address(load.buffer, values.element(load.buffer, load.offset.without([deepest])))
             for load in (pair.left, pair.right)
         )
-        return _deep(values, strip, left, right, steps, deepest.extent, sums)
+        return _deep(values, strip, left, right, steps, deepest.extent, sums, wanted)
 
     levels = levels_over(outer, UNROLLED // (len(sums) * deepest.extent))
     return emit_nest(values, levels, innermost, [(kind, value) for value in sums])

@@ -6,7 +6,7 @@ straight ahead, and neither the distance of rows in memory nor their order matte
 along the summed axis is transposed on its way in.
 
 Packing and epilogues would wait for what lies in none of the nearer caches. So tiles ask for it while they multiply,
-a row a step: for their own part of what the epilogue reads, and for a share of what is packed next.
+a row a step: for their own part of what the epilogue touches, and for a share of what is packed next.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pullback.compiler.codegen.blocks import load_lanes, store_lanes, transpose_
 from pullback.compiler.codegen.contractions import multiply_panel, run_epilogue
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
-from pullback.compiler.codegen.prefetch import Wanted
+from pullback.compiler.codegen.prefetch import Wanted, lies_far, wanted_by, wanted_rows
 from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
 from pullback.compiler.schedules.packing import Segment
 from pullback.compiler.schedules.tiles import row_axis
-from pullback.loops import Affine, Axis, Load, walk
+from pullback.loops import Affine, Axis, Load
 from pullback.loops.nest import Kind, Level, level_of
 
 __all__ = ["emit_packed_contraction"]
@@ -234,22 +234,12 @@ class _Blocks:
     # ------------------------------------------------------------------ prefetching
 
     def _wanted(self, turn: _Round, rows: int, first_row: str, at: tuple[str, str, int]) -> list[Wanted]:
-        """What a tile asks for while it multiplies: what its epilogue reads, and its share of what comes next."""
-        wanted = self._of_epilogue(rows, at[2]) if turn.last else []
+        """What a tile asks for while it multiplies: what its epilogue touches, a share of what comes next."""
+        stores, columns = self.product.stores, self.product.columns
+        wanted = wanted_by(self.values, stores, (self.axis, rows), columns) if turn.last else []
         if len(turn.segments) > 1 or rows < self.packing.tile.rows:
             return wanted
         return [*wanted, *self._of_next(turn, first_row, at)]
-
-    def _of_epilogue(self, rows: int, columns: int) -> list[Wanted]:
-        """A tile's part of the large arrays that its epilogue reads: it would wait for them, the products need not."""
-        values, wanted = self.values, []
-        loads = {e: None for e in walk(*(s.value for s in self.product.stores)) if isinstance(e, Load)}
-        for load in loads:
-            down, across = (load.offset.coefficient(axis) for axis in (self.axis, self.product.columns))
-            if across == 1 and down and self._is_far(load) and not load.dynamic and load.guard is None:
-                address = values.address(load.buffer, values.element(load.buffer, load.offset))
-                wanted.append(self._lines(load, address, (rows, down, columns), cache=1))
-        return wanted
 
     def _of_next(self, turn: _Round, first_row: str, at: tuple[str, str, int]) -> Iterator[Wanted]:
         """A tile's share of what is packed next, the same columns further down or those of the next block.
@@ -263,13 +253,13 @@ class _Blocks:
         done = f.value(f"sub i64 {self.values.offset(Affine.of(self.axis))}, {first_row}")
         tile = f.value(f"udiv i64 {done}, {packing.tile.rows}")
         start = Place(None) if turn.last else Place(start.value, start.constant + length)
-        if self._is_far(pair.right):
+        if lies_far(self.values, pair.right):
             following = (
                 f.value(f"add i64 {column}, {packing.panels * packing.width}") if turn.last else column
             )
             places = {pair.depth[0]: start, self.product.columns: Place(following)}
             yield self._share(pair.right, places, (length, columns), (tile, tiles))
-        if self._is_far(pair.left) and packing.column_blocks == 1 and not turn.last:
+        if lies_far(self.values, pair.left) and packing.column_blocks == 1 and not turn.last:
             number = f.value(f"add i64 {f.value(f'mul i64 {tile}, {packing.panels}')}, {within}")
             places = {pair.depth[0]: start, self.axis: Place(first_row)}
             yield self._share(
@@ -286,16 +276,7 @@ class _Blocks:
         with self.values.standing(places):
             first = self.values.address(load.buffer, self.values.element(load.buffer, load.offset))
         address = self._at(first, self.f.value(f"mul i64 {number}, {rows * pitch}"))
-        return self._lines(load, address, (rows, pitch, run), cache=2)
-
-    def _lines(self, load: Load, address: str, shape: tuple[int, int, int], cache: int) -> Wanted:
-        """Rows from ``address`` on: how many, how many elements apart, and how many of each."""
-        (rows, pitch, run), size, line = shape, load.dtype.itemsize, self.values.target.line_bytes
-        last = [run * size - 1] if pitch * size % line else []  # they begin anywhere in a line
-        return Wanted(address, pitch * size, rows, [*range(0, run * size, line), *last], cache)
-
-    def _is_far(self, load: Load) -> bool:
-        return load.buffer.nbytes >= self.values.target.far_bytes
+        return wanted_rows(self.values, load, address, (rows, pitch, run), cache=2)
 
     def _spot(self, waiting: str, r: int, v: int) -> str:
         packing = self.packing

@@ -15,9 +15,9 @@ import numpy as np
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.schedules.prefetch import lines_of, run_of
-from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load
+from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load, Store, walk
 
-__all__ = ["Wanted", "prefetch_ahead", "prefetch_line"]
+__all__ = ["Wanted", "lies_far", "prefetch_ahead", "prefetch_line", "wanted_by", "wanted_rows"]
 
 _INT64 = np.dtype(np.int64)
 
@@ -50,6 +50,37 @@ class Wanted:
         for ahead in self.lines:
             address = f.value(f"getelementptr i8, ptr {start}, i64 {ahead}") if ahead else start
             prefetch_line(f, address, self.cache)
+
+
+def wanted_rows(values: Values, load: Load, address: str, shape: tuple[int, int, int], cache: int) -> Wanted:
+    """Rows of what ``load`` reads from ``address`` on: how many, how many elements apart, and how many of each."""
+    (rows, pitch, run), size, line = shape, load.dtype.itemsize, values.target.line_bytes
+    last = [run * size - 1] if pitch * size % line else []  # they begin anywhere in a line
+    return Wanted(address, pitch * size, rows, [*range(0, run * size, line), *last], cache)
+
+
+def wanted_by(values: Values, stores: Sequence[Store], rows: tuple[Axis, int], columns: Axis) -> list[Wanted]:
+    """What a tile's epilogue reads and writes of large arrays, rows and columns from where the axes stand on.
+
+    It would wait for them; the products before it need not.
+    """
+    (axis, count), group = rows, values.group
+    assert group is not None
+    run = (group.vectors - 1) * group.lanes + (group.tail or group.lanes)
+    touched = [e for e in walk(*(store.value for store in stores)) if isinstance(e, Load)]
+    touched += [Load(store.buffer, store.offset, store.dynamic) for store in stores]
+    wanted: dict[str, Wanted] = {}
+    for load in touched:
+        down, across = (load.offset.coefficient(a) for a in (axis, columns))
+        if across == 1 and down and lies_far(values, load) and not load.dynamic and load.guard is None:
+            address = values.address(load.buffer, values.element(load.buffer, load.offset))
+            wanted[address] = wanted_rows(values, load, address, (count, down, run), cache=1)
+    return list(wanted.values())
+
+
+def lies_far(values: Values, load: Load) -> bool:
+    """Whether an array is larger than what stays in the caches that no other core uses."""
+    return load.buffer.nbytes >= values.target.private_bytes
 
 
 def prefetch_ahead(values: Values, kernel: Kernel, loads: Mapping[Load, int], row: Axis, turn: str) -> None:
