@@ -140,7 +140,7 @@ def test_no_rows() -> None:
     assert double.shape == (0, 4)
     assert not total.any()
     with pytest.raises(NamedAxisError):  # as for all sizes, though this one would be possible
-        pb.jit(lambda x: x[::-1], shapes=ROWS)(rows(0))
+        pb.jit(lambda x: pb.pure_callback(np.sin, x, x), shapes=ROWS)(rows(0))
 
 
 def test_first_rows_of_fewer() -> None:
@@ -200,9 +200,10 @@ def test_donated_rows() -> None:
         assert after["velocity"] is state["velocity"]
         np.testing.assert_allclose(x, wanted, rtol=1e-12)
         np.testing.assert_allclose(found, total, rtol=1e-12)
-        for bad in (x.T.copy().T, x[::2], np.broadcast_to(x[:1], x.shape)):
-            with pytest.raises(DonationError, match="updated in place"):
-                step(bad, state, rows(len(bad), 1))
+        if size > 1:
+            for bad in (x.T.copy().T, np.broadcast_to(x[:1], x.shape)):
+                with pytest.raises(DonationError, match="updated in place"):
+                    step(bad, state, rows(len(bad), 1))
     with pytest.raises(DonationError, match="share memory"):
         step(x, state, x)
     np.testing.assert_allclose(x, wanted, rtol=1e-12)
@@ -239,19 +240,12 @@ def test_runs_that_keep_rows_of_each_step() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
-    "reversed": (lambda x: x[::-1], NamedAxisError, "reverse of .*batch, 4.* along a named axis"),
-    "last": (lambda x: x[-1], NamedAxisError, r"batch - 1:batch:1.*first on"),
-    "neighbours": (lambda x: x[1:] - x[:-1], NamedAxisError, "no multiple of the size"),
-    "joined": (lambda x: np.concatenate([x, x]), NamedAxisError, "padding between the parts"),
-    "turned rows": (lambda x: x.T.reshape(-1), NamedAxisError, "does not leave it outermost"),
     "rows by number": (lambda x: x[x[:, 0].astype(int)], NamedAxisError, "selects rows by number"),
-    "steps": (lambda x: pb.scan(lambda c, r: (c + r, None), x[0], x)[0], NamedAxisError, "for its steps"),
     "steps in segments": (
         lambda x: pb.scan(lambda c, r: (c + r, None), x[0], x, checkpoint="sqrt")[0],
         NamedAxisError,
-        "for its steps",
+        "leave checkpoint= out",
     ),
-    "median": (lambda x: np.median(x, axis=0), NamedAxisError, "whose rows are others for each size"),
     "host": (
         lambda x: pb.pure_callback(np.sin, x, x), NamedAxisError, "leave the axis out of shapes="
     ),

@@ -63,11 +63,10 @@ def assert_same(
     plain, results = made(extent)
     given = []
     for variable, array in zip(inputs, arguments):
-        if variable.shape[:1] == (size.stand_in,):
-            beyond = worst(name, (CAPACITY - extent, *array.shape[1:]), array.dtype)
-            given.append(np.concatenate([array, beyond]))
-        else:
-            given.append(array)
+        shape = tuple(CAPACITY if axis == size.stand_in else axis for axis in variable.shape)
+        made = worst(name, shape, array.dtype)
+        made[tuple(map(slice, array.shape))] = array
+        given.append(made)
     with np.errstate(all="ignore"):
         found = evaluate(instance.graph, [*given, np.asarray(extent)])
         wanted = evaluate(Graph(tuple(plain), tuple(results)), list(arguments))
@@ -81,38 +80,39 @@ def assert_same(
     return True
 
 
-def own_axis(case: OperatorCase, chosen: Sequence[bool]) -> Made:
-    """The case's operator with its first axes named."""
+Chosen = frozenset[tuple[int, int]]
+"""Axes that are named: the number of the input, and the axis."""
+
+
+def own_axes(case: OperatorCase, chosen: Chosen) -> Made:
+    """The case's operator with axes of its own named."""
 
     def made(extent: int) -> tuple[list[Variable], Sequence[Node]]:
-        inputs = [
-            Variable(type.with_shape((extent, *type.shape[1:])) if named else type, f"x{k}")
-            for k, (type, named) in enumerate(zip(case.types, chosen))
-        ]
+        inputs = []
+        for k, type in enumerate(case.types):
+            shape = tuple([extent if (k, axis) in chosen else own for axis, own in enumerate(type.shape)])
+            inputs.append(Variable(type.with_shape(shape), f"x{k}"))
         return inputs, [case.apply(*inputs)]
 
     return made
 
 
 @every_operator
-def test_along_its_first_axis(name: str) -> None:
+def test_along_its_own_axes(name: str) -> None:
+    """One axis, the axes of one number of all inputs, or all axes that are as long."""
     for case in operator_cases(name):
-        extents = {type.shape[0] for type in case.types if type.shape}
         arguments = case.arguments()
-        for extent in sorted(extents - {0, 1}):
-            fits = [type.shape[:1] == (extent,) for type in case.types]
-            for chosen in {
-                tuple(fits),
-                *[tuple(k == j and f for j, f in enumerate(fits)) for k in range(len(fits))],
-            }:
-                if not any(chosen) or extent > CAPACITY:
-                    continue
+        places = [(k, axis, n) for k, type in enumerate(case.types) for axis, n in enumerate(type.shape)]
+        for extent in sorted({n for _, _, n in places if 1 < n <= CAPACITY}):
+            alike = [(k, axis) for k, axis, n in places if n == extent]
+            columns = [frozenset(p for p in alike if p[1] == axis) for axis in {axis for _, axis in alike}]
+            for chosen in {frozenset(alike), *columns, *[frozenset([place]) for place in alike]}:
                 try:
-                    assert_same(name, own_axis(case, chosen), arguments, extent)
+                    assert_same(name, own_axes(case, chosen), arguments, extent)
                 except NamedAxisError:
                     pass  # it is refused, as far as its operator says
                 except AssertionError as error:
-                    raise AssertionError(f"{case}, first axes {chosen}: {error}") from error
+                    raise AssertionError(f"{case}, axes {sorted(chosen)}: {error}") from error
 
 
 def many(case: OperatorCase, chosen: Sequence[bool], pulled: bool) -> Made:

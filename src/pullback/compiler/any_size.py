@@ -107,7 +107,7 @@ class Sized(NamedTuple):
             if k in program.aliased:
                 found.append(leaves[program.aliased[k]])
             else:
-                found += cut([result], [ends], self.call.sizes, front)
+                found += cut([result], (ends,), self.call.sizes, front)
         return found
 
     def again(self, request: Callable[[Structure, tuple[Type, ...]], R]) -> R:

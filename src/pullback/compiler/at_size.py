@@ -20,6 +20,7 @@ True
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,10 +45,8 @@ belong to the region and what is computed of a size is handed to it."""
 _NO_VALUE = frozenset({*_CAPTURED, "host_call"})
 
 
-def unlike_at(
-    graph: Graph, sizes: Sequence[NamedSize], numbers: Sequence[int], other: Graph
-) -> Node | None:
-    """A node of ``graph`` that is not what ``other`` has in its place where ``sizes`` are ``numbers``; None if all are."""
+def unlike_at(graph: Graph, sizes: Sequence[NamedSize], numbers: Sequence[int], other: Graph) -> Node | None:
+    """A node of ``graph`` that is another one in ``other``, where ``sizes`` are ``numbers``; None if none is."""
     with named_sizes(sizes):
         return _Pair(sizes, numbers).unlike(without_rules(graph), without_rules(other))
 
@@ -178,9 +177,7 @@ class _Pair:
                 met.add(key)
                 stack += self._alike(a, mine, b, theirs)
 
-    def _alike(
-        self, a: Node, one: _Scope, b: Node, two: _Scope
-    ) -> list[tuple[Node, _Scope, Node, _Scope]]:
+    def _alike(self, a: Node, one: _Scope, b: Node, two: _Scope) -> list[tuple[Node, _Scope, Node, _Scope]]:
         """The inputs that are left to compare."""
         if not self._types_alike(a.type, b.type):
             raise _Unlike(a)
@@ -219,13 +216,17 @@ class _Pair:
             if len(a.inputs) != len(b.inputs):
                 return None
             return [(x, one, y, two) for x, y in zip(a.inputs, b.inputs)]
-        lefts, rights = ([k not in range(*captured(n).indices(len(n.inputs))) for k in range(len(n.inputs))] for n in (a, b))
+        lefts, rights = (
+            [k not in range(*captured(n).indices(len(n.inputs))) for k in range(len(n.inputs))]
+            for n in (a, b)
+        )
         inputs = [x for x, own in zip(a.inputs, lefts) if own], [y for y, own in zip(b.inputs, rights) if own]
         if len(inputs[0]) != len(inputs[1]):
             return None
         for mine, theirs in graphs:
             inner, others = _Scope(mine, one, self.at), _Scope(theirs, two, self.as_it_is)
-            self._bind(inner, a, lefts), self._bind(others, b, rights)
+            self._bind(inner, a, lefts)
+            self._bind(others, b, rights)
             self._all(mine.outputs, inner, theirs.outputs, others)
         return [(x, one, y, two) for x, y in zip(*inputs)]
 
@@ -252,7 +253,7 @@ class _Pair:
 
     def _shown(self, value: Any, named: bool = True) -> Any:
         """An attribute as it is compared."""
-        if type(value) is float and value != value:
+        if type(value) is float and math.isnan(value):
             return "nan"
         if type(value) is str:
             return re.sub(r"\d{15,}", lambda n: str(self.at.number(int(n[0]))), value) if named else value
@@ -272,4 +273,4 @@ def _graphs(one: Any, other: Any) -> list[tuple[Graph, Graph]] | None:
 
 def _same_values(one: Any, other: Any) -> bool:
     one, other = np.asarray(one), np.asarray(other)
-    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    return bool(one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes())

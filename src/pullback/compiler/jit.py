@@ -427,13 +427,14 @@ def jit(
     Many processors take a hundred times as long for them, and the gradients of a long recurrence vanish through them.
     Without it they are what they are in NumPy. Functions out of the program, NumPy's and LAPACK's, keep them.
 
-    ``shapes`` names first axes of arguments: ``jit(f, shapes={"x": ("batch", 784), "y": ("batch",)})`` is traced once
-    for all sizes of ``batch`` and compiled for a capacity, the power of two at or above the size, for all sizes up to
-    it. Keys are parameters, or paths to leaves below them (``"data.images"``); axes after the first are extents,
-    ``None`` for any that the program is compiled for, or ``...`` last. One name is one size in all arguments. Results
-    equal those of a program for that very size up to rounding, and depend on the arguments alone. Inside,
-    ``x.shape[0]`` is a traced number; where Python needs an integer it is refused, as are operations that would need
-    a program for each size, such as ``x[::-1]``: ``NamedAxisError``. Sizes 0 and 1 have programs of their own.
+    ``shapes`` names axes of arguments: ``jit(f, shapes={"x": ("batch", 784), "y": ("batch",)})`` is traced once for all
+    sizes of ``batch`` and compiled for a capacity, the power of two at or above the size, for all sizes up to it. Keys
+    are parameters, or paths to leaves below them (``"data.images"``); axes without a name are extents, ``None`` for any
+    that the program is compiled for, or ``...`` last. One name is one size in all arguments. Results equal those of a
+    program for that very size up to rounding, and depend on the arguments alone. Inside, ``x.shape[0]`` is a traced
+    number; where Python needs an integer it is refused, as are operations that have no rule for padding:
+    ``NamedAxisError``. Each size that is met is traced, and compared with the program: where the function is another
+    one at that size, it has a program of its own, as sizes 0 and 1 have, and the logger ``pullback.jit`` says why.
 
     Raises what tracing raises, ``DonationError`` for donated memory that cannot be written in place,
     ``MemoryBudgetError`` with the least memory that can be reached where that is beyond the budget, and

@@ -25,7 +25,17 @@ from pullback.numpy.arrays import to_users
 from pullback.tracing.trace import argument_name, tracing
 from pullback.tracing.trees import Structure
 
-__all__ = ["NamedCall", "NamedShapes", "Places", "Slices", "capacity", "cut", "padded", "sizes_known", "slices_of"]
+__all__ = [
+    "NamedCall",
+    "NamedShapes",
+    "Places",
+    "Slices",
+    "capacity",
+    "cut",
+    "padded",
+    "sizes_known",
+    "slices_of",
+]
 
 _LEAST_CAPACITY = 8
 _TOO_LARGE = re.compile("iterator is too large|[Mm]aximum (allowed|supported)|array is too big")
@@ -34,7 +44,7 @@ _INT = np.dtype(np.int64)
 Places = tuple[tuple[int, int], ...]
 """Named axes of an array: the axis, and the number of its size."""
 Slices = tuple[tuple[tuple[int, int, int, int], ...], ...]
-"""For each result its named axes: the axis, the number of the size, how many times it is, and what is added."""
+"""For each result its named axes: the axis, the number of the size, how often it is taken, and what is added."""
 
 
 def capacity(size: int) -> int:
@@ -131,7 +141,8 @@ class NamedShapes:
                 size, first, its = sizes.setdefault(axis_name, (extent, name, axis))
                 if size != extent:
                     raise NamedAxisError(
-                        f"axis {axis_name!r} has {size} {_unit(its)} in {first} and {extent} in {name}; give both as many"
+                        f"axis {axis_name!r} has {size} {_unit(its)} in {first} and {extent} in {name}; "
+                        "give both as many"
                     )
         names = tuple([name for name in self.names if name in sizes])
         places = tuple([tuple([(axis, names.index(name)) for axis, name in each]) for each in leaves])
@@ -248,7 +259,8 @@ def padded(leaf: Any, type: Type, steps: tuple[int, ...] = ()) -> np.ndarray:
     made[own] = array
     for axis, (extent, full) in enumerate(zip(array.shape, shape)):
         if extent != full:
-            made[(*own[:axis], slice(extent, None))] = 0
+            beyond = (*own[:axis], slice(extent, None))
+            made[beyond] = 0
     return made
 
 

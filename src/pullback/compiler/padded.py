@@ -34,7 +34,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pullback.control.custom import without_rules
-from pullback.errors import NamedAxisError
 from pullback.graph import (
     OPERATORS,
     Constant,
@@ -54,11 +53,14 @@ from pullback.graph.named import (
     LEAST_SIZE,
     LEAST_STAND_IN,
     NO_END,
+    Multiple,
     NamedSize,
+    is_named,
     multiple,
     named_sizes,
     with_names,
 )
+from pullback.numpy.sizes import size_node
 from pullback.operators.elementwise import filled, is_zero
 from pullback.operators.varying import Fill, Padding, keeps, named_axes, padding, refuse_named, types_of
 
@@ -120,10 +122,13 @@ class _Instance:
         self,
         variables: Sequence[Variable],
         outputs: Sequence[Node],
-        own: Sequence[Variable],
+        own: Sequence[Node],
         zeroed: Sequence[bool] = (),
     ) -> tuple[tuple[Variable, ...], tuple[Node, ...]]:
-        """The inputs and outputs of a graph or region in which ``own`` are the sizes."""
+        """The inputs and outputs of a graph or region in which ``own`` are the sizes.
+
+        In the body of a loop over a named axis they end with whether the step is one that there is.
+        """
         rules, zeros = self._demands(outputs)
         inputs = tuple([Variable(self._type(x.type), x.name) for x in variables])
         replaced: dict[Node, Node] = dict(zip(variables, inputs))
@@ -134,18 +139,23 @@ class _Instance:
                 replaced[old] = self._filled(new, old, 0, own)
 
         def rebuild(node: Operation, given: tuple[Node, ...]) -> Node:
-            attributes = {key: self._number(node, key, value) for key, value in node.attributes.items()}
-            if node.operator.name in _REGION_INPUTS:
-                made = self._with_regions(node, given, attributes, own)
+            if is_named(node.attributes.get("trips", 0)):
+                made = self._to_its_end(node, given, self._attributes(node), own)
+            elif node.operator.name in _REGION_INPUTS:
+                made = self._with_regions(node, given, self._attributes(node), own)
             else:
-                fills = rules[id(node)].fills
+                fills, _, _, instead = rules[id(node)]
                 given = tuple(
                     [
                         new if fill in (None, 0) else self._filled(new, old, fill, own)
                         for new, old, fill in zip(given, node.inputs, fills)
                     ]
                 )
-                made = apply(node.operator, given, attributes)
+                given = self._harmless(node, given, own)
+                if instead is None:
+                    made = apply(node.operator, given, self._attributes(node))
+                else:
+                    made = instead(node, given, _AtCapacity(self, own))
             return self._filled(made, node, 0, own) if id(node) in zeros else made
 
         return inputs, substitute(outputs, replaced, rebuild)
@@ -170,49 +180,59 @@ class _Instance:
         return rules, zeros
 
     def _rule(self, node: Operation) -> Padding:
+        least = 1
         for type in types_of(node):
             for extent in type.shape:
                 found = multiple(extent)
-                if extent >= LEAST_STAND_IN and (found is None or found.beside):
+                if found is not None:
+                    least = max(least, -((found.beside - 1) // found.times))
+                elif extent >= LEAST_STAND_IN:
                     refuse_named(
                         node,
                         f"gives {type}: an axis that is no multiple of the size",
                         "leave rows out with np.where, or give the part that is meant as an argument",
                     )
-        if node.attributes.get("trips", 0) >= LEAST_STAND_IN:
-            refuse_named(node, "would have it for its steps", "name an axis that is carried, the batch")
         if node.operator.name in (*_REGION_INPUTS, "result"):
-            return keeps(node)
-        return padding(node)
+            return keeps(node)._replace(least=least)
+        rule = padding(node)
+        return rule._replace(least=max(least, rule.least))
 
     # -- From stand-ins to the capacity
 
     def _type(self, type: Type) -> Type:
         if isinstance(type, TupleType):
             return TupleType.of([self._type(each) for each in type.types])
-        return type.with_shape(tuple([self._extent(extent) for extent in type.shape]))
+        return type.with_shape(tuple([self.extent(extent) for extent in type.shape]))
 
-    def _extent(self, number: int) -> int:
+    def extent(self, number: int) -> int:
+        """An extent of the program's arrays."""
         found = multiple(number)
         if found is None:
             return number
         return found.times * self.capacities[found.size.stand_in] + found.beside
 
+    def _attributes(self, node: Operation) -> dict[str, Any]:
+        return {key: self._number(node, key, value) for key, value in node.attributes.items()}
+
     def _number(self, node: Operation, key: str, value: Any) -> Any:
         if type(value) is int and abs(value) >= LEAST_STAND_IN and value != NO_END:
             found = multiple(value)
-            if found is None or (found.beside and node.operator.name not in ("slice", "pad")):
+            if found is None:
                 refuse_named(node, f"counts {key}={value}", "compute it of another axis")
-            return self._extent(value)
+            return self.extent(value)
         if type(value) is str:
             return with_names(value)
         if type(value) is tuple:
             return tuple([self._number(node, key, each) for each in value])
         return value
 
+    def number(self, found: Multiple, own: Sequence[Node]) -> Node:
+        """A multiple of a size when the program runs."""
+        return size_node(found, own[self.sizes.index(found.size)])
+
     # -- Fills
 
-    def _filled(self, new: Node, old: Node, fill: Fill, own: Sequence[Variable]) -> Node:
+    def _filled(self, new: Node, old: Node, fill: Fill, own: Sequence[Node]) -> Node:
         """``new`` with ``fill`` in its padding."""
         if not named_axes(old) or (fill == "index" and _in_range(old)):
             return new
@@ -220,9 +240,7 @@ class _Instance:
         for axis in named_axes(old):
             found = multiple(old.shape[axis])
             assert found is not None
-            limit: Node = own[self.sizes.index(found.size)]
-            if found.times != 1:
-                limit = OPERATORS["multiply"](limit, constant(found.times, _INT, weak=True))
+            limit: Node = self.number(found, own)
             limit = OPERATORS["broadcast"](limit, shape=new.shape, axes=())
             place = OPERATORS["iota"](shape=new.shape, axis=axis, dtype=_INT)
             inside.append(OPERATORS["less"](place, limit))
@@ -231,11 +249,14 @@ class _Instance:
     # -- Regions
 
     def _with_regions(
-        self, node: Operation, given: tuple[Node, ...], attributes: Mapping[str, Any], own: Sequence[Variable]
+        self, node: Operation, given: tuple[Node, ...], attributes: Mapping[str, Any], own: Sequence[Node]
     ) -> Node:
         """An operation whose regions take the sizes first, where they need them."""
         before = _REGION_INPUTS[node.operator.name]
-        variables, inner = self._variables(node), [Variable(x.type, x.name) for x in own]
+        if node.operator.name == "while":
+            self._harmless(node, given, own)
+        variables = self._variables(node)
+        inner = [Variable(x.type, getattr(x, "name", "")) for x in own]
         inputs: tuple[Variable, ...] = ()
         made: dict[str, Any] = {}
         # All regions of an operation have the same variables.
@@ -250,6 +271,46 @@ class _Instance:
             made[key] = (inputs, found, isinstance(value, tuple))
         return self._joined(node, given, attributes, own, inner, made, before)
 
+    def _to_its_end(
+        self, node: Operation, given: tuple[Node, ...], attributes: Mapping[str, Any], own: Sequence[Node]
+    ) -> Node:
+        """A ``scan`` of as many steps as the capacity; those from the size on leave the carries as they are."""
+        body, consts, carries = (node.attributes[key] for key in ("body", "consts", "carries"))
+        step = Variable(Type(_INT, ()), "step")
+        inner = [Variable(x.type, getattr(x, "name", "")) for x in own]
+        found = multiple(node.attributes["trips"])
+        assert found is not None
+        is_step = OPERATORS["less"](step, self.number(found, inner))
+        if len(inner) > len(self.sizes):
+            is_step = OPERATORS["logical_and"](is_step, inner[-1])
+        sizes = len(self.sizes)
+        inputs, outputs = self.graph(body.inputs, body.outputs, [*inner[:sizes], is_step])
+        before = inputs[consts : consts + carries]
+        kept = [_chosen(is_step, new, old) for new, old in zip(outputs, before)]
+        final = {
+            **attributes,
+            "body": Graph((*inner, *inputs, step), (*kept, *outputs[carries:])),
+            "consts": consts + len(inner),
+        }
+        count = OPERATORS["iota"](shape=(attributes["trips"],), axis=0, dtype=_INT)
+        return apply(node.operator, (*own, *given, count), final)
+
+    def _harmless(self, node: Operation, given: tuple[Node, ...], own: Sequence[Node]) -> tuple[Node, ...]:
+        """What an operation is given that checks it, in steps of a loop that are none."""
+        if len(own) == len(self.sizes):
+            return given
+        if node.operator.name in ("host_call", "while"):
+            refuse_named(node, "is run in steps beyond its end", "take it out of the loop over that axis")
+        if node.operator.vary is None:
+            return given
+        fills = [fill if isinstance(fill, str) else None for fill in node.operator.vary(node).fills]
+        return tuple(
+            [
+                _chosen(own[-1], x, _other(x, fill)) if fill in ("index", "identity") else x
+                for x, fill in zip(given, fills)
+            ]
+        )
+
     def _variables(self, node: Operation) -> tuple[Variable, ...]:
         graphs = [value for value in node.attributes.values() if isinstance(value, (Graph, tuple))]
         for value in graphs:
@@ -263,7 +324,7 @@ class _Instance:
         node: Operation,
         given: tuple[Node, ...],
         attributes: Mapping[str, Any],
-        own: Sequence[Variable],
+        own: Sequence[Node],
         inner: Sequence[Variable],
         made: Mapping[str, Any],
         before: int,
@@ -279,11 +340,32 @@ class _Instance:
         return apply(node.operator, (*given[:before], *own, *given[before:]), final)
 
 
+class _AtCapacity:
+    """What operations ask that are written with sizes."""
+
+    def __init__(self, instance: _Instance, own: Sequence[Node]) -> None:
+        self.instance, self.own = instance, own
+
+    def extent(self, number: int) -> int:
+        return self.instance.extent(number)
+
+    def number(self, number: int) -> Node:
+        found = multiple(number)
+        return constant(number, _INT) if found is None else self.instance.number(found, self.own)
+
+
 def _in_range(node: Node) -> bool:
     """Whether an index is a place that there is, in the padding too."""
     while isinstance(node, Operation) and node.operator.name in ("broadcast", "reshape", "transpose"):
         (node,) = node.inputs
     return isinstance(node, Constant) or (isinstance(node, Operation) and node.operator.name in _IN_RANGE)
+
+
+def _chosen(condition: Node, x: Node, other: Node) -> Node:
+    """``x`` where a condition without axes holds, ``other`` elsewhere."""
+    if x.shape:
+        condition = OPERATORS["broadcast"](condition, shape=x.shape, axes=())
+    return OPERATORS["where"](condition, x, other)
 
 
 def _other(x: Node, fill: Fill) -> Node:

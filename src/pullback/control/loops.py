@@ -96,11 +96,12 @@ def scan(
     starts = [Variable(leaf_type(leaf), "init") for leaf in start]
     sequences = [Variable(type, "xs") for type in types]
     inits = [cast(node, variable.dtype) for node, variable in zip(starts, carries)]
-    if is_named(trips):
+    if is_named(trips) and checkpoint is not None:
         raise NamedAxisError(
-            f"scan would have a named axis for its steps; name an axis that is carried, the batch{where_written()}"
+            f"scan over a named axis cannot be cut into segments; leave checkpoint= out{where_written()}"
         )
-    lengths = segments_here(trips, checkpoint, sum(variable.type.nbytes for variable in carries))
+    carried = sum(variable.type.nbytes for variable in carries)
+    lengths = () if is_named(trips) else segments_here(trips, checkpoint, carried)
     if trips == 0:
         nodes: Sequence[Node] = [
             *inits,

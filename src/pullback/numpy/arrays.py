@@ -29,14 +29,14 @@ import numpy as np
 
 from pullback.errors import DTypeError, NamedAxisError, ShapeError, TracingError
 from pullback.graph import OPERATORS, Node, is_complex
-from pullback.graph.named import LEAST_STAND_IN, multiple, sizes_under_way, with_names
+from pullback.graph.named import LEAST_STAND_IN, sizes_under_way, with_names
 from pullback.graph.protocol import ArrayProtocol, vocabulary
 from pullback.graph.source import is_users
 from pullback.graph.values import mode
 from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled, where_written
 from pullback.numpy.recipes import followed
-from pullback.numpy.sizes import comparison, size_node, size_of
+from pullback.numpy.sizes import comparison, counted, size_of
 
 __all__ = ["TracedArray", "any_arrays", "boxed", "called", "doored", "plain", "plain_all", "to_users"]
 
@@ -290,13 +290,13 @@ def _shown(extent: int) -> Any:
     """An extent; that of a named axis as the traced number that it is."""
     if extent < LEAST_STAND_IN:
         return extent
-    found = multiple(extent)
+    found = counted(extent)
     if found is None:
         raise NamedAxisError(
             f"{with_names(extent)} depends on the size of a named axis in a way that no program can follow; give an "
             f"argument that counts it{where_written()}"
         )
-    return TracedArray(size_node(found))
+    return TracedArray(found)
 
 
 def to_users(extents: Any) -> Any:

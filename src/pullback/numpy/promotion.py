@@ -31,9 +31,9 @@ from pullback.graph import (
     refuse_class,
     type_like,
 )
-from pullback.graph.named import LEAST_STAND_IN, multiple
+from pullback.graph.named import LEAST_STAND_IN
 from pullback.graph.protocol import vocabulary
-from pullback.numpy.sizes import extent_of, size_node
+from pullback.numpy.sizes import counted, extent_of
 
 __all__ = [
     "Scalar",
@@ -228,7 +228,7 @@ def as_node(value: Any, dtype: np.dtype) -> Node:
     if isinstance(value, Node):
         return cast(value, dtype)
     refuse_lost_part(type_of(value), dtype)
-    if type(value) is int and abs(value) >= LEAST_STAND_IN and multiple(value) is not None:
+    if type(value) is int and abs(value) >= LEAST_STAND_IN and counted(value) is not None:
         return _number(value, dtype)
     if isinstance(value, int) and dtype.kind in "iu":
         limits = np.iinfo(dtype)
@@ -242,10 +242,9 @@ def as_node(value: Any, dtype: np.dtype) -> Node:
 
 def _number(value: Any, dtype: np.dtype, weak: bool = False) -> Node:
     """The constant ``value``; where it counts along a named axis, what is computed of its size."""
-    found = multiple(value) if type(value) is int and abs(value) >= LEAST_STAND_IN else None
-    if found is None:
+    size = counted(value) if type(value) is int and abs(value) >= LEAST_STAND_IN else None
+    if size is None:
         return constant(value, dtype, weak)
-    size = size_node(found)
     return (
         size
         if (size.dtype, size.type.weak) == (dtype, weak)

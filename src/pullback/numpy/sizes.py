@@ -11,19 +11,31 @@ from pullback.graph import OPERATORS, Constant, Node, Operation, Variable, const
 from pullback.graph.named import LEAST_SIZE, Multiple, NamedSize, multiple, sizes_under_way
 from pullback.graph.values import computed
 
-__all__ = ["comparison", "extent_of", "size_node", "size_of"]
+__all__ = ["comparison", "counted", "extent_of", "size_node", "size_of"]
 
 _INT = np.dtype(np.int64)
 
 
-def size_node(found: Multiple) -> Node:
-    """A multiple of a size as a number: an ``int64`` that is weak as Python's own are."""
-    node: Node = found.size.variable
+def size_node(found: Multiple, size: Node | None = None) -> Node:
+    """A multiple of a size, or of what stands for it, as a number: an ``int64`` that is weak as Python's own are."""
+    node: Node = found.size.variable if size is None else size
     if found.times != 1:
         node = OPERATORS["multiply"](node, constant(found.times, _INT, weak=True))
     if found.beside:
         node = OPERATORS["add"](node, constant(found.beside, _INT, weak=True))
     return node
+
+
+def counted(number: int) -> Node | None:
+    """A number of elements that depends on sizes, as a number: a multiple of one, or of the product of two."""
+    found = multiple(number)
+    if found is not None:
+        return size_node(found)
+    for size in sizes_under_way():
+        other = multiple(number // size.stand_in) if not number % size.stand_in else None
+        if other is not None:
+            return OPERATORS["multiply"](size.variable, size_node(other))
+    return None
 
 
 def size_of(node: Node) -> NamedSize | None:

@@ -12,8 +12,9 @@ from pullback.loops import Apply, Expression, Index, Literal, Operand, as_expres
 from pullback.loops.arithmetic import plus, within
 from pullback.loops.guard import guarded
 from pullback.operators.batching import batch_first
+from pullback.operators.ends import joined
 from pullback.operators.shapes import slice
-from pullback.operators.varying import Padding, keeps_zeros, named_axes, refuse_named
+from pullback.operators.varying import Padding, keeps, keeps_zeros, named_axes
 
 __all__ = ["concatenate"]
 
@@ -89,12 +90,10 @@ def _chosen(index: Index, parts: Sequence[tuple[int, Expression]]) -> Expression
 
 
 def _vary(node: Operation) -> Padding:
-    if any(node.attributes["axis"] in named_axes(x) for x in node.inputs):
-        refuse_named(
-            node,
-            "leaves padding between the parts",
-            "join them before the call, or stack them along a new axis behind",
-        )
+    """Padding may stand behind the last part alone."""
+    axis = node.attributes["axis"]
+    if any(axis in named_axes(x) for x in node.inputs[:-1]):
+        return keeps(node)._replace(instead=joined)
     return keeps_zeros(node)
 
 

@@ -480,11 +480,20 @@ def _convolve_lower(node: Operation, operands: Sequence[Operand], index: Sequenc
 
 
 def vary_convolution(node: Operation) -> Padding:
-    """Zeros where channels that are summed lie along a named axis, as samples do in the cotangent of a window."""
-    labels = {node.attributes["x_layout"][axis] for axis in named_axes(node.inputs[0])}
-    if any(label.isdigit() for label in labels):
-        refuse_named(node, "moves windows along it", "pad the sequence to one length and mask what is beyond")
-    fill = 0 if "c" in labels else None
+    """Zeros where what is summed, channels or the window, lies along a named axis.
+
+    The window is one in the cotangent of a window, and channels are there. Where it moves along a named axis, it moves
+    by one place at a time.
+    """
+    how = node.attributes
+    labels = {how["x_layout"][axis] for axis in named_axes(node.inputs[0])}
+    windows = {how["w_layout"][axis] for axis in named_axes(node.inputs[1])} - {"o", "g"}
+    for label in labels:
+        if label.isdigit() and how["strides"][int(label)] != 1:
+            refuse_named(
+                node, "moves windows along it by several places", "take windows of each place, then some"
+            )
+    fill = 0 if windows or "c" in labels else None
     return Padding((fill, fill, *(None for _ in node.inputs[2:])))
 
 

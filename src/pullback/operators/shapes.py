@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from pullback.loops import Affine, Apply, Expression, Index, Literal, Operand, a
 from pullback.loops.arithmetic import both, divided, plus, times, total, within
 from pullback.loops.guard import guarded
 from pullback.operators.batching import batch_first, behind
-from pullback.operators.varying import Padding, beside, keeps, keeps_zeros, refuse_named
+from pullback.operators.ends import padded_in_front, regrouped, reversed_rows, sliced
+from pullback.operators.varying import Padding, keeps, keeps_zeros
 
 __all__ = [
     "broadcast",
@@ -195,17 +197,16 @@ def _reshape_pullback(node: Operation, g: Node) -> list[Node | None]:
 
 def _reshape_vary(node: Operation) -> Padding:
     """Rows stay rows where the axis is the outermost of those that merge or are split."""
+    inner = []
     if node.size:
         old, new = node.inputs[0].shape, node.shape
         for before, after in _groups(old, new):
             extents = [[shape[axis] for axis in axes] for shape, axes in ((old, before), (new, after))]
             named = [[k for k, extent in enumerate(each) if is_named(extent)] for each in extents]
             if named not in ([[], []], [[0], [0]]):
-                refuse_named(
-                    node,
-                    f"to {node.shape} does not leave it outermost",
-                    "reshape the other axes only, as in x.reshape(x.shape[0], -1)",
-                )
+                inner.append((before, after))
+    if inner:
+        return keeps(node)._replace(instead=partial(regrouped, groups=inner))
     return keeps_zeros(node)
 
 
@@ -351,20 +352,18 @@ def _slice_lower(node: Operation, operands: Sequence[Operand], index: Sequence[I
 
 
 def _slice_vary(node: Operation) -> Padding:
-    """Rows from the first on, all of them or a number that there must be."""
+    """Rows from the first on, or a number that there must be; others begin where the size says."""
     least = 1
     how = node.attributes
+    whole = True
     for extent, start, stop, step in zip(node.inputs[0].shape, how["starts"], how["stops"], how["steps"]):
-        if not is_named(extent) or (start, stop, step) == (0, extent, 1):
-            continue
-        if is_named(stop):
-            refuse_named(
-                node,
-                f"is [{start}:{stop}:{step}], whose rows are others for each size",
-                "take rows from the first on, x[:k], or give those that are meant as an argument of their own",
-            )
-        least = builtins.max(least, stop)
-    return Padding((None,), least, (0,))
+        if is_named(extent) and not is_named(stop):
+            least = builtins.max(least, stop)
+        elif is_named(extent):
+            whole = whole and (start, stop, step) == (0, extent, 1)
+    if any(map(is_named, how["starts"])):
+        return Padding((None,), least, instead=sliced)
+    return Padding((None,), least, (0,) if whole else ())
 
 
 slice = Operator(
@@ -418,6 +417,12 @@ def _reverse_lower(node: Operation, operands: Sequence[Operand], index: Sequence
     return operands[0](inner)
 
 
+def _reverse_vary(node: Operation) -> Padding:
+    """The last row comes first."""
+    turned = any(is_named(node.shape[axis]) for axis in node.attributes["axes"])
+    return keeps(node)._replace(instead=reversed_rows) if turned else keeps_zeros(node)
+
+
 reverse = Operator(
     "reverse",
     _reverse_type,
@@ -433,7 +438,7 @@ reverse = Operator(
     ),
     cost=0.0,
     linear=True,
-    vary=beside,
+    vary=_reverse_vary,
 )
 """``y[i] = x[extent - 1 - i]`` along ``axes``. Any dtype.
 
@@ -493,12 +498,16 @@ def _either(condition: Expression | bool, value: Expression, other: Expression) 
 def _pad_vary(node: Operation) -> Padding:
     """Rows among zeros must be rows that there are: ``x.at[5].set(v)`` needs six."""
     least = 1
-    for extent, low, high in zip(node.inputs[0].shape, node.attributes["low"], node.attributes["high"]):
-        if is_named(low) or (is_named(extent) and (low or high)):
-            refuse_named(node, "adds rows beside those that vary", "pad other axes, or the argument before")
-        if is_named(high):
+    fill: float | None = None
+    how = node.attributes
+    for extent, low, high in zip(node.inputs[0].shape, how["low"], how["high"]):
+        if is_named(extent) and high:
+            fill = 0
+        elif is_named(high) and not is_named(low):
             least = builtins.max(least, low + extent)
-    return keeps_zeros(node)._replace(least=least)
+    if any(map(is_named, how["low"])):
+        return Padding((fill,), least, instead=padded_in_front)
+    return Padding((fill,), least, (0,))
 
 
 pad = Operator(

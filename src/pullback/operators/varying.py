@@ -3,8 +3,9 @@
 A program for every size of an axis has arrays of a capacity, of which the rows from the size on are *padding*: anything
 may stand there, NaN and indices outside their axis among it. A rule ``vary(node) -> Padding`` names for each input the
 *fill* that its padding needs. Most need none: an elementwise function of padding is padding. A sum along the axis needs
-zeros, a maximum the least number, an index a place that there is. What cannot be had by a fill (rows in another order)
-is refused: ``NamedAxisError`` with the operator, the user's line and the repair.
+zeros, a maximum the least number, an index a place that there is. What counts from the end of the axis is written with
+its size ``instead`` (``operators/ends.py``). What cannot be had so is refused: ``NamedAxisError`` with the operator,
+the user's line and the repair.
 
 Where rules are asked, the extent of a named axis is a stand-in (``graph/named.py``).
 
@@ -20,13 +21,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from pullback.errors import NamedAxisError
 from pullback.graph import Constant, Node, Operation, TupleType, Type
 from pullback.graph.named import is_named, with_names
 
 __all__ = [
+    "AtCapacity",
     "Fill",
     "Padding",
     "behind_matrices",
@@ -45,6 +47,16 @@ Fill = float | str | None
 """A number, ``"least"`` or ``"greatest"`` of the dtype, ``"last"`` in its order, an ``"index"``, ``"identity"``."""
 
 
+class AtCapacity(Protocol):
+    """What extents of a program for any size are in its arrays, and when it runs."""
+
+    def extent(self, number: int) -> int:
+        """The extent of arrays that stands for ``number``."""
+
+    def number(self, number: int) -> Node:
+        """``number`` itself as an ``int64`` without axes, computed from the sizes."""
+
+
 class Padding(NamedTuple):
     """What an operation needs of the padding of its inputs."""
 
@@ -53,6 +65,8 @@ class Padding(NamedTuple):
     """The least size that it is right for."""
     zeros_of: tuple[int, ...] = ()
     """Where the padding of these inputs is zero, that of the result is as well."""
+    instead: Callable[[Operation, Sequence[Node], AtCapacity], Node] | None = None
+    """The operation written with sizes, of inputs that have been filled, where no fill would do."""
 
 
 Rule = Callable[[Operation], Padding]

@@ -150,16 +150,18 @@ def _compare(program: Program, stages: bool) -> None:
 
 
 def _for_any_size(program: Program, wanted: Sequence[Expected]) -> None:
-    """The program for every size of a first axis, that of the examples if there are any, where there is one."""
-    extents = [x.values.shape[0] for x in program.inputs if x.values.ndim]
-    size = program.batch or max(extents, default=0)
-    shapes = {
-        x.name: ("rows", ...)
-        for k, x in enumerate(program.inputs)
-        if (x.batched or program.batch is None)
-        and x.values.shape[:1] == (size,)
-        and k not in program.asked.donated
-    }
+    """The program for every size of an axis, that of the examples if there are any, where there is one."""
+    given = [x for x in program.inputs if x.values.ndim and (x.batched or program.batch is None)]
+    # Any axis, the first ones more often; with it all others that are as long, or none of them.
+    random = np.random.default_rng(len(program.definition()))
+    extents = [extent for x in given for extent in (*x.values.shape, *x.values.shape[:1] * 2)]
+    size = program.batch or (random.choice(extents) if extents else 0)
+    only_first = program.batch is not None or random.random() < 0.5
+    shapes = {}
+    for x in given:
+        axes = [extent == size and not (only_first and axis) for axis, extent in enumerate(x.values.shape)]
+        if any(axes):
+            shapes[x.name] = tuple("rows" if named else None for named in axes)
     if size < LEAST_SIZE or not shapes:
         return
     function = program.function(any_size=True)
@@ -171,6 +173,8 @@ def _for_any_size(program: Program, wanted: Sequence[Expected]) -> None:
         if refused and not isinstance(error, (IndexRangeError, MatrixError)):
             return  # it has numbers in it that are those of one size, or is refused
         raise Found("compiled for any size against NumPy", f"{type(error).__name__}: {error}") from error
+    if program.asked.form != "value":
+        wanted = expected(pullback.trace(function, *program.arguments()).graph, program.arguments())
     for k, result in enumerate(results):
         _same("compiled for any size against interpreted", _name(program, k), wanted[k], np.asarray(result))
 
