@@ -89,7 +89,9 @@ def _compacted(kernel: Kernel, sums: IndexedContraction, schedules: Schedules) -
     rows = math.prod(axis.extent for axis in others)
     vectors = vectors_of_row(sums.columns, vector_width(lane, lanes))
     (read,) = panel.over
-    if compaction_gain([axis.extent for axis in sums.over], vectors, read.extent / rows, lanes) <= 0:
+    share = read.extent * panel.dtype.itemsize / rows
+    terms = [axis.extent for axis in sums.over]
+    if compaction_gain(terms, vectors, lanes, share, schedules.target) <= 0:
         return kernel
     conditions = [Apply("not_equal", (value, Literal(0, value.dtype)), _BOOL) for value in (sums.left, panel)]
     chosen = Apply("logical_or", conditions, _BOOL)

@@ -313,8 +313,8 @@ MOST_INDEXED_ROWS = 8
 LONGEST_LIST = 4096
 """Factors that are compacted together: a longer list would not stay in the nearest cache."""
 
-INDEXED_VECTOR, LISTED_VECTOR, LOOKED_THROUGH = 0.75, 8.0, 0.5
-"""Cycles for each vector: read at a computed place; of factors that are compacted; searched for what is infinite."""
+INDEXED_VECTOR, LISTED_VECTOR, LIST_OVERHEAD = 0.75, 8.0, 20.0
+"""Cycles for a vector read at a computed place, for one of factors that are compacted, and where a list ends."""
 
 CHAINS = 4
 """Sums over a list side by side, so that one need not wait for the last addition of another."""
@@ -329,15 +329,16 @@ MOST_COMPARED = 64
 """Positions compared for one branch: their bits fit into a register."""
 
 
-def compaction_gain(terms: Sequence[int], vectors: int, panel: float, lanes: int) -> float:
+def compaction_gain(terms: Sequence[int], vectors: int, lanes: int, panel: float, target: Processor) -> float:
     """Cycles of a row of ``vectors`` of sums that are saved where only factors other than zero are multiplied.
 
-    ``terms`` are the extents of the sum's axes, the lanes of lists along the last one; a row's share of the ``panel``
-    of elements is looked through.
+    ``terms`` are the extents of the sum's axes, the lanes of lists along the last one; ``panel`` are the bytes that are
+    searched for what is infinite, shared by the rows that they serve.
     """
     listed = math.prod(terms[:-1]) * -(-terms[-1] // lanes)
     saved = MASKED_ZEROS * math.prod(terms) * vectors * INDEXED_VECTOR
-    return saved - listed * LISTED_VECTOR - panel / lanes * LOOKED_THROUGH
+    searched = panel / target.line_bytes * target.near_line_cycles
+    return saved - listed * LISTED_VECTOR - searched - LIST_OVERHEAD
 
 
 def kernel_cycles(kernel: Kernel, product: Contraction | None, target: Processor) -> float:

@@ -398,3 +398,22 @@ def windows(m: Maker) -> str:
     if m.chance(0.15):
         how += ", dilation=2"
     return m.step(f"pb.nn.conv({{0}}, {{1}}, {m.pick((1, 1, 2))}{how})", x, weight)
+
+
+@family(1)
+def pooled_block(m: Maker) -> str:
+    """A convolution, a relu or another mask, and a pool: behind it most of a cotangent is zero, at computed places."""
+    rows, columns = m.pick(((9, 9), (12, 36), (20, 20), (20, 36)))
+    x = m.input((m.pick((1, 2)), 1, rows, columns))
+    size = m.pick((2, 3, 3, 5))
+    weight = m.input((m.pick((1, 2)), 1, size, size), m.dtype(x))
+    masks = (
+        "pb.relu({0})",
+        "pb.relu({0})",
+        "np.maximum({0}, 0)",
+        "np.where({0} > 1, {0}, 0)",
+        "pb.sigmoid({0})",
+    )
+    mapped = m.step(m.pick(masks), m.step("pb.nn.conv({0}, {1})", x, weight))
+    pooled = m.step(f"pb.nn.max_pool({{0}}, {m.pick((1, 2, 2, 3))})", mapped)
+    return m.step(m.pick(masks), pooled) if m.chance(0.3) else pooled
