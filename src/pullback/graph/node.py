@@ -14,7 +14,7 @@ import numpy as np
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph.classes import refuse_class
 from pullback.graph.protocol import ArrayProtocol
-from pullback.graph.source import Source, current_source
+from pullback.graph.source import Source, current_source, source_of_operation
 from pullback.graph.type import Type, is_half, one_type, type_like
 from pullback.graph.values import PENDING, evaluated, force, mode
 from pullback.interning import Interned
@@ -219,7 +219,7 @@ class Operation(Node):
         self.inputs = inputs
         self.attributes = signature.attributes
         self.type = signature.type
-        self.source = current_source()
+        self.source = source_of_operation()
         self.value = PENDING
         for node in inputs:
             if node.value is None:

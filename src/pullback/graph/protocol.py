@@ -251,8 +251,7 @@ class ArrayProtocol:
         # A copy of a node would be another value: of a variable, one that no graph knows.
         return self
 
-    def __getattr__(self, name: str) -> Any:
-        # Methods and attributes of an array (``x.sum(axis=0)``, ``x.T``): the namespace says which exist.
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _functions["attribute"](self, name)
+    if TYPE_CHECKING:
+        # Methods and attributes of an array (``x.sum(axis=0)``, ``x.T``) are properties that the namespace sets: with
+        # a ``__getattr__`` Python would look up every other attribute in a slower way as well.
+        def __getattr__(self, name: str) -> Any: ...

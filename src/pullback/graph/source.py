@@ -6,7 +6,6 @@ import dis
 import os
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from threading import local
 from types import CodeType, FrameType
@@ -20,6 +19,7 @@ __all__ = [
     "is_librarys",
     "is_users",
     "numpy_function",
+    "source_of_operation",
     "user_frame",
     "user_stores",
     "written_at",
@@ -52,9 +52,12 @@ _override = _Override()
 
 def current_source() -> Source | None:
     """The innermost frame outside this library, or the line that ``written_at`` has set."""
-    if _override.is_set:
-        return _override.source
-    return user_frame(sys._getframe(1))
+    return _override.source if _override.is_set else user_frame(sys._getframe(1))
+
+
+def source_of_operation() -> Source | None:
+    """The same for the initialiser of an operation, which two functions of this library at least have called."""
+    return _override.source if _override.is_set else user_frame(sys._getframe(3))
 
 
 def is_librarys(file: str) -> bool:
@@ -71,7 +74,7 @@ def user_frame(frame: FrameType | None) -> Source | None:
     """Where the innermost frame outside this library is, from ``frame`` on outwards."""
     while frame is not None:
         code = frame.f_code
-        if _is_file_of_user(code.co_filename):
+        if _files[code.co_filename]:
             known = _known.get((id(code), frame.f_lasti))
             if known is not None:
                 return known[0]
@@ -81,7 +84,17 @@ def user_frame(frame: FrameType | None) -> Source | None:
     return None
 
 
-_is_file_of_user = lru_cache(maxsize=4096)(is_users)
+class _Files(dict[str, bool]):
+    """Whether each file is the user's."""
+
+    def __missing__(self, file: str) -> bool:
+        if len(self) >= _MOST_KNOWN:
+            self.clear()
+        self[file] = found = is_users(file)
+        return found
+
+
+_files = _Files()
 _known: dict[tuple[int, int], tuple[Source, CodeType]] = {}
 """Lines by the code and the place in it; the code stays alive, so its ``id`` is its own."""
 _MOST_KNOWN = 4096

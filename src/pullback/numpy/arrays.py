@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, NamedAxisError, ShapeError, TracingError
-from pullback.graph import OPERATORS, Node, is_complex
+from pullback.graph import OPERATORS, Node, Operation, is_complex
 from pullback.graph.named import LEAST_STAND_IN, sizes_under_way, with_names
 from pullback.graph.protocol import ArrayProtocol, vocabulary
 from pullback.graph.source import is_users
@@ -38,7 +38,17 @@ from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled,
 from pullback.numpy.recipes import followed
 from pullback.numpy.sizes import comparison, counted, size_of
 
-__all__ = ["TracedArray", "any_arrays", "boxed", "called", "doored", "plain", "plain_all", "to_users"]
+__all__ = [
+    "TracedArray",
+    "any_arrays",
+    "boxed",
+    "called",
+    "doored",
+    "of_array",
+    "plain",
+    "plain_all",
+    "to_users",
+]
 
 View = Callable[[Any], Any]
 
@@ -246,14 +256,7 @@ class TracedArray(Node):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name in _IN_PLACE:
-            return partial(_IN_PLACE[name], self)
-        found = vocabulary["attribute"](self.node, name)
-        if callable(found) and not isinstance(found, type):
-            return partial(_method, self, name, found)
-        if isinstance(found, Node) and name in ("T", "mT"):
-            return self.derived(found, lambda x: getattr(x, name))
-        return boxed(found, [self])
+        return vocabulary["attribute"](self.node, name)  # which tells what there is
 
 
 def _by_rows(memory: np.ndarray) -> bool:
@@ -311,17 +314,19 @@ def boxed(x: Any, operands: Sequence[Any] = ()) -> Any:
     if type(x) is int:
         return _shown(x)
     if isinstance(x, Node):
-        if type(x) is TracedArray:
-            return x
-        made = TracedArray(x)
-        for each in operands:
-            if type(each) is TracedArray and (each._parent is not None or each._like):
-                made._like = [*made._like, each]
-        return made
+        return x if type(x) is TracedArray else _named(x, operands)
     if isinstance(x, (list, tuple)) and any(isinstance(each, (Node, list, tuple, int)) for each in x):
         parts = [boxed(each, operands) for each in x]
         return x._make(parts) if hasattr(x, "_make") else type(x)(parts)
     return x
+
+
+def _named(x: Node, operands: Sequence[Any]) -> TracedArray:
+    made = TracedArray(x)
+    for each in operands:
+        if type(each) is TracedArray and (each._parent is not None or each._like):
+            made._like = [*made._like, each]
+    return made
 
 
 def doored(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -352,6 +357,22 @@ def _method(x: TracedArray, name: str, method: Callable[..., Any], *arguments: A
         arguments, keywords = settled(arguments), settled(keywords)
         return x.derived(plain(found), lambda y: getattr(y, name)(*arguments, **keywords))
     return boxed(found, operands)
+
+
+def of_array(name: str) -> property:
+    """The attribute ``name`` that traced arrays share with NumPy's."""
+
+    def attribute(self: TracedArray) -> Any:
+        if name in _IN_PLACE:
+            return partial(_IN_PLACE[name], self)
+        found = vocabulary["attribute"](self.node, name)
+        if callable(found) and not isinstance(found, type):
+            return partial(_method, self, name, found)
+        if isinstance(found, Node) and name in ("T", "mT"):
+            return self.derived(found, lambda x: getattr(x, name))
+        return boxed(found, [self])
+
+    return property(attribute)
 
 
 def _called_method(x: Node, name: str, *arguments: Any, **keywords: Any) -> Any:
@@ -432,8 +453,11 @@ def _binary(name: str) -> Callable[[TracedArray, Any], Any]:
     method = getattr(ArrayProtocol, name)
 
     def called(self: TracedArray, other: Any) -> Any:
-        operands = self.node, other.node if type(other) is TracedArray else other
-        return boxed(followed(name, method, operands), (self, other))
+        x, y = self._node if self._parent is None else self.node, other
+        if type(y) is TracedArray:
+            y = y._node if y._parent is None else y.node
+        made = followed(name, method, (x, y))
+        return _named(made, (self, other)) if type(made) is Operation else boxed(made, (self, other))
 
     return called
 
@@ -476,7 +500,12 @@ def _ufunc(self: TracedArray, ufunc: np.ufunc, method: str, *inputs: Any, **keyw
         return None
     function = None if keywords or method != "__call__" else UFUNCS.get(ufunc)
     if function is not None:
-        return boxed(followed(ufunc, function, plain_all(inputs), promotes=True), inputs)
+        if len(inputs) == 1:
+            operands: Any = (self._node if self._parent is None else self.node,)
+        else:
+            operands = plain_all(inputs)
+        made = followed(ufunc, function, operands, promotes=True)
+        return _named(made, inputs) if type(made) is Operation else boxed(made, inputs)
     out = keywords.pop("out", None)
     made = vocabulary["array_ufunc"](ufunc, method, *plain_all(inputs), **plain_all(keywords))
     return boxed(made, inputs) if out is None else written(out, made, f"np.{ufunc.__name__}")

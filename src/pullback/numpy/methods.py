@@ -11,6 +11,7 @@ import numpy as np
 
 from pullback.errors import TracingError
 from pullback.graph import Node
+from pullback.graph.protocol import ArrayProtocol
 from pullback.numpy import (
     assembling,
     complex_numbers,
@@ -23,7 +24,7 @@ from pullback.numpy import (
     reductions,
     shapes,
 )
-from pullback.numpy.arrays import TracedArray
+from pullback.numpy.arrays import TracedArray, of_array
 from pullback.numpy.concrete import concrete
 from pullback.numpy.dispatch import refuse
 from pullback.numpy.elementwise import UFUNCS
@@ -137,3 +138,15 @@ def attribute(x: Node, name: str) -> Any:
         f"a traced value {x.type} has no attribute {name!r}; its methods are those of an array that compute: "
         f"{', '.join(sorted(METHODS))}"
     )
+
+
+def _property(name: str) -> property:
+    return property(lambda x: attribute(x, name))
+
+
+# What NumPy's arrays have and traced values have not is there to tell what they have.
+for _name in {*METHODS, *PROPERTIES, *_REFUSED, *dir(np.ndarray)}:
+    if not _name.startswith("_") and _name not in vars(Node):
+        setattr(ArrayProtocol, _name, _property(_name))
+        if _name not in vars(TracedArray):
+            setattr(TracedArray, _name, of_array(_name))

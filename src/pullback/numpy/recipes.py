@@ -85,7 +85,13 @@ def followed(
         nodes = operands
         nodes += recipe.constants
         for signature, places, value in recipe.steps:
-            nodes.append(applied(signature, tuple([nodes[k] for k in places]), value))
+            if len(places) == 1:
+                inputs: Any = (nodes[places[0]],)
+            elif len(places) == 2:
+                inputs = nodes[places[0]], nodes[places[1]]
+            else:
+                inputs = tuple([nodes[k] for k in places])
+            nodes.append(applied(signature, inputs, value))
         return nodes[-1]
     if recipe is None:
         if len(_recipes) >= MOST_RECIPES:

@@ -206,7 +206,7 @@ def ended(nodes: Sequence[Node], since: int) -> tuple[Node, ...]:
     has been evaluated as it went stays as it is.
     """
     nodes = tuple(nodes)
-    if all(node.value is not None and node.value is not PENDING for node in nodes):
+    if all(map(_has_value, nodes)):
         return nodes
     for function in _ends:
         nodes = function(nodes, since)
@@ -215,7 +215,13 @@ def ended(nodes: Sequence[Node], since: int) -> tuple[Node, ...]:
 
 # -- The traces that are under way: values of others have leaked
 
-_under_way = threading.local()
+
+class _UnderWay(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[dict[int, Variable]] = []
+
+
+_under_way = _UnderWay()
 
 
 class tracing:
@@ -228,12 +234,12 @@ class tracing:
     __slots__ = ("_before", "_known", "_outer", "_trees")
 
     def __init__(self, variables: Iterable[Variable], arguments: Any = ()) -> None:
-        self._known = {id(variable): variable for variable in variables}
-        bare = isinstance(arguments, (list, tuple)) and all(isinstance(tree, Node) for tree in arguments)
-        self._trees = None if bare else arguments
+        variables = tuple(variables)
+        self._known = dict(zip(map(id, variables), variables))
+        self._trees = None if _are_nodes(arguments) else arguments
 
     def __enter__(self) -> None:
-        _under_way.__dict__.setdefault("stack", []).append(self._known)
+        _under_way.stack.append(self._known)
         self._outer, mode.trace = mode.trace, self
         self._before = None if self._trees is None else flatten(self._trees)
 
@@ -242,6 +248,10 @@ class tracing:
         mode.trace = self._outer
         if kind is None and self._before is not None:
             _refuse_changed(self._trees, *self._before)
+
+
+def _are_nodes(arguments: Any) -> bool:
+    return isinstance(arguments, (list, tuple)) and all(isinstance(each, Node) for each in arguments)
 
 
 def _refuse_changed(arguments: Any, before: list[Any], structure: Structure) -> None:
@@ -261,19 +271,21 @@ def _refuse_changed(arguments: Any, before: list[Any], structure: Structure) -> 
 
 def variables_under_way() -> list[dict[int, Variable]]:
     """The variables by ``id`` of each trace that this thread is in, the innermost last."""
-    return list(_under_way.__dict__.setdefault("stack", []))
+    return list(_under_way.stack)
 
 
 def traces_under_way() -> int:
     """How many traces, one inside the other, this thread is in; 0 where values are concrete."""
-    return len(_under_way.__dict__.setdefault("stack", []))
+    return len(_under_way.stack)
 
 
 def refuse_leaked(variables: Iterable[Variable]) -> None:
     """Raise unless every variable belongs to a trace under way in this thread."""
-    stack = _under_way.__dict__.setdefault("stack", [])
     for variable in variables:
-        if not any(id(variable) in known for known in stack):
+        for known in reversed(_under_way.stack):
+            if id(variable) in known:
+                break
+        else:
             raise TracingError(
                 f"{variable!r} belongs to a trace that is over: it was kept in a global, an attribute or a "
                 "list; return it from the traced function instead"
@@ -288,7 +300,7 @@ def finish(outputs: Sequence[Node], inputs: Sequence[Variable], leaves: Sequence
     own = {id(variable) for variable in inputs}
     free = [variable for variable in free_variables(outputs) if id(variable) not in own]
     refuse_leaked(free)
-    if not free and not any(isinstance(leaf, Node) for leaf in leaves):
+    if not free and all(map(_is_concrete, leaves)):
         pairs = [(variable, leaf) for variable, leaf in zip(inputs, leaves) if variable.value is None]
         given = {variable: np.asarray(leaf, variable.dtype) for variable, leaf in pairs}
         arguments = [*given.values(), *[variable.value for variable in inputs]]
@@ -305,13 +317,19 @@ def known_order(outputs: Sequence[Node], leaves: Sequence[Any]) -> list[Node] | 
 
     What is made of them there needs no graph. Raises ``TracingError`` for a variable of a trace that is over.
     """
-    if traces_under_way() != 1 or any(isinstance(leaf, Node) for leaf in leaves):
-        return None
-    if any(node.value is None or node.value is PENDING for node in outputs):
+    if traces_under_way() != 1 or not all(map(_is_concrete, leaves)) or not all(map(_has_value, outputs)):
         return None
     order = topological(outputs)
-    refuse_leaked([node for node in order if isinstance(node, Variable)])
+    refuse_leaked([node for node in order if type(node) is Variable])
     return order
+
+
+def _is_concrete(leaf: Any) -> bool:
+    return not isinstance(leaf, Node)
+
+
+def _has_value(node: Node) -> bool:
+    return node.value is not None and node.value is not PENDING
 
 
 def known_values(outputs: Sequence[Node], inputs: Sequence[Variable]) -> list[Any]:

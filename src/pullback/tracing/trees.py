@@ -123,7 +123,7 @@ class Structure:
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """The tree with these leaves, in the order in which ``flatten`` gives them."""
-        handed = [_handed(leaf) for leaf in leaves]
+        handed = list(map(_handed, leaves))
         if self.spec is LEAF and len(handed) == 1:
             return handed[0]
         supply = iter(handed)
@@ -180,6 +180,9 @@ class Structure:
         return f"Structure({show(self.spec)})"
 
 
+_LEAF_ALONE = Structure(LEAF)
+
+
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
     """The leaves of ``tree`` in a fixed order (dict keys sorted), and its structure.
 
@@ -191,7 +194,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     leaves: list[Any] = []
     kind = type(tree)
     if kind in LEAF_TYPES:
-        return [tree], Structure(LEAF)
+        return [tree], _LEAF_ALONE
     try:
         return leaves, Structure((_FLATTEN.get(kind) or _learn(kind))(tree, leaves, False))
     except RecursionError:

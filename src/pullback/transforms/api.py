@@ -70,19 +70,17 @@ class Arguments:
 
     def _replace(self, name: str, number: int, argument: Any) -> None:
         leaves, structure = flatten(argument)
-        types = [leaf_type(leaf) for leaf in leaves]
-        trained = structure.trained
-        smooth = [k for k, type in enumerate(types) if trained[k] and is_float(type.dtype)]
+        called, types, changed, smooth = f"arg{number}", [], list(leaves), []
+        for k, (leaf, is_trained) in enumerate(zip(leaves, structure.trained)):
+            type = leaf_type(leaf)
+            types.append(type)
+            if is_trained and is_float(type.dtype):
+                changed[k] = variable = Variable(type, called, known_value(leaf, type), is_example(leaf))
+                self.variables.append(variable)
+                self.leaves.append(leaf)
+                smooth.append(k)
         if len(smooth) < len(leaves):
             _refuse_integers(name, self.names.get(number, number), types, structure)
-        changed = list(leaves)
-        for k in smooth:
-            variable = Variable(
-                types[k], f"arg{number}", known_value(leaves[k], types[k]), is_example(leaves[k])
-            )
-            changed[k] = variable
-            self.variables.append(variable)
-            self.leaves.append(leaves[k])
         self.parts.append((leaves, smooth, structure))
         self.replaced[number] = structure.unflatten(changed)
         self.made.append(self.replaced[number])

@@ -193,11 +193,24 @@ class _Rule:
             value = nodes[place].value
             values[place] = force(nodes[place]) if value is PENDING else value
         for compute, places, dtype, slot in self._steps:
-            value = compute(*[values[k] for k in places])
+            if len(places) == 2:
+                value = compute(values[places[0]], values[places[1]])
+            elif len(places) == 1:
+                value = compute(values[places[0]])
+            else:
+                value = compute(*[values[k] for k in places])
             if type(value) is not np.ndarray or value.dtype is not dtype:
                 value = np.asarray(value, dtype)
             values[slot] = value
-        return [None if maker is None else _made(maker, nodes, values) for maker in self._makers]
+        parts: list[Node | None] = []
+        for maker in self._makers:
+            if maker is None:
+                parts.append(None)
+            elif maker[0] == _VALUE:
+                parts.append(Detached(maker[2], values[maker[1]]))
+            else:
+                parts.append(_made(maker, nodes, values))
+        return parts
 
 
 def _is_simple(x: Operation) -> bool:
@@ -252,10 +265,13 @@ def pulled(node: Operation, bar: Node, active: set[Node]) -> Sequence[Node | Non
     signature = node.signature
     if not signature.is_smooth:
         return None
-    nodes: list[Any] = []
-    key: list[int] = []
-    if not _layers(bar, nodes, key):
-        return None
+    if type(bar) is Detached:
+        nodes: list[Any] = [bar]
+        key = [id(bar.type)]
+    else:
+        nodes, key = [], []
+        if not _layers(bar, nodes, key):
+            return None
     elementwise = signature.operator.elementwise
     for x in node.inputs:
         key.append(x in active)

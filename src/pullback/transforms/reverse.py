@@ -80,7 +80,7 @@ def _swept(
     kept: frozenset[Node] | None = None,
 ) -> list[Node | None]:
     """The cotangents of ``inputs`` from those in ``bars``; ``settle`` is applied to what each pullback gives."""
-    active = set(inputs)
+    active = {x for x in inputs if is_float(x.type.dtype)}
     moving: list[Any] = []
     for node in order:
         if node in active:
@@ -118,7 +118,7 @@ def _swept(
                     seen = _seen(node) if kept is not None and node.operator.elementwise else node
                     parts = node.operator.pullback(seen, own)
             for child, part in zip(node.inputs, parts):
-                if part is None or child not in active or not is_float(child.type.dtype):
+                if part is None or child not in active or type(child.type) is TupleType:
                     continue
                 if part.type.shape != child.type.shape:
                     raise DerivativeError(
@@ -131,7 +131,7 @@ def _swept(
                     and totals.takes(bars, child, part)
                 ):
                     continue
-                if isinstance(part, Operation) and not (is_settled and part.operator.is_layer(part.inputs)):
+                if type(part) is Operation and not (is_settled and part.operator.is_layer(part.inputs)):
                     _accumulate(bars, child, settle(part), settle)
                 else:
                     _accumulate(bars, child, part, settle)
