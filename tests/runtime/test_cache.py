@@ -361,3 +361,25 @@ def test_a_program_from_the_cache_has_the_tables_that_passes_made(tmp_path):
     for _ in range(2):
         subprocess.run([sys.executable, "-c", script], check=True, env=environment)
     assert list(tmp_path.rglob("*.code"))
+
+
+def test_programs_of_other_places_are_others(tmp_path):
+    """Places are part of the code, since passes make tables of them; what is gathered there is not."""
+    script = (
+        "import numpy as np, pullback as pb\n"
+        "x = np.linspace(0, 1, 100)\n"
+        "for seed in (0, 1):\n"
+        "    random = np.random.default_rng(seed)\n"
+        "    places, weights = random.permutation(np.arange(600) % 100), random.standard_normal(600)\n"
+        "    gradient = pb.jit(pb.grad(lambda x: np.sum(np.sin(x[places]) * weights)))(x)\n"
+        "    wanted = np.zeros(100)\n"
+        "    np.add.at(wanted, places, np.cos(x[places]) * weights)\n"
+        "    np.testing.assert_allclose(gradient, wanted, rtol=1e-10, atol=1e-12)\n"
+        "    places = np.random.default_rng(5).permutation(np.arange(600) % 100)\n"
+        "    gradient = pb.jit(pb.grad(lambda x: np.sum(np.sin(x[places]) * weights)))(x)\n"
+        "    wanted = np.zeros(100)\n"
+        "    np.add.at(wanted, places, np.cos(x[places]) * weights)\n"
+        "    np.testing.assert_allclose(gradient, wanted, rtol=1e-10, atol=1e-12)\n"
+    )
+    environment = {**os.environ, "PULLBACK_CACHE": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)

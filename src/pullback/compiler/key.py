@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from pullback.compiler.cost import LARGEST_TABLE
 from pullback.compiler.rules import Untold, describe, is_plain, rules_text
 from pullback.control.host import HostFunction, host_functions
 from pullback.graph import (
@@ -26,8 +28,15 @@ __all__ = ["check_sites", "constant_is_code", "graph_key", "held_text", "repeats
 
 
 def constant_is_code(value: np.ndarray) -> bool:
-    """Whether a constant's value is part of the code: small ones are, and those that repeat one value."""
-    return value.size <= SMALL_CONSTANT or repeats_one_value(value)
+    """Whether a constant's value is part of the code: small ones are, those that repeat one value, and places.
+
+    Passes look at places (``gathered_scatters``).
+    """
+    return value.size <= SMALL_CONSTANT or _may_be_places(value) or repeats_one_value(value)
+
+
+def _may_be_places(value: np.ndarray) -> bool:
+    return value.dtype == np.int64 and value.size <= LARGEST_TABLE
 
 
 def repeats_one_value(value: np.ndarray) -> bool:
@@ -115,8 +124,12 @@ def _graph_lines(
         if isinstance(node, Constant):
             value = ""
             if constant_is_code(node.value):
-                part = node.value if node.value.size <= SMALL_CONSTANT else node.value.reshape(-1)[:1]
-                value = part.tobytes().hex()
+                if node.value.size <= SMALL_CONSTANT:
+                    value = node.value.tobytes().hex()
+                elif _may_be_places(node.value):
+                    value = hashlib.sha256(node.value.tobytes()).hexdigest()
+                else:
+                    value = node.value.reshape(-1)[:1].tobytes().hex()
             lines.append(f"constant {_type(node.type)} {value}")
         elif isinstance(node, Operation):
             if operators.setdefault(node.operator.name, node.operator) is not node.operator:

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pullback.compiler.cost import DEEPEST_FACTOR, FEW_GATHERED, LARGEST_TABLE, MOST_GATHERED, RECOMPUTE_COST
+from pullback.compiler.key import constant_is_code
 from pullback.compiler.passes.rewriting import GraphPass, filled, scalar, uses, with_outputs
 from pullback.graph import Constant, Graph, Node, Operation, apply, constant, substitute
 from pullback.operators.elementwise import where
@@ -98,7 +99,7 @@ def _table(node: Node) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
 def _known(node: Node) -> NDArray[np.int64] | None:
     """The value of an index that is a constant, one that is repeated, or the number of the place itself."""
     if isinstance(node, Constant):
-        return node.value
+        return node.value if constant_is_code(node.value) else None
     if not isinstance(node, Operation) or node.operator.name not in ("broadcast", "iota"):
         return None
     inputs = [_known(child) for child in node.inputs]
@@ -165,7 +166,7 @@ class _Moved:
 
     def _inside(self, node: Node, places: Places, depth: int) -> Node | None:
         """What ``node`` is made of at ``places``, computed again there, if that costs little."""
-        if isinstance(node, Constant):
+        if isinstance(node, Constant) and constant_is_code(node.value):
             return self._constant(node.value[places])
         if not isinstance(node, Operation) or depth == DEEPEST_FACTOR:
             return None
