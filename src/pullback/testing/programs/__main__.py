@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import logging
 import os
 import queue
 import secrets
@@ -56,6 +57,8 @@ def _work(options: Any) -> None:
     from pullback.testing.programs.generate import generate
     from pullback.testing.programs.shrink import shrunk
 
+    # Programs that have one of their own for some size say so; here nobody wants to know.
+    logging.getLogger("pullback.jit").setLevel(logging.ERROR)
     for number in range(options.start, options.start + options.count):
         _say({"begun": number})
         program = generate(options.seed, number)
