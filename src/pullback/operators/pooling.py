@@ -1,8 +1,9 @@
 """The largest element of each window, who it is, and what its derivative needs.
 
-The pullback of a maximum has one element for each window, which ``max_unpool`` puts at the winner's place. It stays in
-this form as long as the graph allows: what is multiplied or masked behind it can be done for the winners alone
-(``gather_at_argmax``), and a weight gradient need only visit winners (``convolve_max_unpooled``).
+The pullback of a maximum has one element for each window, which ``max_unpool`` puts at the winner's place, under a mask
+that says where winners are. It stays in this form as long as the graph allows: what is multiplied or masked behind it
+can be done for the winners alone (``gather_at_argmax``), and a weight gradient need only visit winners
+(``convolve_max_unpooled``).
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import Case, Node, Operation, Operator, Sample, Type
+from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Operand, Reduce
 from pullback.loops.arithmetic import both, times, total
 from pullback.loops.expression import as_expression
 from pullback.loops.guard import guarded
 from pullback.operators.batching import any_batched, batch_first
 from pullback.operators.convolution import convolve, vary_convolution
-from pullback.operators.elementwise import refuse_complex
+from pullback.operators.elementwise import filled, refuse_complex, where, zeros_like
 from pullback.operators.reductions import argmax, max
 from pullback.operators.varying import Padding, beside
 from pullback.operators.windows import WINDOWS, covering, window_counts, windows
@@ -35,6 +36,7 @@ __all__ = [
     "pool_attributes",
     "window_argmax",
     "window_max",
+    "won",
 ]
 
 Shape = tuple[int, ...]
@@ -72,7 +74,15 @@ def _pooled_type(name: str, x: Type, **attributes: Shape) -> Shape:
 def _window_max_pullback(node: Operation, g: Node) -> list[Node | None]:
     (x,) = node.inputs
     winner = window_argmax(x, **node.attributes)
-    return [max_unpool(g, winner, shape=x.shape, **node.attributes)]
+    placed = max_unpool(g, winner, shape=x.shape, **node.attributes)
+    return [where(won(placed), placed, zeros_like(placed))]
+
+
+def won(placed: Operation) -> Node:
+    """Where winners are in ``placed``, an ``max_unpool``: the mask of their cotangents."""
+    y, winner = placed.inputs
+    counts = max_unpool(filled(1, y.dtype, y.shape), winner, **placed.attributes)
+    return OPERATORS["not_equal"](counts, zeros_like(counts))
 
 
 def _reduced(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import pullback as pb
 import pullback.numpy as pnp
 from pullback import nn
 from pullback.compiler.passes import optimise, sparse_pooling
@@ -107,3 +108,17 @@ def test_a_convolution_with_little_between_its_winners_stays(traced: Callable, n
     x, w = random.standard_normal((2, 1, 9, 9)), random.standard_normal((2, 1, 2, 2))
     graph = gradient_graph(network({}, (1, {}), "first"), x, w, traced)
     assert "convolve_max_unpooled" not in names(optimise(graph))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_places_that_did_not_win_are_masked(stride: int):
+    """A slope of NaN or infinity is met where nothing has won: beside all windows, and beside a winner."""
+    x = np.random.default_rng(0).uniform(0.1, 1.0, (2, 1, 6, 3))
+    x[1, 0, 5, 2] = np.nan
+    x[0, 0, 0, 0] = 0.0
+    gradient = pb.grad(lambda x: np.sum(nn.max_pool(np.log(x), 2, stride) * 3))
+    found, wanted = gradient(x), pb.trace(gradient, x).evaluate([x])
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_allclose(pb.jit(gradient)(x), wanted, rtol=1e-14)
+    assert found[0, 0, 0, 0] == 0
+    assert stride == 1 or found[1, 0, 5, 2] == 0

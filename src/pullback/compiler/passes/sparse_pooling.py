@@ -4,7 +4,8 @@ One element of each window has a derivative. Masks and factors behind ``max_unpo
 element for each window; a bias gradient is a sum over windows; a weight gradient visits winners, and so does the
 gradient of a convolution's input where that costs less than going over every place.
 
-An element that did not win counts as zero whatever it meets: zero times an infinity is not made into NaN here.
+An element that did not win is zero under the mask of winners, whatever it is multiplied by; the mask goes where factors
+move before ``max_unpool``. In a convolution, which has no masks, zero times infinity is not made into NaN here.
 
 >>> import numpy as np
 >>> import pullback.numpy
@@ -45,6 +46,7 @@ from pullback.operators.pooling import (
     max_unpool,
     pool_attributes,
     window_max,
+    won,
 )
 from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import broadcast, contiguous, iota, reverse, slice, transpose
@@ -84,6 +86,8 @@ def _masked(node: Operation) -> Node | None:
     like = second if first is None else first
     if like is None:
         return None
+    if like is first and _zero(no) and mask is won(like):
+        return like
     chosen = []
     for side, found in ((yes, first), (no, second)):
         if found is not None and found.inputs[1] is like.inputs[1] and found.attributes == like.attributes:
