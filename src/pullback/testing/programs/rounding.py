@@ -471,10 +471,14 @@ def _is_small(value: np.ndarray) -> np.ndarray:
 def _in_another_order(
     x: np.ndarray, axes: tuple[int, ...], value: np.ndarray, random: np.random.Generator
 ) -> np.ndarray:
-    """Where a product underflows, the product in another order: what is lost may be lost earlier or later."""
-    lost = _is_small(value) & np.all(x != 0, axis=axes)
+    """Where a product of some factors underflows, the product in another order: what is lost may be lost elsewhere,
+    most of it where the least factors come first."""
+    least = np.prod(np.minimum(np.abs(x), 1), axis=axes, dtype=x.dtype)
+    lost = _is_small(least) & np.all(x != 0, axis=axes)
+    rising = random.random() < 0.5
     for axis in axes:
-        x = random.permutation(x, axis)
+        order = np.argsort(np.abs(x), axis)
+        x = np.take_along_axis(x, order, axis) if rising else random.permutation(x, axis)
     return np.where(lost, _unrounded(np.prod(x, axis=axes, dtype=x.dtype), random), value)
 
 
