@@ -49,7 +49,7 @@ def emit_contraction(values: Values, schedule: TiledContraction, ends: Ends) -> 
 
 
 def _wanted(values: Values, product: Contraction, tile: Tile) -> list[Wanted]:
-    """What a tile whose rows lie along one axis asks for while it multiplies: what its epilogue reads and writes."""
+    """What a tile whose rows lie along one axis asks for while it multiplies: what its epilogue reads."""
     long = [(axis, count) for axis, count in tile.items() if count > 1]
     if len(long) != 1 or len(product.pairs[0].depth) > 1:
         return []

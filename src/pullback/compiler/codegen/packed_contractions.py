@@ -6,7 +6,7 @@ straight ahead, and neither the distance of rows in memory nor their order matte
 along the summed axis is transposed on its way in.
 
 Packing and epilogues would wait for what lies in none of the nearer caches. So tiles ask for it while they multiply,
-a row a step: for their own part of what the epilogue touches, and for a share of what is packed next.
+a row a step: for their own part of what the epilogue reads, and for a share of what is packed next.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class _Blocks:
     # ------------------------------------------------------------------ prefetching
 
     def _wanted(self, turn: _Round, rows: int, first_row: str, at: tuple[str, str, int]) -> list[Wanted]:
-        """What a tile asks for while it multiplies: what its epilogue touches, a share of what comes next."""
+        """What a tile asks for while it multiplies: what its epilogue reads, a share of what comes next."""
         stores, columns = self.product.stores, self.product.columns
         wanted = wanted_by(self.values, stores, (self.axis, rows), columns) if turn.last else []
         if len(turn.segments) > 1 or rows < self.packing.tile.rows:

@@ -60,17 +60,16 @@ def wanted_rows(values: Values, load: Load, address: str, shape: tuple[int, int,
 
 
 def wanted_by(values: Values, stores: Sequence[Store], rows: tuple[Axis, int], columns: Axis) -> list[Wanted]:
-    """What a tile's epilogue reads and writes of large arrays, rows and columns from where the axes stand on.
+    """What a tile's epilogue reads of large arrays, rows and columns from where the axes stand on.
 
     It would wait for them; the products before it need not.
     """
     (axis, count), group = rows, values.group
     assert group is not None
     run = (group.vectors - 1) * group.lanes + (group.tail or group.lanes)
-    touched = [e for e in walk(*(store.value for store in stores)) if isinstance(e, Load)]
-    touched += [Load(store.buffer, store.offset, store.dynamic) for store in stores]
+    reads = (e for e in walk(*(store.value for store in stores)) if isinstance(e, Load))
     wanted: dict[str, Wanted] = {}
-    for load in touched:
+    for load in reads:
         down, across = (load.offset.coefficient(a) for a in (axis, columns))
         if across == 1 and down and lies_far(values, load) and not load.dynamic and load.guard is None:
             address = values.address(load.buffer, values.element(load.buffer, load.offset))
