@@ -249,6 +249,9 @@ REFUSED: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
     "host": (
         lambda x: pb.pure_callback(np.sin, x, x), NamedAxisError, "leave the axis out of shapes="
     ),
+    "vander": (lambda x: np.vander(x[:, 0]), NamedAxisError, "an operation for each"),
+    "polyval": (lambda x: np.polyval(x[:, 0], 2.0), NamedAxisError, "an operation for each"),
+    "poly": (lambda x: pb.numpy.poly(x[:, 0]), NamedAxisError, "an operation for each"),
     "len": (lambda x: x / len(x), TracingError, r"use x.shape\[0\]"),
     "range": (lambda x: sum(x[i] for i in range(x.shape[0])), TracingError, "pullback.numpy.arange"),
     "iteration": (lambda x: sum(row for row in x), TracingError, "all rows at once"),

@@ -11,6 +11,7 @@ import pytest
 
 import pullback as pb
 from pullback import nn
+from pullback.errors import NamedAxisError
 from pullback.tracing.trees import flatten
 
 SIZES = (1, 2, 3, 7, 8, 9, 17)
@@ -196,3 +197,16 @@ def test_errors_of_one_size_are_those_of_the_function() -> None:
     assert named(rows(5)).shape == (5, 4)
     with pytest.raises(KeyError, match="six"):
         named(rows(6))
+
+
+def test_second_derivatives_of_strided_convolutions_are_refused_at_once() -> None:
+    """Parts of a window as long as a named axis are found without going through it."""
+    x, w = np.ones((2, 3, 5, 2)), np.ones((3, 1, 2, 2))
+
+    def slope(x: Any, w: Any) -> Any:
+        return sum(
+            g.sum() for g in pb.grad(lambda x, w: (nn.conv(x, w, 2, groups=3) ** 3).sum(), (0, 1))(x, w)
+        )
+
+    with pytest.raises(NamedAxisError):
+        pb.jit(pb.grad(slope, (0, 1)), shapes={"x": (None, None, "rows", None)})(x, w)

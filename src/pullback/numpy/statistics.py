@@ -16,6 +16,7 @@ from pullback.numpy.convolution import conv
 from pullback.numpy.dispatch import implements
 from pullback.numpy.products import diagonal
 from pullback.numpy.promotion import as_array_node, cast, float_dtype, promote, where_written
+from pullback.numpy.ranges import turns
 from pullback.numpy.shapes import concatenate, flip, part, to_shape, transpose
 
 __all__ = [
@@ -174,7 +175,7 @@ def polyval(p: Any, x: Any) -> Any:
     """
     coefficients, at = as_array_node(p), as_array_node(x)
     value: Any = vocabulary["zeros_like"](at)
-    for k in range(coefficients.shape[0]):
+    for k in turns("polyval", coefficients.shape[0]):
         value = value * at + coefficients[k]
     return value
 
@@ -255,7 +256,7 @@ def poly(seq_of_zeros: Any) -> Any:
             f"np.poly of a traced matrix; use np.poly of its eigenvalues, np.linalg.eigvalsh{where_written()}"
         )
     made: Any = as_array_node(np.ones(1, e.true_divide_dtype(zeros.dtype)))
-    for k in range(zeros.shape[0]):
+    for k in turns("poly", zeros.shape[0]):
         longer = OPERATORS["pad"](made, low=(0,), high=(1,))
         made = longer - OPERATORS["pad"](made, low=(1,), high=(0,)) * zeros[k]
     return made

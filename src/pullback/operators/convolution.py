@@ -296,7 +296,12 @@ class _Transposed:
         """The elements ``start + stride * i`` of the result: of ``p * stride + k * dilation == start - low``."""
         common = math.gcd(self.stride, self.dilation)
         step, dilation = self.stride // common, self.dilation // common
-        there = [k for k in range(self.size) if (k * self.dilation - start + self.low) % self.stride == 0]
+        firsts = (
+            k
+            for k in range(min(step, self.size))
+            if (k * self.dilation - start + self.low) % self.stride == 0
+        )
+        there = range(next(firsts, self.size), self.size, step)
         extent = max(0, -(-(self.extent - start) // self.stride))
         if not there:
             return _Part(0, 0, 0, 1, 1, 0, 0, extent)

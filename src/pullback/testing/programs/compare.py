@@ -176,7 +176,10 @@ def _for_any_size(program: Program, wanted: Sequence[Expected]) -> None:
     if program.asked.form != "value":
         wanted = expected(pullback.trace(function, *program.arguments()).graph, program.arguments())
     for k, result in enumerate(results):
-        _same("compiled for any size against interpreted", _name(program, k), wanted[k], np.asarray(result))
+        # Sums that go over padding add zeros to it, and -0 + 0 is 0.
+        wrong = wanted[k].difference(np.asarray(result), signs=False)
+        if wrong is not None:
+            raise Found("compiled for any size against interpreted", f"{_name(program, k)} is {wrong}")
 
 
 def _evaluated_alike(
