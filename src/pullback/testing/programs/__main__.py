@@ -25,6 +25,8 @@ from typing import Any
 PROGRAMS_OF_A_PROCESS = 200
 LONGEST_PROGRAM = 300.0
 """Seconds after which a program counts as hanging."""
+MOST_MEMORY = 8 << 30
+"""Bytes of addresses that a process has, where they can be limited: a program that takes more ends itself alone."""
 
 
 def main() -> int:
@@ -57,6 +59,10 @@ def _work(options: Any) -> None:
     from pullback.testing.programs.generate import generate
     from pullback.testing.programs.shrink import shrunk
 
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, resource.RLIM_INFINITY))
     # Programs that have one of their own for some size say so; here nobody wants to know.
     logging.getLogger("pullback.jit").setLevel(logging.ERROR)
     for number in range(options.start, options.start + options.count):
