@@ -324,7 +324,11 @@ def _slopes(program: Program, gradients: Sequence[Expected]) -> None:
 
     def loss(step: float) -> np.ndarray:
         total = 0.0
-        for values in values_at(step):
+        try:
+            places = values_at(step)
+        except np.linalg.LinAlgError:  # of NaN, on one side of a jump
+            return np.asarray(np.nan)
+        for values in places:
             for value in [values[name] for name in program.outputs]:
                 if np.asarray(value).dtype.kind == "f":
                     text = LOSSES[program.asked.loss].format("x")
