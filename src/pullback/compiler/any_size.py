@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,29 +21,15 @@ from pullback.compiler.named import (
     slices_of,
 )
 from pullback.compiler.padded import with_capacity
+from pullback.compiler.request import Request, Requested
 from pullback.compiler.retraces import note_one_size
 from pullback.compiler.runtime.arguments import check_overlap, conform
 from pullback.compiler.runtime.program import Program
-from pullback.graph import Graph, Type
+from pullback.graph import Type
 from pullback.graph.named import NamedSize
 from pullback.tracing.trees import Structure
 
 __all__ = ["AnySize", "Instance", "Sized"]
-
-
-class Requested(Protocol):
-    """What is to be compiled, with its graph."""
-
-    @property
-    def graph(self) -> Graph: ...
-
-    @property
-    def offered(self) -> dict[int, int]: ...
-
-    def _replace(self, *, graph: Graph) -> Any: ...
-
-
-R = TypeVar("R", bound=Requested)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +40,7 @@ class Instance:
     """Of the arguments as the program has them."""
     leaves: tuple[Places, ...]
     """Of each of them its named axes."""
-    requested: Any
+    requested: Requested
     slices: Slices
     least: int
     """The least size that it is right for."""
@@ -110,11 +96,11 @@ class Sized(NamedTuple):
                 found += cut([result], (ends,), self.call.sizes, front)
         return found
 
-    def again(self, request: Callable[[Structure, tuple[Type, ...]], R]) -> R:
+    def again(self, request: Request) -> Requested:
         """What is to be compiled, traced anew: for decisions that a trace is made with."""
         extents = tuple(map(capacity, self.call.sizes))
         traced = self.owner.trace(self.structure, self.call, request)
-        return self.owner.made(self.call, extents, *traced).requested  # type: ignore[no-any-return]
+        return self.owner.made(self.call, extents, *traced).requested
 
 
 class AnySize:
@@ -123,7 +109,7 @@ class AnySize:
     def __init__(self, function: Callable[..., Any], shapes: Mapping[str, Sequence[Any]]) -> None:
         self.shapes = NamedShapes(function, shapes)
         self._name = getattr(function, "__name__", "function")
-        self._traced: dict[Any, tuple[Any, list[NamedSize]]] = {}
+        self._traced: dict[Any, tuple[Requested, list[NamedSize]]] = {}
         self._instances: dict[Any, Instance] = {}
         self._calls: dict[tuple[Structure, tuple[Type, ...]], Sized | None] = {}
         self._noted = False
@@ -132,7 +118,7 @@ class AnySize:
         self,
         structure: Structure,
         types: tuple[Type, ...],
-        request: Callable[[Structure, tuple[Type, ...]], R],
+        request: Request,
     ) -> Sized | None:
         """How a program for any size is called here; None where these sizes have one of their own.
 
@@ -148,7 +134,7 @@ class AnySize:
         self,
         structure: Structure,
         types: tuple[Type, ...],
-        request: Callable[[Structure, tuple[Type, ...]], R],
+        request: Request,
     ) -> Sized | None:
         call = self.shapes.call(structure, types)
         if not call.names:
@@ -169,7 +155,9 @@ class AnySize:
             return None
         return Sized(self, structure, known, call)
 
-    def made(self, call: NamedCall, extents: Sequence[int], traced: R, sizes: list[NamedSize]) -> Instance:
+    def made(
+        self, call: NamedCall, extents: Sequence[int], traced: Requested, sizes: list[NamedSize]
+    ) -> Instance:
         """The instance of a trace for some extents."""
         # In a run the padding of what is donated is what the step before has left there.
         zeroed = [k not in traced.offered.values() for k in range(len(traced.graph.inputs))]
@@ -179,8 +167,8 @@ class AnySize:
         return Instance(call.with_extents(extents), call.leaves, requested, slices, instance.least)
 
     def _for_all(
-        self, structure: Structure, call: NamedCall, request: Callable[[Structure, tuple[Type, ...]], R]
-    ) -> tuple[R, list[NamedSize]]:
+        self, structure: Structure, call: NamedCall, request: Request
+    ) -> tuple[Requested, list[NamedSize]]:
         """The function traced for every size."""
         key = structure, call.leaves, call.with_extents((0,) * len(call.sizes))
         if key not in self._traced:
@@ -188,8 +176,8 @@ class AnySize:
         return self._traced[key]
 
     def trace(
-        self, structure: Structure, call: NamedCall, request: Callable[[Structure, tuple[Type, ...]], R]
-    ) -> tuple[R, list[NamedSize]]:
+        self, structure: Structure, call: NamedCall, request: Request
+    ) -> tuple[Requested, list[NamedSize]]:
         """The function traced for stand-ins of the sizes, and these."""
         sizes = call.stand_ins()
         with sizes_known(sizes):
