@@ -471,14 +471,16 @@ def _is_small(value: np.ndarray) -> np.ndarray:
 def _in_another_order(
     x: np.ndarray, axes: tuple[int, ...], value: np.ndarray, random: np.random.Generator
 ) -> np.ndarray:
-    """Where a product of some factors underflows, the product in another order: what is lost may be lost elsewhere,
-    most of it where the least factors come first."""
-    least = np.prod(np.minimum(np.abs(x), 1), axis=axes, dtype=x.dtype)
-    lost = _is_small(least) & np.all(x != 0, axis=axes)
-    rising = random.random() < 0.5
+    """Where a product of some factors underflows or overflows, the product in another order: what is lost may be lost
+    elsewhere, most of it where the least factors or the largest ones come first; zero times infinity is NaN."""
+    size = np.abs(x)
+    least, most = (np.prod(pick(size, 1), axis=axes, dtype=x.dtype) for pick in (np.minimum, np.maximum))
+    underflows = _is_small(least) & np.all(x != 0, axis=axes)
+    lost = underflows | (np.isinf(most) & np.all(np.isfinite(x), axis=axes))
+    way = random.choice(("rising", "falling", "any"))
     for axis in axes:
-        order = np.argsort(np.abs(x), axis)
-        x = np.take_along_axis(x, order, axis) if rising else random.permutation(x, axis)
+        order = np.argsort(np.abs(x) if way == "rising" else -np.abs(x), axis)
+        x = random.permutation(x, axis) if way == "any" else np.take_along_axis(x, order, axis)
     return np.where(lost, _unrounded(np.prod(x, axis=axes, dtype=x.dtype), random), value)
 
 
