@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
-from pullback.errors import TracingError
+from pullback.errors import NamedAxisError, TracingError
 from pullback.graph import Node, free_variables, is_complex, is_known
-from pullback.graph.named import sizes_under_way, with_names
+from pullback.graph.named import is_named, shown, sizes_under_way, with_names
 from pullback.graph.protocol import vocabulary
 from pullback.graph.source import numpy_function, user_stores
 from pullback.numpy import arrays
@@ -26,7 +26,7 @@ from pullback.numpy.elementwise import UFUNCS, astype, where
 from pullback.numpy.promotion import any_traced, array_of, settled, where_written
 from pullback.numpy.sizes import size_of
 
-__all__ = ["FUNCTIONS", "NEAREST", "UFUNC_METHODS", "implements", "reduced_by", "refuse"]
+__all__ = ["FUNCTIONS", "NEAREST", "UFUNC_METHODS", "implements", "reduced_by", "refuse", "turns"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -333,3 +333,16 @@ def in_place(sign: str, name: str, x: Node, other: Any) -> Any:
 
 
 vocabulary.update(array_ufunc=array_ufunc, array_function=array_function, in_place=in_place, refuse=refuse)
+
+
+def turns(name: str, count: int) -> range:
+    """The turns of a loop of Python's in the function ``name``, an operation or more for each.
+
+    Raises ``NamedAxisError`` for as many as a named axis has elements.
+    """
+    if is_named(count):
+        raise NamedAxisError(
+            f"{name} of {shown(count)} elements along a named axis takes an operation for each of them; give it a "
+            f"number of elements that is known, or give jit no shapes= for that axis{where_written()}"
+        )
+    return range(count)

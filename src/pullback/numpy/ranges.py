@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from pullback.errors import NamedAxisError, ShapeError, TracingError
+from pullback.errors import ShapeError, TracingError
 from pullback.graph import OPERATORS, Type
-from pullback.graph.named import LEAST_STAND_IN, is_named, shown
+from pullback.graph.named import LEAST_STAND_IN
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.arrays import TracedArray
-from pullback.numpy.dispatch import implements
+from pullback.numpy.dispatch import implements, turns
 from pullback.numpy.promotion import (
     any_traced,
     as_array_node,
@@ -26,7 +26,7 @@ from pullback.numpy.promotion import (
 )
 from pullback.numpy.shapes import broadcast_arrays, moveaxis, to_shape
 
-__all__ = ["arange", "geomspace", "linspace", "logspace", "meshgrid", "turns", "vander"]
+__all__ = ["arange", "geomspace", "linspace", "logspace", "meshgrid", "vander"]
 
 
 @implements(np.linspace)
@@ -158,16 +158,3 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
         columns.append(columns[-1] * node)
     columns = columns[:count] if increasing else columns[:count][::-1]
     return vocabulary["stack"](columns, 1) if columns else node[:, None][:, :0]
-
-
-def turns(name: str, count: int) -> range:
-    """The turns of a loop of Python's in the function ``name``, an operation or more for each.
-
-    Raises ``NamedAxisError`` for as many as a named axis has elements.
-    """
-    if is_named(count):
-        raise NamedAxisError(
-            f"{name} of {shown(count)} elements along a named axis takes an operation for each of them; give it a "
-            f"number of elements that is known, or give jit no shapes= for that axis{where_written()}"
-        )
-    return range(count)

@@ -13,10 +13,9 @@ from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy import reductions as r
 from pullback.numpy.convolution import conv
-from pullback.numpy.dispatch import implements
+from pullback.numpy.dispatch import implements, turns
 from pullback.numpy.products import diagonal
 from pullback.numpy.promotion import as_array_node, cast, float_dtype, promote, where_written
-from pullback.numpy.ranges import turns
 from pullback.numpy.shapes import concatenate, flip, part, to_shape, transpose
 
 __all__ = [
