@@ -73,6 +73,25 @@ def test_all_that_the_sums_may_read_is_looked_through(traced):
     assert "sum[q<2000](argument0[q] * 0.0) != 0.0" in schedules(traced(slope, *operands()), WIDE)
 
 
+def of_bytes(images, y, mask, winner):
+    return slope(images * np.float32(1 / 4), y, mask, winner)
+
+
+def test_of_what_is_finite_whatever_the_arguments_hold_only_factors_are_asked(traced, compiler, processor):
+    x, *others = operands()
+    images = np.abs(x).astype(np.uint8)
+    graph = traced(of_bytes, images, *others)
+    found = schedules(graph, WIDE)
+    assert "sums at computed places, compacted" in found
+    assert "* 0.0) != 0.0" not in found
+    others[0][2, 0, 0, 0] = np.inf
+    others[1][2, 0, 0, 0] = 1
+    wanted = expected(images * np.float32(1 / 4), *others)
+    assert not np.isfinite(wanted).all()
+    (made,) = compiler.run(graph, [images, *others], processor=processor)
+    np.testing.assert_array_equal(made, wanted)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_any_share_of_zeros(share, dtype, compiler, traced, processor):

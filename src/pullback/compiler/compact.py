@@ -6,14 +6,15 @@
 
 The emitter of such sums lists what meets the condition, and reads nothing for the rest. That changes no bit: a sum
 begins with +0, and +0 or -0 added leave it as it is; and where zero might meet infinity or NaN, which is NaN, the panel
-of ``x`` that a row may read times zero is not zero, and nothing is left out. Which factors are zero is not known when
-the code is written, only that a mask, such as the slope of a relu, has made some of them so.
+of ``x`` that a row may read times zero is not zero, and nothing is left out. Of an ``x`` that is finite whatever the
+arguments hold, such as an image of bytes, only the factors are asked. Which factors are zero is not known when the code
+is written, only that a mask, such as the slope of a relu, has made some of them so.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -36,9 +37,11 @@ from pullback.loops import (
     Literal,
     Load,
     Reduce,
+    Store,
     rewrite_reductions,
 )
 from pullback.loops.arithmetic import bounds
+from pullback.loops.magnitudes import largest
 
 __all__ = ["compact_masked"]
 
@@ -48,14 +51,16 @@ _BOOL = np.dtype(np.bool_)
 def compact_masked(kernels: Iterable[Kernel], schedules: Schedules) -> list[Kernel]:
     """The kernels with conditions on the terms of sums at computed places whose factors are masked."""
     masked: set[Buffer] = set()
+    stored: dict[Buffer, list[Store]] = {}
     program: list[Kernel] = []
     for kernel in kernels:
         sums = schedules.of(kernel)
         if isinstance(sums, IndexedContraction) and _is_masked(sums.left, masked):
-            program.append(_compacted(kernel, sums, schedules))
+            program.append(_compacted(kernel, sums, stored, schedules))
         else:
             program.append(kernel)
         for store in kernel.stores:
+            stored.setdefault(store.buffer, []).append(store)
             if not store.accumulate and _is_masked(store.value, masked):
                 masked.add(store.buffer)
     return program
@@ -79,22 +84,29 @@ def _is_masked(value: Expression, masked: Collection[Buffer]) -> bool:
     return value.function == "multiply" and any(_is_masked(factor, masked) for factor in value.operands)
 
 
-def _compacted(kernel: Kernel, sums: IndexedContraction, schedules: Schedules) -> Kernel:
+def _compacted(
+    kernel: Kernel, sums: IndexedContraction, stored: Mapping[Buffer, Sequence[Store]], schedules: Schedules
+) -> Kernel:
     """The kernel with a condition on its terms, if the target compacts them and that is expected to gain time."""
     lanes, (*_, lane) = schedules.lanes(kernel), sums.columns
-    panel = _panel(sums.right, {*sums.over, *sums.columns})
-    if panel is None or not can_compact(sums.left, sums.right, sums.over, lanes, schedules.target):
+    if not can_compact(sums.left, sums.right, sums.over, lanes, schedules.target):
         return kernel
-    others = [axis for axis in kernel.axes if axis not in sums.columns and axis not in panel.axes]
-    rows = math.prod(axis.extent for axis in others)
+    counting: list[Expression] = [sums.left]
+    share = 0.0
+    if largest(sums.right, stored) == math.inf:
+        panel = _panel(sums.right, {*sums.over, *sums.columns})
+        if panel is None:
+            return kernel
+        others = [axis for axis in kernel.axes if axis not in sums.columns and axis not in panel.axes]
+        (read,) = panel.over
+        share = read.extent * panel.dtype.itemsize / math.prod(axis.extent for axis in others)
+        counting.append(panel)
     vectors = vectors_of_row(sums.columns, vector_width(lane, lanes))
-    (read,) = panel.over
-    share = read.extent * panel.dtype.itemsize / rows
     terms = [axis.extent for axis in sums.over]
     if compaction_gain(terms, vectors, lanes, share, schedules.target) <= 0:
         return kernel
-    conditions = [Apply("not_equal", (value, Literal(0, value.dtype)), _BOOL) for value in (sums.left, panel)]
-    chosen = Apply("logical_or", conditions, _BOOL)
+    conditions = [Apply("not_equal", (value, Literal(0, value.dtype)), _BOOL) for value in counting]
+    chosen = conditions[0] if len(conditions) == 1 else Apply("logical_or", conditions, _BOOL)
 
     def with_condition(reduce: Reduce, body: Expression) -> Reduce:
         body = Apply("where", (chosen, body, Literal(0, body.dtype)), body.dtype)

@@ -333,7 +333,7 @@ def compaction_gain(terms: Sequence[int], vectors: int, lanes: int, panel: float
     """Cycles of a row of ``vectors`` of sums that are saved where only factors other than zero are multiplied.
 
     ``terms`` are the extents of the sum's axes, the lanes of lists along the last one; ``panel`` are the bytes that are
-    searched for what is infinite, shared by the rows that they serve.
+    searched for what is infinite, if anything is, shared by the rows that they serve.
     """
     listed = math.prod(terms[:-1]) * -(-terms[-1] // lanes)
     saved = MASKED_ZEROS * math.prod(terms) * vectors * INDEXED_VECTOR
