@@ -30,6 +30,17 @@ class Recorder:
         self.models.append(bits(trainer.model))
 
 
+# -- Stopping
+
+
+@pytest.mark.parametrize(
+    ("answer", "epochs"), [(True, 1), (np.True_, 1), (1, 3), (np.False_, 3), (np.ones(2), 3)]
+)
+def test_a_callback_that_returns_true_ends_the_training(data, make_model, answer, epochs):
+    """NumPy's True as well: what a comparison with a mean of figures gives."""
+    assert make_trainer(make_model()).fit(data, 3, on_epoch_end=lambda trainer: answer).epochs == epochs
+
+
 # -- Early stopping
 
 

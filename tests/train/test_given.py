@@ -1,4 +1,4 @@
-"""Losses and optimisers of the wrong kind are refused when the trainer is made, with what was meant."""
+"""Losses, optimisers, metrics and callbacks of the wrong kind are refused with what was meant."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback import nn, optim
+from pullback import metrics, nn, optim
 from pullback.errors import SettingError
+from pullback.train import EarlyStopping
+from pullback.train.given import as_metrics
 
 
 def trainer(loss=nn.squared_error, optimiser=None):
@@ -63,3 +65,48 @@ def test_losses_of_any_kind_are_taken():
 def test_a_learning_rate_that_is_no_number(optimiser, rate):
     with pytest.raises(SettingError, match=rf"\[{optimiser.__name__}\] learning_rate is"):
         optimiser(rate)
+
+
+def error(outputs, labels):
+    return abs(outputs - labels)
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (error, ["error"]),
+        (metrics.auc, ["auc"]),
+        ("accuracy", ["accuracy"]),
+        ({"acc": "accuracy", "far": error}, ["acc", "far"]),
+        ((functools.partial(error), functools.partial(error)), ["metric_0", "metric_1"]),
+    ],
+)
+def test_metrics_and_their_names(given, names):
+    assert list(as_metrics(given)) == names
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ([error, error], "two metrics are named 'error'"),
+        ([lambda y, t: y.max(), lambda y, t: y.min()], "two metrics are named '<lambda>'.*dict"),
+        ({"loss": error}, "'loss', as another figure"),
+        ({"steps": error}, "'steps', as another figure"),
+        ({"validation_error": error}, "'validation_error', as another figure"),
+        ({"accuracy": "acc"}, "no metric is named 'acc'"),
+        ({"accuracy": 3}, "a metric is 3, a int"),
+        (3, "metrics is 3, a int"),
+    ],
+)
+def test_metrics_of_which_one_would_be_lost(given, meant):
+    with pytest.raises((ValueError, SettingError), match=meant):
+        as_metrics(given)
+
+
+@pytest.mark.parametrize(
+    ("callback", "meant"),
+    [(EarlyStopping, r"the class EarlyStopping.*EarlyStopping\(\)"), (None, "None"), ([3], "3, a int")],
+)
+def test_a_callback_that_is_none(callback, meant):
+    with pytest.raises(SettingError, match=meant):
+        trainer().fit((np.ones((4, 2)), np.ones((4, 1))), 1, on_epoch_end=callback)

@@ -1,17 +1,23 @@
-"""Whether what a trainer is given is a loss and an optimiser; if not, what was meant."""
+"""Whether what a trainer is given is a loss, an optimiser, metrics and callbacks; if not, what was meant."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from pullback import optim
 from pullback.errors import SettingError
+from pullback.metrics import METRICS, EpochMetric, Metric
 from pullback.nn import losses
+from pullback.train.history import COSTS, VALIDATION
 
-__all__ = ["check_loss", "check_optimiser"]
+__all__ = ["Metrics", "as_callbacks", "as_metrics", "check_loss", "check_optimiser"]
+
+_Metric = str | Metric | EpochMetric
+Metrics = _Metric | Iterable[_Metric] | Mapping[str, _Metric]
+"""Metrics as a trainer takes them: by name, as functions, one or several, or under names of one's own."""
 
 _LOSSES = {
     "bce": "binary_cross_entropy",
@@ -83,6 +89,78 @@ def check_optimiser(optimiser: Any) -> None:
             else "Give one such as optim.SGD(0.01)."
         )
         raise _wrong("optimiser", optimiser, hint, "an optimiser, which has a learning_rate, init and update")
+
+
+def as_metrics(metrics: Metrics) -> dict[str, Metric | EpochMetric]:
+    """Metrics by the names that the history calls them by.
+
+    Raises ``ValueError`` for a name that is not known, that two metrics have, or that another figure of the history
+    has, ``SettingError`` for what is no metric.
+
+    >>> list(as_metrics(["accuracy", "auc"]))
+    ['accuracy', 'auc']
+    >>> as_metrics([lambda y, t: abs(y - t), lambda y, t: (y - t) ** 2])
+    Traceback (most recent call last):
+    ValueError: [Trainer] two metrics are named '<lambda>'. Name them by a dict: metrics={"error": function, …}.
+    """
+    if isinstance(metrics, str) or callable(metrics):
+        metrics = (metrics,)
+    if not isinstance(metrics, (Iterable, Mapping)):
+        raise _wrong(
+            "metrics", metrics, 'Give names such as "accuracy", functions, or a dict of them.', "metrics"
+        )
+    given = metrics.items() if isinstance(metrics, Mapping) else [(None, metric) for metric in metrics]
+    named: dict[str, Metric | EpochMetric] = {}
+    for own, metric in given:
+        if isinstance(metric, str) and metric not in METRICS:
+            raise ValueError(
+                f"[Trainer] no metric is named {metric!r}. Use {', '.join(METRICS)}, or a function."
+            )
+        function = METRICS[metric] if isinstance(metric, str) else metric
+        if not callable(function) or isinstance(function, type):
+            raise _wrong(
+                "a metric", function, "Give a name or a function.", "a function of outputs and labels"
+            )
+        name = own if own is not None else metric if isinstance(metric, str) else _name(function, len(named))
+        if name in named:
+            raise ValueError(
+                f"[Trainer] two metrics are named {name!r}. Name them by a dict: "
+                'metrics={"error": function, …}.'
+            )
+        if name == "loss" or name in COSTS or name.startswith(VALIDATION):
+            raise ValueError(
+                f"[Trainer] a metric is named {name!r}, as another figure of the history is. Name it by a dict: "
+                'metrics={"error": function}.'
+            )
+        named[name] = function
+    return named
+
+
+def as_callbacks(given: Any) -> tuple[Callable[[Any], object], ...]:
+    """The functions that are called after each epoch; raises ``SettingError`` for what is none.
+
+    >>> as_callbacks(None)
+    Traceback (most recent call last):
+    pullback.errors.SettingError: [fit] on_epoch_end is None... Give a function of the trainer, or several.
+    """
+    callbacks = (given,) if callable(given) or not isinstance(given, Iterable) else tuple(given)
+    for callback in callbacks:
+        if isinstance(callback, type):
+            raise SettingError(
+                f"[fit] on_epoch_end is the class {callback.__name__}. Make one: {callback.__name__}()."
+            )
+        if not callable(callback):
+            raise SettingError(
+                f"[fit] on_epoch_end is {callback!r:.60}, a {type(callback).__name__}. Give a function of the "
+                "trainer, or several."
+            )
+    return callbacks
+
+
+def _name(metric: Any, position: int) -> str:
+    return str(
+        metric.name if isinstance(metric, EpochMetric) else getattr(metric, "__name__", f"metric_{position}")
+    )
 
 
 def _is_optimiser(value: Any) -> bool:

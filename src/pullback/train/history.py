@@ -7,7 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pullback.errors import DataError
 
-__all__ = ["History", "epochs_without_improvement", "watched"]
+__all__ = ["COSTS", "VALIDATION", "History", "epochs_without_improvement", "watched"]
+
+COSTS = ("steps", "seconds", "steps_per_second", "peak_memory", "learning_rate")
+"""What a trainer enters beside the loss and the metrics."""
+
+VALIDATION = "validation_"
+"""What the names of figures of the validation set begin with."""
 
 
 class History(Mapping[str, list[float]]):

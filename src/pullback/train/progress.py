@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TextIO
 
+from pullback.train.history import COSTS, VALIDATION
+
 __all__ = ["Display", "duration", "epoch_line", "figure", "silence", "value_text"]
 
-_VALIDATION = "validation_"
 _REFRESH_SECONDS = 0.05  # no eye sees more, and a block of steps takes longer
 _BAR = 10, 40  # characters, at least and at most
 _WIDTH = 80  # of a terminal that does not tell
@@ -103,11 +104,10 @@ def epoch_line(epoch: int, epochs: int, figures: Mapping[str, float]) -> str:
     >>> epoch_line(0, 5, {"loss": 1.46, "accuracy": 0.62, "validation_loss": 0.8, "validation_accuracy": 1})
     '1/5  loss 1.4600  accuracy 62.00 %  validation loss 0.8000  accuracy 100.00 %'
     """
-    hidden = {"seconds", "steps", "steps_per_second", "peak_memory", "learning_rate"}
-    names = [name for name in figures if name not in hidden]
-    shown = [figure(name, figures[name]) for name in names if not name.startswith(_VALIDATION)]
-    held_out = [name.removeprefix(_VALIDATION) for name in names if name.startswith(_VALIDATION)]
-    parts = [figure(name, figures[_VALIDATION + name]) for name in held_out]
+    names = [name for name in figures if name not in COSTS]
+    shown = [figure(name, figures[name]) for name in names if not name.startswith(VALIDATION)]
+    held_out = [name.removeprefix(VALIDATION) for name in names if name.startswith(VALIDATION)]
+    parts = [figure(name, figures[VALIDATION + name]) for name in held_out]
     if parts:
         shown.append(f"validation {'  '.join(parts)}")
     return "  ".join([f"{epoch + 1}/{epochs}", *shown])

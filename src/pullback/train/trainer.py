@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -16,14 +16,14 @@ from pullback.compiler.jit import jit
 from pullback.data import Dataset, bucketed_order, epoch_order, trimmed_width
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
 from pullback.graph import refuse_class
-from pullback.metrics import METRICS, EpochMetric, Metric, accuracy, binary_accuracy
+from pullback.metrics import EpochMetric, Metric, accuracy, binary_accuracy
 from pullback.nn.losses import binary_cross_entropy, hinge, kl_divergence, softmax_cross_entropy
 from pullback.optim import LineSearch, Optimiser, rate_at, rate_factor
 from pullback.random import key
 from pullback.tracing import flatten, map_tree
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.train.best import Best
-from pullback.train.given import check_loss, check_optimiser
+from pullback.train.given import Metrics, as_callbacks, as_metrics, check_loss, check_optimiser
 from pullback.train.history import History
 from pullback.train.interrupts import Interrupts
 from pullback.train.orders import Orders
@@ -45,7 +45,8 @@ class Trainer:
     """Trains a model by a compiled program: gather, forward, backward, clip, update and metrics in one.
 
     ``loss(outputs, labels)`` gives a scalar, ``optimiser`` is one of ``pullback.optim`` or follows its
-    protocol, ``metrics`` are names, functions ``(outputs, labels) -> scalar``, ``EpochMetric``, or a dict of these.
+    protocol, ``metrics`` are names, functions ``(outputs, labels) -> scalar``, ``EpochMetric``, or a dict of these;
+    no two may have one name, and none that of another figure of the history.
     Without them there is the ``accuracy`` that fits the loss: of the largest logit for ``softmax_cross_entropy`` and
     ``kl_divergence``, of the logit's sign for ``binary_cross_entropy`` and ``hinge``, and none for other losses.
     Batches of ``batch_size`` rows are gathered inside the program from the data set as it is stored; with
@@ -79,7 +80,7 @@ class Trainer:
         loss: Callable[[Any, Any], Any],
         optimiser: Optimiser | LineSearch,
         *,
-        metrics: Iterable[str | Metric | EpochMetric] | Mapping[str, Metric | EpochMetric] | None = None,
+        metrics: Metrics | None = None,
         batch_size: int = 100,
         seed: int = 0,
         scale: float | None = None,
@@ -120,7 +121,7 @@ class Trainer:
         """What the data of this training are like, once it has begun."""
         self._resumed = False
         """Whether that is what a checkpoint says."""
-        self._metrics = _fitting(loss) if metrics is None else _named(metrics)
+        self._metrics = _fitting(loss) if metrics is None else as_metrics(metrics)
         steps = Steps(loss, clipping(optimiser, clip_value, clip_norm), self._metrics, scale)
         self._key = key(seed)
         self._train = jit(
@@ -156,8 +157,9 @@ class Trainer:
         that of the last step, the history ends with the epoch begun and is marked ``interrupted``.
 
         ``on_epoch_end`` is one function of the trainer or several; all are called after each epoch, with its
-        figures in the history, and may change model and state in place. The training ends when one returns True, as
-        ``EarlyStopping`` does. One that has a method ``finish(trainer)`` is told when the training has ended.
+        figures in the history, and may change model and state in place. The training ends when one returns True
+        (Python's or NumPy's), as ``EarlyStopping`` does. One that has a method ``finish(trainer)`` is told when the
+        training has ended.
 
         Raises ``NonFiniteLoss`` when the loss becomes NaN or infinite, with the model of the last good step
         kept, ``IndexRangeError`` for labels that the loss does not take, ``DataError`` for an empty data set.
@@ -169,7 +171,7 @@ class Trainer:
         steps = self._steps_per_epoch(data)
         shown = sys.stderr.isatty() if progress is None else progress
         display = Display(epochs, steps) if shown else None
-        callbacks = (on_epoch_end,) if callable(on_epoch_end) else tuple(on_epoch_end)
+        callbacks = as_callbacks(on_epoch_end)
         self.history.interrupted = False
         try:
             with Interrupts() as interrupts:
@@ -178,8 +180,10 @@ class Trainer:
                 for number in range(epochs):
                     order = orders.take(self.history.epochs, more=number + 1 < epochs)
                     self._fit_epoch(run, number, order, held_out)
-                    # A list: each is called, whatever the others answer.
-                    ended = any([callback(self) is True for callback in callbacks])  # noqa: C419
+                    answers = [
+                        callback(self) for callback in callbacks
+                    ]  # each is called, whatever the others say
+                    ended = any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers)
                     if callbacks:
                         run.accept_changes()
                     interrupts.check()
@@ -408,29 +412,6 @@ def _fitting(loss: Callable[[Any, Any], Any]) -> dict[str, Metric | EpochMetric]
     if loss in (softmax_cross_entropy, kl_divergence):
         return {"accuracy": accuracy}
     return {"accuracy": binary_accuracy} if loss in (binary_cross_entropy, hinge) else {}
-
-
-def _named(
-    metrics: Iterable[str | Metric | EpochMetric] | Mapping[str, Metric | EpochMetric],
-) -> dict[str, Metric | EpochMetric]:
-    """Metrics by the names that the history calls them by."""
-    if isinstance(metrics, Mapping):
-        return dict(metrics)
-    if isinstance(metrics, str):
-        metrics = (metrics,)
-    named: dict[str, Metric | EpochMetric] = {}
-    for metric in metrics:
-        if isinstance(metric, str):
-            if metric not in METRICS:
-                raise ValueError(
-                    f"[Trainer] no metric is named {metric!r}. Use {', '.join(METRICS)}, or a function."
-                )
-            named[metric] = METRICS[metric]
-        elif isinstance(metric, EpochMetric):
-            named[metric.name] = metric
-        else:
-            named[getattr(metric, "__name__", f"metric_{len(named)}")] = metric
-    return named
 
 
 def _as_dataset(caller: str, data: Dataset | tuple[Array, Array]) -> Dataset:
