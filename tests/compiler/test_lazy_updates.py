@@ -66,6 +66,22 @@ def test_touched_rows_step_as_they_would_and_others_stay(optimiser, rows):
 
 
 @pytest.mark.parametrize("optimiser", OPTIMISERS, ids=lambda each: type(each).__name__)
+def test_a_table_by_itself_steps_as_one_in_a_dict(optimiser):
+    """The count of steps, a leaf as the table is, stays a number."""
+    lazy, gradient = optim.Lazy(optimiser, rows=3), np.zeros((3, 2))
+    gradient[1] = 0.5
+    table, tables = np.ones((3, 2)), {"u": np.ones((3, 2))}
+    state, states = lazy.init(table), lazy.init(tables)
+    for _ in range(3):
+        table, state = lazy.update(gradient, state, table)
+        tables, states = lazy.update({"u": gradient}, states, tables)
+    for one, other in zip(
+        pb.tracing.flatten((table, state))[0], pb.tracing.flatten((tables, states))[0], strict=True
+    ):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS, ids=lambda each: type(each).__name__)
 def test_a_step_computes_nothing_for_whole_tables(optimiser):
     lazy = optim.Lazy(optimiser, rows=100)
     graph = optimise(pb.trace(_stepped(lazy), *_given(REPEATED, lazy)).graph)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pullback.numpy import any as any_
 from pullback.numpy import broadcast_to, where
 from pullback.optim.optimiser import LearningRate, Optimiser, map_parameters
@@ -73,7 +75,8 @@ class Lazy:
 
     def _chosen(self, parameter: Any, gradient: Any, old: Any, new: Any) -> Any:
         """The new rows where the gradient is not zero, the old ones elsewhere."""
-        if parameter.ndim < 2 or len(parameter) < self.rows:
+        # A count of steps is no part of a table, though a tree of one leaf has its structure as well.
+        if parameter.ndim < 2 or len(parameter) < self.rows or np.shape(new) != parameter.shape:
             return new
         touched = any_(gradient != 0, axis=tuple(range(1, parameter.ndim)), keepdims=True)
         return where(broadcast_to(touched, parameter.shape), new, old)
