@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.errors import DerivativeError
+from pullback.errors import DerivativeError, SettingError
 
 
 def cost(x: Any, rate: Any = 1.0, *, shift: Any = 0.0, name: str = "") -> Any:
@@ -60,3 +60,30 @@ def test_what_is_not_there():
         pb.grad(cost, "shift")(X, shift=np.int64(1))
     with pytest.raises(DerivativeError, match="argnums 2 of a function called with 1"):
         pb.grad(cost, 2)(X)
+
+
+@pytest.mark.parametrize("argnums", [np.int64(1), (np.int64(1),)])
+def test_numpys_integers_are_numbers(argnums):
+    np.testing.assert_array_equal(pb.grad(lambda x, y: x * y, argnums)(2.0, 3.0), 2.0)
+
+
+@pytest.mark.parametrize("argnums", [1.5, None, (0, 1.0), [[0]]])
+def test_argnums_that_are_none(argnums):
+    with pytest.raises(DerivativeError, match=r"grad: argnums=.*the number or the name"):
+        pb.grad(lambda x, y: x * y, argnums)(2.0, 3.0)
+
+
+@pytest.mark.parametrize("given", [np.ones(3), 3, None], ids=["array", "number", "None"])
+@pytest.mark.parametrize(
+    "name", ["grad", "value_and_grad", "jacobian", "hessian", "vmap", "jit", "vjp", "linearize"]
+)
+def test_what_is_no_function_is_refused_when_it_is_given(name, given):
+    """``pb.grad(f(x))``: the array that ``f`` returned."""
+    with pytest.raises(SettingError, match=rf"{name}: it is given .*{name}\(f, …\), not what it returned"):
+        getattr(pb, name)(given)
+
+
+@pytest.mark.parametrize("name", ["jvp", "hvp"])
+def test_directions_of_no_function(name):
+    with pytest.raises(SettingError, match=rf"{name}: it is given float64\[3\]"):
+        getattr(pb, name)(np.ones(3), (1.0,), (1.0,))

@@ -141,3 +141,44 @@ def test_arguments_are_not_written_and_results_are_the_callers():
     value, pull = pb.vjp(np.exp, x)
     value[:] = 0
     np.testing.assert_array_equal(pull(np.ones(3))[0], np.exp(x))
+
+
+REPEATED = {
+    "list": lambda x, n: sum([x] * n),
+    "number first": lambda x, n: sum(n * [x, x]),
+    "tuple": lambda x, n: len((0,) * n) * x,
+    "text": lambda x, n: len("ab" * n) * x,
+}
+
+
+@pytest.mark.parametrize("function", REPEATED.values(), ids=REPEATED)
+def test_a_sequence_times_an_integer_is_repeated(function):
+    """As Python and NumPy have it; a product of the elements it would be of an array."""
+    slope = pb.grad(lambda x: function(x[0], np.argmax(x)))
+    x = np.array([2.0, 3.0, 5.0, 4.0])
+    expected = function(1.0, 2)
+    np.testing.assert_array_equal(slope(x), [expected, 0, 0, 0])
+    with pytest.raises(TracingError, match=r"one integer .*repetition.*test_known_values\.py"):
+        pb.jit(function)(2.0, 3)
+
+
+def test_a_list_times_a_float_is_a_product():
+    np.testing.assert_array_equal(pb.jit(lambda x: [1.0, 2.0] * x + x * (3.0, 4.0))(2.0), [8, 12])
+    np.testing.assert_array_equal(pb.jit(lambda n: np.multiply([1, 2], n))(3), [3, 6])
+
+
+@pytest.mark.parametrize("make", ["zeros", "ones", "empty"])
+@pytest.mark.parametrize("transform", [pb.jit, lambda f: pb.vmap(lambda n: f(n[0]))])
+def test_numpys_own_arrays_of_a_traced_shape(make, transform):
+    with pytest.raises(
+        TracingError, match=r"int64\[\] stands for.*np\.zeros.*static_argnums.*test_known_values\.py"
+    ):
+        transform(lambda n: getattr(np, make)(n) + n)(
+            np.array(3) if transform is pb.jit else np.array([[3], [4]])
+        )
+
+
+def test_formats_of_numbers():
+    assert pb.grad(lambda x: x * len(f"{x:.2f}"))(1.0) == 4.0
+    with pytest.raises(TracingError, match=r"a format such as .*debug\.print.*test_known_values\.py"):
+        pb.jit(lambda x: x * len(f"{x:.2f}"))(1.0)

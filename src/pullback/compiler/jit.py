@@ -29,6 +29,7 @@ from pullback.compiler.target import Processor
 from pullback.control.schedules import Levels, without_segments
 from pullback.errors import DonationError, NamedAxisError, ShapeError, TreeError
 from pullback.graph import Node, Type
+from pullback.tracing.functions import check_function
 from pullback.tracing.trace import leaf_type
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Static, Structure, flatten
@@ -68,6 +69,7 @@ class Compiled(_CalledAtOnce[P, R]):
         flush_subnormals: bool = False,
         shapes: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
+        check_function("jit", function)
         self.function = function
         self._any_size = None if shapes is None else AnySize(function, shapes)
         self.flush_subnormals = flush_subnormals

@@ -19,6 +19,7 @@ into the view is written into the array.
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -449,13 +450,19 @@ def _operator(name: str) -> Callable[..., Any]:
     return called
 
 
+_SEQUENCES = {list, tuple, str, bytes}
+
+
 def _binary(name: str) -> Callable[[TracedArray, Any], Any]:
     method = getattr(ArrayProtocol, name)
+    repeats = name in ("__mul__", "__rmul__")
 
     def called(self: TracedArray, other: Any) -> Any:
         x, y = self._node if self._parent is None else self.node, other
         if type(y) is TracedArray:
             y = y._node if y._parent is None else y.node
+        elif repeats and type(y) in _SEQUENCES and not x.ndim and x.dtype.kind in "iu":
+            return y * operator.index(self)  # [0] * n is n zeros, as of Python's and NumPy's integers
         made = followed(name, method, (x, y))
         return _named(made, (self, other)) if type(made) is Operation else boxed(made, (self, other))
 

@@ -86,7 +86,12 @@ def _round(x: Node, digits: int | None) -> Any:
 
 
 def _format(x: Node, spec: str) -> str:
-    return format(force(x)[()] if is_known(x) else repr(x), spec)
+    if is_known(x):
+        return format(force(x)[()], spec)
+    try:
+        return format(repr(x), spec)
+    except ValueError:  # a format of numbers
+        refuse(x, "format")
 
 
 def _text(x: Node) -> str:

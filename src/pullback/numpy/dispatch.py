@@ -249,9 +249,9 @@ _REFUSALS = {
     ),
     "array": (
         "a NumPy array needs its numbers, and so does a NumPy array indexed by it",
-        "use NumPy's functions on it as it is, np.stack or pullback.numpy.array for lists of traced values, "
-        "pullback.numpy.take(table, index, axis) to index a concrete table, or return it and convert the "
-        "result",
+        "use NumPy's functions on it as it is (a @ x for a.dot(x)), np.stack or pullback.numpy.array for lists of "
+        "traced values, pullback.numpy.take(table, index, axis) to index a concrete table, or return it and convert "
+        "the result",
     ),
     "into NumPy": (
         "an array that NumPy itself has made holds numbers only",
@@ -268,6 +268,10 @@ _REFUSALS = {
     "nonzero": (
         "how many indices there are depends on values",
         "use pullback.numpy.nonzero(x, size=n), or np.where(mask, x, y)",
+    ),
+    "format": (
+        "a format such as {x:.2f} needs one number",
+        'show it where it is computed, pullback.debug.print("{:.2f}", x), or leave the format out',
     ),
     "tolist": ("tolist() needs its numbers", "return it and convert the result"),
     "len": ("it has no axes, so no length", "use x.shape or x.ndim, or x.reshape(-1)"),

@@ -8,12 +8,14 @@ be what is wrong.
 
 from __future__ import annotations
 
+import re
+import traceback
 from collections.abc import Callable
 from functools import wraps
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from pullback.errors import PullbackError
+from pullback.errors import PullbackError, TracingError
 from pullback.graph.source import is_users
 from pullback.tracing.trace import traces_under_way
 
@@ -21,6 +23,7 @@ __all__ = ["cut_to_users", "shows_users_frames", "without_numpys"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_TRACED_SHAPE = re.compile(r"expected a sequence of integers or a single integer, got '\w+\(\w+: (.*)\)'")
 
 
 def shows_users_frames(function: Callable[P, R], like: Callable[..., Any] | None = None) -> Callable[P, R]:
@@ -52,11 +55,26 @@ def shows_users_frames(function: Callable[P, R], like: Callable[..., Any] | None
 
 
 def without_numpys(error: Exception) -> Exception:
-    """The error of this library that NumPy has put one of its own around, where it has: when elements are stored."""
+    """The error of this library that NumPy has put one of its own around, or in the place of, where it has.
+
+    It does so when elements are stored, and when it makes an array of a traced shape.
+    """
     cause = error.__cause__
     if isinstance(cause, PullbackError) and isinstance(error, ValueError) and "array element" in str(error):
         cause.__traceback__ = error.__traceback__
         return cause
+    shape = _TRACED_SHAPE.match(str(error)) if type(error) is TypeError else None
+    if shape is not None:
+        frames = traceback.extract_tb(error.__traceback__)
+        last = next((each for each in reversed(frames) if is_users(each.filename)), frames[-1])
+        made = TracingError(
+            f"a traced value {shape[1]} stands for every value it may take: NumPy's own np.zeros, np.ones, np.empty "
+            "and np.full need integers, and an array's shape is part of the program; take it from another array's "
+            "shape, or pass the number as a concrete Python int, to jit by static_argnums "
+            f"(at {last.filename}:{last.lineno} in {last.name})"
+        )
+        made.__traceback__ = error.__traceback__
+        return made
     return error
 
 

@@ -18,6 +18,7 @@ from pullback.graph import Node, Type, Variable, evaluating, is_complex, is_floa
 from pullback.graph.named import is_named
 from pullback.numpy import elementwise
 from pullback.numpy.promotion import Scalar, as_array_node, as_node, broadcast_to_shape
+from pullback.tracing.functions import check_function
 from pullback.tracing.trace import (
     ended,
     finish,
@@ -149,6 +150,8 @@ def value_and_grad(
     (5.0, array([2., 4.]))
     """
 
+    check_function("value_and_grad", function)
+
     @partial(shows_users_frames, like=function)
     def value_and_gradient(*arguments: Any, **keywords: Any) -> Any:
         value, extra, gradient = _reverse(function, argnums, has_aux, holomorphic, arguments, keywords)
@@ -232,6 +235,8 @@ def grad(
     >>> print(*grad(lambda x, rate=1.0: x * rate**2, ("x", "rate"))(2.0, rate=3.0))
     9.0 12.0
     """
+
+    check_function("grad", function)
 
     @partial(shows_users_frames, like=function)
     def gradient(*arguments: Any, **keywords: Any) -> Any:
@@ -337,6 +342,7 @@ def vjp(function: Function, *arguments: Any, has_aux: bool = False) -> tuple[Any
     >>> print(value, *pull(np.array([1.0, 10.0])))
     [3. 6.] [ 3. 30.] 21.0
     """
+    check_function("vjp", function)
     inside = Arguments("vjp", arguments, range(len(arguments)))
     since = mark()
     with tracing(inside.variables, inside.made), inside.evaluated():
@@ -398,6 +404,7 @@ def jvp(
     >>> float(value), float(tangent)
     (9.0, 6.0)
     """
+    check_function("jvp", function)
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents_in, (tuple, list)):
         raise TreeError(
             "jvp: primals and tangents are tuples with an entry for each argument: jvp(f, (x,), (t,))"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from pullback.errors import DerivativeError
 
@@ -27,7 +29,7 @@ class Chosen(NamedTuple):
 
 def is_single(argnums: Argnums) -> bool:
     """Whether one argument is meant, rather than a tuple of them."""
-    return isinstance(argnums, (int, str))
+    return isinstance(argnums, (int, str, np.integer))
 
 
 def choose(
@@ -48,7 +50,7 @@ def choose(
     """
     if type(argnums) is int and 0 <= argnums < len(arguments):
         return Chosen(function, arguments, keywords, [argnums], {})
-    wanted = [argnums] if isinstance(argnums, (int, str)) else list(argnums)
+    wanted = [argnums] if isinstance(argnums, (int, str)) else _several(name, argnums)
     count = len(arguments)
     named = [each for each in wanted if isinstance(each, str) and each in keywords]
     numbers = [
@@ -70,6 +72,19 @@ def choose(
 
     whole = (*arguments, *(keywords[each] for each in named))
     return Chosen(called, whole, rest, numbers, {count + k: each for k, each in enumerate(named)})
+
+
+def _several(name: str, argnums: Any) -> list[int | str]:
+    """The numbers and names in a sequence of them."""
+    if isinstance(argnums, Iterable):
+        found = [int(each) if isinstance(each, np.integer) else each for each in argnums]
+        if all(isinstance(each, (int, str)) for each in found):
+            return found
+    elif isinstance(argnums, np.integer):
+        return [int(argnums)]
+    raise DerivativeError(
+        f"{name}: argnums={argnums!r}; give the number or the name of an argument, or a tuple of them"
+    )
 
 
 def _checked(name: str, number: int, count: int) -> int:

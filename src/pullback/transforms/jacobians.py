@@ -18,6 +18,7 @@ from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast
 from pullback.numpy.shapes import joined, to_shape
 from pullback.operators.batching import moved
 from pullback.operators.shapes import iota
+from pullback.tracing.functions import check_function
 from pullback.tracing.trace import ended, finish, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.transforms.api import Arguments, check_complex, grad, outputs_of, zero_if_absent
@@ -69,6 +70,7 @@ def jacobian(
     array([[3., 0., 1.],
            [0., 3., 2.]])
     """
+    check_function("jacobian", function)
     if mode not in (None, "forward", "reverse"):
         raise DerivativeError(
             f"jacobian: mode={mode!r}; give 'forward', 'reverse', or None to choose by size"
@@ -211,5 +213,6 @@ def hessian(
     array([[10.,  6.],
            [ 6.,  0.]])
     """
+    check_function("hessian", function)
     slope = grad(function, argnums, has_aux, holomorphic=holomorphic)
     return jacobian(slope, argnums, has_aux, chunk=chunk, holomorphic=holomorphic)

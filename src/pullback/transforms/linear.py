@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from pullback.errors import TreeError
 from pullback.graph import Constant, Node, Variable, mark, substitute, topological
+from pullback.tracing.functions import check_function
 from pullback.tracing.trace import ended, finish, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.transforms.api import Arguments, directions_of, grad, jvp, outputs_of, zero_if_absent
@@ -52,6 +53,7 @@ def linearize(function: Function, *primals: Any, has_aux: bool = False) -> tuple
     >>> print(f"{value:.6f} {push(1.0):.6f} {push(10.0):.6f}")
     1.818595 0.077004 0.770038
     """
+    check_function("linearize", function)
     inside = Arguments("linearize", primals, range(len(primals)))
     since = mark()
     with tracing(inside.variables, inside.made), inside.evaluated():
@@ -114,6 +116,7 @@ def hvp(
     >>> slope, product
     (array([30.,  9.]), array([10.,  6.]))
     """
+    check_function("hvp", function)
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents_in, (tuple, list)):
         raise TreeError(
             "hvp: primals and tangents are tuples with an entry for each argument: hvp(f, (x,), (v,))"

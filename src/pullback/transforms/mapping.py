@@ -15,6 +15,7 @@ from pullback.graph import Node, Type, Variable, mark
 from pullback.graph.protocol import vocabulary
 from pullback.numpy.promotion import as_array_node, broadcast_to_shape
 from pullback.operators.batching import is_batched, moved
+from pullback.tracing.functions import check_function
 from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, flatten, spread
@@ -76,6 +77,7 @@ def vmap(
     >>> vmap(lambda: np.ones(2), axis_size=3)().shape
     (3, 2)
     """
+    check_function("vmap", function)
     if axis_size is not None and (_integer("axis_size", axis_size) or 0) < 0:
         raise BatchError(f"vmap: axis_size={axis_size}; give the number of examples")
 
