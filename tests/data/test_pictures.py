@@ -127,6 +127,17 @@ def test_only_what_makes_pixels_is_given_to_the_decoder(tmp_path):
     np.testing.assert_allclose(found[0], PIXELS / 255, rtol=1e-6)
 
 
+def test_damage_is_told_once(tmp_path):
+    file = tmp_path / "a.png"
+    file.write_bytes(png(file, *SHAPE).read_bytes()[:60])
+    with pytest.raises(DataError) as caught:
+        read_pictures(file, SHAPE)
+    assert (
+        str(caught.value)
+        == f"[read_pictures] {file} is damaged: it is cut off. Save it again as PNG or .npy."
+    )
+
+
 def test_every_damage_to_a_png_is_noticed(tmp_path):
     whole = png(tmp_path / "a.png", *SHAPE).read_bytes()
     for position in range(8, len(whole)):

@@ -153,6 +153,8 @@ def _png(file: BinaryIO, path: str | os.PathLike[str], shape: tuple[int, ...]) -
         )
     try:
         pixels = np.asarray(imread(_only_pixels(content, path)))
+    except DataError:
+        raise
     except (
         OSError,
         ValueError,
