@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback import optim
+from pullback import nn, optim
 from pullback.compiler.passes import optimise
 from pullback.graph import Operation
 
@@ -78,6 +78,18 @@ def test_a_table_by_itself_steps_as_one_in_a_dict(optimiser):
     for one, other in zip(
         pb.tracing.flatten((table, state))[0], pb.tracing.flatten((tables, states))[0], strict=True
     ):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS, ids=lambda each: type(each).__name__)
+def test_what_is_not_trained_and_16_bits_have_the_other_optimisers_state(optimiser):
+    """Running statistics, of which the state has a zero each; means of float16 are float32."""
+    model = nn.Chain(nn.Dense(5, 6, seed=0), nn.BatchNorm(6))
+    model[0].weight = model[0].weight.astype(np.float16)
+    model[1].running_mean += 3
+    lazy, gradients = optim.Lazy(optimiser, rows=2), pb.tracing.map_tree(np.ones_like, model)
+    states = [each.update(gradients, each.init(model), model)[1] for each in (lazy, optimiser)]
+    for one, other in zip(*(pb.tracing.flatten(state)[0] for state in states), strict=True):
         np.testing.assert_array_equal(one, other, strict=True)
 
 

@@ -69,11 +69,12 @@ class Lazy:
         structure = flatten(parameters)[1]
 
         def lazy(old: Any, new: Any) -> Any:
-            return map_parameters(self._chosen, parameters, gradients, old, new)
+            # By the new leaves: what is not trained stays, and a state keeps its own dtype beside 16 bits.
+            return map_parameters(self._chosen, new, old, parameters, gradients)
 
         return lazy(parameters, moved), _alike(structure, state, after, lazy)
 
-    def _chosen(self, parameter: Any, gradient: Any, old: Any, new: Any) -> Any:
+    def _chosen(self, new: Any, old: Any, parameter: Any, gradient: Any) -> Any:
         """The new rows where the gradient is not zero, the old ones elsewhere."""
         # A count of steps is no part of a table, though a tree of one leaf has its structure as well.
         if parameter.ndim < 2 or len(parameter) < self.rows or np.shape(new) != parameter.shape:
