@@ -164,6 +164,16 @@ def test_only_the_ignored_label_may_be_no_class(compiled):
         (lambda: nn.softmax_cross_entropy(SCORES, LABELS), ShapeError, "labels of shape"),
         (lambda: nn.softmax_cross_entropy(SCORES, LABELS, axis=4), ShapeError, "axis 4"),
         (
+            lambda: nn.softmax_cross_entropy(np.zeros((2, 3)), np.eye(3, dtype=int)[:2]),
+            ShapeError,
+            r"dtype int64 where \(2,\) .*labels\.argmax\(1\).*probabilities as floats",
+        ),
+        (
+            lambda: nn.softmax_cross_entropy(np.zeros((2, 3)), np.ones(2)),
+            ShapeError,
+            r"\(2,\) and dtype float64.*labels\.astype\(np\.int64\)",
+        ),
+        (
             lambda: nn.softmax_cross_entropy(SCORES, np.abs(LABELS) % 5, axis=1, weight=WEIGHT[1:]),
             ShapeError,
             r"\(5,\)",

@@ -10,7 +10,7 @@ import pytest
 from pullback import metrics, nn, optim, value_and_grad
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.data import Dataset, epoch_order, load_digits
-from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
+from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, SettingError, TreeError
 from pullback.tracing import flatten, map_tree
 from pullback.train import Trainer
 from pullback.train.snapshot import Snapshot
@@ -193,6 +193,23 @@ def test_metrics_by_name_function_or_dict(data, make_model):
     assert make_trainer(make_model(), metrics=()).evaluate(data).keys() == {"loss"}
     with pytest.raises(ValueError, match="no metric is named 'precise'"):
         make_trainer(make_model(), metrics=["precise"])
+
+
+def test_metrics_that_are_numbers_of_python_or_nothing(data, make_model):
+    history = make_trainer(make_model(), metrics={"half": lambda y, t: 0.5}).fit(data, 1, validation=data)
+    assert history["half"] == history["validation_half"] == [0.5]
+    with pytest.raises(SettingError, match=r"the metric 'none' gave a NoneType"):
+        make_trainer(make_model(), metrics={"none": lambda y, t: None}).fit(data, 1)
+
+
+def test_lazy_steps_of_a_model_with_running_statistics(data):
+    """What is not trained has a place in the state that no step changes."""
+    model = nn.Chain(nn.Dense(6, 8, seed=0), nn.BatchNorm(8), nn.Dense(8, 3, seed=0))
+    trainer = Trainer(
+        model, nn.softmax_cross_entropy, optim.Lazy(optim.Adam(0.01), rows=5), batch_size=20, scale=SCALE
+    )
+    losses = trainer.fit(data, 3)["loss"]
+    assert losses[2] < losses[0] and trainer.state.mean.layers[1].running_mean.shape == ()
 
 
 def test_metrics_of_whole_epochs(data, make_model):

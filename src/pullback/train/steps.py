@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.errors import SettingError
 from pullback.graph import dtype_kind
 from pullback.metrics import EpochMetric, Metric
 from pullback.nn.training import training
@@ -134,7 +135,7 @@ class Steps:
         return model(scaled(_trimmed(inputs, width), self.scale), **own)
 
     def _figures(self, outputs: Any, labels: Any) -> Figures:
-        return {name: _figure(metric, outputs, labels) for name, metric in self.metrics.items()}
+        return {name: _figure(name, metric, outputs, labels) for name, metric in self.metrics.items()}
 
 
 def _trimmed(inputs: Any, width: int | None) -> Any:
@@ -142,9 +143,15 @@ def _trimmed(inputs: Any, width: int | None) -> Any:
     return inputs if width is None else inputs[:, :width]
 
 
-def _figure(metric: Metric | EpochMetric, outputs: Any, labels: Any) -> Any:
+def _figure(name: str, metric: Metric | EpochMetric, outputs: Any, labels: Any) -> Any:
     """What a metric keeps of a batch: a scalar, of several the mean; or a tuple with the examples of an epoch."""
     if isinstance(metric, EpochMetric):
         return metric.examples(outputs, labels)
     value = metric(outputs, labels)
+    if not hasattr(value, "dtype") and not isinstance(value, (bool, int, float)):
+        raise SettingError(
+            f"[Trainer] the metric {name!r} gave a {type(value).__name__}. Return a number, or an array of which the "
+            "mean is taken."
+        )
+    value = value if hasattr(value, "dtype") else np.float64(value)
     return mean(value) if value.ndim else value

@@ -220,8 +220,13 @@ def _cross_entropy_of_probabilities(
             f"[{name}] ignore_index={ignore_index} with probabilities, of which none is that number. Say with where "
             "what counts, or give class numbers."
         )
-    check_shapes(name, "probabilities", probabilities.shape, logits.shape)
     axis = normal_axis(name, axis, logits.ndim)
+    if probabilities.shape == _without(logits.shape, axis):
+        raise ShapeError(
+            f"[{name}] labels of shape {probabilities.shape} and dtype {probabilities.dtype}, with logits of shape "
+            f"{logits.shape}. Give numbers of classes as integers, labels.astype(np.int64), or a probability for each."
+        )
+    check_shapes(name, "probabilities", probabilities.shape, logits.shape)
     mask = counted(name, where, _without(logits.shape, axis))
     along = None if mask is None else expand_dims(mask, axis)
     logits, probabilities = visible(along, logits), visible(along, probabilities)
@@ -267,6 +272,11 @@ def _places(
     check_floats(name, scores)
     axis = normal_axis(name, axis, scores.ndim)
     shape = _without(scores.shape, axis)
+    if labels.shape == scores.shape and labels.dtype.kind in "biu":
+        raise ShapeError(
+            f"[{name}] labels of shape {labels.shape} and dtype {labels.dtype} where {shape} is needed. Give the "
+            f"number of each class, labels.argmax({axis}), or, to softmax_cross_entropy, probabilities as floats."
+        )
     check_shapes(name, "labels", labels.shape, shape)
     mask = counted(name, where, shape)
     if ignore_index is not None:
