@@ -430,7 +430,7 @@ def jit(
     Without it they are what they are in NumPy. Functions out of the program, NumPy's and LAPACK's, keep them.
 
     ``shapes`` names axes of arguments: ``jit(f, shapes={"x": ("batch", 784), "y": ("batch",)})`` is traced once for all
-    sizes of ``batch`` and compiled for a capacity, the power of two at or above the size, for all sizes up to it. Keys
+    sizes of ``batch`` and compiled for a capacity (8, 16, 24, 32, 48, 64, 96, …), for all sizes up to it. Keys
     are parameters, or paths to leaves below them (``"data.images"``); axes without a name are extents, ``None`` for any
     that the program is compiled for, or ``...`` last. One name is one size in all arguments. Results equal those of a
     program for that very size up to rounding, and depend on the arguments alone. Inside, ``x.shape[0]`` is a traced

@@ -1,10 +1,11 @@
 """What ``jit(f, shapes=…)`` says of arguments: which of their axes are named, and of which size they are in a call.
 
-A program is made for a *capacity*, the power of two at or above the size, so that it depends on the size alone, and not
-on what has been called before. Rows from the size on are padding. The sizes are arguments of the program.
+A program is made for a *capacity*, the least of 8, 16, 24, 32, 48, 64, 96, … that is no less than the size, so that it
+depends on the size alone, and not on what has been called before. Rows from the size on are padding. The sizes are
+arguments of the program.
 
->>> capacity(5), capacity(64), capacity(65)
-(8, 64, 128)
+>>> [capacity(size) for size in (5, 17, 33, 64, 65, 97)]
+[8, 24, 48, 64, 96, 128]
 """
 
 from __future__ import annotations
@@ -48,8 +49,10 @@ Slices = tuple[tuple[tuple[int, int, int, int], ...], ...]
 
 
 def capacity(size: int) -> int:
-    """The extent of the arrays that a program for ``size`` rows has."""
-    return max(_LEAST_CAPACITY, 1 << (size - 1).bit_length()) if size else _LEAST_CAPACITY
+    """The extent of the arrays that a program for ``size`` rows has: a power of two, or three fourths of one."""
+    above = 1 << max(size - 1, 0).bit_length()
+    between = 3 * above // 4
+    return max(_LEAST_CAPACITY, above if size > between or between % _LEAST_CAPACITY else between)
 
 
 class NamedCall(NamedTuple):
