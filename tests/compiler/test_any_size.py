@@ -75,6 +75,17 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "loop": lambda x: pb.while_loop(lambda c: np.abs(c).sum() > 1.0, lambda c: c * 0.5, x),
     "long loop": lambda x: [x := np.sin(x) + x.mean(axis=0) for _ in range(60)][-1],
     "checkpoint": pb.checkpoint(lambda x: np.sin(x).mean(axis=0)),
+    "distances": lambda x: (
+        x * pb.numpy.linspace(0, 1, x.shape[0])[:, None],
+        pb.numpy.linspace(x.min(), x[-1], 2 * x.shape[0] + 1, endpoint=False),
+        x[:, 0] * pb.numpy.fft.fftfreq(x.shape[0], 0.5),
+    ),
+    "diagonals": lambda x: (
+        (x @ x.T + pb.numpy.eye(x.shape[0])) @ pb.numpy.tri(x.shape[0], k=-1),
+        np.where(pb.numpy.eye(x.shape[0], dtype=bool), 0, x @ x.T).sum(axis=1),
+        pb.numpy.identity(x.shape[0], np.float32),
+    ),
+    "chosen": lambda x: pb.random.choice(KEY, x.shape[0], (3,)),
     "draws": lambda x: x * pb.random.normal(KEY, x.shape) + pb.random.bernoulli(KEY, 0.5, x.shape),
 }  # fmt: skip
 
@@ -252,6 +263,13 @@ REFUSED: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
     "vander": (lambda x: np.vander(x[:, 0]), NamedAxisError, "an operation for each"),
     "polyval": (lambda x: np.polyval(x[:, 0], 2.0), NamedAxisError, "an operation for each"),
     "poly": (lambda x: pb.numpy.poly(x[:, 0]), NamedAxisError, "an operation for each"),
+    "NumPy's poly": (lambda x: np.poly(x[:, 0]), TracingError, "axis batch element by element"),
+    "half": (lambda x: np.split(x, 2)[0], NamedAxisError, "2 equal parts, which not every size has"),
+    "every second": (lambda x: x[::2], NamedAxisError, r"float64\[…, 4\]: an axis that is no multiple"),
+    "frequencies": (lambda x: np.fft.fftfreq(x.shape[0]), TracingError, "pullback.numpy.fft.fftfreq"),
+    "chosen once": (
+        lambda x: pb.random.choice(KEY, x.shape[0], (3,), replace=False), TracingError, "replace=True"
+    ),
     "len": (lambda x: x / len(x), TracingError, r"use x.shape\[0\]"),
     "range": (lambda x: sum(x[i] for i in range(x.shape[0])), TracingError, "pullback.numpy.arange"),
     "iteration": (lambda x: sum(row for row in x), TracingError, "all rows at once"),
@@ -316,5 +334,17 @@ def test_what_goes_with_it() -> None:
         few(rows(9))
     assert pb.jit(lambda x: np.tanh(x @ x.T).sum(), memory="1MB", shapes=ROWS)(rows(5)).shape == ()
     assert "batch" in pb.jit(lambda x: 2 * x, shapes=ROWS).inspect(rows(5)).graph
-    with pytest.raises(NamedAxisError, match="c_function knows no sizes"):
-        few.c_function(rows(5))
+
+
+def test_c_functions_have_no_sizes() -> None:
+    with pytest.raises(NamedAxisError, match=r"double is compiled with shapes=.*jit\(double\).c_function"):
+        named_double().c_function(rows(5))
+    with pytest.raises(NamedAxisError, match="C functions have arrays of the sizes"):
+        _ = named_double().address
+
+
+def named_double() -> Any:
+    def double(x: Any) -> Any:
+        return 2 * x
+
+    return pb.jit(double, shapes=ROWS)

@@ -297,14 +297,15 @@ class Compiled(_CalledAtOnce[P, R]):
         It runs in the thread that calls it, with or without the interpreter lock, in any number of threads at once, and
         gives the same bits as a call from Python. Its address is good as long as it is held, or ``self`` is.
 
-        Raises ``AddressError`` of functions that call Python, that donate arguments, or of dtypes that C does not have.
+        Raises ``AddressError`` of functions that call Python, that donate arguments, or of dtypes that C does not have,
+        and ``NamedAxisError`` of functions with ``shapes``, as no size is given to a C function.
 
         >>> import numpy as np
         >>> norm = jit(lambda x, p: (np.sum(x**p) ** (1 / p), x / p)).c_function(np.zeros(2), 2.0)
         >>> norm.signature
         'int function(const double *x0, double x1, double *y0, double *y1)'
         """
-        self._refuse_any_size("c_function")
+        self._refuse_any_size()
         leaves, structure = flatten(self._marked(arguments, keywords))
         special, _ = self._fitting(leaves, structure)
         if not special.exported:
@@ -321,10 +322,12 @@ class Compiled(_CalledAtOnce[P, R]):
             keywords = {name: Static(a) if name in names else a for name, a in keywords.items()}
         return tuple(arguments), keywords
 
-    def _refuse_any_size(self, name: str) -> None:
+    def _refuse_any_size(self) -> None:
         if self._any_size is not None:
             raise NamedAxisError(
-                f"{self.__name__} is compiled with shapes=, and {name} knows no sizes; compile it without"
+                f"{self.__name__} is compiled with shapes=, and C functions have arrays of the sizes that they are "
+                f"compiled for, as no size is given to them; make one for each size of the function itself, "
+                f"jit({self.__name__}).c_function(…) with an example of that size"
             )
 
     def _fitting(self, leaves: Sequence[Any], structure: Structure) -> tuple[Specialised, Sized | None]:

@@ -14,6 +14,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ __all__ = [
 _LEAST_CAPACITY = 8
 _TOO_LARGE = re.compile("iterator is too large|[Mm]aximum (allowed|supported)|array is too big")
 _INT = np.dtype(np.int64)
+_NUMPYS_OWN = str(Path(np.__file__).parent)
 
 Places = tuple[tuple[int, int], ...]
 """Named axes of an array: the axis, and the number of its size."""
@@ -216,25 +218,43 @@ def sizes_known(sizes: Sequence[NamedSize]) -> Iterator[None]:
                 "give the array as an argument"
             ) from None
         except Exception as error:
+            names = " or ".join(size.name for size in sizes)
+            line = _line_of(error)
+            if type(error) is TypeError and "did not return an iterable" in str(error):
+                # NumPy puts this in place of what the array has said.
+                raise TracingError(
+                    f"a function of NumPy's goes through an array along the axis {names} element by element, which has "
+                    "any size while tracing; give it a number of elements that is known, or give jit no shapes= for "
+                    f"that axis (at {line})"
+                ) from None
+            if type(error) is ValueError and str(error) == "n should be an integer":
+                raise TracingError(
+                    f"NumPy's own np.fft.fftfreq takes an integer, no size of the axis {names}; use "
+                    f"pullback.numpy.fft.fftfreq(n) (at {line})"
+                ) from None
             if type(error) is TypeError and "expected a sequence of integers or a single" in str(error):
-                names = " or ".join(size.name for size in sizes)
-                *_, last = traceback.extract_tb(error.__traceback__)
                 raise TracingError(
                     f"NumPy's own np.zeros, np.ones, np.empty and np.full take integers, no size of the axis {names}; "
                     "use pullback.numpy.zeros(n) or np.zeros_like(x, shape=n) "
-                    f"(at {last.filename}:{last.lineno} in {last.name})"
+                    f"(at {line})"
                 ) from None
             if isinstance(error, OverflowError) or _TOO_LARGE.search(str(error)):
-                *_, last = traceback.extract_tb(error.__traceback__)
                 raise NamedAxisError(
                     "NumPy itself was to make an array of a named axis; use pullback.numpy's functions, or leave the "
-                    f"axis out of shapes= (at {last.filename}:{last.lineno} in {last.name})"
+                    f"axis out of shapes= (at {line})"
                 ) from error
             if len(error.args) == 1 and isinstance(error.args[0], str):
                 error.args = (with_names(error.args[0]),)
             raise
         finally:
             mode.shown = before
+
+
+def _line_of(error: Exception) -> str:
+    """Where an error was raised, or NumPy was called that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_NUMPYS_OWN)] or frames
+    return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}"
 
 
 def slices_of(graph: Graph, sizes: Sequence[NamedSize]) -> Slices:

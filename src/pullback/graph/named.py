@@ -110,10 +110,10 @@ def multiple(number: int) -> Multiple | None:
 
 
 def shown(number: int) -> str:
-    """An extent as a person writes it."""
+    """An extent as a person writes it; ``"…"`` for one that is no multiple of a size."""
     found = multiple(number)
     if found is None:
-        return str(number)
+        return "…" if _under_way.sizes and is_named(number) else str(number)
     name = found.size.name if found.times == 1 else f"{found.times}·{found.size.name}"
     return name if not found.beside else f"{name} {'+' if found.beside > 0 else '-'} {abs(found.beside)}"
 

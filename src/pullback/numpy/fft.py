@@ -19,7 +19,8 @@ from pullback.numpy import elementwise as e
 from pullback.numpy.axes import normal_axes, normal_axis
 from pullback.numpy.dispatch import implements
 from pullback.numpy.elementwise import true_divide_dtype
-from pullback.numpy.promotion import as_array_node, cast, where_written
+from pullback.numpy.promotion import any_traced, as_array_node, cast, where_written
+from pullback.numpy.ranges import arange
 from pullback.numpy.shapes import roll
 from pullback.operators.fourier import NORMS
 from pullback.operators.shapes import framed
@@ -45,7 +46,19 @@ __all__ = [
     "rfftn",
 ]
 
-fftfreq, rfftfreq = np.fft.fftfreq, np.fft.rfftfreq
+rfftfreq = np.fft.rfftfreq
+
+
+def fftfreq(n: Any, d: Any = 1.0) -> Any:
+    """``np.fft.fftfreq``: the frequencies of ``fft`` of ``n`` places a distance ``d`` apart; ``n`` may be a size.
+
+    >>> print(fftfreq(4))
+    [ 0.    0.25 -0.5  -0.25]
+    """
+    if not any_traced(n):
+        return np.fft.fftfreq(n, d)
+    place = arange(n)
+    return e.where(2 * place < n, place, place - n) * (1.0 / (n * d))
 
 
 def _norm(name: str, norm: str | None) -> str:

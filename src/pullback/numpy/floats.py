@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError
-from pullback.graph import OPERATORS, Node, dtype_kind, float_limits, is_float
+from pullback.graph import OPERATORS, Node, dtype_kind, float_limits, is_complex, is_float
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.dispatch import implements
@@ -290,17 +290,23 @@ def fix(x: Any) -> Any:
 def sinc(x: Any) -> Any:
     r""":math:`\sin(\pi x) / (\pi x)`, 1 at 0, with derivatives of every order there.
 
-    Near zero it is its Taylor series.
+    Near zero it is its Taylor series. Of real numbers the sine is that of what they are beyond the nearest integer, so
+    that zeros are exact.
     """
-    node = as_array_node(x)
-    y = e.multiply(cast(node, e.true_divide_dtype(node.dtype)), math.pi)
+    node = cast(as_array_node(x), e.true_divide_dtype(as_array_node(x).dtype))
+    y = e.multiply(node, math.pi)
     near = e.absolute(y) < 0.3
     square = e.square(e.where(near, y, 0.0))
     series: Any = 0.0
     for k in range(9, -1, -1):
         series = series * square + (-1) ** k / math.factorial(2 * k + 1)
     far = e.where(near, 1.0, y)
-    return e.where(near, series, e.sin(far) / far)
+    if is_complex(node.dtype):
+        return e.where(near, series, e.sin(far) / far)
+    whole = e.rint(node)
+    sine = e.sin((node - whole) * math.pi)
+    half = whole * 0.5
+    return e.where(near, series, e.where(e.floor(half) == half, sine, -sine) / far)
 
 
 @implements(np.isposinf)

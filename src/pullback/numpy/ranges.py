@@ -9,7 +9,7 @@ import numpy as np
 
 from pullback.errors import ShapeError, TracingError
 from pullback.graph import OPERATORS, Type
-from pullback.graph.named import LEAST_STAND_IN
+from pullback.graph.named import LEAST_STAND_IN, is_named
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.arrays import TracedArray
@@ -24,9 +24,10 @@ from pullback.numpy.promotion import (
     settled,
     where_written,
 )
-from pullback.numpy.shapes import broadcast_arrays, moveaxis, to_shape
+from pullback.numpy.shapes import broadcast_arrays, extents, moveaxis, to_shape
+from pullback.numpy.sizes import counted
 
-__all__ = ["arange", "geomspace", "linspace", "logspace", "meshgrid", "vander"]
+__all__ = ["arange", "eye", "geomspace", "identity", "linspace", "logspace", "meshgrid", "tri", "vander"]
 
 
 @implements(np.linspace)
@@ -41,21 +42,23 @@ def linspace(
 ) -> Any:
     r"""``num`` numbers at equal distances: :math:`a + k (b - a) / (n - 1)`, without the end over :math:`n`.
 
-    Both ends may be arrays, and traced.
+    Both ends may be arrays, and traced; of how many numbers there are a named axis may be.
 
     >>> print(linspace(0.0, 1.0, 5))
     [0.   0.25 0.5  0.75 1.  ]
     """
-    count = operator.index(num)
+    count = operator.index(settled(num))
     if count < 0:
         raise ShapeError(f"linspace: {count} numbers; give 0 or more{where_written()}")
     low, high = broadcast_together("linspace", promote((start, stop), e.true_divide_dtype))
-    parts = count - 1 if endpoint else count
-    step = (high - low) / parts if parts > 0 else (high - low) * np.nan
-    turns = as_array_node(np.arange(count, dtype=low.dtype).reshape(-1, *(1,) * low.ndim))
-    numbers = low + turns * (step if parts > 0 else high - low)
+    gaps = count - 1 if endpoint else count
+    parts: Any = counted(gaps) if is_named(count) else gaps
+    step = (high - low) / parts if gaps > 0 else (high - low) * np.nan
+    places = _counted_along(0, count, low.dtype) if is_named(count) else np.arange(count, dtype=low.dtype)
+    turns = as_array_node(places.reshape(-1, *(1,) * low.ndim))
+    numbers = low + turns * (step if gaps > 0 else high - low)
     if endpoint and count > 1:
-        numbers = e.where(turns == parts, high, numbers)
+        numbers = e.where(e.equal(turns, parts), high, numbers)
     numbers = moveaxis(numbers, 0, axis) if axis else numbers
     if dtype is not None:
         whole = np.issubdtype(np.dtype(dtype), np.integer)
@@ -120,6 +123,45 @@ def _counted_along(start: Any, stop: Any, dtype: Any) -> Any:
     kind = np.dtype(np.int64 if dtype is None else dtype)
     made = OPERATORS["iota"](shape=(int(stop) - int(start),), axis=0, dtype=kind)
     return TracedArray(made + int(start) if start else made)
+
+
+def eye(N: Any, M: Any = None, k: int = 0, dtype: Any = float) -> Any:
+    """``np.eye``: ones on the diagonal ``k`` of ``N`` rows and ``M`` columns, which may be those of named axes.
+
+    >>> print(eye(2, 3, 1))
+    [[0. 1. 0.]
+     [0. 0. 1.]]
+    """
+    if not any_traced(N, M):
+        return np.eye(N, M, k, dtype)
+    rows, columns = _grid("eye", N, M)
+    return TracedArray(e.astype(e.equal(rows + k, columns), dtype))
+
+
+def identity(n: Any, dtype: Any = float) -> Any:
+    """``np.identity``: ones on the diagonal of ``n`` rows and columns, which may be those of a named axis."""
+    return eye(n, dtype=dtype)
+
+
+def tri(N: Any, M: Any = None, k: int = 0, dtype: Any = float) -> Any:
+    """``np.tri``: ones on the diagonal ``k`` and below it, of rows and columns that may be those of named axes.
+
+    >>> print(tri(2, 3, 1))
+    [[1. 1. 0.]
+     [1. 1. 1.]]
+    """
+    if not any_traced(N, M):
+        return np.tri(N, M, k, dtype)
+    rows, columns = _grid("tri", N, M)
+    return TracedArray(e.astype(e.greater_equal(rows + k, columns), dtype))
+
+
+def _grid(name: str, rows: Any, columns: Any) -> tuple[Any, Any]:
+    """The numbers of the row and of the column at each place of a matrix."""
+    shape = extents(name, (rows, rows if columns is None else columns))
+    count = np.dtype(np.int64)
+    first, second = (OPERATORS["iota"](shape=shape, axis=axis, dtype=count) for axis in (0, 1))
+    return first, second
 
 
 def _ends(ends: tuple[Any, ...]) -> tuple[Any, Any]:

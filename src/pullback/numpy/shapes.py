@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from pullback.errors import ShapeError, TracingError
+from pullback.errors import NamedAxisError, ShapeError, TracingError
 from pullback.graph import OPERATORS, Node
+from pullback.graph.named import is_named, shown
 from pullback.numpy import elementwise as e
 from pullback.numpy.axes import Axes, normal_axes, normal_axis
 from pullback.numpy.dispatch import implements
@@ -329,6 +330,11 @@ def split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
     """
     x = as_array_node(ary)
     extent = x.shape[normal_axis("split", axis, x.ndim)]
+    if is_named(extent) and not np.iterable(indices_or_sections):
+        raise NamedAxisError(
+            f"split: an axis of {shown(extent)} elements into {indices_or_sections} equal parts, which not every size "
+            f"has; reshape it, x.reshape({indices_or_sections}, -1), or split another axis{where_written()}"
+        )
     if not np.iterable(indices_or_sections) and extent % operator.index(indices_or_sections):
         raise ShapeError(
             f"split: an axis of {extent} elements into {indices_or_sections} equal parts; "

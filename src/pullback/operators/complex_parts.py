@@ -20,6 +20,7 @@ import numpy as np
 from pullback.graph import OPERATORS, Operation, constant, part_dtype
 
 __all__ = [
+    "ACCURACY",
     "Parts",
     "arccos",
     "arccosh",
@@ -340,3 +341,18 @@ def arctan(node: Operation, x: Parts) -> Parts:
     """``arctan z = -i arctanh iz``."""
     real, imag = arctanh(node, Parts(-x.imag, x.real))
     return Parts(imag, -real)
+
+
+ACCURACY = {
+    **dict.fromkeys(("multiply", "square"), 2.0),
+    **dict.fromkeys(("absolute", "reciprocal"), 2.5),
+    **dict.fromkeys(("cos", "cosh", "divide", "exp", "sin", "sinh", "sqrt"), 3.0),
+    **dict.fromkeys(("arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "log", "log1p"), 3.5),
+    **dict.fromkeys(("exp2", "expm1", "log2", "power"), 3.5),
+    **dict.fromkeys(("log10", "tan", "tanh"), 5.0),
+}
+"""The largest error of a complex result in units in the last place of its size; a part of it that is much smaller than
+the other may have lost as much more.
+
+Of ``power`` and ``exp2`` it is times one and the size of the exponent of ``e`` that they are.
+"""

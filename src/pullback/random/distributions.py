@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from pullback.errors import ShapeError
+from pullback.errors import ShapeError, TracingError
 from pullback.graph import Node
 from pullback.numpy import argmax, astype, stack, stop_gradient, take
 from pullback.numpy import linalg as pnp_linalg
-from pullback.numpy.promotion import where_written
+from pullback.numpy.promotion import any_traced, where_written
 from pullback.random.keys import Shape, bernoulli, bits, float_kind, normal, permutation, split, uniform
 from pullback.scipy import special
 
@@ -397,9 +397,16 @@ def choice(key: Any, a: Any, shape: Shape = (), replace: bool = True, p: Any = N
 
     Raises ``ValueError`` for more elements than there are.
     """
+    wanted = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any_traced(a) and not np.ndim(a):
+        if not replace or p is not None:
+            raise TracingError(
+                "[choice] of as many numbers as a named axis has places takes replace=True and no p; draw keys, "
+                f"pb.random.uniform(key, (n,)), and sort them{where_written()}"
+            )
+        return randint(key, wanted, 0, a)
     number = isinstance(a, (int, np.integer))
     extent = int(a) if number else np.shape(a)[axis]
-    wanted = (shape,) if isinstance(shape, int) else tuple(shape)
     count = math.prod(wanted)
     if count and (not extent or (not replace and count > extent)):
         raise ValueError(f"[choice] {count} of {extent} elements. Ask for fewer, or say replace=True.")
