@@ -136,6 +136,16 @@ def test_what_would_not_be_seen_is_not_repeated(regions, described):
     assert not any(region.first for region in many)
 
 
+def test_a_region_less_pays_however_long_its_users_take(regions, described):
+    """All threads wait once less: what is alone in its region is moved beside any amount of work."""
+    for rows in (300, 100_000):
+        schedule = regions(
+            lambda picture, x: np.tanh(x @ (picture * picture)), (24, 24), (rows, 24), target=described
+        )
+        (region,) = schedule
+        assert [job.kernel.writes()[0].shape for job in region.first] == [(24, 24)]
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_result_is_the_same_for_any_number_of_threads(threads):
     rng = np.random.default_rng(0)

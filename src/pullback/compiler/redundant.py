@@ -8,6 +8,8 @@
 
 What a thread has computed lies in its scratch memory, where nobody has to fetch it from another core's cache. So a
 region is saved where a map is all that it holds; and a transposed copy is sooner made again than half of it fetched.
+A region less pays by itself, however long its users take: all threads wait for each other once less. What leaves a
+region that stays must gain a share of its users' time.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ def recompute_small(
         gain, moving = max(choices, key=itemgetter(0))
         fed = dict.fromkeys(user for job in moving for user in users[job])
         cycles = sum(group.cycles for user in fed for group in user.groups)
-        if not moving or gain < WORTH_REPEATING * cycles:
+        least = 0.0 if len(moving) == len(jobs) else WORTH_REPEATING * cycles
+        if not moving or gain < least:
             continue
         for job in moving:
             for user in users[job]:
