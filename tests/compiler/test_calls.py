@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import copy
 import dataclasses
 import functools
 import gc
@@ -659,3 +660,15 @@ def test_ctrl_c_ends_a_run_by_the_entry():
         signal.signal(signal.SIGALRM, old)
     assert references([x]) == before
     compiled.run_steps((total, x), 2)
+
+
+def test_a_compiled_function_is_called_by_what_its_slot_holds():
+    compiled = pb.jit(lambda x, y=2.0: x * y)
+    for _ in range(3):
+        assert compiled(3.0) == compiled(x=3.0) == compiled(2.0, y=3.0) == compiled(y=3.0, x=2.0) == 6
+    again = copy.copy(compiled)
+    compiled.__call__ = lambda *arguments, **keywords: (arguments, keywords)
+    assert compiled(1, *(2, 3), key=4, word=5) == ((1, 2, 3), {"key": 4, "word": 5})
+    assert again(3.0) == 6
+    with pytest.raises(TypeError, match="argument"):
+        again(1.0, 2.0, 3.0)

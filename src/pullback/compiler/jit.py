@@ -23,6 +23,8 @@ from pullback.compiler.parameters import (
 from pullback.compiler.request import Request, Requested
 from pullback.compiler.retraces import note_retrace
 from pullback.compiler.runtime.exported import CFunction
+from pullback.compiler.runtime.machine import machine
+from pullback.compiler.runtime.objects import CallableObject, called_directly, set_entry
 from pullback.compiler.runtime.signature import Signature
 from pullback.compiler.specialised import Latest, Specialised, given
 from pullback.compiler.target import Processor
@@ -40,7 +42,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _CalledAtOnce(Generic[P, R]):
+class _CalledAtOnce(CallableObject, Generic[P, R]):
     """An object with a ``__call__`` of its own, which may be compiled code: no Python in between."""
 
     if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class _CalledAtOnce(Generic[P, R]):
         __slots__ = ("__call__",)
 
 
+@called_directly
 class Compiled(_CalledAtOnce[P, R]):
     """A function that is compiled when it meets new types; made by ``jit``.
 
@@ -103,6 +106,10 @@ class Compiled(_CalledAtOnce[P, R]):
         """Have the next call go through Python."""
         object.__setattr__(self, "__call__", self._call)
 
+    def __getstate__(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What ``copy`` takes: the default of Python refuses words of memory that are no attributes."""
+        return self.__dict__, {"__call__": self.__call__}
+
     @property
     def traces(self) -> int:
         """How many programs the function has been compiled to.
@@ -131,6 +138,7 @@ class Compiled(_CalledAtOnce[P, R]):
         fast = self._calls.including(special.signature(None))
         if not is_anywhere():
             object.__setattr__(self, "__call__", fast)
+            set_entry(self, machine().forward_address)
         return special.unflatten(special.executable.program(*leaves))
 
     @shows_users_frames

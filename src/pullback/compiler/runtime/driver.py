@@ -373,7 +373,7 @@ enter:
   %short = icmp eq ptr %where, null
   br i1 %short, label %raised, label %ask
 ask:
-  %made = call ptr @PyObject_CallOneArg(ptr %object, ptr %where)
+  %made = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %object, ptr %where, ptr null)
   call void @Py_DecRef(ptr %where)
   %none = icmp eq ptr %made, null
   br i1 %none, label %raised, label %returned
@@ -501,7 +501,7 @@ declare i32 @PyErr_CheckSignals()
 declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
 declare ptr @PyLong_FromVoidPtr(ptr)
-declare ptr @PyObject_CallOneArg(ptr, ptr)
+declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
 declare void @Py_DecRef(ptr)
 """
 

@@ -1,11 +1,12 @@
 """The compiled Python entry: the machine code behind every compiled function, without Python in between.
 
-It is a ``PyCFunction`` bound to a tuple ``(address of a table, what is in it)``. A table lists descriptors of
-signatures, and what is called when none of them fits. For each signature in turn the entry compares the trees of
-arguments (``nodes.py``) and their leaves (``reading.py``); it refuses donated memory that overlaps another argument; it
-makes the results, fills the context's slots, runs the driver and builds the tree of results. Nothing but the results is
-allocated. Whatever it does not take (other classes, other byte orders, a program that is busy in another thread,
-workers not yet started) it leaves to the function at the end of the table, or answers with ``NotImplemented``.
+It is a ``PyCFunction`` bound to a tuple ``(address of a table, what is in it)``, which takes an array of arguments and
+the tuple of keywords' names, as calls hand them over (compiled functions pass them on, ``objects.py``). A table lists
+descriptors of signatures, and what is called when none of them fits. For each signature in turn the entry compares the
+trees of arguments (``nodes.py``) and their leaves (``reading.py``); it refuses donated memory that overlaps another
+argument; it makes the results, fills the context's slots, runs the driver and builds the tree of results. Nothing but
+the results is allocated. Whatever it does not take (other classes, other byte orders, a program that is busy in another
+thread, workers not yet started) it leaves to the function at the end of the table, or answers with ``NotImplemented``.
 
 Arguments are held until the call ends: while the program runs without the interpreter lock, others may change the
 containers that they came in.
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 from string import Template
 from typing import Any
 
-from pullback.compiler.runtime import driver, layout
+from pullback.compiler.runtime import driver, layout, objects
 from pullback.compiler.runtime.nodes import NODE_FUNCTIONS, WALKING, node_names
 from pullback.compiler.runtime.reading import ARGUMENT_BYTES, READING, reading_names
 from pullback.compiler.runtime.returning import RETURNING
@@ -29,34 +30,70 @@ __all__ = ["PYTHON_FUNCTIONS", "entry_text", "make_function"]
 # The table: what is asked when no signature fits (or null), NotImplemented, int, how many descriptors, and these.
 TABLE = {"LAST": 0, "NOT_IMPLEMENTED": 8, "INT_TYPE": 16, "COUNT": 24, "DESCRIPTORS": 32}
 
-_METH_VARARGS, _METH_KEYWORDS = 1, 2
+_METH_KEYWORDS, _METH_FASTCALL = 0x2, 0x80
 
 _ENTRY = """
-; Whether these arguments, held in their records, are what a signature says.
-define internal i1 @takes(ptr %descriptor, ptr %arguments, ptr %keywords, i64 %steps) nounwind {
+; Whether these arguments, held in their records, are what a signature says: so many positional ones, and then those of
+; keywords, if there is a tuple of their names.
+define internal i1 @takes(
+    ptr %descriptor, ptr %arguments, i64 %given, ptr %names, i64 %steps) nounwind {
 entry:
   $LOAD(taken, ptr, %descriptor, $DESCRIPTOR_TAKEN)
   $LOAD(keywords_taken, ptr, %descriptor, $DESCRIPTOR_KEYWORDS)
   $LOAD(count, i64, %descriptor, $DESCRIPTOR_ARGUMENTS)
   $LOAD(specs, ptr, %descriptor, $DESCRIPTOR_SPECS)
   $LOAD(donated, i64, %descriptor, $DESCRIPTOR_DONATED)
-  %fits = call i1 @match(ptr %descriptor, ptr %taken, ptr %arguments)
-  br i1 %fits, label %named, label %no
+  $LOAD(positional, i64, %taken, $NODE_COUNT)
+  $LOAD(parts, ptr, %taken, $NODE_PARTS)
+  %as_many = icmp eq i64 %given, %positional
+  br i1 %as_many, label %next, label %no
+next:
+  %index = phi i64 [0, %entry], [%index_1, %one]
+  %index_1 = add i64 %index, 1
+  %more = icmp ult i64 %index, %given
+  br i1 %more, label %one, label %named
+one:
+  %object_at = getelementptr ptr, ptr %arguments, i64 %index
+  %object = load ptr, ptr %object_at, align 8
+  %part_offset = mul i64 %index, $NODE_BYTES_EACH
+  %part = getelementptr i8, ptr %parts, i64 %part_offset
+  %fits = call i1 @match(ptr %descriptor, ptr %part, ptr %object)
+  br i1 %fits, label %next, label %no
 named:
-  %unnamed = icmp eq ptr %keywords, null
+  %unnamed = icmp eq ptr %names, null
   %none_taken = icmp eq ptr %keywords_taken, null
-  br i1 %unnamed, label %without, label %given
+  br i1 %unnamed, label %without, label %with
 without:
   br i1 %none_taken, label %donations, label %no
-given:
-  br i1 %none_taken, label %count_keywords, label %match_keywords
-count_keywords:
-  %given_count = call i64 @PyDict_Size(ptr %keywords)
-  %empty = icmp eq i64 %given_count, 0
-  br i1 %empty, label %donations, label %no
-match_keywords:
-  %fit = call i1 @match(ptr %descriptor, ptr %keywords_taken, ptr %keywords)
-  br i1 %fit, label %donations, label %no
+with:
+  %names_given = call i64 @PyTuple_Size(ptr %names)
+  br i1 %none_taken, label %empty, label %keywords
+empty:
+  %no_names = icmp eq i64 %names_given, 0
+  br i1 %no_names, label %donations, label %no
+keywords:
+  $LOAD(names_taken, i64, %keywords_taken, $NODE_COUNT)
+  $LOAD(pairs, ptr, %keywords_taken, $NODE_PARTS)
+  %values = getelementptr ptr, ptr %arguments, i64 %given
+  %as_many_names = icmp eq i64 %names_given, %names_taken
+  br i1 %as_many_names, label %next_name, label %no
+next_name:
+  %place = phi i64 [0, %keywords], [%place_1, %value]
+  %place_1 = add i64 %place, 1
+  %more_names = icmp ult i64 %place, %names_given
+  br i1 %more_names, label %name, label %donations
+name:
+  %pair_offset = mul i64 %place, $NODE_BYTES_TWO
+  %name_part = getelementptr i8, ptr %pairs, i64 %pair_offset
+  %name_given = call ptr @PyTuple_GetItem(ptr %names, i64 %place)
+  %name_fits = call i1 @match(ptr %descriptor, ptr %name_part, ptr %name_given)
+  br i1 %name_fits, label %value, label %no
+value:
+  %value_part = getelementptr i8, ptr %name_part, i64 $NODE_BYTES_EACH
+  %value_at = getelementptr ptr, ptr %values, i64 %place
+  %value_given = load ptr, ptr %value_at, align 8
+  %value_fits = call i1 @match(ptr %descriptor, ptr %value_part, ptr %value_given)
+  br i1 %value_fits, label %next_name, label %no
 donations:
   %nothing_donated = icmp eq i64 %donated, 0
   br i1 %nothing_donated, label %yes, label %compare
@@ -70,20 +107,19 @@ no:
 }
 
 ; Whether the first argument is of another class, or rank, than a signature says; nothing is written to see that.
-define internal i1 @differs(ptr %descriptor, ptr %arguments) nounwind {
+define internal i1 @differs(ptr %descriptor, ptr %arguments, i64 %given) nounwind {
 entry:
   $LOAD(spec, ptr, %descriptor, $DESCRIPTOR_FIRST)
   $LOAD(array_type, ptr, %descriptor, $DESCRIPTOR_ARRAY_TYPE)
   %unsaid = icmp eq ptr %spec, null
   br i1 %unsaid, label %perhaps, label %count
 count:
-  %given = call i64 @PyTuple_Size(ptr %arguments)
-  %none = icmp slt i64 %given, 1
+  %none = icmp eq i64 %given, 0
   br i1 %none, label %perhaps, label %look
 perhaps:
   ret i1 false
 look:
-  %object = call ptr @PyTuple_GetItem(ptr %arguments, i64 0)
+  %object = load ptr, ptr %arguments, align 8
   $LOAD(type, ptr, %object, $FIELD_TYPE)
   %is_array = icmp eq ptr %type, %array_type
   br i1 %is_array, label %array, label %scalar
@@ -103,7 +139,8 @@ scalar:
 }
 
 ; The results of a call by one signature, null with Python's error set, or the pool's address if it does not fit.
-define internal ptr @attempt(ptr %descriptor, ptr %arguments, ptr %keywords, i64 %steps) nounwind {
+define internal ptr @attempt(
+    ptr %descriptor, ptr %arguments, i64 %given, ptr %names, i64 %steps) nounwind {
 entry:
   %error_type = alloca ptr, align 8
   %error_at = alloca ptr, align 8
@@ -128,7 +165,7 @@ entry:
   %few = icmp ule i64 %steps, %most_steps
   br i1 %few, label %first, label %decline
 first:
-  %another = call i1 @differs(ptr %descriptor, ptr %arguments)
+  %another = call i1 @differs(ptr %descriptor, ptr %arguments, i64 %given)
   br i1 %another, label %decline, label %workers
 workers:
   $LOAD(started, i64, %pool, $POOL_STARTED)
@@ -149,7 +186,7 @@ size:
   call void @set_steps(ptr %result_specs, i64 %result_count, i64 $RESULT_BYTES, i64 %steps)
   br label %compare
 compare:
-  %fits = call i1 @takes(ptr %descriptor, ptr %arguments, ptr %keywords, i64 %steps)
+  %fits = call i1 @takes(ptr %descriptor, ptr %arguments, i64 %given, ptr %names, i64 %steps)
   br i1 %fits, label %place, label %others
 others:
   call void @release(ptr %specs, i64 %count, i64 $ARGUMENT_BYTES)
@@ -217,7 +254,7 @@ traced:
   call void @Py_DecRef(ptr %trace)
   br label %tell
 tell:
-  %told = call ptr @PyObject_CallOneArg(ptr %shown, ptr %error)
+  %told = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %shown, ptr %error, ptr null)
   call void @Py_DecRef(ptr %error)
   call void @Py_DecRef(ptr %type)
   ret ptr null
@@ -246,7 +283,8 @@ drop:
 }
 
 ; The first signature of a table that fits makes the results; null is returned in %fitting if there is none.
-define internal ptr @attempts(ptr %table, ptr %arguments, ptr %keywords, i64 %steps, ptr %fitting) nounwind {
+define internal ptr @attempts(
+    ptr %table, ptr %arguments, i64 %given, ptr %names, i64 %steps, ptr %fitting) nounwind {
 entry:
   $LOAD(count, i64, %table, $TABLE_COUNT)
   %descriptors = getelementptr i8, ptr %table, i64 $TABLE_DESCRIPTORS
@@ -260,7 +298,7 @@ one:
   %descriptor_at = getelementptr ptr, ptr %descriptors, i64 %index
   %descriptor = load ptr, ptr %descriptor_at, align 8
   $LOAD(declined, ptr, %descriptor, $DESCRIPTOR_POOL)
-  %answer = call ptr @attempt(ptr %descriptor, ptr %arguments, ptr %keywords, i64 %steps)
+  %answer = call ptr @attempt(ptr %descriptor, ptr %arguments, i64 %given, ptr %names, i64 %steps)
   %other = icmp eq ptr %answer, %declined
   br i1 %other, label %next, label %found
 found:
@@ -277,11 +315,13 @@ define internal ptr @table_of(ptr %self) nounwind {
   ret ptr %table
 }
 
-define ptr @pullback_entry(ptr %self, ptr %arguments, ptr %keywords) nounwind {
+; A call with an array of arguments, those of keywords last, and the tuple of their names.
+define ptr @pullback_entry(ptr %self, ptr %arguments, i64 %given, ptr %names) nounwind {
 entry:
   %fitting = alloca ptr, align 8
   %table = call ptr @table_of(ptr %self)
-  %answer = call ptr @attempts(ptr %table, ptr %arguments, ptr %keywords, i64 1, ptr %fitting)
+  %answer = call ptr @attempts(
+      ptr %table, ptr %arguments, i64 %given, ptr %names, i64 1, ptr %fitting)
   %fits = load ptr, ptr %fitting, align 8
   %none = icmp eq ptr %fits, null
   br i1 %none, label %otherwise, label %out
@@ -292,7 +332,7 @@ otherwise:
   %nobody = icmp eq ptr %last, null
   br i1 %nobody, label %decline, label %ask
 ask:
-  %asked = call ptr @PyObject_Call(ptr %last, ptr %arguments, ptr %keywords)
+  %asked = call ptr @PyObject_Vectorcall(ptr %last, ptr %arguments, i64 %given, ptr %names)
   ret ptr %asked
 decline:
   $LOAD(not_implemented, ptr, %table, $TABLE_NOT_IMPLEMENTED)
@@ -301,18 +341,14 @@ decline:
 }
 
 ; Of a tuple of arguments and a number of steps: the results and the steps done, or NotImplemented.
-define ptr @pullback_run_entry(ptr %self, ptr %given, ptr %keywords) nounwind {
+define ptr @pullback_run_entry(ptr %self, ptr %both, i64 %two, ptr %none_named) nounwind {
 entry:
   %fitting = alloca ptr, align 8
   %overflow = alloca i32, align 4
   %table = call ptr @table_of(ptr %self)
-  %arguments = call ptr @PyTuple_GetItem(ptr %given, i64 0)
-  %number = call ptr @PyTuple_GetItem(ptr %given, i64 1)
-  %missing = icmp eq ptr %number, null
-  br i1 %missing, label %wrong, label %look
-wrong:
-  ret ptr null
-look:
+  %given = load ptr, ptr %both, align 8
+  %number_at = getelementptr ptr, ptr %both, i64 1
+  %number = load ptr, ptr %number_at, align 8
   $LOAD(type, ptr, %number, $FIELD_TYPE)
   $LOAD(int_type, ptr, %table, $TABLE_INT_TYPE)
   %is_int = icmp eq ptr %type, %int_type
@@ -320,9 +356,24 @@ look:
 count:
   %steps = call i64 @PyLong_AsLongLongAndOverflow(ptr %number, ptr %overflow)
   %some = icmp sgt i64 %steps, 0
-  br i1 %some, label %ask, label %decline
+  br i1 %some, label %spread, label %decline
+spread:
+  %size = call i64 @PyTuple_Size(ptr %given)
+  %arguments = alloca ptr, i64 %size, align 8
+  br label %next
+next:
+  %index = phi i64 [0, %spread], [%index_1, %one]
+  %index_1 = add i64 %index, 1
+  %more = icmp ult i64 %index, %size
+  br i1 %more, label %one, label %ask
+one:
+  %object = call ptr @PyTuple_GetItem(ptr %given, i64 %index)
+  %object_at = getelementptr ptr, ptr %arguments, i64 %index
+  store ptr %object, ptr %object_at, align 8
+  br label %next
 ask:
-  %answer = call ptr @attempts(ptr %table, ptr %arguments, ptr null, i64 %steps, ptr %fitting)
+  %answer = call ptr @attempts(
+      ptr %table, ptr %arguments, i64 %size, ptr null, i64 %steps, ptr %fitting)
   %fits = load ptr, ptr %fitting, align 8
   %none = icmp eq ptr %fits, null
   br i1 %none, label %decline, label %out
@@ -355,7 +406,6 @@ declare ptr @PyLong_AsVoidPtr(ptr)
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
 declare ptr @PyLong_FromLongLong(i64)
 declare double @PyFloat_AsDouble(ptr)
-declare ptr @PyObject_Call(ptr, ptr, ptr)
 declare ptr @PyObject_CallObject(ptr, ptr)
 declare void @PyErr_Clear()
 declare void @PyErr_Fetch(ptr, ptr, ptr)
@@ -385,6 +435,7 @@ PYTHON_FUNCTIONS = tuple(
             *NODE_FUNCTIONS,
             "PyCapsule_GetContext",
             "PyCapsule_GetPointer",
+            "PyErr_BadInternalCall",
             "PyErr_CheckSignals",
             "PyErr_Fetch",
             "PyErr_NormalizeException",
@@ -399,8 +450,8 @@ PYTHON_FUNCTIONS = tuple(
             "PyLong_AsVoidPtr",
             "PyLong_FromLongLong",
             "PyLong_FromVoidPtr",
-            "PyObject_Call",
             "PyObject_CallObject",
+            *objects.CALLING_FUNCTIONS,
         }
     )
 )
@@ -417,7 +468,7 @@ def entry_text() -> str:
     values["RESULT_BYTES"] = str(RESULT_BYTES)
     values["ARGUMENT_BYTES"] = str(ARGUMENT_BYTES)
     text = "".join(_expand_loads(part) for part in (READING, WALKING, RETURNING, _ENTRY))
-    return Template(text).substitute(values)
+    return Template(text).substitute(values) + objects.FORWARDING + objects.CALLING
 
 
 def _expand_loads(text: str) -> str:
@@ -455,15 +506,15 @@ def make_function(
     """
     if entry_address not in _definitions:
         _definitions[entry_address] = _MethodDefinition(
-            b"program", entry_address, _METH_VARARGS | _METH_KEYWORDS, b"Run a compiled program."
+            b"program", entry_address, _METH_FASTCALL | _METH_KEYWORDS, b"Run a compiled program."
         )
     words = [0 if last is None else id(last), id(NotImplemented), id(int), len(signatures)]
     words += [signature.address for signature in signatures]
     table = (ctypes.c_int64 * len(words))(*words)
+    bound = (ctypes.addressof(table), table, tuple(signatures), last)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = (
         ctypes.py_object,
         [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p],
     )
-    bound = (ctypes.addressof(table), table, tuple(signatures), last)
     return make(ctypes.addressof(_definitions[entry_address]), bound, None)

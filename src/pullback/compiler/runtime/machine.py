@@ -35,6 +35,7 @@ class Machine:
         self.code = code
         self.pool = Pool(code)
         self.entry_address = code.address("pullback_entry")
+        self.forward_address = code.address("pullback_forward")
         self.run_entry_address = code.address("pullback_run_entry")
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         # PYFUNCTYPE keeps the interpreter lock, which the driver gives up by itself.

@@ -155,9 +155,9 @@ def node_names() -> dict[str, str]:
 
 NODE_FUNCTIONS = (
     "PyDict_GetItemWithError", "PyDict_New", "PyDict_Next", "PyDict_SetItem", "PyDict_Size", "PyErr_Clear",
-    "PyList_GetItem", "PyList_New", "PyList_SetItem", "PyList_Size", "PyObject_CallOneArg", "PyObject_GenericGetDict",
-    "PyObject_GenericSetAttr", "PyObject_GetAttr", "PyObject_RichCompareBool", "PyTuple_GetItem", "PyTuple_New",
-    "PyTuple_SetItem", "PyTuple_Size", "Py_DecRef", "Py_IncRef",
+    "PyList_GetItem", "PyList_New", "PyList_SetItem", "PyList_Size", "PyObject_CallFunctionObjArgs",
+    "PyObject_GenericGetDict", "PyObject_GenericSetAttr", "PyObject_GetAttr", "PyObject_RichCompareBool",
+    "PyTuple_GetItem", "PyTuple_New", "PyTuple_SetItem", "PyTuple_Size", "Py_DecRef", "Py_IncRef",
 )  # fmt: skip
 """The functions of Python's interface that walking needs, in its versions from 3.10 to 3.14."""
 
@@ -413,7 +413,7 @@ close:
   call void @Py_DecRef(ptr %named)
   br label %out
 ask:
-  %answer = call ptr @PyObject_CallOneArg(ptr %value, ptr %made)
+  %answer = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %value, ptr %made, ptr null)
   call void @Py_DecRef(ptr %made)
   ret ptr %answer
 out:
