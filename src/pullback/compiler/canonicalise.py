@@ -23,8 +23,8 @@ from pullback.loops import (
     Load,
     Position,
     Reduce,
+    Store,
     rewrite,
-    rewrite_reductions,
     walk,
 )
 
@@ -176,16 +176,7 @@ def _contiguous(first: Axis, second: Axis, indices: list[Affine]) -> bool:
 
 def _renamed(kernel: Kernel, axes: tuple[Axis, ...], new: dict[Axis, Affine]) -> Kernel:
     memo: dict[int, Expression] = {}
-    stores = tuple(
-        replace(
-            store,
-            offset=store.offset.replace(new),
-            value=rewrite(store.value, new, {}, memo),
-            dynamic=tuple((rewrite(e, new, {}, memo), stride) for e, stride in store.dynamic),
-        )
-        for store in kernel.stores
-    )
-    return Kernel(axes, stores)
+    return Kernel(axes, tuple(store.rewritten(new, memo) for store in kernel.stores))
 
 
 def coalesced_axes(kernel: Kernel) -> Kernel:
@@ -221,12 +212,11 @@ def _joined(first: Axis, second: Axis) -> tuple[Axis, dict[Axis, Affine]]:
 
 def _coalesced_depth(kernel: Kernel) -> Kernel:
     """Join neighbouring axes of reductions."""
-    memo: dict[int, Expression] = {}
-    return kernel.with_values(lambda value: rewrite_reductions(value, _coalesced_reduction, memo))
+    return kernel.with_reductions(_coalesced_reduction)
 
 
-def _coalesced_reduction(old: Reduce, body: Expression) -> Reduce:
-    over, position = old.over, 0
+def _coalesced_reduction(reduce: Reduce) -> Reduce:
+    over, body, position = reduce.over, reduce.body, 0
     while position + 1 < len(over):
         first, second = over[position], over[position + 1]
         indices = [e.offset for e in walk(body) if isinstance(e, Load)]
@@ -237,7 +227,7 @@ def _coalesced_reduction(old: Reduce, body: Expression) -> Reduce:
         joined, new = _joined(first, second)
         body = rewrite(body, new, {}, {})
         over = (*over[:position], joined, *over[position + 2 :])
-    return Reduce(old.kind, over, body, old.dtype)
+    return Reduce(reduce.kind, over, body, reduce.dtype)
 
 
 def _shared_rows(kernel: Kernel) -> Kernel:
@@ -253,27 +243,21 @@ def _shared_rows(kernel: Kernel) -> Kernel:
     axis = inner[0][0] if inner else reductions[0].over[-1]
     if any(axes[0].extent != axis.extent for axes in inner):
         return kernel
-    # Values are rewritten twice: all that comes between is kept, so that the memo's keys stay theirs.
-    memo, between = dict[int, Expression](), list[Expression]()
-    stores = []
-    for store in kernel.stores:
-        new = {other: Affine.of(axis) for other in store.inner}
-        value = (
-            rewrite(store.value, new, {}, {}) if store.inner and store.inner[0] is not axis else store.value
-        )
-        between.append(value)
-        value = rewrite_reductions(value, partial(_over_axis, axis), memo)
-        inner_axes = (axis,) if store.inner else ()
-        stores.append(replace(store, offset=store.offset.replace(new), value=value, inner=inner_axes))
-    return kernel.with_stores(tuple(stores))
+
+    def along_axis(store: Store) -> Store:
+        if not store.inner or store.inner[0] is axis:
+            return store
+        return replace(store.rewritten({store.inner[0]: Affine.of(axis)}, {}), inner=(axis,))
+
+    return kernel.with_stores(map(along_axis, kernel.stores)).with_reductions(partial(_over_axis, axis))
 
 
-def _over_axis(axis: Axis, old: Reduce, body: Expression) -> Reduce:
+def _over_axis(axis: Axis, reduce: Reduce) -> Reduce:
     """A reduction over one axis of the same length as one over ``axis``."""
-    over = old.over
-    if len(over) == 1 and over[0].extent == axis.extent and _free(axis, over[0], body):
-        body, over = rewrite(body, {over[0]: Affine.of(axis)}, {}, {}), (axis,)
-    return Reduce(old.kind, over, body, old.dtype)
+    over, body = reduce.over, reduce.body
+    if len(over) != 1 or over[0].extent != axis.extent or not _free(axis, over[0], body):
+        return reduce
+    return Reduce(reduce.kind, (axis,), rewrite(body, {over[0]: Affine.of(axis)}, {}, {}), reduce.dtype)
 
 
 def _free(axis: Axis, old: Axis, body: Expression) -> bool:

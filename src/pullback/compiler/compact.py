@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -38,7 +37,6 @@ from pullback.loops import (
     Load,
     Reduce,
     Store,
-    rewrite_reductions,
 )
 from pullback.loops.arithmetic import bounds
 from pullback.loops.magnitudes import largest
@@ -108,15 +106,11 @@ def _compacted(
     conditions = [Apply("not_equal", (value, Literal(0, value.dtype)), _BOOL) for value in counting]
     chosen = conditions[0] if len(conditions) == 1 else Apply("logical_or", conditions, _BOOL)
 
-    def with_condition(reduce: Reduce, body: Expression) -> Reduce:
-        body = Apply("where", (chosen, body, Literal(0, body.dtype)), body.dtype)
+    def with_condition(reduce: Reduce) -> Reduce:
+        body = Apply("where", (chosen, reduce.body, Literal(0, reduce.dtype)), reduce.dtype)
         return Reduce(reduce.kind, reduce.over, body, reduce.dtype)
 
-    memo: dict[int, Expression] = {}
-    changed = (rewrite_reductions(store.value, with_condition, memo) for store in kernel.stores)
-    return kernel.with_stores(
-        tuple(replace(store, value=value) for store, value in zip(kernel.stores, changed))
-    )
+    return kernel.with_reductions(with_condition)
 
 
 def _panel(load: Load, moving: Collection[Axis]) -> Reduce | None:

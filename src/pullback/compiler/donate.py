@@ -18,7 +18,7 @@ from pullback.loops import (
     Load,
     Store,
     load_at,
-    rewrite,
+    rebuilt,
     row_major,
 )
 
@@ -160,7 +160,7 @@ def _store_few_updates(program: _Program, result: Buffer, taken_over: Mapping[Bu
     updates = Buffer(f"update_{result.name}", result.dtype, shape)
     place = Affine.total(Affine.of(axis) * stride for axis, stride in zip(scatter.axes, row_major(shape)))
     program.add(Kernel(scatter.axes, (Store(updates, place, store.value),)))
-    program.replace(scatter, scatter.with_stores((replace(store, value=Load(updates, place)),)))
+    program.replace(scatter, scatter.with_stores([replace(store, value=Load(updates, place))]))
 
 
 def _stays(kernel: Kernel, result: Buffer, argument: Buffer) -> bool:
@@ -236,17 +236,17 @@ def _same_row(load: Load, store: Store, rows: Sequence[Axis]) -> bool:
 
 
 def _renamed(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
-    loads: dict[Load, Expression] = {}
     memo: dict[int, Expression] = {}
 
-    def renamed(expression: Expression) -> Expression:
-        return rewrite(expression, {}, loads, memo)
+    def moved(part: Expression) -> Expression:
+        if not isinstance(part, Load) or part.buffer is not old:
+            return part
+        return Load(new, part.offset, part.dynamic, part.guard)
 
-    for load in kernel.loads():  # an index or a guard comes before what it is the index or the guard of
-        if load.buffer is old:
-            dynamic = tuple((renamed(index), stride) for index, stride in load.dynamic)
-            loads[load] = Load(new, load.offset, dynamic, load.guard and renamed(load.guard))
-    stores = tuple(
+    def renamed(expression: Expression) -> Expression:
+        return rebuilt(expression, moved, memo)
+
+    return kernel.with_stores(
         replace(
             store,
             buffer=new if store.buffer is old else store.buffer,
@@ -255,4 +255,3 @@ def _renamed(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
         )
         for store in kernel.stores
     )
-    return kernel.with_stores(stores)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pullback.compiler.cost import (
     HANDING_ON,
@@ -339,9 +340,7 @@ def _moved(
     store: Store, trailing: tuple[Axis, ...], axes: dict[Axis, Affine], memo: dict[int, Expression]
 ) -> Store:
     """A producer's store inside the consumer's axes."""
-    return Store(
-        store.buffer, store.offset.replace(axes), rewrite(store.value, axes, {}, memo), trailing + store.inner
-    )
+    return replace(store.rewritten(axes, memo), inner=trailing + store.inner)
 
 
 def _replacements(

@@ -62,7 +62,7 @@ def materialise_indices(kernels: Iterable[Kernel], schedules: Schedules) -> list
                 before, place = _stored(kernel, store, index)
                 program.append(before)
             dynamic.append((place, stride))
-        placed = kernel.with_stores((replace(store, dynamic=tuple(dynamic)),))
+        placed = kernel.with_stores([replace(store, dynamic=tuple(dynamic))])
         program.append(placed if disjoint else coalesced_rows(placed))
     return program
 
@@ -92,7 +92,7 @@ def _with_one_index(kernel: Kernel, trailing: Sequence[Axis]) -> Kernel:
     parts += [Affine.of(axis) * (step // pitch) for axis, step in base.terms]
     limits = (("high", store.buffer.size // pitch - 1), ("low", 0))
     row = Apply("bounded", (as_expression(total([*parts, split[0]])),), _INT64, limits)
-    return kernel.with_stores((replace(store, offset=split[1], dynamic=((row, pitch),)),))
+    return kernel.with_stores([replace(store, offset=split[1], dynamic=((row, pitch),))])
 
 
 def _is_plain(index: Expression) -> bool:

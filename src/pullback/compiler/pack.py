@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from pullback.compiler.canonicalise import coalesced_axes
 from pullback.compiler.cost import COPY_CYCLES, FEWEST_PANELS, LEAST_COPIED, MOST_PANELS_ACROSS, SHARED_BY
@@ -47,7 +46,6 @@ from pullback.loops import (
     Load,
     Reduce,
     Store,
-    rewrite,
     row_major,
     walk,
 )
@@ -79,9 +77,7 @@ def pack(
             for load, axes in _to_copy(kernel, schedules, panels, stays):
                 if load not in replaced:
                     replaced[load] = _copied(load, axes, copies, program, schedules.target.line_bytes)
-            memo: dict[int, Expression] = {}
-            stores = tuple(replace(s, value=rewrite(s.value, {}, replaced, memo)) for s in kernel.stores)
-            program.append(kernel.with_stores(stores) if replaced else kernel)
+            program.append(kernel.with_loads(replaced) if replaced else kernel)
     return program
 
 
@@ -158,11 +154,7 @@ def _with_columns(kernel: Kernel, axes: tuple[Axis, ...], columns: Affine) -> Ke
     new = {old: Affine.of(axis) for old, axis in zip(kernel.axes, own)}
     new[kernel.axes[-1]] = columns
     memo: dict[int, Expression] = {}
-    stores = tuple(
-        replace(store, offset=store.offset.replace(new), value=rewrite(store.value, new, {}, memo))
-        for store in kernel.stores
-    )
-    return Kernel((*own, *axes), stores)
+    return Kernel((*own, *axes), tuple(store.rewritten(new, memo) for store in kernel.stores))
 
 
 def _to_copy(

@@ -54,7 +54,6 @@ from pullback.loops import (
     Reduce,
     Store,
     rewrite,
-    rewrite_reductions,
     row_major,
     walk,
 )
@@ -196,14 +195,12 @@ def _one_by_one(kernel: Kernel, target: Processor) -> list[Kernel]:
         return [kernel]
     name, made = kernel.stores[0].buffer.name, list[Kernel]()
 
-    def stored(reduce: Reduce, body: Expression) -> Expression:
+    def stored(reduce: Reduce) -> Expression:
         buffer = Buffer(f"{name}_{reduce.kind}{len(made)}", reduce.dtype, ())
-        alone = Reduce(reduce.kind, reduce.over, body, reduce.dtype)
-        made.append(Kernel((), (Store(buffer, Affine(), alone),)))
+        made.append(Kernel((), (Store(buffer, Affine(), reduce),)))
         return Load(buffer, Affine())
 
-    memo: dict[int, Expression] = {}
-    rest = kernel.with_values(lambda value: rewrite_reductions(value, stored, memo))
+    rest = kernel.with_reductions(stored)
     return [*made, rest] if any(_long_sum(part, target, {}) for part in made) else [kernel]
 
 
@@ -416,4 +413,4 @@ def _part(
 
 
 def _replaced(kernel: Kernel, old: Reduce, new: Reduce) -> Kernel:
-    return kernel.with_values(lambda value: rewrite(value, {}, {}, {id(old): new, id(old.body): old.body}))
+    return kernel.with_reductions(lambda reduce: new if reduce is old else reduce)

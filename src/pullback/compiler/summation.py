@@ -23,7 +23,6 @@ from pullback.loops import (
     Load,
     Reduce,
     rewrite,
-    rewrite_reductions,
     walk,
 )
 
@@ -34,13 +33,7 @@ def sum_in_blocks(kernel: Kernel) -> Kernel:
     """The kernel with its long sums in blocks."""
     if not any(_is_long(e) for e in kernel.expressions()) or indexed_sum(kernel) is not None:
         return kernel
-    memo: dict[int, Expression] = {}
-    return kernel.with_values(lambda value: rewrite_reductions(value, _summed, memo))
-
-
-def _summed(reduce: Reduce, body: Expression) -> Expression:
-    new = Reduce(reduce.kind, reduce.over, body, reduce.dtype)
-    return _in_blocks(new) if _is_long(new) else new
+    return kernel.with_reductions(lambda reduce: _in_blocks(reduce) if _is_long(reduce) else reduce)
 
 
 def _is_long(expression: Expression) -> bool:

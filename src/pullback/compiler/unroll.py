@@ -29,7 +29,6 @@ from pullback.loops import (
     Reduce,
     Store,
     rewrite,
-    rewrite_reductions,
 )
 
 __all__ = ["unroll_short_axes"]
@@ -54,9 +53,8 @@ def unroll_short_axes(kernel: Kernel, target: Processor) -> Kernel:
     turns = math.prod(axis.extent for axis in short)
     if turns * kernel.functions > MOST_UNROLLED_FUNCTIONS:
         return kernel
-    memo: dict[int, Expression] = {}
-    chained = kernel.with_values(lambda value: rewrite_reductions(value, _chained, memo))
-    return Kernel(rows, tuple(part for store in chained.stores for part in _written_out(store, short)))
+    stores = kernel.with_reductions(_chained).stores
+    return Kernel(rows, tuple(part for store in stores for part in _written_out(store, short)))
 
 
 def _short_axes(kernel: Kernel, longest: int) -> set[Axis] | None:
@@ -96,19 +94,17 @@ def _written_out(store: Store, short: set[Axis]) -> Iterator[Store]:
         return
     (axis,) = own
     for turn in range(axis.extent):
-        new = {axis: Affine() + turn}
-        value = rewrite(store.value, new, {}, {})
-        yield replace(store, offset=store.offset.replace(new), value=value, inner=())
+        yield replace(store.rewritten({axis: Affine() + turn}, {}), inner=())
 
 
 def _axes(store: Store) -> set[Axis]:
     return {*store.offset.axes, *store.value.axes}
 
 
-def _chained(reduce: Reduce, body: Expression) -> Expression:
+def _chained(reduce: Reduce) -> Expression:
     """A sum and the like as a chain of its function, in order."""
     (axis,) = reduce.over
-    terms = [rewrite(body, {axis: Affine() + turn}, {}, {}) for turn in range(axis.extent)]
+    terms = [rewrite(reduce.body, {axis: Affine() + turn}, {}, {}) for turn in range(axis.extent)]
     if reduce.kind == "add":  # it begins with zero: that of negative zeros is zero
         terms.insert(0, Literal(0, reduce.dtype))
     total = terms[0]

@@ -13,11 +13,12 @@ from pullback.loops.expression import (
     Reduce,
     as_expression,
     load_at,
+    rebuilt,
     row_major,
     walk,
 )
 from pullback.loops.index import Affine, Axis
-from pullback.loops.kernel import Kernel, Store, once, rewrite, rewrite_reductions
+from pullback.loops.kernel import Kernel, Store, once, rewrite
 
 __all__ = [
     "Affine",
@@ -37,8 +38,8 @@ __all__ = [
     "as_expression",
     "load_at",
     "once",
+    "rebuilt",
     "rewrite",
-    "rewrite_reductions",
     "row_major",
     "walk",
 ]

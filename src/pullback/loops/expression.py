@@ -6,7 +6,7 @@ memory on identity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,6 +28,7 @@ __all__ = [
     "as_expression",
     "linear",
     "load_at",
+    "rebuilt",
     "row_major",
     "walk",
 ]
@@ -77,6 +78,10 @@ class Expression:
     def bound_axes(self) -> tuple[Axis, ...]:
         """Axes that the expression closes over: a reduction's."""
         return ()
+
+    def remade(self, new: Mapping[int, Expression]) -> Expression:
+        """The same of what its operands, by their ``id``, have become."""
+        return self
 
     @property
     def axes(self) -> frozenset[Axis]:
@@ -153,6 +158,16 @@ class Load(Expression):
     def own_axes(self) -> tuple[Axis, ...]:
         return self.offset.axes
 
+    def remade(self, new: Mapping[int, Expression]) -> Load:
+        return Load(self.buffer, self.offset, *self.computed(new))
+
+    def computed(
+        self, new: Mapping[int, Expression]
+    ) -> tuple[tuple[tuple[Expression, int], ...], Expression | None]:
+        """Gathered indices and guard, of what the operands have become."""
+        dynamic = tuple([(new[id(index)], stride) for index, stride in self.dynamic])
+        return dynamic, None if self.guard is None else new[id(self.guard)]
+
     def __repr__(self) -> str:
         parts = [str(self.offset)] + [f"{stride}*({expression!r})" for expression, stride in self.dynamic]
         guard = "" if self.guard is None else f" if {self.guard!r}"
@@ -203,6 +218,9 @@ class Apply(Expression):
 
         return _intern((cls, function, tuple(map(id, operands)), dtype, attributes), make)
 
+    def remade(self, new: Mapping[int, Expression]) -> Apply:
+        return Apply(self.function, [new[id(o)] for o in self.operands], self.dtype, self.attributes)
+
     def __repr__(self) -> str:
         extra = "".join(f", {key}={value}" for key, value in self.attributes)
         return f"{self.function}({', '.join(map(repr, self.operands))}{extra})"
@@ -235,6 +253,9 @@ class Reduce(Expression):
 
     def bound_axes(self) -> tuple[Axis, ...]:
         return self.over
+
+    def remade(self, new: Mapping[int, Expression]) -> Reduce:
+        return Reduce(self.kind, self.over, new[id(self.body)], self.dtype)
 
     def __repr__(self) -> str:
         return f"{self.kind}[{', '.join(map(repr, self.over))}]({self.body!r})"
@@ -354,3 +375,16 @@ def walk(*roots: Expression, enter: Callable[[Expression], bool] | None = None) 
             continue
         seen.add(expression)
         yield expression
+
+
+def rebuilt(
+    root: Expression, change: Callable[[Expression], Expression], memo: dict[int, Expression]
+) -> Expression:
+    """``root`` with what ``change`` makes of each part, once that is made of what its operands have become.
+
+    ``memo`` is shared between calls with the same ``change``.
+    """
+    for part in walk(root):
+        if id(part) not in memo:
+            memo[id(part)] = change(part.remade(memo))
+    return memo[id(root)]

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Generic, TypeVar
 
-from pullback.loops.expression import Apply, Buffer, Expression, Literal, Load, Position, Reduce, walk
+from pullback.loops.expression import (
+    Apply,
+    Buffer,
+    Expression,
+    Literal,
+    Load,
+    Position,
+    Reduce,
+    rebuilt,
+    walk,
+)
 from pullback.loops.index import Affine, Axis
 
 __all__ = ["ACCUMULATIONS", "Kernel", "Store", "once", "rewrite"]
@@ -58,6 +68,12 @@ class Store:
     def loads(self) -> tuple[Load, ...]:
         """Every read of memory."""
         return tuple(e for e in walk(*self.roots()) if isinstance(e, Load))
+
+    def rewritten(self, axes: Mapping[Axis, Affine], memo: dict[int, Expression]) -> Store:
+        """The store with indices in the place of axes, but for its ``inner`` ones; see ``rewrite``."""
+        value = rewrite(self.value, axes, {}, memo)
+        dynamic = tuple((rewrite(e, axes, {}, memo), stride) for e, stride in self.dynamic)
+        return replace(self, offset=self.offset.replace(axes), value=value, dynamic=dynamic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,11 +181,25 @@ class Kernel:
 
     def with_values(self, change: Callable[[Expression], Expression]) -> Kernel:
         """The kernel with other values in the same stores."""
-        return self.with_stores(tuple(replace(s, value=change(s.value)) for s in self.stores))
+        return self.with_stores(replace(s, value=change(s.value)) for s in self.stores)
 
-    def with_stores(self, stores: tuple[Store, ...]) -> Kernel:
+    def with_loads(self, loads: Mapping[Load, Expression]) -> Kernel:
+        """The kernel with other expressions in the place of these reads."""
+        memo: dict[int, Expression] = {}
+        return self.with_values(lambda value: rewrite(value, {}, loads, memo))
+
+    def with_reductions(self, change: Callable[[Reduce], Expression]) -> Kernel:
+        """The kernel with what ``change`` makes of each reduction of its values, those inside others first."""
+        return self.with_parts(lambda part: change(part) if isinstance(part, Reduce) else part)
+
+    def with_parts(self, change: Callable[[Expression], Expression]) -> Kernel:
+        """The kernel with values ``rebuilt`` by ``change``."""
+        memo: dict[int, Expression] = {}
+        return self.with_values(lambda value: rebuilt(value, change, memo))
+
+    def with_stores(self, stores: Iterable[Store]) -> Kernel:
         """The same axes around other stores."""
-        return replace(self, stores=stores)
+        return replace(self, stores=tuple(stores))
 
 
 def once(compute: Callable[[Kernel], _T]) -> Callable[[Kernel], _T]:
@@ -220,47 +250,17 @@ def rewrite(
     for expression in _walk_outside(root, axes, named):
         if id(expression) in memo:
             continue
-        new: Expression = expression
-        if isinstance(expression, Load):
-            if expression in loads:
-                new = loads[expression]
-            else:
-                dynamic = tuple((memo[id(e)], stride) for e, stride in expression.dynamic)
-                guard = None if expression.guard is None else memo[id(expression.guard)]
-                new = Load(expression.buffer, expression.offset.replace(axes), dynamic, guard)
+        if isinstance(expression, Load) and expression in loads:
+            new = loads[expression]
+        elif isinstance(expression, Load):
+            place = expression.offset.replace(axes)
+            new = Load(expression.buffer, place, *expression.computed(memo))
         elif isinstance(expression, Position):
             new = Position(expression.index.replace(axes))
-        elif isinstance(expression, Apply):
-            operands = [memo[id(operand)] for operand in expression.operands]
-            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
         elif isinstance(expression, Reduce) and _closes_over(expression, axes, named):
             new = _rewritten_inside(expression, axes, loads)
-        elif isinstance(expression, Reduce):
-            new = Reduce(expression.kind, expression.over, memo[id(expression.body)], expression.dtype)
-        memo[id(expression)] = new
-    return memo[id(root)]
-
-
-def rewrite_reductions(
-    root: Expression, change: Callable[[Reduce, Expression], Expression], memo: dict[int, Expression]
-) -> Expression:
-    """``root`` with each reduction, and the body that it has then, given to ``change``.
-
-    ``memo`` is shared between calls with the same ``change``.
-    """
-    for expression in walk(root):
-        if id(expression) in memo:
-            continue
-        new: Expression = expression
-        if isinstance(expression, Reduce):
-            new = change(expression, memo[id(expression.body)])
-        elif isinstance(expression, Apply):
-            operands = [memo[id(operand)] for operand in expression.operands]
-            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
-        elif isinstance(expression, Load):
-            dynamic = tuple((memo[id(index)], stride) for index, stride in expression.dynamic)
-            guard = None if expression.guard is None else memo[id(expression.guard)]
-            new = Load(expression.buffer, expression.offset, dynamic, guard)
+        else:
+            new = expression.remade(memo)
         memo[id(expression)] = new
     return memo[id(root)]
 

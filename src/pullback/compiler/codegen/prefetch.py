@@ -15,7 +15,7 @@ import numpy as np
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.schedules.prefetch import lines_of, run_of
-from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load, Store, walk
+from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load, Store, rebuilt, walk
 
 __all__ = ["Wanted", "lies_far", "prefetch_ahead", "prefetch_line", "wanted_by", "wanted_rows"]
 
@@ -97,31 +97,20 @@ def prefetch_ahead(values: Values, kernel: Kernel, loads: Mapping[Load, int], ro
 def _ask(values: Values, load: Load, inside: Sequence[Axis], run: int) -> None:
     """Ask for the ``run`` of elements that begins where ``load`` reads at the start of the axes ``inside``."""
     f = values.f
-    first = _forgiving(Load(load.buffer, load.offset.without(inside), load.dynamic), {})
-    dynamic = [(values.convert_index(index)[0], stride) for index, stride in first.dynamic]
-    address = values.address(load.buffer, values.element(load.buffer, first.offset, dynamic))
+    dynamic = [(values.convert_index(_forgiving(index))[0], stride) for index, stride in load.dynamic]
+    address = values.address(load.buffer, values.element(load.buffer, load.offset.without(inside), dynamic))
     for ahead in lines_of(load, run, values.target.line_bytes):
         prefetch_line(f, f.value(f"getelementptr i8, ptr {address}, i64 {ahead}") if ahead else address)
 
 
-def _forgiving(load: Load, memo: dict[Expression, Expression]) -> Load:
-    """``load`` with indices out of range moved into it rather than reported: their time has not come."""
-    dynamic = tuple((_forgiving_value(index, memo), stride) for index, stride in load.dynamic)
-    return Load(load.buffer, load.offset, dynamic)
+def _forgiving(index: Expression) -> Expression:
+    """``index`` with what is out of range moved into it rather than reported: its time has not come."""
 
+    def moved(part: Expression) -> Expression:
+        if not isinstance(part, Apply) or part.function != "check_index":
+            return part
+        most = Literal(dict(part.attributes)["extent"] - 1, _INT64)
+        least = Apply("maximum", (*part.operands, Literal(0, _INT64)), _INT64)
+        return Apply("minimum", (least, most), _INT64)
 
-def _forgiving_value(expression: Expression, memo: dict[Expression, Expression]) -> Expression:
-    if expression in memo:
-        return memo[expression]
-    new = expression
-    if isinstance(expression, Load):
-        new = _forgiving(expression, memo)
-    elif isinstance(expression, Apply):
-        operands = [_forgiving_value(operand, memo) for operand in expression.operands]
-        new = Apply(expression.function, operands, expression.dtype, expression.attributes)
-        if expression.function == "check_index":
-            most = Literal(dict(expression.attributes)["extent"] - 1, _INT64)
-            new = Apply("maximum", (operands[0], Literal(0, _INT64)), _INT64)
-            new = Apply("minimum", (new, most), _INT64)
-    memo[expression] = new
-    return new
+    return rebuilt(index, moved, {})

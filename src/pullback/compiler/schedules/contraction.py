@@ -97,18 +97,18 @@ def with_accumulator(
     kernel: Kernel, found: list[Reduce], root: Expression | None = None
 ) -> tuple[Placeholder, tuple[Store, ...]]:
     """The kernel's stores with the sum of the contractions ``found``, terms of ``root``, as a placeholder."""
-    placeholder = Placeholder("accumulator", kernel.axes, found[0].dtype)
-    memo: dict[int, Expression] = {}
-    contracted = {id(reduce) for reduce in found}
-    stores = tuple(
-        Store(
-            store.buffer,
-            store.offset,
-            _with_placeholder(store.value, root or found[0], contracted, placeholder, memo),
-        )
-        for store in kernel.stores
-    )
-    return placeholder, stores
+    placeholder, whole = Placeholder("accumulator", kernel.axes, found[0].dtype), root or found[0]
+
+    def accumulated(part: Expression) -> Expression:
+        if part is not whole:
+            return part
+        new: Expression = placeholder
+        for leaf in _leaves(whole):
+            if leaf not in found:
+                new = Apply("add", (new, leaf), whole.dtype)
+        return new
+
+    return placeholder, kernel.with_parts(accumulated).stores
 
 
 def _oriented(reduce: Reduce, columns: Axis) -> Pair | None:
@@ -154,27 +154,3 @@ def _accumulation(kernel: Kernel, found: list[Reduce]) -> Expression | None:
     if any(id(operand) in inner for operand in outside) or stored & inner:
         return None  # a partial sum is needed by itself
     return root
-
-
-def _with_placeholder(
-    value: Expression,
-    root: Expression,
-    found: set[int],
-    placeholder: Placeholder,
-    memo: dict[int, Expression],
-) -> Expression:
-    """``value`` with the contractions of ``root`` taken together as ``placeholder``."""
-    for expression in walk(value):
-        if id(expression) in memo:
-            continue
-        new = expression
-        if expression is root:
-            new = placeholder
-            for leaf in _leaves(root):
-                if id(leaf) not in found:
-                    new = Apply("add", (new, leaf), root.dtype)
-        elif isinstance(expression, Apply):
-            operands = [memo[id(operand)] for operand in expression.operands]
-            new = Apply(expression.function, operands, expression.dtype, expression.attributes)
-        memo[id(expression)] = new
-    return memo[id(value)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from pullback.compiler.cost import LONGEST_LIST, MOST_COLUMN_VECTORS
@@ -28,7 +28,6 @@ from pullback.loops import (
     Placeholder,
     Reduce,
     Store,
-    rewrite_reductions,
 )
 
 __all__ = [
@@ -148,7 +147,8 @@ def _without_condition(kernel: Kernel) -> tuple[Kernel, Expression | None]:
     """The kernel with all terms of its sums, and the condition on those that count."""
     conditions: dict[Expression, None] = {}
 
-    def all_terms(reduce: Reduce, body: Expression) -> Reduce:
+    def all_terms(reduce: Reduce) -> Reduce:
+        body = reduce.body
         if isinstance(body, Apply) and body.function == "where" and reduce.kind == "add":
             chosen, term, other = body.operands
             if isinstance(other, Literal) and other.value == 0:
@@ -156,12 +156,8 @@ def _without_condition(kernel: Kernel) -> tuple[Kernel, Expression | None]:
                 body = term
         return Reduce(reduce.kind, reduce.over, body, reduce.dtype)
 
-    memo: dict[int, Expression] = {}
-    changed = [rewrite_reductions(store.value, all_terms, memo) for store in kernel.stores]
-    if len(conditions) != 1:
-        return kernel, None
-    stores = (replace(store, value=value) for store, value in zip(kernel.stores, changed))
-    return kernel.with_stores(tuple(stores)), next(iter(conditions))
+    whole = kernel.with_reductions(all_terms)
+    return (whole, next(iter(conditions))) if len(conditions) == 1 else (kernel, None)
 
 
 def can_compact(left: Expression, right: Load, over: Sequence[Axis], lanes: int, target: Processor) -> bool:
