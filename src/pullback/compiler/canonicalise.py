@@ -12,7 +12,6 @@ from pullback.compiler.cost import ALONG_SUM, COPY_CYCLES, LONG_SUM, WORTH_REORD
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
 from pullback.compiler.schedules.indexed_contraction import with_columns_last
 from pullback.compiler.schedules.lanes import lanes_of
-from pullback.compiler.schedules.window_maximum import find_window_maximum
 from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
@@ -28,7 +27,7 @@ from pullback.loops import (
     walk,
 )
 
-__all__ = ["canonicalise", "coalesced_axes", "coalesced_rows", "few_rows_last"]
+__all__ = ["canonicalise", "coalesced_axes", "coalesced_rows", "few_rows_last", "shared_rows"]
 
 
 def canonicalise(kernel: Kernel, target: Processor) -> Kernel:
@@ -39,7 +38,7 @@ def canonicalise(kernel: Kernel, target: Processor) -> Kernel:
     """
     kernel = with_columns_last(_coalesced_depth(kernel))
     kernel = _with_best_columns(coalesced_axes(kernel), target)
-    return kernel if find_contraction(kernel) or find_window_maximum(kernel) else _shared_rows(kernel)
+    return kernel if find_contraction(kernel) else shared_rows(kernel)
 
 
 def _indices(kernel: Kernel) -> Iterator[Affine]:
@@ -230,8 +229,8 @@ def _coalesced_reduction(reduce: Reduce) -> Reduce:
     return Reduce(reduce.kind, over, body, reduce.dtype)
 
 
-def _shared_rows(kernel: Kernel) -> Kernel:
-    """Give all inner loops, and reductions, over rows of one length the same axis.
+def shared_rows(kernel: Kernel) -> Kernel:
+    """Give all inner loops, and reductions, over rows of one length the same axis; and reductions over equal windows.
 
     Equal values in different loops of a row are then one expression; where the row fits into registers it is read
     and computed once.
@@ -249,15 +248,28 @@ def _shared_rows(kernel: Kernel) -> Kernel:
             return store
         return replace(store.rewritten({store.inner[0]: Affine.of(axis)}, {}), inner=(axis,))
 
-    return kernel.with_stores(map(along_axis, kernel.stores)).with_reductions(partial(_over_axis, axis))
+    known: dict[tuple[int, ...], list[tuple[Axis, ...]]] = {(axis.extent,): [(axis,)]}
+    shared = kernel.with_stores(map(along_axis, kernel.stores)).with_reductions(partial(_over_known, known))
+    # Where the largest element is goes first: then what it is is known as well.
+    return shared.with_stores(sorted(shared.stores, key=_finds_no_place)) if shared.is_plain else shared
 
 
-def _over_axis(axis: Axis, reduce: Reduce) -> Reduce:
-    """A reduction over one axis of the same length as one over ``axis``."""
+def _over_known(known: dict[tuple[int, ...], list[tuple[Axis, ...]]], reduce: Reduce) -> Reduce:
+    """A reduction over axes that are known for its extents, if there are such that are free in it."""
     over, body = reduce.over, reduce.body
-    if len(over) != 1 or over[0].extent != axis.extent or not _free(axis, over[0], body):
-        return reduce
-    return Reduce(reduce.kind, (axis,), rewrite(body, {over[0]: Affine.of(axis)}, {}, {}), reduce.dtype)
+    others = known.setdefault(tuple([axis.extent for axis in over]), [])
+    for axes in others:
+        if axes == over:
+            return reduce
+        if all(_free(new, old, body) for old, new in zip(over, axes)):
+            new = {old: Affine.of(axis) for old, axis in zip(over, axes)}
+            return Reduce(reduce.kind, axes, rewrite(body, new, {}, {}), reduce.dtype)
+    others.append(over)
+    return reduce
+
+
+def _finds_no_place(store: Store) -> bool:
+    return not any(isinstance(e, Reduce) and e.kind in ("argmax", "argmin") for e in walk(store.value))
 
 
 def _free(axis: Axis, old: Axis, body: Expression) -> bool:

@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from pullback.compiler.canonicalise import shared_rows
 from pullback.compiler.cost import (
     HANDING_ON,
     HANDING_ON_ALL,
@@ -107,7 +108,8 @@ def _fused_horizontally(first: Kernel, second: Kernel) -> Kernel | None:
         return None
     axes = {old: Affine.of(new) for old, new in zip(second.axes, first.axes)}
     memo: dict[int, Expression] = {}
-    merged = Kernel(first.axes, (*first.stores, *(_moved(store, (), axes, memo) for store in second.stores)))
+    stores = *first.stores, *(_moved(store, (), axes, memo) for store in second.stores)
+    merged = shared_rows(Kernel(first.axes, stores))
     if (contractions(first) or contractions(second)) and find_window_maximum(merged) is None:
         return None
     return merged

@@ -284,12 +284,15 @@ def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
     search = _Search(values, reduce, lanes)
 
     def element(tile: Tile, carried: list[str]) -> list[str]:
-        body = values.vectors(reduce.body) if vector else values.emit(reduce.body)
+        body = values.vectors(search.body) if vector else values.emit(search.body)
         at = [search.position()] * count
         return search.taken(body, at, carried)
 
     levels = levels_over(reduce.over, _written_out(reduce))
     found = emit_nest(values, levels, element, search.start(count), hoisted=([reduce.body], []))
+    if search.is_rectified or search.dtype.kind != "f":  # of two zeros the first wins, and +0 is the largest
+        extreme = "maximum" if reduce.kind == "argmax" else "minimum"
+        values.bind(Reduce(extreme, reduce.over, reduce.body), found[:count])
     return [convert(values.f, place, search.index_dtype, reduce.dtype, lanes) for place in found[count:]]
 
 
@@ -303,7 +306,7 @@ def _extreme_position_along_lanes(values: Values, reduce: Reduce) -> str:
 
     def group(tile: Tile, carried: list[str]) -> list[str]:
         assert values.group is not None
-        body, first = _masked(values, reduce, values.vectors(reduce.body)), search.position()
+        body, first = _masked(values, reduce, values.vectors(search.body)), search.position()
         kind, scalar, count = search.types(lanes)[1], scalar_type(search.index_dtype), values.group.vectors
         at = []
         for vector in range(count):
@@ -331,6 +334,14 @@ class _Search:
 
     def __init__(self, values: Values, reduce: Reduce, lanes: int) -> None:
         self.values, self.kind, self.dtype, self.lanes = values, reduce.kind, reduce.body.dtype, lanes
+        self.body, self.least = reduce.body, neutral(reduce.kind, self.dtype)
+        self.is_rectified = (
+            self.kind == "argmax" and isinstance(self.body, Apply) and self.body.function == "relu"
+        )
+        if (
+            self.is_rectified
+        ):  # nothing that is not positive is larger than the 0 that the first place has at least
+            (self.body,), self.least = self.body.operands, 0
         # Positions are as wide as the values, so that a comparison's mask selects both without being converted.
         wide = self.dtype.itemsize == 8 or length(reduce) >= 2**31
         self.index_dtype = np.dtype(np.int64 if wide else np.int32)
@@ -345,7 +356,7 @@ class _Search:
     def start(self, count: int) -> list[tuple[str, str]]:
         """``count`` vectors of values that everything beats, and their positions."""
         kind, position_kind = self.types(self.lanes)
-        best = (kind, literal(self.dtype, neutral(self.kind, self.dtype), self.lanes))
+        best = (kind, literal(self.dtype, self.least, self.lanes))
         return [best] * count + [(position_kind, literal(self.index_dtype, 0, self.lanes))] * count
 
     def position(self) -> str:

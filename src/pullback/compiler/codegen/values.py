@@ -138,6 +138,13 @@ class Values:
         self.group, self._scopes = group, scopes
         self.places.update(hidden)
 
+    @contextmanager
+    def reducing(self, emit: Callable[[Values, Reduce], list[str]]) -> Iterator[None]:
+        """Reductions are emitted by ``emit`` inside."""
+        held, self.emit_reduction = self.emit_reduction, emit
+        yield
+        self.emit_reduction = held
+
     def bind(self, expression: Expression, value: list[str]) -> None:
         """Give the value of ``expression`` in the current scope."""
         self._scopes[-1][expression] = value

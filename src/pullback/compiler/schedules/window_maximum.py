@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Position, Reduce, Store, once, walk
+from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, Store, once
 from pullback.loops.nest import keep, nest_of, parallelise, reorder, split, strips_of, vectorise
 
 __all__ = ["WindowMaximum", "find_window_maximum", "rows_at_once", "schedule_window_maximum"]
@@ -29,17 +29,11 @@ class WindowMaximum(NestSchedule):
 
     name: ClassVar[str] = "largest of sums"
 
-    largest: Reduce
+    window: tuple[Axis, ...]
     sums: Reduce
     left: Expression
     right: Expression
-    extremes: tuple[Reduce, ...]
     stores: tuple[Store, ...]
-
-    @property
-    def window(self) -> tuple[Axis, ...]:
-        """The axes of the window."""
-        return self.largest.over
 
 
 def rows_at_once(window: int, target: Processor) -> int:
@@ -66,30 +60,20 @@ def schedule_window_maximum(kernel: Kernel, lanes: int, target: Processor) -> Wi
 @once
 def find_window_maximum(kernel: Kernel) -> WindowMaximum | None:
     """The kernel in this form, one turn after another, or ``None``."""
-    extremes = [e for e in kernel.expressions() if isinstance(e, Reduce) and e.kind in ("maximum", "argmax")]
-    sums = [e for e in kernel.expressions() if isinstance(e, Reduce) and _is_sum_of_products(e)]
-    others = [
-        e for e in kernel.expressions() if isinstance(e, Reduce) and e not in sums and e not in extremes
-    ]
-    if not extremes or not sums or others or len(kernel.axes) < 2:
+    reductions = [e for e in kernel.expressions() if isinstance(e, Reduce)]
+    extremes = [e for e in reductions if e.kind in ("maximum", "argmax")]
+    sums = [e for e in reductions if _is_sum_of_products(e)]
+    if not extremes or len(sums) != 1 or len(reductions) > len(extremes) + 1:
         return None
-    if not kernel.is_plain:
+    if not kernel.is_plain or len(kernel.axes) < 2:
         return None
-    largest = extremes[0]
-    if any(
-        not _alike(largest.body, other.body, dict(zip(largest.over, other.over))) for other in extremes[1:]
-    ):
+    window, body = extremes[0].over, extremes[0].body
+    if any(other.over != window or other.body is not body for other in extremes):
         return None
-    inside = [e for e in walk(largest.body) if e in sums]
-    if len(inside) != 1:
-        return None
-    columns, (sum_of,) = kernel.axes[-1], inside
-    assert isinstance(sum_of.body, Apply)
+    columns, (sum_of,) = kernel.axes[-1], sums
     for left, right in (sum_of.body.operands, sum_of.body.operands[::-1]):
-        if columns in right.axes and not {columns, *largest.over} & left.axes:
-            return WindowMaximum(
-                nest_of(kernel), largest, sum_of, left, right, tuple(extremes), kernel.stores
-            )
+        if columns in right.axes and not {columns, *window} & left.axes:
+            return WindowMaximum(nest_of(kernel), window, sum_of, left, right, kernel.stores)
     return None
 
 
@@ -98,43 +82,3 @@ def _is_sum_of_products(reduce: Reduce) -> bool:
         return False
     factors = reduce.body.operands if reduce.body.function == "multiply" else ()
     return bool(factors) and all(isinstance(e, Load) and not e.dynamic and e.guard is None for e in factors)
-
-
-def _alike(first: Expression, second: Expression, axes: dict[Axis, Axis]) -> bool:
-    """Whether two expressions differ only in the names of the axes that they close over."""
-    if first is second and not first.axes & axes.keys():
-        return True
-    if type(first) is not type(second) or first.dtype != second.dtype:
-        return False
-    if isinstance(first, Reduce) and isinstance(second, Reduce):
-        if first.kind != second.kind or [a.extent for a in first.over] != [a.extent for a in second.over]:
-            return False
-        axes = {**axes, **dict(zip(first.over, second.over))}
-    elif isinstance(first, Load) and isinstance(second, Load):
-        if first.buffer is not second.buffer or (first.guard is None) != (second.guard is None):
-            return False
-        if [stride for _, stride in first.dynamic] != [stride for _, stride in second.dynamic]:
-            return False
-        if (
-            _renamed(first, axes) != dict(second.offset.terms)
-            or first.offset.constant != second.offset.constant
-        ):
-            return False
-    elif isinstance(first, Position) and isinstance(second, Position):
-        return (
-            _renamed(first, axes) == dict(second.index.terms)
-            and first.index.constant == second.index.constant
-        )
-    elif isinstance(first, Apply) and isinstance(second, Apply):
-        if (first.function, first.attributes) != (second.function, second.attributes):
-            return False
-    else:
-        return False
-    return len(first.operands) == len(second.operands) and all(
-        _alike(a, b, axes) for a, b in zip(first.operands, second.operands)
-    )
-
-
-def _renamed(expression: Load | Position, axes: dict[Axis, Axis]) -> dict[Axis, int]:
-    index = expression.offset if isinstance(expression, Load) else expression.index
-    return {axes.get(axis, axis): coefficient for axis, coefficient in index.terms}
