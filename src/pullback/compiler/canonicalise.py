@@ -24,6 +24,7 @@ from pullback.loops import (
     Reduce,
     Store,
     rewrite,
+    turns_of,
     walk,
 )
 
@@ -64,7 +65,7 @@ def _with_best_columns(kernel: Kernel, target: Processor) -> Kernel:
     if not found or not kernel.axes:
         return kernel
     lanes = lanes_of(kernel, target)
-    depth = min(math.prod(axis.extent for axis in reduce.over) for reduce in found)
+    depth = min(turns_of(reduce.over) for reduce in found)
     if depth < LONG_SUM or kernel.axes[-1].extent % lanes == 0:
         return kernel
     best = kernel.axes[-1:]
@@ -143,11 +144,11 @@ def _cycles(
     kernel: Kernel, found: list[Reduce], columns: tuple[Axis, ...], lanes: int, target: Processor
 ) -> float:
     """Cycles of a product whose lanes lie along ``columns``, with the copies of operands that lie another way."""
-    extent = math.prod(axis.extent for axis in columns)
-    rows = math.prod(axis.extent for axis in kernel.axes) // extent
+    extent = turns_of(columns)
+    rows = turns_of(kernel.axes) // extent
     total = 0.0
     for reduce in found:
-        depth = math.prod(axis.extent for axis in reduce.over)
+        depth = turns_of(reduce.over)
         rights = [load for load in _factors(reduce) if columns[-1] in load.axes]
         if len(rights) != 1:
             return math.inf
@@ -164,8 +165,8 @@ def _cycles_along_sum(kernel: Kernel, found: list[Reduce], lanes: int) -> float:
     (*rest, along) = found[0].over
     if len(found) > 1 or any(load.offset.coefficient(along) != 1 for load in _factors(found[0])):
         return math.inf
-    results = math.prod(axis.extent for axis in kernel.axes)
-    return results * math.prod(axis.extent for axis in rest) * -(-along.extent // lanes) * ALONG_SUM / 2
+    results = turns_of(kernel.axes)
+    return results * turns_of(rest) * -(-along.extent // lanes) * ALONG_SUM / 2
 
 
 def _contiguous(first: Axis, second: Axis, indices: list[Affine]) -> bool:

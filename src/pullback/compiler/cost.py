@@ -14,7 +14,7 @@ from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, walk
+from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, turns_of, walk
 
 ROW_OVERHEAD = 6
 """Cycles of a turn of the loops around a row."""
@@ -347,17 +347,17 @@ def compaction_gain(terms: Sequence[int], vectors: int, lanes: int, panel: float
 def kernel_cycles(kernel: Kernel, product: Contraction | None, target: Processor) -> float:
     """Cycles for the whole kernel."""
     lanes = lanes_of(kernel, target)
-    outer = math.prod(axis.extent for axis in kernel.axes)
+    outer = turns_of(kernel.axes)
     if product is not None:
-        vectors = math.prod(a.extent for a in product.rows) * -(-product.columns.extent // lanes)
-        depth = sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
+        vectors = turns_of(product.rows) * -(-product.columns.extent // lanes)
+        depth = sum(turns_of(pair.depth) for pair in product.pairs)
         read = sum(_bytes_read(pair.right) for pair in product.pairs) / target.bytes_per_cycle
         epilogue = sum(_own_cycles(e, lanes) for e in walk(*(s.value for s in product.stores)))
         # A few rows are done as soon as the right operand has arrived.
         return max(vectors * depth / target.multiply_adds, read) + epilogue * vectors * lanes
     cycles = ROW_OVERHEAD * outer / max(1, kernel.axes[-1].extent if kernel.axes else 1)
     for store in kernel.stores:
-        inner = outer * math.prod(axis.extent for axis in store.inner)
+        inner = outer * turns_of(store.inner)
         cycles += inner * store.buffer.dtype.itemsize / target.bytes_per_cycle
         cycles += sum(outer * _turns(root, store.inner, lanes) for root in store.roots())
     return cycles
@@ -365,7 +365,7 @@ def kernel_cycles(kernel: Kernel, product: Contraction | None, target: Processor
 
 def _bytes_read(load: Load) -> int:
     """Bytes of the part of a buffer that a read goes over."""
-    turns = math.prod(axis.extent for axis in load.axes)
+    turns = turns_of(load.axes)
     return min(turns, load.buffer.size) * load.dtype.itemsize
 
 
@@ -379,7 +379,7 @@ def _turns(root: Expression, inner: tuple[Axis, ...], lanes: int) -> float:
         if id(expression) in seen:
             continue
         seen.add(id(expression))
-        turns = math.prod(axis.extent for axis in around if axis in expression.axes)
+        turns = turns_of(around & expression.axes)
         total += turns * _own_cycles(expression, lanes)
         if isinstance(expression, Reduce):
             around = around.union(expression.over)

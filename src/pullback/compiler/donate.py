@@ -20,6 +20,7 @@ from pullback.loops import (
     load_at,
     rebuilt,
     row_major,
+    turns_of,
 )
 
 __all__ = ["arrange"]
@@ -229,7 +230,7 @@ def _same_row(load: Load, store: Store, rows: Sequence[Axis]) -> bool:
 
     Loops inside a turn run by their depth, the row's own values first.
     """
-    pitch = max(1, math.prod(axis.extent for axis in store.inner))
+    pitch = max(1, turns_of(store.inner))
     numbers = [split and split[0] for split in (load.offset.divide(pitch), store.offset.divide(pitch))]
     wanted = Affine.total(Affine.of(a) * s for a, s in zip(rows, row_major([a.extent for a in rows])))
     return numbers == [wanted, wanted]

@@ -15,7 +15,6 @@ do not need each other, but go through the same rows of a large array, become on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -47,6 +46,7 @@ from pullback.loops import (
     Store,
     rewrite,
     row_major,
+    turns_of,
     walk,
 )
 
@@ -294,7 +294,7 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
 def _idles(product: Contraction, target: Processor) -> bool:
     """Whether functions behind a product of few columns are computed sooner by themselves, with all lanes filled."""
     lanes = target.lanes(product.accumulator.dtype.itemsize)
-    columns, rows = product.columns.extent, math.prod(axis.extent for axis in product.rows)
+    columns, rows = product.columns.extent, turns_of(product.rows)
     # Where rows share their columns' operand no vector lies in several of them, as in several lines of an image.
     if 2 * columns > lanes or any(axis in pair.right.axes for pair in product.pairs for axis in product.rows):
         return False
@@ -333,7 +333,7 @@ def _repeated_work(producer: Kernel, shared: int) -> int:
     work = producer.functions
     for expression in producer.expressions():
         if isinstance(expression, Reduce) and expression.axes & inner:
-            turns = math.prod(axis.extent for axis in expression.over)
+            turns = turns_of(expression.over)
             work += (turns - 1) * max(1, sum(isinstance(e, Apply) for e in walk(expression.body)))
     return work
 

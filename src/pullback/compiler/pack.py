@@ -23,7 +23,6 @@ of that, and a copy whose rows are those of the map is made a few rows at a time
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pullback.compiler.canonicalise import coalesced_axes
@@ -47,6 +46,7 @@ from pullback.loops import (
     Reduce,
     Store,
     row_major,
+    turns_of,
     walk,
 )
 
@@ -186,7 +186,7 @@ def _of_map(kernel: Kernel, lane: Axis, schedules: Schedules) -> Iterator[tuple[
             continue
         axes = load.offset.axes
         slow = next((axis for axis in axes if along(axis) == 1 and axis.extent >= lanes), None)
-        elements = math.prod(axis.extent for axis in axes)
+        elements = turns_of(axes)
         if slow is not None and LEAST_COPIED <= elements <= load.buffer.size:
             outer = [a for a in kernel.axes if a in axes] + [a for a in axes if a not in kernel.axes]
             yield load, [a for a in outer if a not in (slow, lane)] + [slow, lane]

@@ -15,7 +15,6 @@ cut depends on its shape only: results are the same bits for any number of threa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -55,6 +54,7 @@ from pullback.loops import (
     Store,
     rewrite,
     row_major,
+    turns_of,
     walk,
 )
 
@@ -144,7 +144,7 @@ def _from_own_means(
         if [axis.extent for axis in own] != [axis.extent for axis in axes]:
             continue
         if rewrite(known.reduce.body, {old: Affine.of(new) for old, new in zip(own, axes)}, {}, {}) is value:
-            count, dtype = _length(reduce) // first.extent, reduce.dtype
+            count, dtype = turns_of(reduce.over) // first.extent, reduce.dtype
             steps = zip((first, *kernel.axes), row_major(known.parts.shape))
             total = Load(known.parts, Affine.total(Affine.of(axis) * step for axis, step in steps))
             mean = Apply("multiply", (total, Literal(1 / count, dtype)), dtype)
@@ -164,8 +164,8 @@ def _sum_over_rows(kernel: Kernel, rows: Mapping[Buffer, int]) -> Reduce | None:
     if reduce is None or len(reduce.over) < 2 or is_contraction(reduce):
         return None
     first = reduce.over[0]
-    results = math.prod(axis.extent for axis in kernel.axes)
-    row = _length(reduce) // first.extent
+    results = turns_of(kernel.axes)
+    row = turns_of(reduce.over) // first.extent
     if row < SHORTEST_SUMMED_ROW or results * row * first.extent < LEAST_SPLIT_CYCLES:
         return None
     loads = [load for load in walk(reduce.body) if isinstance(load, Load)]
@@ -225,7 +225,7 @@ def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> 
     reduce = _only_reduction(kernel)
     if reduce is None:
         return None
-    results = math.prod(axis.extent for axis in kernel.axes)
+    results = turns_of(kernel.axes)
     extent = kernel.axes[0].extent if kernel.axes else 1
     if _streams(kernel, reduce, target):
         return reduce
@@ -263,7 +263,7 @@ def _streams(kernel: Kernel, reduce: Reduce, target: Processor) -> bool:
     (depth,), (*rows, columns) = reduce.over, kernel.axes
     if rows and not is_contraction(reduce):
         return False
-    return math.prod(axis.extent for axis in rows) < FEWEST_PACKED_ROWS and any(
+    return turns_of(rows) < FEWEST_PACKED_ROWS and any(
         isinstance(load, Load)
         and not load.dynamic
         and load.axes == {depth, columns}
@@ -278,18 +278,13 @@ def _cycles(kernel: Kernel, reduce: Reduce, target: Processor) -> float:
     if (
         contractions(kernel) or indexed_sum(kernel) is not None
     ):  # each vector that is read serves several sums
-        return math.prod(axis.extent for axis in kernel.axes) * _length(reduce) / lanes_of(kernel, target)
+        return turns_of(kernel.axes) * turns_of(reduce.over) / lanes_of(kernel, target)
     return kernel_cycles(kernel, None, target)
 
 
 def _has_window(reduce: Reduce) -> bool:
     """Whether the sum is a product over several axes, as the weight gradient of a convolution is."""
     return is_contraction(reduce) and len(reduce.over) > 1
-
-
-def _length(reduce: Reduce) -> int:
-    """How many elements are summed."""
-    return math.prod(axis.extent for axis in reduce.over)
 
 
 def _near_parts(kernel: Kernel, reduce: Reduce, target: Processor) -> int:
@@ -306,7 +301,7 @@ def _near_parts(kernel: Kernel, reduce: Reduce, target: Processor) -> int:
     deep = [
         part
         for part in range(1, extent + 1)
-        if extent % part == 0 and part * LEAST_SPLIT_DEPTH <= _length(reduce)
+        if extent % part == 0 and part * LEAST_SPLIT_DEPTH <= turns_of(reduce.over)
     ]
     return next((part for part in deep if size <= part * target.l2_bytes), max(deep, default=1))
 
@@ -322,10 +317,10 @@ def _parts(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buff
     """
     extent = reduce.over[0].extent
     gathered = indexed_sum(kernel) is not None
-    most = min(extent, MOST_PARTS, _length(reduce) // (1 if gathered else LEAST_PART))
+    most = min(extent, MOST_PARTS, turns_of(reduce.over) // (1 if gathered else LEAST_PART))
     if _has_window(reduce):
         read: int = sum(min(load.buffer.size, _places(load)) for load in kernel.loads())
-        few = read // (2 * math.prod(axis.extent for axis in kernel.axes))
+        few = read // (2 * turns_of(kernel.axes))
         most = min(most, max(few, _near_parts(kernel, reduce, target)))
     if _by_matrix(kernel, reduce):
         most = min(most, max(2, int(_cycles(kernel, reduce, target) / LEAST_PART_CYCLES)))
@@ -334,7 +329,7 @@ def _parts(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buff
         if found:
             return found[0]
     if _streams(kernel, reduce, target):
-        sums = math.prod(axis.extent for axis in kernel.axes[:-1])
+        sums = turns_of(kernel.axes[:-1])
         most = max(2, extent // max(STREAMED_ROWS, LEAST_STREAMED * sums))
     equal = max((part for part in range(1, most + 1) if extent % part == 0), default=1)
     if gathered or _has_window(reduce) or equal >= min(FEWEST_PARTS, most):

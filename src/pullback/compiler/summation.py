@@ -9,8 +9,6 @@ accumulators are few registers, and their operands are read in blocks already.
 
 from __future__ import annotations
 
-import math
-
 from pullback.compiler.cost import LONGEST_BLOCK, LONGEST_CHAIN
 from pullback.compiler.schedules.contraction import is_contraction
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
@@ -23,6 +21,7 @@ from pullback.loops import (
     Load,
     Reduce,
     rewrite,
+    turns_of,
     walk,
 )
 
@@ -42,12 +41,8 @@ def _is_long(expression: Expression) -> bool:
         and expression.kind == "add"
         and expression.dtype.kind == "f"
         and not is_contraction(expression)
-        and _length(expression.over) > _longest(expression)
+        and turns_of(expression.over) > _longest(expression)
     )
-
-
-def _length(axes: tuple[Axis, ...]) -> int:
-    return math.prod(axis.extent for axis in axes)
 
 
 def _longest(reduce: Reduce) -> int:
@@ -86,7 +81,7 @@ def _in_blocks(reduce: Reduce) -> Expression:
 
 
 def _again(total: Reduce) -> Expression:
-    return _in_blocks(total) if _length(total.over) > LONGEST_CHAIN else total
+    return _in_blocks(total) if turns_of(total.over) > LONGEST_CHAIN else total
 
 
 def _turns(extent: int, most: int) -> int:

@@ -12,7 +12,6 @@ Vectors along the rows are picked out of what lies in memory, and mixed again wh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -29,6 +28,7 @@ from pullback.loops import (
     Reduce,
     Store,
     rewrite,
+    turns_of,
 )
 
 __all__ = ["unroll_short_axes"]
@@ -50,7 +50,7 @@ def unroll_short_axes(kernel: Kernel, target: Processor) -> Kernel:
     lanes = lanes_of(kernel, target)
     if filled(rows[-1].extent, lanes) < 2 * max(filled(axis.extent, lanes) for axis in short):
         return kernel
-    turns = math.prod(axis.extent for axis in short)
+    turns = turns_of(short)
     if turns * kernel.functions > MOST_UNROLLED_FUNCTIONS:
         return kernel
     stores = kernel.with_reductions(_chained).stores

@@ -17,7 +17,7 @@ from pullback.loops.expression import (
     row_major,
     walk,
 )
-from pullback.loops.index import Affine, Axis
+from pullback.loops.index import Affine, Axis, turns_of
 from pullback.loops.kernel import Kernel, Store, once, rewrite
 
 __all__ = [
@@ -41,5 +41,6 @@ __all__ = [
     "rebuilt",
     "rewrite",
     "row_major",
+    "turns_of",
     "walk",
 ]

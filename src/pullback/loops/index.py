@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Affine", "Axis"]
+__all__ = ["Affine", "Axis", "turns_of"]
 
 _serial = itertools.count()
 
@@ -23,6 +24,15 @@ class Axis:
 
     def __repr__(self) -> str:
         return f"{self.name}<{self.extent}"
+
+
+def turns_of(axes: Iterable[Axis]) -> int:
+    """How many turns loops over ``axes`` have, one inside the other.
+
+    >>> turns_of([Axis("i", 3), Axis("j", 4)]), turns_of([])
+    (12, 1)
+    """
+    return math.prod([axis.extent for axis in axes])
 
 
 @dataclass(frozen=True)

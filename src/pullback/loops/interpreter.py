@@ -45,7 +45,7 @@ import numpy as np
 from pullback.errors import IndexRangeError, LoopError
 from pullback.loops.expression import Apply, Buffer, Expression, Literal, Load, Position, Reduce, walk
 from pullback.loops.functions import FUNCTIONS, converted
-from pullback.loops.index import Affine, Axis
+from pullback.loops.index import Affine, Axis, turns_of
 from pullback.loops.kernel import Kernel, Store
 
 __all__ = ["Memory", "Rows", "run_kernel"]
@@ -343,7 +343,7 @@ class _Turns:
         if any(axis in self.turns for axis in reduce.over):
             raise LoopError(f"{reduce!r} is inside loops over the same axes")
         kept = tuple(axis for axis in body.axes if axis not in reduce.over)
-        count = math.prod(axis.extent for axis in reduce.over)
+        count = turns_of(reduce.over)
         shape = (*(axis.extent for axis in reduce.over), *(self.length(axis) for axis in kept))
         array = np.broadcast_to(body.over((*reduce.over, *kept)), shape)
         array = array.reshape(count, *shape[len(reduce.over) :])

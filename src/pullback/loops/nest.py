@@ -21,12 +21,11 @@ from __future__ import annotations
 
 import enum
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pullback.errors import LoopError
-from pullback.loops.index import Axis
+from pullback.loops.index import Axis, turns_of
 from pullback.loops.kernel import Kernel, Store
 
 __all__ = [
@@ -139,7 +138,7 @@ def levels_over(axes: Sequence[Axis], most: int = 0) -> list[Level]:
     >>> print(*levels_over([Axis("i", 3), Axis("j", 4), Axis("k", 2)], most=8), sep="; ")
     serial i; unrolled j; unrolled k
     """
-    turns = [math.prod(axis.extent for axis in axes[k:]) for k in range(len(axes))]
+    turns = [turns_of(axes[k:]) for k in range(len(axes))]
     return [level_of(a, Kind.UNROLLED if n <= most else Kind.SERIAL) for a, n in zip(axes, turns)]
 
 

@@ -9,7 +9,6 @@ vector and is appended to the list, and its place to another.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.nest import Tile, emit_nest
 from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Values
-from pullback.loops import Affine, Axis, Expression, Load
+from pullback.loops import Affine, Axis, Expression, Load, turns_of
 from pullback.loops.nest import levels_over, vectors_over
 
 __all__ = ["Compacted", "compact"]
@@ -47,7 +46,7 @@ def compact(
 ) -> Compacted:
     """List ``factor`` where it is ``chosen`` over ``axes``; ``load`` is at ``start`` and its computed indices."""
     f, lanes, (*outer, along) = values.f, values.lanes, axes
-    room = math.prod(axis.extent for axis in axes) + lanes
+    room = turns_of(axes) + lanes
     element = memory_type(factor.dtype)
     factors, places = f.reserve(f"[{room} x {element}]"), f.reserve(f"[{room} x i32]")
 

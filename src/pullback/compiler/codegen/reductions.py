@@ -19,8 +19,8 @@ from pullback.compiler.codegen.types import convert, literal, scalar_type, vecto
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.compiler.cost import ACCUMULATORS, WRITTEN_OUT
-from pullback.compiler.schedules.reduction import is_transposed, length, runs_along
-from pullback.loops import Affine, Apply, Axis, Load, Reduce
+from pullback.compiler.schedules.reduction import is_transposed, runs_along
+from pullback.loops import Affine, Apply, Axis, Load, Reduce, turns_of
 from pullback.loops.nest import Kind, Level, level_of, levels_over, vectors_over
 
 __all__ = ["across_rows", "better", "emit_reduction", "horizontal", "neutral"]
@@ -223,7 +223,7 @@ def _accumulate(values: Values, reduce: Reduce, start: list[str], lanes: int) ->
 
 def _written_out(reduce: Reduce) -> int:
     """How many turns are unrolled: all of them where they are few."""
-    return length(reduce) if length(reduce) <= WRITTEN_OUT else 0
+    return turns_of(reduce.over) if turns_of(reduce.over) <= WRITTEN_OUT else 0
 
 
 def _masked(values: Values, reduce: Reduce, vectors: list[str]) -> list[str]:
@@ -343,7 +343,7 @@ class _Search:
         ):  # nothing that is not positive is larger than the 0 that the first place has at least
             (self.body,), self.least = self.body.operands, 0
         # Positions are as wide as the values, so that a comparison's mask selects both without being converted.
-        wide = self.dtype.itemsize == 8 or length(reduce) >= 2**31
+        wide = self.dtype.itemsize == 8 or turns_of(reduce.over) >= 2**31
         self.index_dtype = np.dtype(np.int64 if wide else np.int32)
         self.turn, step = Affine(), 1
         for axis in reversed(reduce.over):

@@ -21,7 +21,6 @@ they are (``_row_of``). Where no index is certain to, all updates are those of o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -32,7 +31,7 @@ from pullback.compiler.codegen.types import convert, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.cost import MOST_COMPARED
 from pullback.compiler.schedules.scatter import ScatterSchedule
-from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, row_major
+from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, row_major, turns_of
 from pullback.loops.nest import Kind, level_of, levels_over
 
 __all__ = ["emit_scatter"]
@@ -82,7 +81,7 @@ class _Search:
         self.selector, self.dtype = _narrowed(selector, scatter.owners)
         self.before, self.axes = list(scatter.positions[:-1]), scatter.positions[-1:]
         self.axis, self.index = self.axes[0], self.selector
-        joined = Axis("position", math.prod(axis.extent for axis in scatter.positions))
+        joined = Axis("position", turns_of(scatter.positions))
         if _in_order(self.selector, scatter.positions):
             assert isinstance(self.selector, Load)
             start = self.selector.offset.without(scatter.positions)

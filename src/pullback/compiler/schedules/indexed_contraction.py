@@ -9,7 +9,6 @@ conditions (``compact.py``) are compacted: those that count are listed first, a 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -28,6 +27,7 @@ from pullback.loops import (
     Placeholder,
     Reduce,
     Store,
+    turns_of,
 )
 
 __all__ = [
@@ -163,7 +163,7 @@ def _without_condition(kernel: Kernel) -> tuple[Kernel, Expression | None]:
 def can_compact(left: Expression, right: Load, over: Sequence[Axis], lanes: int, target: Processor) -> bool:
     """Whether the target compacts vectors of the factors ``left``, and a list of them and their places stays near."""
     whole = lanes * left.dtype.itemsize == target.vector_bytes and left.dtype == right.dtype
-    near = math.prod(axis.extent for axis in over) <= LONGEST_LIST
+    near = turns_of(over) <= LONGEST_LIST
     return target.compresses and whole and near and right.buffer.size < 2**31
 
 
@@ -174,4 +174,4 @@ def vector_width(axis: Axis, lanes: int) -> int:
 
 def vectors_of_row(columns: Sequence[Axis], lanes: int) -> int:
     """Vectors of one row."""
-    return math.prod(axis.extent for axis in columns[:-1]) * -(-columns[-1].extent // lanes)
+    return turns_of(columns[:-1]) * -(-columns[-1].extent // lanes)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from pullback.compiler.cost import SHORTEST_TRANSPOSED_ROW
 from pullback.compiler.target import Processor
 from pullback.loops import Axis, Load, Reduce, walk
 
-__all__ = ["is_transposed", "length", "runs_along"]
+__all__ = ["is_transposed", "runs_along"]
 
 
 def is_transposed(reduce: Reduce, axis: Axis, target: Processor) -> bool:
@@ -38,8 +36,3 @@ def runs_along(reduce: Reduce) -> bool:
         load.offset.coefficient(last) == 1 and not any(last in e.axes for e, _ in load.dynamic)
         for load in loads
     )
-
-
-def length(reduce: Reduce) -> int:
-    """How many elements are reduced to one."""
-    return math.prod(axis.extent for axis in reduce.over)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from pullback.compiler.schedules.map import lane_axis
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.target import Processor
-from pullback.loops import Affine, Axis, Expression, Kernel, Store
+from pullback.loops import Affine, Axis, Expression, Kernel, Store, turns_of
 from pullback.loops.arithmetic import bounds, in_row
 from pullback.loops.interpreter import Rows
 
@@ -63,7 +63,7 @@ class ScatterSchedule(Schedule):
 
     def most_grains(self, lanes: int) -> int:
         """Grains beyond which comparing indices would take longer than adding the updates."""
-        updated = math.prod(axis.extent for axis in self.trailing)
+        updated = turns_of(self.trailing)
         return lanes * -(-updated // lanes)
 
 

@@ -7,13 +7,12 @@ All sums of a window, for several channels, are kept in registers until the larg
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, Store, once
+from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, Store, once, turns_of
 from pullback.loops.nest import keep, nest_of, parallelise, reorder, split, strips_of, vectorise
 
 __all__ = ["WindowMaximum", "find_window_maximum", "rows_at_once", "schedule_window_maximum"]
@@ -50,7 +49,7 @@ def schedule_window_maximum(kernel: Kernel, lanes: int, target: Processor) -> Wi
     nest = parallelise(nest_of(kernel), outer[0])
     rows = [axis for axis in outer if axis in found.left.axes and axis not in found.right.axes]
     if rows:
-        most = rows_at_once(math.prod(axis.extent for axis in found.window), target)
+        most = rows_at_once(turns_of(found.window), target)
         nest = split(nest, rows[-1], strips_of(rows[-1].extent, most, even=True))
         nest = reorder(keep(nest, rows[-1]), [*(axis for axis in outer if axis is not rows[-1]), rows[-1]])
     nest = split(nest, columns, strips_of(columns.extent, lanes))
