@@ -17,9 +17,10 @@ from pullback.loops import (
     Kernel,
     Load,
     Store,
+    element,
     load_at,
     rebuilt,
-    row_major,
+    staged,
     turns_of,
 )
 
@@ -158,10 +159,9 @@ def _store_few_updates(program: _Program, result: Buffer, taken_over: Mapping[Bu
     overwritten = any(buffer in taken_over.values() for buffer in scatter.reads())
     if 2 * math.prod(shape) > result.size or not (overwritten or scatter.has_checks):
         return
-    updates = Buffer(f"update_{result.name}", result.dtype, shape)
-    place = Affine.total(Affine.of(axis) * stride for axis, stride in zip(scatter.axes, row_major(shape)))
-    program.add(Kernel(scatter.axes, (Store(updates, place, store.value),)))
-    program.replace(scatter, scatter.with_stores([replace(store, value=Load(updates, place))]))
+    updates, read = staged(f"update_{result.name}", store.value, scatter.axes)
+    program.add(updates)
+    program.replace(scatter, scatter.with_stores([replace(store, value=read)]))
 
 
 def _stays(kernel: Kernel, result: Buffer, argument: Buffer) -> bool:
@@ -232,7 +232,7 @@ def _same_row(load: Load, store: Store, rows: Sequence[Axis]) -> bool:
     """
     pitch = max(1, turns_of(store.inner))
     numbers = [split and split[0] for split in (load.offset.divide(pitch), store.offset.divide(pitch))]
-    wanted = Affine.total(Affine.of(a) * s for a, s in zip(rows, row_major([a.extent for a in rows])))
+    wanted = element(map(Affine.of, rows), [axis.extent for axis in rows])
     return numbers == [wanted, wanted]
 
 

@@ -37,6 +37,7 @@ from pullback.loops import (
     Load,
     Operand,
     Position,
+    element,
     load_at,
     row_major,
     walk,
@@ -191,7 +192,7 @@ class Lowered:
         for part in node.inputs:
             axes, index = axes_of(part.shape)
             value = self._as_rounded(self.operand(part))(index)
-            offset = Affine.total(i * s for i, s in zip(index, row_major(buffer.shape))) + start * stride
+            offset = element(index, buffer.shape) + start * stride
             if part.size:
                 self.kernels.append(Kernel(axes, (Store(buffer, offset, _without_empty(value)),)))
             start += part.shape[axis]
@@ -202,14 +203,9 @@ class Lowered:
         for part, place in zip(node.inputs, places(strides)):
             axes, index = axes_of(part.shape)
             value = self._as_rounded(self.operand(part))(index)
-            steps = [
-                (i * stride + start) * s
-                for i, stride, start, s in zip(index, strides, place, row_major(buffer.shape))
-            ]
             if part.size:
-                self.kernels.append(
-                    Kernel(axes, (Store(buffer, Affine.total(steps), _without_empty(value)),))
-                )
+                spread = [i * stride + start for i, stride, start in zip(index, strides, place)]
+                self._add(axes, buffer, spread, _without_empty(value))
 
     def _link(self, node: Operation, buffer: Buffer) -> None:
         """Each position takes along what its place holds, the position before it, and leaves its own number there."""
@@ -230,8 +226,7 @@ class Lowered:
     def _add(
         self, axes: tuple[Axis, ...], buffer: Buffer, index: Sequence[Affine], value: Expression
     ) -> None:
-        offset = Affine.total(i * stride for i, stride in zip(index, row_major(buffer.shape)))
-        self.kernels.append(Kernel(axes, (Store(buffer, offset, value),)))
+        self.kernels.append(Kernel(axes, (Store(buffer, element(index, buffer.shape), value),)))
 
 
 def lower(graph: Graph, target: Processor) -> Lowered:

@@ -24,14 +24,13 @@ from pullback.loops import (
     Affine,
     Apply,
     Axis,
-    Buffer,
     Expression,
     Kernel,
     Literal,
     Load,
     Position,
     Store,
-    row_major,
+    staged,
     walk,
 )
 from pullback.loops.arithmetic import bounds, times, total
@@ -111,17 +110,14 @@ def _has_checks(index: Expression) -> bool:
 def _stored(kernel: Kernel, store: Store, index: Expression) -> tuple[Kernel, Expression]:
     """The kernel that stores ``index`` at every position, and the read of it."""
     axes = tuple(axis for axis in kernel.axes if axis in index.axes)
-    shape = tuple(axis.extent for axis in axes)
     known = bounds(index)
     dtype = _narrowest(known)
-    buffer = Buffer(f"place_{store.buffer.name}", dtype, shape)
-    offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip(axes, row_major(shape)))
     value = Apply("cast", (index,), dtype) if dtype != _INT64 else index
-    load = Load(buffer, offset)
+    made, load = staged(f"place_{store.buffer.name}", value, axes)
     read: Expression = Apply("cast", (load,), _INT64) if dtype != _INT64 else load
     if known is not None:
         read = Apply("bounded", (read,), _INT64, (("high", known[1]), ("low", known[0])))
-    return Kernel(axes, (Store(buffer, offset, value),)), read
+    return made, read
 
 
 def _narrowest(known: tuple[int, int] | None) -> np.dtype:

@@ -44,8 +44,8 @@ from pullback.loops import (
     Kernel,
     Load,
     Reduce,
-    Store,
-    row_major,
+    load_at,
+    staged,
     turns_of,
     walk,
 )
@@ -225,14 +225,13 @@ def _copied(
     terms = tuple((axis.extent, load.offset.coefficient(axis)) for axis in axes)
     key = (load.buffer, load.offset.constant, terms)
     if key not in copies:
-        *outer, row = (axis.extent for axis in axes)
-        copies[key] = Buffer(
-            f"packed{len(copies)}", load.dtype, (*outer, _pitch(row, load.dtype.itemsize, line))
-        )
-        program.append(_copy(load, axes, copies[key]))
-    return Load(
-        copies[key], Affine.total(Affine.of(a) * s for a, s in zip(axes, row_major(copies[key].shape)))
-    )
+        own = [Axis(axis.name, axis.extent) for axis in axes]
+        source = load.offset.replace({old: Affine.of(new) for old, new in zip(axes, own)})
+        pitch = _pitch(axes[-1].extent, load.dtype.itemsize, line)
+        copy, read = staged(f"packed{len(copies)}", Load(load.buffer, source), own, pitch)
+        copies[key] = read.buffer
+        program.append(coalesced_axes(copy))
+    return load_at(copies[key], [*map(Affine.of, axes)])
 
 
 def _pitch(row: int, itemsize: int, line: int) -> int:
@@ -244,11 +243,3 @@ def _pitch(row: int, itemsize: int, line: int) -> int:
     if lines < 8:
         return row
     return (lines | 1) * line // itemsize
-
-
-def _copy(load: Load, axes: list[Axis], target: Buffer) -> Kernel:
-    """``target[axes] = load``, with axes of its own."""
-    own = tuple(Axis(axis.name, axis.extent) for axis in axes)
-    source = load.offset.replace({old: Affine.of(new) for old, new in zip(axes, own)})
-    offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip(own, row_major(target.shape)))
-    return coalesced_axes(Kernel(own, (Store(target, offset, Load(load.buffer, source)),)))

@@ -52,8 +52,11 @@ from pullback.loops import (
     Load,
     Reduce,
     Store,
+    element,
+    load_at,
     rewrite,
     row_major,
+    staged,
     turns_of,
     walk,
 )
@@ -145,8 +148,7 @@ def _from_own_means(
             continue
         if rewrite(known.reduce.body, {old: Affine.of(new) for old, new in zip(own, axes)}, {}, {}) is value:
             count, dtype = turns_of(reduce.over) // first.extent, reduce.dtype
-            steps = zip((first, *kernel.axes), row_major(known.parts.shape))
-            total = Load(known.parts, Affine.total(Affine.of(axis) * step for axis, step in steps))
+            total = load_at(known.parts, [*map(Affine.of, (first, *kernel.axes))])
             mean = Apply("multiply", (total, Literal(1 / count, dtype)), dtype)
             near, far = (Apply("subtract", pair, dtype) for pair in ((value, mean), (mean, centre)))
             square = Apply("multiply", (far, far), dtype)
@@ -196,9 +198,9 @@ def _one_by_one(kernel: Kernel, target: Processor) -> list[Kernel]:
     name, made = kernel.stores[0].buffer.name, list[Kernel]()
 
     def stored(reduce: Reduce) -> Expression:
-        buffer = Buffer(f"{name}_{reduce.kind}{len(made)}", reduce.dtype, ())
-        made.append(Kernel((), (Store(buffer, Affine(), reduce),)))
-        return Load(buffer, Affine())
+        alone, read = staged(f"{name}_{reduce.kind}{len(made)}", reduce, ())
+        made.append(alone)
+        return read
 
     rest = kernel.with_reductions(stored)
     return [*made, rest] if any(_long_sum(part, target, {}) for part in made) else [kernel]
@@ -378,8 +380,7 @@ def _in_parts(
     program = [_part(kernel, reduce, buffer, 0, parts, size, outside)]
     if left:
         program.append(_part(kernel, reduce, buffer, parts, 1, left, outside))
-    read = Affine.total(Affine.of(axis) * s for axis, s in zip(axes, row_major(shape)))
-    each: Expression = Load(buffer, read)
+    each: Expression = load_at(buffer, [*map(Affine.of, axes)])
     if beside is not None:
         each = Apply("add", (each, rewrite(beside, {first: Affine.of(number)}, {}, {})), reduce.dtype)
     total = Reduce(reduce.kind, (number,), each, reduce.dtype)
@@ -401,9 +402,9 @@ def _part(
     value: Expression = Reduce(reduce.kind, over, body, reduce.dtype) if over else body
     places = (*own[:outside], outer, *own[outside:])
     axes = tuple(axis for axis in places if axis is not outer or parts > 1)
-    strides = row_major(buffer.shape)
-    offset = Affine.total(Affine.of(axis) * stride for axis, stride in zip(places, strides))
-    part = Kernel(axes, (Store(buffer, offset + number * strides[outside], value),))
+    index = [*map(Affine.of, places)]
+    index[outside] += number
+    part = Kernel(axes, (Store(buffer, element(index, buffer.shape), value),))
     return part if outside else coalesced_axes(part)
 
 

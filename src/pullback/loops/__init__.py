@@ -12,13 +12,14 @@ from pullback.loops.expression import (
     Position,
     Reduce,
     as_expression,
+    element,
     load_at,
     rebuilt,
     row_major,
     walk,
 )
 from pullback.loops.index import Affine, Axis, turns_of
-from pullback.loops.kernel import Kernel, Store, once, rewrite
+from pullback.loops.kernel import Kernel, Store, once, rewrite, staged
 
 __all__ = [
     "Affine",
@@ -36,11 +37,13 @@ __all__ = [
     "Reduce",
     "Store",
     "as_expression",
+    "element",
     "load_at",
     "once",
     "rebuilt",
     "rewrite",
     "row_major",
+    "staged",
     "turns_of",
     "walk",
 ]

@@ -26,6 +26,7 @@ __all__ = [
     "Position",
     "Reduce",
     "as_expression",
+    "element",
     "linear",
     "load_at",
     "rebuilt",
@@ -299,6 +300,11 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
         strides.append(step)
         step *= extent
     return tuple(reversed(strides))
+
+
+def element(index: Iterable[Affine], shape: Sequence[int]) -> Affine:
+    """The number, in row-major order, of an element of an array of ``shape``."""
+    return Affine.total(i * stride for i, stride in zip(index, row_major(shape)))
 
 
 def linear(parts: Iterable[tuple[Index, int]]) -> tuple[Affine, tuple[tuple[Expression, int], ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Generic, TypeVar
@@ -15,12 +15,13 @@ from pullback.loops.expression import (
     Load,
     Position,
     Reduce,
+    element,
     rebuilt,
     walk,
 )
 from pullback.loops.index import Affine, Axis
 
-__all__ = ["ACCUMULATIONS", "Kernel", "Store", "once", "rewrite"]
+__all__ = ["ACCUMULATIONS", "Kernel", "Store", "once", "rewrite", "staged"]
 
 ACCUMULATIONS = frozenset({"add", "divide", "maximum", "minimum", "multiply", "power", "set"})
 """What a store may do with the element that is there: a function of it and the value, or ``"set"``."""
@@ -200,6 +201,26 @@ class Kernel:
     def with_stores(self, stores: Iterable[Store]) -> Kernel:
         """The same axes around other stores."""
         return replace(self, stores=tuple(stores))
+
+
+def staged(name: str, value: Expression, axes: Sequence[Axis], pitch: int = 0) -> tuple[Kernel, Load]:
+    """A kernel that stores ``value`` for all turns of ``axes`` in a buffer of its own, and the read of it there.
+
+    Rows may lie ``pitch`` elements apart.
+
+    >>> import numpy as np
+    >>> from pullback.loops import Affine, Axis, Buffer, Load
+    >>> i, j = Axis("i", 2), Axis("j", 3)
+    >>> x = Buffer("x", np.dtype(np.float32), (3, 2))
+    >>> kernel, read = staged("packed", Load(x, Affine.of(j) * 2 + Affine.of(i)), (i, j))
+    >>> kernel.stores[0].value, read
+    (x[i + 2*j], packed[3*i + j])
+    """
+    shape = [axis.extent for axis in axes]
+    shape[-1:] = [pitch or extent for extent in shape[-1:]]
+    buffer = Buffer(name, value.dtype, tuple(shape))
+    place = element(map(Affine.of, axes), shape)
+    return Kernel(tuple(axes), (Store(buffer, place, value),)), Load(buffer, place)
 
 
 def once(compute: Callable[[Kernel], _T]) -> Callable[[Kernel], _T]:
