@@ -237,7 +237,7 @@ def shared_rows(kernel: Kernel) -> Kernel:
     and computed once.
     """
     inner = [store.inner for store in kernel.stores if store.inner]
-    reductions = [e for e in kernel.expressions() if isinstance(e, Reduce)]
+    reductions = kernel.reductions
     if any(len(axes) != 1 for axes in inner) or (not inner and len(reductions) < 2):
         return kernel
     axis = inner[0][0] if inner else reductions[0].over[-1]

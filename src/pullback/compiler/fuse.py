@@ -356,7 +356,7 @@ def _replacements(
         store = stores.get(load.buffer)
         if store is None:
             continue
-        if load.dynamic or load.guard is not None:
+        if not load.is_plain:
             return None
         mapping = _match(store, producer.axes[shared:] + store.inner, axes, load, available)
         if mapping is None:

@@ -39,6 +39,7 @@ from pullback.loops import (
     Position,
     element,
     load_at,
+    operands_of,
     row_major,
     walk,
 )
@@ -248,7 +249,7 @@ def _in_long_parts(node: Operation) -> bool:
 
 
 def _is_product(value: Expression) -> bool:
-    return isinstance(value, Apply) and value.function == "multiply" and value.dtype.kind == "f"
+    return bool(operands_of(value, "multiply")) and value.dtype.kind == "f"
 
 
 def _without_empty(value: Expression) -> Expression:

@@ -99,7 +99,7 @@ def _is_plain(index: Expression) -> bool:
     while isinstance(index, Apply) and index.function in ("bounded", "cast"):
         (index,) = index.operands
     if isinstance(index, Load):
-        return not index.dynamic and index.guard is None
+        return index.is_plain
     return isinstance(index, Literal | Position)
 
 

@@ -43,7 +43,6 @@ from pullback.loops import (
     Expression,
     Kernel,
     Load,
-    Reduce,
     load_at,
     staged,
     turns_of,
@@ -176,10 +175,10 @@ def _of_map(kernel: Kernel, lane: Axis, schedules: Schedules) -> Iterator[tuple[
     Rows that are summed are read as they lie, and their sums transposed.
     """
     lanes, target = schedules.lanes(kernel), schedules.target
-    sums = [e for e in kernel.expressions() if isinstance(e, Reduce) and is_transposed(e, lane, target)]
+    sums = [e for e in kernel.reductions if is_transposed(e, lane, target)]
     rows = {e for e in walk(*sums) if isinstance(e, Load)}
     for load in kernel.loads():
-        if load in rows or load.dynamic or load.guard is not None or load.dtype.kind != "f":
+        if load in rows or not load.is_plain or load.dtype.kind != "f":
             continue
         along = load.offset.coefficient
         if lane.extent < lanes or along(lane) <= target.gather_vectors:

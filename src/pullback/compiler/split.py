@@ -54,6 +54,7 @@ from pullback.loops import (
     Store,
     element,
     load_at,
+    operands_of,
     rewrite,
     row_major,
     staged,
@@ -131,13 +132,11 @@ def _from_own_means(
 
     Neither is a difference of large numbers, wherever the distances are from. ``None`` for other sums.
     """
-    body, first = reduce.body, reduce.over[0]
-    if not isinstance(body, Apply) or body.function != "multiply" or body.operands[0] is not body.operands[1]:
+    distance, again = operands_of(reduce.body, "multiply") or (None, None)
+    if distance is None or distance is not again or not operands_of(distance, "subtract"):
         return None
-    distance = body.operands[0]
-    if not isinstance(distance, Apply) or distance.function != "subtract":
-        return None
-    value, centre = distance.operands
+    value, centre = operands_of(distance, "subtract")
+    first = reduce.over[0]
     axes = (*kernel.axes, *reduce.over)
     for load in walk(centre):
         known = sums.get(load.buffer) if isinstance(load, Load) else None
@@ -162,8 +161,8 @@ def _from_own_means(
 
 def _sum_over_rows(kernel: Kernel, rows: Mapping[Buffer, int]) -> Reduce | None:
     """The only reduction of a kernel, if it is a long sum over rows that are made one by one, and long ones."""
-    reduce = _only_sum(kernel)
-    if reduce is None or len(reduce.over) < 2 or is_contraction(reduce):
+    reduce = kernel.only_reduction
+    if reduce is None or not reduce.adds_floats or len(reduce.over) < 2 or is_contraction(reduce):
         return None
     first = reduce.over[0]
     results = turns_of(kernel.axes)
@@ -208,18 +207,8 @@ def _one_by_one(kernel: Kernel, target: Processor) -> list[Kernel]:
 
 def _only_reduction(kernel: Kernel) -> Reduce | None:
     """The only reduction of a kernel, if it may be cut: it is associative, and stored as it is found."""
-    found = [e for e in kernel.expressions() if isinstance(e, Reduce)]
-    if len(found) != 1 or found[0].kind not in ASSOCIATIVE:
-        return None
-    if not kernel.is_plain:
-        return None
-    return found[0]
-
-
-def _only_sum(kernel: Kernel) -> Reduce | None:
-    """The only reduction of a kernel, if it is a sum of floats."""
-    reduce = _only_reduction(kernel)
-    return reduce if reduce is not None and reduce.kind == "add" and reduce.dtype.kind == "f" else None
+    reduce = kernel.only_reduction
+    return reduce if reduce is not None and reduce.kind in ASSOCIATIVE else None
 
 
 def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> Reduce | None:

@@ -38,8 +38,7 @@ def sum_in_blocks(kernel: Kernel) -> Kernel:
 def _is_long(expression: Expression) -> bool:
     return (
         isinstance(expression, Reduce)
-        and expression.kind == "add"
-        and expression.dtype.kind == "f"
+        and expression.adds_floats
         and not is_contraction(expression)
         and turns_of(expression.over) > _longest(expression)
     )

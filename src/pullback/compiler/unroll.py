@@ -63,7 +63,7 @@ def _short_axes(kernel: Kernel, longest: int) -> set[Axis] | None:
         return None
     inner = {axis for store in kernel.stores for axis in store.inner}
     short = inner or set(kernel.axes[-1:])
-    reductions = [e for e in kernel.expressions() if isinstance(e, Reduce)]
+    reductions = kernel.reductions
     summed = [axis for e in reductions for axis in e.over]
     if any(axis.extent > longest for axis in (*short, *summed)):
         return None

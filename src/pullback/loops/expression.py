@@ -29,6 +29,7 @@ __all__ = [
     "element",
     "linear",
     "load_at",
+    "operands_of",
     "rebuilt",
     "row_major",
     "walk",
@@ -159,6 +160,11 @@ class Load(Expression):
     def own_axes(self) -> tuple[Axis, ...]:
         return self.offset.axes
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether an affine place is read, and always."""
+        return not self.dynamic and self.guard is None
+
     def remade(self, new: Mapping[int, Expression]) -> Load:
         return Load(self.buffer, self.offset, *self.computed(new))
 
@@ -254,6 +260,11 @@ class Reduce(Expression):
 
     def bound_axes(self) -> tuple[Axis, ...]:
         return self.over
+
+    @property
+    def adds_floats(self) -> bool:
+        """Whether it is a sum whose bits depend on its order."""
+        return self.kind == "add" and self.dtype.kind == "f"
 
     def remade(self, new: Mapping[int, Expression]) -> Reduce:
         return Reduce(self.kind, self.over, new[id(self.body)], self.dtype)
@@ -381,6 +392,12 @@ def walk(*roots: Expression, enter: Callable[[Expression], bool] | None = None) 
             continue
         seen.add(expression)
         yield expression
+
+
+def operands_of(expression: Expression, function: str) -> tuple[Expression, ...]:
+    """The operands of ``function`` where that is what the expression applies, else none."""
+    applied = isinstance(expression, Apply) and expression.function == function
+    return expression.operands if applied else ()
 
 
 def rebuilt(

@@ -110,6 +110,16 @@ class Kernel:
         return sum(1 for expression in self.expressions() if isinstance(expression, Apply))
 
     @_Once
+    def reductions(self) -> tuple[Reduce, ...]:
+        """Every reduction, those inside others first."""
+        return tuple(e for e in self.expressions() if isinstance(e, Reduce))
+
+    @property
+    def only_reduction(self) -> Reduce | None:
+        """The reduction of a plain kernel that has no other."""
+        return self.reductions[0] if self.is_plain and len(self.reductions) == 1 else None
+
+    @_Once
     def has_checks(self) -> bool:
         """Whether the kernel may report an error."""
         return any(isinstance(e, Apply) and e.function == "check_index" for e in self.expressions())

@@ -71,7 +71,7 @@ def wanted_by(values: Values, stores: Sequence[Store], rows: tuple[Axis, int], c
     wanted: dict[str, Wanted] = {}
     for load in reads:
         down, across = (load.offset.coefficient(a) for a in (axis, columns))
-        if across == 1 and down and lies_far(values, load) and not load.dynamic and load.guard is None:
+        if across == 1 and down and lies_far(values, load) and load.is_plain:
             address = values.address(load.buffer, values.element(load.buffer, load.offset))
             wanted[address] = wanted_rows(values, load, address, (count, down, run), cache=1)
     return list(wanted.values())

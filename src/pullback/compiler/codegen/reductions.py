@@ -95,7 +95,7 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
         assert group is not None
         vectors = _masked(values, reduce, values.vectors(reduce.body))
         result = horizontal(values, reduce.kind, vectors, reduce.dtype, group.lanes)
-        if reduce.kind == "add" and reduce.dtype.kind == "f" and not group.tail:
+        if reduce.adds_floats and not group.tail:
             # No lane holds the +0 that a sum begins with.
             result = combine(values, "add", result, literal(reduce.dtype, 0), reduce.dtype, 1)
         return [result]

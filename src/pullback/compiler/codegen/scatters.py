@@ -156,7 +156,7 @@ class _Search:
 
 def _in_order(selector: Expression, positions: Sequence[Axis]) -> bool:
     """Whether the index of each position follows that of the position before in memory."""
-    if not isinstance(selector, Load) or selector.dynamic or selector.guard is not None:
+    if not isinstance(selector, Load) or not selector.is_plain:
         return False
     steps = [selector.offset.coefficient(axis) for axis in positions]
     return steps == list(row_major([axis.extent for axis in positions]))

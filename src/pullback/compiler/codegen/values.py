@@ -31,6 +31,7 @@ from pullback.loops import (
     Placeholder,
     Position,
     Reduce,
+    operands_of,
     walk,
 )
 
@@ -414,11 +415,10 @@ class Values:
 def _may_be_filled(expression: Expression) -> bool:
     """Whether some lanes may be zeros that are known when the code is written."""
     return any(
-        (isinstance(part, Load) and part.guard is not None)
-        or (isinstance(part, Apply) and part.function == "where")
+        (isinstance(part, Load) and part.guard is not None) or operands_of(part, "where")
         for part in walk(expression)
     )
 
 
 def _is_product(expression: Expression) -> bool:
-    return isinstance(expression, Apply) and expression.function == "multiply"
+    return bool(operands_of(expression, "multiply"))

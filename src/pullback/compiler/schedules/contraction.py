@@ -18,6 +18,7 @@ from pullback.loops import (
     Reduce,
     Store,
     once,
+    operands_of,
     walk,
 )
 
@@ -50,24 +51,19 @@ class Contraction:
 
 def is_contraction(expression: Expression) -> bool:
     """Whether the expression is a sum of products of two plain reads, one of which each outer axis belongs to."""
-    if not (isinstance(expression, Reduce) and expression.kind == "add" and expression.dtype.kind == "f"):
+    if not isinstance(expression, Reduce) or not expression.adds_floats:
         return False
-    body = expression.body
-    if not (isinstance(body, Apply) and body.function == "multiply"):
+    factors = operands_of(expression.body, "multiply")
+    if not factors or not all(isinstance(e, Load) and e.is_plain for e in factors):
         return False
-    left, right = body.operands
-    if not (isinstance(left, Load) and isinstance(right, Load)):
-        return False
-    if left.dynamic or right.dynamic or left.guard is not None or right.guard is not None:
-        return False
-    over = set(expression.over)
+    (left, right), over = factors, set(expression.over)
     return bool(left.axes - right.axes - over) and bool(right.axes - left.axes - over)
 
 
 @once
 def contractions(kernel: Kernel) -> list[Reduce]:
     """The contractions that a kernel's stores are made of."""
-    return [e for e in kernel.expressions() if isinstance(e, Reduce) and is_contraction(e)]
+    return [e for e in kernel.reductions if is_contraction(e)]
 
 
 @once
@@ -85,7 +81,7 @@ def find_contraction(kernel: Kernel) -> Contraction | None:
     root = _accumulation(kernel, found)
     if root is None:
         return None
-    if any(isinstance(e, Reduce) and e not in found for e in kernel.expressions()):
+    if len(kernel.reductions) > len(found):
         return None
     placeholder, stores = with_accumulator(kernel, found, root)
     return Contraction(
@@ -125,9 +121,8 @@ def _oriented(reduce: Reduce, columns: Axis) -> Pair | None:
 
 def _leaves(expression: Expression) -> list[Expression]:
     """The terms of a tree of additions, from left to right."""
-    if isinstance(expression, Apply) and expression.function == "add":
-        return [leaf for operand in expression.operands for leaf in _leaves(operand)]
-    return [expression]
+    terms = operands_of(expression, "add")
+    return [leaf for term in terms for leaf in _leaves(term)] or [expression]
 
 
 def _accumulation(kernel: Kernel, found: list[Reduce]) -> Expression | None:
@@ -141,14 +136,14 @@ def _accumulation(kernel: Kernel, found: list[Reduce]) -> Expression | None:
         for operand in expression.operands:
             if id(operand) in uses:
                 uses[id(operand)] += 1
-        if isinstance(expression, Apply) and expression.function == "add":
+        if operands_of(expression, "add"):
             leaves = [id(leaf) for leaf in _leaves(expression)]
             if root is None and wanted <= set(leaves) and len(leaves) == len(set(leaves)):
                 root = expression
     stored = {id(store.value) for store in kernel.stores}
     if root is None or any(count != 1 for count in uses.values()) or stored & wanted:
         return None
-    partial = [e for e in walk(root) if e is not root and isinstance(e, Apply) and e.function == "add"]
+    partial = [e for e in walk(root) if e is not root and operands_of(e, "add")]
     inner = {id(e) for e in partial if wanted & {id(leaf) for leaf in _leaves(e)}}
     outside = [o for e in kernel.expressions() if id(e) not in inner and e is not root for o in e.operands]
     if any(id(operand) in inner for operand in outside) or stored & inner:

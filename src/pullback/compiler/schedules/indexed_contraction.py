@@ -18,7 +18,6 @@ from pullback.compiler.schedules.contraction import with_accumulator
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.target import Processor
 from pullback.loops import (
-    Apply,
     Axis,
     Expression,
     Kernel,
@@ -27,6 +26,7 @@ from pullback.loops import (
     Placeholder,
     Reduce,
     Store,
+    operands_of,
     turns_of,
 )
 
@@ -69,20 +69,15 @@ class IndexedContraction(Schedule):
 
 def indexed_sum(kernel: Kernel) -> Reduce | None:
     """The kernel's only reduction, if it is such a sum."""
-    found = [e for e in kernel.expressions() if isinstance(e, Reduce)]
-    if len(found) != 1 or found[0].kind != "add" or found[0].dtype.kind != "f":
-        return None
-    if not kernel.is_plain:
-        return None
-    return found[0] if _operands(found[0]) is not None else None
+    reduce = kernel.only_reduction
+    found = None if reduce is None or not reduce.adds_floats else _operands(reduce)
+    return None if found is None else reduce
 
 
 def _operands(reduce: Reduce) -> tuple[Expression, Load] | None:
     """The factors, the one at a computed place last."""
-    body = reduce.body
-    if not (isinstance(body, Apply) and body.function == "multiply"):
-        return None
-    for left, right in (body.operands, body.operands[::-1]):
+    factors = operands_of(reduce.body, "multiply")
+    for left, right in (factors, factors[::-1]) if factors else ():
         if isinstance(right, Load) and right.dynamic and right.guard is None:
             return left, right
     return None
@@ -148,13 +143,14 @@ def _without_condition(kernel: Kernel) -> tuple[Kernel, Expression | None]:
     conditions: dict[Expression, None] = {}
 
     def all_terms(reduce: Reduce) -> Reduce:
-        body = reduce.body
-        if isinstance(body, Apply) and body.function == "where" and reduce.kind == "add":
-            chosen, term, other = body.operands
-            if isinstance(other, Literal) and other.value == 0:
-                conditions[chosen] = None
-                body = term
-        return Reduce(reduce.kind, reduce.over, body, reduce.dtype)
+        masked = operands_of(reduce.body, "where")
+        if reduce.kind != "add" or not masked:
+            return reduce
+        chosen, term, other = masked
+        if not isinstance(other, Literal) or other.value != 0:
+            return reduce
+        conditions[chosen] = None
+        return Reduce(reduce.kind, reduce.over, term, reduce.dtype)
 
     whole = kernel.with_reductions(all_terms)
     return (whole, next(iter(conditions))) if len(conditions) == 1 else (kernel, None)

@@ -14,7 +14,7 @@ from pullback.compiler.cost import SHORTEST_SUM
 from pullback.compiler.schedules.contraction import Pair, contractions, with_accumulator
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
-from pullback.loops import Kernel, Load, Placeholder, Reduce, Store
+from pullback.loops import Kernel, Load, Placeholder, Store
 from pullback.loops.nest import keep, nest_of, parallelise, split, strips_of
 
 __all__ = ["ReductionVectorised", "find_reduction_vectorised"]
@@ -34,11 +34,7 @@ class ReductionVectorised(NestSchedule):
 def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> ReductionVectorised | None:
     """The kernel in this form, if its lanes are better placed along the summed axis than along its last axis."""
     found = contractions(kernel)
-    if len(found) != 1 or len(kernel.axes) < 2:
-        return None
-    if not kernel.is_plain:
-        return None
-    if any(isinstance(e, Reduce) and e is not found[0] for e in kernel.expressions()):
+    if not found or kernel.only_reduction is None or len(kernel.axes) < 2:
         return None
     along, columns = found[0].over[-1], kernel.axes[-1]
     if along.extent < SHORTEST_SUM or 2 * columns.extent > lanes or along.extent < 2 * columns.extent:

@@ -33,7 +33,7 @@ def find_transposed(kernel: Kernel, lanes: int) -> TransposedCopy | None:
         return None
     (store,) = kernel.stores
     load = store.value
-    if not isinstance(load, Load) or store.inner or store.dynamic or load.dynamic or load.guard is not None:
+    if not isinstance(load, Load) or not load.is_plain or store.inner or store.dynamic:
         return None
     slow, fast = kernel.axes[-2:]
     if load.dtype.kind != "f" or load.offset.coefficient(slow) != 1 or store.offset.coefficient(fast) != 1:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, Store, once, turns_of
+from pullback.loops import Axis, Expression, Kernel, Load, Reduce, Store, once, operands_of, turns_of
 from pullback.loops.nest import keep, nest_of, parallelise, reorder, split, strips_of, vectorise
 
 __all__ = ["WindowMaximum", "find_window_maximum", "rows_at_once", "schedule_window_maximum"]
@@ -59,7 +59,7 @@ def schedule_window_maximum(kernel: Kernel, lanes: int, target: Processor) -> Wi
 @once
 def find_window_maximum(kernel: Kernel) -> WindowMaximum | None:
     """The kernel in this form, one turn after another, or ``None``."""
-    reductions = [e for e in kernel.expressions() if isinstance(e, Reduce)]
+    reductions = kernel.reductions
     extremes = [e for e in reductions if e.kind in ("maximum", "argmax")]
     sums = [e for e in reductions if _is_sum_of_products(e)]
     if not extremes or len(sums) != 1 or len(reductions) > len(extremes) + 1:
@@ -77,7 +77,5 @@ def find_window_maximum(kernel: Kernel) -> WindowMaximum | None:
 
 
 def _is_sum_of_products(reduce: Reduce) -> bool:
-    if reduce.kind != "add" or reduce.dtype.kind != "f" or not isinstance(reduce.body, Apply):
-        return False
-    factors = reduce.body.operands if reduce.body.function == "multiply" else ()
-    return bool(factors) and all(isinstance(e, Load) and not e.dynamic and e.guard is None for e in factors)
+    factors = operands_of(reduce.body, "multiply")
+    return reduce.adds_floats and bool(factors) and all(isinstance(e, Load) and e.is_plain for e in factors)
