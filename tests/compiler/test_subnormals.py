@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.codegen.function import Module
-from pullback.compiler.codegen.subnormals import flushed
+from pullback.compiler.codegen.subnormals import mode_functions, switched, unflushed
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.compiler.target import Processor
 
@@ -72,6 +74,36 @@ def test_functions_out_of_the_program_keep_them() -> None:
 
 
 @needs_mode
+def test_a_c_function_flushes_and_gives_its_thread_back() -> None:
+    function = pb.jit(lambda x: x * x, flush_subnormals=True).c_function(np.float32(1.0)).ctypes
+    assert function(1e-20) == 0
+    assert function(0.5) == 0.25
+    assert (TINY * TINY).all()
+
+
+@needs_mode
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a system without timers")
+@pytest.mark.skipif(
+    threading.current_thread() is not threading.main_thread(), reason="signals are the first thread's"
+)
+def test_handlers_of_signals_keep_them() -> None:
+    """A step that takes long enough lets Python handle its signals in its middle."""
+    seen = []
+    before = signal.signal(signal.SIGALRM, lambda *_: seen.append((TINY * TINY).all()))
+    step = pb.jit(lambda x: (np.sin(x[:, None] * x) @ x, x * x), flush_subnormals=True)
+    x = np.full(5000, 1e-20, np.float32)
+    step(x)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.01)
+        while len(seen) < 20:
+            assert not step(x)[1].any()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert all(seen)
+
+
+@needs_mode
 def test_loops_flush_in_every_turn() -> None:
     def vanishing(x):
         return pb.scan(lambda c, _: (c * np.float32(1e-3), c), x, None, length=20)
@@ -115,12 +147,16 @@ def test_other_processors() -> None:
         module = Module()
         f = module.function("region", [])
         target = replace(Processor(architecture, "", architecture, 16, 16), flush_subnormals=True)
-        with flushed(f, target), flushed(f, target, flush=False):
+        end = switched(f, target)
+        with unflushed(f, target):
             f.do("call void @other()")
-        texts[architecture] = module.text()
-    assert texts["x86_64"].count("call void @llvm.x86.sse.ldmxcsr") == 4
-    assert texts["aarch64"].count("call void @llvm.aarch64.set.fpcr") == 4
-    assert "call void @llvm" not in texts["riscv64"]
+        end()
+        texts[architecture] = module.text(), mode_functions(architecture)
+    for text, count in zip(texts["x86_64"], (4, 2)):
+        assert text.count("call void @llvm.x86.sse.ldmxcsr") == count
+    for text, count in zip(texts["aarch64"], (4, 2)):
+        assert text.count("call void @llvm.aarch64.set.fpcr") == count
+    assert not any("call void @llvm" in text for text in texts["riscv64"])
 
 
 def test_programs_of_both_kinds_are_kept_apart() -> None:

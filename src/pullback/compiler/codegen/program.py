@@ -13,7 +13,7 @@ from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.codegen.kernels import emit_kernel
 from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.routines import emit_routine
-from pullback.compiler.codegen.subnormals import flushed
+from pullback.compiler.codegen.subnormals import unflushed
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.cost import CYCLES_BETWEEN_SIGNALS, PART_CHARACTERS
 from pullback.compiler.items import Choice, Counter, HostCall, Loop, View, While, every_step
@@ -190,7 +190,7 @@ class _Emitter:
         own = [(job, self.kernel(job, _grains(Group(1), job))) for job in first]
         f = region_function(self.module, name)
         self.turns = _turns(f, around)
-        with flushed(f, self.target), ExitStack() as guarded:
+        with ExitStack() as guarded:
             for choice, number in guards:
                 guarded.enter_context(f.when(self._is_chosen(f, choice, number)))
             if isinstance(step, Region):
@@ -221,7 +221,7 @@ class _Emitter:
             for views, nodes in ((call.inputs, call.node.inputs), (call.outputs, results(call.node)))
         )
         routine = call.node.attributes["function"].routine
-        with flushed(f, self.target, flush=False):
+        with unflushed(f, self.target):
             if routine is None:
                 emit_host_call(f, len(self.calls), [address for address, _ in (*inputs, *outputs)])
             else:

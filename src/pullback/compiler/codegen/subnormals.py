@@ -1,8 +1,8 @@
 """Subnormal numbers as zeros: a mode of the processor's, of each thread by itself.
 
 Many processors compute with subnormal numbers by microcode, a hundred times slower than with others, and gradients that
-vanish over the steps of a long loop go through them. A region whose program flushes them sets the mode when it begins
-and gives the thread back as it was.
+vanish over the steps of a long loop go through them. A thread that walks the schedule of a program that flushes them
+sets the mode when it begins a step, not for each chunk, and is given back as it was at the step's end.
 """
 
 from __future__ import annotations
@@ -10,26 +10,51 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pullback.compiler.codegen.function import Function
+from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.target import Processor
 
-__all__ = ["flushed"]
+__all__ = ["mode_functions", "switched", "unflushed"]
 
 
-@contextmanager
-def flushed(f: Function, target: Processor, flush: bool = True) -> Iterator[None]:
-    """What is written inside computes with zeros for subnormal numbers, if the target is to.
+def switched(f: Function, target: Processor, flush: bool = True) -> Callable[[], None]:
+    """What is written next computes with zeros for subnormal numbers, or without, if the target's programs do at all.
 
-    With ``flush=False`` it does not: it is a call of what knows nothing of the mode.
+    What is returned writes the end of that.
     """
     if not target.flush_subnormals or target.architecture not in _MODES:
-        yield
-        return
+        return lambda: None
     read, write = _MODES[target.architecture]
     before, flag = read(f)
     write(f, f.value(f"or i64 {before}, {flag}" if flush else f"and i64 {before}, {~flag}"))
+    return lambda: write(f, before)
+
+
+@contextmanager
+def unflushed(f: Function, target: Processor) -> Iterator[None]:
+    """A call of what knows nothing of the mode is written inside."""
+    end = switched(f, target, flush=False)
     yield
-    write(f, before)
+    end()
+
+
+def mode_functions(architecture: str) -> str:
+    """``flushed``, which sets the mode if asked to and gives the one before, and ``unflushed``, which restores it.
+
+    Where there is no such mode they do nothing.
+    """
+    module = Module()
+    f = module.function("flushed", [("i1", "wanted")], "i64", "internal")
+    g = module.function("unflushed", [("i1", "wanted"), ("i64", "before")], "void", "internal")
+    before = "0"
+    if architecture in _MODES:
+        read, write = _MODES[architecture]
+        before, flag = read(f)
+        with f.when(f["wanted"]):
+            write(f, f.value(f"or i64 {before}, {flag}"))
+        with g.when(g["wanted"]):
+            write(g, g["before"])
+    f.returns(before)
+    return module.text()
 
 
 def _read_mxcsr(f: Function) -> tuple[str, int]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import sys
 from string import Template
 
+from pullback.compiler.codegen.subnormals import mode_functions
 from pullback.compiler.runtime import layout, waiting
 from pullback.compiler.runtime.claiming import BEFORE_SHARED, RANGE, REGION_SHARED
 
@@ -43,6 +44,10 @@ entry:
   %nobody_here = icmp eq ptr %caller_here, null
   %open_here = getelementptr i8, ptr %caller_here, i64 $CALLER_OPEN
   %open_place = select i1 %nobody_here, ptr %nowhere, ptr %open_here
+  %flushes_at = getelementptr i8, ptr %context, i64 $CONTEXT_FLUSHES
+  %flushes_word = load i64, ptr %flushes_at, align 8
+  %flushes = icmp ne i64 %flushes_word, 0
+  %mode = call i64 @flushed(i1 %flushes)
 $BEFORE
   br label %next
 next:
@@ -99,8 +104,10 @@ check:
   %failed = icmp ne i64 %code, 0
   br i1 %failed, label %stop, label %next
 finished:
+  call void @unflushed(i1 %flushes, i64 %mode)
   ret i1 false
 stop:
+  call void @unflushed(i1 %flushes, i64 %mode)
   ret i1 true
 }
 """
@@ -146,9 +153,14 @@ ask:
   %thread_state = getelementptr i8, ptr %caller, i64 $CALLER_THREAD_STATE
   store i64 %now, ptr %caller, align 8
   %state = load ptr, ptr %thread_state, align 8
+  %mode_at = getelementptr i8, ptr %caller, i64 $CALLER_MODE
+  %callers_mode = load i64, ptr %mode_at, align 8
+  %mode = call i64 @flushed(i1 false)
+  call void @unflushed(i1 true, i64 %callers_mode)
   call void @PyEval_RestoreThread(ptr %state)
   %outcome = call i32 @PyErr_CheckSignals()
   %state_now = call ptr @PyEval_SaveThread()
+  call void @unflushed(i1 true, i64 %mode)
   store ptr %state_now, ptr %thread_state, align 8
   %raised = icmp ne i32 %outcome, 0
   %raised_word = zext i1 %raised to i64
@@ -404,7 +416,7 @@ out:
 
 define i64 @pullback_run(ptr %context, ptr %pool, i64 %steps, i64 %flags) nounwind {
 entry:
-  %caller = alloca [4 x i64], align 8
+  %caller = alloca [5 x i64], align 8
   %thread_state = getelementptr i8, ptr %caller, i64 $CALLER_THREAD_STATE
   %raised_at = getelementptr i8, ptr %caller, i64 $CALLER_RAISED
   store i64 0, ptr %raised_at, align 8
@@ -425,6 +437,9 @@ something:
 release:
   %now = call i64 @milliseconds()
   store i64 %now, ptr %caller, align 8
+  %mode_at = getelementptr i8, ptr %caller, i64 $CALLER_MODE
+  %mode = call i64 @flushed(i1 false)
+  store i64 %mode, ptr %mode_at, align 8
   %state = call ptr @PyEval_SaveThread()
   store ptr %state, ptr %thread_state, align 8
   %single = icmp eq i64 %steps, 1
@@ -557,4 +572,5 @@ def driver_text(architecture: str, system: str = sys.platform) -> str:
         )
     ]
     waits = waiting.waiting_text(architecture, system)
-    return "\n".join([RANGE, *walks, *(Template(text).substitute(values) for text in (waits, _CALLER))])
+    others = (Template(text).substitute(values) for text in (waits, _CALLER))
+    return "\n".join([RANGE, *walks, *others, mode_functions(architecture)])

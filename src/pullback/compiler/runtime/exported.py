@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pullback.compiler.codegen.function import Function, Module, float_literal
+from pullback.compiler.codegen.subnormals import switched
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import Loaded, compile_object
 from pullback.compiler.runtime.machine import machine
@@ -212,9 +213,11 @@ def _text(program: Program, form: str, calls: int) -> str:
     arena, scratch, taken = _memory(f, program)
     if program.arena_bytes:
         point(slots.arena, "ptr", arena)
+    flushed_no_more = switched(f, program.code.processor)
     _write_regions(f, program, program.regions, context, scratch, "0")
 
     def leave(value: str) -> None:
+        flushed_no_more()
         if taken:
             f.call("void", "free", ("ptr", taken))
         f.do(f"ret {returned} {value}")

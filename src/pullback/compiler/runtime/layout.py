@@ -56,6 +56,7 @@ CONTEXT = {
     "STEPS_DONE": 72,  # i64: steps finished by the latest run
     "CALLS": 80,  # ptr to a word for each call out of the program: the Python object, or the address, that is called
     "CALLER": 88,  # ptr to what the caller needs to look for signals within the step, or null
+    "FLUSHES": 112,  # i64: 1 if subnormal numbers are zeros to the program
     "POOL": 120,  # ptr to the control block of the workers that may be in this context
     "WORDS": 96,  # ptr to the words of the first entry
     "RANGES": 104,  # i64: words of each entry
@@ -69,8 +70,8 @@ CONTEXT = {
     "ASK": 240,  # ptr to the function that looks for signals in the middle of a chunk
 }
 # What the caller of a run has on its stack, to look for signals: when it last did, its thread state, whether a handler
-# raised, and whether the region that it is in may be left.
-CALLER = {"MILLISECONDS": 0, "THREAD_STATE": 8, "RAISED": 16, "OPEN": 24}
+# raised, whether the region that it is in may be left, and the mode in which its thread came.
+CALLER = {"MILLISECONDS": 0, "THREAD_STATE": 8, "RAISED": 16, "OPEN": 24, "MODE": 32}
 SLOTS_OFFSET = 256
 SLOT_BYTES = 16  # base address, bytes per step
 

@@ -385,6 +385,7 @@ class _Instance:
             "WATCH_SLOT": 0 if watched is None else layout.slot_offset(self._slots.result(watched)),
             "EPOCH_LIMIT": layout.MAX_VISITS // trips - 1,
             "EPOCH": 1,
+            "FLUSHES": int(program.code.processor.flush_subnormals),
             "POOL": self._pool,
             "CALLS": self._memory.put(
                 [call if isinstance(call, int) else id(call) for call in program.calls]
