@@ -13,6 +13,7 @@ import sys
 import numpy as np
 import pytest
 
+import pullback as pb
 from pullback.graph import OPERATORS
 from pullback.testing.programs import compare, reference
 from pullback.testing.programs.compare import Difference, difference, wrong_stage
@@ -283,6 +284,17 @@ def test_what_underflows_is_rounded_in_units_of_its_own(function):
     found = estimate(function, np.array([1.5e-320, 0.3, 0.4, 1e-312]))
     assert 0 < found.value < 1e-300 and found.difference(found.value + 5e-324) is None
     assert found.difference(found.value + 1e-318) is not None
+
+
+def test_a_mean_of_subnormal_numbers_is_rounded_or_not():
+    """Half of the least number is all there is; beside ordinary numbers it is nothing."""
+    least = np.finfo(np.float32).smallest_subnormal
+    x = np.array([[-least, -0.0], [1.0, least], [1.0, 0.0]], np.float32)
+    found = estimate(lambda x: pb.numpy.standardise(x, axis=1), x)
+    assert found.difference(np.concatenate([[[-0.0, 0.0]], found.value[1:]]).astype(np.float32)) is None
+    assert found.tolerance[1:].max() < 1e-4
+    off = found.value * np.array([[1.0], [1.001], [1.0]], np.float32)
+    assert "at (1, 0)" in found.difference(off)
 
 
 def test_sums_of_products_are_as_exact_as_numpy_s_own():

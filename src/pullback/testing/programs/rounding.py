@@ -126,6 +126,9 @@ SIGNLESS = frozenset(
 )
 """The sign of a zero depends on where their sums begin, or on whether there is one, in NumPy too."""
 
+CENTRED = frozenset(["standardise"])
+"""What takes the mean from its terms, rounded or not: beside subnormal numbers half of the least one is much."""
+
 SOLVERS = frozenset(("solve", "triangular_solve"))
 """What becomes of infinite numbers depends on whether a factor is known: zeros beside it are multiplied, or not."""
 
@@ -336,6 +339,8 @@ class _Run:
         if name not in DEGREE or not _small_multiples(inputs, DEGREE[name], computed):
             # Moving the terms shows what cancels.
             terms = [_moved(x, random, SUMS) if x.dtype.kind == "f" else x for x in inputs]
+            if name in CENTRED:
+                terms = [np.where(_is_small(x) & (x != 0), _unrounded(x, random), x) for x in terms]
             one_by_one = name == "sum" and moves.one_by_one
             total = (
                 _one_by_one(np.asarray(terms[0]), node.attributes["axes"]) if one_by_one else computed(terms)
