@@ -100,9 +100,8 @@ def _load_vector(values: Values, buffer: Buffer, start: str, vector: int, mask: 
 
 def _resized(values: Values, value: str, element: str, lanes: int, wanted: int) -> str:
     """The first lanes of a vector, or all of them and zeros after."""
-    kind = vector_of(element, lanes)
-    picks = ", ".join(f"i32 {min(lane, lanes)}" for lane in range(wanted))
-    return values.f.value(f"shufflevector {kind} {value}, {kind} zeroinitializer, <{wanted} x i32> <{picks}>")
+    picks = (min(lane, lanes) for lane in range(wanted))
+    return values.f.shuffled(vector_of(element, lanes), value, "zeroinitializer", picks)
 
 
 def _picks(values: Values, load: Load, vector: int) -> list[int | None] | None:
@@ -161,8 +160,7 @@ def _picked(values: Values, load: Load, start: str, offsets: Sequence[int | None
             lanes + lies_at[lane] if lane < len(lies_at) and 0 <= lies_at[lane] < lanes else lane
             for lane in range(lanes)
         ]
-        mask = ", ".join(f"i32 {pick}" for pick in picks)
-        picked = values.f.value(f"shufflevector {kind} {picked}, {kind} {row}, <{lanes} x i32> <{mask}>")
+        picked = values.f.shuffled(kind, picked, row, picks)
     if guard is not None:
         picked = values.f.value(f"select i1 {guard}, {kind} {picked}, {kind} zeroinitializer")
     return picked
@@ -273,13 +271,11 @@ def store_mixed(values: Values, buffer: Buffer, index: Affine, mixed: Sequence[E
             whole = "poison"
             for number, row in enumerate(rows):
                 elements = [divmod(part * lanes + lane, count) for lane in range(lanes)]
-                picks = ", ".join(
-                    f"i32 {lanes + source if which == number else lane}"
+                picks = (
+                    lanes + source if which == number else lane
                     for lane, (source, which) in enumerate(elements)
                 )
-                whole = values.f.value(
-                    f"shufflevector {kind} {whole}, {kind} {row[k]}, <{lanes} x i32> <{picks}>"
-                )
+                whole = values.f.shuffled(kind, whole, row[k], picks)
             ahead = (k * count + part) * lanes
             _store_lanes(values, buffer, start, ahead, whole, min(lanes, there - part * lanes))
 

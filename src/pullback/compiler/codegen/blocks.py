@@ -51,14 +51,12 @@ def store_lanes(f: Function, value: str, address: str, kind: str, lanes: int, co
         return
     done = 0
     for piece in (2**power for power in reversed(range(lanes.bit_length())) if count & 2**power):
-        at = f.value(f"getelementptr {kind}, ptr {address}, i64 {done}") if done else address
+        at = f.ahead(address, kind, done)
         if piece == 1:  # LLVM forgets where a vector of a single lane was truncated
-            part, part_kind = f"extractelement {vector} {value}, i32 {done}", kind
+            part = f.value(f"extractelement {vector} {value}, i32 {done}")
         else:
-            picks = ", ".join(f"i32 {done + lane}" for lane in range(piece))
-            part = f"shufflevector {vector} {value}, {vector} poison, <{piece} x i32> <{picks}>"
-            part_kind = vector_of(kind, piece)
-        f.do(f"store {part_kind} {f.value(part)}, ptr {at}, align {size}")
+            part = f.shuffled(vector, value, "poison", range(done, done + piece))
+        f.do(f"store {vector_of(kind, piece)} {part}, ptr {at}, align {size}")
         done += piece
 
 
@@ -97,8 +95,7 @@ def _pieces(
     name = f"llvm.vector.insert.v{lanes}{_suffix(kind)[0]}.v{piece}{_suffix(kind)[0]}"
     found = "zeroinitializer"
     for number, row in enumerate(rows):
-        address = f.value(f"getelementptr {kind}, ptr {row}, i64 {first}") if first else row
-        read = load_lanes(f, address, kind, piece, there)
+        read = load_lanes(f, f.ahead(row, kind, first), kind, piece, there)
         if lanes == piece:
             return read
         found = f.call(vector, name, (vector, found), (part, read), ("i64", str(number * piece)))
@@ -108,19 +105,19 @@ def _pieces(
 def _transposed_pieces(f: Function, rows: Sequence[str], kind: str, lanes: int) -> list[str]:
     """The columns of squares that lie side by side: each row is interleaved with the one half the square below it."""
     piece, vector = len(rows), vector_of(kind, lanes)
-    halves = []
-    for half in (0, piece // 2):
-        picks = [
-            f"i32 {start + half + k + other}"
+    halves = [
+        [
+            start + half + k + other
             for start in range(0, lanes, piece)
             for k in range(piece // 2)
             for other in (0, lanes)
         ]
-        halves.append(f"<{lanes} x i32> <{', '.join(picks)}>")
+        for half in (0, piece // 2)
+    ]
     current = list(rows)
     for _ in range(piece.bit_length() - 1):
         current = [
-            f.value(f"shufflevector {vector} {current[k]}, {vector} {current[k + piece // 2]}, {half}")
+            f.shuffled(vector, current[k], current[k + piece // 2], half)
             for k in range(piece // 2)
             for half in halves
         ]

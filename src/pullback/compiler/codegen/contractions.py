@@ -139,7 +139,7 @@ def _deep(
     lanes = Lanes(f, element, group.lanes)
 
     def at(pointer: str, ahead: int) -> str:
-        return f.value(f"getelementptr {element}, ptr {pointer}, i64 {ahead}") if ahead else pointer
+        return f.ahead(pointer, element, ahead)
 
     line_bytes = values.target.line_bytes
     later = 0 if strip.packed else _later(values.target, group, pair, steps[1], depth)

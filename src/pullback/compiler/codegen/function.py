@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 __all__ = ["Function", "Loop", "Module", "float_literal"]
@@ -154,6 +154,17 @@ class Function:
         if known is None:
             known = self._known[instruction] = self.value(instruction)
         return known
+
+    def ahead(self, pointer: str, kind: str, count: int) -> str:
+        """The address ``count`` elements after a pointer."""
+        return self.value(f"getelementptr {kind}, ptr {pointer}, i64 {count}") if count else pointer
+
+    def shuffled(self, vector: str, first: str, second: str, lanes: Iterable[int]) -> str:
+        """A vector of these ``lanes`` of two, those of the second counted after those of the first."""
+        picks = [f"i32 {lane}" for lane in lanes]
+        return self.value(
+            f"shufflevector {vector} {first}, {vector} {second}, <{len(picks)} x i32> <{', '.join(picks)}>"
+        )
 
     def do(self, instruction: str) -> None:
         """Append an instruction that has no value."""

@@ -225,9 +225,8 @@ def _wanted(
     element, width = memory_type(sums.right.dtype), vector_width(sums.columns[-1], values.lanes)
     kind, found = vector_of(element, width), list[str]()
     for read, total in zip(_reads(sums, part, width), totals):
-        picks = ", ".join(f"i32 {min(lane + read.skipped, width - 1)}" for lane in range(width))
-        moved = f"shufflevector {kind} {total}, {kind} poison, <{width} x i32> <{picks}>"
-        found.append(values.f.value(moved) if read.skipped else total)
+        picks = (min(lane + read.skipped, width - 1) for lane in range(width))
+        found.append(values.f.shuffled(kind, total, "poison", picks) if read.skipped else total)
     return found
 
 

@@ -48,8 +48,7 @@ class Wanted:
             f"getelementptr i8, ptr {self.address}, i64 {f.value(f'mul i64 {row}, {self.pitch}')}"
         )
         for ahead in self.lines:
-            address = f.value(f"getelementptr i8, ptr {start}, i64 {ahead}") if ahead else start
-            prefetch_line(f, address, self.cache)
+            prefetch_line(f, f.ahead(start, "i8", ahead), self.cache)
 
 
 def wanted_rows(values: Values, load: Load, address: str, shape: tuple[int, int, int], cache: int) -> Wanted:
@@ -100,7 +99,7 @@ def _ask(values: Values, load: Load, inside: Sequence[Axis], run: int) -> None:
     dynamic = [(values.convert_index(_forgiving(index))[0], stride) for index, stride in load.dynamic]
     address = values.address(load.buffer, values.element(load.buffer, load.offset.without(inside), dynamic))
     for ahead in lines_of(load, run, values.target.line_bytes):
-        prefetch_line(f, f.value(f"getelementptr i8, ptr {address}, i64 {ahead}") if ahead else address)
+        prefetch_line(f, f.ahead(address, "i8", ahead))
 
 
 def _forgiving(index: Expression) -> Expression:

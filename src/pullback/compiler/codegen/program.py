@@ -367,7 +367,7 @@ class _Emitter:
             ahead += self.own[buffer]
         else:
             return self._place(f, self.bound.get(buffer, View(buffer)), buffer.dtype.itemsize, ahead)
-        return f.value(f"getelementptr i8, ptr {base}, i64 {ahead}") if ahead else base
+        return f.ahead(base, "i8", ahead)
 
     def _place(self, f: Function, view: View, itemsize: int, ahead: int) -> str:
         """The address ``ahead`` of the first element of a view."""
@@ -383,7 +383,7 @@ class _Emitter:
                 turn = f.value(f"urem i64 {turn}, {period}")
             distance = f.value(f"mul i64 {turn}, {stride * itemsize}")
             base = f.value(f"getelementptr i8, ptr {base}, i64 {distance}")
-        return f.value(f"getelementptr i8, ptr {base}, i64 {ahead}") if ahead else base
+        return f.ahead(base, "i8", ahead)
 
 
 def _shifts(kernel: Kernel) -> dict[Buffer, int]:

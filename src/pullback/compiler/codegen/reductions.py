@@ -56,14 +56,9 @@ def horizontal(values: Values, kind: str, vectors: Sequence[str], dtype: np.dtyp
     while lanes > 1:
         half = lanes // 2
         kind_text = vector_of(scalar, lanes)
-        parts = []
-        for start in (0, half):
-            picks = ", ".join(f"i32 {start + lane}" for lane in range(half))
-            parts.append(
-                values.f.value(
-                    f"shufflevector {kind_text} {value}, {kind_text} poison, <{half} x i32> <{picks}>"
-                )
-            )
+        parts = [
+            values.f.shuffled(kind_text, value, "poison", range(start, start + half)) for start in (0, half)
+        ]
         if half == 1:
             parts = [values.f.value(f"extractelement {kind_text} {value}, i32 {lane}") for lane in (0, 1)]
         value = combine(values, kind, parts[0], parts[1], dtype, half)
@@ -147,11 +142,8 @@ def across_rows(values: Values, kind: str, rows: Sequence[str], dtype: np.dtype,
     scalar, current = scalar_type(dtype), list(rows)
 
     def halves(a: str, b: str, lanes: int, kept: int) -> str:
-        vector, parts = vector_of(scalar, lanes), []
-        for first in (0, 1):
-            picks = ", ".join(f"i32 {lane}" for lane in range(first, 2 * kept, 2))
-            text = f"shufflevector {vector} {a}, {vector} {b}, <{kept} x i32> <{picks}>"
-            parts.append(values.f.value(text))
+        vector = vector_of(scalar, lanes)
+        parts = [values.f.shuffled(vector, a, b, range(first, 2 * kept, 2)) for first in (0, 1)]
         return combine(values, kind, parts[0], parts[1], dtype, kept)
 
     while len(current) > 1:
@@ -401,9 +393,10 @@ class _Search:
         """Lanes from ``start`` on of twice as many."""
         f, found = self.values.f, []
         for kind, value in zip(self.types(2 * lanes), pair):
-            picks = ", ".join(f"i32 {start + lane}" for lane in range(lanes))
-            text = f"shufflevector {kind} {value}, {kind} poison, <{lanes} x i32> <{picks}>"
-            found.append(f.value(text if lanes > 1 else f"extractelement {kind} {value}, i32 {start}"))
+            if lanes > 1:
+                found.append(f.shuffled(kind, value, "poison", range(start, start + lanes)))
+            else:
+                found.append(f.value(f"extractelement {kind} {value}, i32 {start}"))
         return found[0], found[1]
 
 

@@ -23,16 +23,13 @@ def emit_transposed(values: Values, copy: TransposedCopy, ends: Ends) -> None:
         def start(access: Load | Store) -> str:
             return values.address(access.buffer, values.element(access.buffer, access.offset))
 
-        def at(base: str, ahead: int) -> str:
-            return f.value(f"getelementptr {kind}, ptr {base}, i64 {ahead}") if ahead else base
-
         source, target = start(copy.load), start(copy.store)
         transpose_block(
             f,
             kind,
             values.lanes,
-            lambda r: at(source, r * pitches[0]),
-            lambda c: at(target, c * pitches[1]),
+            lambda r: f.ahead(source, kind, r * pitches[0]),
+            lambda c: f.ahead(target, kind, c * pitches[1]),
             values.group.tail or values.lanes,
             tile[copy.slow],
             values.target.piece_bytes,
