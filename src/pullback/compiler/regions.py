@@ -141,7 +141,7 @@ def _waiting(
     ending = fitting.intersection(finished)
     fitting -= {k for k in ending if k.has_checks or not _reads_own_rows(placed[k][2], job)}
     staying = {*finished, *producers} - fitting
-    groups = {id(placed[k][1]): placed[k][1] for k in fitting}
+    groups = {id(placed[k][1]): placed[k][1] for k in producers if k in fitting}
     found: list[Job] = []
     for group in groups.values():
         moved = list[Job]()
