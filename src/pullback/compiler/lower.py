@@ -266,6 +266,7 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
     for node in order:
         for key in {id(child) for child in node.inputs}:  # ``x + x`` evaluates ``x`` once
             users[key] = users.get(key, 0) + 1
+    apart = _read_apart(graph, order)
     stored = {id(node) for node in graph.outputs}
     cost: dict[int, float] = {}
     depth: dict[int, int] = {}
@@ -287,11 +288,12 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
         if id(node) in inlined:
             continue
         own = (
-            sum(0.0 if id(child) in stored else cost[id(child)] for child in node.inputs) + node.operator.cost
+            sum(cost[id(child)] for child in dict.fromkeys(node.inputs) if id(child) not in stored)
+            + node.operator.cost
         )
         cost[id(node)] = own
         several = users.get(id(node), 0) > 1
-        most = RECOMPUTE_COST if several else DEEPEST_COST
+        most = RECOMPUTE_COST if id(node) in apart else DEEPEST_COST
         products[id(node)] = _products_added(node, products, users)
         added = (
             several and products[id(node)] > 1
@@ -300,6 +302,26 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
             stored.add(id(node))
             cost[id(node)] = 0.0
     return stored
+
+
+def _read_apart(graph: Graph, order: Sequence[Node]) -> set[int]:
+    """The nodes that would be computed several times if they were not stored.
+
+    Where all users are elementwise functions that end in one, the node is computed once for it.
+    """
+    apart: set[int] = set()
+    ends: dict[int, set[int]] = {id(node): {id(node)} for node in graph.outputs}
+    for node in reversed(order):
+        found = ends.setdefault(id(node), set())
+        if len(found) > 1:
+            apart.add(id(node))
+        (end,) = found if len(found) == 1 else {id(node)}
+        if not isinstance(node, Operation):
+            continue
+        for child in node.inputs:
+            together = node.operator.elementwise and child.shape == node.shape
+            ends.setdefault(id(child), set()).add(end if together else id(node))
+    return apart
 
 
 def _products_added(node: Operation, products: Mapping[int, int], users: Mapping[int, int]) -> int:

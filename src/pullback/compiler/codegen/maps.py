@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pullback.compiler.codegen import access
+from pullback.compiler.codegen.interior import inside_and_at_ends
 from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
 from pullback.compiler.codegen.prefetch import prefetch_ahead
 from pullback.compiler.codegen.values import Group, Place, Values
@@ -64,7 +65,11 @@ def emit_stores(values: Values, axes: Sequence[Axis], stores: Sequence[Store]) -
     for axis in axes[-1:]:
         strips = lane_strips(axis, roots, values.lanes, values.target)
         levels += [Level(axis, Kind.SERIAL, strips), Level(axis, Kind.VECTOR, lanes=values.lanes)]
-    emit_nest(values, levels, lambda tile, _: write_stores(values, stores), hoisted=(roots, []))
+
+    def write(tile: Tile, _: list[str]) -> None:
+        inside_and_at_ends(values, roots, lambda: write_stores(values, stores))
+
+    emit_nest(values, levels, write, hoisted=(roots, []))
 
 
 def write_stores(values: Values, stores: Sequence[Store]) -> None:
