@@ -1,4 +1,4 @@
-"""Elements away from the ends of slices, shifts and padding are computed without a question; those at the ends with it."""
+"""Elements away from the ends of slices, shifts and padding need no question where they are; those at the ends do."""
 
 import numpy as np
 import pytest
