@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -231,3 +232,60 @@ def test_reshaped_results_of_known_order(make: Any):
 
     x = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(pb.jit(through)(x), through(x))
+
+
+M = np.arange(1.0, 10.0).reshape(3, 3)
+VIEWS = {
+    "diagonal by einsum": (lambda y: np.einsum("ii->i", y), M),
+    "transpose by einsum": (lambda y: np.einsum(y, [0, 1], [1, 0]), M),
+    "sums by einsum": (lambda y: np.einsum("ij->i", y), M),
+    "diag of a matrix": (np.diag, M),
+    "diag of a vector": (np.diag, X),
+    "astype without a copy": (lambda y: y.astype(np.float64, copy=False), M),
+    "astype with one": (lambda y: y.astype(np.float64), M),
+    "astype of another dtype": (lambda y: y.astype(np.float32, copy=False), M),
+    "conj of real numbers": (lambda y: y.conj(), M),
+    "conj of complex ones": (lambda y: y.conj(), M + 1j * M.T),
+    "np.conj": (np.conj, M),
+    "real_if_close": (np.real_if_close, M),
+    "nan_to_num": (np.nan_to_num, M),
+    "nan_to_num in place": (lambda y: np.nan_to_num(y, copy=False), np.where(M == 5, np.nan, M)),
+    "windows": (lambda y: np.lib.stride_tricks.sliding_window_view(y, (2, 2)), M),
+    "broadcast_arrays": (lambda y: np.broadcast_arrays(y, np.ones((2, 3, 3)))[0], M),
+    "meshgrid": (lambda y: np.stack(np.meshgrid(y, y)), X),
+    "meshgrid of views": (lambda y: np.meshgrid(y, X[:3], copy=False)[0], X),
+    "meshgrid of views, ij": (lambda y: np.meshgrid(X[:3], y, copy=False, indexing="ij")[1], X),
+}
+
+
+@pytest.mark.parametrize(("view", "x"), VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("transform", [pb.jit, lambda f: lambda x: pb.jvp(f, (x,), (0 * x,))[0]])
+def test_views_follow_what_they_are_views_of(view: Any, x: np.ndarray, transform: Any):
+    """And copies do not: whichever NumPy gives."""
+
+    def read_later(x: Any) -> Any:
+        y = x.copy()
+        seen = view(y)
+        y[...] = y * 10
+        return seen * 1
+
+    np.testing.assert_allclose(transform(read_later)(x), read_later(x))
+
+
+@pytest.mark.parametrize(("view", "x"), VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("transform", [pb.jit, lambda f: lambda x: pb.jvp(f, (x,), (0 * x,))[0]])
+def test_what_is_written_into_a_view_is_in_the_array(view: Any, x: np.ndarray, transform: Any):
+    def written(x: Any) -> Any:
+        y = x.copy()
+        view(y)[0] = 7
+        return y
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            expected = written(x)
+        except (ValueError, DeprecationWarning):  # read-only, or soon to be
+            with pytest.raises(ValueError, match="read-only"):
+                transform(written)(x)
+            return
+    np.testing.assert_allclose(transform(written)(x), expected)

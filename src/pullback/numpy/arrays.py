@@ -38,6 +38,7 @@ from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled, where_written
 from pullback.numpy.recipes import followed
 from pullback.numpy.sizes import comparison, counted, size_of
+from pullback.numpy.views import OWN_ARGUMENTS, SPLITS, VIEWS, gives_itself
 
 __all__ = [
     "TracedArray",
@@ -341,20 +342,14 @@ def doored(function: Callable[..., Any]) -> Callable[..., Any]:
 
 # -- Views
 
-_VIEWS = frozenset({
-    "reshape", "ravel", "transpose", "permute_dims", "swapaxes", "moveaxis", "rollaxis", "squeeze", "expand_dims",
-    "flip", "flipud", "fliplr", "rot90", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "diagonal",
-    "matrix_transpose", "real",
-})  # fmt: skip
-_SPLITS = frozenset({"split", "array_split", "hsplit", "vsplit", "dsplit", "unstack"})
-"""Functions that give views of their first argument, or several."""
-
 
 def _method(x: TracedArray, name: str, method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     operands = [] if name == "copy" else [x, *arguments]
     arguments, keywords = plain_all(arguments), plain_all(keywords)
     found = followed(name, _called_method, (x.node, name, *arguments), keywords)
-    if name in _VIEWS and isinstance(found, Node):
+    if gives_itself(x, name, keywords, found):
+        return x
+    if name in VIEWS and isinstance(found, Node):
         arguments, keywords = settled(arguments), settled(keywords)
         return x.derived(plain(found), lambda y: getattr(y, name)(*arguments, **keywords))
     return boxed(found, operands)
@@ -391,9 +386,11 @@ def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> 
     made = _made_by(function, plain_all(arguments), plain_all(keywords))
     if out is not None:
         return written(out, made, f"np.{name}")
-    if arguments and type(arguments[0]) is TracedArray and (name in _VIEWS or name in _SPLITS):
+    if name in OWN_ARGUMENTS:
+        return boxed(OWN_ARGUMENTS[name](arguments, settled(plain_all(keywords)), made), arguments)
+    if arguments and type(arguments[0]) is TracedArray and (name in VIEWS or name in SPLITS):
         rest, named = settled(plain_all(arguments[1:])), settled(plain_all(keywords))
-        if name in _SPLITS:
+        if name in SPLITS:
             picked = [partial(_picked, function, rest, named, k) for k in range(len(made))]
             return type(made)([arguments[0].derived(each, pick) for each, pick in zip(made, picked)])
         if isinstance(made, Node):

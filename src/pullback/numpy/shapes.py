@@ -45,6 +45,7 @@ __all__ = [
     "repeat",
     "reshape",
     "roll",
+    "sliding_window_view",
     "split",
     "squeeze",
     "stack",
@@ -177,6 +178,44 @@ def moveaxis(a: Any, source: int | Sequence[int], destination: int | Sequence[in
     for target, axis in sorted(zip(targets, sources)):
         order.insert(target, axis)
     return permuted(x, tuple(order))
+
+
+@implements(np.lib.stride_tricks.sliding_window_view)
+def sliding_window_view(
+    x: Any,
+    window_shape: int | Sequence[int],
+    axis: Axes = None,
+    *,
+    subok: bool = False,
+    writeable: bool = False,
+) -> Any:
+    r"""All windows of a shape: :math:`y_{p,k} = x_{p+k}` along each of the axes, which ``window_shape`` goes with.
+
+    The windows' axes come last, in the order of ``axis``; an axis that is named twice has windows of windows.
+
+    Raises ``ShapeError`` for windows larger than their axis, of no elements, or not as many as axes.
+
+    >>> print(sliding_window_view(np.array([1.0, 2.0, 3.0, 4.0]), 3))
+    [[1. 2. 3.]
+     [2. 3. 4.]]
+    """
+    if subok or writeable:
+        raise TracingError(
+            "sliding_window_view: windows of a traced value are a new array; leave subok and writeable out"
+            f"{where_written()}"
+        )
+    node = as_array_node(x)
+    sizes = tuple(window_shape) if isinstance(window_shape, Sequence) else (window_shape,)
+    given = range(node.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = [normal_axis("sliding_window_view", k, node.ndim) for k in given]
+    if len(sizes) != len(axes):
+        raise ShapeError(
+            f"sliding_window_view: windows of shape {sizes} along axes {axes}; give an extent for each{where_written()}"
+        )
+    for size, k in zip(sizes, axes):
+        node = OPERATORS["windows"](node, axes=(k,), sizes=(int(size),), strides=(1,), dilations=(1,))
+        node = moveaxis(node, k + 1, -1)
+    return node
 
 
 @implements(np.expand_dims)
