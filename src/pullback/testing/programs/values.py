@@ -404,7 +404,12 @@ def windows(m: Maker) -> str:
 def pooled_block(m: Maker) -> str:
     """A convolution, a relu or another mask, and a pool: behind it most of a cotangent is zero, at computed places."""
     rows, columns = m.pick(((9, 9), (12, 36), (20, 20), (20, 36)))
-    x = m.input((m.pick((1, 2)), 1, rows, columns))
+    shape = m.pick((1, 2)), 1, rows, columns
+    if m.chance(0.3):  # a picture, finite whatever it holds
+        scale = m.pick(("np.float32(1 / 255)", "np.float64(0.25)", "np.float32(1e38)"))
+        x = m.step(f"{{0}} * {scale}", m.input(shape, m.pick((np.uint8, np.int16, np.bool_))))
+    else:
+        x = m.input(shape)
     size = m.pick((2, 3, 3, 5))
     weight = m.input((m.pick((1, 2)), 1, size, size), m.dtype(x))
     masks = (
