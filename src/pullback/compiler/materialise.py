@@ -69,6 +69,7 @@ def materialise_indices(kernels: Iterable[Kernel], schedules: Schedules) -> list
 def _with_one_index(kernel: Kernel, trailing: Sequence[Axis]) -> Kernel:
     """The kernel with one computed index for all but what the ``trailing`` axes add to a place, if that tells the rows.
 
+    >>> from pullback.loops import Buffer
     >>> from pullback.loops.printer import format_kernel
     >>> i, k, int64 = Axis("i", 4), Axis("k", 3), np.dtype(np.int64)
     >>> first, second = (Load(Buffer(name, int64, (4,)), Affine.of(i)) for name in ("first", "second"))
