@@ -127,6 +127,39 @@ def test_two_axes_of_one_array() -> None:
     assert named.traces == 2
 
 
+RECURRENT = {
+    "GRU": nn.GRU(4, 3, seed=0),
+    "LSTM in both directions": nn.LSTM(4, 3, layers=2, bidirectional=True, learned_state=True, seed=0),
+    "Recurrent": nn.Recurrent(nn.RNNCell(4, 3, seed=0)),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_of_any_number_of_sequences_and_steps(name: str) -> None:
+    layer = RECURRENT[name]
+
+    def slope(x: Any) -> Any:
+        return pb.grad(lambda layer, x: (layer(1 / x) ** 2).mean(), argnums=(0, 1))(layer, x)
+
+    def ended(x: Any, n: Any) -> Any:
+        return layer(1 / x, lengths=n)
+
+    both = pb.jit(slope, shapes={"x": ("batch", "time", 4)})
+    several = pb.jit(ended, shapes={"x": ("batch", 6, 4), "n": ("batch",)})
+    for n, m in ((2, 7), (5, 6)):
+        x = np.random.default_rng(n).uniform(0.5, 2, (n, m, 4)).astype(np.float32)
+        for one, other in zip(flatten(both(x))[0], flatten(slope(x))[0]):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+        steps = np.arange(n) % 6 + 1
+        np.testing.assert_allclose(several(x[:, :6], steps), ended(x[:, :6], steps), rtol=1e-4, atol=1e-6)
+    assert (both.traces, several.traces) == (1, 1)
+
+
+def test_steps_that_are_written_out_have_a_number() -> None:
+    with pytest.raises(NamedAxisError, match=r"any number of them. Use nn.Recurrent\(nn.RNNCell"):
+        pb.jit(nn.RNN(4, 3, seed=0), shapes=TIMES)(times(5))
+
+
 # -- What is compared at each size
 
 

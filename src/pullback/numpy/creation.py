@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pullback.graph import Node
+from pullback.graph.named import is_named, sizes_under_way
 from pullback.graph.protocol import vocabulary
 from pullback.graph.values import mode
 from pullback.numpy import elementwise as e
@@ -90,7 +91,7 @@ def empty(shape: Any, dtype: Any = float, order: str = "C") -> Any:
 
 
 def _writable(shape: Any, value: Any, dtype: Any) -> Any:
-    if any_traced(shape):
+    if any_traced(shape) or (sizes_under_way() and any(map(is_named, np.atleast_1d(shape)))):
         scalar = as_array_node(np.asarray(value, dtype))
         return TracedArray(broadcast_to_shape(scalar, extents("zeros", shape)))
     made = np.full(shape, value, dtype)

@@ -9,7 +9,7 @@ import numpy as np
 
 from pullback.errors import ShapeError, TracingError
 from pullback.graph import OPERATORS, Type
-from pullback.graph.named import LEAST_STAND_IN, is_named
+from pullback.graph.named import LEAST_STAND_IN, is_named, sizes_under_way
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
 from pullback.numpy.arrays import TracedArray
@@ -107,7 +107,10 @@ def arange(*ends: Any, dtype: Any = None, step: Any = 1) -> Any:
     if (
         step == 1
         and len(ends) < 3
-        and any(isinstance(end, np.ndarray) and not end.ndim and end >= LEAST_STAND_IN for end in ends)
+        and sizes_under_way()
+        and any(
+            isinstance(end, (int, np.ndarray)) and not np.ndim(end) and end >= LEAST_STAND_IN for end in ends
+        )
     ):
         return _counted_along(*_ends(ends), dtype)
     if any_traced(*ends, step):

@@ -32,6 +32,7 @@ from pullback.nn.initialisers import Initialiser, ones, uniform, zeros
 from pullback.nn.layers import Seed, drawn
 from pullback.nn.module import Module
 from pullback.numpy import relu, sigmoid, split, standardise, tanh
+from pullback.numpy import zeros as zeros_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -115,7 +116,7 @@ class Cell(Module):
 
     def initial(self, batch: tuple[int, ...] = ()) -> Any:
         """The state that a sequence begins with: zeros."""
-        return np.zeros((*batch, self.hidden), self.recurrent_weight.dtype)
+        return zeros_of((*batch, self.hidden), self.recurrent_weight.dtype)
 
     def input_product(self, x: Any) -> Any:
         """The input's share in all gates, which does not depend on the state, without the bias."""

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pullback.control import scan
-from pullback.errors import DTypeError, ShapeError, TreeError
+from pullback.errors import DTypeError, NamedAxisError, ShapeError, TreeError
 from pullback.graph import OPERATORS, Node, dtype_kind
+from pullback.graph.named import is_named
 from pullback.nn.dropout import Dropout
 from pullback.nn.layers import Seed, check_features
 from pullback.nn.module import Module
 from pullback.nn.recurrent.cells import Cell, CellOptions, GRUCell, LSTMCell, MGUCell, RNNCell
-from pullback.numpy import astype, broadcast_to, concatenate, moveaxis, stack, where
+from pullback.numpy import arange, astype, broadcast_to, concatenate, moveaxis, stack, where
 from pullback.numpy.promotion import as_array_node
 from pullback.tracing import flatten, map_tree, static
 
@@ -145,7 +146,11 @@ class Recurrent(Module):
         if state is None and self.start is None:
             return [[None for _ in cells] for cells in layers]
         if state is None:
-            state = map_tree(lambda leaf: broadcast_to(leaf, (*batch, *leaf.shape)), self.start)
+            # NumPy cannot make an array as long as a named axis, even of one number.
+            given = (
+                as_array_node if any(isinstance(n, int) and is_named(n) for n in batch) else lambda leaf: leaf
+            )
+            state = map_tree(lambda leaf: broadcast_to(given(leaf), (*batch, *leaf.shape)), self.start)
         else:
             self._check_state(state, batch)
         if len(layers) == 1:
@@ -164,10 +169,11 @@ class Recurrent(Module):
     def _valid(self, lengths: Any, x: Any) -> Any:
         """Which steps (…, time) are before the end of their sequence."""
         lengths = lengths if isinstance(lengths, Node) else np.asarray(lengths)
-        batch, steps = tuple(x.shape[:-2]), x.shape[-2]
+        shape = as_array_node(x).shape
+        batch, steps = shape[:-2], shape[-2]
         if lengths.dtype.kind not in "iu":
             raise DTypeError(f"[{self.describe()}] lengths of dtype {lengths.dtype}. Give integers.")
-        if tuple(lengths.shape) != batch:
+        if tuple(as_array_node(lengths).shape) != batch:
             raise ShapeError(
                 f"[{self.describe()}] lengths have shape {tuple(lengths.shape)}; the input has shape "
                 f"{tuple(x.shape)}, so they must have {batch}. Give one length for each sequence."
@@ -178,7 +184,7 @@ class Recurrent(Module):
             lengths = check(as_array_node(lengths), **limits)
         else:
             lengths = check.reference(lengths, **limits)
-        return np.arange(steps) < lengths[..., None]
+        return arange(steps) < lengths[..., None]
 
     def _check_cells(self) -> None:
         layers = self.layers()
@@ -411,7 +417,13 @@ class RNN(RNNCell, Recurrent):
     ) -> tuple[Any, Any]:
         if state is None and valid is not None:
             state = cell.initial(tuple(x.shape[:-2]))
-        outputs: list[Any] = [None] * x.shape[-2]
+        steps = as_array_node(x).shape[-2]
+        if is_named(steps):
+            raise NamedAxisError(
+                f"[{self.describe()}] the steps are written out, and an input of shape {tuple(x.shape)} has any number "
+                "of them. Use nn.Recurrent(nn.RNNCell(…)), which is a loop."
+            )
+        outputs: list[Any] = [None] * steps
         for step in reversed(range(len(outputs))) if reverse else range(len(outputs)):
             now = None if valid is None else valid[..., step]
             state, outputs[step] = _advanced(cell, x[..., step, :], now, state)
