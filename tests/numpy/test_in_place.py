@@ -289,3 +289,30 @@ def test_what_is_written_into_a_view_is_in_the_array(view: Any, x: np.ndarray, t
                 transform(written)(x)
             return
     np.testing.assert_allclose(transform(written)(x), expected)
+
+
+@pytest.mark.parametrize("shuffle", [np.random.default_rng(0).shuffle, np.random.RandomState(0).shuffle])
+@pytest.mark.parametrize("transform", [pb.grad, lambda f: lambda x: pb.vmap(f)(x[None])])
+def test_numpys_shuffle_would_lose_rows(shuffle: Any, transform: Any):
+    def shuffled(x: Any) -> Any:
+        y = x.copy()
+        shuffle(y)
+        return np.sum(y * M)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(
+            TracingError, match=r"rng\.permutation.*pullback\.random\.shuffle.*test_in_place\.py"
+        ):
+            transform(shuffled)(np.eye(3))
+
+
+def test_views_are_swapped_as_numpy_does():
+    def swapped(x: Any) -> Any:
+        y = x.copy()
+        y[0], y[1] = y[1], y[0]  # views: both rows become the second one
+        y[1:] = y[:-1]
+        y[0] += y[2]
+        return y
+
+    np.testing.assert_array_equal(pb.jit(swapped)(M), swapped(M))

@@ -32,7 +32,7 @@ from pullback.errors import DTypeError, NamedAxisError, ShapeError, TracingError
 from pullback.graph import OPERATORS, Node, Operation, is_complex
 from pullback.graph.named import LEAST_STAND_IN, sizes_under_way, with_names
 from pullback.graph.protocol import ArrayProtocol, vocabulary
-from pullback.graph.source import is_users
+from pullback.graph.source import is_users, user_stores
 from pullback.graph.values import mode
 from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled, where_written
@@ -204,6 +204,12 @@ class TracedArray(Node):
     # -- What writes
 
     def __setitem__(self, index: Any, value: Any) -> None:  # type: ignore[override]
+        if type(value) is TracedArray and value._parent is self and not user_stores():
+            raise TracingError(
+                f"what is called here moves parts of a traced value {self._node.type} one by one through views of it, "
+                "as np.random.shuffle does of what is no array of NumPy's, and would lose some; take them in their new "
+                f"order, x = x[rng.permutation(len(x))], or pullback.random.shuffle(key, x){where_written()}"
+            )
         index, value, node = plain_all(index), plain_all(value), self.node
         mask = settled(index)
         if (
