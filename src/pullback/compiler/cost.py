@@ -295,6 +295,9 @@ PACKED_STEPS = 256
 SHARED_BY = 2
 """Threads that should have as many blocks each; where it costs little, blocks are many, for more threads."""
 
+FETCHED_AHEAD = 4.0
+"""Lines of each row that one thread loses to another where they write columns of the same rows."""
+
 FEW_BLOCKS = 0.25
 """What a single block is worse than many, whose shares are finer; two are half as bad."""
 

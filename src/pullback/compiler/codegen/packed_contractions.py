@@ -12,7 +12,9 @@ a row a step: for their own part of what the epilogue reads, and for a share of 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes, transpose_block
@@ -83,10 +85,10 @@ class _Blocks:
         self.values, self.product, self.packing, self.axis = values, product, packing, axis
         self.f: Function = values.f
         self.scratch = scratch
+        self.following = ""
+        """The first panel of the next block of columns."""
         self.kind = memory_type(product.accumulator.dtype)
         self.pitch = packing.depth * packing.width
-        columns = product.columns.extent
-        self.full_panels, self.last_columns = divmod(columns, packing.width)
         self.waiting = self._at(scratch, str(packing.panels * self.pitch)) if len(packing.rounds) > 1 else ""
 
     def _at(self, pointer: str, ahead: str) -> str:
@@ -103,6 +105,8 @@ class _Blocks:
     def block(self, first_row: str, last_row: str, first_panel: str) -> None:
         """Pack the block's panels, then run all of its rows over them; once for each round."""
 
+        self.following = self.f.value(f"add i64 {first_panel}, {self.packing.panels}")
+
         def run(turn: _Round) -> None:
             self._each_panel(first_panel, functools.partial(self._pack, turn))
             self._rows(first_row, last_row, first_panel, turn)
@@ -114,19 +118,35 @@ class _Blocks:
             with self.f.loop("0", str(count * step), step) as loop, self.values.scope():
                 run(replace(turn, ahead=loop.index))
 
-    def _each_panel(self, first_panel: str, body: Callable[[str, str, int], None]) -> None:
-        """``body(panel within the block, first column, columns)`` for each panel that exists."""
+    def _column(self, panel: str) -> str:
+        """Where the panel begins; beyond the last one, behind the last whole vector."""
         f, packing = self.f, self.packing
+        if not packing.uneven:
+            return f.value(f"mul i64 {panel}, {packing.width}")
+        vector = f.value(f"udiv i64 {f.value(f'mul i64 {panel}, {packing.vectors}')}, {packing.all_panels}")
+        return f.value(f"mul i64 {vector}, {packing.lanes}")
+
+    def _each_panel(self, first_panel: str, body: Callable[[str, str, int], None]) -> None:
+        """``body(panel within the block, first column, columns)`` for each panel that exists.
+
+        It is written once for each number of columns that there is.
+        """
+        f, packing = self.f, self.packing
+        starts = [packing.first_column(panel) for panel in range(packing.all_panels + 1)]
+        sizes = sorted({end - start for start, end in itertools.pairwise(starts)}, reverse=True)
         end = f.value(f"add i64 {first_panel}, {packing.panels}")
-        stop = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(self.full_panels)))
+        stop = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(packing.all_panels)))
         with f.loop(first_panel, stop, counted=False) as loop:
             within = f.value(f"sub i64 {loop.index}, {first_panel}")
-            body(within, f.value(f"mul i64 {loop.index}, {packing.width}"), packing.width)
-        if self.last_columns:
-            has_last = f.value(f"icmp ugt i64 {end}, {self.full_panels}")
-            with f.when(has_last):
-                within = f.value(f"sub i64 {self.full_panels}, {first_panel}")
-                body(within, str(self.full_panels * packing.width), self.last_columns)
+            column = self._column(loop.index)
+            following = self._column(f.value(f"add i64 {loop.index}, 1"))
+            following = f.call("i64", "llvm.smin.i64", ("i64", following), ("i64", str(packing.columns)))
+            columns = f.value(f"sub i64 {following}, {column}")
+            for size in sizes:
+                one = len(sizes) == 1
+                fits = nullcontext() if one else f.when(f.value(f"icmp eq i64 {columns}, {size}"))
+                with fits:
+                    body(within, column, size)
 
     # ------------------------------------------------------------------ packing
 
@@ -153,13 +173,9 @@ class _Blocks:
         with f.loop("0", str(depth)) as loop:
             row = self._at(source, f.value(f"mul i64 {loop.index}, {steps}"))
             packed = self._at(target, f.value(f"mul i64 {loop.index}, {width}"))
-            for start in range(0, width, lanes):
-                count = min(lanes, max(0, columns - start))
-                value = (
-                    load_lanes(f, self._at(row, str(start)), self.kind, lanes, count)
-                    if count
-                    else "zeroinitializer"
-                )
+            for start in range(0, columns, lanes):
+                count = min(lanes, columns - start)
+                value = load_lanes(f, self._at(row, str(start)), self.kind, lanes, count)
                 store_lanes(f, value, self._at(packed, str(start)), self.kind, lanes, lanes)
 
     def _turn(self, source: str, steps: int, across: int, target: str, depth: int, columns: int) -> None:
@@ -168,8 +184,8 @@ class _Blocks:
         whole, rest = divmod(depth, lanes)
 
         def strip(source: str, target: str, count: int) -> None:
-            for start in range(0, width, lanes):
-                rows = min(lanes, max(0, columns - start))
+            for start in range(0, columns, lanes):
+                rows = min(lanes, columns - start)
                 first, into = self._at(source, str(start * across)), self._at(target, str(start))
                 read = functools.partial(self._step, first, across)
                 write = functools.partial(self._step, into, width)
@@ -254,9 +270,7 @@ class _Blocks:
         tile = f.value(f"udiv i64 {done}, {packing.tile.rows}")
         start = Place(None) if turn.last else Place(start.value, start.constant + length)
         if lies_far(self.values, pair.right):
-            following = (
-                f.value(f"add i64 {column}, {packing.panels * packing.width}") if turn.last else column
-            )
+            following = self._column(f.value(f"add i64 {self.following}, {within}")) if turn.last else column
             places = {pair.depth[0]: start, self.product.columns: Place(following)}
             yield self._share(pair.right, places, (length, columns), (tile, tiles))
         if lies_far(self.values, pair.left) and packing.column_blocks == 1 and not turn.last:

@@ -63,11 +63,8 @@ class PackedContraction(ContractionSchedule):
         assert rows is not None
         for block in range(low, high):
             row, column = divmod(block, packing.column_blocks)
-            part = (
-                _range(rows, row, packing.block_rows),
-                _range(columns, column, packing.panels * packing.width),
-            )
-            yield {"places": dict(zip((rows, columns), part))}
+            starts = (packing.first_column((column + k) * packing.panels) for k in range(2))
+            yield {"places": {rows: _range(rows, row, packing.block_rows), columns: range(*starts)}}
 
     def __str__(self) -> str:
         return f"{self.name} {self.packing}"

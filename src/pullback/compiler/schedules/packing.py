@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.cost import (
+    FETCHED_AHEAD,
     FEW_BLOCKS,
     FEWEST_PACKED_ROWS,
     FEWEST_TRANSPOSED_ROWS,
@@ -19,8 +20,9 @@ from pullback.compiler.cost import (
     SHARED_BY,
 )
 from pullback.compiler.schedules.contraction import Contraction, Pair
-from pullback.compiler.schedules.tiles import Tile, fitting_rows, row_axis
+from pullback.compiler.schedules.tiles import Tile, fitting_rows, row_axis, tile_cycles
 from pullback.compiler.target import Processor
+from pullback.loops.nest import strips_of
 
 __all__ = ["Packing", "Segment", "choose_packing"]
 
@@ -45,8 +47,15 @@ class Packing:
     row_blocks: int
     panels: int
     """Panels of a column block."""
-    column_blocks: int
+    all_panels: int
+    """Panels of all columns."""
+    columns: int
     rounds: tuple[tuple[Segment, ...], ...]
+
+    @property
+    def column_blocks(self) -> int:
+        """Blocks that the columns are cut into."""
+        return -(-self.all_panels // self.panels)
 
     @property
     def blocks(self) -> int:
@@ -54,9 +63,25 @@ class Packing:
         return self.row_blocks * self.column_blocks
 
     @property
+    def vectors(self) -> int:
+        """Vectors of a row of the result."""
+        return -(-self.columns // self.lanes)
+
+    @property
     def width(self) -> int:
-        """Columns of a panel."""
+        """Columns of a panel, at most."""
         return self.tile.columns[0] * self.lanes
+
+    def first_column(self, panel: int) -> int:
+        """Where a panel begins; those of several blocks differ by a vector at most, for the sake of equal blocks."""
+        vector = panel * self.vectors // self.all_panels if self.uneven else panel * self.tile.columns[0]
+        return min(self.columns, vector * self.lanes)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether some panels are a vector narrower than others, rather than the last one by several."""
+        without_last = (self.all_panels - 1) * self.tile.columns[0]
+        return (self.column_blocks > 1 or without_last >= self.vectors) and self.vectors % self.all_panels > 0
 
     @property
     def depth(self) -> int:
@@ -85,58 +110,74 @@ def choose_packing(product: Contraction, lanes: int, target: Processor) -> Packi
         return None
     widest = 4 if target.vector_registers >= 32 else 2
     height = fitting_rows(axis.extent, widest, target)
-    rounds = _rounds(product.pairs, _steps(widest * lanes * itemsize, target))
     extents = (axis.extent, columns, depth)
-    block_rows, panels = _best_cut(extents, height, widest * lanes, lanes, target, itemsize)
-    row_blocks, column_blocks = -(-axis.extent // block_rows), -(-columns // (panels * widest * lanes))
-    tile = Tile(height, (widest,), row_axis=axis)
-    return Packing(tile, lanes, block_rows, row_blocks, panels, column_blocks, rounds)
+    block_rows, panels, all_panels = _best_cut(extents, height, widest, lanes, target, itemsize)
+    tile = Tile(height, (-(-columns // (lanes * all_panels)),), row_axis=axis)
+    rounds = _rounds(product.pairs, _steps(tile.columns[0] * lanes * itemsize, target))
+    return Packing(
+        tile, lanes, block_rows, -(-axis.extent // block_rows), panels, all_panels, columns, rounds
+    )
 
 
 @functools.lru_cache(maxsize=256)
 def _best_cut(
-    extents: tuple[int, int, int], height: int, width: int, lanes: int, target: Processor, itemsize: int
-) -> tuple[int, int]:
-    """Rows and panels of a block: of as many equal blocks as there may be, of whole tiles, the fastest ones."""
+    extents: tuple[int, int, int], height: int, widest: int, lanes: int, target: Processor, itemsize: int
+) -> tuple[int, int, int]:
+    """Rows and panels of a block, and panels of all columns: of as equal blocks as there may be, the fastest ones.
+
+    One panel more than there must be may make an even number of blocks.
+    """
     rows, columns, _ = extents
-    tiles, panels = -(-rows // height), -(-columns // width)
+    tiles, vectors = -(-rows // height), -(-columns // lanes)
+    least = -(-vectors // widest)
     cuts = [
-        (min(rows, down * height), across)
+        (min(rows, down * height), across, panels)
+        for panels in sorted({least, -(-least // SHARED_BY) * SHARED_BY if least > 1 else 1})
         for down in sorted({-(-tiles // blocks) for blocks in range(1, tiles + 1)}, reverse=True)
         for across in sorted({-(-panels // blocks) for blocks in range(1, panels + 1)}, reverse=True)
     ]
-    return min(cuts, key=lambda cut: _cycles(cut, extents, width, lanes, target, itemsize))
+    return min(cuts, key=lambda cut: _cycles(cut, extents, height, lanes, target, itemsize))
 
 
 def _cycles(
-    cut: tuple[int, int],
+    cut: tuple[int, int, int],
     extents: tuple[int, int, int],
-    width: int,
+    height: int,
     lanes: int,
     target: Processor,
     itemsize: int,
 ) -> float:
-    """What a product of rows, columns and depth takes in blocks of so many rows and panels ``width`` wide.
+    """What a product of rows, columns and depth takes in blocks of so many rows and panels, ``height`` rows a tile.
 
-    That is multiply-adds, lines that arrive, and how unevenly blocks fall to threads. Each block of rows packs the
-    right operand, each block of columns reads the left one, and sums that wait for the next round leave the cache
-    where they are many.
+    That is tiles, lines that arrive, and how unevenly blocks fall to threads. Each block of rows packs the
+    right operand, each block of columns reads the left one, sums that wait for the next round leave the cache
+    where they are many, and threads that write parts of the same rows lose lines to each other.
     """
-    (block_rows, panels), (rows, columns, depth) = cut, extents
-    row_blocks, column_blocks = -(-rows // block_rows), -(-columns // (panels * width))
+    (block_rows, panels, all_panels), (rows, columns, depth) = cut, extents
+    row_blocks, column_blocks = -(-rows // block_rows), -(-all_panels // panels)
     blocks, line = row_blocks * column_blocks, target.line_bytes // itemsize
+    vectors = -(-columns // lanes)
+    widest = -(-vectors // all_panels) * lanes
     lines = depth * columns * row_blocks / line
     if rows * depth * itemsize > target.l2_bytes // 2:
         lines += rows * depth * column_blocks / line
     near = target.l2_bytes // 4
-    steps = _steps(width * itemsize, target)
-    packed, waiting = (count * panels * width * itemsize for count in (min(depth, steps), block_rows))
+    steps = _steps(widest * itemsize, target)
+    packed, waiting = (count * panels * widest * itemsize for count in (min(depth, steps), block_rows))
     if depth > steps and waiting > near:
         lines += 2 * rows * columns * (depth // steps) / line
     if packed > 2 * near:
         lines += rows / block_rows * depth * columns * (block_rows / 8) / line
-    cycles = rows * columns * depth / (2 * lanes) + lines * target.far_line_cycles
-    uneven = -(-blocks // SHARED_BY) * SHARED_BY * block_rows * panels * width / (rows * columns)
+    if row_blocks < SHARED_BY:
+        lines += SHARED_BY * rows * FETCHED_AHEAD
+    narrow, wider = divmod(vectors, all_panels)
+    tiles = sum(
+        count * strips * tile_cycles(target, strip, width, width, depth)
+        for width, count in ((narrow, all_panels - wider), (narrow + 1, wider))
+        for strip, strips in strips_of(rows, height)
+    )
+    cycles = tiles + lines * target.far_line_cycles
+    uneven = -(-blocks // SHARED_BY) * SHARED_BY / blocks
     return cycles * uneven * (1 + FEW_BLOCKS / blocks)
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "choose_tile",
     "fitting_rows",
     "row_axis",
+    "tile_cycles",
 ]
 
 Sizes = tuple[tuple[int, ...], int, int]
@@ -76,7 +77,7 @@ def fitting_rows(rows: int, vectors: int, target: Processor) -> int:
     return min(
         heights,
         key=lambda n: (
-            sum(c * _cycles(target, r, vectors, vectors, 64) for r, c in strips_of(rows, n)),
+            sum(c * tile_cycles(target, r, vectors, vectors, 64) for r, c in strips_of(rows, n)),
             -n,
         ),
     )
@@ -93,7 +94,7 @@ def _even(extent: int, most: int) -> tuple[int, ...]:
     return tuple(extent // count + (k < extent % count) for k in range(count))
 
 
-def _cycles(
+def tile_cycles(
     target: Processor, rows: int, vectors: int, reads: float, depth: int, arrival: float = 0.0
 ) -> float:
     """Cycles of one tile: multiply-adds, reads, their ``arrival``, or waiting for the sums, whatever takes longest.
@@ -173,7 +174,7 @@ def _best_sizes(
                     far = depth * size > target.tile_bytes
                     lines_read = size / target.line_bytes + 0.75 * crossing
                     arrival = target.near_line_cycles * lines_read if far else 0.0
-                    one = _cycles(target, rows * whole, across, reads, depth, arrival)
+                    one = tile_cycles(target, rows * whole, across, reads, depth, arrival)
                     cycles += rest * row_strips * band_strips * one
         if outermost and length > MOST_TILE_ROWS:  # two threads share them out
             cycles *= 2 * height * -(-length // (2 * height)) / length
