@@ -35,9 +35,9 @@ class TiledContraction(ContractionSchedule, NestSchedule):
 
     @property
     def by_columns(self) -> bool:
-        """Whether all rows are done for one group of columns after another, not all columns for some rows."""
+        """Whether all rows of a chunk are done for one group of columns after another."""
         loops = [level.axis for level in self.nest.levels if level.strips]
-        return loops[-1] is not self.contraction.columns
+        return len(loops) > 1 and loops[0] is self.contraction.columns
 
 
 @dataclass(frozen=True, eq=False)
