@@ -99,15 +99,21 @@ class Region:
     def order(self) -> list[int]:
         """The chunks, numbered group by group, in the order in which they are dealt out to threads.
 
-        Single ones come first; then any range has its share of every group, and of the same rows of each.
+        Any range has its share of every group, and of the same rows of each; it begins with its share of single ones.
 
-        >>> rows = [Group(6, grain=2), Group(1), Group(12, grain=2)]
+        >>> rows = [Group(6, grain=2), Group(1), Group(12, grain=2), Group(1)]
         >>> Region(rows).order()
-        [3, 4, 0, 5, 6, 1, 7, 8, 2, 9]
+        [3, 4, 0, 5, 6, 1, 10, 7, 8, 2, 9]
         """
         found: list[tuple[float, int]] = []
+        singles = sum(group.chunks == 1 for group in self.groups)
+        single = (k / singles for k in range(singles))
         for group in self.groups:
-            parts = [0.0] if group.chunks == 1 else [(k + 0.5) / group.chunks for k in range(group.chunks)]
+            parts = (
+                [next(single)]
+                if group.chunks == 1
+                else [(k + 0.5) / group.chunks for k in range(group.chunks)]
+            )
             found += [(part, len(found) + k) for k, part in enumerate(parts)]
         return [chunk for _, chunk in sorted(found)]
 
