@@ -13,16 +13,15 @@ from pullback.loops import (
     Affine,
     Axis,
     Buffer,
-    Expression,
     Kernel,
     Load,
     Store,
     element,
     load_at,
-    rebuilt,
     staged,
     turns_of,
 )
+from pullback.loops.kernel import with_buffer
 
 __all__ = ["arrange"]
 
@@ -120,7 +119,7 @@ class _Program:
         """Have ``result`` computed in memory of its own, and copied at the end."""
         temporary = Buffer(f"new_{result.name}", result.dtype, result.shape)
         for kernel in dict.fromkeys((*self.writers(result), *self.readers(result))):
-            self.replace(kernel, _renamed(kernel, result, temporary))
+            self.replace(kernel, with_buffer(kernel, result, temporary))
         axes, index = axes_of(result.shape)
         value = load_at(temporary, index)
         self.add(Kernel(axes, (Store(result, value.offset, value),)))
@@ -234,25 +233,3 @@ def _same_row(load: Load, store: Store, rows: Sequence[Axis]) -> bool:
     numbers = [split and split[0] for split in (load.offset.divide(pitch), store.offset.divide(pitch))]
     wanted = element(map(Affine.of, rows), [axis.extent for axis in rows])
     return numbers == [wanted, wanted]
-
-
-def _renamed(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
-    memo: dict[int, Expression] = {}
-
-    def moved(part: Expression) -> Expression:
-        if not isinstance(part, Load) or part.buffer is not old:
-            return part
-        return Load(new, part.offset, part.dynamic, part.guard)
-
-    def renamed(expression: Expression) -> Expression:
-        return rebuilt(expression, moved, memo)
-
-    return kernel.with_stores(
-        replace(
-            store,
-            buffer=new if store.buffer is old else store.buffer,
-            value=renamed(store.value),
-            dynamic=tuple((renamed(index), stride) for index, stride in store.dynamic),
-        )
-        for store in kernel.stores
-    )

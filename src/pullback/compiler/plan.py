@@ -36,6 +36,7 @@ from pullback.compiler.passes.projected_convolutions import projected_convolutio
 from pullback.compiler.planned import Planned
 from pullback.compiler.redundant import recompute_small
 from pullback.compiler.regions import joined_region, make_regions
+from pullback.compiler.rematerialise import rematerialised
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.map import MapSchedule
@@ -206,6 +207,8 @@ class _Planner:
     def block(self, block: Block) -> list[Step]:
         """The regions of a block that is run once."""
         lowered, kernels = self.kernels(block)
+        kernels = rematerialised(kernels, lowered.outputs, self.schedules)
+        self.see("rematerialise", block.graph, lowered=lowered, kernels=tuple(kernels))
         aliased = {
             lowered.outputs[output]: lowered.arguments[argument] for output, argument in block.aliased.items()
         }

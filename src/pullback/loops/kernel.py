@@ -21,7 +21,7 @@ from pullback.loops.expression import (
 )
 from pullback.loops.index import Affine, Axis
 
-__all__ = ["ACCUMULATIONS", "Kernel", "Store", "once", "rewrite", "staged"]
+__all__ = ["ACCUMULATIONS", "Kernel", "Store", "once", "rewrite", "staged", "with_buffer"]
 
 ACCUMULATIONS = frozenset({"add", "divide", "maximum", "minimum", "multiply", "power", "set"})
 """What a store may do with the element that is there: a function of it and the value, or ``"set"``."""
@@ -294,6 +294,29 @@ def rewrite(
             new = expression.remade(memo)
         memo[id(expression)] = new
     return memo[id(root)]
+
+
+def with_buffer(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
+    """The kernel with another buffer in the place of one, wherever it reads or writes."""
+    memo: dict[int, Expression] = {}
+
+    def moved(part: Expression) -> Expression:
+        if not isinstance(part, Load) or part.buffer is not old:
+            return part
+        return Load(new, part.offset, part.dynamic, part.guard)
+
+    def renamed(expression: Expression) -> Expression:
+        return rebuilt(expression, moved, memo)
+
+    return kernel.with_stores(
+        replace(
+            store,
+            buffer=new if store.buffer is old else store.buffer,
+            value=renamed(store.value),
+            dynamic=tuple((renamed(index), stride) for index, stride in store.dynamic),
+        )
+        for store in kernel.stores
+    )
 
 
 def _rewritten_inside(

@@ -1,0 +1,86 @@
+"""Cheap maps that each row group computes for itself instead of fetching what another one has stored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pullback as pb
+from pullback.compiler.build import build
+from pullback.compiler.stages import check_stages
+from pullback.numpy.convolution import conv
+
+SHAPES = [(8, 3, 3, 3), (8,), (8, 8, 3, 3), (8, 3, 32, 32)]
+
+
+def step(w, shift, v, images):
+    """Two convolutions whose channels lose their means, and their updates."""
+
+    def loss(w, shift, v):
+        x = conv(images, w, padding=1)
+        y = np.maximum((x - x.mean((0, 2, 3), keepdims=True)) * 3 + shift[:, None, None], 0)
+        z = conv(y, v, padding=1)
+        return (np.maximum(z - z.mean((0, 2, 3), keepdims=True), 0) ** 3).sum()
+
+    gradients = pb.grad(loss, argnums=(0, 1, 2))(w, shift, v)
+    return tuple(x - np.float32(1e-6) * g for x, g in zip((w, shift, v), gradients))
+
+
+@pytest.fixture
+def arrays():
+    random = np.random.default_rng(0)
+    return [random.standard_normal(shape).astype(np.float32) for shape in SHAPES]
+
+
+def made(graph, target, donated=None):
+    """The buffers that the schedule writes, by the names that they had, and the memory plan."""
+    built = build(graph, donated or {}, target)
+    jobs = [job for region in built.schedule for group in region.groups for job in group.jobs]
+    return Counter(buffer.name for job in jobs for buffer in job.kernel.writes()), built.plan
+
+
+def test_a_group_that_reads_what_an_array_is_made_of_makes_it_again(arrays, traced, described):
+    graph = traced(step, *arrays)
+    donated = {0: 0, 1: 1, 2: 2}
+    few, near = made(graph, replace(described, private_bytes=1 << 20), donated)
+    more, far = made(graph, replace(described, private_bytes=1 << 12), donated)
+    again = {name: count for name, count in more.items() if count > few[name]}
+    assert set(again.values()) == {2}
+    assert any(name.startswith("pad") for name in again)
+    kept = {buffer.name for buffer in far.kept}
+    assert kept.issuperset(again)  # none of them is in memory as a whole
+    assert far.arena_bytes < near.arena_bytes
+
+
+def test_results_are_the_same_bits(arrays, traced, compiler, processor):
+    graph = traced(step, *arrays)
+    donated = {0: 0, 1: 1, 2: 2}
+    near, far = (replace(processor, private_bytes=size) for size in (1 << 20, 1 << 12))
+    wanted = compiler.run(graph, arrays, donated, near)
+    for found, want in zip(compiler.run(graph, arrays, donated, far), wanted):
+        np.testing.assert_array_equal(found, want)
+    compiler.assert_same(graph, arrays, donated, far, rounding=4096)
+
+
+def test_every_stage_is_right(arrays, traced, described):
+    check_stages(traced(step, *arrays), arrays, replace(described, private_bytes=1 << 12), {0: 0, 1: 1, 2: 2})
+
+
+def test_what_is_dear_or_read_by_others_is_kept(traced, described):
+    """A map whose functions take longer than its array, and one whose sources the other group does not read."""
+
+    def dear(x, w):
+        y = np.tanh(np.tanh(np.tanh(x)))
+        return y @ w, y - (y @ w).sum(0)
+
+    def others(x, z, w):
+        y = x + z
+        return (y @ w).sum(0) * 2, y * (y @ w).sum()
+
+    for function, shapes in ((dear, [(256, 64), (64, 64)]), (others, [(256, 64), (256, 64), (64, 64)])):
+        graph = traced(function, *(np.zeros(shape, np.float32) for shape in shapes))
+        counts = [made(graph, replace(described, private_bytes=size))[0] for size in (1 << 30, 1 << 12)]
+        assert all(counts[1][name] <= max(1, counts[0][name]) for name in counts[1])
