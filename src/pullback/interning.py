@@ -47,12 +47,21 @@ class Interned(Generic[_V]):
         with self._lock:
             reference = self.references.get(key)
             known: _V | None = None if reference is None else reference()
-            if known is None:
-                known = make(*arguments)
-                self.references[key] = weakref.ref(known)
-                if len(self.references) > self._limit:
-                    self._sweep()
-        return known
+            return self.enter(key, make(*arguments)) if known is None else known
+
+    def enter(self, key: Any, made: _V) -> _V:
+        """The value of ``key``; where none is alive, what has been ``made``."""
+        entered = weakref.ref(made)
+        reference = self.references.setdefault(key, entered)
+        if reference is not entered:
+            with self._lock:
+                known: _V | None = self.references.setdefault(key, entered)()
+                if known is not None:
+                    return known
+                self.references[key] = entered
+        if len(self.references) > self._limit:
+            self._sweep()
+        return made
 
     def __len__(self) -> int:
         """How many values are alive."""

@@ -11,6 +11,7 @@ import pullback as pb
 from pullback.graph import OPERATORS, constant, is_float
 from pullback.numpy.arrays import boxed, plain
 from pullback.testing.derivatives import OperatorCase, operator_cases
+from pullback.transforms import sweeps
 
 DTYPES = np.dtype(np.float64), np.dtype(np.complex128)
 
@@ -163,3 +164,59 @@ def test_errors_have_the_line_of_each_call():
         except pb.errors.IndexRangeError as error:
             lines.append(str(error))
     assert len(lines) == 3 and len(set(lines)) == 1 and "test_detached.py" in lines[0]
+
+
+def test_the_derivative_of_a_graph_that_comes_again_is_remembered(monkeypatch):
+    def steps(x, n):
+        y = x
+        for _ in range(n):
+            y = np.sin(y) * x
+        return np.sum(y)
+
+    x, gradient = np.linspace(0.1, 0.9, 5), pb.grad(steps)
+    for _ in range(2):
+        first = [gradient(x, n) for n in (2, 3)]
+    monkeypatch.setattr(sweeps, "detached_cotangents", None)
+    for n, expected in zip((2, 3), first):
+        assert gradient(x, n).tobytes() == expected.tobytes()
+        traced = pb.trace(lambda x, n=n: gradient(x, n), 2 * x).evaluate([2 * x])
+        assert gradient(2 * x, n).tobytes() == traced.tobytes()
+
+
+def test_totals_that_are_read_elsewhere_are_not_written_into():
+    def function(x):
+        y = np.sin(x)
+        return np.sum(y * y) + y[1] * y[2] + np.sum(y[1:] ** 3) + y[0]
+
+    x = np.linspace(0.5, 2.0, 4)
+    expected = pb.trace(pb.grad(function), x).evaluate([x])
+    for _ in range(4):
+        np.testing.assert_array_equal(pb.grad(function)(x), expected)
+
+
+def test_errors_of_a_remembered_derivative_have_the_line_of_each_call():
+    def one(a):
+        return np.sum(np.linalg.qr(a)[0])
+
+    def other(a):
+        return np.sum(np.linalg.qr(a)[0])
+
+    found = []
+    for _ in range(4):
+        for function in (one, other):
+            assert np.isfinite(pb.grad(function)(np.eye(2) + 0.1)).all()
+            with pytest.raises(pb.errors.MatrixError) as error:
+                pb.grad(function)(np.zeros((2, 2)))
+            found.append(str(error.value))
+    assert found == found[:2] * 4 and found[0] != found[1]
+
+
+def test_long_indices_are_no_part_of_what_is_remembered(monkeypatch):
+    x, random = np.linspace(0.5, 2.0, 40), np.random.default_rng(0)
+    draws = [random.integers(0, 40, 100) for _ in range(5)]
+    for turn, rows in enumerate(draws):
+        if turn == 2:
+            monkeypatch.setattr(sweeps, "detached_cotangents", None)
+        found = pb.grad(lambda x, rows=rows: np.sum(np.sin(x[rows]) * np.where(rows > 3, 2.0, x[rows])))(x)
+        traced = pb.trace(pb.grad(lambda x, r=rows: np.sum(np.sin(x[r]) * np.where(r > 3, 2.0, x[r]))), x)
+        assert found.tobytes() == traced.evaluate([x]).tobytes()

@@ -169,9 +169,8 @@ class Signature:
         "attributes",
         "compute",
         "is_plain",
-        "is_smooth",
+        "looks_at_constants",
         "operator",
-        "pullbacks",
         "type",
         "types",
     )
@@ -189,9 +188,8 @@ class Signature:
         """The operator's reference with these attributes, where its result needs no more than a dtype."""
         if type.dtype.kind != "V" and not is_half(type.dtype):
             self.compute = partial(operator.reference, **attributes) if attributes else operator.reference
-        self.is_smooth = self.is_plain and type.dtype.kind == "f"
-        self.pullbacks: dict[Any, Any] = {}
-        """What sweeps on values know of the operator's pullback for inputs like these."""
+        self.looks_at_constants = operator.elementwise or operator.name == "broadcast"
+        """Whether a pullback may depend on the numbers in constants among the inputs: rules look through broadcasts."""
 
 
 def _is_plain(value: Any) -> bool:
@@ -275,12 +273,11 @@ def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str,
 
 def applied(signature: Signature, inputs: tuple[Node, ...], value: Any = PENDING) -> Operation:
     """The same for a plain signature that ``inputs`` are known to fit, with its ``value`` where that is known."""
-    key = (signature, *map(id, inputs))
+    key: Any = (signature, id(inputs[0])) if len(inputs) == 1 else (signature, *map(id, inputs))
     reference = _references.get(key)
     node: Operation | None = None if reference is None else reference()
     if node is None:
-        node = _interned.intern(key, Operation, signature, inputs)
-    assert node is not None
+        node = _interned.enter(key, Operation(signature, inputs))
     if node.value is PENDING:
         if value is not PENDING:
             node.value = value

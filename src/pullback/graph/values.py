@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pullback.graph.operator import Operator
     from pullback.graph.source import Source
 
-__all__ = ["PENDING", "computed", "evaluated", "evaluating", "force", "is_known", "mode"]
+__all__ = ["PENDING", "computed", "evaluated", "evaluating", "force", "is_known", "mode", "with_line"]
 
 PENDING: Any = object()
 
@@ -81,13 +81,13 @@ def evaluated(
     try:
         value = operator.reference(*inputs, **attributes) if attributes else operator.reference(*inputs)
     except (CallbackError, IndexRangeError, MatrixError) as error:
-        raise _with_line(error, source) from None
+        raise with_line(error, source) from None
     if (type(value) is np.ndarray and value.dtype is type_.dtype) or type(type_) is TupleType:
         return value
     return np.asarray(value, type_.dtype)
 
 
-def _with_line(error: Any, source: Source | None) -> Any:
+def with_line(error: Any, source: Source | None) -> Any:
     """An error of an operation that was made at ``source``; in a loop it has the line of what is in it already."""
     return error if source is None else error.extended(f"at {source}", source=error.source or source)
 
@@ -121,7 +121,7 @@ def force(node: Node) -> Any:
     try:
         value = compute(*values)
     except (CallbackError, IndexRangeError, MatrixError) as error:
-        raise _with_line(error, made.source) from None
+        raise with_line(error, made.source) from None
     dtype = signature.type.dtype
     if type(value) is not np.ndarray or value.dtype is not dtype:
         value = np.asarray(value, dtype)

@@ -234,8 +234,7 @@ class tracing:
     __slots__ = ("_before", "_known", "_outer", "_trees")
 
     def __init__(self, variables: Iterable[Variable], arguments: Any = ()) -> None:
-        variables = tuple(variables)
-        self._known = dict(zip(map(id, variables), variables))
+        self._known = {id(variable): variable for variable in variables}
         self._trees = None if _are_nodes(arguments) else arguments
 
     def __enter__(self) -> None:
@@ -334,8 +333,11 @@ def _has_value(node: Node) -> bool:
 
 def known_values(outputs: Sequence[Node], inputs: Sequence[Variable]) -> list[Any]:
     """The known values of ``outputs``, as ``finish`` gives them."""
+    values = [force(node) for node in outputs]
+    if {value.ndim for value in values} == {0}:
+        return [value[()] for value in values]
     shared = [node.value for node in outputs if isinstance(node, Operation)]
-    return _own([force(node) for node in outputs], [*[variable.value for variable in inputs], *shared])
+    return _own(values, [*[variable.value for variable in inputs], *shared])
 
 
 def _same_value(node: Operation, inputs: tuple[Node, ...]) -> Node:

@@ -123,7 +123,7 @@ class Structure:
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """The tree with these leaves, in the order in which ``flatten`` gives them."""
-        handed = list(map(_handed, leaves))
+        handed = [_handed(leaf) if isinstance(leaf, Node) else leaf for leaf in leaves]
         if self.spec is LEAF and len(handed) == 1:
             return handed[0]
         supply = iter(handed)
@@ -292,11 +292,9 @@ def difference(left: Structure, right: Structure) -> str:
     return f"at {'.'.join(path) or 'the root'}: {show(one)} against {show(other)}"
 
 
-def _handed(leaf: Any) -> Any:
-    """A leaf as users get it: a traced one by a name of its own."""
-    if not isinstance(leaf, Node) or type(leaf) is TracedArray:
-        return leaf
-    return TracedArray(leaf, isinstance(leaf, Variable))
+def _handed(leaf: Node) -> TracedArray:
+    """A traced leaf as users get it: by a name of its own."""
+    return leaf if type(leaf) is TracedArray else TracedArray(leaf, isinstance(leaf, Variable))
 
 
 # -- Flattening: one function per class, learned at its first instance

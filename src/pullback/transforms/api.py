@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, overload
 import numpy as np
 
 from pullback.errors import DerivativeError, TreeError
-from pullback.graph import Node, Type, Variable, evaluating, is_complex, is_float, is_known, mark
+from pullback.graph import Node, Type, Variable, evaluating, is_complex, is_float, mark
 from pullback.graph.named import is_named
 from pullback.numpy import elementwise
 from pullback.numpy.promotion import Scalar, as_array_node, as_node, broadcast_to_shape
@@ -34,7 +34,8 @@ from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, difference, flatten, map_tree
 from pullback.transforms.choosing import Argnums, choose, is_single
 from pullback.transforms.forward import tangents
-from pullback.transforms.reverse import cotangents, known_cotangents
+from pullback.transforms.reverse import cotangents
+from pullback.transforms.sweeps import known_cotangents
 
 __all__ = ["grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
@@ -76,7 +77,9 @@ class Arguments:
             type = leaf_type(leaf)
             types.append(type)
             if is_trained and is_float(type.dtype):
-                changed[k] = variable = Variable(type, called, known_value(leaf, type), is_example(leaf))
+                changed[k] = variable = Variable(
+                    type, called, known_value(leaf, type), isinstance(leaf, Node) and is_example(leaf)
+                )
                 self.variables.append(variable)
                 self.leaves.append(leaf)
                 smooth.append(k)
@@ -88,7 +91,10 @@ class Arguments:
 
     def evaluated(self) -> evaluating:
         """The context in which the function is called: evaluated as it goes where all variables are known."""
-        return evaluating(all(map(is_known, self.variables)))
+        for variable in self.variables:
+            if variable.value is None:
+                return evaluating(False)
+        return evaluating(True)
 
     def trees(self, values: Sequence[Any], rows: tuple[int, ...] = ()) -> list[Any]:
         """``values``, one for each variable, as trees like the arguments; zeros for leaves that are no
@@ -97,10 +103,13 @@ class Arguments:
         supply = iter(values)
         trees = []
         for leaves, smooth, structure in self.parts:
-            filled = [
-                next(supply) if k in smooth else elementwise_zeros(leaf, rows)
-                for k, leaf in enumerate(leaves)
-            ]
+            filled = [next(supply) for _ in smooth]
+            if len(smooth) < len(leaves):
+                moving = dict(zip(smooth, filled))
+                filled = [
+                    moving[k] if k in moving else elementwise_zeros(leaf, rows)
+                    for k, leaf in enumerate(leaves)
+                ]
             trees.append(structure.unflatten(filled))
         return trees
 
@@ -276,18 +285,18 @@ def outputs_of(result: Any, has_aux: bool) -> Outputs:
 
 def _loss_node(loss: Any, holomorphic: bool, variables: Sequence[Variable]) -> Node:
     """The one scalar node that a gradient is taken of."""
-    if not isinstance(loss, (Node, *Scalar, np.ndarray, np.generic)):
+    if not isinstance(loss, Node) and not isinstance(loss, (*Scalar, np.ndarray, np.generic)):
         raise DerivativeError(
             f"grad: the function returned a {type(loss).__name__}, not one scalar; return the loss alone, or "
             "(loss, extra) with has_aux=True"
         )
     node = as_array_node(loss)
-    if node.shape != ():
+    if node.type.shape != ():
         raise DerivativeError(
             f"grad: the function returned {node.type}, and only a scalar has a gradient; take its sum or "
             "mean, or use vjp with a cotangent of this shape"
         )
-    if not is_float(node.dtype):
+    if not is_float(node.type.dtype):
         raise DerivativeError(
             f"grad: the function returned {node.type}, and only floats have a gradient; "
             "cast an operand with .astype(np.float32) before computing the loss"
@@ -300,7 +309,7 @@ def check_complex(
     name: str, holomorphic: bool, variables: Sequence[Variable], outputs: Sequence[Node]
 ) -> None:
     """Raise where complex results have no derivative, or what is said to be ``holomorphic`` is real."""
-    found = [node for node in outputs if is_complex(node.type.dtype)]
+    found = [node for node in outputs if node.type.dtype.kind == "c"]
     if not holomorphic and not found:
         return
     if not holomorphic and found and (name == "grad" or any(is_complex(x.dtype) for x in variables)):

@@ -26,9 +26,11 @@ from pullback.graph import (
 from pullback.operators.elementwise import summed
 from pullback.operators.segments import joined_segments
 from pullback.operators.shapes import padded
-from pullback.transforms.pulled import pulled
 
-__all__ = ["cotangents", "known_cotangents"]
+__all__ = ["Sums", "cotangents", "detached_cotangents", "one", "unjoined_cotangents"]
+
+Sums = dict[Node, tuple[Node, Node]]
+"""Of nodes that are sums of cotangents, the one so far and the one that was added."""
 
 
 def cotangents(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[Node]) -> list[Node | None]:
@@ -48,15 +50,25 @@ def cotangents(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[
     return _swept(topological(outputs), bars, inputs, _itself)
 
 
-def known_cotangents(
+def unjoined_cotangents(
+    order: Sequence[Node], output: Node, seed: Node, inputs: Sequence[Node], sums: Sums
+) -> list[Node | None]:
+    """The same for one output, with cotangents of parts of an array added as they come; ``sums`` tells where.
+
+    ``order`` is a topological order of what the output is computed from.
+    """
+    return _swept(order, {output: seed}, inputs, _itself, sums=sums)
+
+
+def detached_cotangents(
     order: Sequence[Node], output: Node, inputs: Sequence[Node], kept: Sequence[Node]
 ) -> list[Node | None]:
     """The same for a scalar whose value is known, computed as the sweep goes, as numbers without a graph.
 
-    ``order`` is a topological order of what the output is computed from. Of each operation that the sweep has passed
-    the value is let go, but for those of ``kept``: no pullback to come reads it.
+    Of each operation that the sweep has passed the value is let go, but for those of ``kept``: no pullback to come
+    reads it.
     """
-    seed = Detached(output.type, _one(output.type.dtype))
+    seed = Detached(output.type, one(output.type.dtype))
     with np.errstate(all="ignore"):
         bars = _swept(order, {output: seed}, inputs, _settled, frozenset(kept))
         for bar in bars:
@@ -66,7 +78,8 @@ def known_cotangents(
 
 
 @lru_cache
-def _one(dtype: np.dtype) -> np.ndarray:
+def one(dtype: np.dtype) -> np.ndarray:
+    """The cotangent of a scalar with respect to itself."""
     one = np.ones((), dtype)
     one.flags.writeable = False
     return one
@@ -78,6 +91,7 @@ def _swept(
     inputs: Sequence[Node],
     settle: Callable[[Node], Node],
     kept: frozenset[Node] | None = None,
+    sums: Sums | None = None,
 ) -> list[Node | None]:
     """The cotangents of ``inputs`` from those in ``bars``; ``settle`` is applied to what each pullback gives."""
     active = {x for x in inputs if is_float(x.type.dtype)}
@@ -96,7 +110,7 @@ def _swept(
     """Of operations with several results, the cotangent of each result that has one."""
     with written_at(None) as place:
         while moving:
-            node, is_settled = moving.pop(), False
+            node = moving.pop()
             if type(node.type) is TupleType:
                 found = several.pop(node, None)
                 if found is None:
@@ -111,12 +125,8 @@ def _swept(
                 continue
             else:
                 place.move(node.source)
-                own = bars.pop(node)
-                parts = None if kept is None else pulled(node, own, active)
-                is_settled = parts is not None
-                if parts is None:
-                    seen = _seen(node) if kept is not None and node.operator.elementwise else node
-                    parts = node.operator.pullback(seen, own)
+                seen = _seen(node) if kept is not None and node.operator.elementwise else node
+                parts = node.operator.pullback(seen, bars.pop(node))
             for child, part in zip(node.inputs, parts):
                 if part is None or child not in active or type(child.type) is TupleType:
                     continue
@@ -131,10 +141,7 @@ def _swept(
                     and totals.takes(bars, child, part)
                 ):
                     continue
-                if type(part) is Operation and not (is_settled and part.operator.is_layer(part.inputs)):
-                    _accumulate(bars, child, settle(part), settle)
-                else:
-                    _accumulate(bars, child, part, settle)
+                _accumulate(bars, child, settle(part), settle, sums)
             if kept is not None and node not in kept:
                 node.value = PENDING
     return [bars.get(node) for node in inputs]
@@ -150,13 +157,20 @@ def _itself(node: Node) -> Node:
 
 
 def _accumulate(
-    bars: dict[Node, Node], node: Node, bar: Node, settle: Callable[[Node], Node] = _itself
+    bars: dict[Node, Node],
+    node: Node,
+    bar: Node,
+    settle: Callable[[Node], Node] = _itself,
+    sums: Sums | None = None,
 ) -> None:
     before = bars.get(node)
     if before is None:
         bars[node] = bar
     elif type(before) is Detached and type(bar) is Detached:
         bars[node] = settle(before + bar)
+    elif sums is not None:
+        bars[node] = total = summed(before, bar)
+        sums[total] = before, bar
     else:
         joined = joined_segments(before, bar)
         bars[node] = settle(summed(before, bar) if joined is None else joined)

@@ -1,0 +1,318 @@
+"""Reverse sweeps on values, remembered: which operations the derivative of a graph takes is found out once.
+
+What rules make of a graph depends on its operations, on the constants among their operands, and on types, not on
+values. So when a graph like one before comes again, its derivative is made as a graph, of variables in place of values,
+and from then on the references of the operations in it are called, one after another: without rules and nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pullback.errors import CallbackError, IndexRangeError, MatrixError, PullbackError
+from pullback.graph import (
+    PENDING,
+    Constant,
+    Detached,
+    Node,
+    Operation,
+    Source,
+    Variable,
+    applied,
+    force,
+    written_at,
+)
+from pullback.graph.node import SMALL_CONSTANT
+from pullback.graph.values import evaluating, with_line
+from pullback.operators.shapes import padded
+from pullback.transforms.reverse import Sums, detached_cotangents, one, unjoined_cotangents
+
+__all__ = ["known_cotangents"]
+
+MOST_STEPS = 100_000
+"""Steps of all derivatives that are remembered together, or nearly."""
+
+MOST_REFUSED = 10_000
+"""Graphs that find no room until room is made for others."""
+
+_UNKNOWN: Any = object()
+
+
+class _Memory:
+    """What is known of graphs by their likeness: which have come before, and the derivatives of these."""
+
+    def __init__(self) -> None:
+        self.sweeps: dict[tuple[Any, ...], Sweep | None] = {}
+        """``None`` where rules make something of a graph that is not to be remembered."""
+        self.seen: set[int] = set()
+        self.steps = self.refused = 0
+
+    def admits(self, key: tuple[Any, ...]) -> bool:
+        """Whether a derivative is to be made: of a graph that has come before, where there is room."""
+        if self.refused > MOST_REFUSED or len(self.seen) > MOST_STEPS:
+            self.sweeps.clear()
+            self.seen.clear()
+            self.steps = self.refused = 0
+        known = hash(key)
+        if known not in self.seen:
+            self.seen.add(known)
+            return False
+        if self.steps <= MOST_STEPS:
+            return True
+        self.refused += (
+            1  # those that are here stay a while: graphs that take turns would all be made each time
+        )
+        return False
+
+    def take(self, key: tuple[Any, ...], sweep: Sweep | None) -> None:
+        """Remember a derivative."""
+        self.sweeps[key] = sweep
+        self.steps += 1 if sweep is None else sweep.size
+
+
+_memory = _Memory()
+
+
+def known_cotangents(
+    order: Sequence[Node], output: Node, inputs: Sequence[Variable], kept: Sequence[Node]
+) -> list[Node | None]:
+    """The cotangents of ``inputs`` for a scalar whose value is known, as numbers without a graph.
+
+    ``order`` is a topological order of what the output is computed from. Of each operation the value is let go, but
+    for those of ``kept``.
+    """
+    key = _likeness(order, output, inputs)
+    if key is not None:
+        sweep = _memory.sweeps.get(key, _UNKNOWN)
+        if sweep is _UNKNOWN and _memory.admits(key):
+            try:
+                sweep = Sweep(order, output, inputs)
+            except (PullbackError, _Unfit):
+                sweep = None
+            _memory.take(key, sweep)
+        if type(sweep) is Sweep:
+            return sweep.follow(order, kept)
+    return detached_cotangents(order, output, inputs, kept)
+
+
+def _likeness(order: Sequence[Node], output: Node, inputs: Sequence[Variable]) -> tuple[Any, ...] | None:
+    """What graphs with one derivative have in common, ``None`` where no derivative is to be remembered."""
+    key: list[Any] = []
+    places: dict[Node, int] = {}
+    for x in inputs:
+        places[x] = len(places)
+        key.append(id(x.type))
+    for node in order:
+        if type(node) is Operation:
+            signature = node.signature
+            if signature.compute is None or not signature.is_plain:
+                return None
+            key.append(signature)
+            for child in node.inputs:
+                key.append(places[child])
+                if type(child) is Constant and signature.looks_at_constants and child.value.size > 1:
+                    key.append(_number_of(child.value))
+        elif type(node) is Constant:
+            key.append(id(node.type))
+            value = node.value
+            if _is_told(value):
+                key.append(value.tobytes())
+        elif node in places:
+            continue
+        else:
+            return None
+        places[node] = len(places)
+    key.append(places[output])
+    return tuple(key)
+
+
+def _is_told(value: np.ndarray) -> bool:
+    """Whether all numbers of a constant belong to what tells one graph from others."""
+    return value.size == 1 or (value.dtype.kind not in "fc" and value.size <= SMALL_CONSTANT)
+
+
+def _number_of(value: np.ndarray) -> Any:
+    """The number that is in every place of an array, which rules of elementwise operators look for."""
+    first = value.flat[0]
+    if first != value.flat[-1] or not bool((value == first).all()):
+        return None
+    return first.tobytes()
+
+
+class _Unfit(Exception):
+    """What the rules make of a graph is not to be remembered."""
+
+
+Step = tuple[Any, tuple[int, ...], Any, int, tuple[int, ...], int | None]
+"""What is called, the slots of its operands, a dtype, the slot of its result, those not needed any more, a place."""
+
+
+class Sweep:
+    """The derivative of one graph: steps from values to values.
+
+    A slot is the place of a value: of a node of the graph, of what is always the same, or of a step's result. A step
+    knows the place of the operation in the graph that it belongs to, whose line errors name.
+    """
+
+    __slots__ = ("_needed", "_results", "_steps", "_types", "_values", "size")
+
+    def __init__(self, order: Sequence[Node], output: Node, inputs: Sequence[Variable]) -> None:
+        """Ask the rules for a graph like that of ``order``; ``_Unfit`` where it is not to be remembered."""
+        standing: dict[Node, Node] = {x: Variable(x.type) for x in inputs}
+        fixed: dict[Node, Any] = {}
+        lines: dict[int, tuple[int, Source]] = {}
+        with evaluating(False), written_at(None) as line:
+            for place, node in enumerate(order):
+                if type(node) is Operation:
+                    if node.source is not None:
+                        source = replace(node.source)  # an object of its own tells what rules make of this
+                        lines[id(source)] = place, source
+                        line.move(source)
+                    standing[node] = applied(node.signature, tuple([standing[x] for x in node.inputs]))
+                elif type(node) is Constant:
+                    is_told = _is_told(node.value)
+                    if is_told or node.value.dtype.kind in "fc":
+                        # A node of its own: numbers that matter to nobody are not those of a constant in a rule.
+                        standing[node] = Constant(node.value, node.type.weak)
+                    else:  # as a rule sees indices that are not known
+                        standing[node] = Variable(node.type)
+                    if is_told:
+                        fixed[standing[node]] = node.value
+            ordered = [standing[x] for x in order]
+            seed, sums = Variable(output.type), Sums()
+            bars = unjoined_cotangents(ordered, standing[output], seed, [standing[x] for x in inputs], sums)
+        self._types = [x.type for x in [*inputs, *order]]  # their numbers in the key stay their own
+        self._values: list[Any] = []
+        self._needed: list[tuple[int, int]] = []
+        self._steps: list[Step] = []
+        given = {x: place for place, x in enumerate(ordered) if x not in fixed}
+        wanted = [x for x in bars if x is not None]
+        operands = _operands(wanted, {*given, *fixed, seed}, sums)
+        slots: dict[Node, int] = {}
+        computed: dict[Node, tuple[Node, ...]] = {}
+        for x, parts in operands.items():
+            if x in given:
+                self._needed.append((len(slots), given[x]))
+            elif type(x) is Constant or (type(x) is Operation and _is_fixed(x, parts, fixed)):
+                fixed[x] = force(x)
+            elif x is not seed:
+                computed[x] = parts
+            slots[x] = len(slots)
+            self._values.append(one(x.type.dtype) if x is seed else fixed.get(x))
+        places = {number: place for number, (place, _) in lines.items()}
+        self._take_steps(computed, slots, {*wanted, *fixed}, places)
+        self._results = [None if x is None else (slots[x], x.type) for x in bars]
+        self.size = len(self._steps)
+
+    def _take_steps(
+        self,
+        operands: Mapping[Any, tuple[Node, ...]],
+        slots: Mapping[Node, int],
+        lasting: Container[Node],
+        lines: Mapping[int, int],
+    ) -> None:
+        """A step for each node that is computed from ``operands``, the first first; ``lasting`` ones stay."""
+        uses = Counter([each for parts in operands.values() for each in parts])
+        last = {each: x for x, parts in operands.items() for each in parts}
+        own = set[Node]()
+        """Arrays that nobody else has: of zeros, and of parts."""
+        for x, parts in operands.items():
+            compute = x.signature.compute
+            if parts is not x.inputs:
+                total, part = parts
+                is_own = total in own and uses[total] == 1 and total not in lasting
+                compute = _Adding(padded(x.inputs[1].attributes["low"], part.type.shape), is_own)
+            if parts is not x.inputs or x.operator.name == "pad":
+                own.add(x)
+            dead = [slots[each] for each in set(parts) if last[each] is x and each not in lasting]
+            self._steps.append((
+                compute,
+                tuple([slots[each] for each in parts]),
+                x.type.dtype,
+                slots[x],
+                tuple(dead),
+                lines.get(id(x.source)),
+            ))  # fmt: skip
+
+    def follow(self, order: Sequence[Any], kept: Sequence[Node]) -> list[Node | None]:
+        """The cotangents of the inputs for a graph of this likeness."""
+        values, lasting = self._values.copy(), set(kept)
+        for slot, place in self._needed:
+            node = order[place]
+            values[slot] = force(node) if node.value is PENDING else node.value
+        for node in order:
+            if type(node) is Operation and node not in lasting:
+                node.value = PENDING
+        try:
+            with np.errstate(all="ignore"):
+                for step in self._steps:
+                    compute, places, dtype, slot, dead, _ = step
+                    if len(places) == 2:
+                        value = compute(values[places[0]], values[places[1]])
+                    elif len(places) == 1:
+                        value = compute(values[places[0]])
+                    else:
+                        value = compute(*[values[k] for k in places])
+                    if type(value) is not np.ndarray or value.dtype is not dtype:
+                        value = np.asarray(value, dtype)
+                    values[slot] = value
+                    for k in dead:
+                        values[k] = None
+        except (CallbackError, IndexRangeError, MatrixError) as error:
+            raise with_line(error, None if step[-1] is None else order[step[-1]].source) from None
+        return [None if each is None else Detached(each[1], values[each[0]]) for each in self._results]
+
+
+class _Adding:
+    """Adds a part of an array to a total, in place if the total is nobody else's."""
+
+    __slots__ = ("_is_own", "_where")
+
+    def __init__(self, where: tuple[slice, ...], is_own: bool) -> None:
+        self._where = where
+        self._is_own = is_own
+
+    def __call__(self, total: np.ndarray, part: np.ndarray) -> np.ndarray:
+        if not self._is_own:
+            total = np.array(total)
+        total[self._where] += part
+        return total
+
+
+def _is_fixed(x: Operation, parts: Sequence[Node], fixed: Container[Node]) -> bool:
+    """Whether an operation gives the same each time, and takes little memory."""
+    small = x.operator.name == "broadcast" or x.type.size <= SMALL_CONSTANT
+    return small and all(each in fixed for each in parts)
+
+
+def _operands(wanted: Sequence[Node], known: Container[Node], sums: Sums) -> dict[Node, tuple[Node, ...]]:
+    """What each node that ``wanted`` ones need is computed from, first ones first; nothing of constants and known ones.
+
+    A sum with a part among zeros is computed from the part itself. ``_Unfit`` where an operation is no call of a
+    reference.
+    """
+    found: dict[Node, tuple[Node, ...]] = {}
+    stack: list[Any] = [*reversed(wanted)]
+    while stack:
+        x = stack.pop()
+        if x is None:  # what follows had its operands above it
+            x, parts = stack.pop(), stack.pop()
+            found.setdefault(x, parts)
+        elif x in known or type(x) is Constant:
+            found.setdefault(x, ())
+        elif x not in found:
+            if type(x) is not Operation or x.signature.compute is None or not x.signature.is_plain:
+                raise _Unfit
+            parts = x.inputs
+            before, bar = sums.get(x, (None, None))
+            is_sum = before is not None and len(parts) == 2 and parts[0] is before and parts[1] is bar
+            if is_sum and type(bar) is Operation and bar.operator.name == "pad" and x.operator.name == "add":
+                parts = (parts[0], bar.inputs[0])
+            stack += (parts, x, None)
+            stack += parts[::-1]
+    return found
