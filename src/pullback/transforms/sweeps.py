@@ -64,9 +64,8 @@ class _Memory:
             return False
         if self.steps <= MOST_STEPS:
             return True
-        self.refused += (
-            1  # those that are here stay a while: graphs that take turns would all be made each time
-        )
+        # Those that are here stay a while: graphs that take turns would all be made each time.
+        self.refused += 1
         return False
 
     def take(self, key: tuple[Any, ...], sweep: Sweep | None) -> None:

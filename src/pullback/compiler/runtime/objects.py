@@ -29,10 +29,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 __all__ = ["CALLING", "CALLING_FUNCTIONS", "FORWARDING", "CallableObject", "called_directly", "set_entry"]
 
 _HEAD = object.__basicsize__
-_ENTRY, _SLOT = (
-    _HEAD,
-    _HEAD + 8,
-)  # where in an object the address of the machine code stands, and the slot after it
+# Where in an object the address of the machine code stands, and the slot after it.
+_ENTRY, _SLOT = _HEAD, _HEAD + 8
 
 FORWARDING = f"""
 ; A call of an object by what its slot __call__ holds, which may get something else meanwhile.
