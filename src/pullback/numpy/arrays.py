@@ -19,38 +19,23 @@ into the view is written into the array.
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
 
 from pullback.errors import DTypeError, NamedAxisError, ShapeError, TracingError
-from pullback.graph import OPERATORS, Node, Operation, is_complex
+from pullback.graph import OPERATORS, Node, is_complex
 from pullback.graph.named import LEAST_STAND_IN, sizes_under_way, with_names
-from pullback.graph.protocol import ArrayProtocol, vocabulary
+from pullback.graph.protocol import vocabulary
 from pullback.graph.source import is_users, user_stores
 from pullback.graph.values import mode
-from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled, where_written
-from pullback.numpy.recipes import followed
-from pullback.numpy.sizes import comparison, counted, size_of
-from pullback.numpy.views import OWN_ARGUMENTS, SPLITS, VIEWS, gives_itself
+from pullback.numpy.sizes import counted
 
-__all__ = [
-    "TracedArray",
-    "any_arrays",
-    "boxed",
-    "called",
-    "doored",
-    "of_array",
-    "plain",
-    "plain_all",
-    "to_users",
-]
+__all__ = ["TracedArray", "any_arrays", "boxed", "named_like", "plain", "plain_all", "to_users"]
 
 View = Callable[[Any], Any]
 
@@ -322,302 +307,17 @@ def boxed(x: Any, operands: Sequence[Any] = ()) -> Any:
     if type(x) is int:
         return _shown(x)
     if isinstance(x, Node):
-        return x if type(x) is TracedArray else _named(x, operands)
+        return x if type(x) is TracedArray else named_like(x, operands)
     if isinstance(x, (list, tuple)) and any(isinstance(each, (Node, list, tuple, int)) for each in x):
         parts = [boxed(each, operands) for each in x]
         return x._make(parts) if hasattr(x, "_make") else type(x)(parts)
     return x
 
 
-def _named(x: Node, operands: Sequence[Any]) -> TracedArray:
+def named_like(x: Node, operands: Sequence[Any]) -> TracedArray:
+    """A traced array for a node, which NumPy may lay out like one of its ``operands``."""
     made = TracedArray(x)
     for each in operands:
         if type(each) is TracedArray and (each._parent is not None or each._like):
             made._like = [*made._like, each]
     return made
-
-
-def doored(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` of nodes as one of traced arrays."""
-
-    def called(*arguments: Any, **keywords: Any) -> Any:
-        return boxed(function(*plain_all(arguments), **plain_all(keywords)), arguments)
-
-    return called
-
-
-# -- Views
-
-
-def _method(x: TracedArray, name: str, method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-    operands = [] if name == "copy" else [x, *arguments]
-    arguments, keywords = plain_all(arguments), plain_all(keywords)
-    found = followed(name, _called_method, (x.node, name, *arguments), keywords)
-    if gives_itself(x, name, keywords, found):
-        return x
-    if name in VIEWS and isinstance(found, Node):
-        arguments, keywords = settled(arguments), settled(keywords)
-        return x.derived(plain(found), lambda y: getattr(y, name)(*arguments, **keywords))
-    return boxed(found, operands)
-
-
-def of_array(name: str) -> property:
-    """The attribute ``name`` that traced arrays share with NumPy's."""
-
-    def attribute(self: TracedArray) -> Any:
-        if name in _IN_PLACE:
-            return partial(_IN_PLACE[name], self)
-        found = vocabulary["attribute"](self.node, name)
-        if callable(found) and not isinstance(found, type):
-            return partial(_method, self, name, found)
-        if isinstance(found, Node) and name in ("T", "mT"):
-            return self.derived(found, lambda x: getattr(x, name))
-        return boxed(found, [self])
-
-    return property(attribute)
-
-
-def _called_method(x: Node, name: str, *arguments: Any, **keywords: Any) -> Any:
-    return vocabulary["attribute"](x, name)(*arguments, **keywords)
-
-
-def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
-    """NumPy's ``function`` of traced arrays."""
-    name = getattr(function, "__name__", "")
-    if name in ("real", "imag") and type(arguments[0]) is TracedArray:
-        return getattr(arguments[0], name)
-    if name in _WRITES and arguments and type(arguments[0]) is TracedArray:
-        return _WRITES[name](*arguments, **keywords)
-    out = keywords.pop("out", None) if "out" in keywords else None
-    made = _made_by(function, plain_all(arguments), plain_all(keywords))
-    if out is not None:
-        return written(out, made, f"np.{name}")
-    if name in OWN_ARGUMENTS:
-        return boxed(OWN_ARGUMENTS[name](arguments, settled(plain_all(keywords)), made), arguments)
-    if arguments and type(arguments[0]) is TracedArray and (name in VIEWS or name in SPLITS):
-        rest, named = settled(plain_all(arguments[1:])), settled(plain_all(keywords))
-        if name in SPLITS:
-            picked = [partial(_picked, function, rest, named, k) for k in range(len(made))]
-            return type(made)([arguments[0].derived(each, pick) for each, pick in zip(made, picked)])
-        if isinstance(made, Node):
-            return arguments[0].derived(plain(made), lambda y: function(y, *rest, **named))
-    return boxed(made, arguments)
-
-
-_PRODUCTS = frozenset({np.dot, np.inner, np.outer, np.vdot})
-
-
-def _made_by(function: Any, arguments: Any, keywords: Any) -> Any:
-    def direct(*arguments: Any, **keywords: Any) -> Any:
-        return vocabulary["array_function"](function, (), arguments, keywords)
-
-    if function.__module__ == "numpy.linalg":  # some of these look at what made their operands
-        return direct(*arguments, **keywords)
-    return followed(function, direct, arguments, keywords, function in _PRODUCTS)
-
-
-def called(function: Any, *arguments: Any, **keywords: Any) -> Any:
-    """``function(*arguments, **keywords)`` for a function of NumPy's and traced arrays."""
-    return array_function(function, (), arguments, keywords)
-
-
-def _picked(function: Any, rest: Any, named: Any, number: int, array: Any) -> Any:
-    return function(array, *rest, **named)[number]
-
-
-def written(out: Any, made: Any, what: str) -> Any:
-    """What ``out=`` says, written into."""
-    if isinstance(out, tuple) and len(out) == 1 and not isinstance(made, tuple):
-        out = out[0]
-    if isinstance(out, tuple):
-        return tuple(
-            [each if one is None else written(one, each, what) for one, each in zip(out, boxed(made))]
-        )
-    if type(out) is not TracedArray:
-        raise TracingError(
-            f"{what} with out= of a {type(out).__name__}: an array that NumPy itself has made holds no traced values; "
-            f"make it with np.zeros_like(x, shape=n) of a traced x, or with pullback.numpy.zeros(n){where_written()}"
-        )
-    return out.write(plain(made), what)
-
-
-# -- The doors: Python's operators and NumPy's functions, on traced arrays
-
-
-def _operator(name: str) -> Callable[..., Any]:
-    method = getattr(ArrayProtocol, name)
-
-    def called(self: TracedArray, *others: Any, **named: Any) -> Any:
-        return boxed(method(self.node, *[plain(each) for each in others], **named), [self, *others])
-
-    return called
-
-
-_SEQUENCES = {list, tuple, str, bytes}
-
-
-def _binary(name: str) -> Callable[[TracedArray, Any], Any]:
-    method = getattr(ArrayProtocol, name)
-    repeats = name in ("__mul__", "__rmul__")
-
-    def called(self: TracedArray, other: Any) -> Any:
-        x, y = self._node if self._parent is None else self.node, other
-        if type(y) is TracedArray:
-            y = y._node if y._parent is None else y.node
-        elif repeats and type(y) in _SEQUENCES and not x.ndim and x.dtype.kind in "iu":
-            return y * operator.index(self)  # [0] * n is n zeros, as of Python's and NumPy's integers
-        made = followed(name, method, (x, y))
-        return _named(made, (self, other)) if type(made) is Operation else boxed(made, (self, other))
-
-    return called
-
-
-def _in_place(name: str, sign: str, function: str) -> Callable[[TracedArray, Any], Any]:
-    def called(self: TracedArray, other: Any) -> Any:
-        made = vocabulary[function](self.node, plain(other))
-        return self.write(made, f"x {sign}= y") if self.ndim else TracedArray(made)
-
-    return called
-
-
-def _getitem(self: TracedArray, index: Any) -> Any:
-    index = plain_all(index)
-    found = followed("getitem", vocabulary["getitem"], (self.node, index))
-    parts = index if isinstance(index, tuple) else (index,)
-    if not found.ndim or not all(map(_is_basic, parts)):
-        return TracedArray(found)
-    if any(isinstance(each, slice) for each in parts):
-        parts = settled(parts)
-    return self.derived(found, lambda x: x[parts], parts)
-
-
-def _is_basic(part: Any) -> bool:
-    """Whether NumPy gives a view for this part of an index."""
-    if isinstance(part, Node):
-        return not part.ndim and part.dtype.kind in "iu"
-    return part is None or part is ... or isinstance(part, (slice, int, np.integer))
-
-
-def _iterate(self: TracedArray) -> Any:
-    vocabulary["iterate"](self.node)
-    return iter([self[k] for k in range(self.shape[0])])
-
-
-def _ufunc(self: TracedArray, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
-    if method == "at" and type(inputs[0]) is TracedArray and ufunc in UPDATES:
-        target, index, value = inputs[0], plain_all(inputs[1]), plain_all(inputs[2])
-        target.assign(plain(getattr(vocabulary["at"](target.node)[index], UPDATES[ufunc])(value)))
-        return None
-    function = None if keywords or method != "__call__" else UFUNCS.get(ufunc)
-    if function is not None:
-        if len(inputs) == 1:
-            operands: Any = (self._node if self._parent is None else self.node,)
-        else:
-            operands = plain_all(inputs)
-        made = followed(ufunc, function, operands, promotes=True)
-        return _named(made, inputs) if type(made) is Operation else boxed(made, inputs)
-    out = keywords.pop("out", None)
-    made = vocabulary["array_ufunc"](ufunc, method, *plain_all(inputs), **plain_all(keywords))
-    return boxed(made, inputs) if out is None else written(out, made, f"np.{ufunc.__name__}")
-
-
-UPDATES: dict[np.ufunc, str] = {
-    np.add: "add",
-    np.subtract: "subtract",
-    np.multiply: "multiply",
-    np.divide: "divide",
-    np.power: "power",
-    np.maximum: "max",
-    np.minimum: "min",
-}
-"""The method of ``at(x)[index]`` that is each ufunc's ``at``."""
-
-_SIGNS = {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
-    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
-}  # fmt: skip
-_FUNCTIONS = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
-    "mod": "remainder", "pow": "power", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
-    "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
-}  # fmt: skip
-
-for _name, _sign in _SIGNS.items():
-    for _method_name in (f"__{_name}__", f"__r{_name}__"):
-        setattr(TracedArray, _method_name, _binary(_method_name))
-    setattr(TracedArray, f"__i{_name}__", _in_place(f"__i{_name}__", _sign, _FUNCTIONS[_name]))
-_REST = (
-    "divmod", "rdivmod", "neg", "pos", "abs", "invert", "eq", "ne", "lt", "le", "gt", "ge", "len", "bool", "int",
-    "trunc", "float", "complex", "index", "round", "floor", "ceil", "format", "str", "array", "dlpack",
-)  # fmt: skip
-"""Methods of Python's with double underscores that only read."""
-
-
-def _compared(name: str) -> Callable[[TracedArray, Any], Any]:
-    """A comparison, which Python may ask of extents: it is known where it is the same for all sizes."""
-    compare = _operator(f"__{name}__")
-
-    def called(self: TracedArray, other: Any) -> Any:
-        known = comparison(name, self.node, other) if sizes_under_way() else None
-        return compare(self, other) if known is None else known
-
-    return called
-
-
-def _hash(self: TracedArray) -> int:
-    """By identity; a size is equal to other numbers, among which a dict or a set would not find it."""
-    if sizes_under_way() and not self.ndim and size_of(self.node) is not None:
-        vocabulary["refuse"](self.node, "index")
-    return object.__hash__(self)
-
-
-def _truth(self: TracedArray) -> bool:
-    known = comparison("ne", self.node, 0) if sizes_under_way() else None
-    return bool(ArrayProtocol.__bool__(self.node)) if known is None else known
-
-
-for _method_name in _REST:
-    setattr(TracedArray, f"__{_method_name}__", _operator(f"__{_method_name}__"))
-_doors: dict[str, Any] = {
-    **{name: _compared(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-    "bool": _truth,
-    "hash": _hash,
-    "getitem": _getitem,
-    "iter": _iterate,
-    "array_ufunc": _ufunc,
-    "array_function": lambda self, *given: array_function(*given),
-}
-for _method_name, _door in _doors.items():
-    setattr(TracedArray, f"__{_method_name}__", _door)
-
-
-# -- Functions and methods that write
-
-
-def _fill(x: TracedArray, value: Any) -> None:
-    x[...] = value
-
-
-def _sort(x: TracedArray, axis: int = -1) -> None:
-    x.write(plain(vocabulary["sort"](x.node, axis)), "sort")
-
-
-def _copyto(dst: TracedArray, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    node = dst.node
-    taken = src if where is True else vocabulary["where"](plain_all(where), plain_all(src), node)
-    dst.write(as_node(plain_all(taken), node.dtype), "np.copyto")
-
-
-def _of_new(name: str) -> Callable[..., None]:
-    def called(x: TracedArray, *arguments: Any, **keywords: Any) -> None:
-        x.write(plain(vocabulary[name](x.node, *plain_all(arguments), **plain_all(keywords))), f"np.{name}")
-
-    return called
-
-
-_IN_PLACE: dict[str, Callable[..., Any]] = {"fill": _fill, "sort": _sort}
-_WRITES: dict[str, Callable[..., Any]] = {
-    "copyto": _copyto,
-    "fill_diagonal": _of_new("fill_diagonal"),
-    "put_along_axis": _of_new("put_along_axis"),
-}

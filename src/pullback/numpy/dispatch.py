@@ -19,11 +19,11 @@ from pullback.graph import Node, free_variables, is_complex, is_known
 from pullback.graph.named import is_named, shown, sizes_under_way, with_names
 from pullback.graph.protocol import vocabulary
 from pullback.graph.source import numpy_function, user_stores
-from pullback.numpy import arrays
 from pullback.numpy.arrays import any_arrays
 from pullback.numpy.axes import normal_axes
 from pullback.numpy.elementwise import UFUNCS, astype, where
 from pullback.numpy.promotion import any_traced, array_of, settled, where_written
+from pullback.numpy.protocol import UPDATES, called, doored
 from pullback.numpy.sizes import size_of
 
 __all__ = ["FUNCTIONS", "NEAREST", "UFUNC_METHODS", "implements", "reduced_by", "refuse", "turns"]
@@ -59,9 +59,9 @@ def implements(*references: Callable[..., Any]) -> Callable[[Callable[P, R]], Ca
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         function = array_of(function)
 
-        on_arrays = arrays.doored(function)
+        on_arrays = doored(function)
         if not isinstance(references[0], np.ufunc):
-            on_arrays = partial(arrays.called, references[0])
+            on_arrays = partial(called, references[0])
 
         @wraps(function)
         def dispatched(*arguments: P.args, **keywords: P.kwargs) -> R:
@@ -91,7 +91,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> 
     """Answer ``np.sin(x)``, ``np.add.reduce(x)``, ``np.multiply.outer(x, y)`` for traced arguments."""
     name = ufunc.__name__
     if method == "at":
-        repair = arrays.UPDATES.get(ufunc)
+        repair = UPDATES.get(ufunc)
         raise TracingError(
             f"np.{name}.at changes an array in place, and traced values never change; "
             + (
@@ -118,9 +118,9 @@ def array_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> 
         return _called(f"{name}.{method}", UFUNC_METHODS[method], (ufunc, *inputs), keywords)
     function = UFUNCS.get(ufunc) or _of_scipy(ufunc)
     if function is None or method != "__call__":
-        called = name if method == "__call__" else f"{name}.{method}"
+        asked = name if method == "__call__" else f"{name}.{method}"
         raise TracingError(
-            f"np.{called} has no derivative rules here, so it cannot take a traced value; write it with the "
+            f"np.{asked} has no derivative rules here, so it cannot take a traced value; write it with the "
             f"functions of pullback.numpy, or apply it to concrete arrays outside{where_written()}"
         )
     dtype = keywords.pop("dtype", None)
@@ -306,9 +306,9 @@ def refuse(node: Node, attempt: str) -> NoReturn:
     if sizes_under_way() and size_of(node) is not None:
         attempt = "named bool" if node.dtype.kind == "b" else "named index"
     reason, repair = _REFUSALS[attempt]
-    called = numpy_function() if attempt == "array" else None
-    named = "" if called is None else f"np.{called} cannot take "
-    it = "" if called is None else " here: it"
+    asked = numpy_function() if attempt == "array" else None
+    named = "" if asked is None else f"np.{asked} cannot take "
+    it = "" if asked is None else " here: it"
     raise TracingError(
         f"{named}a traced value {with_names(node.type)}{it} {_stands_for(node, attempt)}: "
         f"{reason}; {repair}{where_written()}"

@@ -24,11 +24,12 @@ from pullback.numpy import (
     reductions,
     shapes,
 )
-from pullback.numpy.arrays import TracedArray, of_array
+from pullback.numpy.arrays import TracedArray
 from pullback.numpy.concrete import concrete
 from pullback.numpy.dispatch import refuse
 from pullback.numpy.elementwise import UFUNCS
 from pullback.numpy.promotion import where_written
+from pullback.numpy.protocol import of_array
 from pullback.numpy.updates import At
 
 __all__ = ["METHODS", "PROPERTIES", "attribute"]
