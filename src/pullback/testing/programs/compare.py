@@ -106,7 +106,7 @@ def _compare(program: Program, stages: bool) -> None:
     graph = traced.graph
     wanted = _run("interpreted", lambda: expected(graph, arguments))
     interpreted = _run("interpreted", lambda: evaluate(graph, arguments))
-    _evaluated_alike(program, interpreted, wanted if any(map(regions, graph.nodes())) else None)
+    _evaluated_alike(program, graph, interpreted, wanted if any(map(regions, graph.nodes())) else None)
     if program.asked.form in ("value", "both"):
         steps = " ".join(step.text for step in program.steps)
         signs = not SIGNLESS.search(steps)
@@ -183,23 +183,25 @@ def _for_any_size(program: Program, wanted: Sequence[Expected]) -> None:
 
 
 def _evaluated_alike(
-    program: Program, wanted: Sequence[np.ndarray], loops: Sequence[Expected] | None
+    program: Program, graph: Graph, interpreted: Sequence[np.ndarray], loops: Sequence[Expected] | None
 ) -> None:
     """What is evaluated as it goes has the bits that the interpreter gives its graph.
 
     A loop of Python that the trace has rolled up adds up its derivatives in another order: those results, ``loops``,
     are equal but for rounding.
     """
-    function, name = program.function(), "evaluated as it goes"
-    runs = [_run(name, lambda: _evaluated(program))]
-    if program.asked.form in (
-        "gradient",
-        "curvature",
-    ):  # called again, it follows what is remembered of the graph
+    name = "evaluated as it goes"
+    turns = [(interpreted, _run(name, lambda: _evaluated(program)))]
+    if program.asked.form in ("gradient", "curvature"):
+        function = program.function()
+        # Called again, it follows what it remembers of the graph. In C order: a transformation may copy an array, and
+        # NumPy's products depend on how their operands lie.
+        given = [np.array(x, order="C") if isinstance(x, np.ndarray) else x for x in program.arguments()]
+        wanted = _run("interpreted", lambda: evaluate(graph, given))
         for _ in range(3):
-            leaves = _run(name, lambda: flatten(function(*program.arguments()))[0])
-            runs.append([np.asarray(leaf) for leaf in leaves])
-    for turn, known in enumerate(runs):
+            leaves = _run(name, lambda: flatten(function(*given))[0])
+            turns.append((wanted, [np.asarray(leaf) for leaf in leaves]))
+    for turn, (wanted, known) in enumerate(turns):
         for k, (value, found) in enumerate(zip(wanted, known)):
             alike = (value.dtype, value.shape) == (found.dtype, found.shape)
             alike = alike and _equal_bits(value, found, signs=not turn)
