@@ -391,6 +391,19 @@ def test_a_product_that_is_added_without_being_rounded_does_not_overflow(f):
     assert fits.difference(np.float32(np.nan)) is not None
 
 
+@pytest.mark.parametrize(
+    ("f", "large"),
+    [(lambda x, y: x @ y, [2.0, -4.0]), (lambda x, y: np.sum(np.concatenate([x, -x])), [0.0, 0.0])],
+)
+def test_terms_that_overflow_in_one_order_may_do_so(f, large):
+    x, y = np.array([2e38, 2e38], np.float32) / 2, np.array(large, np.float32)
+    (result,) = expected(trace(f, 2 * x, y).graph, [2 * x, y])
+    assert result.difference(np.float32(-np.inf)) is None
+    (small,) = expected(trace(f, x, y / 4).graph, [x / 4, y / 4])
+    assert np.isfinite(small.value)
+    assert small.difference(np.float32(-np.inf)) is not None
+
+
 def test_the_sign_of_what_is_no_number_is_left_open():
     x = np.array([np.nan, -2.0, 3.0])
     (negative,) = expected(trace(np.signbit, x).graph, [x])

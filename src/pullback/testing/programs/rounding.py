@@ -40,57 +40,13 @@ SIGNS = 1024
 MARGIN = 8.0
 """A difference is one when it is larger than the spread by this factor."""
 
-EXACT = frozenset(
-    (
-        *(
-            "where",
-            "negative",
-            "sign",
-            "absolute",
-            "floor",
-            "ceil",
-            "trunc",
-            "rint",
-            "maximum",
-            "minimum",
-            "relu",
-        ),
-        *(
-            "broadcast",
-            "reshape",
-            "transpose",
-            "slice",
-            "reverse",
-            "pad",
-            "concatenate",
-            "contiguous",
-            "result",
-            "iota",
-        ),
-        *(
-            "stop_gradient",
-            "check_index",
-            "gather",
-            "max",
-            "min",
-            "argmax",
-            "argmin",
-            "windows",
-            "window_max",
-        ),
-        *(
-            "window_argmax",
-            "argmax_index",
-            "gather_at_argmax",
-            "floor_divide",
-            "remainder",
-            "scatter_set",
-            "scatter_max",
-            "scatter_min",
-        ),
-        *("argsort", "cumargmax", "cumargmin", "bitcast", "half_value"),
-    )
-)
+EXACT = frozenset({
+    "where", "negative", "sign", "absolute", "floor", "ceil", "trunc", "rint", "maximum", "minimum", "relu",
+    "broadcast", "reshape", "transpose", "slice", "reverse", "pad", "concatenate", "contiguous", "result", "iota",
+    "stop_gradient", "check_index", "gather", "max", "min", "argmax", "argmin", "windows", "window_max",
+    "window_argmax", "argmax_index", "gather_at_argmax", "floor_divide", "remainder", "scatter_set",
+    "scatter_max", "scatter_min", "argsort", "cumargmax", "cumargmin", "bitcast", "half_value",
+})  # fmt: skip
 """Operators that round nothing: they choose, move or count."""
 
 DEGREE = {
@@ -107,23 +63,10 @@ DEGREE = {
 
 MOVES = frozenset(("broadcast", "reshape", "transpose", "slice", "reverse", "contiguous", "negative"))
 
-SIGNLESS = frozenset(
-    [
-        "contract",
-        "convolve",
-        "max_unpool",
-        "solve",
-        "triangular_solve",
-        "inv",
-        "cofactor",
-        "det",
-        "pinv",
-        "expm",
-        "expm_along",
-        "cholesky",
-        "cholesky_cotangent",
-    ]
-)
+SIGNLESS = frozenset({
+    "contract", "convolve", "max_unpool", "solve", "triangular_solve", "inv", "cofactor", "det", "pinv", "expm",
+    "expm_along", "cholesky", "cholesky_cotangent",
+})  # fmt: skip
 """The sign of a zero depends on where their sums begin, or on whether there is one, in NumPy too."""
 
 CENTRED = frozenset(["standardise"])
@@ -360,6 +303,10 @@ class _Run:
                 value = np.where(np.isfinite(value), value, computed(wide))
             elif name == "sum" and (product := _wide(node.inputs[0], self.values)) is not None:
                 value = np.where(np.isfinite(value), value, computed([product]))
+        if moves.turned and name in DEGREE and _is_large(inputs, DEGREE[name]):
+            # Terms of both signs may overflow in the order that somebody adds them in.
+            sizes = computed([np.abs(x) if x.dtype.kind == "f" else x for x in inputs])
+            value = np.where(np.isfinite(sizes) | ~np.isfinite(moves.plain.values[node]), value, sizes)
         if name in SOLVERS and moves.turned and not all(np.isfinite(x).all() for x in inputs):
             return np.zeros_like(value)
         if name in SIGNLESS:
@@ -512,6 +459,17 @@ def _moved_alike(
     part = (mixed >> np.uint64(40)).astype(np.float64) * 2.0**-23 - 1
     signed = np.copysign(scale, value)  # odd functions stay odd
     return np.asarray(value + signed * (units * float(np.finfo(value.dtype).eps) * part), value.dtype)
+
+
+def _is_large(inputs: Sequence[np.ndarray], degree: int) -> bool:
+    """Whether as many numbers as there are, products of ``degree`` factors, may overflow together."""
+    factors = [x for x in inputs if x.dtype.kind == "f" and x.size]
+    if not factors:
+        return False
+    largest = [np.max(np.abs(x), where=np.isfinite(x), initial=0) for x in factors[-degree:]]
+    powers = [float(np.frexp(x)[1]) for x in largest]
+    terms = math.log2(max(x.size for x in factors))
+    return bool(max(sum(powers), *powers) + terms >= np.finfo(factors[0].dtype).maxexp)
 
 
 def _small_multiples(
