@@ -8,6 +8,7 @@ and ``np`` is NumPy without what it does otherwise than it says.
 from __future__ import annotations
 
 import decimal
+import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -309,8 +310,26 @@ def _of_all_elements(product: Any) -> Any:
     return multiplied
 
 
+def _det(x: Array) -> Array:
+    """Determinants by Leibniz' formula: NumPy's elimination divides, so that of integers may be no integer."""
+    if np.shape(x)[-1] != np.shape(x)[-2] or not 1 <= np.shape(x)[-1] <= 3:
+        return np.linalg.det(x)
+    x = x if np.iscomplexobj(x) else _float(x)
+    total = np.zeros(x.shape[:-2], x.dtype)
+    for order in itertools.permutations(range(x.shape[-1])):
+        swaps = sum(a > b for a, b in itertools.combinations(order, 2))
+        terms = [x[..., row, column] for row, column in enumerate(order)]
+        total = total + (-1) ** swaps * math.prod(terms[1:], start=terms[0])
+    return total[()]
+
+
 np_as_it_says = SimpleNamespace(
-    **{**vars(np), "dot": _of_all_elements(np.dot), "inner": _of_all_elements(np.inner)}
+    **{
+        **vars(np),
+        "dot": _of_all_elements(np.dot),
+        "inner": _of_all_elements(np.inner),
+        "linalg": SimpleNamespace(**{**vars(np.linalg), "det": _det}),
+    }
 )
 numpy = SimpleNamespace(logsumexp=logsumexp, standardise=standardise)
 nn = SimpleNamespace(conv=conv, max_pool=max_pool, avg_pool=avg_pool)
