@@ -84,7 +84,10 @@ def test_more_content_than_allowed(write_archive):
 
 def test_more_content_than_allowed_behind_the_end(tmp_path):
     (tmp_path / "a.tar.gz").write_bytes(gzip.compress(bytes(3_000_000)))
-    with pytest.raises(DataError, match="more than 1,000,000 bytes of content"):
+    # Python 3.10 goes back over blocks without a header.
+    with pytest.raises(
+        DataError, match=r"more than 1,000,000 bytes of content|a header that leads backwards"
+    ):
         members(tmp_path / "a.tar.gz")
 
 

@@ -151,10 +151,8 @@ def _names_called(code: CodeType, place: int) -> tuple[str, ...]:
     instructions = [each for each in dis.get_instructions(code) if each.offset <= place]
     if not instructions or not instructions[-1].opname.startswith("CALL"):
         return ()
-    start = _start(instructions[-1])
-    loads = [each for each in instructions if each.opname.startswith("LOAD_") and _start(each) == start]
     names: list[str] = []
-    for each in loads:
+    for each in _loads(instructions):
         if each.opname in ("LOAD_ATTR", "LOAD_METHOD"):
             names.append(str(each.argval))
         elif each.opname != "LOAD_CONST":
@@ -162,10 +160,31 @@ def _names_called(code: CodeType, place: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _start(instruction: Any) -> Any:
-    """Where the expression that an instruction belongs to begins; its line, where Python does not tell more."""
+def _loads(instructions: list[dis.Instruction]) -> list[dis.Instruction]:
+    """What loads the function that the last instruction calls: where the call begins, if Python tells."""
+    *before, call = instructions
+    start = _start(call)
+    if start is not None:
+        return [each for each in before if each.opname.startswith("LOAD_") and _start(each) == start]
+    # Before Python 3.11 the stack tells: the function lies below the arguments, and the names of keywords.
+    above = (call.arg or 0) + (call.opname == "CALL_FUNCTION_KW")
+    found: list[dis.Instruction] = []
+    for each in reversed(before):
+        if not above and each.opname.startswith("LOAD_"):
+            found.insert(0, each)
+            if each.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+                return found
+        elif above <= 0 or each.opcode in dis.hasjrel or each.opcode in dis.hasjabs:
+            break
+        else:
+            above -= dis.stack_effect(each.opcode, each.arg)
+    return []
+
+
+def _start(instruction: Any) -> tuple[int, int] | None:
+    """Where the expression that an instruction belongs to begins."""
     positions = getattr(instruction, "positions", None)
-    return instruction.starts_line if positions is None else (positions.lineno, positions.col_offset)
+    return None if positions is None else (positions.lineno, positions.col_offset)
 
 
 vocabulary.update(

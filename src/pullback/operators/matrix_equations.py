@@ -109,10 +109,13 @@ def _root_reference(a: Array) -> Array:
     def one(a: Array) -> Any:
         made = root(a)
         if np.iscomplexobj(made) and not np.iscomplexobj(a):
-            raise MatrixError(
-                "sqrtm: the root of this real matrix is complex, since an eigenvalue is negative; give a complex one, "
-                "a.astype(np.complex128)"
-            )
+            values = np.linalg.eigvals(a)
+            if np.any((values.imag == 0) & (values.real < 0)):
+                raise MatrixError(
+                    "sqrtm: the root of this real matrix is complex, since an eigenvalue is negative; give a complex "
+                    "one, a.astype(np.complex128)"
+                )
+            return made.real  # as it came out of complex factors, in SciPy before 1.16
         return made
 
     return _for_each(one, a)
