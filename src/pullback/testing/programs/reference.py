@@ -323,12 +323,25 @@ def _det(x: Array) -> Array:
     return total[()]
 
 
+def _sinc(x: Array) -> Array:
+    """``sin(pi x) / (pi x)``, zero where it is: NumPy takes the sine of ``pi x`` as it is rounded."""
+    if np.iscomplexobj(x):
+        return np.sinc(x)
+    x = _float(x)
+    wide = x.astype(np.longdouble)
+    whole = np.rint(wide)
+    sine = np.sin((wide - whole) * np.pi)
+    sine = np.where(whole % 2 == 0, sine, -sine) / np.where(x == 0, 1, np.pi * wide)
+    return np.where(x == 0, 1, sine).astype(x.dtype)[()]
+
+
 np_as_it_says = SimpleNamespace(
     **{
         **vars(np),
         "dot": _of_all_elements(np.dot),
         "inner": _of_all_elements(np.inner),
         "linalg": SimpleNamespace(**{**vars(np.linalg), "det": _det}),
+        "sinc": _sinc,
     }
 )
 numpy = SimpleNamespace(logsumexp=logsumexp, standardise=standardise)
