@@ -1,12 +1,13 @@
 """The transformations: gradients as trees, nesting, confusion of perturbations, and what is refused."""
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from pullback import grad, jvp, stop_gradient, trace, value_and_grad, vjp
+from pullback import grad, hessian, jit, jvp, stop_gradient, trace, value_and_grad, vjp
 from pullback.errors import DerivativeError, TreeError
 from pullback.graph import Node
 from pullback.tracing import flatten
@@ -224,7 +225,7 @@ def test_stop_gradient_on_trees():
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [
-        (lambda: grad(np.sin)(np.ones(2)), r"returned float64\[2\].*sum or mean, or use vjp"),
+        (lambda: grad(np.sin)(np.ones(2)), r"returned float64\[2\].*sum or mean .*take jacobian.*or vjp"),
         (lambda: grad(np.sin)(1), r"argument 0 is int64\[\], and integers have no derivative.*astype"),
         (lambda: grad(lambda x, y: x, 1)(1.0, np.arange(3)), "argument 1 is int64"),
         (lambda: grad(lambda t: t["a"])({"a": 1.0, "b": [2.0, True]}), r"argument 0 at b\.1 is bool"),
@@ -257,6 +258,39 @@ def test_derivatives_that_do_not_exist(attempt, message):
 def test_structures_that_do_not_fit(attempt, message):
     with pytest.raises(TreeError, match=message):
         attempt()
+
+
+def test_errors_about_results_name_the_functions_line():
+    def doubled(x):
+        return x * 2
+
+    def loss(x):
+        return doubled(x)
+
+    def extra(x):
+        return {"a": x}
+
+    first = loss.__code__.co_firstlineno
+    transformed = (
+        grad(loss),
+        value_and_grad(loss),
+        jit(grad(loss)),
+        hessian(loss),
+        grad(partial(loss)),
+        grad(jit(loss)),
+    )
+    for function in transformed:
+        with pytest.raises(DerivativeError) as caught:
+            function(np.ones(2))
+        assert f"its result: {__file__}:{first - 2} in doubled" in str(caught.value)
+        assert f"the function: {__file__}:{first} in loss" in str(caught.value)
+    with pytest.raises(DerivativeError, match=rf"the function: .*:{first + 3} in extra$"):
+        grad(extra)(1.0)
+    with pytest.raises(TreeError, match=rf"it returned a dict; .*\n.*:{first + 3} in extra$"):
+        vjp(extra, 1.0, has_aux=True)
+    with pytest.raises(DerivativeError) as caught:
+        grad(doubled)(np.ones(2))
+    assert str(caught.value).endswith(f"\n  its result: {__file__}:{first - 2} in doubled")
 
 
 def test_the_function_keeps_its_name():

@@ -1,14 +1,17 @@
-"""What a transformation is given: a function, not what a function returned."""
+"""What a transformation is given: a function, not what a function returned; and where that function is written."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pullback.errors import SettingError
+from pullback.graph import Operation, Source
+from pullback.graph.source import is_users
 
-__all__ = ["check_function"]
+__all__ = ["check_function", "lines_of"]
 
 
 def check_function(name: str, function: Any) -> None:
@@ -30,3 +33,33 @@ def check_function(name: str, function: Any) -> None:
         f"{name}: it is given {found} where a function is needed; give the function itself, {name}(f, …), not what "
         f"it returned, {name}(f(x), …)"
     )
+
+
+def lines_of(function: Any, result: Any = None) -> str:
+    """The end of a message about what ``function`` returned: the line that makes its ``result``, and its first line.
+
+    The latter is left out where the result is made in the function itself, and where it is not the user's own.
+
+    >>> def loss(x):
+    ...     return x * 2
+    >>> print(lines_of(loss).strip())
+    the function: <doctest pullback.tracing.functions.lines_of[0]>:1 in loss
+    >>> lines_of(np.sin)
+    ''
+    """
+    made = result.source if isinstance(result, Operation) else None
+    begun = _written(function)
+    if made is not None and begun is not None and (made.file, made.function) == (begun.file, begun.function):
+        begun = None
+    lines = {"its result": made, "the function": begun}
+    return "".join(f"\n  {what}: {line}" for what, line in lines.items() if line is not None)
+
+
+def _written(function: Any) -> Source | None:
+    """The first line of a function, or of what it wraps, where that is the user's."""
+    while isinstance(function, partial) or hasattr(function, "__wrapped__"):
+        function = function.func if isinstance(function, partial) else function.__wrapped__
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    if code is None or not is_users(code.co_filename):
+        return None
+    return Source(code.co_filename, code.co_firstlineno, code.co_name)

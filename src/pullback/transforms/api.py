@@ -18,7 +18,7 @@ from pullback.graph import Node, Type, Variable, evaluating, is_complex, is_floa
 from pullback.graph.named import is_named
 from pullback.numpy import elementwise
 from pullback.numpy.promotion import Scalar, as_array_node, as_node, broadcast_to_shape
-from pullback.tracing.functions import check_function
+from pullback.tracing.functions import check_function, lines_of
 from pullback.tracing.trace import (
     ended,
     finish,
@@ -185,8 +185,8 @@ def _reverse(
     with tracing(variables, inside.made):
         with inside.evaluated():
             result = chosen.function(*inside.replaced, **chosen.keywords)
-        loss, extra = _split(result) if has_aux else (result, None)
-        node = _loss_node(loss, holomorphic, variables)
+        loss, extra = _split(result, function) if has_aux else (result, None)
+        node = _loss_node(loss, holomorphic, variables, function)
         found, extra_structure = output_nodes(extra) if has_aux else ((), None)
         value, *extras = ended([node, *found], since)
         order = known_order([value, *extras], leaves)
@@ -255,9 +255,13 @@ def grad(
     return gradient
 
 
-def _split(result: Any) -> tuple[Any, Any]:
+def _split(result: Any, function: Any) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
-        raise TreeError(f"with has_aux the function returns (value, extra), not a {type(result).__name__}")
+        found = result.type if isinstance(result, Node) else f"a {type(result).__name__}"
+        raise TreeError(
+            f"with has_aux the function returns (value, extra), and it returned {found}; return both, or leave "
+            f"has_aux out{lines_of(function, result)}"
+        )
     return result
 
 
@@ -275,38 +279,43 @@ class Outputs(NamedTuple):
         return () if self.extra_structure is None else (self.extra_structure.unflatten(values),)
 
 
-def outputs_of(result: Any, has_aux: bool) -> Outputs:
-    """The outputs of a function that returned ``result``: ``(value, extra)`` with ``has_aux``."""
+def outputs_of(result: Any, has_aux: bool, function: Function) -> Outputs:
+    """The outputs of ``function`` that returned ``result``: ``(value, extra)`` with ``has_aux``."""
     if not has_aux:
         return Outputs(*output_nodes(result), (), None)
-    value, extra = _split(result)
+    value, extra = _split(result, function)
     return Outputs(*output_nodes(value), *output_nodes(extra))
 
 
-def _loss_node(loss: Any, holomorphic: bool, variables: Sequence[Variable]) -> Node:
+def _loss_node(loss: Any, holomorphic: bool, variables: Sequence[Variable], function: Function) -> Node:
     """The one scalar node that a gradient is taken of."""
     if not isinstance(loss, Node) and not isinstance(loss, (*Scalar, np.ndarray, np.generic)):
         raise DerivativeError(
             f"grad: the function returned a {type(loss).__name__}, not one scalar; return the loss alone, or "
-            "(loss, extra) with has_aux=True"
+            f"(loss, extra) with has_aux=True{lines_of(function)}"
         )
     node = as_array_node(loss)
     if node.type.shape != ():
         raise DerivativeError(
-            f"grad: the function returned {node.type}, and only a scalar has a gradient; take its sum or "
-            "mean, or use vjp with a cotangent of this shape"
+            f"grad: the function returned {node.type}, and only a scalar has a gradient; return its sum or "
+            "mean (np.mean(y)), take jacobian for the derivatives of all its elements, or vjp with a cotangent of this "
+            f"shape{lines_of(function, node)}"
         )
     if not is_float(node.type.dtype):
         raise DerivativeError(
             f"grad: the function returned {node.type}, and only floats have a gradient; "
-            "cast an operand with .astype(np.float32) before computing the loss"
+            f"cast an operand with .astype(np.float32) before computing the loss{lines_of(function, node)}"
         )
-    check_complex("grad", holomorphic, variables, [node])
+    check_complex("grad", holomorphic, variables, [node], function)
     return node
 
 
 def check_complex(
-    name: str, holomorphic: bool, variables: Sequence[Variable], outputs: Sequence[Node]
+    name: str,
+    holomorphic: bool,
+    variables: Sequence[Variable],
+    outputs: Sequence[Node],
+    function: Function,
 ) -> None:
     """Raise where complex results have no derivative, or what is said to be ``holomorphic`` is real."""
     found = [node for node in outputs if node.type.dtype.kind == "c"]
@@ -316,12 +325,13 @@ def check_complex(
         raise DerivativeError(
             f"{name}: the function returned {found[0].type}, which has no derivative unless it is holomorphic; say "
             "holomorphic=True if it is, take a real part, np.real(y) or np.abs(y), or use vjp"
+            f"{lines_of(function, found[0])}"
         )
     real = [node for node in (*variables, *outputs) if not is_complex(node.dtype)]
     if holomorphic and real:
         raise DerivativeError(
             f"{name}: holomorphic=True, and there is {real[0].type}; give complex arguments, with "
-            ".astype(np.complex128), and return complex numbers"
+            f".astype(np.complex128), and return complex numbers{lines_of(function, real[0])}"
         )
 
 
@@ -356,7 +366,7 @@ def vjp(function: Function, *arguments: Any, has_aux: bool = False) -> tuple[Any
     since = mark()
     with tracing(inside.variables, inside.made), inside.evaluated():
         result = function(*inside.replaced)
-        main, extra = _split(result) if has_aux else (result, None)
+        main, extra = _split(result, function) if has_aux else (result, None)
         outputs, structure = output_nodes(main)
         extras, extra_structure = output_nodes(extra)
     every, count = ended([*outputs, *extras], since), len(outputs)
@@ -425,7 +435,7 @@ def jvp(
     moving = [Variable(x.type, "tangent") for x in inside.variables]
     since = mark()
     with tracing(inside.variables, inside.made), inside.evaluated():
-        found = outputs_of(function(*inside.replaced), has_aux)
+        found = outputs_of(function(*inside.replaced), has_aux, function)
     every = ended([*found.outputs, *found.extras], since)
     half = len(found.outputs)
     moved = tangents(every[:half], inside.variables, moving)

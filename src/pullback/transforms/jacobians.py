@@ -87,11 +87,12 @@ def jacobian(
         inside = Arguments("jacobian", chosen.arguments, chosen.numbers, chosen.names)
         since = mark()
         with tracing(inside.variables, inside.made), inside.evaluated():
-            found = outputs_of(chosen.function(*inside.replaced, **chosen.keywords), has_aux)
+            result = chosen.function(*inside.replaced, **chosen.keywords)
+            found = outputs_of(result, has_aux, function)
         every = ended([*found.outputs, *found.extras], since)
         outputs = every[: len(found.outputs)]
         rows, columns = (sum(node.size for node in nodes) for nodes in (outputs, inside.variables))
-        check_complex("jacobian", holomorphic, inside.variables, outputs)
+        check_complex("jacobian", holomorphic, inside.variables, outputs, function)
         wanted = mode if holomorphic else _mode_of_complex(mode, inside.variables, outputs)
         by_rows = rows <= columns if wanted is None else wanted == "reverse"
         with tracing(inside.variables):

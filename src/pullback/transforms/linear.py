@@ -57,7 +57,7 @@ def linearize(function: Function, *primals: Any, has_aux: bool = False) -> tuple
     inside = Arguments("linearize", primals, range(len(primals)))
     since = mark()
     with tracing(inside.variables, inside.made), inside.evaluated():
-        found = outputs_of(function(*inside.replaced), has_aux)
+        found = outputs_of(function(*inside.replaced), has_aux, function)
     every = ended([*found.outputs, *found.extras], since)
     outputs = every[: len(found.outputs)]
     moving = [Variable(x.type, "tangent") for x in inside.variables]

@@ -75,7 +75,7 @@ def taylor(
     moving = [[Variable(x.type, "coefficient") for x in inside.variables] for _ in range(order)]
     since = mark()
     with tracing(inside.variables, inside.made):
-        found = outputs_of(function(*inside.replaced), False)
+        found = outputs_of(function(*inside.replaced), False, function)
     outputs = ended(found.outputs, since)
     known = _Series({x: list(row) for x, row in zip(inside.variables, zip(*moving))})
     nodes = topological(outputs)
