@@ -55,3 +55,10 @@ def test_integers_beside_the_weights_do_not_count():
 def test_limits_are_positive(function, limit):
     with pytest.raises(ValueError, match="positive"):
         function(GRADIENTS, limit)
+
+
+@both
+@pytest.mark.parametrize("function", [optim.clip_by_norm, optim.clip_by_value])
+def test_an_infinite_limit_clips_nothing(function, compiled):
+    found = clipped(function, float("inf"), compiled)
+    map_tree(np.testing.assert_array_equal, found, GRADIENTS)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pullback import buffer, jit, nn, optim
+from pullback.errors import SettingError
 from pullback.tracing import flatten, map_tree
 
 random = np.random.default_rng(5)
@@ -227,11 +228,38 @@ def test_states_share_no_memory_with_the_weights(optimiser):
         lambda: optim.RMSProp(smoothing=1.0),
         lambda: optim.Adadelta(decay=1.0),
         lambda: optim.Lion(beta2=-1.0),
+        lambda: optim.SGD(float("inf")),
+        lambda: optim.Adam(epsilon=float("inf")),
+        lambda: optim.LBFGS(float("inf")),
+        lambda: optim.LBFGS(memory=2.5),
+        lambda: optim.LBFGS(trials=0),
+        lambda: optim.schedules.Step(float("inf"), 10),
+        lambda: optim.schedules.Cosine("0.1", 10),
+        lambda: optim.schedules.Exponential(0.1, float("nan")),
     ],
 )
 def test_settings_that_make_no_sense(make):
-    with pytest.raises(ValueError, match=r"\[(SGD|Adam|AdamW|NAdam|Adagrad|RMSProp|Adadelta|Lion)\]"):
+    with pytest.raises((ValueError, SettingError), match=r"^\[\w+\] \w+ (is .* Give|needs) "):
         make()
+
+
+@pytest.mark.parametrize("wrapper", [optim.Accumulate, optim.Adjustable, optim.Lazy])
+def test_what_no_optimiser_goes_around(wrapper):
+    more = {"batches": 2} if wrapper is optim.Accumulate else {}
+    for given, meant in (
+        (optim.SGD, r"the class SGD.*optim\.SGD\("),
+        (optim.LBFGS(), "along lines"),
+        (0.1, "0.1, a float"),
+    ):
+        with pytest.raises(TypeError, match=rf"\[{wrapper.__name__}\] .*{meant}"):
+            wrapper(given, **more)
+
+
+@pytest.mark.parametrize("number", [0, 1.5, "2", float("nan"), True])
+def test_numbers_of_wrappers_that_are_none(number):
+    for make in (optim.Accumulate, optim.Lazy):
+        with pytest.raises((ValueError, SettingError), match=r"(batches|rows) is "):
+            make(optim.SGD(0.1), number)
 
 
 @both

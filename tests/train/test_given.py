@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ import pytest
 import pullback as pb
 from pullback import metrics, nn, optim
 from pullback.errors import SettingError
-from pullback.train import EarlyStopping
+from pullback.train import EarlyStopping, ReduceOnPlateau
 from pullback.train.given import as_metrics
+
+DATA = np.ones((4, 2), np.float32), np.ones((4, 1), np.float32)
 
 
 def trainer(loss=nn.squared_error, optimiser=None):
@@ -110,3 +113,59 @@ def test_metrics_of_which_one_would_be_lost(given, meant):
 def test_a_callback_that_is_none(callback, meant):
     with pytest.raises(SettingError, match=meant):
         trainer().fit((np.ones((4, 2)), np.ones((4, 1))), 1, on_epoch_end=callback)
+
+
+@pytest.mark.parametrize("epochs", [-1, 1.5, "3", None, True])
+def test_a_number_of_epochs_that_is_none(epochs):
+    given = trainer()
+    with pytest.raises((ValueError, SettingError), match=r"\[fit\] epochs is .* (or more|at least 0)"):
+        given.fit(DATA, epochs)
+    assert given.history.epochs == 0
+
+
+def test_no_epochs_and_numpys_numbers_are_taken():
+    given = trainer()
+    assert given.fit(DATA, 0).epochs == 0
+    assert given.fit(DATA, np.int64(2)).epochs == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "meant"),
+    [
+        ({"batch_size": -3}, "batch_size is -3. Give 1 or more"),
+        ({"batch_size": 2.5}, "batch_size is 2.5, a float"),
+        ({"bucket": 1.5}, "bucket is 1.5, a float"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": None}, "seed is None"),
+        ({"scale": 0}, "scale is 0"),
+        ({"scale": math.nan}, "scale is nan"),
+        ({"scale": "1/255"}, "scale is '1/255', a str"),
+    ],
+)
+def test_settings_of_a_trainer_that_make_no_sense(options, meant):
+    with pytest.raises((ValueError, SettingError), match=rf"\[Trainer\] {meant}"):
+        pb.Trainer(nn.Dense(2, 1), nn.squared_error, optim.SGD(0.1), metrics=(), **options)
+
+
+@pytest.mark.parametrize("rate", [-0.1, math.nan, math.inf])
+def test_a_schedule_without_a_rate(rate):
+    given = trainer(optimiser=optim.SGD(lambda step: rate))
+    with pytest.raises(ValueError, match=rf"learning rate of step 0 is {rate}"):
+        given.fit(DATA, 1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: EarlyStopping(patience=math.nan),
+        lambda: EarlyStopping(patience=1.5),
+        lambda: EarlyStopping(least=math.inf),
+        lambda: ReduceOnPlateau(patience=0),
+        lambda: ReduceOnPlateau(cooldown=1.5),
+        lambda: ReduceOnPlateau(factor="a"),
+        lambda: ReduceOnPlateau(lowest=math.nan),
+    ],
+)
+def test_callbacks_that_would_never_act(make):
+    with pytest.raises((ValueError, SettingError), match=r"^\[\w+\] \w+ is .* Give "):
+        make()

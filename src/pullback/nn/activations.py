@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pullback.errors import ShapeError
-from pullback.nn.layers import drawn
+from pullback.nn.layers import drawn, sizes
 from pullback.nn.module import Module
 from pullback.numpy import maximum, minimum
 from pullback.numpy.windows import Channels, check_channels
@@ -44,6 +44,7 @@ class PReLU(Module):
         dtype: DTypeLike = np.float32,
     ) -> None:
         check_channels("[PReLU]", channels)
+        (features,) = sizes("PReLU", features=features)
         self.weight = drawn(
             "PReLU", lambda shape, _: np.full(shape, slope), (features,), np.random.default_rng(0), dtype
         )

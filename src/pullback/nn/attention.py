@@ -13,7 +13,7 @@ from pullback.errors import DTypeError, ShapeError
 from pullback.graph import Node, float_limits
 from pullback.nn.dropout import Dropout
 from pullback.nn.initialisers import Initialiser, glorot_uniform
-from pullback.nn.layers import Dense, Seed, check_features
+from pullback.nn.layers import Dense, Seed, check_features, sizes
 from pullback.nn.module import Module
 from pullback.numpy import astype, exp, logical_and, softmax, stop_gradient, swapaxes, where
 from pullback.numpy import max as max_
@@ -78,7 +78,8 @@ class MultiHeadAttention(Module):
         seed: Seed = None,
         dtype: DTypeLike = np.float32,
     ) -> None:
-        if heads < 1 or features % heads:
+        features, heads = sizes("MultiHeadAttention", features=features, heads=heads)
+        if features % heads:
             raise ShapeError(
                 f"[MultiHeadAttention] {features} features do not fall into {heads} heads. "
                 "Choose a divisor of them."

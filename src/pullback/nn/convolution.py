@@ -11,9 +11,9 @@ from numpy.typing import DTypeLike
 
 from pullback.errors import ShapeError
 from pullback.nn.initialisers import Initialiser, fan_in_uniform, uniform
-from pullback.nn.layers import Seed, drawn, function_name
+from pullback.nn.layers import Seed, drawn, function_name, sizes
 from pullback.nn.module import Module
-from pullback.nn.windows import by, window_options
+from pullback.nn.windows import by, plain, window_options
 from pullback.numpy.convolution import conv, conv_transpose
 from pullback.numpy.windows import Channels, Padding, Widths, check_channels, padding_widths, widths
 
@@ -44,7 +44,7 @@ class _Windowed(Module):
         self.dilation = widths(name, "dilation", dilation, self.rank)
         ones = (1,) * self.rank
         padding_widths(name, padding, ones, sizes=ones, strides=ones, dilations=ones)
-        self.padding, self.groups, self.channels = padding, groups, channels
+        self.padding, self.groups, self.channels = plain(padding), groups, channels
 
     def _draw(
         self,
@@ -89,7 +89,7 @@ class _Windowed(Module):
 
 
 def _check_groups(layer: Module, groups: int, in_channels: int, out_channels: int) -> None:
-    if groups < 1 or in_channels % groups or out_channels % groups:
+    if in_channels % groups or out_channels % groups:
         raise ShapeError(
             f"[{type(layer).__name__}] groups={groups} do not divide {in_channels} input channels and "
             f"{out_channels} output channels. Make both multiples of the groups."
@@ -115,6 +115,9 @@ class _Convolution(_Windowed):
         dtype: DTypeLike = np.float32,
     ) -> None:
         random = np.random.default_rng(seed)
+        in_channels, out_channels, groups = sizes(
+            type(self).__name__, in_channels=in_channels, out_channels=out_channels, groups=groups
+        )
         _check_groups(self, groups, in_channels, out_channels)
         self._take(stride=stride, padding=padding, dilation=dilation, groups=groups, channels=channels)
         self._draw((out_channels, in_channels // groups), kernel_size, initialiser, random, dtype)
@@ -160,6 +163,9 @@ class _Transpose(_Windowed):
         dtype: DTypeLike = np.float32,
     ) -> None:
         random = np.random.default_rng(seed)
+        in_channels, out_channels, groups = sizes(
+            type(self).__name__, in_channels=in_channels, out_channels=out_channels, groups=groups
+        )
         _check_groups(self, groups, in_channels, out_channels)
         self._take(stride=stride, padding=padding, dilation=dilation, groups=groups, channels=channels)
         name = type(self).__name__

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Node
 from pullback.nn.initialisers import Initialiser, normal
-from pullback.nn.layers import Seed, drawn
+from pullback.nn.layers import Seed, drawn, sizes
 from pullback.nn.module import Module
 from pullback.numpy.promotion import any_traced, as_array_node
 from pullback.tracing import buffer
@@ -47,6 +47,7 @@ class Embedding(Module):
         seed: Seed = None,
         dtype: DTypeLike = np.float32,
     ) -> None:
+        rows, columns = sizes("Embedding", rows=rows, columns=columns)
         random = np.random.default_rng(seed)
         self.weight = drawn("Embedding", initialiser or normal(1.0), (rows, columns), random, dtype)
         self.trainable = trainable

@@ -10,11 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from pullback.counts import count
 from pullback.errors import DTypeError, ShapeError
 from pullback.nn.initialisers import Initialiser, fan_in_uniform, uniform
 from pullback.nn.module import Module
 
-__all__ = ["Chain", "Dense", "Reshape", "Seed", "check_features", "drawn", "flatten", "function_name"]
+__all__ = [
+    "Chain",
+    "Dense",
+    "Reshape",
+    "Seed",
+    "check_features",
+    "drawn",
+    "flatten",
+    "function_name",
+    "sizes",
+]
 
 Array = NDArray[Any]
 Seed = int | np.random.Generator | None
@@ -53,8 +64,9 @@ class Dense(Module):
         seed: Seed = None,
         dtype: DTypeLike = np.float32,
     ) -> None:
+        inputs, outputs = sizes("Dense", inputs=inputs, outputs=outputs)
         random = np.random.default_rng(seed)
-        limit = 0.0 if initialiser is not None else 1 / math.sqrt(max(inputs, 1))
+        limit = 0.0 if initialiser is not None else 1 / math.sqrt(inputs)
         self.weight = drawn("Dense", initialiser or fan_in_uniform, (inputs, outputs), random, dtype)
         self.bias = drawn("Dense", uniform(limit), (outputs,), random, dtype) if bias else None
         self.activation = activation
@@ -137,6 +149,8 @@ def _takes_lengths(layer: Callable[..., Any]) -> bool:
 class Reshape(Module):
     """Each example in another shape: (batch, …) → (batch, \\*shape); one extent may be -1.
 
+    Raises ``SettingError`` for extents that are no integers.
+
     >>> rows = Reshape(4, 196)
     >>> rows, rows(np.zeros((100, 28, 28), np.uint8)).shape
     (Reshape(4, 196), (100, 4, 196))
@@ -145,7 +159,9 @@ class Reshape(Module):
     shape: tuple[int, ...]
 
     def __init__(self, *shape: int) -> None:
-        self.shape = shape
+        self.shape = tuple(
+            count("Reshape", f"extent {k}", size, -1, ShapeError) for k, size in enumerate(shape)
+        )
 
     def __call__(self, x: Any) -> Any:
         return x.reshape(x.shape[0], *self.shape)
@@ -161,6 +177,18 @@ def flatten(x: Any) -> Any:
     (100, 784)
     """
     return x.reshape(x.shape[0], math.prod(x.shape[1:]))
+
+
+def sizes(layer: str, **given: int) -> tuple[int, ...]:
+    """Sizes as Python's integers: NumPy's would be leaves of the layer's tree.
+
+    Raises ``ShapeError`` for sizes below 1, ``SettingError`` for what is no integer, each by its name.
+
+    >>> sizes("Dense", inputs=784, outputs=0)
+    Traceback (most recent call last):
+    pullback.errors.ShapeError: [Dense] outputs is 0. Give 1 or more.
+    """
+    return tuple(count(layer, name, size, error=ShapeError) for name, size in given.items())
 
 
 def drawn(

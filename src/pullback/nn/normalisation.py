@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import dtype_kind, float_limits
 from pullback.nn.initialisers import ones, zeros
-from pullback.nn.layers import drawn
+from pullback.nn.layers import drawn, sizes
 from pullback.nn.module import Module
 from pullback.nn.training import Training, current_training
 from pullback.numpy import astype, mean, sqrt, square, standardise, var
@@ -80,6 +80,7 @@ class BatchNorm(Module):
     ) -> None:
         if not 0 <= momentum <= 1:
             raise ValueError(f"[BatchNorm] momentum is {momentum}. Give a share from 0 to 1.")
+        (features,) = sizes("BatchNorm", features=features)
         _check_channels("BatchNorm", channels)
         self.weight, self.bias = _affine("BatchNorm", (features,), affine, dtype)
         self.running_mean = np.zeros(features, dtype)
@@ -154,7 +155,7 @@ class LayerNorm(Module):
         affine: bool = True,
         dtype: DTypeLike = np.float32,
     ) -> None:
-        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.shape = _shape("LayerNorm", shape)
         self.weight, self.bias = _affine("LayerNorm", self.shape, affine, dtype)
         self.epsilon = _positive("LayerNorm", epsilon)
 
@@ -204,7 +205,8 @@ class GroupNorm(Module):
         channels: Literal["first", "last"] = "first",
         dtype: DTypeLike = np.float32,
     ) -> None:
-        if groups < 1 or features % groups:
+        groups, features = sizes("GroupNorm", groups=groups, features=features)
+        if features % groups:
             raise ShapeError(
                 f"[GroupNorm] {features} features do not fall into {groups} groups. Choose a divisor of them."
             )
@@ -263,7 +265,7 @@ class RMSNorm(Module):
         affine: bool = True,
         dtype: DTypeLike = np.float32,
     ) -> None:
-        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.shape = _shape("RMSNorm", shape)
         self.weight = _affine("RMSNorm", self.shape, affine, dtype)[0]
         self.epsilon = epsilon if epsilon is None else _positive("RMSNorm", epsilon)
 
@@ -317,6 +319,7 @@ class InstanceNorm(Module):
         dtype: DTypeLike = np.float32,
     ) -> None:
         _check_channels("InstanceNorm", channels)
+        (features,) = sizes("InstanceNorm", features=features)
         self.weight, self.bias = _affine("InstanceNorm", (features,), affine, dtype)
         self.features, self.epsilon = features, _positive("InstanceNorm", epsilon)
         self.channels = channels
@@ -353,6 +356,12 @@ def _affine(layer: str, shape: tuple[int, ...], affine: bool, dtype: DTypeLike) 
     random = np.random.default_rng(0)  # asked for by every initialiser; these two draw nothing
     weight, bias = (drawn(layer, begin, shape, random, dtype) for begin in (ones, zeros))
     return (weight, bias) if affine else (None, None)
+
+
+def _shape(layer: str, shape: int | Sequence[int]) -> tuple[int, ...]:
+    """The extents of the last axes, of one of them or of several."""
+    extents = shape if isinstance(shape, Sequence) else (shape,)
+    return sizes(layer, **{f"axis {k} of the shape": extent for k, extent in enumerate(extents)})
 
 
 def _positive(layer: str, epsilon: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback.nn.module import Module
-from pullback.nn.windows import by, window_options
+from pullback.nn.windows import by, plain, window_options
 from pullback.numpy.adaptive import OutputSize, adaptive_avg_pool, adaptive_max_pool
 from pullback.numpy.pooling import avg_pool, global_avg_pool, global_max_pool, max_pool, max_unpool
 from pullback.numpy.windows import (
@@ -69,7 +69,7 @@ class _Pool(Module):
         self.dilation = widths(name, "dilation", dilation, self.rank)
         ones = (1,) * self.rank
         padding_widths(name, padding, ones, sizes=ones, strides=ones, dilations=ones)
-        self.padding, self.channels, self.ceil_mode = padding, channels, ceil_mode
+        self.padding, self.channels, self.ceil_mode = plain(padding), channels, ceil_mode
 
     def _pooled(self, function: Callable[..., Any], x: Any, **options: bool) -> Any:
         """What ``function`` makes; raises ``ShapeError`` for an input with too few axes or too many."""
@@ -195,7 +195,7 @@ class _AdaptivePool(Module):
         check_channels(name, channels)
         given = output_size if isinstance(output_size, Sequence) else (output_size,) * self.rank
         widths(name, "output_size", [1 if size is None else size for size in given], self.rank)
-        self.output_size, self.channels = tuple(given), channels
+        self.output_size, self.channels = tuple(map(plain, given)), channels
 
     def _checked(self, x: Any) -> Any:
         spatial_axes(f"[{self.describe()}]", x.shape, self.rank, self.channels)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pullback.nn.initialisers import Initialiser, normal
-from pullback.nn.layers import Seed, check_features, drawn
+from pullback.nn.layers import Seed, check_features, drawn, sizes
 from pullback.nn.module import Module
 from pullback.numpy import exp, square
 from pullback.numpy import sum as sum_
@@ -51,6 +51,7 @@ class RBF(Module):
     ) -> None:
         if width is not None and not width > 0:
             raise ValueError(f"[RBF] width is {width}. Give a positive number.")
+        inputs, units = sizes("RBF", inputs=inputs, units=units)
         random = np.random.default_rng(seed)
         self.centres = drawn("RBF", initialiser or normal(1.0), (units, inputs), random, dtype)
         self.log_widths = np.full(units, math.log(width or math.sqrt(inputs)), dtype)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pullback.nn.layers import sizes
 from pullback.nn.module import Module
+from pullback.nn.windows import plain
 from pullback.numpy.resampling import Mode, interpolate, pixel_shuffle, pixel_unshuffle
 from pullback.numpy.windows import Channels, Widths, check_channels
+from pullback.tracing import static
 
 __all__ = ["PixelShuffle", "PixelUnshuffle", "Upsample"]
 
@@ -27,8 +30,8 @@ class Upsample(Module):
     (Upsample(by 2, linear), (1, 8, 28, 28))
     """
 
-    size: Any
-    scale_factor: Any
+    size: Any = static()
+    scale_factor: Any = static()
     mode: Mode
     align_corners: bool
     channels: Channels
@@ -43,7 +46,7 @@ class Upsample(Module):
         channels: Channels = "first",
     ) -> None:
         check_channels("[Upsample]", channels)
-        self.size, self.scale_factor, self.mode = size, scale_factor, mode
+        self.size, self.scale_factor, self.mode = plain(size), plain(scale_factor), mode
         self.align_corners, self.channels = align_corners, channels
 
     def __call__(self, x: Any) -> Any:
@@ -73,7 +76,11 @@ class PixelShuffle(Module):
     """
 
     factor: int
-    channels: Channels = "first"
+    channels: Channels
+
+    def __init__(self, factor: int, channels: Channels = "first") -> None:
+        (self.factor,) = sizes("PixelShuffle", factor=factor)
+        self.channels = channels
 
     def __call__(self, x: Any) -> Any:
         return pixel_shuffle(x, self.factor, self.channels)
@@ -93,7 +100,11 @@ class PixelUnshuffle(Module):
     """
 
     factor: int
-    channels: Channels = "first"
+    channels: Channels
+
+    def __init__(self, factor: int, channels: Channels = "first") -> None:
+        (self.factor,) = sizes("PixelUnshuffle", factor=factor)
+        self.channels = channels
 
     def __call__(self, x: Any) -> Any:
         return pixel_unshuffle(x, self.factor, self.channels)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.counts import count
 from pullback.errors import ShapeError
 from pullback.nn.layers import Dense, Seed
 from pullback.nn.module import Module
@@ -106,8 +107,7 @@ class SpectralNorm(Module):
         epsilon: float = 1e-12,
         seed: Seed = None,
     ) -> None:
-        if iterations < 1:
-            raise ValueError(f"[SpectralNorm] iterations is {iterations}. Give 1 or more.")
+        iterations = count("SpectralNorm", "iterations", iterations)
         weight, self.axis = _weight("SpectralNorm", layer, name, axis)
         self.layer, self.name, self.iterations, self.epsilon = layer, name, iterations, epsilon
         matrix, random = _matrix(weight, self.axis), np.random.default_rng(seed)

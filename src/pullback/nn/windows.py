@@ -1,11 +1,13 @@
-"""How layers with windows describe themselves."""
+"""How layers with windows keep and describe their sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["by", "window_options"]
+import numpy as np
+
+__all__ = ["by", "plain", "window_options"]
 
 
 def by(sizes: Sequence[int]) -> str:
@@ -15,6 +17,17 @@ def by(sizes: Sequence[int]) -> str:
     ('3 × 5', '3')
     """
     return " × ".join(map(str, sizes))
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers among sizes as Python's: a layer's tree would have them as leaves.
+
+    >>> plain(((np.int64(1), 2), [np.int64(3)])), plain("same")
+    (((1, 2), [3]), 'same')
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    return type(value)(map(plain, value)) if isinstance(value, (tuple, list)) else value
 
 
 def window_options(

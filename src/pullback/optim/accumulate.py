@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pullback.counts import count
 from pullback.numpy import floor, where
-from pullback.optim.optimiser import LearningRate, LineSearch, Optimiser, map_parameters, zeros_for
+from pullback.optim.optimiser import LearningRate, Optimiser, check_inner, map_parameters, zeros_for
 from pullback.tracing import map_tree, static
 
 __all__ = ["Accumulate", "Accumulated"]
@@ -32,7 +33,8 @@ class Accumulate:
     one. Between two updates parameters stay as they are, and schedules stand still. The mean is what a
     ``Trainer`` clips. Gradients of a group that an epoch leaves incomplete count in the next epoch.
 
-    Raises ``ValueError`` for ``batches`` below 1, ``TypeError`` for a line search, whose steps are trials.
+    Raises ``ValueError`` for ``batches`` below 1, ``TypeError`` for a line search, whose steps are trials, and for what
+    is no optimiser.
 
     >>> from pullback import optim
     >>> optimiser = Accumulate(optim.SGD(0.5), 2)
@@ -49,11 +51,8 @@ class Accumulate:
     batches: int = static()
 
     def __post_init__(self) -> None:
-        if self.batches < 1:
-            raise ValueError(f"[Accumulate] batches is {self.batches}. Give 1 or more.")
-        if isinstance(self.optimiser, LineSearch):
-            name = type(self.optimiser).__name__
-            raise TypeError(f"[Accumulate] {name} searches along lines. Give it full batches instead.")
+        count("Accumulate", "batches", self.batches)
+        check_inner("Accumulate", self.optimiser)
 
     @property
     def learning_rate(self) -> LearningRate:
@@ -67,8 +66,8 @@ class Accumulate:
 
     def update(self, gradients: Any, state: Accumulated, parameters: Any) -> tuple[Any, Accumulated]:
         """The parameters and the state after a batch."""
-        count = state.count + 1.0
-        full = count >= self.batches
+        batches = state.count + 1.0
+        full = batches >= self.batches
         total = map_parameters(lambda t, g: t + g, state.total, gradients)
         means = map_parameters(lambda t: t / self.batches, total)
         # The update is computed for every batch and kept for one: a program without branches.
@@ -78,5 +77,5 @@ class Accumulate:
             return old if new is old else where(full, new, old)
 
         total = map_parameters(lambda t: where(full, 0.0, t), total)
-        state = Accumulated(where(full, 0.0, count), total, map_tree(kept, inner, state.state))
+        state = Accumulated(where(full, 0.0, batches), total, map_tree(kept, inner, state.state))
         return map_tree(kept, moved, parameters), state

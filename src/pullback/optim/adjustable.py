@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pullback.optim.optimiser import LearningRate, Optimiser, rate_at
+from pullback.optim.optimiser import LearningRate, Optimiser, check_inner, rate_at
 from pullback.tracing import static
 
 __all__ = ["Adjustable", "Adjusted", "rate_factor"]
@@ -28,7 +28,7 @@ class Adjustable:
     The factor begins at 1 and no step changes it: write to it between steps, ``state.factor[...] = 0.5``, or let
     ``ReduceOnPlateau`` do so after each epoch of a ``Trainer``. The compiled step stays the same one.
 
-    Raises ``TypeError`` for an optimiser that is no dataclass with a field ``learning_rate``.
+    Raises ``TypeError`` for an optimiser that is no dataclass with a field ``learning_rate``, and for a line search.
 
     >>> from pullback import optim
     >>> optimiser = Adjustable(optim.SGD(0.5))
@@ -42,6 +42,7 @@ class Adjustable:
     optimiser: Optimiser = static()
 
     def __post_init__(self) -> None:
+        check_inner("Adjustable", self.optimiser)
         if "learning_rate" not in getattr(self.optimiser, "__dataclass_fields__", ()):
             raise TypeError(
                 f"[Adjustable] {type(self.optimiser).__name__} has no field learning_rate to be replaced. "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import reduce
+from math import inf
 from operator import add
 from typing import Any
 
 from pullback.numpy import astype, clip, maximum, sqrt, square
 from pullback.numpy import sum as sum_
-from pullback.optim.optimiser import map_parameters, trained_leaves, widened
+from pullback.optim.optimiser import check_number, map_parameters, trained_leaves, widened
 
 __all__ = ["clip_by_norm", "clip_by_value", "global_norm"]
 
@@ -29,7 +30,7 @@ def clip_by_norm(gradients: Any, limit: float) -> Any:
 
     .. math:: g \cdot \frac{\text{limit}}{\max(\lVert g \rVert, \text{limit})}
 
-    Raises ``ValueError`` for a limit that is not positive.
+    An infinite limit leaves them as they are. Raises ``ValueError`` for a limit that is not positive.
 
     Source: Pascanu et al., *On the difficulty of training recurrent neural networks*, 2013.
 
@@ -38,6 +39,8 @@ def clip_by_norm(gradients: Any, limit: float) -> Any:
     [array([0.6]), array([0.8])]
     """
     _check_limit("clip_by_norm", limit)
+    if limit == inf:
+        return gradients
     factor = limit / maximum(global_norm(gradients), limit)
     return map_parameters(lambda g: g * astype(factor, g.dtype), gradients)
 
@@ -56,5 +59,6 @@ def clip_by_value(gradients: Any, limit: float) -> Any:
 
 
 def _check_limit(name: str, limit: float) -> None:
+    check_number(name, "limit", limit)
     if not limit > 0:
         raise ValueError(f"[{name}] limit is {limit}. Give a positive number.")

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from pullback.counts import count
 from pullback.numpy import any as any_
 from pullback.numpy import broadcast_to, where
-from pullback.optim.optimiser import LearningRate, Optimiser, map_parameters
+from pullback.optim.optimiser import LearningRate, Optimiser, check_inner, map_parameters
 from pullback.tracing import flatten, static
 
 __all__ = ["Lazy"]
@@ -30,7 +31,7 @@ class Lazy:
     writes the touched rows of the table and of the state alone, for any learning rate: what grows with the table is a
     number for each row, which is cleared. Other parameters take the other optimiser's steps as they are.
 
-    Raises ``ValueError`` for ``rows`` below 1.
+    Raises ``ValueError`` for ``rows`` below 1, ``TypeError`` for a line search and for what is no optimiser.
 
     >>> import numpy as np
     >>> from pullback import optim
@@ -51,8 +52,8 @@ class Lazy:
     rows: int = static(default=1000)
 
     def __post_init__(self) -> None:
-        if self.rows < 1:
-            raise ValueError(f"[Lazy] rows is {self.rows}. Give how many rows a table has at least.")
+        count("Lazy", "rows", self.rows)
+        check_inner("Lazy", self.optimiser)
 
     @property
     def learning_rate(self) -> LearningRate:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pullback.compiler.jit import jit
+from pullback.counts import count
 from pullback.errors import NonFiniteLoss, TreeError
 from pullback.numpy import abs as abs_
 from pullback.numpy import astype, concatenate, isfinite, maximum, sqrt, where
@@ -105,8 +106,10 @@ class LBFGS:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             check_number("LBFGS", name, value)
-            if callable(value) or not value > 0:
+            if callable(value) or not 0 < value < math.inf:
                 raise ValueError(f"[LBFGS] {name} is {value}. Give a positive number.")
+        for name in ("memory", "trials"):
+            count("LBFGS", name, getattr(self, name))
 
     def init(self, parameters: Any) -> LBFGSState:
         """Nothing evaluated yet, and nothing remembered."""

@@ -20,6 +20,7 @@ __all__ = [
     "LineSearch",
     "Optimiser",
     "check_below_one",
+    "check_inner",
     "check_not_negative",
     "check_number",
     "decayed",
@@ -228,7 +229,7 @@ def zeros_for(parameters: Any) -> Any:
 
 
 def check_not_negative(optimiser: str, **settings: LearningRate) -> None:
-    """Raise ``ValueError`` for a setting below zero or NaN, ``SettingError`` for no number; schedules pass.
+    """Raise ``ValueError`` for a setting below zero, infinite or NaN, ``SettingError`` for no number; schedules pass.
 
     >>> check_not_negative("SGD", learning_rate="0.1")
     Traceback (most recent call last):
@@ -236,8 +237,31 @@ def check_not_negative(optimiser: str, **settings: LearningRate) -> None:
     """
     for name, value in settings.items():
         check_number(optimiser, name, value)
-        if not (callable(value) or value >= 0):
-            raise ValueError(f"[{optimiser}] {name} is {value}. Give a number that is not negative.")
+        if not (callable(value) or 0 <= value < np.inf):
+            raise ValueError(f"[{optimiser}] {name} is {value}. Give a finite number that is not negative.")
+
+
+def check_inner(wrapper: str, optimiser: Any) -> None:
+    """Raise unless ``optimiser`` is one that another can be around: no class of them, and none that compares losses.
+
+    >>> from pullback import optim
+    >>> check_inner("Lazy", optim.SGD)
+    Traceback (most recent call last):
+    pullback.errors.SettingError: [Lazy] it is given the class SGD. Make an optimiser of it: optim.SGD(…).
+    """
+    if isinstance(optimiser, type):
+        name = optimiser.__name__
+        raise SettingError(
+            f"[{wrapper}] it is given the class {name}. Make an optimiser of it: optim.{name}(…)."
+        )
+    if isinstance(optimiser, LineSearch):
+        name = type(optimiser).__name__
+        raise TypeError(f"[{wrapper}] {name} searches along lines. Give it full batches instead.")
+    if not all(hasattr(optimiser, name) for name in ("learning_rate", "init", "update")):
+        raise SettingError(
+            f"[{wrapper}] it is given {optimiser!r:.60}, a {type(optimiser).__name__}. Give an optimiser such as "
+            "optim.SGD(0.01)."
+        )
 
 
 def check_number(optimiser: str, name: str, value: Any) -> None:

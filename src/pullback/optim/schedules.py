@@ -11,10 +11,11 @@ Any function of this kind will do.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import pi
+from math import inf, pi
 from typing import Any
 
 from pullback.numpy import cos, floor, maximum, minimum, where
+from pullback.optim.optimiser import check_number
 
 __all__ = ["Constant", "Cosine", "Exponential", "OneCycle", "Step", "WarmUpCosine"]
 
@@ -180,8 +181,9 @@ def _between(first: float, last: float, share: Any) -> Any:
 
 
 def _check(schedule: Any, *counts: str) -> None:
-    """Raise ``ValueError`` for settings below zero and counts below one."""
+    """Raise ``ValueError`` for settings that are below zero or infinite, and counts below one."""
     for name, value in vars(schedule).items():
-        if not value >= (1 if name in counts else 0):
-            least = "1 or more" if name in counts else "a number that is not negative"
+        check_number(type(schedule).__name__, name, value)
+        if callable(value) or not (1 if name in counts else 0) <= value < inf:
+            least = "1 or more" if name in counts else "a finite number that is not negative"
             raise ValueError(f"[{type(schedule).__name__}] {name} is {value}. Give {least}.")

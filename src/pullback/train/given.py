@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -13,7 +14,7 @@ from pullback.metrics import METRICS, EpochMetric, Metric
 from pullback.nn import losses
 from pullback.train.history import COSTS, VALIDATION
 
-__all__ = ["Metrics", "as_callbacks", "as_metrics", "check_loss", "check_optimiser"]
+__all__ = ["Metrics", "as_callbacks", "as_metrics", "check_loss", "check_optimiser", "check_scale"]
 
 _Metric = str | Metric | EpochMetric
 Metrics = _Metric | Iterable[_Metric] | Mapping[str, _Metric]
@@ -89,6 +90,22 @@ def check_optimiser(optimiser: Any) -> None:
             else "Give one such as optim.SGD(0.01)."
         )
         raise _wrong("optimiser", optimiser, hint, "an optimiser, which has a learning_rate, init and update")
+
+
+def check_scale(scale: Any) -> None:
+    """Raise unless ``scale`` is None or a number that inputs can be multiplied by.
+
+    >>> check_scale(0)
+    Traceback (most recent call last):
+    ValueError: [Trainer] scale is 0. Give a finite number that is not 0, such as 1 / 255, or None.
+    """
+    if scale is None:
+        return
+    optim.optimiser.check_number("Trainer", "scale", scale)
+    if not 0 < abs(scale) < math.inf:
+        raise ValueError(
+            f"[Trainer] scale is {scale}. Give a finite number that is not 0, such as 1 / 255, or None."
+        )
 
 
 def as_metrics(metrics: Metrics) -> dict[str, Metric | EpochMetric]:

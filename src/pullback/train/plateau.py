@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pullback.counts import count
 from pullback.optim import rate_at, rate_factor
+from pullback.optim.optimiser import check_not_negative
 from pullback.train.history import epochs_without_improvement, watched
 from pullback.train.trainer import Trainer
 
@@ -44,15 +46,12 @@ class ReduceOnPlateau:
         lowest: float = 0.0,
         rising: bool = False,
     ) -> None:
+        check_not_negative("ReduceOnPlateau", factor=factor, least=least, lowest=lowest)
         if not 0 < factor < 1:
             raise ValueError(f"[ReduceOnPlateau] factor is {factor}. Give a number between 0 and 1.")
-        if patience < 1 or cooldown < 0 or not (least >= 0 and lowest >= 0):
-            raise ValueError(
-                f"[ReduceOnPlateau] patience is {patience}, cooldown {cooldown}, least {least}, lowest {lowest}. "
-                "Give a patience of 1 or more, and 0 or more for the others."
-            )
-        self.figure, self.factor, self.patience, self.least = figure, factor, patience, least
-        self.cooldown, self.lowest, self.rising = cooldown, lowest, rising
+        self.figure, self.factor, self.least, self.lowest, self.rising = figure, factor, least, lowest, rising
+        self.patience = count("ReduceOnPlateau", "patience", patience)
+        self.cooldown = count("ReduceOnPlateau", "cooldown", cooldown, least=0)
 
     def __call__(self, trainer: Trainer) -> None:
         """Set the factor that the history so far asks for."""

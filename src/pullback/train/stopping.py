@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from pullback.counts import count
+from pullback.optim.optimiser import check_not_negative
 from pullback.tracing import map_tree
 from pullback.train.best import Best
 from pullback.train.history import epochs_without_improvement, watched
@@ -42,11 +44,9 @@ class EarlyStopping:
         rising: bool = False,
         restore_best: bool = False,
     ) -> None:
-        if patience < 1 or not least >= 0:
-            raise ValueError(
-                f"[EarlyStopping] patience is {patience} and least {least}. Give 1 or more, and 0 or more."
-            )
-        self.figure, self.patience, self.least, self.rising = figure, patience, least, rising
+        check_not_negative("EarlyStopping", least=least)
+        self.figure, self.least, self.rising = figure, least, rising
+        self.patience = count("EarlyStopping", "patience", patience)
         self.restore_best = restore_best
 
     def __call__(self, trainer: Trainer) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pullback.compiler.jit import jit
+from pullback.counts import count
 from pullback.data import Dataset, bucketed_order, epoch_order, trimmed_width
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
 from pullback.graph import refuse_class
@@ -23,7 +24,7 @@ from pullback.random import key
 from pullback.tracing import flatten, map_tree
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.train.best import Best
-from pullback.train.given import Metrics, as_callbacks, as_metrics, check_loss, check_optimiser
+from pullback.train.given import Metrics, as_callbacks, as_metrics, check_loss, check_optimiser, check_scale
 from pullback.train.history import History
 from pullback.train.interrupts import Interrupts
 from pullback.train.orders import Orders
@@ -89,10 +90,10 @@ class Trainer:
         drop_last: bool = False,
         bucket: int | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise ValueError(f"[Trainer] batch_size is {batch_size}. Give 1 or more.")
-        if bucket is not None and bucket < 1:
-            raise ValueError(f"[Trainer] bucket is {bucket}. Give 1 or more steps.")
+        batch_size = count("Trainer", "batch_size", batch_size)
+        bucket = None if bucket is None else count("Trainer", "bucket", bucket)
+        seed = count("Trainer", "seed", seed, least=0)
+        check_scale(scale)
         check_loss(loss)
         check_optimiser(optimiser)
         _check_arrays(model)
@@ -161,9 +162,12 @@ class Trainer:
         (Python's or NumPy's), as ``EarlyStopping`` does. One that has a method ``finish(trainer)`` is told when the
         training has ended.
 
-        Raises ``NonFiniteLoss`` when the loss becomes NaN or infinite, with the model of the last good step
+        Raises ``ValueError`` for a negative number of epochs (0 of them train nothing) and for a schedule that begins
+        with no rate, ``NonFiniteLoss`` when the loss becomes NaN or infinite, with the model of the last good step
         kept, ``IndexRangeError`` for labels that the loss does not take, ``DataError`` for an empty data set.
         """
+        epochs = count("fit", "epochs", epochs, least=0)
+        self._check_rate()
         data = _as_dataset("fit", dataset)
         self._check_search(data)
         self._check_data(data, shuffle)
@@ -283,6 +287,16 @@ class Trainer:
                 "rest. Choose a smaller batch_size."
             )
         return steps
+
+    def _check_rate(self) -> None:
+        """Raise where a schedule goes on with what is no learning rate; numbers are checked by optimisers."""
+        schedule = self.optimiser.learning_rate
+        rate = rate_at(schedule, self.steps)
+        if callable(schedule) and not 0 <= rate < math.inf:
+            raise ValueError(
+                f"[fit] the learning rate of step {self.steps} is {rate}. Give a schedule whose rates are finite and "
+                "not negative."
+            )
 
     def _check_search(self, data: Dataset) -> None:
         """Raise for a line search on batches that are only a part of the data set."""

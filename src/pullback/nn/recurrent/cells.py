@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pullback.nn.initialisers import Initialiser, ones, uniform, zeros
-from pullback.nn.layers import Seed, drawn
+from pullback.nn.layers import Seed, drawn, sizes
 from pullback.nn.module import Module
 from pullback.numpy import relu, sigmoid, split, standardise, tanh
 from pullback.numpy import zeros as zeros_of
@@ -94,8 +94,10 @@ class Cell(Module):
         seed: Seed = None,
         dtype: DTypeLike = np.float32,
     ) -> None:
-        random, name, width = np.random.default_rng(seed), type(self).__name__, self.gates * hidden
-        usual = uniform(1 / math.sqrt(max(hidden, 1)))
+        name = type(self).__name__
+        inputs, hidden = sizes(name, inputs=inputs, hidden=hidden)
+        random, width = np.random.default_rng(seed), self.gates * hidden
+        usual = uniform(1 / math.sqrt(hidden))
         begin = usual if initialiser is None and recurrent_initialiser is None else zeros
         self.input_weight = drawn(name, initialiser or usual, (inputs, width), random, dtype)
         self.recurrent_weight = drawn(name, recurrent_initialiser or usual, (hidden, width), random, dtype)

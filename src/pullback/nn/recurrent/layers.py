@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pullback.control import scan
+from pullback.counts import count
 from pullback.errors import DTypeError, NamedAxisError, ShapeError, TreeError
 from pullback.graph import OPERATORS, Node, dtype_kind
 from pullback.graph.named import is_named
 from pullback.nn.dropout import Dropout
-from pullback.nn.layers import Seed, check_features
+from pullback.nn.layers import Seed, check_features, sizes
 from pullback.nn.module import Module
 from pullback.nn.recurrent.cells import Cell, CellOptions, GRUCell, LSTMCell, MGUCell, RNNCell
 from pullback.numpy import arange, astype, broadcast_to, concatenate, moveaxis, stack, where
@@ -447,11 +448,11 @@ def _cells(
     seed: Seed,
 ) -> list[tuple[Cell, ...]]:
     """The cells of each layer, drawn in turn."""
-    if layers < 1:
-        raise ValueError(f"[{layer}] layers is {layers}. Give at least one.")
+    layers = count(layer, "layers", layers)
+    inputs, hidden = sizes(layer, inputs=inputs, hidden=hidden)
     random, directions = np.random.default_rng(seed), 2 if bidirectional else 1
-    sizes = [inputs, *[directions * hidden] * (layers - 1)]
-    return [tuple(make(size, hidden, seed=random) for _ in range(directions)) for size in sizes]
+    read = [inputs, *[directions * hidden] * (layers - 1)]
+    return [tuple(make(size, hidden, seed=random) for _ in range(directions)) for size in read]
 
 
 def _options(layer: Recurrent) -> list[str]:
