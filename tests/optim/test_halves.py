@@ -18,6 +18,7 @@ OPTIMISERS = [
     optim.Adadelta(1.0),
     optim.Lion(0.1),
     optim.Accumulate(optim.Adam(0.1), 2),
+    optim.Averaged(optim.Adam(0.1), 0.5),
 ]
 
 

@@ -243,7 +243,7 @@ def test_settings_that_make_no_sense(make):
         make()
 
 
-@pytest.mark.parametrize("wrapper", [optim.Accumulate, optim.Adjustable, optim.Lazy])
+@pytest.mark.parametrize("wrapper", [optim.Accumulate, optim.Adjustable, optim.Averaged, optim.Lazy])
 def test_what_no_optimiser_goes_around(wrapper):
     more = {"batches": 2} if wrapper is optim.Accumulate else {}
     for given, meant in (

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pullback import jit, optim
+from pullback import jit, nn, optim
 from pullback.tracing import flatten, map_tree
 
 random = np.random.default_rng(8)
@@ -103,3 +103,82 @@ def test_settings_that_make_no_sense():
         optim.Accumulate(optim.SGD(0.1), 0)
     with pytest.raises(TypeError, match="Accumulate goes around Adjustable"):
         optim.Adjustable(optim.Accumulate(optim.SGD(0.1), 2))
+
+
+@both
+@every
+@pytest.mark.parametrize("decay", [0.0, 0.9, 0.999])
+def test_averages_are_means_with_weights_that_fall(optimiser, compiled, decay):
+    wrapper, means = optim.Averaged(optimiser, decay), []
+
+    def seen(step, state):
+        means.append(map_tree(np.copy, optim.averaged(state, WEIGHTS)))
+
+    found = after(wrapper, [*GRADIENTS, GRADIENTS[0]], compiled, between=seen)
+    close(found[:-1], after(optimiser, GRADIENTS, compiled))
+    close(means[0], WEIGHTS)
+    for t in range(1, len(means)):
+        shares = decay ** np.arange(t - 1.0, -1, -1)
+        expected = map_tree(lambda *w, s=shares: np.tensordot(s / s.sum(), np.stack(w), 1), *found[:t])
+        close(means[t], expected, 1e-10)
+
+
+@both
+def test_averages_of_groups_and_groups_of_averages(compiled):
+    """Around groups the mean is over batches, within them over updates."""
+    optimiser = optim.SGD(0.1)
+    steps = after(optim.Accumulate(optimiser, 2), GRADIENTS[:4], compiled)
+    for wrapper, over in (
+        (optim.Averaged(optim.Accumulate(optimiser, 2), 0.5), steps),
+        (optim.Accumulate(optim.Averaged(optimiser, 0.5), 2), steps[1::2]),
+    ):
+        means = []
+        after(
+            wrapper,
+            GRADIENTS[:5],
+            compiled,
+            between=lambda step, state, means=means: means.append(
+                map_tree(np.copy, optim.averaged(state, WEIGHTS))
+            ),
+        )
+        shares = 0.5 ** np.arange(len(over) - 1.0, -1, -1)
+        close(means[-1], map_tree(lambda *w, s=shares: np.tensordot(s / s.sum(), np.stack(w), 1), *over))
+
+
+def test_lazy_averages_of_rows_without_a_gradient_stay():
+    table, gradient = np.ones((3, 2)), np.zeros((3, 2))
+    gradient[1] = 1.0
+    optimiser = optim.Lazy(optim.Averaged(optim.SGD(0.5), 0.5), rows=3)
+    state = optimiser.init(table)
+    for _ in range(2):
+        table, state = optimiser.update(gradient, state, table)
+    np.testing.assert_array_equal(table, [[1, 1], [0, 0], [1, 1]])
+    np.testing.assert_allclose(optim.averaged(state, table), [[1, 1], [1 / 6, 1 / 6], [1, 1]])
+
+
+@both
+def test_averages_of_halves_are_kept_in_32_bits(compiled):
+    optimiser = optim.Averaged(optim.SGD(1.0), 0.999)
+    update = jit(optimiser.update) if compiled else optimiser.update
+    weights = np.array([1.0, 2.0], np.float16)
+    state = optimiser.init(weights)
+    for gradient in (2.0**-10, 0.0, 0.0):
+        weights, state = update(np.full(2, gradient, np.float16), state, weights)
+    assert state.mean.dtype == np.float32 and optim.averaged(state, weights).dtype == np.float16
+    np.testing.assert_allclose(state.mean, weights, rtol=1e-6)
+
+
+def test_averages_are_found_within_other_states_and_leave_the_rest_alone():
+    model = nn.Chain(nn.Dense(2, 3, seed=0), nn.BatchNorm(3))
+    state = optim.Accumulate(optim.Averaged(optim.Adam(0.1)), 2).init(model)
+    state.state.mean[0].weight[...] = 7
+    found = optim.averaged(state, model)
+    assert (found[0].weight == 7).all() and found[1].running_mean is model[1].running_mean
+    assert not np.shares_memory(state.state.mean[0].bias, model[0].bias)
+    assert optim.averaged(optim.Adam(0.1).init(model), model) is model
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.0, float("nan")])
+def test_a_decay_that_is_none(decay):
+    with pytest.raises(ValueError, match=r"\[Averaged\] decay is "):
+        optim.Averaged(optim.SGD(0.1), decay)

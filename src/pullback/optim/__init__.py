@@ -16,6 +16,7 @@ from pullback.optim.adadelta import Adadelta, AdadeltaState
 from pullback.optim.adagrad import Adagrad
 from pullback.optim.adam import Adam, AdamState, AdamW
 from pullback.optim.adjustable import Adjustable, Adjusted, rate_factor
+from pullback.optim.averaged import Averaged, Averages, averaged
 from pullback.optim.clipping import clip_by_norm, clip_by_value, global_norm
 from pullback.optim.lazy import Lazy
 from pullback.optim.lbfgs import LBFGS, LBFGSState, Minimum
@@ -38,6 +39,8 @@ __all__ = [
     "AdamW",
     "Adjustable",
     "Adjusted",
+    "Averaged",
+    "Averages",
     "Counted",
     "LBFGSState",
     "Lazy",
@@ -50,6 +53,7 @@ __all__ = [
     "Optimiser",
     "RMSProp",
     "RMSPropState",
+    "averaged",
     "clip_by_norm",
     "clip_by_value",
     "global_norm",

@@ -17,7 +17,15 @@ from pullback.graph import dtype_kind
 from pullback.metrics import EpochMetric, Metric
 from pullback.nn.training import training
 from pullback.numpy import astype, mean
-from pullback.optim import Accumulate, LearningRate, LineSearch, Optimiser, clip_by_norm, clip_by_value
+from pullback.optim import (
+    Accumulate,
+    Averaged,
+    LearningRate,
+    LineSearch,
+    Optimiser,
+    clip_by_norm,
+    clip_by_value,
+)
 from pullback.optim.optimiser import map_parameters
 from pullback.random import fold_in
 from pullback.transforms import value_and_grad
@@ -74,8 +82,13 @@ def clipping(
     if isinstance(optimiser, LineSearch):
         name = type(optimiser).__name__
         raise ValueError(f"[Trainer] {name} takes no clipped gradients. Leave clip_norm and clip_value out.")
-    if isinstance(optimiser, Accumulate):
-        return replace(optimiser, optimiser=_Clipping(optimiser.optimiser, value, norm))
+    return _clipped(optimiser, value, norm)
+
+
+def _clipped(optimiser: Optimiser, value: float | None, norm: float | None) -> Optimiser:
+    """``optimiser``, or what it is around, with clipped gradients: of ``Accumulate`` the means are clipped."""
+    if isinstance(optimiser, (Accumulate, Averaged)):
+        return replace(optimiser, optimiser=_clipped(optimiser.optimiser, value, norm))
     return _Clipping(optimiser, value, norm)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
+from typing import Any
 
 from pullback.counts import count
-from pullback.optim.optimiser import check_not_negative
-from pullback.tracing import map_tree
+from pullback.optim.averaged import averages_of
+from pullback.optim.optimiser import check_not_negative, map_parameters
 from pullback.train.best import Best
 from pullback.train.history import epochs_without_improvement, watched
 from pullback.train.snapshot import copy_arrays
@@ -26,7 +25,8 @@ class EarlyStopping:
 
     With ``restore_best`` the model is kept after each epoch that is the best so far, in ``trainer.best``, where
     checkpoints find it; when the training ends, also by Ctrl-C or after its last epoch, the model becomes that one
-    again. The optimiser's state stays that of the last step.
+    again. The optimiser's state stays that of the last step. With ``optim.Averaged`` that model is the averaged one,
+    which is what is validated; at the end the averages are those of that epoch as well.
 
     Raises ``ValueError`` for a patience below 1 or a negative ``least``; when called, ``DataError`` for a
     figure that the history does not have.
@@ -60,7 +60,7 @@ class EarlyStopping:
         """The training has ended: put the best model back."""
         best = trainer.best
         if self.restore_best and best is not None and best.figure == self.figure:
-            completed(lambda: copy_arrays(trainer.model, best.model))
+            completed(lambda: _put_back(trainer, best.model))
 
     def _keep(self, trainer: Trainer, value: float) -> None:
         """Copy the model if this is the best value so far."""
@@ -68,11 +68,18 @@ class EarlyStopping:
         known = best is not None and best.figure == self.figure
         before = best.value if known and best is not None else -math.inf if self.rising else math.inf
         if value > before if self.rising else value < before:
-            model = map_tree(np.copy, trainer.model)
-            trainer.best = Best(self.figure, value, trainer.history.epochs, model)
+            trainer.best = Best(self.figure, value, trainer.history.epochs, trainer.averaged)
 
     def __repr__(self) -> str:
         return (
             f"EarlyStopping({self.figure!r}, patience={self.patience}, least={self.least}, rising={self.rising}, "
             f"restore_best={self.restore_best})"
         )
+
+
+def _put_back(trainer: Trainer, model: Any) -> None:
+    """Let the trainer's model, and the averages of its parameters where there are any, be this one."""
+    copy_arrays(trainer.model, model)
+    found = averages_of(trainer.state)
+    if found is not None:
+        copy_arrays(found.mean, map_parameters(lambda a, p: p, found.mean, model))

@@ -19,7 +19,7 @@ from pullback.errors import DataError, DonationError, IndexRangeError, NonFinite
 from pullback.graph import refuse_class
 from pullback.metrics import EpochMetric, Metric, accuracy, binary_accuracy
 from pullback.nn.losses import binary_cross_entropy, hinge, kl_divergence, softmax_cross_entropy
-from pullback.optim import LineSearch, Optimiser, rate_at, rate_factor
+from pullback.optim import LineSearch, Optimiser, averaged, rate_at, rate_factor
 from pullback.random import key
 from pullback.tracing import flatten, map_tree
 from pullback.tracing.tracebacks import shows_users_frames
@@ -60,7 +60,9 @@ class Trainer:
     each epoch, and what dropout drops.
     ``optim.LBFGS`` compares losses: it needs batches of the whole data set.
 
-    The arrays of ``model`` are updated in place: after ``fit`` the model itself is the trained one. ``fit``
+    The arrays of ``model`` are updated in place: after ``fit`` the model itself is the trained one. With
+    ``optim.Averaged`` validation, ``evaluate`` and ``predict`` take the averages of its parameters, and ``averaged``
+    is the model that has them. ``fit``
     runs it in training mode (``nn.training``), ``evaluate`` and ``predict`` do not. All that a training does
     is the same bits from run to run, for any number of threads.
 
@@ -140,6 +142,14 @@ class Trainer:
     def steps(self, number: int) -> None:
         self._next[...] = number
 
+    @property
+    def averaged(self) -> Any:
+        """A copy of the model with its parameters' averages, where the optimiser is an ``optim.Averaged``.
+
+        It is what ``evaluate``, ``predict`` and the validation in ``fit`` take. Else it is a copy of the model.
+        """
+        return map_tree(np.copy, averaged(self.state, self.model))
+
     @shows_users_frames
     def fit(
         self,
@@ -209,11 +219,11 @@ class Trainer:
     def evaluate(self, dataset: Dataset | tuple[Array, Array]) -> dict[str, float]:
         """The loss and the metrics over all of ``dataset``: ``{"loss": …, "accuracy": …}``."""
         data = _as_dataset("evaluate", dataset)
-        totals = Totals(self._metrics)
+        totals, model = Totals(self._metrics), averaged(self.state, self.model)
         try:
             for _, batch, width in self._parts(data.lengths, data.inputs, data.labels):
                 (loss, figures), _ = self._evaluate.run_steps(
-                    (self.model, *batch, width), len(batch[0]), sliced_argnums=(1, 2, 3)
+                    (model, *batch, width), len(batch[0]), sliced_argnums=(1, 2, 3)
                 )
                 totals.add(batch[0].shape[1], {"loss": loss, **figures})
         except IndexRangeError as error:
@@ -232,11 +242,11 @@ class Trainer:
             raise DataError(f"[predict] inputs of shape {rows.shape}. Give at least one row.")
         if lengths is not None:
             lengths = Dataset(rows, rows, lengths).lengths
-        parts, places = [], []
+        parts, places, model = [], [], averaged(self.state, self.model)
         try:
             for chosen, batch, width in self._parts(lengths, rows):
                 outputs, _ = self._predict.run_steps(
-                    (self.model, *batch, width), len(batch[0]), sliced_argnums=(1, 2)
+                    (model, *batch, width), len(batch[0]), sliced_argnums=(1, 2)
                 )
                 parts.append(map_tree(lambda y: y.reshape(-1, *y.shape[2:]), outputs))
                 places.append(chosen)
