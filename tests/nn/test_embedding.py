@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pullback import grad, jit, nn, optim, value_and_grad
-from pullback.errors import DTypeError, IndexRangeError, ShapeError
+from pullback import Trainer, grad, jit, nn, optim, value_and_grad
+from pullback.errors import DTypeError, IndexRangeError, SettingError, ShapeError
 from pullback.testing import check_grads
 
 TOKENS = np.array([[1, 4, 1], [0, 1, 4]])
@@ -115,3 +115,62 @@ def test_derivatives_of_radial_basis_functions():
         return (changed(x) ** 2).sum()
 
     check_grads(loss, [np.random.default_rng(1).normal(size=(5, 2)), layer.centres, layer.log_widths])
+
+
+# -- Padding
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "compiled"])
+def test_padding_is_zero_and_has_no_gradient(compiled):
+    tokens = np.array([[1, 0, 2, 1], [0, 0, 3, 1]])
+    layer, plain = nn.Embedding(4, 3, padding_idx=0, seed=0), nn.Embedding(4, 3, seed=0)
+    plain.weight[0] = 0
+    np.testing.assert_array_equal(layer(tokens), plain(tokens))
+    assert layer(tokens).dtype == np.float32
+
+    def loss(layer):
+        return np.sum((layer(tokens) - 0.5) ** 2)
+
+    gradient = jit(grad(loss)) if compiled else grad(loss)
+    found, expected = gradient(layer).weight, gradient(plain).weight
+    assert (found[0] == 0).all() and (expected[0] != 0).all()
+    np.testing.assert_allclose(found[1:], expected[1:], rtol=1e-6)
+
+
+def test_padding_is_zero_whatever_the_row_holds():
+    layer = nn.Embedding.from_vectors(np.ones((3, 2)), padding_idx=np.int64(2), trainable=True)
+    assert (layer.weight == [[1, 1], [1, 1], [0, 0]]).all()
+    layer.weight[2] = np.nan
+    for function in (layer, jit(layer)):
+        np.testing.assert_array_equal(function(np.array([2, 0])), [[0, 0], [1, 1]])
+    assert np.isfinite(jit(grad(lambda layer: np.sum(layer(np.array([2, 0])) ** 2)))(layer).weight).all()
+
+
+@pytest.mark.parametrize(
+    "optimiser", [optim.AdamW(0.1), optim.SGD(0.1, 0.9, weight_decay=0.1), optim.Lion(0.1)]
+)
+def test_optimisers_leave_the_row_of_padding_at_zero(optimiser):
+    model = nn.Chain(
+        nn.Embedding(5, 3, padding_idx=1, seed=0), lambda x: x.sum(axis=1), nn.Dense(3, 2, seed=0)
+    )
+    tokens = np.random.default_rng(0).integers(0, 5, (40, 6))
+    before = model[0].weight.copy()
+    Trainer(model, nn.softmax_cross_entropy, optimiser, batch_size=10).fit((tokens, tokens[:, 0] % 2), 3)
+    assert (model[0].weight[1] == 0).all() and (model[0].weight[0] != before[0]).all()
+
+
+@pytest.mark.parametrize("number", [-1, 4, 1.5, "0"])
+def test_padding_that_is_no_row(number):
+    with pytest.raises((ValueError, SettingError), match=r"\[Embedding\] padding_idx is "):
+        nn.Embedding(4, 3, padding_idx=number)
+
+
+def test_padding_is_part_of_the_description():
+    assert repr(nn.Embedding(4, 3, False, padding_idx=0)).startswith("Embedding(4 × 3, padding 0, fixed)")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_vectors_are_copied(dtype):
+    vectors = np.ones((3, 2), dtype)
+    layer = nn.Embedding.from_vectors(vectors, dtype=dtype)
+    assert layer.weight.dtype == dtype and not np.shares_memory(layer.weight, vectors)
