@@ -14,7 +14,15 @@ from pullback.metrics import METRICS, EpochMetric, Metric
 from pullback.nn import losses
 from pullback.train.history import COSTS, VALIDATION
 
-__all__ = ["Metrics", "as_callbacks", "as_metrics", "check_loss", "check_optimiser", "check_scale"]
+__all__ = [
+    "Metrics",
+    "as_callbacks",
+    "as_metrics",
+    "check_loss",
+    "check_optimiser",
+    "check_penalty",
+    "check_scale",
+]
 
 _Metric = str | Metric | EpochMetric
 Metrics = _Metric | Iterable[_Metric] | Mapping[str, _Metric]
@@ -90,6 +98,18 @@ def check_optimiser(optimiser: Any) -> None:
             else "Give one such as optim.SGD(0.01)."
         )
         raise _wrong("optimiser", optimiser, hint, "an optimiser, which has a learning_rate, init and update")
+
+
+def check_penalty(penalty: Any) -> None:
+    """Raise ``SettingError`` unless ``penalty`` is None or a function of the model.
+
+    >>> check_penalty(1e-4)
+    Traceback (most recent call last):
+    pullback.errors.SettingError: [Trainer] penalty is 0.0001, a float, and not a function of the model. Give ...
+    """
+    if penalty is not None and (not callable(penalty) or _takes(penalty, 1) is False):
+        hint = "Give one such as lambda model: 1e-4 * np.sum(model[0].weight ** 2), or a weight_decay to the optimiser."
+        raise _wrong("penalty", penalty, hint, "a function of the model")
 
 
 def check_scale(scale: Any) -> None:

@@ -100,6 +100,7 @@ class Steps:
     optimiser: Optimiser | LineSearch
     metrics: Mapping[str, Metric | EpochMetric]
     scale: float | None
+    penalty: Callable[[Any], Any] | None = None
 
     def train(
         self,
@@ -123,7 +124,7 @@ class Steps:
         def objective(model: Any) -> tuple[Any, Any]:
             with training(fold_in(key, number)) as mode:
                 outputs = model(x, **own)
-                return self.loss(outputs, y), (outputs, mode.updated(model))
+                return self._loss(model, outputs, y), (outputs, mode.updated(model))
 
         point = self.optimiser.trial(state, model) if isinstance(self.optimiser, LineSearch) else model
         (loss, (outputs, updated)), gradients = value_and_grad(objective, has_aux=True)(point)
@@ -140,12 +141,17 @@ class Steps:
     ) -> tuple[Any, Figures]:
         """The loss and the metrics of one batch."""
         outputs = self.predict(model, inputs, lengths, width)
-        return self.loss(outputs, labels), self._figures(outputs, labels)
+        return self._loss(model, outputs, labels), self._figures(outputs, labels)
 
     def predict(self, model: Any, inputs: Any, lengths: Any = None, width: int | None = None) -> Any:
         """The model's outputs for one batch."""
         own = {} if lengths is None else {"lengths": lengths}
         return model(scaled(_trimmed(inputs, width), self.scale), **own)
+
+    def _loss(self, model: Any, outputs: Any, labels: Any) -> Any:
+        """The loss of a batch, and the penalty of the model."""
+        loss = self.loss(outputs, labels)
+        return loss if self.penalty is None else loss + self.penalty(model)
 
     def _figures(self, outputs: Any, labels: Any) -> Figures:
         return {name: _figure(name, metric, outputs, labels) for name, metric in self.metrics.items()}

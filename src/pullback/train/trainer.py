@@ -24,7 +24,15 @@ from pullback.random import key
 from pullback.tracing import flatten, map_tree
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.train.best import Best
-from pullback.train.given import Metrics, as_callbacks, as_metrics, check_loss, check_optimiser, check_scale
+from pullback.train.given import (
+    Metrics,
+    as_callbacks,
+    as_metrics,
+    check_loss,
+    check_optimiser,
+    check_penalty,
+    check_scale,
+)
 from pullback.train.history import History
 from pullback.train.interrupts import Interrupts
 from pullback.train.orders import Orders
@@ -56,8 +64,9 @@ class Trainer:
     ``model(x, lengths=n)``; with ``bucket=m`` each batch holds sequences of similar length
     (``data.bucketed_order``) and is trimmed to its longest, rounded up to a multiple of ``m`` steps, each width by a
     program of its own: padding behind it costs nothing, and outputs are what they are with it. Gradients are
-    clipped by value, then by their global norm, where limits are given. ``seed`` decides the order of the rows in
-    each epoch, and what dropout drops.
+    clipped by value, then by their global norm, where limits are given. ``penalty(model)``, a scalar, is added to the
+    loss of each batch, in training and in evaluation: ``lambda model: 1e-4 * np.sum(np.abs(model[0].weight))``.
+    ``seed`` decides the order of the rows in each epoch, and what dropout drops.
     ``optim.LBFGS`` compares losses: it needs batches of the whole data set.
 
     The arrays of ``model`` are updated in place: after ``fit`` the model itself is the trained one. With
@@ -87,6 +96,7 @@ class Trainer:
         batch_size: int = 100,
         seed: int = 0,
         scale: float | None = None,
+        penalty: Callable[[Any], Any] | None = None,
         clip_norm: float | None = None,
         clip_value: float | None = None,
         drop_last: bool = False,
@@ -98,6 +108,7 @@ class Trainer:
         check_scale(scale)
         check_loss(loss)
         check_optimiser(optimiser)
+        check_penalty(penalty)
         _check_arrays(model)
         self.model = model
         self.optimiser = optimiser
@@ -115,6 +126,7 @@ class Trainer:
             "loss": loss,
             "batch_size": batch_size,
             "scale": scale,
+            "penalty": penalty,
             "clip_norm": clip_norm,
             "clip_value": clip_value,
             "drop_last": drop_last,
@@ -125,7 +137,7 @@ class Trainer:
         self._resumed = False
         """Whether that is what a checkpoint says."""
         self._metrics = _fitting(loss) if metrics is None else as_metrics(metrics)
-        steps = Steps(loss, clipping(optimiser, clip_value, clip_norm), self._metrics, scale)
+        steps = Steps(loss, clipping(optimiser, clip_value, clip_norm), self._metrics, scale, penalty)
         self._key = key(seed)
         self._train = jit(
             steps.train, donate_argnums=(0, 1, 2), static_argnums=8, watch=3, flush_subnormals=True
