@@ -98,8 +98,13 @@ def static_node(value: Any) -> Node:
 
 def node_bytes(node: Node, match: bool) -> int:
     """How many bytes the records of a tree take."""
-    parts, names = _parts(node, match), getattr(node, "names", getattr(node, "keys", ()))
-    return NODE_BYTES + 8 * len(names) + 16 + sum(node_bytes(part, match) for part in parts)
+    total, stack = 0, [node]
+    while stack:
+        part = stack.pop()
+        names = getattr(part, "names", getattr(part, "keys", ()))
+        total += NODE_BYTES + 8 * len(names) + 16
+        stack += _parts(part, match)
+    return total
 
 
 def write_node(memory: Memory, node: Node, leaves: Sequence[int], match: bool, at: int | None = None) -> int:
