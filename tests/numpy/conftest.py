@@ -8,10 +8,6 @@ import pytest
 
 from pullback.tracing import flatten, trace
 
-if np.lib.NumpyVersion(np.__version__) < "2.0.0":
-    # Version 1 can promote by the rules of version 2, which traced values follow whatever NumPy is installed.
-    np._set_promotion_state("weak")
-
 
 def _agrees(
     function: Callable[..., Any], *arrays: Any, expected: Any = None, tolerance: float = 1e-12

@@ -29,13 +29,6 @@ def slopes(f: Callable[..., Any], z: np.ndarray) -> np.ndarray:
     return made
 
 
-def signs(z: Any) -> Any:
-    """``np.sign`` as NumPy 2 has it, on NumPy's arrays too where that is an older one."""
-    if isinstance(z, np.ndarray) and int(np.__version__.split(".")[0]) < 2:
-        return z / np.abs(z)
-    return np.sign(z)
-
-
 REAL = {
     "abs": lambda z: np.sum(np.abs(z) * np.array([1.0, 2.0, 3.0])),
     "angle": lambda z: np.sum(np.angle(z) ** 2),
@@ -51,7 +44,7 @@ REAL = {
     "var": np.var,
     "cov": lambda z: np.abs(np.cov(z, W)).sum(),
     "power": lambda z: np.real(np.sum(z ** (0.4 - 0.3j) + 2.0**z)),
-    "sign": lambda z: np.sum((signs(z) * W).real),
+    "sign": lambda z: np.sum((np.sign(z) * W).real),
     "nan_to_num": lambda z: np.sum(np.abs(np.nan_to_num(z) * W) ** 2),
     "nanvar": lambda z: np.nanvar(np.concatenate([z, [math.nan]])),
     "where": lambda z: np.abs(np.where(np.array([True, False, True]), z, 2j * z)).sum(),
@@ -309,7 +302,6 @@ def test_either_part_is_rounded_and_replaced(f: Callable[..., Any], dtype: str) 
     np.testing.assert_array_equal(np.signbit(found.imag[zero]), np.signbit(wanted.imag[zero]))
 
 
-@pytest.mark.skipif(int(np.__version__.split(".")[0]) < 2, reason="NumPy 1 takes the sign of the real part")
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_the_sign_is_the_direction(dtype: str) -> None:
     z = EVERY.astype(dtype)

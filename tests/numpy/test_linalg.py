@@ -196,7 +196,6 @@ def test_matrix_rank():
     assert pb.jit(lambda a: np.linalg.matrix_rank(a, 0.5))(np.diag([1.0, 0.1])) == 1
 
 
-@pytest.mark.skipif(not hasattr(np.linalg, "vector_norm"), reason="of NumPy 2")
 def test_functions_of_the_array_standard():
     x, y = RANDOM.normal(size=(2, 3, 4)), RANDOM.normal(size=(2, 3, 4))
     la = np.linalg

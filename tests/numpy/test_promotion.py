@@ -13,7 +13,6 @@ WEAK = {
     2: Type(np.dtype("int64"), (), True),
     0.5: Type(np.dtype("float64"), (), True),
 }
-NEP_50 = np.lib.NumpyVersion(np.__version__) >= "2.0.0"
 
 
 @pytest.mark.parametrize("left", DTYPES, ids=str)
@@ -22,7 +21,6 @@ def test_two_arrays(left, right):
     assert result_dtype(Type(left, (3,)), Type(right, ())) == np.result_type(left, right)
 
 
-@pytest.mark.skipif(not NEP_50, reason="NumPy's own rules came with version 2")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("number", WEAK)
 def test_python_numbers_take_the_dtype_that_they_meet(dtype, number):

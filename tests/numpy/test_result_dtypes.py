@@ -19,10 +19,6 @@ from pullback.errors import PullbackError
 from pullback.numpy.quantiles import PLACES
 from pullback.tracing import trace
 
-pytestmark = pytest.mark.skipif(
-    np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="NumPy's own rules came with version 2"
-)
-
 
 def since(version: str, name: str) -> Any:
     """A case whose dtypes NumPy has had since a version."""

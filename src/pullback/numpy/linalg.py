@@ -7,8 +7,8 @@ is raised here, also by a compiled program, before anything that was donated to 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -111,21 +111,7 @@ def _matrices(name: str, a: Any) -> Node:
     return node
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _new(function: F) -> F:
-    """``implements``, for a function that only newer versions of NumPy have."""
-    reference = getattr(np.linalg, function.__name__, None)
-    return function if reference is None else implements(reference)(function)  # type: ignore[return-value]
-
-
 # -- systems of equations
-
-
-def _is_vector(a: Node, b: Node) -> bool:
-    """Whether ``b`` is one vector, by the rule of the NumPy that is installed."""
-    return b.ndim == 1 if int(np.__version__.split(".")[0]) >= 2 else b.ndim == a.ndim - 1
 
 
 def _triangle(a: Node) -> dict[str, bool] | None:
@@ -149,7 +135,7 @@ def solve_nodes(name: str, a: Any, b: Any, vector: bool | None = None, **attribu
         raise ShapeError(
             f"{name}: shapes {a.shape} and {b.shape}; it takes matrices and their right-hand sides{where_written()}"
         )
-    vector = _is_vector(a, b) if vector is None else vector
+    vector = b.ndim == 1 if vector is None else vector
     if vector:
         b = b[..., None]
     lead = broadcast_shapes(name, a.shape[:-2], b.shape[:-2])
@@ -424,7 +410,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     return SVDResult(made[..., :rows, :], _real(made[..., rows, :]), adjoint(made[..., rows + 1 :, :]))
 
 
-@_new
+@implements(np.linalg.svdvals)
 def svdvals(x: Any, /) -> Any:
     """The singular values in falling order."""
     return OPERATORS["svdvals"](_matrices("svdvals", x))
@@ -564,13 +550,13 @@ def _spectral_norm(node: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -
     return s.expand_dims(result, axes) if keepdims else result
 
 
-@_new
+@implements(np.linalg.matrix_norm)
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """The norm of matrices along the last two axes."""
     return norm(x, ord, (-2, -1), keepdims)
 
 
-@_new
+@implements(np.linalg.vector_norm)
 def vector_norm(x: Any, /, *, axis: Axes = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """The norm of vectors, by default of all elements as one vector."""
     node = as_array_node(x)
@@ -601,5 +587,4 @@ for _name, _function in {
     "tensordot": lambda x1, x2, /, *, axes=2: products.tensordot(x1, x2, axes),
     "vecdot": lambda x1, x2, /, *, axis=-1: r.sum(e.multiply(e.conjugated(x1), x2), axis),
 }.items():
-    if hasattr(np.linalg, _name):
-        enter(_function, getattr(np.linalg, _name))
+    enter(_function, getattr(np.linalg, _name))

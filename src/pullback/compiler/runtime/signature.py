@@ -245,8 +245,7 @@ def steps_from(nanoseconds: float, cost: float) -> int:
 
 def _numpy_function(place: int) -> int:
     """The address of a function in NumPy's table of them."""
-    core = getattr(np, "_core", None) or np.core
-    capsule = core.multiarray._ARRAY_API
+    capsule = np._core.multiarray._ARRAY_API  # type: ignore[attr-defined]
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     table = get(capsule, None)
