@@ -3,6 +3,7 @@
 import gzip
 import io
 import re
+import sys
 import tarfile
 
 import pytest
@@ -85,9 +86,9 @@ def test_more_content_than_allowed(write_archive):
 def test_more_content_than_allowed_behind_the_end(tmp_path):
     (tmp_path / "a.tar.gz").write_bytes(gzip.compress(bytes(3_000_000)))
     # Python 3.10 goes back over blocks without a header.
-    with pytest.raises(
-        DataError, match=r"more than 1,000,000 bytes of content|a header that leads backwards"
-    ):
+    before = sys.version_info < (3, 11)
+    found = "a header that leads backwards" if before else "more than 1,000,000 bytes of content"
+    with pytest.raises(DataError, match=found):
         members(tmp_path / "a.tar.gz")
 
 

@@ -41,6 +41,26 @@ __all__ = [
 
 _LEAST_CAPACITY = 8
 _TOO_LARGE = re.compile("iterator is too large|[Mm]aximum (allowed|supported)|array is too big")
+_NUMPYS_WORDS = (
+    (
+        TypeError,
+        "did not return an iterable",  # which NumPy puts in place of what the array has said
+        "a function of NumPy's goes through an array along the axis {names} element by element, which has any size "
+        "while tracing; give it a number of elements that is known, or give jit no shapes= for that axis",
+    ),
+    (
+        ValueError,
+        "n should be an integer",
+        "NumPy's own np.fft.fftfreq takes an integer, no size of the axis {names}; use pullback.numpy.fft.fftfreq(n)",
+    ),
+    (
+        TypeError,
+        "expected a sequence of integers or a single",
+        "NumPy's own np.zeros, np.ones, np.empty and np.full take integers, no size of the axis {names}; use "
+        "pullback.numpy.zeros(n) or np.zeros_like(x, shape=n)",
+    ),
+)
+"""What NumPy says of sizes that are no integers, and what that means to a function that is traced for any size."""
 _INT = np.dtype(np.int64)
 _NUMPYS_OWN = str(Path(np.__file__).parent)
 
@@ -220,24 +240,9 @@ def sizes_known(sizes: Sequence[NamedSize]) -> Iterator[None]:
         except Exception as error:
             names = " or ".join(size.name for size in sizes)
             line = _line_of(error)
-            if type(error) is TypeError and "did not return an iterable" in str(error):
-                # NumPy puts this in place of what the array has said.
-                raise TracingError(
-                    f"a function of NumPy's goes through an array along the axis {names} element by element, which has "
-                    "any size while tracing; give it a number of elements that is known, or give jit no shapes= for "
-                    f"that axis (at {line})"
-                ) from None
-            if type(error) is ValueError and str(error) == "n should be an integer":
-                raise TracingError(
-                    f"NumPy's own np.fft.fftfreq takes an integer, no size of the axis {names}; use "
-                    f"pullback.numpy.fft.fftfreq(n) (at {line})"
-                ) from None
-            if type(error) is TypeError and "expected a sequence of integers or a single" in str(error):
-                raise TracingError(
-                    f"NumPy's own np.zeros, np.ones, np.empty and np.full take integers, no size of the axis {names}; "
-                    "use pullback.numpy.zeros(n) or np.zeros_like(x, shape=n) "
-                    f"(at {line})"
-                ) from None
+            for kind, text, told in _NUMPYS_WORDS:
+                if type(error) is kind and text in str(error):
+                    raise TracingError(f"{told.format(names=names)} (at {line})") from None
             if isinstance(error, OverflowError) or _TOO_LARGE.search(str(error)):
                 raise NamedAxisError(
                     "NumPy itself was to make an array of a named axis; use pullback.numpy's functions, or leave the "
