@@ -253,7 +253,7 @@ def histogram(m: Maker) -> str:
     count = m.pick((1, 2, 3, 8))
     places = indices(m, count, (m.shape(x)[0],))
     zeros = m.step(f"np.zeros_like({{0}}, shape=({count},) + {{0}}.shape[1:])", x)
-    sums = m.step(f"{{0}}.at[{{1}}].{m.pick(('add', 'add', 'max'))}({{2}})", zeros, places, x)
+    sums = m.step(f"pb.numpy.at({{0}})[{{1}}].{m.pick(('add', 'add', 'max'))}({{2}})", zeros, places, x)
     if m.chance():
         return m.step(m.pick(("{0} / ({1}[{2}] ** 2 + 1)", "{0} - {1}[{2}]")), x, sums, places)
     return sums

@@ -281,7 +281,7 @@ def updated(m: Maker) -> str:
     how = m.pick(("add", "add", "add", "set", "set", "multiply", "max", "min"))
     if m.chance(0.2):
         number = m.pick((0, 1, 2))
-        return m.step(f"{{0}}.at[{text}].{how}({number})", x, *operands)
+        return m.step(f"pb.numpy.at({{0}})[{text}].{how}({number})", x, *operands)
     shape = m.shape(part)
     if m.chance(0.3):
         shape = tuple(1 if m.chance(0.5) else n for n in shape)[m.below(len(shape) + 1) if shape else 0 :]
@@ -290,7 +290,7 @@ def updated(m: Maker) -> str:
         if m.chance(0.4)
         else m.input(shape, m.dtype(x))
     )
-    return m.step(f"{{0}}.at[{text}].{how}({{{1 + len(operands)}}})", x, *operands, value)
+    return m.step(f"pb.numpy.at({{0}})[{text}].{how}({{{1 + len(operands)}}})", x, *operands, value)
 
 
 @family(1)
@@ -343,8 +343,8 @@ def refused(m: Maker) -> None:
             *(
                 "np.dot({0}, {1})",
                 "np.tensordot({0}, {1}, 2)",
-                "{0}.at[0].add({1})",
-                f"{{0}}.at[{far}].set(1)",
+                "pb.numpy.at({0})[0].add({1})",
+                f"pb.numpy.at({{0}})[{far}].set(1)",
             ),
             *("np.tril({0}[0, 0])", "~{0}", "{0} & {1}", "np.diagonal({0})", "np.moveaxis({0}, 0, 3)"),
             *(

@@ -51,8 +51,6 @@ SIGNLESS = re.compile(
 _COUNTED = re.compile(r"np\.cos\(np\.arange\(([^()]*)\)\)")
 """The weights of a loss; for any size they are numbers that NumPy and compiled code have the same bits of."""
 
-_AT = re.compile(r"(\{\d+\})\.at\[")
-
 HEADER = "import numpy as np\nimport pullback as pb\nfrom numpy import inf, nan\n"
 
 
@@ -285,15 +283,8 @@ def step_value(step: Step, values: Mapping[str, Any], random: np.random.Generato
 
 def _value(step: Step, operands: Sequence[Any]) -> Any:
     names = [f"operand{k}" for k in range(len(operands))]
-    namespace = {
-        "np": reference.np_as_it_says,
-        "pb": reference,
-        "At": reference.At,
-        "nan": np.nan,
-        "inf": np.inf,
-    }
-    text = _AT.sub(r"At(\1)[", step.text)
-    return eval(text.format(*names), {**namespace, **dict(zip(names, operands))})
+    namespace = {"np": reference.np_as_it_says, "pb": reference, "nan": np.nan, "inf": np.inf}
+    return eval(step.text.format(*names), {**namespace, **dict(zip(names, operands))})
 
 
 def _as_float32(value: Any) -> Any:

@@ -1,8 +1,8 @@
 """In plain NumPy what the library adds to NumPy's vocabulary: the answers that random programs are compared with.
 
 Each is written as its definition reads, independently of the library's own formulas. Programs find them under the
-names that the library has: ``pb.softmax``, ``pb.numpy.logsumexp``, ``pb.nn.conv``; ``At(x)`` is what ``x.at`` is there,
-and ``np`` is NumPy without what it does otherwise than it says.
+names that the library has: ``pb.softmax``, ``pb.numpy.at``, ``pb.nn.conv``, and ``np`` is NumPy without what it does
+otherwise than it says.
 """
 
 from __future__ import annotations
@@ -344,7 +344,7 @@ np_as_it_says = SimpleNamespace(
         "sinc": _sinc,
     }
 )
-numpy = SimpleNamespace(logsumexp=logsumexp, standardise=standardise)
+numpy = SimpleNamespace(at=At, logsumexp=logsumexp, standardise=standardise)
 nn = SimpleNamespace(conv=conv, max_pool=max_pool, avg_pool=avg_pool)
 
 
