@@ -256,11 +256,13 @@ class _Run:
 
         inputs = [self.values[child] for child in node.inputs]
         runs_inside = {"run": run} if regions(node) else {}
-        rounds = moves is not None and isinstance(node.attributes.get("function"), OnPacked)
-        if moves is not None and rounds:  # a transform: each element is as exact as the largest
+        function = node.attributes.get("function")
+        if moves is not None and isinstance(function, OnPacked):  # a transform
             inputs = [_moved(x, moves.random, SUMS) for x in inputs]
         made: list[np.ndarray] = node.operator.reference(*inputs, **node.attributes, **runs_inside)
-        return [_moved(x, moves.random, SUMS) for x in made] if moves is not None and rounds else made
+        if moves is None or not isinstance(function, OnPacked):
+            return made
+        return [_transformed(x, function, moves.random) for x in made]
 
     def _value(self, node: Operation, inputs: Sequence[np.ndarray] | None = None) -> np.ndarray:
         if inputs is None:
@@ -393,6 +395,20 @@ def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.n
     """Each element moved by up to so many units in its last place, zeros not at all."""
     step = units * float(np.finfo(value.dtype).eps)
     return (value * (1 + random.uniform(-step, step, value.shape))).astype(value.dtype)
+
+
+def _transformed(value: np.ndarray, function: OnPacked, random: np.random.Generator) -> np.ndarray:
+    """What a Fourier transform gives: each element, or part of one, is as exact as the largest of its row."""
+    axis = dict(getattr(function.function, "attributes", ())).get("axis")
+    if axis is None:
+        return _moved(value, random, SUMS)
+    rank = len(function.given[0].shape)
+    with np.errstate(all="ignore"):
+        largest = np.max(
+            np.abs(value), axis=(axis % rank, *range(rank, value.ndim)), keepdims=True, initial=0
+        )
+        step = SUMS * float(np.finfo(value.dtype).eps) * np.where(np.isfinite(largest), largest, 0)
+        return (value + step * random.uniform(-1, 1, value.shape)).astype(value.dtype)
 
 
 def _of_any_sign(x: np.ndarray, random: np.random.Generator) -> np.ndarray:
