@@ -62,6 +62,14 @@ def pulls(x):
     return total
 
 
+def at_least_from_product(x, y, z):
+    """The product of a row is in memory for one kernel and in a register of another: both have the same bits."""
+    positive = pb.softplus(x)
+    distance = positive - np.prod(positive, axis=-1, keepdims=True)
+    total = np.sum(z * positive[:, 1:2] * y, axis=-1, keepdims=True)
+    return np.where(distance == np.min(distance, axis=-1, keepdims=True), total, 0)
+
+
 PROGRAMS = {
     "unit vectors": (unit, [(37, 3)]),
     "pairs": (lambda x: x * np.max(x, axis=-1, keepdims=True), [(4, 33, 2)]),
@@ -78,6 +86,7 @@ PROGRAMS = {
     "turned": (lambda x: unit(x).T * 2, [(40, 3)]),
     "every second row": (lambda x: unit(x[::2]), [(64, 2)]),
     "backwards": (lambda x: unit(x[::-1]), [(40, 3)]),
+    "least distance from a product": (at_least_from_product, [(64, 3), (64, 3), (64, 1)]),
 }
 
 

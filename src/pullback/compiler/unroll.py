@@ -27,6 +27,7 @@ from pullback.loops import (
     Literal,
     Reduce,
     Store,
+    operands_of,
     rewrite,
     turns_of,
 )
@@ -102,7 +103,10 @@ def _axes(store: Store) -> set[Axis]:
 
 
 def _chained(reduce: Reduce) -> Expression:
-    """A sum and the like as a chain of its function, in order."""
+    """A sum and the like as a chain of its function, in order.
+
+    A product, or the largest of a single one, is rounded as a reduction is: all that read it have the same bits.
+    """
     (axis,) = reduce.over
     terms = [rewrite(reduce.body, {axis: Affine() + turn}, {}, {}) for turn in range(axis.extent)]
     if reduce.kind == "add":  # it begins with zero: that of negative zeros is zero
@@ -110,4 +114,4 @@ def _chained(reduce: Reduce) -> Expression:
     total = terms[0]
     for term in terms[1:]:
         total = Apply(reduce.kind, (total, term), reduce.dtype)
-    return total
+    return Apply("rounded", (total,), reduce.dtype) if operands_of(total, "multiply") else total

@@ -68,6 +68,21 @@ def chain_of_rows(m: Maker) -> str:
     return x
 
 
+@family(2)
+def extremes_of_short_rows(m: Maker) -> str:
+    """What is chosen by comparing values with their own row's extreme, where rows are written out."""
+    x = m.input((m.pick((8, 17, 40, 90)), m.pick((2, 3, 4, 5))))
+    inner = x
+    for _ in range(m.pick((1, 1, 2))):
+        inner = m.step(f"pb.{m.pick(ACTIVATIONS)}({{0}})", inner) if m.chance(0.7) else inner
+        inner = m.pick((deviated, deviated, standardised, softmaxed))(m, inner, 1)
+    extreme = m.step(f"np.{m.pick(('max', 'min'))}({{0}}, axis=1, keepdims=True)", inner)
+    chosen = m.step(
+        "np.sum({0} * {1}[:, 1:2], axis=1, keepdims=True)", m.pick((x, inner)), m.pick((x, inner))
+    )
+    return m.step("np.where({0} == {1}, {2}, {0})", inner, extreme, chosen)
+
+
 @family(1.5)
 def narrow(m: Maker) -> str:
     """A layer of few units and many rows, whose functions would leave most of a vector empty."""
