@@ -149,3 +149,14 @@ def test_a_product_and_its_negation_cancel(dtype, compiler, traced):
     for processor in compiler.processors:
         (found,) = compiler.run(traced(lambda x: -(x * 1.1) + x * 1.1, x), [x], processor=processor)
         assert found.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_negated_product_keeps_the_sign_of_zeros(dtype, compiler, traced):
+    x = np.array([0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, 0.0, -0.0], dtype)
+    y = np.array([2.0, 2.0, 0.1, 0.1, 1.0, 1.0, -2.0, -2.0], dtype)
+    for processor in compiler.processors:
+        found = compiler.run(traced(lambda x, y: (-x * y, x * -y), x, y), [x, y], processor=processor)
+        for product in found:
+            np.testing.assert_array_equal(product, -x * y)
+            np.testing.assert_array_equal(np.signbit(product), np.signbit(-x * y))

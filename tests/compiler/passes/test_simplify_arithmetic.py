@@ -45,6 +45,10 @@ def neg(x: Node) -> Node:
     return of("negative", x)
 
 
+def twice(x: Node) -> Node:
+    return of("add", x, x)
+
+
 ONE_OPERAND: dict[str, tuple[Callable[[Node], Node], list[str]]] = {
     "x + -0.0": (lambda x: of("add", x, -0.0), []),
     "-0.0 + x": (lambda x: of("add", -0.0, x), []),
@@ -73,6 +77,21 @@ ONE_OPERAND: dict[str, tuple[Callable[[Node], Node], list[str]]] = {
     "-(x / 3)": (lambda x: neg(of("divide", x, 3)), ["divide", "negative"]),
     "-x * 3": (lambda x: of("multiply", neg(x), 3), ["multiply"]),
     "-x / 3": (lambda x: of("divide", neg(x), 3), ["divide"]),
+    "x * 3 + x * 3": (lambda x: twice(of("multiply", x, 3)), ["multiply"]),
+    "x * 3 * 4": (lambda x: of("multiply", of("multiply", x, 3), 4), ["multiply"]),
+    "x * 3 * 3": (lambda x: of("multiply", of("multiply", x, 3), 3), ["multiply", "multiply"]),
+    "x * 0.1 + x * 0.1": (lambda x: twice(of("multiply", x, 0.1)), ["multiply", "add"]),
+    "x * 3e38 + x * 3e38": (lambda x: twice(of("multiply", x, 3e38)), ["multiply", "add"]),
+    "(1 - x) + (1 - x)": (lambda x: twice(of("subtract", 1, x)), ["multiply", "subtract"]),
+    "(x - 3.75) * 8": (lambda x: of("multiply", of("subtract", x, 3.75), 8), ["multiply", "subtract"]),
+    "(0.0 - x) * 2": (lambda x: twice(of("subtract", 0.0, x)), ["multiply", "subtract"]),
+    "(x + 1 / 3) * 2": (lambda x: twice(of("add", x, 1 / 3)), ["multiply", "add"]),
+    "(1e38 - x) * 2": (lambda x: twice(of("subtract", 1e38, x)), ["subtract", "add"]),
+    "(x - 1e-38) * 2": (lambda x: twice(of("subtract", x, 1e-38)), ["subtract", "add"]),
+    "(1 - x * x) * 2": (
+        lambda x: twice(of("subtract", 1, of("multiply", x, x))),
+        ["multiply", "subtract", "add"],
+    ),
     "||x||": (lambda x: of("absolute", of("absolute", x)), ["absolute"]),
     "|-x|": (lambda x: of("absolute", neg(x)), ["absolute"]),
     "x ** 0": (lambda x: of("power", x, 0), []),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
-from pullback.loops import Apply, Axis, Expression, Literal, Position, walk
+from pullback.loops import Apply, Axis, Expression, Literal, Load, Position, operands_of, walk
 
-__all__ = ["INDEX_ARITHMETIC", "fixed_value"]
+__all__ = ["INDEX_ARITHMETIC", "fixed_value", "settled"]
 
 
 def fixed_value(expression: Expression, axis: Axis, value: int) -> int | None:
@@ -42,4 +42,58 @@ _ASKED: dict[str, Callable[..., bool]] = {
     "greater_equal": operator.ge,
     "equal": operator.eq,
     "not_equal": operator.ne,
+}
+
+
+def settled(part: Expression) -> Expression:
+    """What ``part`` is where its operands are known: what a choice chooses, what a guarded read reads.
+
+    A product that is chosen stays rounded: it is not added to anything in one instruction where it was not before.
+    """
+    if isinstance(part, Position) and not part.index.terms:
+        return Literal(part.index.constant, part.dtype)
+    if isinstance(part, Load) and isinstance(part.guard, Literal):
+        return Load(part.buffer, part.offset, part.dynamic) if part.guard.value else Literal(0, part.dtype)
+    if isinstance(part, Apply) and part.function in _CHOICES:
+        return _CHOICES[part.function](part)
+    if isinstance(part, Apply) and part.function in _ASKED and all(map(_is_whole, part.operands)):
+        return Literal(fixed_value(part, _NOWHERE, 0), part.dtype)
+    return part
+
+
+def _is_whole(expression: Expression) -> bool:
+    return isinstance(expression, Literal) and expression.dtype.kind == "i"
+
+
+_NOWHERE = Axis("nowhere", 1)
+
+
+def _chosen(part: Apply) -> Expression:
+    """Of a choice that is made the value; a product is not added to what it was not added to before."""
+    mask, x, y = part.operands
+    if not isinstance(mask, Literal):
+        return part
+    value = x if mask.value else y
+    return Apply("rounded", (value,), value.dtype) if operands_of(value, "multiply") else value
+
+
+def _both(part: Apply) -> Expression:
+    """Of two conditions the one that is not known, or what follows from the other."""
+    x, y = part.operands
+    for one, other in ((x, y), (y, x)):
+        if isinstance(one, Literal):
+            return other if bool(one.value) == (part.function == "logical_and") else one
+    return part
+
+
+def _opposite(part: Apply) -> Expression:
+    (x,) = part.operands
+    return Literal(not x.value, x.dtype) if isinstance(x, Literal) else part
+
+
+_CHOICES: dict[str, Callable[[Apply], Expression]] = {
+    "where": _chosen,
+    "logical_and": _both,
+    "logical_or": _both,
+    "logical_not": _opposite,
 }

@@ -91,10 +91,14 @@ class Module:
 
 
 class Loop:
-    """A counted loop being written: its index, the values carried into this turn, and the results after it."""
+    """A counted loop being written: its index, the values carried into this turn, and the results after it.
 
-    def __init__(self, index: str, values: list[str]) -> None:
-        self.index = index
+    It ends before ``stop``; the next turn is one step after ``last``, the turn itself unless a body does several.
+    """
+
+    def __init__(self, index: str, values: list[str], stop: str) -> None:
+        self.index = self.last = index
+        self.stop = stop
         self.values = values
         self.results: list[str] = []
 
@@ -225,12 +229,12 @@ class Function:
         values = [f"%{self.fresh('c')}" for _ in carried]
         slot = len(self._lines)
         self._lines.append("")
-        loop = Loop(index, values)
+        loop = Loop(index, values, stop)
         yield loop
         end = self._block
         if len(loop.results) != len(values):
             raise ValueError(f"loop carries {len(values)} values, its body gave {len(loop.results)}")
-        self.do(f"{following} = add nsw i64 {index}, {step}")
+        self.do(f"{following} = add nsw i64 {loop.last}, {step}")
         again = self.value(f"icmp slt i64 {following}, {stop}")
         self.do(f"br i1 {again}, label %{head}, label %{done}")
         phis = [f"  {index} = phi i64 [{start}, %{before}], [{following}, %{end}]"]

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from pullback.compiler.codegen.types import literal
-from pullback.compiler.codegen.values import Values
-from pullback.loops import Apply, Axis, Expression, Literal, Position, walk
+from pullback.compiler.codegen.fixed import settled
+from pullback.compiler.codegen.shifted import Shift, ahead_of_first, bind_shifted, shifts
+from pullback.compiler.codegen.values import Place, Values
+from pullback.loops import Apply, Axis, Expression, Literal, Position, Store, rebuilt, walk
 
 __all__ = ["inside_and_at_ends"]
 
@@ -29,29 +31,82 @@ _ORDERS: dict[str, Callable[[int, int], bool]] = {
 }
 
 
-def inside_and_at_ends(values: Values, roots: Sequence[Expression], write: Callable[[], None]) -> None:
-    """``write`` for the vectors of the group; where that pays twice, for those that meet no end of a condition too."""
+def inside_and_at_ends(
+    values: Values, stores: Sequence[Store], write: Callable[[Sequence[Store]], None]
+) -> None:
+    """``write`` for the vectors of the group; where that pays twice, for those that meet no end of a condition too.
+
+    These follow each other in a loop of their own, in which values go on from turn to turn.
+    """
     group = values.group
     place = None if group is None else values.places[group.axis]
     if group is None or place is None or place.value is None or group.tail or group.whole:
-        write()
+        write(stores)
         return
-    known, low, high = _interior(group.axis, roots)
+    known, low, high = _interior(group.axis, [root for store in stores for root in store.roots()])
     size = group.vectors * group.lanes
-    if not known or 2 * (high - low) < group.axis.extent:
-        write()
+    if 2 * (high - low) < group.axis.extent:
+        write(stores)
         return
-    f = values.f
+    memo: dict[int, Expression] = {}
+    plain = [_known(store, known, memo) for store in stores]
+    written = {store.buffer for store in stores}
+    found = shifts(group.axis, [root for store in plain for root in store.roots()], group.lanes, written)
+    if not known and not (found and place.loop):
+        write(stores)
+        return
+    f, before, last = values.f, values.f.block, place.value
+    if not known:
+        assert place.loop is not None
+        place.loop.last = _run(values, plain, found, write, place.loop.stop)
+        return
     first = f.pure(f"add i64 {place.value}, {place.constant}") if place.constant else place.value
     above = f.value(f"icmp sge i64 {first}, {low}")
     below = f.value(f"icmp sle i64 {first}, {high - size}")
     inside = f.value(f"and i1 {above}, {below}")
     with f.when(inside), values.scope():
-        for condition, holds in known.items():
-            values.bind(condition, [literal(condition.dtype, holds, group.lanes)] * group.vectors)
-        write()
+        if place.loop is None:
+            write(plain)
+        else:
+            stop = f.call("i64", "llvm.smin.i64", ("i64", place.loop.stop), ("i64", str(high - size + 1)))
+            last = _run(values, plain, found, write, stop)
+        end = f.block
+    if place.loop is not None:
+        place.loop.last = f.value(f"phi i64 [{place.value}, %{before}], [{last}, %{end}]")
     with f.when(f.value(f"xor i1 {inside}, true")), values.scope():
-        write()
+        write(stores)
+
+
+def _run(
+    values: Values,
+    stores: Sequence[Store],
+    found: Sequence[Shift],
+    write: Callable[[Sequence[Store]], None],
+    stop: str,
+) -> str:
+    """All turns from here until ``stop``, the first at least; gives the place of the last."""
+    f, group = values.f, values.group
+    assert group is not None
+    start = values.places[group.axis].value
+    assert start is not None
+    carried = [("i64", start), *ahead_of_first(values, found)]
+    with f.loop(start, stop, group.vectors * group.lanes, carried) as loop:
+        with values.shadowing([group.axis]), values.lane_group(group, Place(loop.index)):
+            last = bind_shifted(values, found, loop.values[1:])
+            write(stores)
+        loop.carry(loop.index, *last)
+    return loop.results[0]
+
+
+def _known(store: Store, known: Mapping[Apply, bool], memo: dict[int, Expression]) -> Store:
+    """``store`` where conditions are what is ``known`` of them."""
+
+    def change(part: Expression) -> Expression:
+        holds = known.get(part) if isinstance(part, Apply) else None
+        return settled(part) if holds is None else Literal(holds, part.dtype)
+
+    dynamic = tuple((rebuilt(e, change, memo), stride) for e, stride in store.dynamic)
+    return replace(store, value=rebuilt(store.value, change, memo), dynamic=dynamic)
 
 
 def _interior(axis: Axis, roots: Sequence[Expression]) -> tuple[dict[Apply, bool], int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from pullback.compiler.codegen import access
 from pullback.compiler.codegen.interior import inside_and_at_ends
@@ -67,7 +68,7 @@ def emit_stores(values: Values, axes: Sequence[Axis], stores: Sequence[Store]) -
         levels += [Level(axis, Kind.SERIAL, strips), Level(axis, Kind.VECTOR, lanes=values.lanes)]
 
     def write(tile: Tile, _: list[str]) -> None:
-        inside_and_at_ends(values, roots, lambda: write_stores(values, stores))
+        inside_and_at_ends(values, stores, partial(write_stores, values))
 
     emit_nest(values, levels, write, hoisted=(roots, []))
 

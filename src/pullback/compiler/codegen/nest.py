@@ -94,7 +94,7 @@ def _strips(
         stop = done + length * count
         if count > 1 and level.kind is not Kind.UNROLLED:
             with values.f.loop(str(done), str(stop), length, list(zip(kinds, current))) as loop:
-                loop.carry(*body(Place(loop.index), length, loop.values))
+                loop.carry(*body(Place(loop.index, loop=loop), length, loop.values))
             current = loop.results
         else:
             for first in range(done, stop, length):
@@ -117,7 +117,7 @@ def _between(values: Values, level: Level, ends: Ends, body: Callable[[Place, in
     if any(length >= size for length in ends.lengths):
         counted = all(length >= size for length in ends.lengths)
         with f.loop(ends.low, stop, size, counted=counted) as loop:
-            body(Place(loop.index), size)
+            body(Place(loop.index, loop=loop), size)
     last = ends.lengths[0] % size == 0  # only what ends with the axis has a rest
     for rest in rests:
         with f.when(f.value(f"icmp eq i64 {left}, {rest}")):

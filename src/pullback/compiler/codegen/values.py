@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from pullback.compiler.codegen.fixed import INDEX_ARITHMETIC, fixed_value
-from pullback.compiler.codegen.function import Function
+from pullback.compiler.codegen.function import Function, Loop
 from pullback.compiler.codegen.halves import half_bits, half_value
 from pullback.compiler.codegen.integers import COMPARISONS, integer_function
 from pullback.compiler.codegen.types import convert, is_signed, literal, memory_type, scalar_type, vector_of
@@ -42,10 +42,14 @@ _INT64 = np.dtype(np.int64)
 
 @dataclass(frozen=True)
 class Place:
-    """Where an axis stands: ``value + constant``, ``value`` an i64 in a register or nothing."""
+    """Where an axis stands: ``value + constant``, ``value`` an i64 in a register or nothing.
+
+    That may be the index of a ``loop`` that is being written.
+    """
 
     value: str | None
     constant: int = 0
+    loop: Loop | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -296,7 +300,11 @@ class Values:
     def _apply(self, expression: Apply) -> list[str]:
         if expression.function == "check_index":
             return self.emit_check(self, expression)
-        fused = self._multiply_add(expression) or self._fixed_lanes(expression)
+        fused = (
+            self._multiply_add(expression)
+            or self._negated_product(expression)
+            or self._fixed_lanes(expression)
+        )
         if fused is not None:
             return fused
         if not self.is_vector(expression):
@@ -410,6 +418,19 @@ class Values:
             left = lanes.neg(a) if negate_product else a
             results.append(lanes.fma(left, b, lanes.neg(c) if negate_rest else c))
         return results
+
+    def _negated_product(self, expression: Apply) -> list[str] | None:
+        """``-a * b`` as one instruction, ``-(a * b) - 0``: the product of zeros keeps its sign."""
+        if expression.function != "multiply" or expression.dtype.kind != "f":
+            return None
+        if sum(bool(operands_of(operand, "negative")) for operand in expression.operands) != 1:
+            return None
+        vector = self.group is not None and self.is_vector(expression)
+        count = self.group.lanes if vector and self.group is not None else 1
+        left, right = (self.vectors(part) if vector else self.emit(part) for part in expression.operands)
+        lanes = Lanes(self.f, scalar_type(expression.dtype), count)
+        zero = literal(expression.dtype, -0.0, count)
+        return [lanes.fma(a, b, zero) for a, b in zip(left, right)]
 
 
 def _may_be_filled(expression: Expression) -> bool:

@@ -80,6 +80,37 @@ def _add(node: Operation) -> Node | None:
         return subtract(x, b)
     if (a := _negated(x)) is not None:
         return subtract(y, a)
+    return _scaled(x, 2.0) if x is y else None
+
+
+def _scaled(x: Node, factor: float) -> Node | None:
+    """A constant operand of ``x`` times a power of two, and with it the whole: ``(1 - y) * 2`` is ``2 - y * 2``.
+
+    What is rounded is the same number but for its exponent; and no product of a whole number and no difference from a
+    number that is neither tiny nor huge is rounded because it is subnormal, or is finite where its double overflows.
+    """
+    if (
+        x.dtype.kind != "f"
+        or not isinstance(x, Operation)
+        or x.operator.name not in ("add", "subtract", "multiply")
+    ):
+        return None
+    limits = np.finfo(x.dtype)
+    smallest, largest = float(limits.tiny), float(limits.max) / factor
+    rounded = 2.0 ** (limits.nmant + 4)
+    for first, (operand, other) in enumerate(zip(x.inputs, reversed(x.inputs))):
+        value = scalar(operand)
+        if value is None or not np.isfinite(value):
+            continue
+        size = abs(float(value))
+        if x.operator.name == "multiply":
+            exact = size == round(size) and size < largest
+            return multiply(other, filled(factor * float(value), operand)) if exact else None
+        if inner(other, "multiply") is not None:  # it is one instruction with the sum as it is
+            return None
+        if size == 0 or smallest * rounded <= size <= largest / rounded:
+            pair = filled(factor * float(value), operand), multiply(other, filled(factor, other))
+            return x.operator(*(pair if first == 0 else reversed(pair)))
     return None
 
 
@@ -103,6 +134,9 @@ def _multiply(node: Operation) -> Node | None:
         return negative(x)
     if _is_integer_zero(value):
         return y
+    if value is not None and x.dtype.kind == "f" and value > 1 and _has_exact_reciprocal(value):
+        made = _scaled(x, float(value))
+        return _signs(node) if made is None else made
     return _signs(node)
 
 
