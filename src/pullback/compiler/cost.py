@@ -188,6 +188,9 @@ FEWEST_PARTS = 8
 MOST_UNROLLED_FUNCTIONS = 256
 """Functions that a turn may have when it is written out."""
 
+MOST_HELD = 16
+"""Elements of an array that is kept in registers while one thread runs a loop: a matrix of four rows."""
+
 
 # -- Packed copies
 

@@ -12,6 +12,7 @@ Vectors along the rows are picked out of what lies in memory, and mixed again wh
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -32,10 +33,10 @@ from pullback.loops import (
     turns_of,
 )
 
-__all__ = ["unroll_short_axes"]
+__all__ = ["CHAINED", "chained", "unroll_short_axes"]
 
 
-_CHAINED = frozenset({"add", "multiply", "maximum", "minimum"})
+CHAINED = frozenset({"add", "multiply", "maximum", "minimum"})
 """Reductions that repeat the function of two numbers of the same name."""
 
 
@@ -54,7 +55,7 @@ def unroll_short_axes(kernel: Kernel, target: Processor) -> Kernel:
     turns = turns_of(short)
     if turns * kernel.functions > MOST_UNROLLED_FUNCTIONS:
         return kernel
-    stores = kernel.with_reductions(_chained).stores
+    stores = kernel.with_reductions(chained).stores
     return Kernel(rows, tuple(part for store in stores for part in _written_out(store, short)))
 
 
@@ -68,7 +69,7 @@ def _short_axes(kernel: Kernel, longest: int) -> set[Axis] | None:
     summed = [axis for e in reductions for axis in e.over]
     if any(axis.extent > longest for axis in (*short, *summed)):
         return None
-    if any(len(e.over) > 1 or e.kind not in _CHAINED for e in reductions):
+    if any(len(e.over) > 1 or e.kind not in CHAINED for e in reductions):
         return None
     if any(len(store.inner) > 1 for store in kernel.stores):
         return None
@@ -102,13 +103,14 @@ def _axes(store: Store) -> set[Axis]:
     return {*store.offset.axes, *store.value.axes}
 
 
-def _chained(reduce: Reduce) -> Expression:
+def chained(reduce: Reduce) -> Expression:
     """A sum and the like as a chain of its function, in order.
 
     A product, or the largest of a single one, is rounded as a reduction is: all that read it have the same bits.
     """
-    (axis,) = reduce.over
-    terms = [rewrite(reduce.body, {axis: Affine() + turn}, {}, {}) for turn in range(axis.extent)]
+    turns = itertools.product(*(range(axis.extent) for axis in reduce.over))
+    places = [{axis: Affine() + k for axis, k in zip(reduce.over, turn)} for turn in turns]
+    terms = [rewrite(reduce.body, place, {}, {}) for place in places]
     if reduce.kind == "add":  # it begins with zero: that of negative zeros is zero
         terms.insert(0, Literal(0, reduce.dtype))
     total = terms[0]

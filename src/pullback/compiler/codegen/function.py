@@ -249,6 +249,32 @@ class Function:
             loop.results = merged
 
     @contextmanager
+    def turns(self, carried: Sequence[tuple[str, str]]) -> Iterator[Loop]:
+        """Turns until the body has left by ``leave_unless``, with carried ``(type, initial value)`` pairs."""
+        head, before = self.fresh("while"), self._block
+        self.branch(head)
+        self.label(head)
+        values, slot = [f"%{self.fresh('c')}" for _ in carried], len(self._lines)
+        self._lines.append("")
+        loop = Loop("", values, self.fresh("done"))
+        yield loop
+        if len(loop.results) != len(values):
+            raise ValueError(f"loop carries {len(values)} values, its body gave {len(loop.results)}")
+        end = self._block
+        self.branch(head)
+        self._lines[slot] = "\n".join(
+            f"  {name} = phi {kind} [{initial}, %{before}], [{new}, %{end}]"
+            for name, (kind, initial), new in zip(values, carried, loop.results)
+        )
+        self.label(loop.stop)
+
+    def leave_unless(self, loop: Loop, condition: str) -> None:
+        """Leave a loop of ``turns`` here, unless a condition holds."""
+        body = self.fresh("turn")
+        self.do(f"br i1 {condition}, label %{body}, label %{loop.stop}")
+        self.label(body)
+
+    @contextmanager
     def when(self, condition: str) -> Iterator[None]:
         """``if condition:`` around what is written inside."""
         inside, after = self.fresh("then"), self.fresh("after")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pullback.compiler.codegen.access import emit_load
@@ -12,6 +13,7 @@ from pullback.compiler.codegen.checks import emit_check, index_load
 from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.codegen.kernels import emit_kernel
 from pullback.compiler.codegen.reductions import emit_reduction
+from pullback.compiler.codegen.registers import Registers, bases_of, held_bases, is_written_out
 from pullback.compiler.codegen.routines import emit_routine
 from pullback.compiler.codegen.subnormals import unflushed
 from pullback.compiler.codegen.values import Values
@@ -76,7 +78,7 @@ class Emitted:
 
 
 Calls = Sequence[tuple[Job, str]]
-"""The jobs of a chunk with the functions to call."""
+"""The jobs of a chunk with the functions to call, ``""`` where a kernel is written out."""
 
 Functions = Mapping[Group, Calls]
 
@@ -110,6 +112,13 @@ class _Emitter:
         """The functions of kernels that are told the turn."""
         self.turns: dict[Counter, str] = {}
         """The turn of each loop around what is being written."""
+        self.registers: Registers
+        """What is in registers where a step is written that one thread runs from end to end."""
+        self.outside = {*self.kept, *self.own}
+        self.last_use: dict[Buffer, int] = {}
+        """The last region function that touches a buffer's memory, by its number."""
+        for number, (leaf, asked) in enumerate(_leaves(planned.steps)):
+            self.last_use.update(dict.fromkeys((*bases_of(leaf, self.bound), *asked), number))
 
     def check(self, values: Values, expression: Apply) -> list[str]:
         """Emit an index check under its failure code; equal checks share one."""
@@ -180,25 +189,30 @@ class _Emitter:
             return RepeatSpec(1, found)
         name = f"region{self.regions}"
         self.regions += 1
+        first = step.first if isinstance(step, Region) else []
+        serial = _in_turns(step) and not first
+        # What a loop around keeps for its next turn may be what nobody else reads.
+        held = held_bases([step], self.bound, self.outside) if serial and not around else set[Buffer]()
         functions: dict[Group, Calls] = {}
         for region, inside in every_region([step]):
             known = (*around, *(each.counter for each in inside if isinstance(each, Loop)))
             for group in region.groups:
                 self.loops[group] = known if group.turns is None else (*known, group.turns)
-                functions[group] = self._functions(group)
-        first = step.first if isinstance(step, Region) else []
+                functions[group] = self._functions(group, held)
         own = [(job, self.kernel(job, _grains(Group(1), job))) for job in first]
         f = region_function(self.module, name)
         self.turns = _turns(f, around)
+        self.registers = Registers(f, self.target, held, self.bound, partial(self._element, f))
         with ExitStack() as guarded:
             for choice, number in guards:
                 guarded.enter_context(f.when(self._is_chosen(f, choice, number)))
-            if isinstance(step, Region):
-                self._region(f, name, step, functions, own)
-            elif isinstance(step, HostCall):
+            if isinstance(step, HostCall):
                 self._host_call(f, step)
+            elif isinstance(step, Region) and not serial:
+                self._region(f, name, step, functions, own)
             else:
-                self._serial(f, step.steps, functions)
+                self._serial(f, [step] if isinstance(step, Region) else step.steps, functions)
+                self.registers.write_back(self._needed_later(step))
         chunks = sum(group.chunks for group in step.groups) if isinstance(step, Region) else 1
         written = {b for group in functions for job in group.jobs for b in job.kernel.writes()}
         writes = not self.overwriting.isdisjoint(written)
@@ -207,8 +221,7 @@ class _Emitter:
 
     def _is_chosen(self, f: Function, choice: Choice[Step], number: int) -> str:
         """Whether the branch of this number is run."""
-        place = self._place(f, choice.index, 8, 0)
-        index = f.value(f"load i64, ptr {place}, align 8")
+        index = self._number(f, choice.index)
         if number == 0:
             return f.value(f"icmp sle i64 {index}, 0") if len(choice.branches) > 1 else "true"
         relation = "sge" if number == len(choice.branches) - 1 else "eq"
@@ -228,51 +241,102 @@ class _Emitter:
                 emit_routine(f, self.target, len(self.calls), routine, inputs, outputs)
         self.calls.append(call)
 
+    def _needed_later(self, step: Step) -> set[Buffer]:
+        """What a step has in registers and others find in memory: the results, and what other regions use."""
+        written = {base for base, _ in self.registers.changed([step])}
+        return {base for base in written if base in self.addressed or self.last_use[base] >= self.regions}
+
+    def _number(self, f: Function, view: View) -> str:
+        """A whole number that decides what is run."""
+        return self.registers.value(view) or f.value(f"load i64, ptr {self._place(f, view, 8, 0)}, align 8")
+
+    def _element(self, f: Function, view: View, k: int) -> str:
+        return self._place(f, view.after(k), view.base.dtype.itemsize, 0)
+
     def _serial(self, f: Function, steps: Sequence[Step], functions: Functions) -> None:
         """Steps one after another, chunk by chunk."""
         for step in steps:
             if isinstance(step, Region):
                 for group in step.groups:
-                    with f.loop("0", str(group.chunks)) as chunk:
-                        self._rows(f, group, functions[group], chunk.index)
+                    self._rows(f, group, functions[group], "0")
             elif isinstance(step, HostCall):
                 self._host_call(f, step)
             elif isinstance(step, Choice):
-                for number, branch in enumerate(step.branches):
-                    with f.when(self._is_chosen(f, step, number)):
-                        self._serial(f, branch, functions)
+                self._choice(f, step, functions)
             elif isinstance(step, Loop):
-                with f.loop("0", str(step.counter.trips)) as loop:
-                    self.turns[step.counter] = loop.index
+                with self._counted(f, step.counter, step.steps):
                     self._serial(f, step.steps, functions)
             elif isinstance(step, While):
-                head, body, done = (f.fresh(name) for name in ("while", "turn", "done"))
-                asked = f.reserve("i64", align=8)
-                f.do(f"store i64 0, ptr {asked}, align 8")
-                f.branch(head)
-                f.label(head)
-                self._serial(f, step.condition, functions)
-                self._ask_for_signals(f, step, asked)
-                flag = f.value(f"load i64, ptr {self._place(f, step.flag, 8, 0)}, align 8")
-                goes_on = f.value(f"and i1 {f.value(f'icmp ne i64 {flag}, 0')}, {emit_is_well(f)}")
-                f.do(f"br i1 {goes_on}, label %{body}, label %{done}")
-                f.label(body)
-                self._serial(f, step.body, functions)
-                f.branch(head)
-                f.label(done)
+                self._while(f, step, functions)
             else:
                 self._serial(f, step.steps, functions)
 
-    def _ask_for_signals(self, f: Function, step: While[Step], asked: str) -> None:
-        """Look for signals in some turns: how long a loop will run nobody knows."""
-        regions = every_region([*step.condition, *step.body])
-        cycles = sum(group.cycles for region, _ in regions for group in region.groups)
-        turns = max(1, int(CYCLES_BETWEEN_SIGNALS / max(cycles, 1.0)))
-        count = f.value(f"add i64 {f.value(f'load i64, ptr {asked}, align 8')}, 1")
-        f.do(f"store i64 {count}, ptr {asked}, align 8")
-        with f.when(f.value(f"icmp uge i64 {count}, {turns}")):
-            f.do(f"store i64 0, ptr {asked}, align 8")
-            emit_ask(f)
+    def _choice(self, f: Function, step: Choice[Step], functions: Functions) -> None:
+        """The branch that is chosen; what it changes is chosen behind it."""
+        changed = self.registers.changed(step.steps)
+        before = self.registers.carried(changed)
+        index, after = self._number(f, step.index), f.fresh("after")
+        ends: list[tuple[str, list[tuple[str, str]]]] = []
+        for number, branch in enumerate(step.branches):
+            following = f.fresh("else")
+            if number < len(step.branches) - 1:
+                here, truth = f.fresh("branch"), self.registers.truth(step.index)
+                if truth is None or number:
+                    chosen = f.value(f"icmp {'eq' if number else 'sle'} i64 {index}, {number}")
+                    f.do(f"br i1 {chosen}, label %{here}, label %{following}")
+                else:
+                    f.do(f"br i1 {truth}, label %{following}, label %{here}")
+                f.label(here)
+            self.registers.take(changed, [value for _, value in before])
+            self._serial(f, branch, functions)
+            ends.append((f.block, self.registers.carried(changed)))
+            f.branch(after)
+            if number < len(step.branches) - 1:
+                f.label(following)
+        f.label(after)
+        for k, element in enumerate(changed):
+            kind = before[k][0]
+            pairs = ", ".join(f"[{values[k][1]}, %{block}]" for block, values in ends)
+            self.registers.take([element], [f.value(f"phi {kind} {pairs}")])
+
+    @contextmanager
+    def _counted(self, f: Function, counter: Counter, steps: Sequence[Step]) -> Iterator[None]:
+        """The turns of a loop whose number is known."""
+        changed = self.registers.changed(steps)
+        with f.loop("0", str(counter.trips), carried=self.registers.carried(changed)) as loop:
+            self.turns[counter] = loop.index
+            self.registers.take(changed, loop.values)
+            yield
+            self.registers.turned(counter, steps)
+            loop.carry(*(value for _, value in self.registers.carried(changed)))
+        self.registers.take(changed, loop.results)
+        if counter.trips % 2:
+            self.registers.turned(counter, steps)
+
+    def _while(self, f: Function, step: While[Step], functions: Functions) -> None:
+        """Turns that go on while the condition holds and all is well, which the body or a signal may change."""
+        changed = self.registers.changed(step.steps)
+        regions = [region for region, _ in every_region(step.steps)]
+        jobs = [job for region in regions for group in region.groups for job in group.jobs]
+        turns = max(1, int(CYCLES_BETWEEN_SIGNALS / max(sum(job.cycles for job in jobs), 1.0)))
+        calls = any(isinstance(inner, HostCall) for inner, _ in every_step(step.steps))
+        may_fail = calls or any(job.kernel.has_checks for job in jobs)
+        with f.turns([("i64", "0"), *self.registers.carried(changed)]) as loop:
+            self.registers.take(changed, loop.values[1:])
+            self._serial(f, step.condition, functions)
+            count = f.value(f"add i64 {loop.values[0]}, 1")
+            asks = f.value(f"icmp uge i64 {count}, {turns}")
+            with f.when(asks):
+                emit_ask(f)
+                f.leave_unless(loop, emit_is_well(f))
+            count = f.value(f"select i1 {asks}, i64 0, i64 {count}")
+            truth, number = self.registers.truth(step.flag), self._number(f, step.flag)
+            goes_on = truth or f.value(f"icmp ne i64 {number}, 0")
+            f.leave_unless(loop, f.value(f"and i1 {goes_on}, {emit_is_well(f)}") if may_fail else goes_on)
+            left = self.registers.carried(changed)
+            self._serial(f, step.body, functions)
+            loop.carry(count, *(value for _, value in self.registers.carried(changed)))
+        self.registers.take(changed, [value for _, value in left])
 
     def _region(self, f: Function, name: str, region: Region, functions: Functions, own: Calls) -> None:
         """Which chunk is which rows of which group; the one after the last is what each thread does first."""
@@ -298,13 +362,15 @@ class _Emitter:
         if group.turns is None:
             self._jobs(f, group, calls, rows)
         else:
-            with f.loop("0", str(group.turns.trips)) as loop:
-                self.turns[group.turns] = loop.index
+            with self._counted(f, group.turns, [Region([group])]):
                 self._jobs(f, group, calls, rows)
 
     def _jobs(self, f: Function, group: Group, calls: Calls, rows: tuple[str, str] | None) -> None:
         """Calls for some rows of a group."""
         for job, function in calls:
+            if not function:
+                self._written_out(f, job)
+                continue
             turn = self._turn(f, self.loops[group]) if function in self.turning else ""
             self._call(f, function, job, rows if job.rows == group.rows else None, turn)
 
@@ -315,10 +381,20 @@ class _Emitter:
         place = f.value(f"getelementptr i64, ptr {table}, i64 {f['chunk']}")
         return f.value(f"load i64, ptr {place}, align 8")
 
-    def _functions(self, group: Group) -> Calls:
-        """The functions to call for a chunk of the group."""
+    def _functions(self, group: Group, held: Set[Buffer]) -> Calls:
+        """The functions to call for a chunk of the group; none where a kernel is written out."""
         loops = self.loops[group]
-        return [(job, self.kernel(job, _grains(group, job), loops)) for job in group.jobs]
+        return [
+            (job, "")
+            if is_written_out(job, held, self.bound)
+            else (job, self.kernel(job, _grains(group, job), loops))
+            for job in group.jobs
+        ]
+
+    def _written_out(self, f: Function, job: Job) -> None:
+        views = {buffer: self.bound.get(buffer, View(buffer)) for buffer in buffers_of(job.kernel)}
+        lying = [buffer for buffer, view in views.items() if view.base not in self.registers.bases]
+        self.registers.run(job, {buffer: self._pointer(f, buffer, 0, None) for buffer in lying})
 
     def _turn(self, f: Function, loops: Sequence[Counter]) -> str:
         """The turns of all loops as one number, by which those of earlier turns come first."""
@@ -384,6 +460,26 @@ class _Emitter:
             distance = f.value(f"mul i64 {turn}, {stride * itemsize}")
             base = f.value(f"getelementptr i8, ptr {base}, i64 {distance}")
         return f.ahead(base, "i8", ahead)
+
+
+def _in_turns(step: Step) -> bool:
+    """Whether one thread runs a step from end to end, and more than once what is in it."""
+    if isinstance(step, Region):
+        return len(step.groups) == 1 and step.groups[0].chunks == 1 and step.groups[0].turns is not None
+    return not isinstance(step, HostCall)
+
+
+def _leaves(
+    steps: Iterable[Step], asked: tuple[Buffer, ...] = ()
+) -> Iterator[tuple[Step, tuple[Buffer, ...]]]:
+    """What region functions are written of, in their order, and what tells whether each is run."""
+    for step in steps:
+        if isinstance(step, Choice):
+            yield from _leaves(step.steps, (*asked, step.index.base))
+        elif isinstance(step, Loop):
+            yield from _leaves(step.steps, asked)
+        else:
+            yield step, asked
 
 
 def _shifts(kernel: Kernel) -> dict[Buffer, int]:

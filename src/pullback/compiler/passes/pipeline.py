@@ -40,7 +40,7 @@ from functools import lru_cache, partial
 from typing import Any, cast
 from weakref import WeakSet
 
-from pullback.compiler.cost import MOST_ROUNDS
+from pullback.compiler.cost import MOST_HELD, MOST_ROUNDS
 from pullback.compiler.factors import with_factors
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.equal_regions import equal_regions
@@ -67,30 +67,36 @@ from pullback.compiler.passes.transposed_products import transposed_products
 from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules
 from pullback.control.host import with_host_calls
-from pullback.graph import Graph, Node, Operation, pruned, results
+from pullback.control.unbounded import unbounded
+from pullback.graph import Graph, Node, Operation, TupleType, pruned, regions, results
 
 __all__ = ["PASSES", "Pass", "optimise", "passes_for"]
 
 Pass = RulePass | GraphPass
 
 
-def _better_bodies(passes: Callable[[], Sequence[Pass]]) -> GraphPass:
-    """Regions go through the same passes, and lose what nobody uses."""
+def _better_bodies(passes: Callable[[bool], Sequence[Pass]], branching: bool) -> GraphPass:
+    """Regions go through the same passes, and lose what nobody uses.
+
+    In a loop whose end the values decide, as one thread does it, a processor goes on before a choice is known: choices
+    between a few numbers, which are in registers, stay branches.
+    """
     known: WeakSet[Graph] = WeakSet()
 
-    def settled(region: Graph) -> Graph:
+    def settled(region: Graph, branching: bool) -> Graph:
         """``region`` optimised, once: each round over a graph would otherwise be all rounds over those it holds."""
         if region in known:
             return region
-        region = optimise(region, passes())
+        region = optimise(region, passes(branching))
         known.add(region)
         return region
 
     def better(node: Operation) -> Sequence[Node] | None:
         attributes: dict[str, Any] = {}
+        stays = branching or (node.operator is unbounded and _is_small(node))
         for name, value in node.attributes.items():
             several = value if isinstance(value, tuple) else (value,)
-            made = tuple(settled(each) if isinstance(each, Graph) else each for each in several)
+            made = tuple(settled(each, stays) if isinstance(each, Graph) else each for each in several)
             if any(new is not old for new, old in zip(made, several)):
                 attributes[name] = made if isinstance(value, tuple) else made[0]
         return (
@@ -104,9 +110,25 @@ def _better_bodies(passes: Callable[[], Sequence[Pass]]) -> GraphPass:
     return GraphPass("bodies", with_better_bodies)
 
 
-@lru_cache(maxsize=16)
-def passes_for(target: Processor) -> tuple[Pass, ...]:
-    """All passes, in the order in which they are run, with costs as ``target`` has them."""
+def _is_small(node: Operation) -> bool:
+    """Whether all that the regions of an operation compute may be in registers."""
+    inner = (each for region in regions(node) for each in region.nodes())
+    return all(
+        _is_small(each) if isinstance(each, Operation) and regions(each) else _fits(each) for each in inner
+    )
+
+
+def _fits(node: Node) -> bool:
+    return isinstance(node.type, TupleType) or node.size <= MOST_HELD
+
+
+@lru_cache(maxsize=32)
+def passes_for(target: Processor, branching: bool = False) -> tuple[Pass, ...]:
+    """All passes, in the order in which they are run, with costs as ``target`` has them.
+
+    Where ``branching`` choices stay branches.
+    """
+    choices = () if branching else (if_conversion(target),)
     return (
         GraphPass("without_rules", without_rules),
         GraphPass("with_factors", with_factors),
@@ -128,10 +150,10 @@ def passes_for(target: Processor) -> tuple[Pass, ...]:
         equal_regions,
         joined_loops,
         known_branches,
-        if_conversion(target),
+        *choices,
         hoisted_steps,
         sunk_steps,
-        _better_bodies(lambda: passes_for(target)),
+        _better_bodies(lambda branching: passes_for(target, branching), branching),
     )
 
 

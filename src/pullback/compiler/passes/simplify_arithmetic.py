@@ -122,6 +122,8 @@ def _subtract(node: Operation) -> Node | None:
         return negative(y)
     if (b := _negated(y)) is not None:
         return add(x, b)
+    if x.dtype.kind == "f" and _negated(x) is y:
+        return multiply(y, filled(-2.0, y))
     return None
 
 
@@ -173,7 +175,13 @@ def _signs(node: Operation) -> Node | None:
 
 def _negative(node: Operation) -> Node | None:
     # A negation does not go into a product: that may have other users, and two of them differ by their rounding.
-    return _negated(node.inputs[0])
+    # One by a power of two is not rounded.
+    (x,) = node.inputs
+    if x.dtype.kind == "f" and (product := inner(x, "multiply")) is not None:
+        value = scalar(product.inputs[1])
+        if value is not None and _has_exact_reciprocal(value):
+            return multiply(product.inputs[0], filled(-value, x))
+    return _negated(x)
 
 
 def _absolute(node: Operation) -> Node | None:

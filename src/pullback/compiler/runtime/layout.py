@@ -228,7 +228,8 @@ def emit_is_well(function: Function) -> str:
 
 def emit_ask(function: Function) -> None:
     """Look for signals where a chunk may take any time; when a handler has raised, all is no longer well."""
-    function.do(f"call void {_word(function, 'ASK')}(ptr {function['context']}, ptr {function['scratch']})")
+    word = _word(function, "ASK")  # cold: what a loop has in registers is saved only where it asks
+    function.do(f"call void {word}(ptr {function['context']}, ptr {function['scratch']}) cold")
 
 
 def _define_failure(module: Module) -> None:

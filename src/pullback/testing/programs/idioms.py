@@ -274,6 +274,24 @@ def histogram(m: Maker) -> str:
     return sums
 
 
+NEIGHBOURS = (
+    *("{0}[..., 1:] - {0}[..., :-1]", "{0}[..., 1:] - {0}[..., :-1] ** 2", "{0}[..., 1:] * {0}[..., :-1]"),
+    *("{0}[..., 2:] - 2 * {0}[..., 1:-1] + {0}[..., :-2]", "(1 - {0}[..., 1:]) * {0}[..., :-1]"),
+)
+
+
+@family(2)
+def stencil(m: Maker) -> str:
+    """What neighbours along the last axis have to do with each other, and what they have in common."""
+    x = m.input((*m.pick(((), (), (), (2,))), m.pick((3, 8, 17, 40, 129, 300))))
+    made = m.step(m.pick(NEIGHBOURS), x)
+    made = m.step(m.pick(("{0} ** 2", "3 * {0} * {0}", "{0} * (2 - {0})", "{0}")), made)
+    if m.rank(x) > 1 or m.chance():
+        return m.step(f"np.sum({{0}}, axis={m.pick((-1, None))})", made)
+    low, high = m.pick(((1, 0), (2, 1), (0, 3)))
+    return m.step(f"np.pad({{0}}, ({low}, {high})) - np.pad({{0}}, ({high}, {low})) * 2", made)
+
+
 @family(2)
 def recurrence(m: Maker) -> str:
     """A few steps through time."""

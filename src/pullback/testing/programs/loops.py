@@ -184,6 +184,33 @@ def until(m: Maker) -> str:
     return m.step(text, x)
 
 
+ALONE = (
+    "np.sin(c) + c",
+    "c * 1.5 + 0.25",
+    "c - np.mean(c) * 0.5",
+    "np.maximum(c, 0.5) - 1",
+    "c[::-1] * c",
+    "c @ c + c",
+)
+"""The next state of a loop of one vector."""
+
+
+@family(1)
+def until_without_a_bound(m: Maker) -> str:
+    """A few numbers, a count and a choice in each turn, perhaps with a loop in it; no derivative goes through."""
+    x = m.step("pb.stop_gradient({0})", m.input((m.pick((1, 2, 3, 7)),)))
+    ways = ", ".join(f"lambda c: {m.pick(ALONE)}" for _ in range(2))
+    question = m.pick(("s[1] % 2 == 0", "np.sum(s[0]) > 1", "s[0][0] > s[0][-1]"))
+    turn = f"pb.cond({question}, {ways}, s[0])"
+    if m.chance(0.3):
+        turn = (
+            f"pb.fori_loop(0, {m.pick((1, 2, 3))}, lambda i, c: np.where(i > 0, {m.pick(ALONE)}, c), {turn})"
+        )
+    ends = f"(s[1] < {m.pick((1, 2, 5, 8))}) & (np.sum(s[0] * s[0]) < 50.0)"
+    text = f"pb.while_loop(lambda s: {ends}, lambda s: (np.clip({turn}, -9, 9), s[1] + 1), ({{0}}, 0))"
+    return m.step(text + m.pick(("[0]", "[0]", "[1]")), x)
+
+
 @family(1)
 def computed_again(m: Maker) -> str:
     """A function whose values the backward pass computes a second time."""

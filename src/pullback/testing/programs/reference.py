@@ -235,10 +235,12 @@ def checkpoint(function: Any) -> Any:
     return function
 
 
-def while_loop(condition: Any, body: Any, init: Any, max_steps: int, checkpoint: Any = None) -> Any:
+def while_loop(
+    condition: Any, body: Any, init: Any, max_steps: int | None = None, checkpoint: Any = None
+) -> Any:
     value = init
     body(value)  # it is traced in any case: what it cannot do no program can
-    for _ in range(max_steps):
+    for _ in itertools.count() if max_steps is None else range(max_steps):
         if not condition(value):
             break
         value = body(value)
