@@ -7,7 +7,9 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.single_evaluation import evaluated_twice, has_varying_sum
-from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
+from pullback.errors import LoopError
+from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store, fused
+from pullback.loops.checker import check_kernel
 
 FLOAT = np.dtype(np.float32)
 
@@ -160,3 +162,22 @@ def test_a_negated_product_keeps_the_sign_of_zeros(dtype, compiler, traced):
         for product in found:
             np.testing.assert_array_equal(product, -x * y)
             np.testing.assert_array_equal(np.signbit(product), np.signbit(-x * y))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_difference_of_equal_products_is_zero_though_one_is_needed_elsewhere(dtype, compiler, traced):
+    x = np.array([2.9544163550136876, 1 / 3, -0.1], dtype)
+    for processor in compiler.processors:
+        graph = traced(lambda x, y: (np.sqrt(x * x - y * y), x * x), x, x)
+        found, _ = compiler.run(graph, [x, x], processor=processor)
+        assert found.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_fused_operand_is_a_product():
+    x, i = Buffer("x", FLOAT, (3,)), Axis("i", 3)
+    value = Load(x, Affine.of(i))
+    total = fused(Apply("add", (value, Apply("multiply", (value, value), FLOAT)), FLOAT))
+    check_kernel(Kernel((i,), (Store(Buffer("y", FLOAT, (3,)), Affine.of(i), total),)), True)
+    other = Apply("add", (value, value), FLOAT, total.attributes)
+    with pytest.raises(LoopError, match="operand 1 is no product"):
+        check_kernel(Kernel((i,), (Store(Buffer("y", FLOAT, (3,)), Affine.of(i), other),)), True)

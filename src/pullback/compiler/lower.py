@@ -38,6 +38,7 @@ from pullback.loops import (
     Operand,
     Position,
     element,
+    fused,
     load_at,
     operands_of,
     row_major,
@@ -100,25 +101,15 @@ class Lowered:
         if key not in self._values:
             assert node.operator.lower is not None, node.operator.name
             operands = [self.operand(child) for child in node.inputs]
-            if node.operator.name in ("add", "subtract"):
-                operands = [self._as_rounded(operand) for operand in operands]
             value = node.operator.lower(node, operands, key[1])
+            name = node.operator.name
+            if name == "add" or (name == "subtract" and not all(map(_multiplies, node.inputs))):
+                # A product that has other users is rounded, so that all have the same bits.
+                value = fused(value, self._shared)
             if self._users[id(node)] > 1 and _is_product(value):
                 self._shared.add(value)
             self._values[key] = value
         return self._values[key]
-
-    def _as_rounded(self, operand: Operand) -> Operand:
-        """A summand: a product that has other users is rounded before it is added, so that all have the same bits.
-
-        So is one that is stored: it may yet move into the kernels that read it.
-        """
-
-        def rounded(index: Sequence[Index]) -> Expression:
-            value = operand(index)
-            return Apply("rounded", (value,), value.dtype) if value in self._shared else value
-
-        return rounded
 
     def run(self) -> Lowered:
         """Make the kernels of every stored node."""
@@ -162,8 +153,7 @@ class Lowered:
             self._interleave(node, buffer)
             return
         axes, index = axes_of(node.shape)
-        value = self._as_rounded(lambda index: self.value(node, index))(index)
-        self._add(axes, buffer, index, _without_empty(value))
+        self._add(axes, buffer, index, _without_empty(self.value(node, index)))
 
     def _scatter(self, node: Operation, buffer: Buffer) -> None:
         """Copy the base, then make the updates one position after another."""
@@ -192,10 +182,10 @@ class Lowered:
         stride = row_major(buffer.shape)[axis]
         for part in node.inputs:
             axes, index = axes_of(part.shape)
-            value = self._as_rounded(self.operand(part))(index)
+            value = _without_empty(self.operand(part)(index))
             offset = element(index, buffer.shape) + start * stride
             if part.size:
-                self.kernels.append(Kernel(axes, (Store(buffer, offset, _without_empty(value)),)))
+                self.kernels.append(Kernel(axes, (Store(buffer, offset, value),)))
             start += part.shape[axis]
 
     def _interleave(self, node: Operation, buffer: Buffer) -> None:
@@ -203,10 +193,10 @@ class Lowered:
         strides = node.attributes["strides"]
         for part, place in zip(node.inputs, places(strides)):
             axes, index = axes_of(part.shape)
-            value = self._as_rounded(self.operand(part))(index)
+            value = _without_empty(self.operand(part)(index))
             if part.size:
                 spread = [i * stride + start for i, stride, start in zip(index, strides, place)]
-                self._add(axes, buffer, spread, _without_empty(value))
+                self._add(axes, buffer, spread, value)
 
     def _link(self, node: Operation, buffer: Buffer) -> None:
         """Each position takes along what its place holds, the position before it, and leaves its own number there."""
@@ -346,6 +336,12 @@ def _behind_views(node: Node, stored: Set[int]) -> Node:
     while isinstance(node, Operation) and node.operator.view and id(node) not in stored:
         node = node.inputs[0]
     return node
+
+
+def _multiplies(node: Node) -> bool:
+    """Whether ``node`` is a product, stored or not."""
+    node = _behind_views(node, frozenset())
+    return isinstance(node, Operation) and node.operator.name in ("multiply", "square")
 
 
 def _has_strides(view: Node, base: Node) -> bool:

@@ -53,6 +53,7 @@ from pullback.loops import (
     Reduce,
     Store,
     element,
+    fused,
     load_at,
     operands_of,
     rewrite,
@@ -149,7 +150,7 @@ def _from_own_means(
             count, dtype = turns_of(reduce.over) // first.extent, reduce.dtype
             total = load_at(known.parts, [*map(Affine.of, (first, *kernel.axes))])
             mean = Apply("multiply", (total, Literal(1 / count, dtype)), dtype)
-            near, far = (Apply("subtract", pair, dtype) for pair in ((value, mean), (mean, centre)))
+            near, far = (fused(Apply("subtract", pair, dtype)) for pair in ((value, mean), (mean, centre)))
             square = Apply("multiply", (far, far), dtype)
             beside = Apply("multiply", (Literal(count, dtype), square), dtype)
             # Two infinite means are no distance from each other, and their difference is NaN.

@@ -28,7 +28,7 @@ from pullback.loops import (
     Literal,
     Reduce,
     Store,
-    operands_of,
+    fused,
     rewrite,
     turns_of,
 )
@@ -104,10 +104,7 @@ def _axes(store: Store) -> set[Axis]:
 
 
 def chained(reduce: Reduce) -> Expression:
-    """A sum and the like as a chain of its function, in order.
-
-    A product, or the largest of a single one, is rounded as a reduction is: all that read it have the same bits.
-    """
+    """A sum and the like as a chain of its function, in order; products are added unrounded, as in a loop."""
     turns = itertools.product(*(range(axis.extent) for axis in reduce.over))
     places = [{axis: Affine() + k for axis, k in zip(reduce.over, turn)} for turn in turns]
     terms = [rewrite(reduce.body, place, {}, {}) for place in places]
@@ -115,5 +112,5 @@ def chained(reduce: Reduce) -> Expression:
         terms.insert(0, Literal(0, reduce.dtype))
     total = terms[0]
     for term in terms[1:]:
-        total = Apply(reduce.kind, (total, term), reduce.dtype)
-    return Apply("rounded", (total,), reduce.dtype) if operands_of(total, "multiply") else total
+        total = fused(Apply(reduce.kind, (total, term), reduce.dtype))
+    return total

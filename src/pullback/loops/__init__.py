@@ -21,6 +21,7 @@ from pullback.loops.expression import (
 )
 from pullback.loops.index import Affine, Axis, turns_of
 from pullback.loops.kernel import Kernel, Store, once, rewrite, staged
+from pullback.loops.multiply_add import fused, fused_product
 
 __all__ = [
     "Affine",
@@ -39,6 +40,8 @@ __all__ = [
     "Store",
     "as_expression",
     "element",
+    "fused",
+    "fused_product",
     "load_at",
     "once",
     "operands_of",

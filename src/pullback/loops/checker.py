@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from pullback.errors import LoopError
-from pullback.loops.expression import Apply, Buffer, Expression, Load, Reduce, walk
+from pullback.loops.expression import Apply, Buffer, Expression, Load, Reduce, operands_of, walk
 from pullback.loops.index import Affine, Axis
 from pullback.loops.kernel import ACCUMULATIONS, Kernel, Store
+from pullback.loops.multiply_add import fused_product
 
 __all__ = ["check_expression", "check_kernel", "check_order", "check_program"]
 
@@ -137,6 +138,9 @@ def _check_apply(part: Apply) -> None:
         expected, result = [dtypes[0]] * len(dtypes), _BOOL
     else:
         expected, result = [part.dtype] * len(dtypes), part.dtype
+        place = fused_product(part)
+        if place is not None and not operands_of(part.operands[place], "multiply"):
+            raise LoopError(f"{part!r}: operand {place} is no product to be added unrounded")
     if dtypes != expected or part.dtype != result:
         given = ", ".join(map(str, dtypes))
         raise LoopError(f"{part.function} of {given} gives {part.dtype}; cast its operands")

@@ -47,6 +47,7 @@ from pullback.loops.expression import Apply, Buffer, Expression, Literal, Load, 
 from pullback.loops.functions import FUNCTIONS, converted
 from pullback.loops.index import Affine, Axis, turns_of
 from pullback.loops.kernel import Kernel, Store
+from pullback.loops.multiply_add import fused_product, multiply_add
 
 __all__ = ["Memory", "Rows", "run_kernel"]
 
@@ -322,6 +323,10 @@ class _Turns:
             )
         if expression.function == "cast":
             return _Value(converted(arrays[0], expression.dtype), axes)
+        place = fused_product(expression)
+        if place is not None:
+            factors = [self.values[factor].over(axes) for factor in expression.operands[place].operands]
+            return _Value(multiply_add(expression.function, place, factors, arrays[1 - place]), axes)
         made = FUNCTIONS[expression.function](*arrays)
         return _Value(np.asarray(made).astype(expression.dtype, copy=False), axes)
 

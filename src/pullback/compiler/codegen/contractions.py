@@ -19,7 +19,7 @@ from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
 from pullback.compiler.codegen.prefetch import Wanted, prefetch_line, wanted_by
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
-from pullback.compiler.codegen.vectormath import Lanes
+from pullback.compiler.codegen.vectormath import ACCURACY, Lanes
 from pullback.compiler.cost import EPILOGUE_IN_REGISTERS, LOOP_BODY, MOST_TILE_VECTORS, UNROLLED
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
@@ -223,7 +223,8 @@ def run_epilogue(values: Values, product: Contraction, tile: Tile, sums: Sequenc
     if tile:
         # A tile of one place has no loop to stay out of, and what is the same for it may hold the accumulator.
         values.hoist(roots, tile)
-    functions = sum(1 for e in walk(*roots) if isinstance(e, Apply))
+    # Those of many operations hold as many registers as two others.
+    functions = sum(1 + (e.function in ACCURACY) for e in walk(*roots) if isinstance(e, Apply))
     # What is stored lane by lane is much text for each row, and little of it reads the registers.
     lane_by_lane = any(abs(store.offset.coefficient(group.axis)) > 1 for store in product.stores)
     if (functions > EPILOGUE_IN_REGISTERS or lane_by_lane) and math.prod(tile.values()) > 1:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Values
-from pullback.loops import Apply, Axis, Buffer, Expression, Load, Position, operands_of, walk
+from pullback.loops import Apply, Axis, Buffer, Expression, Load, Position, fused_product, walk
 
 __all__ = ["Shift", "ahead_of_first", "bind_shifted", "shifts"]
 
@@ -43,9 +43,9 @@ def shifts(axis: Axis, roots: Sequence[Expression], lanes: int, written: Collect
     kinds = _kinds(axis, roots, written)
     found = {shift.value: shift for shift in _behind(kinds, lanes)}
     for part in walk(*roots):  # with the sum that it is added to a product is one instruction
-        for operand in (*operands_of(part, "add"), *operands_of(part, "subtract")):
-            if operands_of(operand, "multiply"):
-                found.pop(operand, None)
+        place = fused_product(part)
+        if place is not None:
+            found.pop(part.operands[place], None)
     while True:
         met = list(walk(*roots, enter=lambda part: part not in found))
         taken = [part for part in met if part in found]

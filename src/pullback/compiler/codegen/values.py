@@ -31,6 +31,7 @@ from pullback.loops import (
     Placeholder,
     Position,
     Reduce,
+    fused_product,
     operands_of,
     walk,
 )
@@ -390,24 +391,13 @@ class Values:
         return self.f.value(f"and {vector_of('i1', count)} {unbounded}, {number}")
 
     def _multiply_add(self, expression: Apply) -> list[str] | None:
-        """``a * b + c``, ``c - a * b`` and ``a * b - c`` as one instruction.
-
-        ``a * b - c * d`` stays as it is: with one product rounded and the other not, the difference of equal products
-        would be what rounding took away, and ``sqrt(x * x - y * y)`` might be NaN where ``x`` is ``y``. Nor are
-        products that have other users, which are marked as rounded when they are lowered.
-        """
-        if expression.function not in ("add", "subtract") or expression.dtype.kind != "f":
+        """``a * b + c``, ``c - a * b`` and ``a * b - c`` as one instruction, where the program says so."""
+        place = fused_product(expression)
+        if place is None:
             return None
-        x, y = expression.operands
-        subtract = expression.function == "subtract"
-        if subtract and _is_product(x) and _is_product(y):
-            return None
-        if _is_product(y):
-            product, rest, negate_product, negate_rest = y, x, subtract, False
-        elif _is_product(x):
-            product, rest, negate_product, negate_rest = x, y, False, subtract
-        else:
-            return None
+        product, rest = expression.operands[place], expression.operands[1 - place]
+        negative = expression.function == "subtract"
+        negate_product, negate_rest = negative and place == 1, negative and place == 0
         count = self.group.lanes if self.group is not None and self.is_vector(expression) else 1
         parts = [*product.operands, rest]
         rows = [self.vectors(part) if count > 1 else self.emit(part) for part in parts]
@@ -439,7 +429,3 @@ def _may_be_filled(expression: Expression) -> bool:
         (isinstance(part, Load) and part.guard is not None) or operands_of(part, "where")
         for part in walk(expression)
     )
-
-
-def _is_product(expression: Expression) -> bool:
-    return bool(operands_of(expression, "multiply"))

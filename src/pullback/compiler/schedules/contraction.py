@@ -17,6 +17,8 @@ from pullback.loops import (
     Placeholder,
     Reduce,
     Store,
+    fused,
+    fused_product,
     once,
     operands_of,
     walk,
@@ -94,6 +96,7 @@ def with_accumulator(
 ) -> tuple[Placeholder, tuple[Store, ...]]:
     """The kernel's stores with the sum of the contractions ``found``, terms of ``root``, as a placeholder."""
     placeholder, whole = Placeholder("accumulator", kernel.axes, found[0].dtype), root or found[0]
+    unrounded = {e.operands[k] for e in walk(whole) if (k := fused_product(e)) is not None}
 
     def accumulated(part: Expression) -> Expression:
         if part is not whole:
@@ -101,7 +104,8 @@ def with_accumulator(
         new: Expression = placeholder
         for leaf in _leaves(whole):
             if leaf not in found:
-                new = Apply("add", (new, leaf), whole.dtype)
+                total = Apply("add", (new, leaf), whole.dtype)
+                new = fused(total) if leaf in unrounded else total
         return new
 
     return placeholder, kernel.with_parts(accumulated).stores
