@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.stages import check_stages
 from pullback.compiler.target import Processor
 from pullback.compiler.unroll import unroll_short_axes
@@ -27,24 +28,57 @@ def rows_of_three(rows: int, columns: int = 3) -> Kernel:
     return Kernel((j,), (Store(y, Affine.of(j) * columns + Affine.of(k), value, (k,)),))
 
 
+def written_out(kernels, target=WIDE, outputs=None):
+    if outputs is None:
+        outputs = [kernel.stores[0].buffer for kernel in kernels]
+    return unroll_short_axes(kernels, outputs, Schedules(target))
+
+
 def test_rows_of_three_are_written_out():
-    kernel = unroll_short_axes(rows_of_three(240), WIDE)
+    (kernel,) = written_out([rows_of_three(240)])
     assert [axis.extent for axis in kernel.axes] == [240]
     assert len(kernel.stores) == 3 and not any(store.inner for store in kernel.stores)
     assert not any(isinstance(e, Reduce) for e in kernel.expressions())
     assert "y[3*j + 2] =" in format_kernel(kernel)
 
 
+@pytest.mark.parametrize("columns", [2, 5, 8, 12])
+def test_longer_rows_are_written_out_if_there_are_many(columns):
+    many, few = rows_of_three(4000, columns), rows_of_three(200, columns)
+    assert not any(store.inner for store in written_out([many])[0].stores)
+    assert (written_out([few])[0] is few) == (columns > 4)
+
+
 @pytest.mark.parametrize(
     ("kernel", "lanes"),
     [
-        (rows_of_three(5), 16),  # a vector would be emptier than with lanes along the three
-        (rows_of_three(240, 5), 16),
-        (rows_of_three(240, 4), 4),  # these lanes are filled
+        (rows_of_three(1), 16),  # a vector would be emptier than with lanes along the three
+        (rows_of_three(4000, 200), 16),  # too much to write out
     ],
 )
 def test_what_gains_nothing_stays(kernel, lanes):
-    assert unroll_short_axes(kernel, Processor("generic", "", "x86_64", 4 * lanes, 32)) is kernel
+    assert written_out([kernel], Processor("generic", "", "x86_64", 4 * lanes, 32)) == [kernel]
+
+
+def test_elements_in_a_row_stay_a_map():
+    x, y = (Buffer(name, FLOAT, (4000, 3)) for name in "xy")
+    j, k = Axis("j", 4000), Axis("k", 3)
+    place = Affine.of(j) * 3 + Affine.of(k)
+    kernel = Kernel((j, k), (Store(y, place, Apply("tanh", (Load(x, place),), FLOAT)),))
+    assert written_out([kernel]) == [kernel]
+
+
+def test_kernels_that_hand_rows_on_become_one():
+    first = rows_of_three(4000)
+    y, z = first.stores[0].buffer, Buffer("z", FLOAT, (4000,))
+    j, r = Axis("j", 4000), Axis("r", 3)
+    total = Reduce("add", (r,), Load(y, Affine.of(j) * 3 + Affine.of(r)))
+    second = Kernel((j,), (Store(z, Affine.of(j), total),))
+    (one,) = written_out([first, second], outputs=[z])
+    assert [store.buffer for store in one.stores] == [z] and one.reads() == (first.loads()[0].buffer,)
+    # A product that is stored is rounded before it is added.
+    assert "rounded" in format_kernel(one)
+    assert [len(kernel.stores) for kernel in written_out([first, second])] == [4]
 
 
 def unit(x):
@@ -101,6 +135,40 @@ def test_programs_on_short_rows(name, dtype, compiler, traced, processor):
     if name != "what is compared":
         compiler.assert_same(traced(loss, *arrays), arrays, processor=processor, rounding=64)
         check_stages(traced(loss, *arrays), arrays, processor)
+
+
+def tanh_loss(w, v, x, y):
+    return (np.tanh(x @ w) @ v - y) ** 2
+
+
+EXAMPLES = {
+    "inputs of a network": lambda x, y, w, v: pb.vmap(lambda x, y: pb.grad(tanh_loss, 2)(w, v, x, y))(x, y),
+    "weights of a network": lambda x, y, w, v: pb.vmap(lambda x, y: pb.grad(tanh_loss, (0, 1))(w, v, x, y))(
+        x, y
+    ),
+    "quadratic forms": lambda x, y, w, v: pb.vmap(pb.grad(lambda x: np.exp(-((x @ w) @ (x @ w)))))(x),
+    "softmax": lambda x, y, w, v: pb.vmap(pb.grad(lambda x: -np.log(np.exp(x[0]) / np.exp(x).sum())))(x),
+    "neighbours": lambda x, y, w, v: pb.vmap(pb.grad(lambda x: np.sum((x[1:] - x[:-1] ** 2) ** 2)))(x),
+    "largest": lambda x, y, w, v: pb.vmap(pb.grad(lambda x: np.max(x) * np.sum(x)))(x),
+    "products": lambda x, y, w, v: pb.vmap(lambda x: np.prod(x) + np.min(x * x))(x),
+    "outer products": lambda x, y, w, v: pb.vmap(pb.grad(lambda x: np.sum((x[:, None] * x) ** 2)))(x),
+    "hessians": lambda x, y, w, v: pb.vmap(pb.hessian(lambda x: np.exp(-np.sum(x * x))))(x),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("features", [2, 3, 5, 8, 11])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_gradients_of_many_small_examples(name, features, dtype, compiler, traced, processor):
+    f = EXAMPLES[name]
+    random = np.random.default_rng(features)
+    rows = 16 * processor.vector_bytes // np.dtype(dtype).itemsize + features
+    arrays = [
+        random.uniform(-1, 1, shape).astype(dtype)
+        for shape in ((rows, features), (rows,), (features, 3), (3,))
+    ]
+    compiler.assert_same(traced(f, *arrays), arrays, processor=processor, rounding=64)
+    check_stages(traced(f, *arrays), arrays, processor)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -8,13 +8,14 @@ that two stages do not mean two things by one name.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, turns_of, walk
+from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, operands_of, turns_of, walk
 
 ROW_OVERHEAD = 6
 """Cycles of a turn of the loops around a row."""
@@ -185,8 +186,20 @@ FEWEST_PARTS = 8
 
 # -- Short axes
 
-MOST_UNROLLED_FUNCTIONS = 256
-"""Functions that a turn may have when it is written out."""
+MOST_UNROLLED_FUNCTIONS, MOST_JOINED_FUNCTIONS = 256, 400
+"""Functions of a turn that is written out, of one kernel and of those that are joined."""
+
+FEWEST_UNROLLED_VECTORS = 16
+"""Vectors along the rows from which on longer axes are written out: fewer are too coarse to be shared out."""
+
+WORTH_UNROLLING = 0.8
+"""Share of the cycles that written out kernels may take at most."""
+
+WAITING = 1.3
+"""How much longer a long turn takes than its instructions: what comes next does not begin before much of it is done."""
+
+REDUCED_VECTOR = 5.0
+"""Cycles in which the lanes of a vector are reduced to one number, beside other rows."""
 
 MOST_HELD = 16
 """Elements of an array that is kept in registers while one thread runs a loop: a matrix of four rows."""
@@ -401,3 +414,76 @@ def _own_cycles(expression: Expression, lanes: int) -> float:
     if isinstance(expression, Load):
         return 4.0 / lanes if expression.dynamic else 1.0 / lanes
     return 1.0 / lanes if isinstance(expression, Reduce) else 0.0
+
+
+def cycles_of_epilogue(product: Contraction, lanes: int, target: Processor) -> float:
+    """Cycles of what is computed of a product's sums, and of its stores."""
+    vectors = turns_of(product.rows) * -(-product.columns.extent // lanes)
+    one = sum(_vector_cycles(e, target) for e in walk(*(store.value for store in product.stores)))
+    return vectors * (one + 2.0 * len(product.stores))
+
+
+def cycles_along_rows(kernel: Kernel, row: Axis, lanes: int, target: Processor) -> float:
+    """Cycles of a vector of rows of a kernel that is written out, each function one for all of them.
+
+    What lies in rows takes as many shuffles for each vector as its step has bits.
+    """
+    users = Counter(operand for e in kernel.expressions() for operand in e.operands)
+    adds = {
+        operand
+        for e in kernel.expressions()
+        for operand in (*operands_of(e, "add"), *operands_of(e, "subtract"))
+    }
+    cycles = 0.0
+    for e in kernel.expressions():
+        if row not in e.axes:
+            continue
+        if isinstance(e, Load):
+            cycles += lanes if e.dynamic else _column_cycles(e.offset.coefficient(row), lanes)
+        elif not (e in adds and users[e] == 1 and operands_of(e, "multiply")):
+            cycles += _vector_cycles(e, target)
+    cycles += sum(_column_cycles(store.offset.coefficient(row), lanes) + 0.5 for store in kernel.stores)
+    return WAITING * cycles
+
+
+def cycles_of_rows(kernel: Kernel, row: Axis, lanes: int, target: Processor) -> float:
+    """Cycles of as many rows, one after another, of a map as it is: vectors inside each row, which may not be full."""
+    inside = kernel.axes[kernel.axes.index(row) + 1 :]
+    cycles = float(ROW_OVERHEAD)
+    for store in kernel.stores:
+        axes = (*inside, *store.inner)
+        lane = axes[-1] if axes else None
+        cycles += 2.0 * _vectors(axes, lane, lanes)
+        seen: set[int] = set()
+        stack = [(root, axes, lane) for root in store.roots()]
+        while stack:
+            e, around, lane = stack.pop()
+            if id(e) in seen or not e.axes:
+                continue
+            seen.add(id(e))
+            turns = _vectors([axis for axis in around if axis in e.axes], lane, lanes)
+            cycles += turns * (0.5 if isinstance(e, Load) else _vector_cycles(e, target))
+            if isinstance(e, Reduce):
+                if lane not in e.axes:  # lanes lie along the sum
+                    cycles += REDUCED_VECTOR * turns
+                    lane = e.over[-1]
+                around = (*around, *e.over)
+            stack.extend((operand, around, lane) for operand in e.operands)
+    return lanes * cycles
+
+
+def _vectors(axes: Collection[Axis], lane: Axis | None, lanes: int) -> int:
+    """Turns of loops over ``axes`` with vectors along ``lane``."""
+    return math.prod([-(-axis.extent // lanes) if axis is lane else axis.extent for axis in axes])
+
+
+def _column_cycles(step: int, lanes: int) -> float:
+    """Cycles to read or to write a vector of elements that lie ``step`` apart, with others between them."""
+    shuffles = (min(abs(step), lanes) - 1).bit_length() if step else 0
+    return shuffles + (1.5 if abs(step) > lanes else 0.5)
+
+
+def _vector_cycles(expression: Expression, target: Processor) -> float:
+    """Cycles of a vector of values of an expression, without its operands."""
+    cost = _own_cycles(expression, 1)
+    return cost if cost > 1 else cost / target.multiply_adds

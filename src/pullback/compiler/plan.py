@@ -39,7 +39,6 @@ from pullback.compiler.regions import joined_region, make_regions
 from pullback.compiler.rematerialise import rematerialised
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.schedules.choose import Schedules
-from pullback.compiler.schedules.map import MapSchedule
 from pullback.compiler.split import split_by_rows, split_sums
 from pullback.compiler.steps import Group, Region, Step, keeps_to_rows
 from pullback.compiler.structure import arranged, has_loops, with_single_call
@@ -165,11 +164,6 @@ class _Planner:
         if self.watch is not None:
             self.watch(Stage(name, graph, **forms))
 
-    def unrolled(self, kernel: Kernel) -> Kernel:
-        """A map with its short axes written out."""
-        made = unroll_short_axes(kernel, self.processor)
-        return made if made is kernel or isinstance(self.schedules.of(kernel), MapSchedule) else kernel
-
     # ------------------------------------------------------------------ blocks
 
     def kernels(self, block: Block, moving: Set[Buffer] | None = None) -> tuple[Lowered, list[Kernel]]:
@@ -197,7 +191,7 @@ class _Planner:
         kernels = seen("few rows last", few_rows_last(kernels, target))
         kernels = seen("split", split_sums(kernels, target))
         kernels = seen("sum in blocks", map(sum_in_blocks, kernels))
-        kernels = seen("unroll", map(self.unrolled, kernels))
+        kernels = seen("unroll", unroll_short_axes(kernels, lowered.outputs, self.schedules))
         kernels = seen("materialise indices", materialise_indices(kernels, self.schedules))
         kernels = seen("compact", compact_masked(kernels, self.schedules))
         fixed = None if moving is None else partial(self._is_fixed, moving)

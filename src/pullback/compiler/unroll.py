@@ -6,111 +6,286 @@
             y[3*j + k] = x[3*j + k] / s                  y[3*j + 1] = x[3*j + 1] / s
                                                          y[3*j + 2] = x[3*j + 2] / s
 
-Lanes along an axis of three leave most of a vector idle, and what belongs to a whole row is computed one row at a time.
-Vectors along the rows are picked out of what lies in memory, and mixed again where they are stored.
+Lanes along an axis of three leave most of a vector idle, what belongs to a whole row is computed one row at a time, and
+sums go across lanes. Vectors along the rows are taken out of what lies in memory, and mixed again where they are
+stored. Kernels that are written out and hand rows on to each other become one: its values stay in registers.
+
+It is done where the cost model finds fewer cycles so, for all kernels together that hand rows on.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from pullback.compiler.cost import MOST_UNROLLED_FUNCTIONS
-from pullback.compiler.schedules.lanes import filled, lanes_of
-from pullback.compiler.target import Processor
+import numpy as np
+
+from pullback.compiler.canonicalise import coalesced_rows
+from pullback.compiler.cost import (
+    DEEPEST_VALUE,
+    FEWEST_UNROLLED_VECTORS,
+    MOST_JOINED_FUNCTIONS,
+    MOST_UNROLLED_FUNCTIONS,
+    WORTH_UNROLLING,
+    cycles_along_rows,
+    cycles_of_epilogue,
+    cycles_of_rows,
+)
+from pullback.compiler.order import dependencies, sort_kernels
+from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.contraction_schedules import TiledContraction
+from pullback.compiler.schedules.lanes import filled
+from pullback.compiler.schedules.map import MapSchedule
+from pullback.compiler.schedules.tiles import cycles_of_tiles
 from pullback.loops import (
     Affine,
     Apply,
     Axis,
+    Buffer,
     Expression,
     Kernel,
     Literal,
+    Load,
+    Position,
     Reduce,
     Store,
-    fused,
+    operands_of,
     rewrite,
     turns_of,
 )
+from pullback.loops.functions import FUNCTIONS
 
-__all__ = ["CHAINED", "chained", "unroll_short_axes"]
+__all__ = ["unroll_short_axes"]
 
-
-CHAINED = frozenset({"add", "multiply", "maximum", "minimum"})
+_CHAINED = frozenset({"add", "multiply", "maximum", "minimum"})
 """Reductions that repeat the function of two numbers of the same name."""
 
 
-def unroll_short_axes(kernel: Kernel, target: Processor) -> Kernel:
-    """A map with its short axes written out, if its rows fill vectors then; any other as it is."""
-    longest = target.gather_vectors
-    short = _short_axes(kernel, longest)
-    if short is None:
-        return kernel
-    rows = tuple(axis for axis in kernel.axes if axis not in short)
-    if not rows or not _fills(kernel, rows[-1], short, longest):
-        return kernel
-    lanes = lanes_of(kernel, target)
-    if filled(rows[-1].extent, lanes) < 2 * max(filled(axis.extent, lanes) for axis in short):
-        return kernel
-    turns = turns_of(short)
-    if turns * kernel.functions > MOST_UNROLLED_FUNCTIONS:
-        return kernel
-    stores = kernel.with_reductions(chained).stores
-    return Kernel(rows, tuple(part for store in stores for part in _written_out(store, short)))
+@dataclass(frozen=True, eq=False)
+class _Written:
+    """A kernel whose short axes are written out, made of one or several kernels."""
+
+    kernel: Kernel
+    parts: tuple[Kernel, ...]
+    now: float
+    """Cycles that the parts take for a vector of rows as they are."""
+
+    def pays(self, schedules: Schedules) -> bool:
+        """Whether it takes less."""
+        row, lanes = self.kernel.axes[-1], schedules.lanes(self.kernel)
+        along = cycles_along_rows(self.kernel, row, lanes, schedules.target) / filled(row.extent, lanes)
+        return along < WORTH_UNROLLING * self.now
 
 
-def _short_axes(kernel: Kernel, longest: int) -> set[Axis] | None:
-    """The axes of the inner loops, or the last one of the kernel; None where these or the sums are long."""
+def unroll_short_axes(
+    kernels: Sequence[Kernel], outputs: Collection[Buffer], schedules: Schedules
+) -> list[Kernel]:
+    """The kernels with short axes written out where that pays; those that hand rows on to each other are joined."""
+    written = {kernel: found for kernel in kernels if (found := _written_out(kernel, schedules))}
+    if not written:
+        return list(kernels)
+    made = {kernel: kernel for kernel in kernels}
+    for joined in _joined(kernels, written, outputs):
+        if joined.pays(schedules):
+            made.update((part, joined.kernel) for part in joined.parts)
+        else:
+            alone = [written[part] for part in joined.parts if written[part].pays(schedules)]
+            made.update((each.parts[0], each.kernel) for each in alone)
+    return sort_kernels(list(dict.fromkeys(made.values())), {})[0]
+
+
+# ---------------------------------------------------------------------- one kernel
+
+
+def _written_out(kernel: Kernel, schedules: Schedules) -> _Written | None:
+    """The kernel with all but its rows written out, where that is a short turn and rows are many."""
     if any(store.dynamic or store.accumulate for store in kernel.stores):
         return None
     inner = {axis for store in kernel.stores for axis in store.inner}
-    short = inner or set(kernel.axes[-1:])
-    reductions = kernel.reductions
-    summed = [axis for e in reductions for axis in e.over]
-    if any(axis.extent > longest for axis in (*short, *summed)):
+    found = [
+        _along(kernel, row, inner.union(kernel.axes[k + 1 :]), schedules) for k, row in enumerate(kernel.axes)
+    ]
+    return max(filter(None, found), key=lambda written: written.kernel.axes[-1].extent, default=None)
+
+
+def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) -> _Written | None:
+    """The kernel with the axes behind ``row`` written out."""
+    target, lanes = schedules.target, schedules.lanes(kernel)
+    every = short.union(axis for e in kernel.reductions for axis in e.over)
+    longest = max((axis.extent for axis in every), default=1)
+    if longest == 1 or any(e.kind not in _CHAINED for e in kernel.reductions):
         return None
-    if any(len(e.over) > 1 or e.kind not in CHAINED for e in reductions):
+    if longest > target.gather_vectors and row.extent < FEWEST_UNROLLED_VECTORS * lanes:
         return None
-    if any(len(store.inner) > 1 for store in kernel.stores):
+    rows = kernel.axes[: kernel.axes.index(row) + 1]
+    if _functions(kernel, rows) > MOST_UNROLLED_FUNCTIONS:
         return None
-    return short
+    schedule = schedules.of(kernel)
+    if isinstance(schedule, TiledContraction):
+        product = schedule.contraction
+        now = cycles_of_tiles(product, schedule.tile, target) + cycles_of_epilogue(product, lanes, target)
+        now *= lanes / turns_of(rows)
+    elif not isinstance(schedule, MapSchedule):
+        return None
+    elif not kernel.reductions and len(kernel.axes) > len(coalesced_rows(kernel).axes):
+        now = cycles_along_rows(kernel, kernel.axes[-1], 1, target) * turns_of(short)
+    else:
+        now = cycles_of_rows(kernel, row, lanes, target)
+    stores = kernel.with_reductions(_chained).stores
+    parts = [
+        part
+        for store in stores
+        for part in _parts_of(store, [a for a in (*kernel.axes, *store.inner) if a in short])
+    ]
+    made = _folded(Kernel(rows, tuple(parts)))
+    stored = _in_whole_rows(made)
+    return None if stored is None or _depth(made) > DEEPEST_VALUE else _Written(stored, (kernel,), now)
 
 
-def _fills(kernel: Kernel, row: Axis, short: set[Axis], longest: int) -> bool:
-    """Whether lanes along ``row`` read and write what lies together: whole rows, or elements side by side."""
-    for store in kernel.stores:
-        step = store.offset.coefficient(row)
-        own = [axis for axis in short if store.offset.coefficient(axis)]
-        whole = len(own) == 1 and store.offset.coefficient(own[0]) == 1 and step == own[0].extent
-        if not whole and (step != 1 or own):
-            return False
-    loads = kernel.loads()
-    return all(abs(load.offset.coefficient(row)) <= longest for load in loads if not load.dynamic)
+def _functions(kernel: Kernel, rows: Sequence[Axis]) -> int:
+    """How many functions one row evaluates."""
+    return sum(turns_of(e.axes.difference(rows)) for e in kernel.expressions() if isinstance(e, Apply))
 
 
-def _written_out(store: Store, short: set[Axis]) -> Iterator[Store]:
+def _parts_of(store: Store, short: Sequence[Axis]) -> Iterator[Store]:
     """A store for each turn of the short axes that it goes through."""
-    own = [*store.inner, *(axis for axis in short if axis not in store.inner and axis in _axes(store))]
-    if not own:
-        yield store
-        return
-    (axis,) = own
-    for turn in range(axis.extent):
-        yield replace(store.rewritten({axis: Affine() + turn}, {}), inner=())
+    for turns in itertools.product(*(range(axis.extent) for axis in short)):
+        place = {axis: Affine() + turn for axis, turn in zip(short, turns)}
+        yield replace(store.rewritten(place, {}), inner=())
 
 
-def _axes(store: Store) -> set[Axis]:
-    return {*store.offset.axes, *store.value.axes}
-
-
-def chained(reduce: Reduce) -> Expression:
-    """A sum and the like as a chain of its function, in order; products are added unrounded, as in a loop."""
-    turns = itertools.product(*(range(axis.extent) for axis in reduce.over))
-    places = [{axis: Affine() + k for axis, k in zip(reduce.over, turn)} for turn in turns]
-    terms = [rewrite(reduce.body, place, {}, {}) for place in places]
+def _chained(reduce: Reduce) -> Expression:
+    """A sum and the like as a chain of its function, in order."""
+    total: Expression | None = None
     if reduce.kind == "add":  # it begins with zero: that of negative zeros is zero
-        terms.insert(0, Literal(0, reduce.dtype))
-    total = terms[0]
-    for term in terms[1:]:
-        total = fused(Apply(reduce.kind, (total, term), reduce.dtype))
+        total = Literal(0, reduce.dtype)
+    for turns in itertools.product(*(range(axis.extent) for axis in reduce.over)):
+        place = {axis: Affine() + turn for axis, turn in zip(reduce.over, turns)}
+        term = rewrite(reduce.body, place, {}, {})
+        total = term if total is None else Apply(reduce.kind, (total, term), reduce.dtype)
+    assert total is not None
     return total
+
+
+def _folded(kernel: Kernel) -> Kernel:
+    """The kernel with the questions answered that depend on nothing any more."""
+
+    def folded(part: Expression) -> Expression:
+        if isinstance(part, Apply) and part.dtype.kind in "bi":
+            return _answer(part)
+        if isinstance(part, Load) and isinstance(part.guard, Literal):
+            return (
+                Load(part.buffer, part.offset, part.dynamic) if part.guard.value else Literal(0, part.dtype)
+            )
+        if operands_of(part, "where") and isinstance(part.operands[0], Literal):
+            return part.operands[1 if part.operands[0].value else 2]
+        return part
+
+    return kernel.with_parts(folded)
+
+
+def _answer(part: Apply) -> Expression:
+    """What is asked, where that is known; of several conditions those that are not."""
+    known = {o: bool(o.value) for o in part.operands if isinstance(o, Literal)}
+    if part.function in ("logical_and", "logical_or") and known:
+        decides = part.function == "logical_or"
+        if decides in known.values():
+            return Literal(decides, part.dtype)
+        return next((o for o in part.operands if o not in known), Literal(not decides, part.dtype))
+    numbers = [_number(operand) for operand in part.operands]
+    if part.function not in FUNCTIONS or any(number is None for number in numbers):
+        return part
+    return Literal(FUNCTIONS[part.function](*numbers), part.dtype)
+
+
+def _number(part: Expression) -> Any:
+    """An integer or a truth that depends on nothing."""
+    if isinstance(part, Literal) and part.dtype.kind in "iub":
+        return part.value
+    if isinstance(part, Position) and not part.axes:
+        return np.int64(part.index.constant)
+    return None
+
+
+def _in_whole_rows(kernel: Kernel) -> Kernel | None:
+    """The kernel with what it stores in the order of memory; None where that is not all of each row."""
+    row, by_row = kernel.axes[-1], dict[tuple[Buffer, Affine], dict[int, Store]]()
+    for store in kernel.stores:
+        place = store.offset.constant
+        by_row.setdefault((store.buffer, store.offset + -place), {})[place] = store
+    for (_, start), columns in by_row.items():
+        if max(columns) - min(columns) + 1 != len(columns) or len(columns) != start.coefficient(row):
+            return None
+    return kernel.with_stores(columns[place] for columns in by_row.values() for place in sorted(columns))
+
+
+def _depth(kernel: Kernel) -> int:
+    """How many operations are computed inside each other."""
+    depth: dict[Expression, int] = {}
+    for e in kernel.expressions():
+        depth[e] = 1 + max((depth[operand] for operand in e.operands), default=0)
+    return max(depth.values())
+
+
+# ---------------------------------------------------------------------- several kernels
+
+
+def _joined(
+    kernels: Sequence[Kernel], written: Mapping[Kernel, _Written], outputs: Collection[Buffer]
+) -> list[_Written]:
+    """What is written out, joined where one goes on with the rows of another and nothing has to come between."""
+    needs, earlier = dependencies(kernels), dict[Kernel, set[Kernel]]()
+    for kernel in kernels:
+        earlier[kernel] = set(needs[kernel]).union(*(earlier[other] for other in needs[kernel]))
+    found: dict[Kernel, _Written] = {}
+    for kernel in kernels:
+        if kernel not in written:
+            continue
+        current = found[kernel] = written[kernel]
+        for other in needs[kernel]:
+            if other not in found or found[other] is current:
+                continue
+            parts = {*found[other].parts, *current.parts}
+            between = set().union(*(earlier[part] for part in parts)) - parts
+            if any(earlier[each] & parts for each in between):
+                continue
+            both = _merged(found[other], current)
+            if both is not None:
+                current = both
+                found.update(dict.fromkeys(parts, both))
+    return [_without_unread(each, kernels, outputs) for each in dict.fromkeys(found.values())]
+
+
+def _merged(first: _Written, second: _Written) -> _Written | None:
+    """Both as one, in which the second takes over the values that the first stores."""
+    one, two = first.kernel, second.kernel
+    if [axis.extent for axis in one.axes] != [axis.extent for axis in two.axes]:
+        return None
+    axes, memo = {old: Affine.of(new) for old, new in zip(two.axes, one.axes)}, dict[int, Expression]()
+    two = Kernel(one.axes, tuple(store.rewritten(axes, memo) for store in two.stores))
+    stored = {(store.buffer, store.offset): store.value for store in one.stores}
+    made, values = set(one.writes()), dict[Load, Expression]()
+    for load in two.loads():
+        if load.buffer in made:
+            value = stored.get((load.buffer, load.offset)) if load.is_plain else None
+            if value is None:
+                return None
+            # As it would be read: not multiplied and added in one instruction.
+            values[load] = (
+                Apply("rounded", (value,), value.dtype) if operands_of(value, "multiply") else value
+            )
+    merged = one.with_stores((*one.stores, *two.with_loads(values).stores))
+    if merged.functions > MOST_JOINED_FUNCTIONS or _depth(merged) > DEEPEST_VALUE:
+        return None
+    return _Written(merged, (*first.parts, *second.parts), first.now + second.now)
+
+
+def _without_unread(written: _Written, kernels: Sequence[Kernel], outputs: Collection[Buffer]) -> _Written:
+    """The same without what only its own parts would have read."""
+    read = {buffer for kernel in kernels if kernel not in written.parts for buffer in kernel.reads()}.union(
+        outputs
+    )
+    stores = [store for store in written.kernel.stores if store.buffer in read]
+    return replace(written, kernel=written.kernel.with_stores(stores))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, partial
 
 import numpy as np
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes
+from pullback.compiler.codegen.columns import mixed, separated
 from pullback.compiler.codegen.fixed import fixed_value
 from pullback.compiler.codegen.types import convert, literal, memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Values
+from pullback.compiler.schedules.columns import in_blocks
 from pullback.loops import Affine, Buffer, Expression, Load
 from pullback.loops.arithmetic import conditions
 
@@ -23,6 +26,8 @@ def emit_load(values: Values, load: Load) -> list[str]:
     if not values.is_vector(load):
         return [_load_scalar(values, load)]
     assert values.group is not None
+    if load in values.columns:
+        return _column(values, load)
     lane_axis = values.group.axis
     varying = [e for e, _ in load.dynamic if lane_axis in e.axes]
     step = load.offset.coefficient(lane_axis)
@@ -42,6 +47,36 @@ def emit_load(values: Values, load: Load) -> list[str]:
         else:
             found.append(_gather(values, load, start, step, k, mask))
     return found
+
+
+def _column(values: Values, load: Load) -> list[str]:
+    """A column of a block of rows; the others that are needed are computed with it."""
+    group = values.group
+    assert group is not None
+    block, loads = values.columns[load]
+    lanes, element = group.lanes, memory_type(load.dtype)
+    kind, start = vector_of(element, lanes), values.element(load.buffer, block.place)
+    found: dict[Load, list[str]] = {each: [] for each in loads}
+    for k in range(group.vectors):
+        rows = lanes if values.mask(k) is None else group.tail
+
+        @cache
+        def source(part: int, first: int = k * lanes * block.step, rows: int = rows) -> str:
+            whole = block.width == block.step
+            there = max(0, block.step * rows - part * lanes) if whole else block.width * (part < rows)
+            address = values.address(load.buffer, start, first + part * (lanes if whole else block.step))
+            return (
+                load_lanes(values.f, address, element, lanes, min(lanes, there))
+                if there
+                else "zeroinitializer"
+            )
+
+        column = separated(block.width, lanes, source, partial(values.f.shuffled, kind))
+        for each in loads:
+            found[each].append(column(each.offset.constant - block.place.constant))
+    for each in loads:
+        values.bind(each, found[each])
+    return found[load]
 
 
 def _index(values: Values, expression: Expression) -> str:
@@ -258,26 +293,26 @@ def store(
             _scatter(values, buffer, start, step, k, vector)
 
 
-def store_mixed(values: Values, buffer: Buffer, index: Affine, mixed: Sequence[Expression]) -> None:
-    """Write values whose lanes lie as far apart as there are values, one value beside the other."""
+def store_mixed(values: Values, buffer: Buffer, index: Affine, columns: Sequence[Expression]) -> None:
+    """Write the columns of rows: values whose lanes lie as far apart as there are values, one beside the other."""
     assert values.group is not None
-    lanes, count = values.group.lanes, len(mixed)
-    kind = vector_of(scalar_type(buffer.dtype), lanes)
+    lanes, step = values.group.lanes, len(columns)
+    mix = partial(values.f.shuffled, vector_of(scalar_type(buffer.dtype), lanes))
     start = values.element(buffer, index)
-    rows = [values.vectors(value) for value in mixed]
+    vectors = [values.vectors(value) for value in columns]
     for k in range(values.group.vectors):
-        there = count * (lanes if values.mask(k) is None else values.group.tail)
-        for part in range(-(-there // lanes)):
-            whole = "poison"
-            for number, row in enumerate(rows):
-                elements = [divmod(part * lanes + lane, count) for lane in range(lanes)]
-                picks = (
-                    lanes + source if which == number else lane
-                    for lane, (source, which) in enumerate(elements)
-                )
-                whole = values.f.shuffled(kind, whole, row[k], picks)
-            ahead = (k * count + part) * lanes
-            _store_lanes(values, buffer, start, ahead, whole, min(lanes, there - part * lanes))
+        rows = lanes if values.mask(k) is None else values.group.tail
+        if not in_blocks(step, lanes):
+            for part, whole in enumerate(mixed([column[k] for column in vectors], lanes, mix)):
+                ahead, there = k * lanes * step + part * lanes, min(lanes, step * rows - part * lanes)
+                if there > 0:
+                    _store_lanes(values, buffer, start, ahead, whole, there)
+            continue
+        # Blocks as wide as a vector: the last one may write again what the one before it has written.
+        for first in (min(first, step - lanes) for first in range(0, step, lanes)):
+            block = mixed([column[k] for column in vectors[first : first + lanes]], lanes, mix)
+            for row, whole in enumerate(block[:rows]):
+                _store_lanes(values, buffer, start, (k * lanes + row) * step + first, whole, lanes)
 
 
 def _store_scalar(values: Values, buffer: Buffer, address: str, value: str) -> None:

@@ -37,6 +37,8 @@ def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: Ends) 
             nest(levels[-1:], lambda tile, _: write_stores(values, kernel.stores), inner)
 
     def body(tile: Tile, _: list[str]) -> None:
+        if schedule.columns:
+            values.emit_side_by_side(roots)
         by_inner: dict[tuple[Axis, ...], list[Store]] = {}
         for store in kernel.stores:
             by_inner.setdefault(store.inner, []).append(store)
@@ -47,6 +49,7 @@ def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: Ends) 
     def nest(levels: Sequence[Level], body: Callable[[Tile, list[str]], None], inside: set[Axis]) -> None:
         emit_nest(values, levels, body, ends=ends, hoisted=(roots, inside), entered=prefetch)
 
+    values.columns = schedule.columns
     with values.scope():
         if row is None:
             nest(levels, body, inner)

@@ -19,6 +19,7 @@ from pullback.compiler.codegen.halves import half_bits, half_value
 from pullback.compiler.codegen.integers import COMPARISONS, integer_function
 from pullback.compiler.codegen.types import convert, is_signed, literal, memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
+from pullback.compiler.schedules.columns import RowBlock
 from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
@@ -94,6 +95,7 @@ class Values:
         self.emit_check = emit_check
         self.emit_load = emit_load
         self.group: Group | None = None
+        self.columns: Mapping[Load, tuple[RowBlock, tuple[Load, ...]]] = {}
         self.places: dict[Axis, Place] = {}
         self._scopes: list[dict[Expression, list[str]]] = [{}]
         self.spare: dict[str, str] = {}
@@ -200,6 +202,20 @@ class Values:
         if self.is_vector(expression):
             return value
         return [self.splat(value[0], expression.dtype)] * self.group.vectors
+
+    def emit_side_by_side(self, roots: Sequence[Expression]) -> None:
+        """Emit vectors by how many operations they wait for: chains that do not need each other advance together."""
+        depth: dict[Expression, int] = {}
+        summed = set[Expression]()
+        for expression in walk(*roots):
+            depth[expression] = 1 + max((depth[operand] for operand in expression.operands), default=0)
+            if expression.dtype.kind == "f" and (
+                operands_of(expression, "add") or operands_of(expression, "subtract")
+            ):
+                summed.update(filter(_is_product, expression.operands))
+        for expression in sorted(depth, key=depth.__getitem__):
+            if self.is_vector(expression) and expression not in summed:
+                self.emit(expression)
 
     def splat(self, value: str, dtype: np.dtype) -> str:
         """One scalar in every lane."""

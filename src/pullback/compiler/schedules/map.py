@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pullback.compiler.cost import CHEAP_FUNCTIONS, COSTLY_SIDE_BY_SIDE, SIDE_BY_SIDE
+from pullback.compiler.schedules.columns import RowBlock, blocks_of_rows
 from pullback.compiler.schedules.prefetch import prefetched
 from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.schedules.schedule import NestSchedule
@@ -29,6 +30,8 @@ class MapSchedule(NestSchedule):
     row: Axis | None
     prefetched: Mapping[Load, int]
     alignment: int
+    columns: Mapping[Load, tuple[RowBlock, tuple[Load, ...]]]
+    """Reads of columns of rows, which are read as they lie and taken apart in registers."""
 
 
 def schedule_map(kernel: Kernel, lanes: int, target: Processor, row_by_row: bool = False) -> MapSchedule:
@@ -39,7 +42,13 @@ def schedule_map(kernel: Kernel, lanes: int, target: Processor, row_by_row: bool
     roots = [root for store in kernel.stores for root in store.roots()]
     shared = lane is not None and lane is kernel.axes[0]
     nest, aligned = nest_of(kernel), 1
-    if shared:
+    columns = {} if lane is None else blocks_of_rows(kernel, lane, lanes)
+    if lane is not None and columns:  # the columns of rows are worked on at once
+        widest = max(block.width for block, _ in columns.values())
+        strip = lanes * max(1, side_by_side(lane, roots, target) // widest)
+        aligned = strip if shared else 1
+        nest = split(nest, lane, strips_of(lane.extent, strip))
+    elif shared:
         aligned = lanes * side_by_side(kernel.axes[0], roots, target)
         nest = split(nest, kernel.axes[0], strips_of(kernel.axes[0].extent, aligned))
     elif lane is not None:
@@ -49,7 +58,7 @@ def schedule_map(kernel: Kernel, lanes: int, target: Processor, row_by_row: bool
     if kernel.axes and not any(store.accumulate for store in kernel.stores):
         nest = parallelise(nest, kernel.axes[0])
     row = None if lane is not None else _one_row(kernel, roots, lanes, target)
-    return MapSchedule(nest, row, {} if shared else prefetched(kernel, target), aligned)
+    return MapSchedule(nest, row, {} if shared else prefetched(kernel, target), aligned, columns)
 
 
 def lane_axis(kernel: Kernel, target: Processor) -> Axis | None:

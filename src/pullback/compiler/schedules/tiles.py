@@ -33,6 +33,7 @@ from pullback.loops.nest import strips_of
 __all__ = [
     "Tile",
     "choose_tile",
+    "cycles_of_tiles",
     "fitting_rows",
     "row_axis",
     "tile_cycles",
@@ -113,6 +114,15 @@ def tile_cycles(
         else target.loop_cycles * depth * sums / UNROLLED
     )
     return depth * step + beside + TILE_OVERHEAD + sums
+
+
+def cycles_of_tiles(product: Contraction, tile: Tile, target: Processor) -> float:
+    """Cycles of all multiply-adds of a product with such tiles."""
+    rows = tile.rows * math.prod(axis.extent for axis in tile.inner)
+    depth = sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
+    places = math.prod(axis.extent for axis in product.rows) / (rows * tile.bands)
+    across = [width * tile.bands for width in tile.columns]
+    return places * sum(tile_cycles(target, rows, vectors, vectors, depth) for vectors in across)
 
 
 def choose_tile(product: Contraction, lanes: int, target: Processor) -> Tile:
