@@ -157,7 +157,7 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("features", [2, 3, 5, 8, 11])
+@pytest.mark.parametrize("features", [3, 8, 11])
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_gradients_of_many_small_examples(name, features, dtype, compiler, traced, processor):
     f = EXAMPLES[name]

@@ -103,6 +103,8 @@ def _written_out(kernel: Kernel, schedules: Schedules) -> _Written | None:
     """The kernel with all but its rows written out, where that is a short turn and rows are many."""
     if any(store.dynamic or store.accumulate for store in kernel.stores):
         return None
+    if not kernel.stores or turns_of(kernel.axes) == 0:
+        return None
     inner = {axis for store in kernel.stores for axis in store.inner}
     found = [
         _along(kernel, row, inner.union(kernel.axes[k + 1 :]), schedules) for k, row in enumerate(kernel.axes)
@@ -115,12 +117,12 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
     target, lanes = schedules.target, schedules.lanes(kernel)
     every = short.union(axis for e in kernel.reductions for axis in e.over)
     longest = max((axis.extent for axis in every), default=1)
-    if longest == 1 or any(e.kind not in _CHAINED for e in kernel.reductions):
+    if longest == 1 or turns_of(every) == 0 or any(e.kind not in _CHAINED for e in kernel.reductions):
         return None
     if longest > target.gather_vectors and row.extent < FEWEST_UNROLLED_VECTORS * lanes:
         return None
     rows = kernel.axes[: kernel.axes.index(row) + 1]
-    if _functions(kernel, rows) > MOST_UNROLLED_FUNCTIONS:
+    if max(_functions(kernel, rows), _stores(kernel, rows)) > MOST_UNROLLED_FUNCTIONS:
         return None
     schedule = schedules.of(kernel)
     if isinstance(schedule, TiledContraction):
@@ -147,6 +149,11 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
 def _functions(kernel: Kernel, rows: Sequence[Axis]) -> int:
     """How many functions one row evaluates."""
     return sum(turns_of(e.axes.difference(rows)) for e in kernel.expressions() if isinstance(e, Apply))
+
+
+def _stores(kernel: Kernel, rows: Sequence[Axis]) -> int:
+    """How many elements one row stores."""
+    return sum(turns_of({*kernel.axes, *store.inner}.difference(rows)) for store in kernel.stores)
 
 
 def _parts_of(store: Store, short: Sequence[Axis]) -> Iterator[Store]:

@@ -26,9 +26,9 @@ def emit_load(values: Values, load: Load) -> list[str]:
     if not values.is_vector(load):
         return [_load_scalar(values, load)]
     assert values.group is not None
-    if load in values.columns:
-        return _column(values, load)
     lane_axis = values.group.axis
+    if load in values.columns and values.columns[load][0].lane is lane_axis:
+        return _column(values, load)
     varying = [e for e, _ in load.dynamic if lane_axis in e.axes]
     step = load.offset.coefficient(lane_axis)
     fixed = [(_index(values, e), stride) for e, stride in load.dynamic if lane_axis not in e.axes]

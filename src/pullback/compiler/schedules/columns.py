@@ -12,8 +12,12 @@ __all__ = ["RowBlock", "blocks_of_rows", "in_blocks"]
 
 @dataclass(frozen=True)
 class RowBlock:
-    """``width`` columns from ``first`` on of rows of a buffer, which begin at ``start`` and ``step`` elements apart."""
+    """``width`` columns from ``first`` on of rows of a buffer, which begin at ``start`` and ``step`` elements apart.
 
+    Each turn of the axis ``lane`` is another row.
+    """
+
+    lane: Axis
     buffer: Buffer
     start: Affine
     step: int
@@ -63,6 +67,6 @@ def _block_of(load: Load, lane: Axis, lanes: int) -> RowBlock | None:
     if low < 0 or high + step > load.buffer.size:
         return None
     if not in_blocks(step, lanes):
-        return RowBlock(load.buffer, start, step, 0, step)
+        return RowBlock(lane, load.buffer, start, step, 0, step)
     first = min(column - column % lanes, step - lanes)
-    return RowBlock(load.buffer, start, step, first, lanes)
+    return RowBlock(lane, load.buffer, start, step, first, lanes)

@@ -28,6 +28,9 @@ FORMS = ("value", "value", "gradient", "gradient", "gradient", "both", "curvatur
 CALLS, WEIGHTS = [call for call, _ in FAMILIES], [weight for _, weight in FAMILIES]
 TRIES = 60
 
+SMALL_EXAMPLE, MANY = 20, (67, 131, 261)
+"""Elements of a small example's inputs, and how many of these there are now and then: lanes lie along them then."""
+
 
 def generate(seed: int | str, number: int) -> Program:
     """The program number ``number`` of ``seed``: always the same one."""
@@ -92,6 +95,8 @@ def _asked(m: Maker, program: Program) -> Program | None:
 
 def _batched(m: Maker, program: Program) -> Program:
     count = m.pick((1, 2, 3, 5))
+    if max(x.values.size for x in program.inputs) <= SMALL_EXAMPLE and m.chance(0.4):
+        count = m.pick(MANY)
     chosen = [m.chance(0.7) for _ in program.inputs]
     if not any(chosen):
         chosen[0] = True

@@ -103,7 +103,10 @@ class Exponential(Arithmetic):
     def _scaled_expm1(self, x: str, shift: int) -> str:
         """``(e^x - 1) / 2^shift``, which with a shift of two is finite wherever ``sinh x`` is."""
         low, high = (-18.0, 89.5) if self.kind == "float" else (-38.0, 710.5)
-        held = self.clamp(x, low, high)
+        return self._expm1_within(self.clamp(x, low, high), shift)
+
+    def _expm1_within(self, held: str, shift: int) -> str:
+        """The same of what lies in that range."""
         total, n = self.round_in_place(held, 1.0 / math.log(2.0), self.exponent_bias - shift)
         r = self._reduce_by_ln2(held, n)
         scale = self.power_of_two(self.bits(total))

@@ -99,7 +99,7 @@ class Hyperbolic(Exponential):
         """``(e^2x - 1) / (e^2x + 1)``; in single precision one rational function and no exponential."""
         if self.kind == "float":
             return self._odd_rational(x, _TANH_LIMIT, _TANH_NUMERATOR, _TANH_DENOMINATOR)
-        excess = self._scaled_expm1(self.minimum(self.abs(self.add(x, x)), self.constant(44.0)), 0)
+        excess = self._expm1_within(self.minimum(self.abs(self.add(x, x)), self.constant(44.0)), 0)
         return self.copysign(self.div(excess, self.add(excess, self.constant(2.0))), x)
 
     def _odd_rational(
