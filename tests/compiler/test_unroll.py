@@ -182,3 +182,20 @@ def test_lanes_that_read_nothing_divide_nothing(dtype, compiler, traced, process
 
     x = np.ones((2, 4), dtype)
     compiler.assert_same(traced(pb.grad(loss), x), [x], processor=processor)
+
+
+def test_nothing_stands_between_kernels_that_become_one():
+    """What needs the one and is needed by the other would have to come before and after both."""
+    first = rows_of_three(4000)
+    y = first.stores[0].buffer
+    means, z = Buffer("means", FLOAT, (3,)), Buffer("z", FLOAT, (4000, 3))
+    j, k, r = Axis("j", 4000), Axis("k", 3), Axis("r", 4000)
+    mean = Reduce("add", (r,), Load(y, Affine.of(r) * 3 + Affine.of(k)))
+    place = Affine.of(j) * 3 + Affine.of(k)
+    centred = Apply("subtract", (Load(y, place), Load(means, Affine.of(k))), FLOAT)
+    kernels = [
+        first,
+        Kernel((k,), (Store(means, Affine.of(k), mean),)),
+        Kernel((j, k), (Store(z, place, centred),)),
+    ]
+    assert len(written_out(kernels, outputs=[z])) == 3

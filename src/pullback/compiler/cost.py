@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 
+from pullback.compiler.schedules.columns import in_blocks
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.target import Processor
@@ -439,7 +440,7 @@ def cycles_along_rows(kernel: Kernel, row: Axis, lanes: int, target: Processor) 
         if row not in e.axes:
             continue
         if isinstance(e, Load):
-            cycles += lanes if e.dynamic else _column_cycles(e.offset.coefficient(row), lanes)
+            cycles += lanes if e.dynamic else _column_cycles(abs(e.offset.coefficient(row)), lanes)
         elif not (e in adds and users[e] == 1 and operands_of(e, "multiply")):
             cycles += _vector_cycles(e, target)
     cycles += sum(_column_cycles(store.offset.coefficient(row), lanes) + 0.5 for store in kernel.stores)
@@ -479,8 +480,8 @@ def _vectors(axes: Collection[Axis], lane: Axis | None, lanes: int) -> int:
 
 def _column_cycles(step: int, lanes: int) -> float:
     """Cycles to read or to write a vector of elements that lie ``step`` apart, with others between them."""
-    shuffles = (min(abs(step), lanes) - 1).bit_length() if step else 0
-    return shuffles + (1.5 if abs(step) > lanes else 0.5)
+    width = lanes if in_blocks(step, lanes) else step
+    return max(0, width - 1).bit_length() + (1.5 if step > lanes else 0.5)
 
 
 def _vector_cycles(expression: Expression, target: Processor) -> float:

@@ -243,9 +243,7 @@ def _joined(
     kernels: Sequence[Kernel], written: Mapping[Kernel, _Written], outputs: Collection[Buffer]
 ) -> list[_Written]:
     """What is written out, joined where one goes on with the rows of another and nothing has to come between."""
-    needs, earlier = dependencies(kernels), dict[Kernel, set[Kernel]]()
-    for kernel in kernels:
-        earlier[kernel] = set(needs[kernel]).union(*(earlier[other] for other in needs[kernel]))
+    needs, order = dependencies(kernels), {kernel: k for k, kernel in enumerate(kernels)}
     found: dict[Kernel, _Written] = {}
     for kernel in kernels:
         if kernel not in written:
@@ -254,15 +252,28 @@ def _joined(
         for other in needs[kernel]:
             if other not in found or found[other] is current:
                 continue
-            parts = {*found[other].parts, *current.parts}
-            between = set().union(*(earlier[part] for part in parts)) - parts
-            if any(earlier[each] & parts for each in between):
-                continue
             both = _merged(found[other], current)
-            if both is not None:
+            if both is not None and not _something_between(both.parts, needs, order):
                 current = both
-                found.update(dict.fromkeys(parts, both))
+                found.update(dict.fromkeys(both.parts, both))
     return [_without_unread(each, kernels, outputs) for each in dict.fromkeys(found.values())]
+
+
+def _something_between(
+    parts: Collection[Kernel], needs: Mapping[Kernel, Sequence[Kernel]], order: Mapping[Kernel, int]
+) -> bool:
+    """Whether another kernel needs one of the ``parts`` and is needed by one."""
+    first = min(order[part] for part in parts)
+    seen, stack = set(parts), [other for part in parts for other in needs[part] if other not in parts]
+    while stack:
+        kernel = stack.pop()
+        if kernel in seen or order[kernel] < first:
+            continue
+        seen.add(kernel)
+        if any(other in parts for other in needs[kernel]):
+            return True
+        stack += needs[kernel]
+    return False
 
 
 def _merged(first: _Written, second: _Written) -> _Written | None:
