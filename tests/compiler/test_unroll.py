@@ -199,3 +199,13 @@ def test_nothing_stands_between_kernels_that_become_one():
         Kernel((j, k), (Store(z, place, centred),)),
     ]
     assert len(written_out(kernels, outputs=[z])) == 3
+
+
+def test_loops_inside_rows_that_are_read_whole(compiler, traced, processor):
+    """A sum that is not written out takes the columns of its own rows."""
+    arrays = [np.random.default_rng(1).uniform(-1, 1, (60, 40, 2))]
+
+    def f(x):
+        return np.sum(np.exp(x[..., 0]) * x[..., 1], axis=0)
+
+    compiler.assert_same(traced(f, *arrays), arrays, processor=processor, rounding=64)

@@ -262,6 +262,9 @@ CYCLES_BETWEEN_SIGNALS = 100_000
 CHEAP_FUNCTIONS, SIDE_BY_SIDE, COSTLY_SIDE_BY_SIDE = 12, 4, 2
 """Bodies of up to so many functions run on four vectors at once, longer ones on two: registers are limited."""
 
+MANY_SHARED = 8
+"""Numbers that are the same for all rows from which on two vectors of rows share their reads."""
+
 
 # -- Reductions
 

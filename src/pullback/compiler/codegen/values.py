@@ -204,7 +204,10 @@ class Values:
         return [self.splat(value[0], expression.dtype)] * self.group.vectors
 
     def emit_side_by_side(self, roots: Sequence[Expression]) -> None:
-        """Emit vectors by how many operations they wait for: chains that do not need each other advance together."""
+        """Emit vectors by how many operations they wait for: chains that do not need each other advance together.
+
+        What belongs to a loop inside is left to that.
+        """
         depth: dict[Expression, int] = {}
         summed = set[Expression]()
         for expression in walk(*roots):
@@ -214,7 +217,11 @@ class Values:
             ):
                 summed.update(filter(_is_product, expression.operands))
         for expression in sorted(depth, key=depth.__getitem__):
-            if self.is_vector(expression) and expression not in summed:
+            if (
+                self.is_vector(expression)
+                and expression not in summed
+                and expression.axes <= self.places.keys()
+            ):
                 self.emit(expression)
 
     def splat(self, value: str, dtype: np.dtype) -> str:

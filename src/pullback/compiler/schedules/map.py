@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pullback.compiler.cost import CHEAP_FUNCTIONS, COSTLY_SIDE_BY_SIDE, SIDE_BY_SIDE
+from pullback.compiler.cost import CHEAP_FUNCTIONS, COSTLY_SIDE_BY_SIDE, MANY_SHARED, SIDE_BY_SIDE
 from pullback.compiler.schedules.columns import RowBlock, blocks_of_rows
 from pullback.compiler.schedules.prefetch import prefetched
 from pullback.compiler.schedules.reduction import is_transposed
@@ -43,9 +43,8 @@ def schedule_map(kernel: Kernel, lanes: int, target: Processor, row_by_row: bool
     shared = lane is not None and lane is kernel.axes[0]
     nest, aligned = nest_of(kernel), 1
     columns = {} if lane is None else blocks_of_rows(kernel, lane, lanes)
-    if lane is not None and columns:  # the columns of rows are worked on at once
-        widest = max(block.width for block, _ in columns.values())
-        strip = lanes * max(1, side_by_side(lane, roots, target) // widest)
+    if lane is not None and columns:
+        strip = lanes * _vectors_of_rows(kernel, lane, columns, target)
         aligned = strip if shared else 1
         nest = split(nest, lane, strips_of(lane.extent, strip))
     elif shared:
@@ -59,6 +58,21 @@ def schedule_map(kernel: Kernel, lanes: int, target: Processor, row_by_row: bool
         nest = parallelise(nest, kernel.axes[0])
     row = None if lane is not None else _one_row(kernel, roots, lanes, target)
     return MapSchedule(nest, row, {} if shared else prefetched(kernel, target), aligned, columns)
+
+
+def _vectors_of_rows(
+    kernel: Kernel, lane: Axis, columns: Mapping[Load, tuple[RowBlock, tuple[Load, ...]]], target: Processor
+) -> int:
+    """How many vectors of rows a loop body works on at once: their columns are many chains already.
+
+    What is the same for all rows, such as weights, is read once for two of them if there are registers for both.
+    """
+    widest = max(block.width for block, _ in columns.values())
+    roots = [root for store in kernel.stores for root in store.roots()]
+    same = sum(1 for load in kernel.loads() if lane not in load.axes)
+    if same >= MANY_SHARED and 4 * max(widest, len(kernel.stores)) <= target.vector_registers:
+        return 2
+    return max(1, side_by_side(lane, roots, target) // widest)
 
 
 def lane_axis(kernel: Kernel, target: Processor) -> Axis | None:
