@@ -302,8 +302,8 @@ def _merged(first: _Written, second: _Written) -> _Written | None:
 
 def _without_unread(written: _Written, kernels: Sequence[Kernel], outputs: Collection[Buffer]) -> _Written:
     """The same without what only its own parts would have read."""
-    read = {buffer for kernel in kernels if kernel not in written.parts for buffer in kernel.reads()}.union(
-        outputs
-    )
-    stores = [store for store in written.kernel.stores if store.buffer in read]
+    own = {buffer for part in written.parts for buffer in part.reads()}
+    others = {buffer for kernel in kernels if kernel not in written.parts for buffer in kernel.reads()}
+    passing = own.difference(others, outputs)
+    stores = [store for store in written.kernel.stores if store.buffer not in passing]
     return replace(written, kernel=written.kernel.with_stores(stores))
