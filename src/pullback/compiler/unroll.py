@@ -49,18 +49,14 @@ from pullback.loops import (
     Literal,
     Load,
     Position,
-    Reduce,
     Store,
     operands_of,
-    rewrite,
     turns_of,
 )
+from pullback.loops.chains import CHAINED, chained
 from pullback.loops.functions import FUNCTIONS
 
 __all__ = ["unroll_short_axes"]
-
-_CHAINED = frozenset({"add", "multiply", "maximum", "minimum"})
-"""Reductions that repeat the function of two numbers of the same name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +113,7 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
     target, lanes = schedules.target, schedules.lanes(kernel)
     every = short.union(axis for e in kernel.reductions for axis in e.over)
     longest = max((axis.extent for axis in every), default=1)
-    if longest == 1 or turns_of(every) == 0 or any(e.kind not in _CHAINED for e in kernel.reductions):
+    if longest == 1 or turns_of(every) == 0 or any(e.kind not in CHAINED for e in kernel.reductions):
         return None
     if longest > target.gather_vectors and row.extent < FEWEST_UNROLLED_VECTORS * lanes:
         return None
@@ -135,7 +131,7 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
         now = cycles_along_rows(kernel, kernel.axes[-1], 1, target) * turns_of(short)
     else:
         now = cycles_of_rows(kernel, row, lanes, target)
-    stores = kernel.with_reductions(_chained).stores
+    stores = kernel.with_reductions(chained).stores
     parts = [
         part
         for store in stores
@@ -161,19 +157,6 @@ def _parts_of(store: Store, short: Sequence[Axis]) -> Iterator[Store]:
     for turns in itertools.product(*(range(axis.extent) for axis in short)):
         place = {axis: Affine() + turn for axis, turn in zip(short, turns)}
         yield replace(store.rewritten(place, {}), inner=())
-
-
-def _chained(reduce: Reduce) -> Expression:
-    """A sum and the like as a chain of its function, in order."""
-    total: Expression | None = None
-    if reduce.kind == "add":  # it begins with zero: that of negative zeros is zero
-        total = Literal(0, reduce.dtype)
-    for turns in itertools.product(*(range(axis.extent) for axis in reduce.over)):
-        place = {axis: Affine() + turn for axis, turn in zip(reduce.over, turns)}
-        term = rewrite(reduce.body, place, {}, {})
-        total = term if total is None else Apply(reduce.kind, (total, term), reduce.dtype)
-    assert total is not None
-    return total
 
 
 def _folded(kernel: Kernel) -> Kernel:
@@ -290,10 +273,7 @@ def _merged(first: _Written, second: _Written) -> _Written | None:
             value = stored.get((load.buffer, load.offset)) if load.is_plain else None
             if value is None:
                 return None
-            # As it would be read: not multiplied and added in one instruction.
-            values[load] = (
-                Apply("rounded", (value,), value.dtype) if operands_of(value, "multiply") else value
-            )
+            values[load] = value
     merged = one.with_stores((*one.stores, *two.with_loads(values).stores))
     if merged.functions > MOST_JOINED_FUNCTIONS or _depth(merged) > DEEPEST_VALUE:
         return None

@@ -25,7 +25,6 @@ from pullback.compiler.cost import MOST_HELD, MOST_UNROLLED_FUNCTIONS
 from pullback.compiler.items import Choice, Counter, HostCall, Loop, View, While, every_step
 from pullback.compiler.steps import Job, Region, Step, buffers_of
 from pullback.compiler.target import Processor
-from pullback.compiler.unroll import CHAINED, chained
 from pullback.loops import (
     Affine,
     Apply,
@@ -41,6 +40,7 @@ from pullback.loops import (
     turns_of,
     walk,
 )
+from pullback.loops.chains import CHAINED, chained
 from pullback.loops.kernel import once
 
 __all__ = ["Element", "Registers", "bases_of", "held_bases", "is_small", "is_written_out"]

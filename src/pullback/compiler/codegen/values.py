@@ -212,10 +212,8 @@ class Values:
         summed = set[Expression]()
         for expression in walk(*roots):
             depth[expression] = 1 + max((depth[operand] for operand in expression.operands), default=0)
-            if expression.dtype.kind == "f" and (
-                operands_of(expression, "add") or operands_of(expression, "subtract")
-            ):
-                summed.update(filter(_is_product, expression.operands))
+            if (place := fused_product(expression)) is not None:
+                summed.add(expression.operands[place])
         for expression in sorted(depth, key=depth.__getitem__):
             if (
                 self.is_vector(expression)
