@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pullback.numpy.convolution import conv
+
 
 def test_a_long_sum_is_cut_into_equal_parts(stages):
     tidied = stages(lambda x: np.sqrt((x * x).sum()), (100_000,))["split"]
@@ -122,6 +124,13 @@ def test_sums_at_computed_places_are_not_cut_by_rows(stages):
         return y, (y * v[np.argmax(x, 3)]).sum((0, 2))
 
     assert "part_" not in stages(function, (20, 30, 50, 3), (3,))["split by rows"]
+
+
+def test_images_are_multiplied_whole_however_many_they_are(stages):
+    """Each reads its own piece, and the weight: what all of them take together need not stay near."""
+    for images in (8, 128):
+        text = stages(lambda x, w: conv(x, w, 1, 0), (images, 64, 12, 12), (32, 64, 3, 3))["split"]
+        assert "part_" not in text
 
 
 def test_deep_products_are_cut_so_that_their_operands_stay_near(stages, compiler, traced, processor):

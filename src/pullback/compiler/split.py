@@ -282,11 +282,12 @@ def _has_window(reduce: Reduce) -> bool:
 def _near_parts(kernel: Kernel, reduce: Reduce, target: Processor) -> int:
     """Into how many equal parts a product is cut so that the operands of each stay near, if it is deep enough.
 
-    Each row of a tile reads a whole operand, and from beyond the second-level cache it does not arrive in time.
+    Each row of a tile reads a whole operand, and from beyond the second-level cache it does not arrive in time. Of an
+    operand that has the kernel's rows, such as the images of a convolution, that is what one row reads.
     """
     extent = reduce.over[0].extent
     size = sum(
-        min(load.buffer.size, _places(load)) * load.dtype.itemsize
+        min(load.buffer.size, _places(load)) * load.dtype.itemsize // _own_rows(kernel, load)
         for load in kernel.loads()
         if load in reduce.body.operands
     )
@@ -296,6 +297,14 @@ def _near_parts(kernel: Kernel, reduce: Reduce, target: Processor) -> int:
         if extent % part == 0 and part * LEAST_SPLIT_DEPTH <= turns_of(reduce.over)
     ]
     return next((part for part in deep if size <= part * target.l2_bytes), max(deep, default=1))
+
+
+def _own_rows(kernel: Kernel, load: Load) -> int:
+    """How many turns of the kernel's first axis read a piece of the operand each, one after the other in memory."""
+    if not kernel.axes:
+        return 1
+    rows = kernel.axes[0]
+    return rows.extent if load.offset.coefficient(rows) * rows.extent == load.buffer.size else 1
 
 
 def _parts(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer, int]) -> int:
