@@ -17,7 +17,8 @@ from pullback.numpy.pooling import max_pool
 class Contender:
     def __init__(self, net: Net, arrays: Arrays, variant: str, threads: int, tuned: bool) -> None:
         pb.set_num_threads(threads)
-        self.weights = [arrays[name].copy() for name in arrays if name.startswith("w")]
+        arrays = pb.aligned({name: value.copy() for name, value in arrays.items()})
+        self.weights = [value for name, value in arrays.items() if name.startswith("w")]
         self.given = arrays["inputs"], arrays["others"]
         self.compiled = pb.jit(step_of(net), donate_argnums=0, flush_subnormals=True)
         self.choice = "pb.jit, one call a step"

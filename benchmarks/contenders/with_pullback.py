@@ -94,7 +94,7 @@ def build(network: Network, weights: Weights) -> nn.Chain:
         layers.append(made)
     model = nn.Chain(*layers)
     for name, part, field in _fields(model):
-        setattr(part, field, weights[name].copy())
+        setattr(part, field, pb.aligned(weights[name].copy()))
     return model
 
 

@@ -63,6 +63,7 @@ try:
     from pullback.numpy.updates import at
     from pullback.tracing import (
         Static,
+        aligned,
         buffer,
         eval_shape,
         flatten,
@@ -101,6 +102,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Static",
     "Type",
+    "aligned",
     "all_gather",
     "associative_scan",
     "at",

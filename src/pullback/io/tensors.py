@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from pullback.errors import DataError, DTypeError, MissingExtra
 from pullback.io.atomic import atomic_write
 from pullback.io.bounded import fill, parse_json
+from pullback.tracing import new_aligned
 
 __all__ = ["load_metadata", "load_tensors", "save_tensors"]
 
@@ -201,7 +202,7 @@ def _read_arrays(file: BinaryIO, path: str | os.PathLike[str], header: _Header) 
     arrays = {}
     for name, (dtype, shape) in header.tensors.items():
         try:
-            arrays[name] = np.empty(shape, dtype.newbyteorder("<"))
+            arrays[name] = new_aligned(shape, dtype.newbyteorder("<"))
         except ValueError as error:  # no bytes, but a shape that no array has
             _refuse(path, f"{name!r:.60} has the shape {list(shape)!r:.60} ({error})")
         if fill(file, arrays[name]) < arrays[name].nbytes:

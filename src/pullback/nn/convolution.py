@@ -16,6 +16,7 @@ from pullback.nn.module import Module
 from pullback.nn.windows import by, plain, window_options
 from pullback.numpy.convolution import conv, conv_transpose
 from pullback.numpy.windows import Channels, Padding, Widths, check_channels, padding_widths, widths
+from pullback.tracing import aligned_array
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
@@ -59,7 +60,7 @@ class _Windowed(Module):
         sizes = widths(f"[{name}]", "kernel_size", kernel_size, self.rank)
         shape = (*sizes, lead[1], lead[0])
         weight = drawn(name, initialiser or fan_in_uniform, shape, random, dtype)
-        self.weight = np.ascontiguousarray(np.moveaxis(weight, (-1, -2), (0, 1)))
+        self.weight = aligned_array(np.moveaxis(weight, (-1, -2), (0, 1)))
 
     def _limit(self, initialiser: Initialiser | None) -> float:
         """Where the bias begins: within this of zero."""

@@ -14,6 +14,7 @@ from pullback.counts import count
 from pullback.errors import DTypeError, ShapeError
 from pullback.nn.initialisers import Initialiser, fan_in_uniform, uniform
 from pullback.nn.module import Module
+from pullback.tracing import aligned_array
 
 __all__ = [
     "Chain",
@@ -209,7 +210,7 @@ def drawn(
             f"[{layer}] the initialiser made shape {values.shape}, not {shape}. "
             "Return an array of the shape asked for."
         )
-    return np.ascontiguousarray(values, dtype)
+    return aligned_array(np.ascontiguousarray(values, dtype))
 
 
 def check_features(layer: Module, x: Any, features: int) -> None:

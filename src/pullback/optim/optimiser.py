@@ -11,7 +11,7 @@ from pullback.errors import DTypeError, SettingError
 from pullback.graph import is_float, is_half
 from pullback.numpy import abs as abs_
 from pullback.numpy import astype, where
-from pullback.tracing import flatten, map_tree
+from pullback.tracing import flatten, map_tree, new_aligned
 
 __all__ = [
     "Counted",
@@ -223,7 +223,7 @@ def zeros_for(parameters: Any) -> Any:
         whole = next(trained) and is_parameter(leaf)
         dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
         dtype = np.dtype(np.float32) if whole and is_half(dtype) else dtype
-        return np.zeros(np.shape(leaf) if whole else (), dtype)
+        return new_aligned(np.shape(leaf), dtype, np.zeros) if whole else np.zeros((), dtype)
 
     return map_tree(zeros, parameters)
 

@@ -31,7 +31,8 @@ def new_aligned(
     (np.float32(0.0), (3, 5), 0)
     """
     memory = made(math.prod(shape) * np.dtype(dtype).itemsize + _BYTES, np.uint8)
-    return np.ndarray(tuple(shape), dtype, memory, -memory.ctypes.data % _BYTES)
+    found: NDArray[Any] = np.ndarray(tuple(shape), dtype, memory, -memory.ctypes.data % _BYTES)
+    return found
 
 
 def aligned_array(array: NDArray[Any]) -> NDArray[Any]:
