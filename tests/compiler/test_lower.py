@@ -48,6 +48,19 @@ for i<4, j<5:
     )
 
 
+def test_what_a_product_becomes_is_stored_in_its_place(stages):
+    """All readers find it finished, and the product itself never is in memory."""
+
+    def masked(a, b, x):
+        y = np.where(x > 0, a @ b, 0)
+        return (y * x) @ b.T, y.sum(0)
+
+    text = stages(masked, (4, 5), (5, 6), (4, 6))["fuse"]
+    assert "contract" not in text
+    assert "t0 = where(argument2[6*i + j] > 0.0, sum[r0<5]" in text
+    assert "result1[i] = sum[r0<4](where4[i + 6*r0])" in text
+
+
 def test_a_division_is_not_repeated_for_each_row(stages):
     """Along a row it is computed before the row's loop, so it need not be stored."""
     lowered = stages(lambda x, y: x * (1 / y), (3, 4), (4,))["lower"]

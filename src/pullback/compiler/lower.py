@@ -261,6 +261,7 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
     cost: dict[int, float] = {}
     depth: dict[int, int] = {}
     products: dict[int, int] = {}
+    finished = _Finished(users, stored)
     for node in order:
         depth[id(node)] = 1 + max((depth[id(x)] for x in node.inputs if id(x) not in stored), default=0)
         if not isinstance(node, Operation):
@@ -288,10 +289,43 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
         added = (
             several and products[id(node)] > 1
         )  # in the same registers, if they are stored once, as their sum
-        if node.operator.stored or added or own > most or depth[id(node)] > DEEPEST_VALUE:
+        ends = finished.includes(node) and id(node) in apart
+        if node.operator.stored or added or ends or own > most or depth[id(node)] > DEEPEST_VALUE:
             stored.add(id(node))
             cost[id(node)] = 0.0
     return stored
+
+
+class _Finished:
+    """What elementwise functions make of a product that nobody else needs: its epilogue, at no cost where it is stored.
+
+    Where that is read several times it is stored rather than the product, which would be finished by each reader anew.
+    """
+
+    def __init__(self, users: Mapping[int, int], stored: Set[int]) -> None:
+        self._users, self._stored, self._outputs = users, stored, frozenset(stored)
+        self._found: set[int] = set()
+
+    def includes(self, node: Operation) -> bool:
+        """Whether ``node`` is such, asked of all nodes in order."""
+        found = node.operator.elementwise and any(
+            child.shape == node.shape
+            and child.dtype.itemsize >= node.dtype.itemsize
+            and self._users[id(child)] == 1
+            and id(child) not in self._outputs
+            and self._goes_on(child)
+            for child in node.inputs
+        )
+        if found:
+            self._found.add(id(node))
+        return found
+
+    def _goes_on(self, child: Node) -> bool:
+        if not isinstance(child, Operation):
+            return False
+        if id(child) in self._stored:
+            return child.operator.name in ("contract", "convolve", "interleave")
+        return id(child) in self._found
 
 
 def _read_apart(graph: Graph, order: Sequence[Node]) -> set[int]:

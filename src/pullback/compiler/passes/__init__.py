@@ -4,6 +4,7 @@ from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.fold_constants import fold_constants
 from pullback.compiler.passes.gathered_scatters import gathered_scatters
 from pullback.compiler.passes.joined_scatters import joined_scatters
+from pullback.compiler.passes.masked_once import masked_once
 from pullback.compiler.passes.pipeline import PASSES, Pass, optimise, passes_for
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
 from pullback.compiler.passes.simplify_products import simplify_products
@@ -21,6 +22,7 @@ __all__ = [
     "fold_constants",
     "gathered_scatters",
     "joined_scatters",
+    "masked_once",
     "optimise",
     "passes_for",
     "simplify_arithmetic",
