@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from pullback.compiler.runtime.driver import driver_text
 from pullback.compiler.runtime.engine import Loaded, assembly, compile_object
+from pullback.compiler.runtime.handwritten import machine_text
 from pullback.compiler.runtime.reading import array_layout_holds
 from pullback.compiler.target import Processor
 
@@ -66,10 +66,10 @@ def test_assembly_names_the_function():
 def test_driver_is_valid_for_every_system(architecture, system):
     import llvmlite.binding as llvm
 
-    module = llvm.parse_assembly(driver_text(architecture, system), llvm.create_context())
+    module = llvm.parse_assembly(machine_text(architecture, system), llvm.create_context())
     module.verify()
     names = {function.name for function in module.functions}
-    assert {"pullback_run", "pullback_worker", "step_shared"} <= names
+    assert {"pullback_run", "pullback_worker", "walk"} <= names
     assert ("syscall" in names) == (system == "linux" and architecture != "unheard_of")
     assert ("sched_yield" in names) == (system != "win32")
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 __all__ = ["Function", "Loop", "Module", "float_literal"]
@@ -190,6 +190,16 @@ class Function:
         self._reserved.append(f"  {name} = alloca {kind}, align {align}")
         return name
 
+    def later(self) -> Callable[[Iterable[str]], None]:
+        """Keep a place for instructions that are known later; what is returned writes them there."""
+        at = len(self._lines)
+        self._lines.append("")
+
+        def fill(instructions: Iterable[str]) -> None:
+            self._lines[at] = "\n".join(f"  {instruction}" for instruction in instructions)
+
+        return fill
+
     @property
     def block(self) -> str:
         """The label of the block being written, for phi nodes."""
@@ -227,8 +237,7 @@ class Function:
         self.label(head)
         index, following = f"%{self.fresh('i')}", f"%{self.fresh('i')}"
         values = [f"%{self.fresh('c')}" for _ in carried]
-        slot = len(self._lines)
-        self._lines.append("")
+        fill = self.later()
         loop = Loop(index, values, stop)
         yield loop
         end = self._block
@@ -237,10 +246,10 @@ class Function:
         self.do(f"{following} = add nsw i64 {loop.last}, {step}")
         again = self.value(f"icmp slt i64 {following}, {stop}")
         self.do(f"br i1 {again}, label %{head}, label %{done}")
-        phis = [f"  {index} = phi i64 [{start}, %{before}], [{following}, %{end}]"]
+        phis = [f"{index} = phi i64 [{start}, %{before}], [{following}, %{end}]"]
         for name, (kind, initial), new in zip(values, carried, loop.results):
-            phis.append(f"  {name} = phi {kind} [{initial}, %{before}], [{new}, %{end}]")
-        self._lines[slot] = "\n".join(phis)
+            phis.append(f"{name} = phi {kind} [{initial}, %{before}], [{new}, %{end}]")
+        fill(phis)
         self.label(done)
         if not counted:
             merged = []
@@ -287,6 +296,10 @@ class Function:
     def returns(self, value: str = "") -> None:
         """End the function with ``value``, or with nothing for ``void``."""
         self.do(f"ret {self._result} {value}".rstrip())
+        self.ends()
+
+    def ends(self) -> None:
+        """All ways through the function have been left."""
         self._returned = True
 
     def text(self) -> str:

@@ -209,18 +209,21 @@ class Loaded:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
 
-def load(text: str, processor: Processor, key: str | None = None, cache: Cache | None = None) -> Loaded:
+def load(
+    text: str | Callable[[], str], processor: Processor, key: str | None = None, cache: Cache | None = None
+) -> Loaded:
     """Compile ``text`` and load it, or load what the cache has under ``key``.
 
-    The key must say everything that the text depends on; the cache adds versions and processor by itself.
-    Without ``key`` the text is its own key.
+    The key must say everything that the text depends on; the cache adds versions, processor and the library's files by
+    itself. Without ``key`` the text is its own key; a function is called for it only where it is needed.
     """
     start = time.perf_counter()
-    name = key if key is not None else text
+    written = text() if key is None and callable(text) else text
+    name = key if key is not None else str(written)
     entry = cache.load(name, processor) if cache is not None else None
     if entry is not None:
         return Loaded([entry.object_bytes], processor, cached=True, seconds=time.perf_counter() - start)
-    data = compile_object(text, processor)
+    data = compile_object(written() if callable(written) else written, processor)
     if cache is not None:
         cache.store(name, processor, data, {})
     return Loaded([data], processor, seconds=time.perf_counter() - start)

@@ -72,6 +72,7 @@ CONTEXT = {
 # What the caller of a run has on its stack, to look for signals: when it last did, its thread state, whether a handler
 # raised, whether the region that it is in may be left, and the mode in which its thread came.
 CALLER = {"MILLISECONDS": 0, "THREAD_STATE": 8, "RAISED": 16, "OPEN": 24, "MODE": 32}
+CALLER_BYTES = 40
 SLOTS_OFFSET = 256
 SLOT_BYTES = 16  # base address, bytes per step
 

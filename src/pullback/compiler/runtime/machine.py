@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 
-from pullback.compiler.runtime import driver, entry
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.engine import add_symbols, load
-from pullback.compiler.runtime.reading import array_layout_holds
+from pullback.compiler.runtime.handwritten import PYTHON_FUNCTIONS, machine_text
+from pullback.compiler.runtime.reading import HEAD, array_layout_holds
 from pullback.compiler.runtime.threads import Pool
 from pullback.compiler.target import Processor
 from pullback.undisturbed import undisturbed
@@ -26,11 +27,11 @@ class Machine:
         add_symbols(
             {
                 name: ctypes.cast(getattr(python, name), ctypes.c_void_p).value or 0
-                for name in entry.PYTHON_FUNCTIONS
+                for name in PYTHON_FUNCTIONS
             }
         )
-        text = driver.driver_text(processor.architecture) + entry.entry_text()
-        code = load(text, processor, cache=default_cache())
+        key = f"machine code of all programs, Python {sys.version_info[:2]}, objects from {HEAD}"
+        code = load(lambda: machine_text(processor.architecture), processor, key, default_cache())
         code.make_immortal()
         self.code = code
         self.pool = Pool(code)

@@ -22,6 +22,7 @@ __all__ = [
     "ARGUMENT",
     "ARGUMENT_BYTES",
     "C_CONTIGUOUS",
+    "DTYPE",
     "FIELDS",
     "HEAD",
     "READING",
@@ -29,7 +30,6 @@ __all__ = [
     "WRITEABLE",
     "array_layout_holds",
     "numpy_scalar",
-    "reading_names",
 ]
 
 # The record of an argument. The first fields are those of a result's record, too.
@@ -62,219 +62,76 @@ FIELDS = {
     "DTYPE": HEAD + 40,
     "FLAGS": HEAD + 48,
 }
-_DTYPE = {"SCALAR_TYPE": HEAD, "ORDER": HEAD + 10}
+DTYPE = {"SCALAR_TYPE": HEAD, "ORDER": HEAD + 10}
 
 READING = """
-define internal i1 @read_argument(ptr %descriptor, ptr %spec, ptr %object) nounwind {
-entry:
-  %overflow_at = alloca i32, align 4
-  $LOAD(array_type, ptr, %descriptor, $DESCRIPTOR_ARRAY_TYPE)
-  $LOAD(type, ptr, %object, $FIELD_TYPE)
-  %current_at = getelementptr i8, ptr %spec, i64 $ARGUMENT_CURRENT
-  %is_array = icmp eq ptr %type, %array_type
-  br i1 %is_array, label %array, label %scalar
-array:
-  $LOAD(dtype, ptr, %object, $FIELD_DTYPE)
-  $LOAD(dtype_wanted, ptr, %spec, $ARGUMENT_DTYPE)
-  %one_dtype = icmp eq ptr %dtype, %dtype_wanted
-  br i1 %one_dtype, label %rank_and_flags, label %equal_dtype
-equal_dtype:
-  ; an array that was unpickled has a dtype object of its own: the same scalar type in native order is as good
-  $LOAD(scalar_type, ptr, %dtype, $DTYPE_SCALAR_TYPE)
-  $LOAD(scalar_type_wanted, ptr, %dtype_wanted, $DTYPE_SCALAR_TYPE)
-  %same_scalar = icmp eq ptr %scalar_type, %scalar_type_wanted
-  %order_at = getelementptr i8, ptr %dtype, i64 $DTYPE_ORDER
-  %order = load i8, ptr %order_at, align 1
-  %native = icmp eq i8 %order, $NATIVE
-  %of_bytes = icmp eq i8 %order, $NO_ORDER
-  %in_order = or i1 %native, %of_bytes
-  %same_dtype = and i1 %same_scalar, %in_order
-  br i1 %same_dtype, label %rank_and_flags, label %bad
-rank_and_flags:
-  $LOAD(rank_int, i32, %object, $FIELD_RANK)
-  %rank = sext i32 %rank_int to i64
-  $LOAD(rank_wanted, i64, %spec, $ARGUMENT_RANK)
-  %same_rank = icmp eq i64 %rank, %rank_wanted
-  $LOAD(flags_int, i32, %object, $FIELD_FLAGS)
-  %flags = zext i32 %flags_int to i64
-  $LOAD(flags_wanted, i64, %spec, $ARGUMENT_FLAGS)
-  %flags_there = and i64 %flags, %flags_wanted
-  %same_flags = icmp eq i64 %flags_there, %flags_wanted
-  %same_both = and i1 %same_rank, %same_flags
-  br i1 %same_both, label %shape, label %bad
-shape:
-  $LOAD(shape_at, ptr, %object, $FIELD_SHAPE)
-  $LOAD(shape_wanted_at, ptr, %spec, $ARGUMENT_SHAPE)
-  br label %axis
-axis:
-  %index = phi i64 [0, %shape], [%index_1, %compare]
-  %more = icmp ult i64 %index, %rank
-  br i1 %more, label %compare, label %address
-compare:
-  %extent_at = getelementptr i64, ptr %shape_at, i64 %index
-  %extent = load i64, ptr %extent_at, align 8
-  %extent_wanted_at = getelementptr i64, ptr %shape_wanted_at, i64 %index
-  %extent_wanted = load i64, ptr %extent_wanted_at, align 8
-  %index_1 = add i64 %index, 1
-  %same = icmp eq i64 %extent, %extent_wanted
-  br i1 %same, label %axis, label %bad
-address:
-  $LOAD(data, ptr, %object, $FIELD_DATA)
-  store ptr %data, ptr %current_at, align 8
-  ret i1 true
-scalar:
-  $LOAD(numpy_type, ptr, %spec, $ARGUMENT_NUMPY)
-  %is_numpy = icmp eq ptr %type, %numpy_type
-  br i1 %is_numpy, label %numpy, label %number
-numpy:
-  %value_at = getelementptr i8, ptr %object, i64 $HEAD
-  store ptr %value_at, ptr %current_at, align 8
-  ret i1 true
-number:
-  $LOAD(kind, i64, %spec, $ARGUMENT_SCALAR)
-  $LOAD(storage, ptr, %spec, $ARGUMENT_STORAGE)
-  store ptr %storage, ptr %current_at, align 8
-  switch i64 %kind, label %bad
-      [i64 1, label %float i64 2, label %float i64 3, label %int i64 4, label %int i64 5, label %bool]
-float:
-  $LOAD(float_type, ptr, %descriptor, $DESCRIPTOR_FLOAT_TYPE)
-  %is_float = icmp eq ptr %type, %float_type
-  br i1 %is_float, label %float_value, label %bad
-float_value:
-  %double = call double @PyFloat_AsDouble(ptr %object)
-  %single = icmp eq i64 %kind, 1
-  br i1 %single, label %store_float, label %store_double
-store_float:
-  %narrow = fptrunc double %double to float
-  store float %narrow, ptr %storage, align 8
-  ret i1 true
-store_double:
-  store double %double, ptr %storage, align 8
-  ret i1 true
-int:
-  $LOAD(int_type, ptr, %descriptor, $DESCRIPTOR_INT_TYPE)
-  %is_int = icmp eq ptr %type, %int_type
-  br i1 %is_int, label %int_value, label %bad
-int_value:
-  %integer = call i64 @PyLong_AsLongLongAndOverflow(ptr %object, ptr %overflow_at)
-  %overflow = load i32, ptr %overflow_at, align 4
-  %fits_long = icmp eq i32 %overflow, 0
-  %low = trunc i64 %integer to i32
-  %back = sext i32 %low to i64
-  %fits_narrow = icmp eq i64 %back, %integer
-  %is_wide = icmp eq i64 %kind, 4
-  %fits_kind = or i1 %is_wide, %fits_narrow
-  %fits = and i1 %fits_long, %fits_kind
-  br i1 %fits, label %store_int, label %bad
-store_int:
-  store i64 %integer, ptr %storage, align 8
-  ret i1 true
-bool:
-  $LOAD(bool_type, ptr, %descriptor, $DESCRIPTOR_BOOL_TYPE)
-  %is_bool = icmp eq ptr %type, %bool_type
-  br i1 %is_bool, label %bool_value, label %bad
-bool_value:
-  $LOAD(true_object, ptr, %descriptor, $DESCRIPTOR_TRUE)
-  %truth = icmp eq ptr %object, %true_object
-  %byte = zext i1 %truth to i8
-  store i8 %byte, ptr %storage, align 8
-  ret i1 true
-bad:
-  ret i1 false
-}
+def read_argument(descriptor: Descriptor, spec: Argument, object: Object) -> i1:
+    type = object.TYPE
+    if type == descriptor.ARRAY_TYPE:
+        return read_array(spec, object)
+    if type == spec.NUMPY:
+        spec.CURRENT = object + HEAD
+        return True
+    kind = spec.SCALAR
+    storage = spec.STORAGE
+    spec.CURRENT = storage
+    if type == descriptor.FLOAT_TYPE and (kind == FLOAT32 or kind == FLOAT64):
+        value = PyFloat_AsDouble(object)
+        if kind == FLOAT32:
+            Floats(storage)[0] = float(value)
+        else:
+            Doubles(storage)[0] = value
+        return True
+    if type == descriptor.INT_TYPE and (kind == INT32 or kind == INT64):
+        overflow: Ints = reserve(4)
+        integer = PyLong_AsLongLongAndOverflow(object, overflow)
+        if overflow[0] != 0 or (kind == INT32 and i64(i32(integer)) != integer):
+            return False
+        Words(storage)[0] = integer
+        return True
+    if type == descriptor.BOOL_TYPE and kind == BOOL:
+        Bytes(storage)[0] = i8(object == descriptor.TRUE)
+        return True
+    return False
 
-; How many bytes of an argument are read or written in all steps.
-define internal i64 @bytes_of(ptr %spec, i64 %steps) nounwind {
-  $LOAD(bytes, i64, %spec, $ARGUMENT_BYTES_AT)
-  $LOAD(sliced, i64, %spec, $ARGUMENT_SLICED)
-  %all = mul i64 %bytes, %steps
-  %is_sliced = icmp ne i64 %sliced, 0
-  %size = select i1 %is_sliced, i64 %all, i64 %bytes
-  ret i64 %size
-}
+def read_array(spec: Argument, array: Object) -> i1:
+    if array.DTYPE != spec.DTYPE and not as_good(array.DTYPE, spec.DTYPE):
+        return False
+    if array.RANK != i32(spec.RANK) or (array.FLAGS & i32(spec.FLAGS)) != i32(spec.FLAGS):
+        return False
+    for axis in range(spec.RANK):
+        if array.SHAPE[axis] != spec.SHAPE[axis]:
+            return False
+    spec.CURRENT = array.DATA
+    return True
 
-; Does donated memory overlap another argument? Only pairs with an address that changed, or a size, are asked.
-define internal i1 @overlaps(ptr %specs, i64 %count, i64 %steps) nounwind {
-entry:
-  br label %first
-first:
-  %i = phi i64 [0, %entry], [%i_1, %first_over]
-  %more_i = icmp ult i64 %i, %count
-  %i_1 = add i64 %i, 1
-  br i1 %more_i, label %look, label %note
-look:
-  %i_offset = mul i64 %i, $ARGUMENT_BYTES
-  %a = getelementptr i8, ptr %specs, i64 %i_offset
-  $LOAD(a_start, i64, %a, $ARGUMENT_CURRENT)
-  $LOAD(a_checked, i64, %a, $ARGUMENT_CHECKED)
-  $LOAD(a_donated, i64, %a, $ARGUMENT_DONATED)
-  $LOAD(a_sliced, i64, %a, $ARGUMENT_SLICED)
-  %a_bytes = call i64 @bytes_of(ptr %a, i64 %steps)
-  %a_end = add i64 %a_start, %a_bytes
-  %moved = icmp ne i64 %a_start, %a_checked
-  %resized = icmp ne i64 %a_sliced, 0
-  %changed = or i1 %moved, %resized
-  %holds = icmp ne i64 %a_bytes, 0
-  %ask = and i1 %changed, %holds
-  br i1 %ask, label %second, label %first_over
-second:
-  %j = phi i64 [0, %look], [%j_1, %second_over]
-  %more_j = icmp ult i64 %j, %count
-  br i1 %more_j, label %compare, label %first_over
-compare:
-  %j_offset = mul i64 %j, $ARGUMENT_BYTES
-  %b = getelementptr i8, ptr %specs, i64 %j_offset
-  $LOAD(b_start, i64, %b, $ARGUMENT_CURRENT)
-  $LOAD(b_donated, i64, %b, $ARGUMENT_DONATED)
-  %b_bytes = call i64 @bytes_of(ptr %b, i64 %steps)
-  %b_end = add i64 %b_start, %b_bytes
-  %j_1 = add i64 %j, 1
-  %either = or i64 %a_donated, %b_donated
-  %matters = icmp ne i64 %either, 0
-  %other = icmp ne i64 %i, %j
-  %b_holds = icmp ne i64 %b_bytes, 0
-  %a_before = icmp ult i64 %a_start, %b_end
-  %b_before = icmp ult i64 %b_start, %a_end
-  %meet = and i1 %a_before, %b_before
-  %there = and i1 %other, %b_holds
-  %pair = and i1 %matters, %there
-  %clash = and i1 %meet, %pair
-  br i1 %clash, label %refuse, label %second_over
-second_over:
-  br label %second
-first_over:
-  br label %first
-refuse:
-  ret i1 true
-note:
-  %k = phi i64 [0, %first], [%k_1, %note_one]
-  %more_k = icmp ult i64 %k, %count
-  br i1 %more_k, label %note_one, label %out
-note_one:
-  %k_offset = mul i64 %k, $ARGUMENT_BYTES
-  %c = getelementptr i8, ptr %specs, i64 %k_offset
-  $LOAD(c_start, i64, %c, $ARGUMENT_CURRENT)
-  %c_checked_at = getelementptr i8, ptr %c, i64 $ARGUMENT_CHECKED
-  store i64 %c_start, ptr %c_checked_at, align 8
-  %k_1 = add i64 %k, 1
-  br label %note
-out:
-  ret i1 false
-}
+# An array that was unpickled has a dtype object of its own: the same scalar type in native order is as good.
+def as_good(dtype: DType, wanted: DType) -> i1:
+    return dtype.SCALAR_TYPE == wanted.SCALAR_TYPE and (dtype.ORDER == NATIVE or dtype.ORDER == NO_ORDER)
+
+# How many bytes of an argument are read or written in all steps.
+def bytes_of(spec: Argument, steps: i64) -> i64:
+    return spec.BYTES * steps if spec.SLICED != 0 else spec.BYTES
+
+# Does donated memory overlap another argument? Only pairs with an address that changed, or a size, are asked.
+def overlaps(specs: Argument, count: i64, steps: i64) -> i1:
+    for i in range(count):
+        a = specs[i]
+        start = i64(a.CURRENT)
+        size = bytes_of(a, steps)
+        if size == 0 or (start == a.CHECKED and a.SLICED == 0):
+            continue
+        for j in range(count):
+            b = specs[j]
+            other = i64(b.CURRENT)
+            other_size = bytes_of(b, steps)
+            if i != j and (a.DONATED | b.DONATED) != 0 and other_size != 0:
+                if start < other + other_size and other < start + size:
+                    return True
+    for i in range(count):
+        specs[i].CHECKED = i64(specs[i].CURRENT)
+    return False
 """
-
-
-def reading_names() -> dict[str, str]:
-    """What the text calls offsets and numbers."""
-    names = {f"ARGUMENT_{name}": str(offset) for name, offset in ARGUMENT.items()}
-    names |= {f"FIELD_{name}": str(offset) for name, offset in FIELDS.items()}
-    names |= {f"DTYPE_{name}": str(offset) for name, offset in _DTYPE.items()}
-    names["ARGUMENT_BYTES_AT"] = names["ARGUMENT_BYTES"]
-    names["ARGUMENT_BYTES"] = str(ARGUMENT_BYTES)
-    names["HEAD"] = str(HEAD)
-    names["NATIVE"] = str(ord("="))
-    names["NO_ORDER"] = str(ord("|"))  # elements of one byte
-    return names
 
 
 def array_layout_holds() -> bool:
@@ -294,8 +151,8 @@ def array_layout_holds() -> bool:
         and field("RANK", ctypes.c_int32) == 2
         and tuple(shape) == sample.shape
         and field("DTYPE", ctypes.c_int64) == dtype
-        and ctypes.c_int64.from_address(dtype + _DTYPE["SCALAR_TYPE"]).value == id(np.float32)
-        and ctypes.c_char.from_address(dtype + _DTYPE["ORDER"]).value == b"="
+        and ctypes.c_int64.from_address(dtype + DTYPE["SCALAR_TYPE"]).value == id(np.float32)
+        and ctypes.c_char.from_address(dtype + DTYPE["ORDER"]).value == b"="
         and field("FLAGS", ctypes.c_int32) & flags == flags
     )
 

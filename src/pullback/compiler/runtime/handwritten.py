@@ -1,0 +1,173 @@
+"""The machine code that all programs share, as one unit of the small language (``codegen/language.py``).
+
+Its texts stand with what they are about: the driver (``driver.py``, ``claiming.py``, ``waiting.py``), and the calls
+from Python (``entry.py``, ``nodes.py``, ``reading.py``, ``returning.py``, ``objects.py``). Here is what they name.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from pullback.compiler.codegen.language import Record, Unit
+from pullback.compiler.codegen.subnormals import mode_functions
+from pullback.compiler.runtime import layout
+from pullback.compiler.runtime.claiming import SHARING
+from pullback.compiler.runtime.driver import DRIVER
+from pullback.compiler.runtime.entry import ENTRY, TABLE
+from pullback.compiler.runtime.nodes import KINDS, NODE, NODE_BYTES, WALKING
+from pullback.compiler.runtime.objects import CALLABLE, CALLING
+from pullback.compiler.runtime.reading import (
+    ARGUMENT,
+    ARGUMENT_BYTES,
+    DTYPE,
+    FIELDS,
+    HEAD,
+    READING,
+    SCALAR_KINDS,
+)
+from pullback.compiler.runtime.returning import RETURNING
+from pullback.compiler.runtime.signature import DESCRIPTOR, RESULT, RESULT_BYTES
+from pullback.compiler.runtime.waiting import WAITING
+
+__all__ = ["PYTHON_FUNCTIONS", "machine_text"]
+
+_RECORDS = {
+    "Context": Record(
+        layout.CONTEXT,
+        i32="BUSY FAILURE_LOCK",
+        ptr="SCRATCH",
+        Pointers="CALLS",
+        Entry="TABLE",
+        Caller="CALLER",
+        Pool="POOL",
+        Range="WORDS",
+    ),
+    "Caller": Record(layout.CALLER, ptr="THREAD_STATE"),
+    "Entry": Record(layout.ENTRY, layout.ENTRY_BYTES, ptr="FUNCTION"),
+    "Range": Record({"CLAIMS": 0, "DONE": layout.DONE_BYTES}, layout.WORD_BYTES),
+    "Slot": Record({"BASE": 0, "STRIDE": 8}, layout.SLOT_BYTES, ptr="BASE"),
+    "Pool": Record(layout.POOL, i32="SLEEPERS BUSY", Context="CONTEXT"),
+    "Worker": Record({"CONTEXT": 0}, layout.IN_USE_BYTES, Context="CONTEXT"),
+    "Object": Record(FIELDS, i32="RANK FLAGS", ptr="TYPE DATA", Words="SHAPE", DType="DTYPE"),
+    "DType": Record(DTYPE, i8="ORDER", ptr="SCALAR_TYPE"),
+    "Callable": Record(CALLABLE, ptr="ENTRY SLOT"),
+    "Argument": Record(
+        ARGUMENT, ARGUMENT_BYTES, ptr="NUMPY STORAGE CURRENT", Words="SHAPE", DType="DTYPE", Object="OBJECT"
+    ),
+    "Result": Record(
+        RESULT, RESULT_BYTES, ptr="STORAGE SCALAR ALLOCATE", Words="SHAPE", DType="DTYPE", Object="OBJECT"
+    ),
+    "Node": Record(NODE, NODE_BYTES, ptr="TYPE VALUE", Node="PARTS", Pointers="NAMES"),
+    "Descriptor": Record(
+        DESCRIPTOR,
+        ptr="ARRAY_TYPE NEW_ARRAY NEW_SCALAR NEW_OBJECT NO_ARGUMENTS FAILED SHOWN FLOAT_TYPE INT_TYPE BOOL_TYPE TRUE",
+        Context="CONTEXT",
+        Pool="POOL",
+        Argument="SPECS FIRST",
+        Result="RESULT_SPECS",
+        Node="TAKEN KEYWORDS MADE",
+    ),
+    "Table": Record(TABLE, ptr="LAST NOT_IMPLEMENTED INT_TYPE"),
+}
+
+_PYTHON = {
+    "PyCapsule_GetContext": "ptr (ptr)",
+    "PyCapsule_GetPointer": "ptr (ptr, ptr)",
+    "PyDict_GetItemWithError": "Object (ptr, ptr)",
+    "PyDict_New": "Object ()",
+    "PyDict_Next": "i32 (ptr, ptr, ptr, ptr)",
+    "PyDict_SetItem": "i32 (ptr, ptr, ptr)",
+    "PyDict_Size": "i64 (ptr)",
+    "PyErr_BadInternalCall": "void ()",
+    "PyErr_CheckSignals": "i32 ()",
+    "PyErr_Clear": "void ()",
+    "PyErr_Fetch": "void (ptr, ptr, ptr)",
+    "PyErr_NormalizeException": "void (ptr, ptr, ptr)",
+    "PyErr_Restore": "void (ptr, ptr, ptr)",
+    "PyEval_RestoreThread": "void (ptr)",
+    "PyEval_SaveThread": "ptr ()",
+    "PyException_SetTraceback": "i32 (ptr, ptr)",
+    "PyFloat_AsDouble": "double (ptr)",
+    "PyGILState_Ensure": "i32 ()",
+    "PyGILState_Release": "void (i32)",
+    "PyList_GetItem": "Object (ptr, i64)",
+    "PyList_New": "Object (i64)",
+    "PyList_SetItem": "i32 (ptr, i64, ptr)",
+    "PyList_Size": "i64 (ptr)",
+    "PyLong_AsLongLongAndOverflow": "i64 (ptr, ptr)",
+    "PyLong_AsVoidPtr": "ptr (ptr)",
+    "PyLong_FromLongLong": "ptr (i64)",
+    "PyLong_FromVoidPtr": "ptr (ptr)",
+    "PyObject_CallFunctionObjArgs": "Object (ptr, ...)",
+    "PyObject_CallObject": "ptr (ptr, ptr)",
+    "PyObject_GenericGetDict": "Object (ptr, ptr)",
+    "PyObject_GenericSetAttr": "i32 (ptr, ptr, ptr)",
+    "PyObject_GetAttr": "Object (ptr, ptr)",
+    "PyObject_RichCompareBool": "i32 (ptr, ptr, i32)",
+    "PyTuple_GetItem": "Object (ptr, i64)",
+    "PyTuple_New": "Object (i64)",
+    "PyTuple_SetItem": "i32 (ptr, i64, ptr)",
+    "PyTuple_Size": "i64 (ptr)",
+    "Py_DecRef": "void (ptr)",
+    "Py_IncRef": "void (ptr)",
+}
+_HAS_VECTORCALL = sys.version_info >= (3, 11)
+if _HAS_VECTORCALL:
+    _PYTHON["PyObject_Vectorcall"] = "ptr (ptr, ptr, i64, ptr)"
+else:
+    _PYTHON["PyObject_Call"] = "ptr (ptr, ptr, ptr)"
+
+PYTHON_FUNCTIONS = tuple(sorted(_PYTHON))
+"""The functions of Python's interface that the texts call, in its versions from 3.10 to 3.14."""
+
+_SYSTEM = {
+    "GetTickCount64": "i64 ()",
+    "Sleep": "void (i32)",
+    "SwitchToThread": "i32 ()",
+    "clock_gettime": "i32 (i32, ptr)",
+    "llvm.aarch64.hint": "void (i32)",
+    "llvm.x86.sse2.pause": "void ()",
+    "sched_yield": "i32 ()",
+    "syscall": "i64 (i64, ...)",
+    "usleep": "i32 (i32)",
+}
+_MODES = {"flushed": "i64 (i1)", "unflushed": "void (i1, i64)"}
+
+_MONOTONIC = {"darwin": 6, "linux": 6}
+"""The numbers of clocks that never go back; of Linux' two the coarse one, which costs least."""
+
+_FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221}
+
+_CONSTANTS: dict[str, Any] = {
+    **{name: value for name, value in vars(layout).items() if isinstance(value, int)},
+    **{f"KIND_{kind}": number for number, kind in enumerate(KINDS)},
+    **{name.upper(): number for name, number in SCALAR_KINDS.items()},
+    "ARGUMENT_BYTES": ARGUMENT_BYTES,
+    "RESULT_BYTES": RESULT_BYTES,
+    "FIRST_ARGUMENT": layout.slot_offset(1),
+    "HEAD": HEAD,
+    "NATIVE": ord("="),
+    "NO_ORDER": ord("|"),  # elements of one byte
+    "NO_ALIAS": -1,
+    "LONGEST": (1 << 63) - 1,
+    "VECTORCALL": _HAS_VECTORCALL,
+    "SIGNAL_MILLISECONDS": 50,
+    "PATIENCE": 64,
+    "ASK_MASK": 1023,
+    "PAUSES": 1000,
+    "SPINS": 2000,
+}
+
+
+def machine_text(architecture: str, system: str = sys.platform) -> str:
+    """The shared machine code for an architecture (``x86_64``, ``aarch64``, …) and a system (``sys.platform``)."""
+    constants = _CONSTANTS | {
+        "ARCHITECTURE": architecture,
+        "SYSTEM": system,
+        "CLOCK": _MONOTONIC.get(system, 1),
+        "FUTEX": _FUTEX_NUMBER.get(architecture, 0) if system.startswith("linux") else 0,
+    }
+    unit = Unit(_RECORDS, constants, _PYTHON | _SYSTEM, _MODES)
+    texts = (DRIVER, SHARING, WAITING, READING, WALKING, RETURNING, ENTRY, CALLING)
+    return unit.compiled(*texts) + mode_functions(architecture)
