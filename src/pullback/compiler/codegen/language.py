@@ -486,6 +486,8 @@ class _Writer:
             if known:
                 return _Value("ptr", self.f.reserve(f"[{size} x i8]", align=8))
             return _Value("ptr", self.f.value(f"alloca i8, i64 {self.value(arguments[0]).text}, align 8"))
+        if name not in ("address", "load", "store", "add"):
+            raise ValueError(f"{ast.unparse(node)}: no function of this language")
         kind, at = self.place(arguments[0])
         order, there = _name(arguments[-1]), self.unit.llvm(kind)
         if name == "address":
@@ -498,9 +500,7 @@ class _Writer:
         if name == "store":
             self.f.do(f"store atomic {there} {text}, ptr {at} {order}, align {_ALIGNMENTS[there]}")
             return _Value("void", "")
-        if name == "add":
-            return _Value(kind, self.f.value(f"atomicrmw add ptr {at}, {there} {text} seq_cst"))
-        raise ValueError(f"{ast.unparse(node)}: no function of this language")
+        return _Value(kind, self.f.value(f"atomicrmw add ptr {at}, {there} {text} seq_cst"))
 
     def exchange(self, node: ast.Call) -> tuple[_Value, _Value]:
         where, seen, wanted, order = node.args
