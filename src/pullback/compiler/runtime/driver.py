@@ -48,7 +48,14 @@ def walk(context: Context, epoch: i64, step: i64, thread: i64, threads: i64) -> 
         if caller is not None:
             caller.OPEN = entry.OPEN
         if threads == 1:
-            run_region(context, entry, step, visit - base, scratch, may_leave)
+            if entry.ENTERS != 0:
+                call(void, entry.FUNCTION, context, step, visit - base, count, scratch)
+            chunk = 0
+            while chunk < count:
+                call(void, entry.FUNCTION, context, step, visit - base, chunk, scratch)
+                chunk += 1
+                if may_leave is not None and stopped(may_leave, context):
+                    break
         else:
             row = context.WORDS[index * context.RANGES]
             share_region(context, entry, row, visit, step, visit - base, thread, threads, scratch, may_leave)
@@ -58,16 +65,6 @@ def walk(context: Context, epoch: i64, step: i64, thread: i64, threads: i64) -> 
             return True
     unflushed(flushes, mode)
     return False
-
-def run_region(context: Context, region: Entry, step: i64, iteration: i64, scratch: ptr, caller: Caller):
-    function = region.FUNCTION
-    count = region.COUNT
-    if region.ENTERS != 0:
-        call(void, function, context, step, iteration, count, scratch)
-    for chunk in range(count):
-        call(void, function, context, step, iteration, chunk, scratch)
-        if stopped(caller, context):
-            return
 
 def pullback_take(word: Ints) -> i32:
     seen, taken = exchange(word[0], 0, 1, monotonic)
@@ -109,8 +106,6 @@ def pullback_ask(context: Context, scratch: ptr):
         stopped(caller, context)
 
 def watched_is_finite(context: Context, step: i64) -> i1:
-    if context.WATCH_KIND == 0:
-        return True
     slot = Slot(context + context.WATCH_SLOT)
     at = slot.BASE + slot.STRIDE * step
     if context.WATCH_KIND == 1:
@@ -122,7 +117,7 @@ def watched_is_finite(context: Context, step: i64) -> i1:
 # After a step: count it, look at the watched result, and for signals if there are more steps to come.
 def after_step(context: Context, step: i64, steps: i64, flags: i64, caller: Caller) -> i64:
     context.STEPS_DONE = step + 1
-    if not watched_is_finite(context, step):
+    if context.WATCH_KIND != 0 and not watched_is_finite(context, step):
         return STATUS_NOT_FINITE
     if (flags & RELEASE_LOCK) != 0 and step + 1 < steps and signal_raised(caller):
         return STATUS_INTERRUPTED

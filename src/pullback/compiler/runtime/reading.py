@@ -68,7 +68,15 @@ READING = """
 def read_argument(descriptor: Descriptor, spec: Argument, object: Object) -> i1:
     type = object.TYPE
     if type == descriptor.ARRAY_TYPE:
-        return read_array(spec, object)
+        if object.DTYPE != spec.DTYPE and not as_good(object.DTYPE, spec.DTYPE):
+            return False
+        if object.RANK != i32(spec.RANK) or (object.FLAGS & i32(spec.FLAGS)) != i32(spec.FLAGS):
+            return False
+        for axis in range(spec.RANK):
+            if object.SHAPE[axis] != spec.SHAPE[axis]:
+                return False
+        spec.CURRENT = object.DATA
+        return True
     if type == spec.NUMPY:
         spec.CURRENT = object + HEAD
         return True
@@ -93,17 +101,6 @@ def read_argument(descriptor: Descriptor, spec: Argument, object: Object) -> i1:
         Bytes(storage)[0] = i8(object == descriptor.TRUE)
         return True
     return False
-
-def read_array(spec: Argument, array: Object) -> i1:
-    if array.DTYPE != spec.DTYPE and not as_good(array.DTYPE, spec.DTYPE):
-        return False
-    if array.RANK != i32(spec.RANK) or (array.FLAGS & i32(spec.FLAGS)) != i32(spec.FLAGS):
-        return False
-    for axis in range(spec.RANK):
-        if array.SHAPE[axis] != spec.SHAPE[axis]:
-            return False
-    spec.CURRENT = array.DATA
-    return True
 
 # An array that was unpickled has a dtype object of its own: the same scalar type in native order is as good.
 def as_good(dtype: DType, wanted: DType) -> i1:
