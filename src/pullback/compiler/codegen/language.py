@@ -3,8 +3,8 @@
 What the compiler generates is written by ``function.py``; what runs it, walks the trees of its arguments and waits for
 its threads is the same for every program, and is written as text in this language. A function says the kinds of its
 parameters and of its result; a local variable has the kind of what it was first given. Kinds are ``i1``, ``i8``,
-``i32``, ``i64``, ``float``, ``double``, ``ptr``, and the names of records, which are pointers with named fields.
-Numbers of 64 and 8 bits are unsigned, those of 32 bits signed, as C's are.
+``i16``, ``i32``, ``i64``, ``float``, ``double``, ``ptr``, and the names of records: pointers with named fields.
+Numbers of 32 bits are signed, as C's are, others are unsigned.
 
 >>> pair = Record({"FIRST": 0, "NEXT": 8}, size=16, Pair="NEXT")
 >>> text = '''
@@ -19,7 +19,7 @@ Numbers of 64 and 8 bits are unsigned, those of 32 bits signed, as C's are.
 define internal i64 @total(ptr %pair, i64 %most) nounwind
 
 ``x.FIELD`` reads a field and ``x.FIELD = y`` writes it; ``x[i]`` is the ``i``-th of the records that begin at ``x``, or
-the element of an array (``Bytes``, ``Ints``, ``Words``,
+the element of an array (``Bytes``, ``Halves``, ``Ints``, ``Words``,
 ``Pointers``, ``Floats``, ``Doubles``). ``x + n`` is the address ``n``
 bytes after ``x``. A function whose name begins with ``pullback`` is seen from outside. Besides there are
 
@@ -43,19 +43,15 @@ from pullback.compiler.codegen.function import Function, Module
 
 __all__ = ["Record", "Unit"]
 
-_ALIGNMENTS = {"i1": 1, "i8": 1, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 8}
-_BITS = {"i1": 1, "i8": 8, "i32": 32, "i64": 64}
+_ALIGNMENTS = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 8}
+_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
 _ARRAYS = {
-    "Bytes": "i8",
-    "Words": "i64",
-    "Pointers": "ptr",
-    "Ints": "i32",
-    "Floats": "float",
+    "Bytes": "i8", "Halves": "i16", "Ints": "i32", "Words": "i64", "Pointers": "ptr", "Floats": "float",
     "Doubles": "double",
-}
+}  # fmt: skip
 _INTEGER: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "udiv", ast.Mod: "urem", ast.BitAnd: "and",
-    ast.BitOr: "or", ast.LShift: "shl", ast.RShift: "lshr",
+    ast.BitOr: "or", ast.BitXor: "xor", ast.LShift: "shl", ast.RShift: "lshr",
 }  # fmt: skip
 _COMPARED: dict[type[ast.cmpop], str] = {
     ast.Eq: "eq", ast.Is: "eq", ast.NotEq: "ne", ast.IsNot: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt",
@@ -110,16 +106,21 @@ class Unit:
 
     def compiled(self, *texts: str) -> str:
         """The functions of the texts as LLVM IR, with declarations of what they call."""
-        functions = [part for text in texts for part in ast.parse(text).body]
+        module = Module()
+        self.write(module, *texts)
+        return module.text()
+
+    def write(self, module: Module, *texts: str) -> None:
+        """Write the functions of the texts into a module, but for those that it has."""
+        functions = [
+            part for text in texts for part in ast.parse(text).body if isinstance(part, ast.FunctionDef)
+        ]
         for function in functions:
-            assert isinstance(function, ast.FunctionDef)
             kinds = tuple(_name(each.annotation) for each in function.args.args)
             self.signatures[function.name] = _name(function.returns), kinds
-        module = Module()
         for function in functions:
-            assert isinstance(function, ast.FunctionDef)
-            _Writer(self, module, function).write()
-        return module.text()
+            if function.name not in module.functions:
+                _Writer(self, module, function).write()
 
     def llvm(self, kind: str) -> str:
         """What LLVM calls a kind."""
