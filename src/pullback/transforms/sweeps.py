@@ -28,6 +28,7 @@ from pullback.graph import (
     written_at,
 )
 from pullback.graph.node import SMALL_CONSTANT
+from pullback.graph.straight import Straight, scalar_or_array
 from pullback.graph.values import evaluating, with_line
 from pullback.operators.shapes import padded
 from pullback.transforms.reverse import Sums, detached_cotangents, one, unjoined_cotangents
@@ -147,18 +148,13 @@ class _Unfit(Exception):
     """What the rules make of a graph is not to be remembered."""
 
 
-Step = tuple[Any, tuple[int, ...], Any, int, tuple[int, ...], int | None]
-"""What is called, the slots of its operands, a dtype, the slot of its result, those not needed any more, a place."""
-
-
 class Sweep:
-    """The derivative of one graph: steps from values to values.
+    """The derivative of one graph, as straight-line code from the values that it needs to the cotangents.
 
-    A slot is the place of a value: of a node of the graph, of what is always the same, or of a step's result. A step
-    knows the place of the operation in the graph that it belongs to, whose line errors name.
+    A step knows the place of the operation in the graph that it belongs to, whose line errors name.
     """
 
-    __slots__ = ("_needed", "_results", "_steps", "_types", "_values", "size")
+    __slots__ = ("_code", "_run", "_types", "needed", "results", "size")
 
     def __init__(self, order: Sequence[Node], output: Node, inputs: Sequence[Variable]) -> None:
         """Ask the rules for a graph like that of ``order``; ``_Unfit`` where it is not to be remembered."""
@@ -186,32 +182,35 @@ class Sweep:
             seed, sums = Variable(output.type), Sums()
             bars = unjoined_cotangents(ordered, standing[output], seed, [standing[x] for x in inputs], sums)
         self._types = [x.type for x in [*inputs, *order]]  # their numbers in the key stay their own
-        self._values: list[Any] = []
-        self._needed: list[tuple[int, int]] = []
-        self._steps: list[Step] = []
         given = {x: place for place, x in enumerate(ordered) if x not in fixed}
         wanted = [x for x in bars if x is not None]
         operands = _operands(wanted, {*given, *fixed, seed}, sums)
-        slots: dict[Node, int] = {}
+        needed = [x for x in operands if x in given]
+        self.needed = [given[x] for x in needed]
+        """The places of the nodes whose values it takes."""
+        self._code = code = Straight([x.type for x in needed], listed=True)
+        numbers = {x: number for number, x in enumerate(needed)}
         computed: dict[Node, tuple[Node, ...]] = {}
         for x, parts in operands.items():
             if x in given:
-                self._needed.append((len(slots), given[x]))
-            elif type(x) is Constant or (type(x) is Operation and _is_fixed(x, parts, fixed)):
+                continue
+            if type(x) is Constant or (type(x) is Operation and _is_fixed(x, parts, fixed)):
                 fixed[x] = force(x)
-            elif x is not seed:
+            if x is seed or x in fixed:
+                numbers[x] = code.constant(one(x.type.dtype) if x is seed else fixed[x], x.type)
+            else:
                 computed[x] = parts
-            slots[x] = len(slots)
-            self._values.append(one(x.type.dtype) if x is seed else fixed.get(x))
         places = {number: place for number, (place, _) in lines.items()}
-        self._take_steps(computed, slots, {*wanted, *fixed}, places)
-        self._results = [None if x is None else (slots[x], x.type) for x in bars]
-        self.size = len(self._steps)
+        self._take_steps(computed, numbers, {*wanted, *fixed, seed}, places)
+        self._run = code.function([None if x is None else numbers[x] for x in bars])
+        self.results = [None if x is None else x.type for x in bars]
+        """The types of the cotangents that there are."""
+        self.size = len(computed)
 
     def _take_steps(
         self,
         operands: Mapping[Any, tuple[Node, ...]],
-        slots: Mapping[Node, int],
+        numbers: dict[Node, int],
         lasting: Container[Node],
         lines: Mapping[int, int],
     ) -> None:
@@ -228,43 +227,31 @@ class Sweep:
                 compute = _Adding(padded(x.inputs[1].attributes["low"], part.type.shape), is_own)
             if parts is not x.inputs or x.operator.name == "pad":
                 own.add(x)
-            dead = [slots[each] for each in set(parts) if last[each] is x and each not in lasting]
-            self._steps.append((
-                compute,
-                tuple([slots[each] for each in parts]),
-                x.type.dtype,
-                slots[x],
-                tuple(dead),
-                lines.get(id(x.source)),
-            ))  # fmt: skip
+            if x.operator.name == "cast" and x.type.shape == () and x.inputs[0].type.dtype is x.type.dtype:
+                compute = None
+            place = lines.get(id(x.source))
+            numbers[x] = self._code.call(compute, [numbers[each] for each in parts], x.type, place)
+            for each in set(parts):
+                if last[each] is x and each not in lasting:
+                    self._code.drop(numbers[each])
 
     def follow(self, order: Sequence[Any], kept: Sequence[Node]) -> list[Node | None]:
         """The cotangents of the inputs for a graph of this likeness."""
-        values, lasting = self._values.copy(), set(kept)
-        for slot, place in self._needed:
-            node = order[place]
-            values[slot] = force(node) if node.value is PENDING else node.value
+        values = [scalar_or_array(force(order[place])) for place in self.needed]
+        lasting = set(kept)
         for node in order:
             if type(node) is Operation and node not in lasting:
                 node.value = PENDING
         try:
             with np.errstate(all="ignore"):
-                for step in self._steps:
-                    compute, places, dtype, slot, dead, _ = step
-                    if len(places) == 2:
-                        value = compute(values[places[0]], values[places[1]])
-                    elif len(places) == 1:
-                        value = compute(values[places[0]])
-                    else:
-                        value = compute(*[values[k] for k in places])
-                    if type(value) is not np.ndarray or value.dtype is not dtype:
-                        value = np.asarray(value, dtype)
-                    values[slot] = value
-                    for k in dead:
-                        values[k] = None
+                found = self._run(values)
         except (CallbackError, IndexRangeError, MatrixError) as error:
-            raise with_line(error, None if step[-1] is None else order[step[-1]].source) from None
-        return [None if each is None else Detached(each[1], values[each[0]]) for each in self._results]
+            place = self._code.tag_of(error)
+            raise with_line(error, None if place is None else order[place].source) from None
+        return [
+            None if type is None else Detached(type, np.asarray(value))
+            for type, value in zip(self.results, found)
+        ]
 
 
 class _Adding:
