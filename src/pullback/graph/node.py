@@ -167,6 +167,7 @@ class Signature:
     __slots__ = (
         "__weakref__",
         "attributes",
+        "changes_nothing",
         "compute",
         "is_plain",
         "looks_at_constants",
@@ -188,6 +189,13 @@ class Signature:
         """The operator's reference with these attributes, where its result needs no more than a dtype."""
         if type.dtype.kind != "V" and not is_half(type.dtype):
             self.compute = partial(operator.reference, **attributes) if attributes else operator.reference
+        self.changes_nothing = (
+            operator.name == "cast"
+            and type.shape == ()
+            and types[0].dtype is type.dtype
+            and type.dtype.kind != "V"
+        )
+        """Whether a number is cast to the dtype that it has: one of Python's becomes one of NumPy's."""
         self.looks_at_constants = operator.elementwise or operator.name == "broadcast"
         """Whether a pullback may depend on the numbers in constants among the inputs: rules look through broadcasts."""
 

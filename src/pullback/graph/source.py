@@ -18,6 +18,7 @@ __all__ = [
     "current_source",
     "is_librarys",
     "is_users",
+    "known_line",
     "numpy_function",
     "source_of_operation",
     "user_frame",
@@ -98,6 +99,10 @@ _files = _Files()
 _known: dict[tuple[int, int], tuple[Source, CodeType]] = {}
 """Lines by the code and the place in it; the code stays alive, so its ``id`` is its own."""
 _MOST_KNOWN = 4096
+
+known_line = _known.get
+"""By a code's ``id`` and a place in it a pair, of the line and the code, where the code is a user's and has been asked
+for."""
 
 
 def _remembered(code: CodeType, frame: FrameType) -> Source:

@@ -33,6 +33,8 @@ class _Mode(local):
     """Where a function is traced for named axes: extents, or one, as whoever asks a node is to see them."""
     trace: Any = None
     """The innermost trace under way, if there is one."""
+    tape: Any = None
+    """What is computed of known values is recorded on it rather than made into nodes, if there is one."""
 
 
 mode = _Mode()
@@ -45,20 +47,21 @@ class evaluating:
     What NumPy would warn of is silent, as it is in compiled code.
     """
 
-    __slots__ = ("_at_once", "_before", "_silent")
+    __slots__ = ("_at_once", "_before", "_silent", "_tape")
 
-    def __init__(self, at_once: bool) -> None:
+    def __init__(self, at_once: bool, tape: Any = None) -> None:
         self._at_once = at_once
+        self._tape = tape
 
     def __enter__(self) -> None:
-        self._before = mode.evaluates
-        mode.evaluates = self._at_once
+        self._before = mode.evaluates, mode.tape
+        mode.evaluates, mode.tape = self._at_once, self._tape
         if self._at_once:
             self._silent = np.errstate(all="ignore")
             self._silent.__enter__()
 
     def __exit__(self, *error: Any) -> None:
-        mode.evaluates = self._before
+        mode.evaluates, mode.tape = self._before
         if self._at_once:
             self._silent.__exit__(*error)
 

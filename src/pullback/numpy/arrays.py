@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from pullback.errors import DTypeError, NamedAxisError, ShapeError, TracingError
-from pullback.graph import OPERATORS, Node, is_complex
+from pullback.graph import OPERATORS, Detached, Node, is_complex
 from pullback.graph.named import LEAST_STAND_IN, sizes_under_way, with_names
 from pullback.graph.protocol import vocabulary
 from pullback.graph.source import is_users, user_stores
@@ -35,7 +35,7 @@ from pullback.graph.values import mode
 from pullback.numpy.promotion import as_node, broadcast_to_shape, cast, settled, where_written
 from pullback.numpy.sizes import counted
 
-__all__ = ["TracedArray", "any_arrays", "boxed", "named_like", "plain", "plain_all", "to_users"]
+__all__ = ["TracedArray", "any_arrays", "boxed", "laid_like", "named_like", "plain", "plain_all", "to_users"]
 
 View = Callable[[Any], Any]
 
@@ -45,13 +45,32 @@ _stamps = count(1)
 class TracedArray(Node):
     """A name for a node, which may come to stand for another; ``node`` is the one it stands for."""
 
-    __slots__ = ("_argument", "_index", "_like", "_node", "_parent", "_seen", "_trace", "_version", "_view")
+    __slots__ = (
+        "_argument",
+        "_index",
+        "_like",
+        "_named",
+        "_parent",
+        "_place",
+        "_seen",
+        "_tape",
+        "_trace",
+        "_type",
+        "_version",
+        "_view",
+    )
     _view: View
     _index: Any
     _seen: int
 
-    def __init__(self, node: Node, argument: bool = False) -> None:
-        self._node = node
+    def __init__(
+        self, node: Node | None, argument: bool = False, tape: Any = None, place: int = -1, type: Any = None
+    ) -> None:
+        self._named = node
+        self._tape = tape
+        """Where the value stands that the array is a name for; ``None`` where it is a node that is on no tape."""
+        self._place = place
+        self._type = type
         self._argument = argument
         self._trace = mode.trace
         self._parent: TracedArray | None = None
@@ -60,7 +79,7 @@ class TracedArray(Node):
 
     def derived(self, node: Node, view: View, index: Any = None) -> TracedArray:
         """``node``, which is ``view`` of this array where NumPy's function would give a view and not a copy."""
-        made = TracedArray(node)
+        made = node if type(node) is TracedArray and node._tape is not None else TracedArray(plain(node))
         made._parent, made._view, made._index = self, view, index
         made._seen = self._newest()
         return made
@@ -70,11 +89,37 @@ class TracedArray(Node):
         """The node that the array stands for now."""
         if self._parent is not None and self._parent._newest() != self._seen:
             if self._is_view():
-                self._node = plain(self._view(self._parent.node))
+                self._named, self._tape = plain(self._view(self._parent.node)), None
                 self._seen = self._parent._newest()
             else:
                 self._parent = None
         return self._node
+
+    @property
+    def _node(self) -> Node:
+        """The node that it has stood for since it was last asked."""
+        node = self._named
+        if node is None:
+            node = self._named = self._tape.node(self._place)
+        return node
+
+    def put_on(self, tape: Any, place: int) -> None:
+        """Note where the value stands on a tape."""
+        self._tape, self._place, self._type = tape, place, self._node.type
+
+    def place_on(self, tape: Any) -> int:
+        """The place of the value on this tape; below zero where it is not there."""
+        if self._tape is not tape:
+            return -1
+        if self._parent is not None and self._parent._newest() != self._seen:
+            return -1
+        return self._place
+
+    def as_read(self) -> Node:
+        """A node to read type and value of: of what is on a tape not that of a graph."""
+        if self._tape is None or self.place_on(self._tape) < 0:
+            return self.node
+        return Detached(self._type, np.asarray(self._tape.values[self._place]))
 
     def _newest(self) -> int:
         """When the memory that the array lies in was last written into."""
@@ -142,7 +187,7 @@ class TracedArray(Node):
         else:
             self._parent = None
             self._version = next(_stamps)
-        self._node = node
+        self._named, self._tape = node, None
 
     def _put(self, whole: Node, part: Node) -> Node:
         """The parent's values with those of this view in their places."""
@@ -160,7 +205,7 @@ class TracedArray(Node):
 
     @property
     def type(self) -> Any:  # type: ignore[override]
-        return self.node.type
+        return self.node.type if self._tape is None else self._type
 
     @property
     def value(self) -> Any:  # type: ignore[override]
@@ -168,7 +213,7 @@ class TracedArray(Node):
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        shape: tuple[int, ...] = self.node.type.shape
+        shape: tuple[int, ...] = self.type.shape
         return tuple(map(_shown, shape)) if sizes_under_way() else shape
 
     @shape.setter
@@ -177,7 +222,7 @@ class TracedArray(Node):
 
     @property
     def size(self) -> int:  # type: ignore[override]
-        return _shown(self.node.type.size)  # type: ignore[no-any-return]
+        return _shown(self.type.size)  # type: ignore[no-any-return]
 
     @property
     def inputs(self) -> tuple[Node, ...]:  # type: ignore[override]
@@ -316,7 +361,11 @@ def boxed(x: Any, operands: Sequence[Any] = ()) -> Any:
 
 def named_like(x: Node, operands: Sequence[Any]) -> TracedArray:
     """A traced array for a node, which NumPy may lay out like one of its ``operands``."""
-    made = TracedArray(x)
+    return laid_like(TracedArray(x), operands)
+
+
+def laid_like(made: TracedArray, operands: Sequence[Any]) -> TracedArray:
+    """``made``, of which is noted that NumPy may lay it out like one of its ``operands``."""
     for each in operands:
         if type(each) is TracedArray and (each._parent is not None or each._like):
             made._like = [*made._like, each]

@@ -150,4 +150,4 @@ for _name in {*METHODS, *PROPERTIES, *_REFUSED, *dir(np.ndarray)}:
     if not _name.startswith("_") and _name not in vars(Node):
         setattr(ArrayProtocol, _name, _property(_name))
         if _name not in vars(TracedArray):
-            setattr(TracedArray, _name, of_array(_name))
+            setattr(TracedArray, _name, of_array(_name, _name in METHODS))

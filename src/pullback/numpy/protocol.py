@@ -16,8 +16,9 @@ view where NumPy gives one, and what is to be written into an array is written.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,9 @@ from pullback.numpy.views import OWN_ARGUMENTS, SPLITS, VIEWS, gives_itself
 __all__ = ["UPDATES", "called", "doored", "of_array"]
 
 
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
 def doored(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` of nodes as one of traced arrays."""
 
@@ -45,36 +49,42 @@ def doored(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def _method(x: TracedArray, name: str, method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+def _method(x: TracedArray, name: str, *arguments: Any, **keywords: Any) -> Any:
     operands = [] if name == "copy" else [x, *arguments]
-    arguments, keywords = plain_all(arguments), plain_all(keywords)
-    found = followed(name, _called_method, (x.node, name, *arguments), keywords)
+    found = followed(name, _called_method, (x, name, *arguments), keywords)
     if gives_itself(x, name, keywords, found):
         return x
     if name in VIEWS and isinstance(found, Node):
-        arguments, keywords = settled(arguments), settled(keywords)
-        return x.derived(plain(found), lambda y: getattr(y, name)(*arguments, **keywords))
+        arguments, keywords = settled(plain_all(arguments)), settled(plain_all(keywords))
+        return x.derived(found, lambda y: getattr(y, name)(*arguments, **keywords))
     return boxed(found, operands)
 
 
-def of_array(name: str) -> property:
+def of_array(name: str, is_method: bool) -> property:
     """The attribute ``name`` that traced arrays share with NumPy's."""
 
     def attribute(self: TracedArray) -> Any:
         if name in _IN_PLACE:
             return partial(_IN_PLACE[name], self)
-        found = vocabulary["attribute"](self.node, name)
-        if callable(found) and not isinstance(found, type):
-            return partial(_method, self, name, found)
-        if isinstance(found, Node) and name in ("T", "mT"):
+        if is_method:
+            return partial(_method, self, name)
+        if name in ("T", "mT"):
+            found = followed("attribute", _attribute, (self, name))
             return self.derived(found, lambda x: getattr(x, name))
+        found = _attribute(self.node, name)
+        if callable(found) and not isinstance(found, type):
+            return partial(_method, self, name)
         return boxed(found, [self])
 
     return property(attribute)
 
 
+def _attribute(x: Node, name: str) -> Any:
+    return vocabulary["attribute"](x, name)
+
+
 def _called_method(x: Node, name: str, *arguments: Any, **keywords: Any) -> Any:
-    return vocabulary["attribute"](x, name)(*arguments, **keywords)
+    return _attribute(x, name)(*arguments, **keywords)
 
 
 def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
@@ -85,7 +95,7 @@ def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> 
     if name in _WRITES and arguments and type(arguments[0]) is TracedArray:
         return _WRITES[name](*arguments, **keywords)
     out = keywords.pop("out", None) if "out" in keywords else None
-    made = _made_by(function, plain_all(arguments), plain_all(keywords))
+    made = _made_by(function, arguments, keywords)
     if out is not None:
         return written(out, made, f"np.{name}")
     if name in OWN_ARGUMENTS:
@@ -96,11 +106,11 @@ def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> 
             picked = [partial(_picked, function, rest, named, k) for k in range(len(made))]
             return type(made)([arguments[0].derived(each, pick) for each, pick in zip(made, picked)])
         if isinstance(made, Node):
-            return arguments[0].derived(plain(made), lambda y: function(y, *rest, **named))
+            return arguments[0].derived(made, lambda y: function(y, *rest, **named))
     return boxed(made, arguments)
 
 
-_PRODUCTS = frozenset({np.dot, np.inner, np.outer, np.vdot})
+_PROMOTING = frozenset({np.dot, np.inner, np.outer, np.vdot, np.where})
 
 
 def _made_by(function: Any, arguments: Any, keywords: Any) -> Any:
@@ -108,8 +118,8 @@ def _made_by(function: Any, arguments: Any, keywords: Any) -> Any:
         return vocabulary["array_function"](function, (), arguments, keywords)
 
     if function.__module__ == "numpy.linalg":  # some of these look at what made their operands
-        return direct(*arguments, **keywords)
-    return followed(function, direct, arguments, keywords, function in _PRODUCTS)
+        return direct(*plain_all(arguments), **plain_all(keywords))
+    return followed(function, direct, arguments, keywords, function in _PROMOTING)
 
 
 def called(function: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -149,6 +159,15 @@ def _operator(name: str) -> Callable[..., Any]:
     return called
 
 
+def _reader(name: str) -> Callable[..., Any]:
+    method = getattr(ArrayProtocol, name)
+
+    def called(self: TracedArray, *others: Any) -> Any:
+        return method(self.as_read(), *others)
+
+    return called
+
+
 _SEQUENCES = {list, tuple, str, bytes}
 
 
@@ -157,12 +176,11 @@ def _binary(name: str) -> Callable[[TracedArray, Any], Any]:
     repeats = name in ("__mul__", "__rmul__")
 
     def called(self: TracedArray, other: Any) -> Any:
-        x, y = self._node if self._parent is None else self.node, other
-        if type(y) is TracedArray:
-            y = y._node if y._parent is None else y.node
-        elif repeats and type(y) in _SEQUENCES and not x.ndim and x.dtype.kind in "iu":
-            return y * operator.index(self)  # [0] * n is n zeros, as of Python's and NumPy's integers
-        made = followed(name, method, (x, y))
+        if repeats and type(other) in _SEQUENCES and not self.ndim and self.dtype.kind in "iu":
+            return other * operator.index(self)  # [0] * n is n zeros, as of Python's and NumPy's integers
+        made = followed(name, method, (self, other), _NONE, True)
+        if type(made) is TracedArray:
+            return made
         return named_like(made, (self, other)) if type(made) is Operation else boxed(made, (self, other))
 
     return called
@@ -177,11 +195,11 @@ def _in_place(name: str, sign: str, function: str) -> Callable[[TracedArray, Any
 
 
 def _getitem(self: TracedArray, index: Any) -> Any:
-    index = plain_all(index)
-    found = followed("getitem", vocabulary["getitem"], (self.node, index))
+    found = followed("getitem", vocabulary["getitem"], (self, index))
     parts = index if isinstance(index, tuple) else (index,)
     if not found.ndim or not all(map(_is_basic, parts)):
-        return TracedArray(found)
+        return found if type(found) is TracedArray else TracedArray(found)
+    parts = plain_all(parts)
     if any(isinstance(each, slice) for each in parts):
         parts = settled(parts)
     return self.derived(found, lambda x: x[parts], parts)
@@ -195,7 +213,7 @@ def _is_basic(part: Any) -> bool:
 
 
 def _iterate(self: TracedArray) -> Any:
-    vocabulary["iterate"](self.node)
+    vocabulary["iterate"](self.as_read())
     return iter([self[k] for k in range(self.shape[0])])
 
 
@@ -206,11 +224,9 @@ def _ufunc(self: TracedArray, ufunc: np.ufunc, method: str, *inputs: Any, **keyw
         return None
     function = None if keywords or method != "__call__" else UFUNCS.get(ufunc)
     if function is not None:
-        if len(inputs) == 1:
-            operands: Any = (self._node if self._parent is None else self.node,)
-        else:
-            operands = plain_all(inputs)
-        made = followed(ufunc, function, operands, promotes=True)
+        made = followed(ufunc, function, inputs, _NONE, True)
+        if type(made) is TracedArray:
+            return made
         return named_like(made, inputs) if type(made) is Operation else boxed(made, inputs)
     out = keywords.pop("out", None)
     made = vocabulary["array_ufunc"](ufunc, method, *plain_all(inputs), **plain_all(keywords))
@@ -242,16 +258,15 @@ for _name, _sign in _SIGNS.items():
     for _method_name in (f"__{_name}__", f"__r{_name}__"):
         setattr(TracedArray, _method_name, _binary(_method_name))
     setattr(TracedArray, f"__i{_name}__", _in_place(f"__i{_name}__", _sign, _FUNCTIONS[_name]))
-_REST = (
-    "divmod", "rdivmod", "neg", "pos", "abs", "invert", "eq", "ne", "lt", "le", "gt", "ge", "len", "bool", "int",
-    "trunc", "float", "complex", "index", "round", "floor", "ceil", "format", "str", "array", "dlpack",
-)  # fmt: skip
-"""Methods of Python's with double underscores that only read."""
+_UNARY = ("neg", "pos", "abs", "invert")
+_REST = ("divmod", "rdivmod", "float", "complex", "round", "array", "dlpack")
+_READERS = ("len", "int", "trunc", "index", "floor", "ceil", "format", "str")
+"""Methods of Python's with double underscores that ask for no more than type and value."""
 
 
 def _compared(name: str) -> Callable[[TracedArray, Any], Any]:
     """A comparison, which Python may ask of extents: it is known where it is the same for all sizes."""
-    compare = _operator(f"__{name}__")
+    compare = _binary(f"__{name}__")
 
     def called(self: TracedArray, other: Any) -> Any:
         known = comparison(name, self.node, other) if sizes_under_way() else None
@@ -269,9 +284,23 @@ def _hash(self: TracedArray) -> int:
 
 def _truth(self: TracedArray) -> bool:
     known = comparison("ne", self.node, 0) if sizes_under_way() else None
-    return bool(ArrayProtocol.__bool__(self.node)) if known is None else known
+    return bool(ArrayProtocol.__bool__(self.as_read())) if known is None else known
 
 
+def _unary(name: str) -> Callable[[TracedArray], Any]:
+    method = getattr(ArrayProtocol, name)
+
+    def called(self: TracedArray) -> Any:
+        made = followed(name, method, (self,))
+        return made if type(made) is TracedArray else boxed(made, (self,))
+
+    return called
+
+
+for _method_name in _UNARY:
+    setattr(TracedArray, f"__{_method_name}__", _unary(f"__{_method_name}__"))
+for _method_name in _READERS:
+    setattr(TracedArray, f"__{_method_name}__", _reader(f"__{_method_name}__"))
 for _method_name in _REST:
     setattr(TracedArray, f"__{_method_name}__", _operator(f"__{_method_name}__"))
 _doors: dict[str, Any] = {

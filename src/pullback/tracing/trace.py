@@ -44,6 +44,7 @@ __all__ = [
     "known_value",
     "known_values",
     "leaf_type",
+    "owned",
     "trace",
     "trace_flat",
     "traces_under_way",
@@ -303,7 +304,7 @@ def finish(outputs: Sequence[Node], inputs: Sequence[Variable], leaves: Sequence
         pairs = [(variable, leaf) for variable, leaf in zip(inputs, leaves) if variable.value is None]
         given = {variable: np.asarray(leaf, variable.dtype) for variable, leaf in pairs}
         arguments = [*given.values(), *[variable.value for variable in inputs]]
-        return _own(values_of(outputs, given), [*arguments, *[node.value for node in outputs]])
+        return owned(values_of(outputs, given), [*arguments, *[node.value for node in outputs]])
     replacements: dict[Node, Node] = {}
     for variable, leaf in zip(inputs, leaves):
         replacements[variable] = as_array_node(leaf)
@@ -337,7 +338,7 @@ def known_values(outputs: Sequence[Node], inputs: Sequence[Variable]) -> list[An
     if {value.ndim for value in values} == {0}:
         return [value[()] for value in values]
     shared = [node.value for node in outputs if isinstance(node, Operation)]
-    return _own(values, [*[variable.value for variable in inputs], *shared])
+    return owned(values, [*[variable.value for variable in inputs], *shared])
 
 
 def _same_value(node: Operation, inputs: tuple[Node, ...]) -> Node:
@@ -350,12 +351,12 @@ def _same_value(node: Operation, inputs: tuple[Node, ...]) -> Node:
     return made
 
 
-def _own(values: Sequence[np.ndarray], arguments: Sequence[np.ndarray]) -> list[Any]:
+def owned(values: Sequence[np.ndarray], arguments: Sequence[np.ndarray]) -> list[Any]:
     """``values`` as arrays that the caller may write into: no views, none twice, no argument, none of a node."""
     taken = {id(array) for array in arguments}
-    owned = []
+    found = []
     for value in values:
         private = not value.ndim or (value.flags.owndata and value.flags.writeable and id(value) not in taken)
         taken.add(id(value))
-        owned.append((value if private else value.copy())[()])
-    return owned
+        found.append((value if private else value.copy())[()])
+    return found

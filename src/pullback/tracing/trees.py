@@ -51,6 +51,7 @@ __all__ = [
     "buffer",
     "builder",
     "flatten",
+    "handed_out",
     "leaf_paths",
     "map_tree",
     "register_tree",
@@ -123,7 +124,7 @@ class Structure:
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """The tree with these leaves, in the order in which ``flatten`` gives them."""
-        handed = [_handed(leaf) if isinstance(leaf, Node) else leaf for leaf in leaves]
+        handed = [handed_out(leaf) for leaf in leaves]
         if self.spec is LEAF and len(handed) == 1:
             return handed[0]
         supply = iter(handed)
@@ -134,6 +135,11 @@ class Structure:
         if next(supply, LEAF) is not LEAF:
             raise TreeError(f"too many leaves for {self!r}, which has {self.size}")
         return tree
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the tree is a leaf itself."""
+        return self.spec is LEAF
 
     @property
     def size(self) -> int:
@@ -292,9 +298,11 @@ def difference(left: Structure, right: Structure) -> str:
     return f"at {'.'.join(path) or 'the root'}: {show(one)} against {show(other)}"
 
 
-def _handed(leaf: Node) -> TracedArray:
-    """A traced leaf as users get it: by a name of its own."""
-    return leaf if type(leaf) is TracedArray else TracedArray(leaf, isinstance(leaf, Variable))
+def handed_out(leaf: Any) -> Any:
+    """A leaf as users get it: a traced one by a name of its own."""
+    if not isinstance(leaf, Node) or type(leaf) is TracedArray:
+        return leaf
+    return TracedArray(leaf, isinstance(leaf, Variable))
 
 
 # -- Flattening: one function per class, learned at its first instance

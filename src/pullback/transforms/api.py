@@ -17,7 +17,10 @@ from pullback.errors import DerivativeError, TreeError
 from pullback.graph import Node, Type, Variable, evaluating, is_complex, is_float, mark
 from pullback.graph.named import is_named
 from pullback.numpy import elementwise
+from pullback.numpy.arrays import TracedArray
 from pullback.numpy.promotion import Scalar, as_array_node, as_node, broadcast_to_shape
+from pullback.numpy.recipes import MOST_RECORDED
+from pullback.numpy.tape import Tape
 from pullback.tracing.functions import check_function, lines_of
 from pullback.tracing.trace import (
     ended,
@@ -28,14 +31,15 @@ from pullback.tracing.trace import (
     known_values,
     leaf_type,
     output_nodes,
+    traces_under_way,
     tracing,
 )
 from pullback.tracing.tracebacks import shows_users_frames
-from pullback.tracing.trees import Structure, difference, flatten, map_tree
+from pullback.tracing.trees import Structure, difference, flatten, handed_out, map_tree
 from pullback.transforms.choosing import Argnums, choose, is_single
 from pullback.transforms.forward import tangents
 from pullback.transforms.reverse import cotangents
-from pullback.transforms.sweeps import known_cotangents
+from pullback.transforms.sweeps import known_cotangents, taped_results, taped_tangents
 
 __all__ = ["grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
@@ -60,8 +64,12 @@ class Arguments:
         names: Mapping[int, str] | None = None,
     ) -> None:
         self.chosen, self.names = chosen, names or {}
+        self.are_known = True
+        """Whether all leaves that take part have values."""
         self.leaves: list[Any] = []
         self.variables: list[Variable] = []
+        self.handed: list[TracedArray] = []
+        """What the function is given for them."""
         self.replaced = list(arguments)
         self.made: list[Any] = []
         """What stands for the chosen arguments."""
@@ -72,29 +80,42 @@ class Arguments:
 
     def _replace(self, name: str, number: int, argument: Any) -> None:
         leaves, structure = flatten(argument)
-        called, types, changed, smooth = f"arg{number}", [], list(leaves), []
-        for k, (leaf, is_trained) in enumerate(zip(leaves, structure.trained)):
+        called, is_alone = f"arg{number}", structure.is_leaf
+        types, changed, smooth = [], list(leaves), []
+        for k, (leaf, is_trained) in enumerate(zip(leaves, (True,) if is_alone else structure.trained)):
             type = leaf_type(leaf)
             types.append(type)
             if is_trained and is_float(type.dtype):
-                changed[k] = variable = Variable(
-                    type, called, known_value(leaf, type), isinstance(leaf, Node) and is_example(leaf)
-                )
+                value = known_value(leaf, type)
+                variable = Variable(type, called, value, value is None and is_example(leaf))
+                if value is None:
+                    self.are_known = False
+                changed[k] = handed = TracedArray(variable, True)
+                self.handed.append(handed)
                 self.variables.append(variable)
                 self.leaves.append(leaf)
                 smooth.append(k)
         if len(smooth) < len(leaves):
             _refuse_integers(name, self.names.get(number, number), types, structure)
         self.parts.append((leaves, smooth, structure))
-        self.replaced[number] = structure.unflatten(changed)
+        self.replaced[number] = changed[0] if is_alone and smooth else structure.unflatten(changed)
         self.made.append(self.replaced[number])
 
-    def evaluated(self) -> evaluating:
+    def evaluated(self, tape: Tape | None = None) -> evaluating:
         """The context in which the function is called: evaluated as it goes where all variables are known."""
+        return evaluating(self.are_known, tape)
+
+    def tape(self) -> Tape | None:
+        """A tape with the variables; ``None`` inside another trace, and for what has no place on one."""
+        if traces_under_way():
+            return None
         for variable in self.variables:
-            if variable.value is None:
-                return evaluating(False)
-        return evaluating(True)
+            if variable.type.dtype.kind != "f" or variable.value.nbytes > MOST_RECORDED:
+                return None
+        tape = Tape(self.variables)
+        for place, handed in enumerate(self.handed):
+            handed.put_on(tape, place)
+        return tape
 
     def trees(self, values: Sequence[Any], rows: tuple[int, ...] = ()) -> list[Any]:
         """``values``, one for each variable, as trees like the arguments; zeros for leaves that are no
@@ -103,6 +124,9 @@ class Arguments:
         supply = iter(values)
         trees = []
         for leaves, smooth, structure in self.parts:
+            if structure.is_leaf and smooth:
+                trees.append(handed_out(next(supply)))
+                continue
             filled = [next(supply) for _ in smooth]
             if len(smooth) < len(leaves):
                 moving = dict(zip(smooth, filled))
@@ -160,10 +184,13 @@ def value_and_grad(
     """
 
     check_function("value_and_grad", function)
+    taping = Taping()
 
     @partial(shows_users_frames, like=function)
     def value_and_gradient(*arguments: Any, **keywords: Any) -> Any:
-        value, extra, gradient = _reverse(function, argnums, has_aux, holomorphic, arguments, keywords)
+        value, extra, gradient = _reverse(
+            function, taping, argnums, has_aux, holomorphic, arguments, keywords
+        )
         return ((value, *extra), gradient) if has_aux else (value, gradient)
 
     return value_and_gradient
@@ -171,6 +198,7 @@ def value_and_grad(
 
 def _reverse(
     function: Function,
+    taping: Taping,
     argnums: Argnums,
     has_aux: bool,
     holomorphic: bool,
@@ -181,30 +209,65 @@ def _reverse(
     chosen = choose("grad", function, argnums, arguments, keywords)
     inside = Arguments("grad", chosen.arguments, chosen.numbers, chosen.names)
     variables, leaves = inside.variables, inside.leaves
-    since = mark()
+    since, extra_structure = mark(), None
+    tape = None if has_aux or holomorphic else taping.tape(inside)
     with tracing(variables, inside.made):
-        with inside.evaluated():
+        with inside.evaluated(tape):
             result = chosen.function(*inside.replaced, **chosen.keywords)
-        loss, extra = _split(result, function) if has_aux else (result, None)
-        node = _loss_node(loss, holomorphic, variables, function)
-        found, extra_structure = output_nodes(extra) if has_aux else ((), None)
-        value, *extras = ended([node, *found], since)
-        order = known_order([value, *extras], leaves)
-        if order is not None:
-            bars = known_cotangents(order, value, variables, [value, *extras])
-        else:
-            bars = cotangents([value], [as_array_node(np.ones((), value.dtype))], variables)
-        gradients = [zero_if_absent(bar, x) for bar, x in zip(bars, variables)]
-    outputs = [value, *gradients, *extras]
-    results = finish(outputs, variables, leaves) if order is None else known_values(outputs, variables)
-    count = 1 + len(gradients)
+            results = None if tape is None else taped_results(tape, result, variables)
+        taping.note(tape, results)
+        if results is None:
+            loss, extra = _split(result, function) if has_aux else (result, None)
+            node = _loss_node(loss, holomorphic, variables, function)
+            found, extra_structure = output_nodes(extra) if has_aux else ((), None)
+            value, *extras = ended([node, *found], since)
+            order = known_order([value, *extras], leaves)
+            if order is not None:
+                bars = known_cotangents(order, value, variables, [value, *extras], tape, result)
+            else:
+                bars = cotangents([value], [as_array_node(np.ones((), value.dtype))], variables)
+            gradients = [zero_if_absent(bar, x) for bar, x in zip(bars, variables)]
+    if results is None:
+        outputs = [value, *gradients, *extras]
+        results = finish(outputs, variables, leaves) if order is None else known_values(outputs, variables)
+    count = 1 + len(variables)
     trees = inside.trees(results[1:count])
     gradient = trees[0] if is_single(argnums) else tuple(trees)
-    return (
-        results[0],
-        () if extra_structure is None else (extra_structure.unflatten(results[count:]),),
-        gradient,
-    )
+    if extra_structure is None:
+        return results[0], (), gradient
+    return results[0], (extra_structure.unflatten(results[count:]),), gradient
+
+
+class Taping:
+    """When a function that is differentiated is put on a tape: not each time where that has often been in vain.
+
+    It is where a function does what no recipe tells, or never the same twice.
+    """
+
+    __slots__ = ("_in_vain", "_waits")
+
+    def __init__(self) -> None:
+        self._in_vain = self._waits = 0
+
+    def tape(self, inside: Arguments) -> Tape | None:
+        """A tape for a call, if there is to be one."""
+        if self._waits:
+            self._waits -= 1
+            return None
+        return inside.tape()
+
+    def note(self, tape: Tape | None, results: Any) -> None:
+        """Learn from how a call went."""
+        if results is not None:
+            self._in_vain = 0
+        elif tape is not None:
+            self._in_vain += 1
+            if self._in_vain > _TRIES:
+                self._waits = min(self._in_vain**2, 1000)
+
+
+_TRIES = 8
+"""Calls until everything is learned that can be."""
 
 
 def grad(
@@ -246,10 +309,11 @@ def grad(
     """
 
     check_function("grad", function)
+    taping = Taping()
 
     @partial(shows_users_frames, like=function)
     def gradient(*arguments: Any, **keywords: Any) -> Any:
-        _, extra, result = _reverse(function, argnums, has_aux, holomorphic, arguments, keywords)
+        _, extra, result = _reverse(function, taping, argnums, has_aux, holomorphic, arguments, keywords)
         return (result, *extra) if has_aux else result
 
     return gradient
@@ -434,8 +498,14 @@ def jvp(
     directions = directions_of("jvp: the tangent", inside, tangents_in)
     moving = [Variable(x.type, "tangent") for x in inside.variables]
     since = mark()
-    with tracing(inside.variables, inside.made), inside.evaluated():
-        found = outputs_of(function(*inside.replaced), has_aux, function)
+    tape = None if has_aux else inside.tape()
+    with tracing(inside.variables, inside.made), inside.evaluated(tape):
+        result = function(*inside.replaced)
+        if tape is not None and not any(isinstance(along, Node) for along in directions):
+            pair = taped_tangents(tape, result, inside.variables, directions)
+            if pair is not None:
+                return pair[0], pair[1]
+        found = outputs_of(result, has_aux, function)
     every = ended([*found.outputs, *found.extras], since)
     half = len(found.outputs)
     moved = tangents(every[:half], inside.variables, moving)

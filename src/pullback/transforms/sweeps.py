@@ -2,7 +2,8 @@
 
 What rules make of a graph depends on its operations, on the constants among their operands, and on types, not on
 values. So when a graph like one before comes again, its derivative is made as a graph, of variables in place of values,
-and from then on the references of the operations in it are called, one after another: without rules and nodes.
+and from then on the references of the operations in it are called, one after another, by a function of Python's that
+is written for it: without rules and nodes. What is on a tape needs no nodes to be recognised either.
 """
 
 from __future__ import annotations
@@ -25,15 +26,20 @@ from pullback.graph import (
     Variable,
     applied,
     force,
+    topological,
     written_at,
 )
 from pullback.graph.node import SMALL_CONSTANT
 from pullback.graph.straight import Straight, scalar_or_array
 from pullback.graph.values import evaluating, with_line
+from pullback.numpy.arrays import TracedArray
+from pullback.numpy.tape import Tape, is_told, number_of
 from pullback.operators.shapes import padded
+from pullback.tracing.trace import owned
+from pullback.transforms.forward import tangents
 from pullback.transforms.reverse import Sums, detached_cotangents, one, unjoined_cotangents
 
-__all__ = ["known_cotangents"]
+__all__ = ["known_cotangents", "taped_results", "taped_tangents"]
 
 MOST_STEPS = 100_000
 """Steps of all derivatives that are remembered together, or nearly."""
@@ -50,6 +56,8 @@ class _Memory:
     def __init__(self) -> None:
         self.sweeps: dict[tuple[Any, ...], Sweep | None] = {}
         """``None`` where rules make something of a graph that is not to be remembered."""
+        self.taped: dict[tuple[Any, ...], tuple[Sweep, list[int]] | None] = {}
+        """By what tells a tape, and the place of the result, a derivative and the places of the values it needs."""
         self.seen: set[int] = set()
         self.steps = self.refused = 0
 
@@ -57,6 +65,7 @@ class _Memory:
         """Whether a derivative is to be made: of a graph that has come before, where there is room."""
         if self.refused > MOST_REFUSED or len(self.seen) > MOST_STEPS:
             self.sweeps.clear()
+            self.taped.clear()
             self.seen.clear()
             self.steps = self.refused = 0
         known = hash(key)
@@ -74,17 +83,30 @@ class _Memory:
         self.sweeps[key] = sweep
         self.steps += 1 if sweep is None else sweep.size
 
+    def take_tape(self, tape: Tape, place: int, order: Sequence[Node], sweep: Sweep) -> None:
+        """Remember that this is the derivative of what stands in this place on a tape."""
+        if len(tape.values) <= MOST_STEPS - self.steps:
+            places = tape.places()
+            key = (place, *tape.key)
+            self.taped[key] = sweep, [places[order[each]] for each in sweep.needed]
+            self.steps += len(tape.values)
+
 
 _memory = _Memory()
 
 
 def known_cotangents(
-    order: Sequence[Node], output: Node, inputs: Sequence[Variable], kept: Sequence[Node]
+    order: Sequence[Node],
+    output: Node,
+    inputs: Sequence[Variable],
+    kept: Sequence[Node],
+    tape: Tape | None = None,
+    result: Any = None,
 ) -> list[Node | None]:
     """The cotangents of ``inputs`` for a scalar whose value is known, as numbers without a graph.
 
     ``order`` is a topological order of what the output is computed from. Of each operation the value is let go, but
-    for those of ``kept``.
+    for those of ``kept``. Where the ``result``, a traced array, is on a ``tape``, it is remembered for that, too.
     """
     key = _likeness(order, output, inputs)
     if key is not None:
@@ -96,8 +118,76 @@ def known_cotangents(
                 sweep = None
             _memory.take(key, sweep)
         if type(sweep) is Sweep:
+            place = _place_of(result, tape)
+            if place >= 0:
+                _memory.take_tape(tape, place, order, sweep)  # type: ignore[arg-type]
             return sweep.follow(order, kept)
     return detached_cotangents(order, output, inputs, kept)
+
+
+def _place_of(result: Any, tape: Tape | None) -> int:
+    """The place of what a function has returned; below zero where it is on no tape."""
+    return -1 if tape is None or type(result) is not TracedArray else result.place_on(tape)
+
+
+def taped_results(tape: Tape, result: Any, inputs: Sequence[Variable]) -> list[Any] | None:
+    """A result on a tape and its derivatives by the tape's variables, as they are given to the caller.
+
+    ``None`` where no derivative is remembered for it, and where it fails: nodes tell the line.
+    """
+    place = _place_of(result, tape)
+    found = _memory.taped.get((place, *tape.key))
+    if found is None:
+        return None
+    sweep, places = found
+    values = tape.values
+    try:
+        results = [values[place], *sweep.run([values[each] for each in places])]
+    except (CallbackError, IndexRangeError, MatrixError):
+        return None
+    if sweep.lacks:
+        zeros = [values[place], *[np.zeros(x.type.shape, x.type.dtype)[()] for x in inputs]]
+        results = [zero if value is None else value for value, zero in zip(results, zeros)]
+    return owned(results, values) if sweep.gives_arrays else results
+
+
+def taped_tangents(
+    tape: Tape, result: Any, inputs: Sequence[Variable], directions: Sequence[Any]
+) -> list[Any] | None:
+    """A result on a tape and its tangent along ``directions`` of the tape's variables, as they are given to the caller.
+
+    ``None`` where it is not remembered, which it is from the second time on, or fails.
+    """
+    place = _place_of(result, tape)
+    if place < 0 or result.type.dtype.kind != "f":
+        return None
+    key = ("forward", place, *tape.key)
+    found = _memory.taped.get(key, _UNKNOWN)
+    if found is _UNKNOWN:
+        if not _memory.admits(key):
+            return None
+        order = topological([result.node])
+        try:
+            sweep = Sweep(order, result.node, inputs, forward=True)
+        except (PullbackError, _Unfit):
+            found = None
+        else:
+            places = tape.places()
+            found = sweep, [places[order[each]] for each in sweep.needed]
+        _memory.taped[key] = found
+        _memory.steps += len(tape.values)
+    if found is None:
+        return None
+    sweep, needed = found
+    values = tape.values
+    given = [scalar_or_array(np.asarray(along, x.type.dtype)) for along, x in zip(directions, inputs)]
+    try:
+        (tangent,) = sweep.run([*[values[each] for each in needed], *given])
+    except (CallbackError, IndexRangeError, MatrixError):
+        return None
+    if tangent is None:
+        tangent = np.zeros(result.type.shape, result.type.dtype)[()]
+    return owned([values[place], tangent], [*values, *given])
 
 
 def _likeness(order: Sequence[Node], output: Node, inputs: Sequence[Variable]) -> tuple[Any, ...] | None:
@@ -116,11 +206,11 @@ def _likeness(order: Sequence[Node], output: Node, inputs: Sequence[Variable]) -
             for child in node.inputs:
                 key.append(places[child])
                 if type(child) is Constant and signature.looks_at_constants and child.value.size > 1:
-                    key.append(_number_of(child.value))
+                    key.append(number_of(child.value))
         elif type(node) is Constant:
             key.append(id(node.type))
             value = node.value
-            if _is_told(value):
+            if is_told(value):
                 key.append(value.tobytes())
         elif node in places:
             continue
@@ -129,19 +219,6 @@ def _likeness(order: Sequence[Node], output: Node, inputs: Sequence[Variable]) -
         places[node] = len(places)
     key.append(places[output])
     return tuple(key)
-
-
-def _is_told(value: np.ndarray) -> bool:
-    """Whether all numbers of a constant belong to what tells one graph from others."""
-    return value.size == 1 or (value.dtype.kind not in "fc" and value.size <= SMALL_CONSTANT)
-
-
-def _number_of(value: np.ndarray) -> Any:
-    """The number that is in every place of an array, which rules of elementwise operators look for."""
-    first = value.flat[0]
-    if first != value.flat[-1] or not bool((value == first).all()):
-        return None
-    return first.tobytes()
 
 
 class _Unfit(Exception):
@@ -154,45 +231,38 @@ class Sweep:
     A step knows the place of the operation in the graph that it belongs to, whose line errors name.
     """
 
-    __slots__ = ("_code", "_run", "_types", "needed", "results", "size")
+    __slots__ = ("_code", "_types", "gives_arrays", "lacks", "needed", "results", "run", "size")
 
-    def __init__(self, order: Sequence[Node], output: Node, inputs: Sequence[Variable]) -> None:
-        """Ask the rules for a graph like that of ``order``; ``_Unfit`` where it is not to be remembered."""
-        standing: dict[Node, Node] = {x: Variable(x.type) for x in inputs}
-        fixed: dict[Node, Any] = {}
-        lines: dict[int, tuple[int, Source]] = {}
-        with evaluating(False), written_at(None) as line:
-            for place, node in enumerate(order):
-                if type(node) is Operation:
-                    if node.source is not None:
-                        source = replace(node.source)  # an object of its own tells what rules make of this
-                        lines[id(source)] = place, source
-                        line.move(source)
-                    standing[node] = applied(node.signature, tuple([standing[x] for x in node.inputs]))
-                elif type(node) is Constant:
-                    is_told = _is_told(node.value)
-                    if is_told or node.value.dtype.kind in "fc":
-                        # A node of its own: numbers that matter to nobody are not those of a constant in a rule.
-                        standing[node] = Constant(node.value, node.type.weak)
-                    else:  # as a rule sees indices that are not known
-                        standing[node] = Variable(node.type)
-                    if is_told:
-                        fixed[standing[node]] = node.value
+    def __init__(
+        self, order: Sequence[Node], output: Node, inputs: Sequence[Variable], forward: bool = False
+    ) -> None:
+        """Ask the rules for a graph like that of ``order``; ``_Unfit`` where it is not to be remembered.
+
+        One that goes ``forward`` gives the tangent of the output, of the directions of the inputs, which follow the
+        values that it needs.
+        """
+        standing, fixed, lines = _standing(order, inputs)
+        with evaluating(False):
             ordered = [standing[x] for x in order]
             seed, sums = Variable(output.type), Sums()
-            bars = unjoined_cotangents(ordered, standing[output], seed, [standing[x] for x in inputs], sums)
+            starts, moving = [standing[x] for x in inputs], [Variable(x.type) for x in inputs]
+            if forward:
+                bars = tangents([standing[output]], starts, moving)
+            else:
+                bars = unjoined_cotangents(ordered, standing[output], seed, starts, sums)
         self._types = [x.type for x in [*inputs, *order]]  # their numbers in the key stay their own
         given = {x: place for place, x in enumerate(ordered) if x not in fixed}
         wanted = [x for x in bars if x is not None]
-        operands = _operands(wanted, {*given, *fixed, seed}, sums)
+        operands = _operands(wanted, {*given, *fixed, *moving, seed}, sums)
         needed = [x for x in operands if x in given]
         self.needed = [given[x] for x in needed]
         """The places of the nodes whose values it takes."""
-        self._code = code = Straight([x.type for x in needed], listed=True)
-        numbers = {x: number for number, x in enumerate(needed)}
+        starts = [*needed, *moving] if forward else needed
+        self._code = code = Straight([x.type for x in starts], listed=True)
+        numbers = {x: number for number, x in enumerate(starts)}
         computed: dict[Node, tuple[Node, ...]] = {}
         for x, parts in operands.items():
-            if x in given:
+            if x in numbers:
                 continue
             if type(x) is Constant or (type(x) is Operation and _is_fixed(x, parts, fixed)):
                 fixed[x] = force(x)
@@ -201,10 +271,13 @@ class Sweep:
             else:
                 computed[x] = parts
         places = {number: place for number, (place, _) in lines.items()}
-        self._take_steps(computed, numbers, {*wanted, *fixed, seed}, places)
-        self._run = code.function([None if x is None else numbers[x] for x in bars])
+        self._take_steps(computed, numbers, {*wanted, *fixed, *moving, seed}, places)
+        self.run = code.function([None if x is None else numbers[x] for x in bars])
         self.results = [None if x is None else x.type for x in bars]
         """The types of the cotangents that there are."""
+        self.lacks = any(x is None for x in bars)
+        """Whether the result does not depend on some of the inputs."""
+        self.gives_arrays = any(x is not None and x.type.shape for x in bars)
         self.size = len(computed)
 
     def _take_steps(
@@ -227,7 +300,7 @@ class Sweep:
                 compute = _Adding(padded(x.inputs[1].attributes["low"], part.type.shape), is_own)
             if parts is not x.inputs or x.operator.name == "pad":
                 own.add(x)
-            if x.operator.name == "cast" and x.type.shape == () and x.inputs[0].type.dtype is x.type.dtype:
+            if x.signature.changes_nothing:
                 compute = None
             place = lines.get(id(x.source))
             numbers[x] = self._code.call(compute, [numbers[each] for each in parts], x.type, place)
@@ -244,7 +317,7 @@ class Sweep:
                 node.value = PENDING
         try:
             with np.errstate(all="ignore"):
-                found = self._run(values)
+                found = self.run(values)
         except (CallbackError, IndexRangeError, MatrixError) as error:
             place = self._code.tag_of(error)
             raise with_line(error, None if place is None else order[place].source) from None
@@ -252,6 +325,33 @@ class Sweep:
             None if type is None else Detached(type, np.asarray(value))
             for type, value in zip(self.results, found)
         ]
+
+
+def _standing(
+    order: Sequence[Node], inputs: Sequence[Variable]
+) -> tuple[dict[Node, Node], dict[Node, Any], dict[int, tuple[int, Source]]]:
+    """For each node one of a graph of variables, which values of these are always the same, and the lines of places."""
+    standing: dict[Node, Node] = {x: Variable(x.type) for x in inputs}
+    fixed: dict[Node, Any] = {}
+    lines: dict[int, tuple[int, Source]] = {}
+    with evaluating(False), written_at(None) as line:
+        for place, node in enumerate(order):
+            if type(node) is Operation:
+                if node.source is not None:
+                    source = replace(node.source)  # an object of its own tells what rules make of this
+                    lines[id(source)] = place, source
+                    line.move(source)
+                standing[node] = applied(node.signature, tuple([standing[x] for x in node.inputs]))
+            elif type(node) is Constant:
+                told = is_told(node.value)
+                if told or node.value.dtype.kind in "fc":
+                    # A node of its own: numbers that matter to nobody are not those of a constant in a rule.
+                    standing[node] = Constant(node.value, node.type.weak)
+                else:  # as a rule sees indices that are not known
+                    standing[node] = Variable(node.type)
+                if told:
+                    fixed[standing[node]] = node.value
+    return standing, fixed, lines
 
 
 class _Adding:

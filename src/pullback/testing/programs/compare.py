@@ -194,11 +194,11 @@ def _evaluated_alike(
     turns = [(interpreted, _run(name, lambda: _evaluated(program)))]
     if program.asked.form in ("gradient", "curvature"):
         function = program.function()
-        # Called again, it follows what it remembers of the graph. In C order: a transformation may copy an array, and
-        # NumPy's products depend on how their operands lie.
+        # Called again, it follows what it remembers of the graph, then of the tape. In C order: a transformation may
+        # copy an array, and NumPy's products depend on how their operands lie.
         given = [np.array(x, order="C") if isinstance(x, np.ndarray) else x for x in program.arguments()]
         wanted = _run("interpreted", lambda: evaluate(graph, given))
-        for _ in range(3):
+        for _ in range(5):
             leaves = _run(name, lambda: flatten(function(*given))[0])
             turns.append((wanted, [np.asarray(leaf) for leaf in leaves]))
     for turn, (wanted, known) in enumerate(turns):
