@@ -89,11 +89,48 @@ def test_the_bits_are_those_of_the_graph(name, monkeypatch):
 
 def test_directional_derivatives_are_those_of_the_graph(monkeypatch):
     cases = [(function, given, given) for function, given in PROGRAMS.values()]
-    for function, given, along in [*cases, (lambda x: np.sin(x) * x[::-1], X, X + 1), (lambda x: x * 0 + 1, X, X)]:
+    for function, given, along in [
+        *cases,
+        (lambda x: np.sin(x) * x[::-1], X, X + 1),
+        (lambda x: x * 0 + 1, X, X),
+    ]:
         first = pb.jvp(function, (given,), (along,))
         found = on_tape(monkeypatch, lambda *given: pb.jvp(function, *given), (given,), (along,))  # noqa: B023
         for one, other in zip(first, found):
             assert type(one) is type(other) and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+NESTED = {
+    "second": (pb.grad(lambda x: np.sin(np.cos(x))), 1.2),
+    "third": (pb.grad(pb.grad(lambda x: np.sin(x) * x * x)), 1.2),
+    "of several": (lambda x: pb.grad(lambda a, b: a * b * b, (0, 1))(x, x * 2)[1], 1.2),
+    "with the value": (lambda x: np.sum(pb.value_and_grad(lambda y: y[0] * y[1])(x)[1] ** 2), X),
+    "line": (lambda x: pb.grad(lambda y: 3 * y)(x) * x + pb.grad(lambda y: y)(x), 1.2),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_nested_derivatives_are_recorded(name, monkeypatch):
+    function, given = NESTED[name]
+    gradient = pb.grad(function)
+    first = gradient(given)
+    for _ in range(8):
+        gradient(given)
+    found = on_tape(monkeypatch, gradient, given)
+    assert type(found) is type(first) and found.tobytes() == first.tobytes()
+
+
+def test_what_is_written_after_a_nested_derivative_does_not_change_it():
+    def function(x):
+        y = x * 1.0
+        value, pull = pb.vjp(lambda z: z * z, y)
+        slope = pb.grad(lambda z: np.sum(z * z))(y)
+        y[0] = 7.0
+        return np.sum(pull(value)[0]) + np.sum(slope)
+
+    gradient = pb.grad(function)
+    for _ in range(8):
+        np.testing.assert_allclose(gradient(X), 6 * X**2 + 2, rtol=1e-14)
 
 
 def test_values_may_change(monkeypatch):
@@ -227,7 +264,7 @@ def test_a_tape_has_an_end(monkeypatch):
 def test_functions_that_are_never_the_same_are_not_recorded_each_time(monkeypatch):
     tries, made, random = [], api.Arguments.tape, np.random.default_rng(0)
     gradient = pb.grad(lambda x: x * random.random())
-    monkeypatch.setattr(api.Arguments, "tape", lambda inside: tries.append(1) or made(inside))
+    monkeypatch.setattr(api.Arguments, "tape", lambda inside, outer: tries.append(1) or made(inside, outer))
     for _ in range(200):
         gradient(1.5)
     assert len(tries) < 20

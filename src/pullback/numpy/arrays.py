@@ -121,6 +121,12 @@ class TracedArray(Node):
             return self.node
         return Detached(self._type, np.asarray(self._tape.values[self._place]))
 
+    def as_now(self) -> Node:
+        """What it has now, whatever will be written into it: its node, or where there is a tape another name."""
+        if self._tape is None or self.place_on(self._tape) < 0:
+            return self.node
+        return TracedArray(self._named, False, self._tape, self._place, self._type)
+
     def _newest(self) -> int:
         """When the memory that the array lies in was last written into."""
         return self._version if self._parent is None else self._parent._newest()

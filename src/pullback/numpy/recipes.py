@@ -35,7 +35,7 @@ from pullback.graph.values import PENDING, force, mode, with_line
 from pullback.numpy.arrays import TracedArray, laid_like, plain_all
 from pullback.numpy.tape import BYTES_OF_VALUE, Tape
 
-__all__ = ["MOST_RECORDED", "followed", "recorded"]
+__all__ = ["MOST_RECORDED", "Recipe", "followed", "recipe_of", "recorded", "recorded_together"]
 
 Step = tuple[Signature, tuple[int, ...], Any]
 """An operation, the places of its inputs among the nodes made so far, and its value where that is always the same."""
@@ -55,17 +55,19 @@ _STATIC = frozenset({int, bool, str, type(None), type(...), type})
 class Recipe:
     """The operations that make a function's result of its operands, in order."""
 
-    __slots__ = ("constants", "nbytes", "operand", "run", "steps", "type", "types")
+    __slots__ = ("constants", "nbytes", "result_types", "results", "run", "steps", "type", "types")
 
     def __init__(
-        self, types: Sequence[Type], constants: Sequence[Node], steps: Sequence[Step], operand: int = 0
+        self, types: Sequence[Type], constants: Sequence[Node], steps: Sequence[Step], results: Sequence[int]
     ) -> None:
         self.types = tuple(types)  # they stay alive, so their numbers in the key are their own
         self.constants = tuple(constants)
         self.steps = tuple(steps)
-        self.operand = operand
-        """Which of the operands the result is, where there are no steps."""
-        self.type = steps[-1][0].type if steps else types[operand]
+        self.results = tuple(results)
+        """The places of the results among operands, constants and steps; of one result the last, or an operand's."""
+        every = [*types, *[x.type for x in constants], *[signature.type for signature, _, _ in steps]]
+        self.result_types = [every[k] for k in results]
+        self.type = self.result_types[-1]
         made = [signature.type for signature, _, value in steps if value is PENDING]
         self.nbytes = sum(BYTES_OF_VALUE + type.nbytes for type in made)
         self.run: Any = None
@@ -149,7 +151,7 @@ def recorded(
             return None
         values = tape.values
         if not recipe.steps:
-            made = TracedArray(None, False, tape, places[recipe.operand], recipe.type)
+            made = TracedArray(None, False, tape, places[recipe.results[0]], recipe.type)
             return laid_like(made, arguments) if likes else made
         if len(places) == 1:
             values += recipe.run(values[places[0]])
@@ -169,6 +171,24 @@ def recorded(
     tape.room -= recipe.nbytes
     made = TracedArray(None, False, tape, len(values) - 1, recipe.type)
     return laid_like(made, arguments) if likes else made
+
+
+def recorded_together(tape: Tape, recipe: Recipe, places: tuple[int, ...]) -> list[TracedArray]:
+    """All results of a recipe for operands in these places on a tape."""
+    values, count = tape.values, len(recipe.types)
+    begun = len(values)
+    try:
+        values += recipe.run(*[values[place] for place in places])
+        tape.key += recipe, places
+        tape.lines.append(current_source())
+    except BaseException as error:
+        tape.mend()
+        if isinstance(error, (CallbackError, IndexRangeError, MatrixError)):
+            raise with_line(error, current_source()) from None
+        raise
+    tape.room -= recipe.nbytes
+    found = [places[k] if k < count else begun + k - count for k in recipe.results]
+    return [TracedArray(None, False, tape, place, type) for place, type in zip(found, recipe.result_types)]
 
 
 def _noted_on(
@@ -253,7 +273,7 @@ def _applied(
             else:
                 inputs = tuple([nodes[k] for k in places])
             nodes.append(applied(signature, inputs, value))
-        return nodes[-1] if recipe.steps else nodes[recipe.operand]
+        return nodes[-1] if recipe.steps else nodes[recipe.results[0]]
     if recipe is None:
         if len(_recipes) >= MOST_RECIPES:
             _recipes.clear()
@@ -325,10 +345,15 @@ def _learned(
             return None
     for place, variable in enumerate(variables):
         if made is variable:
-            return Recipe([x.type for x in operands], (), (), place)
+            return Recipe([x.type for x in operands], (), (), [place])
     if type(made) is not Operation:
         return None
-    order = topological([made])
+    return recipe_of([made], variables)
+
+
+def recipe_of(outputs: Sequence[Node], variables: Sequence[Variable]) -> Recipe | None:
+    """The recipe that makes these nodes of variables, the last of them its result, if there is one."""
+    order = topological(outputs)
     constants = [x for x in order if type(x) is Constant]
     if any(x.value.size > SMALL_CONSTANT for x in constants):
         return None
@@ -348,7 +373,7 @@ def _learned(
             (x.signature, tuple([places[id(child)] for child in x.inputs]), values.get(id(x), PENDING))
         )
         places[id(x)] = len(places)
-    return Recipe([x.type for x in operands], constants, steps)
+    return Recipe([x.type for x in variables], constants, steps, [places[id(x)] for x in outputs])
 
 
 def _replaced(x: Any, standing: dict[int, Variable]) -> Any:

@@ -50,6 +50,7 @@ class Tape:
         self.values.append(scalar_or_array(value))
         self.key += (id(node.type), told), ()
         self.lines.append(node)
+        self.room -= BYTES_OF_VALUE + value.nbytes
         return node, len(self.values) - 1
 
     def mend(self) -> None:

@@ -28,6 +28,7 @@ from pullback.graph import (
 from pullback.graph.named import is_named
 from pullback.graph.values import mode
 from pullback.interpreter import values_of
+from pullback.numpy.arrays import TracedArray
 from pullback.numpy.promotion import as_array_node, type_of
 from pullback.tracing.specs import LEAF
 from pullback.tracing.trees import Static, Structure, difference, flatten
@@ -90,7 +91,7 @@ def known_value(leaf: Any, type: Type) -> np.ndarray | None:
     array(2.)
     """
     if isinstance(leaf, Node):
-        return force(leaf)  # type: ignore[no-any-return]
+        return force(leaf.as_read() if isinstance(leaf, TracedArray) else leaf)  # type: ignore[no-any-return]
     return np.asarray(leaf, type.dtype)
 
 

@@ -46,6 +46,7 @@ from pullback.tracing.specs import (
 from pullback.tracing.tables import parts_of
 
 __all__ = [
+    "LEAF_ALONE",
     "Static",
     "Structure",
     "buffer",
@@ -186,7 +187,7 @@ class Structure:
         return f"Structure({show(self.spec)})"
 
 
-_LEAF_ALONE = Structure(LEAF)
+LEAF_ALONE = Structure(LEAF)
 
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
@@ -200,7 +201,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     leaves: list[Any] = []
     kind = type(tree)
     if kind in LEAF_TYPES:
-        return [tree], _LEAF_ALONE
+        return [tree], LEAF_ALONE
     try:
         return leaves, Structure((_FLATTEN.get(kind) or _learn(kind))(tree, leaves, False))
     except RecursionError:

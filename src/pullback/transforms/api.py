@@ -16,6 +16,7 @@ import numpy as np
 from pullback.errors import DerivativeError, TreeError
 from pullback.graph import Node, Type, Variable, evaluating, is_complex, is_float, mark
 from pullback.graph.named import is_named
+from pullback.graph.values import mode
 from pullback.numpy import elementwise
 from pullback.numpy.arrays import TracedArray
 from pullback.numpy.promotion import Scalar, as_array_node, as_node, broadcast_to_shape
@@ -35,11 +36,17 @@ from pullback.tracing.trace import (
     tracing,
 )
 from pullback.tracing.tracebacks import shows_users_frames
-from pullback.tracing.trees import Structure, difference, flatten, handed_out, map_tree
+from pullback.tracing.trees import LEAF_ALONE, Structure, difference, flatten, handed_out, map_tree
 from pullback.transforms.choosing import Argnums, choose, is_single
 from pullback.transforms.forward import tangents
 from pullback.transforms.reverse import cotangents
-from pullback.transforms.sweeps import known_cotangents, taped_results, taped_tangents
+from pullback.transforms.sweeps import (
+    known_cotangents,
+    learn_nested,
+    nested_results,
+    taped_results,
+    taped_tangents,
+)
 
 __all__ = ["grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
@@ -79,7 +86,10 @@ class Arguments:
             self._replace(name, number, arguments[number])
 
     def _replace(self, name: str, number: int, argument: Any) -> None:
-        leaves, structure = flatten(argument)
+        if isinstance(argument, TracedArray):
+            leaves, structure = [argument.as_now()], LEAF_ALONE
+        else:
+            leaves, structure = flatten(argument)
         called, is_alone = f"arg{number}", structure.is_leaf
         types, changed, smooth = [], list(leaves), []
         for k, (leaf, is_trained) in enumerate(zip(leaves, (True,) if is_alone else structure.trained)):
@@ -105,10 +115,17 @@ class Arguments:
         """The context in which the function is called: evaluated as it goes where all variables are known."""
         return evaluating(self.are_known, tape)
 
-    def tape(self) -> Tape | None:
-        """A tape with the variables; ``None`` inside another trace, and for what has no place on one."""
+    def tape(self, outer: Tape | None = None) -> Tape | None:
+        """A tape with the variables; ``None`` inside another trace, and for what has no place on one.
+
+        Inside a trace with an ``outer`` tape they must stand for what is on that.
+        """
         if traces_under_way():
-            return None
+            if outer is None:
+                return None
+            for leaf in self.leaves:
+                if type(leaf) is not TracedArray or leaf.place_on(outer) < 0:
+                    return None
         for variable in self.variables:
             if variable.type.dtype.kind != "f" or variable.value.nbytes > MOST_RECORDED:
                 return None
@@ -210,11 +227,16 @@ def _reverse(
     inside = Arguments("grad", chosen.arguments, chosen.numbers, chosen.names)
     variables, leaves = inside.variables, inside.leaves
     since, extra_structure = mark(), None
-    tape = None if has_aux or holomorphic else taping.tape(inside)
+    outer = mode.tape
+    tape = None if has_aux or holomorphic else taping.tape(inside, outer)
     with tracing(variables, inside.made):
         with inside.evaluated(tape):
             result = chosen.function(*inside.replaced, **chosen.keywords)
-            results = None if tape is None else taped_results(tape, result, variables)
+            results: Any = None
+            if outer is not None and tape is not None:
+                results = nested_results(outer, tape, result, leaves)
+            elif tape is not None:
+                results = taped_results(tape, result, variables)
         taping.note(tape, results)
         if results is None:
             loss, extra = _split(result, function) if has_aux else (result, None)
@@ -226,6 +248,8 @@ def _reverse(
                 bars = known_cotangents(order, value, variables, [value, *extras], tape, result)
             else:
                 bars = cotangents([value], [as_array_node(np.ones((), value.dtype))], variables)
+                if tape is not None:
+                    learn_nested(tape, result, variables)
             gradients = [zero_if_absent(bar, x) for bar, x in zip(bars, variables)]
     if results is None:
         outputs = [value, *gradients, *extras]
@@ -249,12 +273,12 @@ class Taping:
     def __init__(self) -> None:
         self._in_vain = self._waits = 0
 
-    def tape(self, inside: Arguments) -> Tape | None:
+    def tape(self, inside: Arguments, outer: Tape | None) -> Tape | None:
         """A tape for a call, if there is to be one."""
         if self._waits:
             self._waits -= 1
             return None
-        return inside.tape()
+        return inside.tape(outer)
 
     def note(self, tape: Tape | None, results: Any) -> None:
         """Learn from how a call went."""

@@ -8,6 +8,7 @@ is written for it: without rules and nodes. What is on a tape needs no nodes to 
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from pullback.graph import (
     Source,
     Variable,
     applied,
+    constant,
     force,
     topological,
     written_at,
@@ -33,13 +35,14 @@ from pullback.graph.node import SMALL_CONSTANT
 from pullback.graph.straight import Straight, scalar_or_array
 from pullback.graph.values import evaluating, with_line
 from pullback.numpy.arrays import TracedArray
+from pullback.numpy.recipes import Recipe, recipe_of, recorded_together
 from pullback.numpy.tape import Tape, is_told, number_of
 from pullback.operators.shapes import padded
 from pullback.tracing.trace import owned
 from pullback.transforms.forward import tangents
-from pullback.transforms.reverse import Sums, detached_cotangents, one, unjoined_cotangents
+from pullback.transforms.reverse import Sums, cotangents, detached_cotangents, one, unjoined_cotangents
 
-__all__ = ["known_cotangents", "taped_results", "taped_tangents"]
+__all__ = ["known_cotangents", "learn_nested", "nested_results", "taped_results", "taped_tangents"]
 
 MOST_STEPS = 100_000
 """Steps of all derivatives that are remembered together, or nearly."""
@@ -58,6 +61,8 @@ class _Memory:
         """``None`` where rules make something of a graph that is not to be remembered."""
         self.taped: dict[tuple[Any, ...], tuple[Sweep, list[int]] | None] = {}
         """By what tells a tape, and the place of the result, a derivative and the places of the values it needs."""
+        self.nested: dict[tuple[Any, ...], Recipe | None] = {}
+        """In the same way recipes of a result and its derivatives, of functions within others."""
         self.seen: set[int] = set()
         self.steps = self.refused = 0
 
@@ -66,6 +71,7 @@ class _Memory:
         if self.refused > MOST_REFUSED or len(self.seen) > MOST_STEPS:
             self.sweeps.clear()
             self.taped.clear()
+            self.nested.clear()
             self.seen.clear()
             self.steps = self.refused = 0
         known = hash(key)
@@ -188,6 +194,41 @@ def taped_tangents(
     if tangent is None:
         tangent = np.zeros(result.type.shape, result.type.dtype)[()]
     return owned([values[place], tangent], [*values, *given])
+
+
+def nested_results(
+    outer: Tape, tape: Tape, result: Any, leaves: Sequence[TracedArray]
+) -> list[TracedArray] | None:
+    """What ``taped_results`` gives, where the tape's variables stand for ``leaves`` on another, as traced arrays there.
+
+    ``None`` where no recipe is remembered that makes them.
+    """
+    recipe = _memory.nested.get((_place_of(result, tape), *tape.key))
+    places = tuple([leaf.place_on(outer) for leaf in leaves])
+    if recipe is None or outer.room < 0 or min(places) < 0:
+        return None
+    return recorded_together(outer, recipe, places)
+
+
+def learn_nested(tape: Tape, result: Any, inputs: Sequence[Variable]) -> None:
+    """Remember a recipe of a result on a tape and its derivatives, where it comes again."""
+    key = (_place_of(result, tape), *tape.key)
+    if key[0] < 0 or key in _memory.nested or not _memory.admits(("nested", *key)):
+        return
+    order = topological([result.node])
+    standing, _, _ = _standing(order, inputs)
+    starts, output = [standing[x] for x in inputs], standing[result.node]
+    recipe = None
+    with contextlib.suppress(PullbackError), evaluating(False):
+        bars = cotangents([output], [constant(one(output.type.dtype))], starts)
+        if all(x is not None for x in bars):
+            recipe = recipe_of([output, *bars], starts)  # type: ignore[list-item, arg-type]
+    if recipe is not None and recipe.is_recorded:
+        recipe.compiled()
+        _memory.steps += len(recipe.steps)
+    else:
+        recipe = None
+    _memory.nested[key] = recipe
 
 
 def _likeness(order: Sequence[Node], output: Node, inputs: Sequence[Variable]) -> tuple[Any, ...] | None:
