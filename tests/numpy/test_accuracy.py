@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback.numpy import activations
 from pullback.numpy.composite import ACCURACY
 
 
@@ -58,3 +59,36 @@ def test_errors_are_as_stated(name, dtype):
 
 def test_every_bound_has_a_test():
     assert set(EXACT) == set(ACCURACY)
+
+
+def expit(x):
+    return 1 / (1 + mpmath.exp(-x))
+
+
+ACTIVATIONS = {
+    "gelu": lambda x: x * mpmath.erfc(-x / mpmath.sqrt(mpmath.mpf(2))) / 2,
+    "mish": lambda x: x * mpmath.tanh(mpmath.log1p(mpmath.exp(x))),
+    "silu": lambda x: x * expit(x),
+    "softsign": lambda x: x / (1 + abs(x)),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_errors_of_activations_are_as_stated(name, dtype, compiled):
+    """Far out too, where they vanish."""
+    random, limits = np.random.default_rng(4), np.finfo(dtype)
+    given = np.concatenate([random.uniform(-40, 40, 300), spread(random, 1e-30, 1, 100)]).astype(dtype)
+    function = getattr(pb.numpy, name)
+    found = (pb.jit(function) if compiled else function)(given)
+    with mpmath.workprec(2400):
+        for x, value in zip(given.tolist(), found.tolist()):
+            exact = ACTIVATIONS[name](mpmath.mpf(x))
+            if abs(exact) > limits.tiny:
+                unit = mpmath.ldexp(1, mpmath.frexp(abs(exact))[1] - 1 - limits.nmant)
+                assert abs(value - exact) / unit <= activations.ACCURACY[name], (x, value)
+
+
+def test_every_bound_of_an_activation_has_a_test():
+    assert set(ACTIVATIONS) == set(activations.ACCURACY)

@@ -32,6 +32,17 @@ def share(random: np.random.Generator, size: int) -> np.ndarray:
     return found[(found > 0) & (np.float32(found) < 1)]
 
 
+def side(random: np.random.Generator, size: int) -> np.ndarray:
+    """Arguments of gamma functions, from near 0 on, whose ratios need not overflow."""
+    parts = spread(random, 1e-3, 1e2, size), spread(random, 1, 500, size), random.uniform(0, 40, size)
+    return np.concatenate(parts)
+
+
+def whole(random: np.random.Generator, size: int) -> np.ndarray:
+    """Larger than what ``side`` gives, mostly; far larger too."""
+    return np.concatenate([spread(random, 1, 1e6, size), spread(random, 1, 800, 2 * size)])
+
+
 def rows(random: np.random.Generator, size: int) -> np.ndarray:
     """Rows whose largest elements are alike, or far apart, or of which the sum of powers is about 1."""
     scale = random.choice([1, 3, 60], (size, 1))
@@ -43,6 +54,9 @@ def softplus(x: Any) -> Any:
 
 
 EXACT: dict[str, tuple[Callable[..., Any], tuple[Callable[..., np.ndarray], ...]]] = {
+    "beta": (mpmath.beta, (side, whole)),
+    "betaln": (lambda a, b: mpmath.loggamma(a) + mpmath.loggamma(b) - mpmath.loggamma(a + b), (side, whole)),
+    "binom": (mpmath.binomial, (whole, side)),
     "entr": (lambda x: -x * mpmath.log(x), (positive,)),
     "erfcinv": (lambda y: mpmath.erfinv(1 - y), (share,)),
     "expit": (lambda x: 1 / (1 + mpmath.exp(-x)), (signed,)),
@@ -50,9 +64,10 @@ EXACT: dict[str, tuple[Callable[..., Any], tuple[Callable[..., np.ndarray], ...]
     "kl_div": (lambda x, y: x * mpmath.log(x / y) - x + y, (positive, positive)),
     "log_expit": (lambda x: -softplus(-x), (signed,)),
     "logit": (lambda x: mpmath.log(x / (1 - x)), (share,)),
+    "poch": (mpmath.rf, (side, side)),
     "pseudo_huber": (lambda d, r: d * d * (mpmath.sqrt(1 + (r / d) ** 2) - 1), (positive, signed)),
     "rel_entr": (lambda x, y: x * mpmath.log(x / y), (positive, positive)),
-    "rgamma": (mpmath.rgamma, (lambda random, size: random.uniform(0.01, 30, size),)),
+    "rgamma": (mpmath.rgamma, (lambda random, size: random.uniform(-20, 30, size),)),
     "xlog1py": (lambda x, y: x * mpmath.log1p(y), (signed, positive)),
     "xlogy": (lambda x, y: x * mpmath.log(y), (signed, positive)),
 }
@@ -82,10 +97,12 @@ def test_errors_are_as_stated(name: str, dtype: type) -> None:
     assert found.dtype == dtype
     with mpmath.workprec(250):
         for value, *given in zip(found.tolist(), *[x.tolist() for x in operands]):
+            if name == "binom" and given[1] > given[0] + 0.5:  # where a gamma function has a pole near
+                continue
             exact = function(*map(mpmath.mpf, given))
             if not limits.tiny < abs(exact) < limits.max * 1e-3:
                 continue
-            reach = max(given) if name == "kl_div" else 0
+            reach = 1 if name == "betaln" else 0
             bound = special.ACCURACY[name][DTYPES.index(dtype)]
             assert units(value, exact, reach, limits) <= bound, (given, value)
 
@@ -103,19 +120,6 @@ def test_errors_over_rows_are_as_stated(name: str, dtype: type) -> None:
                 times = 1 + max(row) - row[place] if name == "softmax" else 1
                 reach = 0 if name == "softmax" else most
                 assert units(value, exact, reach, limits) <= bound * times, (row, value)
-
-
-@pytest.mark.parametrize("name", ["beta", "betaln", "binom", "poch"])
-def test_sums_of_logarithms_in_single_precision_are_rounded_once(name: str) -> None:
-    random = np.random.default_rng(4)
-    x, y = (random.uniform(1, 30, 200).astype(np.float32) for _ in range(2))
-    if name == "binom":
-        y = x * random.uniform(0, 1, 200).astype(np.float32)
-    exact = {"beta": mpmath.beta, "betaln": lambda a, b: mpmath.log(mpmath.beta(a, b))}
-    exact |= {"binom": mpmath.binomial, "poch": mpmath.rf}
-    x, y = (x / 2, y / 2) if name == "poch" else (x, y)  # which would overflow
-    for value, *given in zip(pb.jit(getattr(special, name))(x, y).tolist(), x.tolist(), y.tolist()):
-        assert units(value, exact[name](*given), 0, np.finfo(np.float32)) <= 0.51, (given, value)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

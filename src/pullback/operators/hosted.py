@@ -13,6 +13,7 @@ from pullback.errors import DerivativeError, MissingExtra
 from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
 from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import elementwise_type, inside_masks, is_constant, zeros_like
+from pullback.operators.gamma_ratios import betaln, gamma_density
 from pullback.operators.special import digamma, gammaln
 from pullback.operators.transcendental import exp, log, log1p
 from pullback.operators.varying import keeps, keeps_zeros
@@ -124,7 +125,7 @@ def _gammainc_slope(a: Any, x: Any) -> Any:
 
 
 def _density(g: Any, y: Any, a: Any, x: Any) -> Any:
-    return g * exp((a - 1.0) * log(x) - x - gammaln(a))
+    return g * gamma_density(a, x)
 
 
 def _slope_by_place(g: Any, y: Any, a: Any, x: Any) -> Any:
@@ -165,8 +166,7 @@ gammaincc = _hosted(
 
 
 def _beta_density(g: Any, y: Any, a: Any, b: Any, x: Any) -> Any:
-    both = gammaln(a) + gammaln(b) - gammaln(a + b)
-    return g * exp((a - 1.0) * log(x) + (b - 1.0) * log1p(-x) - both)
+    return g * exp((a - 1.0) * log(x) + (b - 1.0) * log1p(-x) - betaln(a, b))
 
 
 betainc = _hosted(

@@ -13,19 +13,21 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from pullback.graph import OPERATORS, Node
+from pullback.graph import OPERATORS
 from pullback.operators import special_tables as tables
-from pullback.operators.elementwise import filled, where, zeros_like
+from pullback.operators.elementwise import zeros_like
 from pullback.operators.steps import horner, in_doubles
-from pullback.operators.transcendental import exp
 
 __all__ = [
     "ACCURACY",
+    "PSI",
+    "bessel_gap",
+    "bessel_share",
     "digamma",
-    "erfc",
-    "erfcx",
-    "erfinv",
+    "digamma_steps",
+    "exponential_share",
     "gamma",
+    "gamma_steps",
     "gammaln",
     "i0",
     "i0e",
@@ -33,131 +35,10 @@ __all__ = [
     "i1e",
     "j0",
     "j1",
-    "log_ndtr",
-    "ndtr",
-    "ndtri",
     "polygamma",
+    "stirling",
     "zeta",
 ]
-
-ROOT_2, ROOT_PI = math.sqrt(2), math.sqrt(math.pi)
-
-
-# -- the error function's kin
-
-
-def _scaled_erfc(m: Any, x: Any) -> Any:
-    """``e^(x²) erfc x`` for ``x`` from 0 on."""
-    t = 1.0 - 6.0 / (x + 3.0)
-    return horner(tables.ERFCX, t) / (1.0 + 2.0 * x)
-
-
-def _gauss(m: Any, x: Any, factor: float) -> Any:
-    """``e^(-factor x²)`` for ``x`` from 0 on: the square of a short part of ``x`` is exact, the rest is small."""
-    held = m.minimum(x, 64.0)
-    short = m.floor(held * 16.0) * 0.0625
-    rest = (held - short) * (held + short)
-    return m.exp(-factor * (short * short)) * m.exp(-factor * rest)
-
-
-def _erfc(m: Any, x: Any) -> Any:
-    size = m.absolute(x)
-    tail = _scaled_erfc(m, size) * _gauss(m, size, 1.0)
-    return m.where(x < 0.0, 2.0 - tail, tail)
-
-
-def _erfcx(m: Any, x: Any) -> Any:
-    size = m.absolute(x)
-    value = _scaled_erfc(m, size)
-    held = m.minimum(size, 64.0)
-    short = m.floor(held * 16.0) * 0.0625
-    whole = m.exp(short * short) * m.exp((held - short) * (held + short))
-    return m.where(x < 0.0, 2.0 * whole - value, value)
-
-
-def _ndtr(m: Any, x: Any) -> Any:
-    size = m.absolute(x)
-    tail = 0.5 * _scaled_erfc(m, size * math.sqrt(0.5)) * _gauss(m, size, 0.5)
-    return m.where(x < 0.0, tail, 1.0 - tail)
-
-
-def _log_ndtr(m: Any, x: Any) -> Any:
-    size = m.absolute(x)
-    scaled = 0.5 * _scaled_erfc(m, size * math.sqrt(0.5))
-    return m.where(x < 0.0, m.log(scaled) - 0.5 * (x * x), m.log1p(-scaled * _gauss(m, size, 0.5)))
-
-
-def _erfinv_quotient(m: Any, w: Any) -> Any:
-    """``erfinv(x) / x`` for ``w = -log(1 - x²)``."""
-    s = m.sqrt(w)
-    found = horner(tables.ERFINV_CENTRE, w / 3.125 - 1.0)
-    for table, low, high in (
-        (tables.ERFINV_MIDDLE, 2.5, 4.0),
-        (tables.ERFINV_TAIL, 4.0, 6.5),
-        (tables.ERFINV_FAR, 6.5, 13.0),
-        (tables.ERFINV_END, 13.0, 28.0),
-    ):
-        middle, half = (low + high) / 2, (high - low) / 2
-        found = m.where(s > low, s * horner(table, (s - middle) / half), found)
-    return found
-
-
-def _erfinv(m: Any, x: Any) -> Any:
-    end = m.absolute(x) == 1.0
-    inside = m.where(end, 0.0, x)
-    found = inside * _erfinv_quotient(m, -m.log((1.0 - inside) * (1.0 + inside)))
-    return m.where(end, x * math.inf, found)
-
-
-def _ndtri(m: Any, p: Any) -> Any:
-    end = (p == 0.0) | (p == 1.0)
-    inside = m.where(end, 0.5, p)
-    # Of 4 p (1 - p) the logarithm in parts: the product of a subnormal number is rough.
-    w = -(m.log(inside) + m.log1p(-inside) + math.log(4))
-    centre = m.absolute(inside - 0.5) < 0.25
-    apart = 2.0 * (inside - 0.5)
-    w = m.where(centre, -m.log1p(-apart * apart), w)
-    found = ROOT_2 * apart * _erfinv_quotient(m, m.maximum(w, 0.0))
-    return m.where(end, (p - 0.5) * math.inf, found)
-
-
-def _bell(x: Node) -> Any:
-    """``e^(-x²)``."""
-    return exp(-x * x)
-
-
-erfc = in_doubles("erfc", _erfc, [lambda g, y, x: g * (-2 / ROOT_PI * _bell(x))], [(-2.0, 2.0)], 75.0)
-"""``1 - erf(x)``, exact to the last bits where it is small."""
-
-erfcx = in_doubles("erfcx", _erfcx, [lambda g, y, x: g * (2 * x * y - 2 / ROOT_PI)], [(-2.0, 2.0)], 75.0)
-"""``e ** (x * x) * erfc(x)``, which neither underflows nor overflows for positive ``x``."""
-
-ndtr = in_doubles(
-    "ndtr", _ndtr, [lambda g, y, x: g * (exp(-0.5 * x * x) / math.sqrt(2 * math.pi))], [(-2.0, 2.0)], 75.0
-)
-"""The probability that a normal number is below ``x``."""
-
-log_ndtr = in_doubles(
-    "log_ndtr",
-    _log_ndtr,
-    [lambda g, y, x: g * (exp(-0.5 * x * x - y) / math.sqrt(2 * math.pi))],
-    [(-2.0, 2.0)],
-    100.0,
-)
-"""The logarithm of ``ndtr``, also where that underflows."""
-
-erfinv = in_doubles("erfinv", _erfinv, [lambda g, y, x: g * (ROOT_PI / 2 * exp(y * y))], [(-0.9, 0.9)], 150.0)
-"""``y`` with ``erf(y) = x``; infinite at -1 and 1, NaN beyond."""
-
-ndtri = in_doubles(
-    "ndtri",
-    _ndtri,
-    [lambda g, y, p: g * (math.sqrt(2 * math.pi) * exp(0.5 * y * y))],
-    [(0.05, 0.95)],
-    180.0,
-)
-"""``y`` with ``ndtr(y) = p``; infinite at 0 and 1, NaN beyond."""
-
 
 # -- the gamma function's kin
 
@@ -172,7 +53,7 @@ def _bernoulli(count: int) -> list[Fraction]:
 
 _EVEN = _bernoulli(12)
 _STIRLING = tuple(float(b / (2 * k * (2 * k - 1))) for k, b in enumerate(_EVEN[:9], 1))
-_PSI = tuple(float(b / (2 * k)) for k, b in enumerate(_EVEN[:9], 1))
+PSI = tuple(float(b / (2 * k)) for k, b in enumerate(_EVEN[:9], 1))
 _ZETA = tuple(b / math.factorial(2 * k) for k, b in enumerate(_EVEN, 1))
 
 
@@ -198,7 +79,7 @@ def _log_gamma_of_small(m: Any, d: Any) -> Any:
     return d * horner(tables.GAMMALN, 2.0 * d)
 
 
-def _stirling(m: Any, y: Any) -> Any:
+def stirling(m: Any, y: Any) -> Any:
     inverse = 1.0 / y
     return inverse * horner(_STIRLING, inverse * inverse)
 
@@ -212,7 +93,7 @@ def _gammaln(m: Any, x: Any) -> Any:
     logarithm = m.log(argument)
     near = m.where(y < 1.5, -logarithm, logarithm) + _log_gamma_of_small(m, d)
     held = m.where(large, y, 8.0)
-    far = (held - 0.5) * (logarithm - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5) + _stirling(m, held)
+    far = (held - 0.5) * (logarithm - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5) + stirling(m, held)
     value = m.where(large, far, near)
     value = m.where(y == math.inf, math.inf, value)
     sine, _, whole = _sine_of_turns(m, y)
@@ -220,7 +101,7 @@ def _gammaln(m: Any, x: Any) -> Any:
     return m.where(x < 0.0, m.where(whole == y, math.inf, turned), value)
 
 
-def _gamma(m: Any, x: Any) -> Any:
+def gamma_steps(m: Any, x: Any) -> Any:
     y = m.absolute(x)
     large = y >= 8.0
     product, d = _reduced(m, m.where(large, 2.0, y))
@@ -228,7 +109,7 @@ def _gamma(m: Any, x: Any) -> Any:
     held = m.minimum(m.where(large, y, 8.0), 180.0)
     # The power in two factors, each of which is finite wherever the product is.
     half = m.power(held, 0.5 * held - 0.25)
-    far = math.sqrt(2 * math.pi) * m.exp(_stirling(m, held)) * (half * m.exp(-held)) * half
+    far = math.sqrt(2 * math.pi) * m.exp(stirling(m, held)) * (half * m.exp(-held)) * half
     value = m.where(large, far, near)
     sine, _, whole = _sine_of_turns(m, y)
     odd = whole - 2.0 * m.floor(whole * 0.5)
@@ -237,12 +118,12 @@ def _gamma(m: Any, x: Any) -> Any:
     return m.where(x == 0.0, 1.0 / x, m.where(x < 0.0, negative, m.where(y > 171.7, math.inf, value)))
 
 
-def _digamma(m: Any, x: Any) -> Any:
+def digamma_steps(m: Any, x: Any) -> Any:
     y = m.absolute(x)
     large = y >= 8.0
     inverse = 1.0 / m.where(large, y, 8.0)
     square = inverse * inverse
-    far = m.log(m.where(large, y, 8.0)) - 0.5 * inverse - square * horner(_PSI, square)
+    far = m.log(m.where(large, y, 8.0)) - 0.5 * inverse - square * horner(PSI, square)
     z = m.where(large, 1.5, m.where(y < 1.0, y + 1.0, y))
     total = m.where(y < 1.0, -1.0 / y, 0.0)
     for _ in range(6):
@@ -314,11 +195,11 @@ def _zeta(m: Any, s: Any, q: Any) -> Any:
 gammaln = in_doubles("gammaln", _gammaln, [lambda g, y, x: g * digamma(x)], [(0.3, 3.0)], 110.0)
 """The logarithm of the gamma function's size; infinite at 0, -1, -2, …"""
 
-gamma = in_doubles("gamma", _gamma, [lambda g, y, x: g * (y * digamma(x))], [(0.3, 3.0)], 130.0)
+gamma = in_doubles("gamma", gamma_steps, [lambda g, y, x: g * (y * digamma(x))], [(0.3, 3.0)], 130.0)
 """The gamma function, which at ``n + 1`` is ``n!``; NaN at -1, -2, …"""
 
 digamma: Any = in_doubles(
-    "digamma", _digamma, [lambda g, y, x: g * polygamma(x, order=1)], [(0.3, 3.0)], 110.0
+    "digamma", digamma_steps, [lambda g, y, x: g * polygamma(x, order=1)], [(0.3, 3.0)], 110.0
 )
 """The derivative of ``gammaln``; NaN at -1, -2, …"""
 
@@ -416,22 +297,76 @@ def _j1(m: Any, x: Any) -> Any:
     return m.where(x < 0.0, -value, value)
 
 
-def _per(y: Any, x: Any) -> Any:
-    """``y / x`` for a function with the slope 1/2 at 0."""
-    zero = OPERATORS["equal"](x, filled(0, x.dtype, x.shape))
-    half, one = filled(0.5, x.dtype, x.shape), filled(1, x.dtype, x.shape)
-    return where(zero, half, y / where(zero, one, x))
+def _share(m: Any, x: Any, order: int, kind: str) -> Any:
+    """The power series near zero, in which nothing cancels, and the recurrence of the orders elsewhere."""
+    y = m.absolute(x)
+    near = y < order + 1.0
+    square = m.where(near, y, 0.0) * m.where(near, y, 0.0) * (-0.25 if kind == "j" else 0.25)
+    series = horner(
+        [1 / (math.factorial(k) * math.factorial(order + k) * 2.0**order) for k in range(24)], square
+    )
+    if kind == "i0e":
+        series = series * m.exp(-m.where(near, y, 0.0))
+    held = m.where(near, 1.0, y)
+    functions = {"i0": (_i0, _i1), "i0e": (_i0e, _i1e), "j": (_j0, _j1)}
+    before, value = (function(m, held) for function in functions[kind])
+    for k in range(1, order):
+        step = 2.0 * k / held * value
+        before, value = value, (step - before if kind == "j" else before - step)
+    for _ in range(order):
+        value = value / held
+    return m.where(near, series, value)
 
+
+def _share_slope(g: Any, y: Any, x: Any) -> Any:
+    """``(I_n / x^n)' = I_(n+1) / x^n``, and ``(J_n / x^n)' = -J_(n+1) / x^n``."""
+    order, kind = y.attributes["order"], y.attributes["kind"]
+    slope = x * bessel_share(x, order=order + 1, kind=kind)
+    if kind == "i0e":
+        return g * (slope - OPERATORS["sign"](x) * y)
+    return g * (-slope if kind == "j" else slope)
+
+
+bessel_share: Any = in_doubles(
+    "bessel_share",
+    _share,
+    [_share_slope],
+    [(0.3, 5.0)],
+    160.0,
+    [
+        {"order": order, "kind": kind}
+        for order, kind in ((1, "i0"), (1, "i0e"), (1, "j"), (2, "i0"), (2, "j"))
+    ],
+)
+"""A function of Bessel of the first kind over ``x ** order``: ``"j"``, or of the modified ones ``"i0"``, or that
+times ``e ** -|x|``, ``"i0e"``.
+"""
+
+
+def _bessel_gap(m: Any, x: Any) -> Any:
+    y = m.absolute(x)
+    small, near, far = _scaled_i(m, y, tables.I_GAP_NEAR, tables.I_GAP_FAR)
+    return m.where(small, near, far / m.where(small, 1.0, y))
+
+
+bessel_gap: Any = in_doubles(
+    "bessel_gap",
+    _bessel_gap,
+    [lambda g, y, x: g * (OPERATORS["sign"](x) * (bessel_share(x, order=1, kind="i0e") - 2 * y))],
+    [(0.3, 3.0)],
+    80.0,
+)
+"""``e ** -|x|`` times what the modified function of Bessel of order 0 is above that of order 1 of ``|x|``."""
 
 i0e: Any = in_doubles(
-    "i0e", _i0e, [lambda g, y, x: g * (i1e(x) - OPERATORS["sign"](x) * y)], [(-3.0, 3.0)], 80.0
+    "i0e", _i0e, [lambda g, y, x: g * (-OPERATORS["sign"](x) * bessel_gap(x))], [(-3.0, 3.0)], 80.0
 )
 """``e ** -|x|`` times the modified function of Bessel of order 0."""
 
 i1e: Any = in_doubles(
     "i1e",
     _i1e,
-    [lambda g, y, x: g * (i0e(x) - OPERATORS["sign"](x) * y - _per(y, x))],
+    [lambda g, y, x: g * (bessel_gap(x) - bessel_share(x, order=1, kind="i0e"))],
     [(0.3, 3.0)],
     80.0,
 )
@@ -440,14 +375,44 @@ i1e: Any = in_doubles(
 i0: Any = in_doubles("i0", _i0, [lambda g, y, x: g * i1(x)], [(-3.0, 3.0)], 95.0)
 """The modified function of Bessel of the first kind and order 0."""
 
-i1: Any = in_doubles("i1", _i1, [lambda g, y, x: g * (i0(x) - _per(y, x))], [(-3.0, 3.0)], 95.0)
+i1: Any = in_doubles(
+    "i1", _i1, [lambda g, y, x: g * (i0(x) - bessel_share(x, order=1, kind="i0"))], [(-3.0, 3.0)], 95.0
+)
 """The modified function of Bessel of the first kind and order 1."""
 
 j0: Any = in_doubles("j0", _j0, [lambda g, y, x: -g * j1(x)], [(-10.0, 10.0)], 100.0)
 """The function of Bessel of the first kind and order 0."""
 
-j1: Any = in_doubles("j1", _j1, [lambda g, y, x: g * (j0(x) - _per(y, x))], [(-10.0, 10.0)], 100.0)
+j1: Any = in_doubles(
+    "j1", _j1, [lambda g, y, x: g * (j0(x) - bessel_share(x, order=1, kind="j"))], [(-10.0, 10.0)], 100.0
+)
 """The function of Bessel of the first kind and order 1."""
+
+
+# -- exponentials
+
+
+def _exponential_share(m: Any, x: Any, order: int) -> Any:
+    """The power series near zero; elsewhere integration by parts."""
+    near = m.absolute(x) <= 1.0
+    short = m.where(near, x, 0.0)
+    series = horner([1 / (math.factorial(k) * (order + k + 1)) for k in range(19)], short)
+    held = m.where(near, 1.0, x)
+    value = m.expm1(held) / held
+    for k in range(1, order + 1):
+        value = (m.exp(held) - k * value) / held
+    return m.where(near, series, m.where(x == math.inf, math.inf, value))
+
+
+exponential_share: Any = in_doubles(
+    "exponential_share",
+    _exponential_share,
+    [lambda g, y, x: g * exponential_share(x, order=y.attributes["order"] + 1)],
+    [(-2.0, 2.0)],
+    60.0,
+    [{"order": 0}, {"order": 1}, {"order": 2}],
+)
+"""The integral of ``t ** order * exp(x * t)`` for ``t`` from 0 to 1; of order 0 it is ``expm1(x) / x``."""
 
 ACCURACY = {
     "erfc": 6.0,

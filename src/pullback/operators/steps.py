@@ -1,5 +1,5 @@
-"""Functions written once in double precision: as arithmetic of NumPy's arrays, and as expressions of the loop
-vocabulary.
+"""Functions written once, in double precision mostly: as arithmetic of NumPy's arrays, and as expressions of the
+loop vocabulary.
 
 A body is a function of ``m``, which has NumPy's functions, and of values that Python's operators act on. Given
 NumPy and arrays it computes, and is the operator's reference; given ``STEPS`` and values it gives the
@@ -28,13 +28,13 @@ from pullback.loops import Apply, Expression, Index, Literal, Operand
 from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import elementwise, elementwise_type, inside_masks, is_constant
 
-__all__ = ["STEPS", "Value", "horner", "in_doubles"]
+__all__ = ["STEPS", "Value", "horner", "in_doubles", "in_own_dtype"]
 
 _DOUBLE, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
 
 
 class Value:
-    """An expression of doubles, or of bools, with Python's operators."""
+    """An expression of floats, or of bools, with Python's operators; numbers of Python take the dtype of the others."""
 
     __slots__ = ("expression",)
 
@@ -92,9 +92,11 @@ class Value:
         return _of("logical_or", self, other, dtype=_BOOL)
 
 
-def _of(function: str, *operands: Any, dtype: np.dtype = _DOUBLE) -> Value:
-    parts = [x.expression if isinstance(x, Value) else Literal(x, _DOUBLE) for x in operands]
-    return Value(Apply(function, parts, dtype))
+def _of(function: str, *operands: Any, dtype: np.dtype | None = None) -> Value:
+    kinds = [x.expression.dtype for x in operands if isinstance(x, Value)]
+    kind = next((kind for kind in kinds if kind != _BOOL), _DOUBLE)
+    parts = [x.expression if isinstance(x, Value) else Literal(x, kind) for x in operands]
+    return Value(Apply(function, parts, dtype or kind))
 
 
 class _Steps:
@@ -117,28 +119,38 @@ def horner(coefficients: Sequence[float], x: Any) -> Any:
     return total
 
 
-def _reference(body: Body) -> Callable[..., Any]:
+def _reference(body: Body, wide: bool = True) -> Callable[..., Any]:
     def reference(*arrays: Any, **attributes: Any) -> Any:
         inputs = [np.asarray(array) for array in arrays]
         with np.errstate(all="ignore"):
-            made = body(np, *(x.astype(np.float64) for x in inputs), **attributes)
+            made = body(np, *(x.astype(np.float64) if wide else x for x in inputs), **attributes)
             return np.asarray(made).astype(inputs[0].dtype)
 
     return reference
 
 
-def _lower(body: Body) -> Callable[..., Expression]:
+def _lower(body: Body, wide: bool = True) -> Callable[..., Expression]:
     def lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
         given = [operand(index) for operand in operands]
-        wide = [Value(x if x.dtype == _DOUBLE else Apply("cast", (x,), _DOUBLE)) for x in given]
-        made: Expression = body(STEPS, *wide, **node.attributes).expression
-        return made if node.dtype == _DOUBLE else Apply("cast", (made,), node.dtype)
+        if wide:
+            given = [x if x.dtype == _DOUBLE else Apply("cast", (x,), _DOUBLE) for x in given]
+        made: Expression = body(STEPS, *map(Value, given), **node.attributes).expression
+        return made if made.dtype == node.dtype else Apply("cast", (made,), node.dtype)
 
     return lower
 
 
 def _contribution(rule: Any, node: Operation, g: Any) -> Any:
     return rule(g, node, *node.inputs)
+
+
+def in_own_dtype(
+    name: str, body: Body, rules: Sequence[Any] | None, domains: Sequence[tuple[float, float]], cost: float
+) -> Operator:
+    """The elementwise operator whose value is ``body(m, *inputs)``, computed in the dtype of its inputs."""
+    return elementwise(
+        name, _reference(body, wide=False), rules, domains, cost=cost, lower=_lower(body, wide=False)
+    )
 
 
 def in_doubles(

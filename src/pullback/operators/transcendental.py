@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from pullback.graph import OPERATORS, Node, Operation, Operator, is_complex
+from pullback.graph import OPERATORS, Node, Operation, Operator, float_limits, is_complex
 from pullback.loops import Apply, Expression, Index, Literal, Operand
 from pullback.loops.functions import rectified
 from pullback.operators import complex_parts
 from pullback.operators.arithmetic import sqrt
 from pullback.operators.elementwise import elementwise, filled, where, zeros_like
+from pullback.operators.steps import in_doubles
 
 __all__ = [
     "arccos",
@@ -55,7 +56,7 @@ exp = elementwise("exp", np.exp, [lambda g, y, x: g * y], kinds="fc", cost=10.0,
 """``e ** x``."""
 
 expm1 = elementwise(
-    "expm1", np.expm1, [lambda g, y, x: g * (y + 1)], kinds="fc", cost=12.0, parts=complex_parts.expm1
+    "expm1", np.expm1, [lambda g, y, x: g * exp(x)], kinds="fc", cost=12.0, parts=complex_parts.expm1
 )
 """``e ** x - 1``, exact to the last bits near 0."""
 
@@ -127,24 +128,44 @@ def _shifted(x: Any, by: float) -> Any:
     return OPERATORS["complex_of"](OPERATORS["real"](x) + by, OPERATORS["imag"](x))
 
 
+one_less_square = elementwise(
+    "one_less_square",
+    lambda x: (1 - x) * (1 + x),
+    [lambda g, y, x: g * (-2 * x)],
+    lower=lambda node, operands, index: _one_less_square(operands[0](index)),
+)
+"""``1 - x * x`` as a product, exact to the last bits near 1, whose own derivative does not cancel near 0."""
+
+
+def _one_less_square(x: Expression) -> Expression:
+    one = Literal(1, x.dtype)
+    less, more = Apply("subtract", (one, x), x.dtype), Apply("add", (one, x), x.dtype)
+    return Apply("multiply", (less, more), x.dtype)
+
+
 def _root_within_one(x: Any) -> Any:
     """``sqrt(1 - x²)``, on a branch cut on the side that the sign of zero says."""
     if not is_complex(x.dtype):
-        return sqrt((1 - x) * (1 + x))
+        return sqrt(one_less_square(x))
     return sqrt(_shifted(-x, 1) * _shifted(x, 1))
 
 
 def _root_beside_zero(x: Any) -> Any:
     """``sqrt(1 + x²)``, likewise."""
     if not is_complex(x.dtype):
-        return sqrt(x * x + 1)
+        # Beyond, the one is lost, and the square would overflow.
+        size = OPERATORS["absolute"](x)
+        reach = 2.0 ** (float_limits(x.dtype).nmant // 2 + 2)
+        far = OPERATORS["greater"](size, filled(reach, x.dtype, x.shape))
+        held = where(far, zeros_like(x), x)
+        return where(far, size, sqrt(held * held + 1))
     return _root_within_one(OPERATORS["complex_of"](-OPERATORS["imag"](x), OPERATORS["real"](x)))
 
 
 def _root_beyond_one(x: Any) -> Any:
     """``sqrt(x² - 1)``, with the sign of ``x``, likewise."""
     if not is_complex(x.dtype):
-        return sqrt((x - 1) * (x + 1))
+        return sqrt(x - 1) * sqrt(x + 1)
     return sqrt(_shifted(x, -1)) * sqrt(_shifted(x, 1))
 
 
@@ -207,10 +228,28 @@ cosh: Operator = elementwise(
 )
 """``(e ** x + e ** -x) / 2``."""
 
-tanh = elementwise(
-    "tanh", np.tanh, [lambda g, y, x: g * (1 - y * y)], kinds="fc", cost=12.0, parts=complex_parts.tanh
-)
+
+def _is_double(x: Node) -> bool:
+    return bool(x.dtype == np.float64)
+
+
+def _over_cosh_squared(m: Any, x: Any) -> Any:
+    falling = m.exp(-2.0 * m.absolute(x))
+    return 4.0 * falling / ((1.0 + falling) * (1.0 + falling))
+
+
+def _tanh_slope(g: Node, y: Node, x: Node) -> Node:
+    """By the result, which a network keeps anyway, but where all digits are wanted: far out these are lost in it."""
+    return g * (tanh_slope(x) if _is_double(x) else 1 - y * y)
+
+
+tanh = elementwise("tanh", np.tanh, [_tanh_slope], kinds="fc", cost=12.0, parts=complex_parts.tanh)
 """``sinh(x) / cosh(x)``."""
+
+tanh_slope = in_doubles(
+    "tanh_slope", _over_cosh_squared, [lambda g, y, x: g * (-2 * y * tanh(x))], [(-2.0, 2.0)], 16.0
+)
+"""``1 / cosh(x) ** 2``, the derivative of ``tanh``."""
 
 arcsinh = elementwise(
     "arcsinh",
@@ -236,7 +275,7 @@ arccosh = elementwise(
 arctanh = elementwise(
     "arctanh",
     np.arctanh,
-    [lambda g, y, x: g / ((1 - x) * (1 + x))],
+    [lambda g, y, x: g / (one_less_square(x) if not is_complex(x.dtype) else (1 - x) * (1 + x))],
     [INSIDE_ONE],
     kinds="fc",
     cost=20.0,
@@ -253,7 +292,7 @@ def _erf_reference(x: np.ndarray) -> Any:
 
 
 erf = elementwise(
-    "erf", _erf_reference, [lambda g, y, x: g * (2 / math.sqrt(math.pi) * exp(-x * x))], cost=20.0
+    "erf", _erf_reference, [lambda g, y, x: g * (2 / math.sqrt(math.pi) * OPERATORS["bell"](x))], cost=20.0
 )
 """The error function, ``2 / sqrt(pi)`` times the integral of ``exp(-t * t)`` from 0 to ``x``."""
 
@@ -266,8 +305,21 @@ def _sigmoid_reference(x: np.ndarray) -> Any:
     return np.where(x >= 0, one, tail) / (one + tail)
 
 
-sigmoid = elementwise("sigmoid", _sigmoid_reference, [lambda g, y, x: g * (y * (1 - y))], cost=12.0)
+def _sigmoid_slope(g: Node, y: Node, x: Node) -> Node:
+    return g * (sigmoid_slope(x) if _is_double(x) else y * (1 - y))
+
+
+sigmoid = elementwise("sigmoid", _sigmoid_reference, [_sigmoid_slope], cost=12.0)
 """``1 / (1 + e ** -x)``, without overflow at either end."""
+
+sigmoid_slope = in_doubles(
+    "sigmoid_slope",
+    lambda m, x: 0.25 * _over_cosh_squared(m, 0.5 * x),
+    [lambda g, y, x: g * (-y * tanh(0.5 * x))],
+    [(-2.0, 2.0)],
+    16.0,
+)
+"""``sigmoid(x) * sigmoid(-x)``, the derivative of ``sigmoid``."""
 
 
 def _softplus_reference(x: np.ndarray) -> Any:
