@@ -1,4 +1,4 @@
-"""The command ``pullback``: ``train``, ``predict``, ``sample`` and ``info``."""
+"""The command ``pullback``: ``train``, ``evaluate``, ``predict``, ``sample`` and ``info``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from pullback import __version__
-from pullback.cli import info, predict, sample, train
+from pullback.cli import evaluate, info, predict, sample, train
 from pullback.cli.options import INTERRUPTED
 from pullback.cli.output import tell
 from pullback.errors import PullbackError
@@ -35,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pullback {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     train.add_command(commands)
+    evaluate.add_command(commands)
     predict.add_command(commands)
     sample.add_command(commands)
     info.add_command(commands)

@@ -161,7 +161,7 @@ def _small_beta(m: Any, high: Any, low: Any, total: Any, far: Any, of_low: Any) 
 def _far_out(m: Any, a: Any, b: Any) -> tuple[Any, ...]:
     """The larger and the smaller and their sum, where that is far out, all three there, and exponents for them.
 
-    There ``high`` is above 85. The first exponent is that of ``(high / total) ** (high - 1/2) e ** low``, taken together.
+    There ``high`` is above 85. The first exponent is of ``(high / total) ** (high - 1/2) e ** low``, taken together.
     """
     high, low = m.maximum(a, b), m.minimum(a, b)
     total = high + low
