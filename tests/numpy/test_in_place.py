@@ -107,7 +107,67 @@ def helped(x):
     return y
 
 
+def flat_places(x):
+    y = np.outer(x, x)
+    np.put(y, [0, 5, -1], x)
+    np.put(y, [1, 2, 3, 30], x[:2] * 2, mode="wrap")
+    y.put([6, 40], x[0], mode="clip")
+    np.put(y, [], x)
+    np.put(y, np.argsort(x), x)
+    y.flat[7:9] = x[3]
+    y.flat[::5] = x[:2]
+    return y + y.flat[3]
+
+
+def flat_as_a_whole(x):
+    y = np.outer(x, x)
+    y.flat = x
+    total = 0.0
+    for k, each in enumerate(y.flat):
+        total = total + k * each
+    return y * len(y.flat) + total
+
+
+def masked_places(x):
+    y = np.outer(x, x)
+    np.place(y, y > 1.1, x * 3)
+    np.place(y, np.eye(4, dtype=bool), x[:3])
+    np.putmask(y, y > 5, np.outer(x, x) / 2)
+    np.putmask(y, np.tri(4, dtype=bool), x[1:])
+    np.copyto(y, x, where=np.array([True, False, False, True]))
+    return y
+
+
+def results_of_methods(x):
+    y, z = np.outer(x, x), np.zeros_like(x)
+    y.sum(axis=0, out=z)
+    y[0].cumsum(out=y[1])
+    y.mean(1, out=y[:, 2])
+    y.take([1, 0, 3, 2], axis=0, out=y)
+    y.clip(-1, 4, out=y)
+    y[:2].dot(y, out=y[2:])
+    return y + z
+
+
+def ufuncs_where(x):
+    y = x * 2
+    np.sqrt(x, out=y, where=x > 0)
+    np.add(y, 1, out=y, where=np.array([True, False, True, True]))
+    np.negative.at(y, [0, 2])
+    np.floor_divide.at(y, slice(3, 4), 2)
+    return y
+
+
+def in_order(x):
+    y = np.outer(x, x)
+    y[1].sort(kind="stable")
+    y.T.sort(axis=-1)
+    y[2].partition(3)  # all but the last
+    return y.max(axis=0) + y[:, 3]
+
+
 FUNCTIONS = (
+    *(flat_places, flat_as_a_whole, masked_places, results_of_methods, ufuncs_where, in_order),
     *(
         filled,
         updated,
@@ -316,3 +376,36 @@ def test_views_are_swapped_as_numpy_does():
         return y
 
     np.testing.assert_array_equal(pb.jit(swapped)(M), swapped(M))
+
+
+REFUSED = {
+    "resize": (lambda y: y.resize((2, 2)), TracingError, r"y = x\.reshape\(shape\)"),
+    "where without out": (lambda y: np.sqrt(y, where=y > 0), TracingError, r"out=np\.zeros_like\(x\)"),
+    "at of places named twice": (lambda y: np.negative.at(y, [0, 0]), TracingError, r"np\.negative\.at"),
+    "put in no such mode": (
+        lambda y: np.put(y, [0], 1.0, mode="lift"),
+        TracingError,
+        "'raise', 'wrap' or 'clip'",
+    ),
+    "put of floats": (lambda y: np.put(y, [0.5], 1.0), TypeError, "integer|astype"),
+    "put beyond the end": (lambda y: np.put(y, [4], 1.0), IndexError, "4"),
+    "place of nothing": (lambda y: np.place(y, y > 0, []), ValueError, "no values"),
+    "place by a short mask": (lambda y: np.place(y, [True], 1.0), ValueError, "mask of shape"),
+    "putmask by a short mask": (lambda y: np.putmask(y, [True], 1.0), ValueError, "mask of shape"),
+    "putmask of complex numbers": (lambda y: np.putmask(y, y > 0, 1j), TypeError, "complex128"),
+    "copyto of complex numbers": (lambda y: np.copyto(y, y * 1j), TypeError, "same_kind"),
+    "copyto by no casting": (lambda y: np.copyto(y, y.astype(np.float32), casting="no"), TypeError, "'no'"),
+    "out of another method": (lambda y: y.reshape(2, 2, out=y), TracingError, "reshape"),
+}
+
+
+@pytest.mark.parametrize(("write", "kind", "message"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("transform", [pb.jit, lambda f: lambda x: pb.jvp(f, (x,), (0 * x,))[0]])
+def test_what_cannot_be_written_is_refused(write: Any, kind: Any, message: str, transform: Any):
+    def function(x: Any) -> Any:
+        y = x * 1
+        write(y)
+        return y
+
+    with pytest.raises(kind, match=message):
+        transform(function)(X)

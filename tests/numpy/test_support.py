@@ -212,7 +212,7 @@ CHANGES = {
     "copyto": lambda x: np.copyto(x, 1.0),
     "put": lambda x: np.put(x, [0], 1.0),
     "putmask": lambda x: np.putmask(x, x > 0, 1.0),
-    "place": lambda x: np.place(x, [True], 1.0),
+    "place": lambda x: np.place(x, x > 0, 1.0),
     "fill_diagonal": lambda x: np.fill_diagonal(x, 1.0),
     "put_along_axis": lambda x: np.put_along_axis(x, np.array([[0]]), 1.0, 0),
     "add with out": lambda x: np.add(x, 1.0, out=x),

@@ -120,7 +120,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "var": reductions.var,
 }
 _CONCRETE = {"item": "item", "tolist": "tolist", "tobytes": "tolist"}
-_REFUSED = dict.fromkeys(("fill", "sort", "partition", "put", "itemset", "resize", "setfield"), "in place")
+_REFUSED = dict.fromkeys(("fill", "sort", "partition", "put", "resize", "setfield"), "in place")
 
 
 def attribute(x: Node, name: str) -> Any:

@@ -29,10 +29,11 @@ from pullback.graph.named import sizes_under_way
 from pullback.graph.protocol import ArrayProtocol, vocabulary
 from pullback.numpy.arrays import TracedArray, boxed, named_like, plain, plain_all
 from pullback.numpy.elementwise import UFUNCS
-from pullback.numpy.promotion import as_node, settled, where_written
+from pullback.numpy.promotion import settled, where_written
 from pullback.numpy.recipes import followed
 from pullback.numpy.sizes import comparison, size_of
 from pullback.numpy.views import OWN_ARGUMENTS, SPLITS, VIEWS, gives_itself
+from pullback.numpy.writing import IN_PLACE, WITH_OUT, WRITES, masked, names_each_once
 
 __all__ = ["UPDATES", "called", "doored", "of_array"]
 
@@ -51,7 +52,10 @@ def doored(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _method(x: TracedArray, name: str, *arguments: Any, **keywords: Any) -> Any:
     operands = [] if name == "copy" else [x, *arguments]
+    out = keywords.pop("out", None) if name in WITH_OUT else None
     found = followed(name, _called_method, (x, name, *arguments), keywords)
+    if out is not None:
+        return written(out, found, f"x.{name}")
     if gives_itself(x, name, keywords, found):
         return x
     if name in VIEWS and isinstance(found, Node):
@@ -64,8 +68,8 @@ def of_array(name: str, is_method: bool) -> property:
     """The attribute ``name`` that traced arrays share with NumPy's."""
 
     def attribute(self: TracedArray) -> Any:
-        if name in _IN_PLACE:
-            return partial(_IN_PLACE[name], self)
+        if name in IN_PLACE:
+            return partial(IN_PLACE[name], self)
         if is_method:
             return partial(_method, self, name)
         if name in ("T", "mT"):
@@ -92,8 +96,8 @@ def array_function(function: Any, types: Any, arguments: Any, keywords: Any) -> 
     name = getattr(function, "__name__", "")
     if name in ("real", "imag") and type(arguments[0]) is TracedArray:
         return getattr(arguments[0], name)
-    if name in _WRITES and arguments and type(arguments[0]) is TracedArray:
-        return _WRITES[name](*arguments, **keywords)
+    if name in WRITES and arguments and type(arguments[0]) is TracedArray:
+        return WRITES[name](*arguments, **keywords)
     out = keywords.pop("out", None) if "out" in keywords else None
     made = _made_by(function, arguments, keywords)
     if out is not None:
@@ -222,6 +226,10 @@ def _ufunc(self: TracedArray, ufunc: np.ufunc, method: str, *inputs: Any, **keyw
         target, index, value = inputs[0], plain_all(inputs[1]), plain_all(inputs[2])
         target.assign(plain(getattr(vocabulary["at"](target.node)[index], UPDATES[ufunc])(value)))
         return None
+    if method == "at" and type(inputs[0]) is TracedArray and names_each_once(inputs[0], inputs[1]):
+        target, index, *values = inputs
+        target[index] = ufunc(target[index], *values)
+        return None
     function = None if keywords or method != "__call__" else UFUNCS.get(ufunc)
     if function is not None:
         made = followed(ufunc, function, inputs, _NONE, True)
@@ -229,7 +237,9 @@ def _ufunc(self: TracedArray, ufunc: np.ufunc, method: str, *inputs: Any, **keyw
             return made
         return named_like(made, inputs) if type(made) is Operation else boxed(made, inputs)
     out = keywords.pop("out", None)
+    where = plain_all(keywords.pop("where", True)) if method == "__call__" else True
     made = vocabulary["array_ufunc"](ufunc, method, *plain_all(inputs), **plain_all(keywords))
+    made = masked(made, where, out, f"np.{ufunc.__name__}")
     return boxed(made, inputs) if out is None else written(out, made, f"np.{ufunc.__name__}")
 
 
@@ -314,35 +324,3 @@ _doors: dict[str, Any] = {
 }
 for _method_name, _door in _doors.items():
     setattr(TracedArray, f"__{_method_name}__", _door)
-
-
-# -- Functions and methods that write
-
-
-def _fill(x: TracedArray, value: Any) -> None:
-    x[...] = value
-
-
-def _sort(x: TracedArray, axis: int = -1) -> None:
-    x.write(plain(vocabulary["sort"](x.node, axis)), "sort")
-
-
-def _copyto(dst: TracedArray, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    node = dst.node
-    taken = src if where is True else vocabulary["where"](plain_all(where), plain_all(src), node)
-    dst.write(as_node(plain_all(taken), node.dtype), "np.copyto")
-
-
-def _of_new(name: str) -> Callable[..., None]:
-    def called(x: TracedArray, *arguments: Any, **keywords: Any) -> None:
-        x.write(plain(vocabulary[name](x.node, *plain_all(arguments), **plain_all(keywords))), f"np.{name}")
-
-    return called
-
-
-_IN_PLACE: dict[str, Callable[..., Any]] = {"fill": _fill, "sort": _sort}
-_WRITES: dict[str, Callable[..., Any]] = {
-    "copyto": _copyto,
-    "fill_diagonal": _of_new("fill_diagonal"),
-    "put_along_axis": _of_new("put_along_axis"),
-}
