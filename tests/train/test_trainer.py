@@ -506,3 +506,32 @@ def test_learns_mnist():
     # PyTorch's means over three seeds; one seed is within a tenth of them.
     np.testing.assert_allclose(history["loss"], [1.46, 0.66, 0.47, 0.39, 0.34], rtol=0.1)
     assert 0.905 < history["validation_accuracy"][-1] < 0.925
+
+
+def test_a_smaller_last_batch_counts_by_its_rows():
+    """Running statistics, as in PyTorch and Keras, take each batch as it is, the last one too; losses are weighted."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((8, 4)).astype(np.float32)
+    y = random.standard_normal((8, 1)).astype(np.float32)
+    norm, dense = nn.BatchNorm(4), nn.Dense(4, 1, seed=0)
+    trainer = Trainer(
+        nn.Chain(norm, dense), nn.squared_error, optim.SGD(0.0), batch_size=3, metrics={"most": most}
+    )
+    history = trainer.fit((x, y), 1, shuffle=False)
+    mean, variance, total, largest = np.zeros(4), np.ones(4), 0.0, 0.0
+    for rows in (slice(0, 3), slice(3, 6), slice(6, 8)):
+        batch, count = x[rows].astype(np.float64), len(x[rows])
+        mean = 0.9 * mean + 0.1 * batch.mean(axis=0)
+        variance = 0.9 * variance + 0.1 * batch.var(axis=0, ddof=1)
+        outputs = (batch - batch.mean(axis=0)) / np.sqrt(batch.var(axis=0) + norm.epsilon)
+        outputs = outputs @ dense.weight + dense.bias
+        total += ((outputs - y[rows]) ** 2).sum()
+        largest += np.abs(outputs).max() * count
+    np.testing.assert_allclose(norm.running_mean, mean, rtol=1e-5)
+    np.testing.assert_allclose(norm.running_variance, variance, rtol=1e-5)
+    assert history["loss"][0] == pytest.approx(total / 8, rel=1e-5)
+    assert history["most"][0] == pytest.approx(largest / 8, rel=1e-5)
+
+
+def most(outputs, labels):
+    return np.max(np.abs(outputs))
