@@ -302,12 +302,18 @@ rgamma = in_doubles(
 
 
 def _gamma_density(m: Any, a: Any, x: Any) -> Any:
-    large = a >= 8.0
-    held = m.where(large, 1.0, a)
-    near = m.power(x, held - 1.0) * m.exp(-x) / gamma_steps(m, held)
+    inside = (a > 0.0) & (a < math.inf) & (x > 0.0) & (x < math.inf)
+    z = m.where(inside, x, 1.0)
+    # Of a large exponent the last bits are lost; below the shape the product is finite.
+    beside = _kl_div(m, m.where(inside, a, 1.0), z) < 16.0
+    large = inside & (a >= 8.0) & (beside | (a >= 130.0) | (x > a))
+    held = m.where(inside, m.where(large, 1.0, a), 1.0)
+    near = m.power(z, held - 1.0) * m.exp(-z) / gamma_steps(m, held)
     y = m.where(large, a, 8.0)
-    far = m.exp(-_kl_div(m, y, x)) * m.exp(-stirling(m, y)) * m.sqrt(y * (0.5 / math.pi)) / x
-    return m.where(large, m.where(x > 0.0, far, 0.0), near)
+    far = m.exp(-_kl_div(m, y, z)) * m.exp(-stirling(m, y)) * m.sqrt(y * (0.5 / math.pi)) / z
+    start = m.where(a < 1.0, math.inf, m.where(a == 1.0, 1.0, 0.0))
+    edge = m.where((a > 0.0) & (x >= 0.0), m.where(x == 0.0, start, 0.0), math.nan)
+    return m.where(inside, m.where(large, far, near), edge)
 
 
 gamma_density = in_doubles(
