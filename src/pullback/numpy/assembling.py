@@ -523,12 +523,13 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
 
 
 def _inside(index: Node, extent: int, mode: str) -> Any:
-    """Positions of an axis, by one of the modes of ``np.take``."""
+    """Positions of an axis, by one of the modes of ``np.take``, in ``int64``."""
+    index = cast(index, INT64)
     if mode == "clip":
         return clip(index, 0, extent - 1)
     if mode == "wrap":
         return e.remainder(index, extent)
-    return OPERATORS["check_index"](cast(index, INT64), extent=extent, what="ravel_multi_index", wrap=False)
+    return OPERATORS["check_index"](index, extent=extent, what="ravel_multi_index", wrap=False)
 
 
 @implements(np.unravel_index)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.errors import ShapeError, TracingError
+from pullback.errors import DTypeError, ShapeError, TracingError
 from pullback.graph import OPERATORS, Node, dtype_kind
 from pullback.graph.protocol import vocabulary
 from pullback.numpy import elementwise as e
@@ -16,7 +16,15 @@ from pullback.numpy import reductions as r
 from pullback.numpy.axes import Axes, normal_axes, normal_axis, of_scalar, reduced_axes
 from pullback.numpy.dispatch import UFUNC_METHODS, implements, reduced_by
 from pullback.numpy.elementwise import UFUNCS
-from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast, strong, where_written
+from pullback.numpy.promotion import (
+    as_array_node,
+    as_node,
+    broadcast_to_shape,
+    cast,
+    float_dtype,
+    strong,
+    where_written,
+)
 from pullback.numpy.shapes import concatenate, joined, part, permuted, picked, to_shape
 
 __all__ = [
@@ -154,6 +162,8 @@ def _totals(function: Callable[[Any, Any], Any], x: Node) -> Node:
 
 def _typed(ufunc: np.ufunc, x: Node) -> Node:
     """``x`` in the dtype of the ufunc's results."""
+    if ufunc in (np.logaddexp, np.logaddexp2, np.hypot):
+        return cast(x, float_dtype(x.dtype))
     return e.as_bool(x) if ufunc in (np.logical_and, np.logical_or, np.logical_xor) else x
 
 
@@ -162,9 +172,12 @@ def accumulate(ufunc: np.ufunc, array: Any, axis: int = 0, dtype: Any = None) ->
     x = as_array_node(array)
     x = x if dtype is None else cast(x, dtype)
     k = normal_axis(f"{ufunc.__name__}.accumulate", axis, x.ndim)
-    if ufunc in (np.add, np.multiply) and x.dtype.kind != "b":
+    if x.dtype.kind == "b":
+        same: dict[np.ufunc, np.ufunc] = {np.maximum: np.logical_or, np.minimum: np.logical_and}
+        ufunc = same.get(ufunc, ufunc)
+    if ufunc in (np.add, np.multiply):
         return (cumsum if ufunc is np.add else cumprod)(x, k)
-    if ufunc in (np.maximum, np.minimum) and x.dtype.kind != "b":
+    if ufunc in (np.maximum, np.minimum):
         return picked(x, running("cumargmax" if ufunc is np.maximum else "cumargmin", x, k), k)
     if ufunc in (np.subtract, np.divide):
         x = x if ufunc is np.subtract else cast(x, e.true_divide_dtype(x.dtype))
@@ -189,7 +202,7 @@ def reduce(ufunc: np.ufunc, array: Any, axis: Axes = 0, *, keepdims: bool = Fals
     axes = reduced_axes(f"{ufunc.__name__}.reduce", axis, x.ndim)
     kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
     count = math.prod([x.shape[axis] for axis in axes])
-    if not count:
+    if not count and ufunc.identity is None:
         raise ShapeError(f"{ufunc.__name__}.reduce of no element{where_written()}")
     rows = to_shape(permuted(x, (*axes, *kept)), (count, *(x.shape[axis] for axis in kept)))
     if ufunc in (np.subtract, np.divide):
@@ -197,7 +210,9 @@ def reduce(ufunc: np.ufunc, array: Any, axis: Axes = 0, *, keepdims: bool = Fals
         rest = cast((r.sum if ufunc is np.subtract else r.prod)(part(rows, 0, 1, count), 0), rows.dtype)
         made = UFUNCS[ufunc](to_shape(part(rows, 0, 0, 1), rows.shape[1:]), rest)
     elif ufunc in ASSOCIATIVE:
-        made = _halved(UFUNCS[ufunc], _typed(ufunc, rows))
+        rows = _typed(ufunc, rows)
+        none = broadcast_to_shape(as_node(ufunc.identity, rows.dtype), rows.shape[1:]) if not count else None
+        made = _halved(UFUNCS[ufunc], rows) if none is None else none
     else:
         raise TracingError(
             f"np.{ufunc.__name__}.reduce cannot take a traced value; write its steps with pullback.scan"
@@ -265,11 +280,16 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """The differences of neighbours in the flat array, between ``to_begin`` and ``to_end``."""
     x = as_array_node(ary)
     between = diff(to_shape(x, (x.size,)))
-    before, after = (
-        [] if z is None else [cast(as_array_node(vocabulary["ravel"](z)), x.dtype)]
-        for z in (to_begin, to_end)
-    )
-    return concatenate([*before, between, *after])
+
+    def end(name: str, z: Any) -> list[Node]:
+        if z is None:
+            return []
+        given = as_array_node(vocabulary["ravel"](z))
+        if not np.can_cast(given.dtype, x.dtype, "same_kind"):
+            raise DTypeError(f"ediff1d of {x.type}: {name} is {given.dtype}{where_written()}")
+        return [cast(given, x.dtype)]
+
+    return concatenate([*end("to_begin", to_begin), between, *end("to_end", to_end)])
 
 
 @implements(np.gradient)
@@ -372,6 +392,8 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     """Angles whose jumps of more than half a period are made up for by whole periods."""
     x = as_array_node(p)
     k = normal_axis("unwrap", axis, x.ndim)
+    if not x.shape[k]:
+        return x
     steps = diff(x, axis=k)
     half = period / 2
     limit = half if discont is None else np.maximum(discont, half)

@@ -25,7 +25,6 @@ from pullback.numpy.promotion import (
     broadcast_shapes,
     broadcast_to_shape,
     cast,
-    float_dtype,
     promote,
     where_written,
 )
@@ -295,7 +294,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     if node.ndim < 2:
         return cast(r.any(e.not_equal(node, 0)), np.int64)
     values = svdvals(mirrored(node) if hermitian else node)
-    most = r.max(values, axis=-1, keepdims=True)
+    most = r.max(values, axis=-1, keepdims=True, initial=0)
     if tol is None:
         relative = max(node.shape[-2:]) * float(np.finfo(values.dtype).eps) if rtol is None else rtol
         limit = most * relative
@@ -504,7 +503,7 @@ def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> 
     5.0
     """
     node = as_array_node(x)
-    node = cast(node, float_dtype(node.dtype))
+    node = cast(node, e.true_divide_dtype(node.dtype))
     axes = normal_axes("norm", axis, node.ndim)
     if ord is None or (ord == "fro" and len(axes) == 2):
         return r.safe_sqrt(r.sum(r.squared_size(node), axes, keepdims=keepdims))
@@ -585,6 +584,6 @@ for _name, _function in {
     "matmul": products.matmul,
     "outer": lambda x1, x2, /: products.outer(x1, x2),
     "tensordot": lambda x1, x2, /, *, axes=2: products.tensordot(x1, x2, axes),
-    "vecdot": lambda x1, x2, /, *, axis=-1: r.sum(e.multiply(e.conjugated(x1), x2), axis),
+    "vecdot": products.vecdot,
 }.items():
     enter(_function, getattr(np.linalg, _name))

@@ -319,6 +319,7 @@ def _edges(x: Node, bins: Any, range: Any) -> Any:
         low, high = range
         if not any_traced(low, high) and low == high:
             low, high = low - 0.5, high + 0.5
+        low, high, _ = promote((low, high, x), e.true_divide_dtype)
         return linspace(low, high, int(bins) + 1)
     low, high = vocabulary["min"](x), vocabulary["max"](x)
     alone = low == high
@@ -503,9 +504,8 @@ def unique(
     if dtype_kind(x.dtype) == "f":
         changes = changes & ~(e.isnan(after) & e.isnan(before))
     places, present = _places(joined([as_array_node(np.ones(1, bool)), changes], 0), size)
-    return e.where(
-        present, OPERATORS["gather"](x, places, axes=(0,)), x[0] if fill_value is None else fill_value
-    )
+    last = x[0] if fill_value is None else cast(as_array_node(fill_value), x.dtype)
+    return e.where(present, OPERATORS["gather"](x, places, axes=(0,)), last)
 
 
 def _refused(names: Sequence[str], repair: str) -> None:

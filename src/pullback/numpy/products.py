@@ -199,7 +199,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     x, y = promote((x1, x2))
     x = e.conjugated(x)
     x, y = (vocabulary["moveaxis"](z, axis, -1) if axis != -1 else z for z in (x, y))
-    return vocabulary["einsum"]("...k,...k->...", x, y)
+    return cast(vocabulary["einsum"]("...k,...k->...", x, y), x.dtype)
 
 
 @implements(np.matvec)

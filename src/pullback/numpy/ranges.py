@@ -85,11 +85,15 @@ def logspace(
 def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Any:
-    """``num`` numbers of equal ratios from ``start`` to ``stop``, which have one sign."""
-    low, high = broadcast_together("geomspace", promote((start, stop), e.true_divide_dtype))
-    ratios = linspace(e.log(e.absolute(low)), e.log(e.absolute(high)), num, endpoint)
+    """``num`` numbers of equal ratios from ``start`` to ``stop``: real ones of one sign, or a spiral of complex ones.
+
+    As in NumPy they have 64 bits, and are NaN between real ends of different signs.
+    """
+    low, high = broadcast_together("geomspace", promote((start, stop, np.zeros(())), e.true_divide_dtype)[:2])
+    sign = e.sign(low)
+    ratios = linspace(e.log(low / sign), e.log(high / sign), num, endpoint)
     turns = np.arange(int(num)).reshape(-1, *(1,) * low.ndim)
-    made = e.sign(low) * e.exp(ratios)
+    made = sign * e.exp(ratios)
     made = e.where(turns == 0, low, made)
     if endpoint and num > 1:
         made = e.where(turns == num - 1, high, made)

@@ -15,6 +15,7 @@ from pullback.numpy.axes import Axes, normal_axes, normal_axis, of_scalar, reduc
 from pullback.numpy.dispatch import implements
 from pullback.numpy.promotion import (
     as_array_node,
+    as_node,
     broadcast_to_shape,
     cast,
     float_dtype,
@@ -80,7 +81,16 @@ def without_nan(x: Node, other: float) -> Node:
 
 def _masked(x: Node, where: Any, other: Any) -> Node:
     """``x`` with ``other`` in the places that ``where`` leaves out."""
-    return x if where is None or where is True else e.where(where, x, np.asarray(other, x.dtype))  # type: ignore[no-any-return]
+    if where is None or where is True:
+        return x
+    return e.where(where, x, other if isinstance(other, Node) else np.asarray(other, x.dtype))  # type: ignore[no-any-return]
+
+
+def _begun_with(initial: Any, x: Node) -> Node:
+    """What a reduction of ``x`` begins with: as in NumPy it takes the dtype of the elements."""
+    if isinstance(initial, (int, Node)):
+        return as_node(initial, x.dtype)
+    return cast(as_array_node(initial), x.dtype)
 
 
 def _non_empty(name: str, x: Node, axes: tuple[int, ...]) -> None:
@@ -110,7 +120,7 @@ def sum(
     x = as_array_node(a)
     x = _masked(cast(x, accumulator(x.dtype) if dtype is None else dtype), where, 0)
     result = total(x, reduced_axes("sum", axis, x.ndim), keepdims)
-    return result if initial is None else result + initial
+    return result if initial is None else result + _begun_with(initial, x)
 
 
 @implements(np.prod)
@@ -127,7 +137,7 @@ def prod(
     x = as_array_node(a)
     x = _masked(cast(x, accumulator(x.dtype) if dtype is None else dtype), where, 1)
     result = _reduce("prod", x, reduced_axes("prod", axis, x.ndim), keepdims)
-    return result if initial is None else result * initial
+    return result if initial is None else result * _begun_with(initial, x)
 
 
 @implements(np.mean)
@@ -161,7 +171,8 @@ def _count(x: Node, axes: tuple[int, ...], keepdims: bool, where: Any) -> Any:
 def _extremum(name: str, a: Any, axis: Axes, *, keepdims: bool, initial: Any, where: Any = None) -> Node:
     x = as_array_node(a)
     axes = reduced_axes(name, axis, x.ndim)
-    if initial is None:
+    first = None if initial is None else _begun_with(initial, x)
+    if first is None:
         _non_empty(name, x, axes)
         if where is not None and where is not True:
             raise DTypeError(
@@ -170,15 +181,14 @@ def _extremum(name: str, a: Any, axis: Axes, *, keepdims: bool, initial: Any, wh
     elif 0 in [x.shape[axis] for axis in axes]:
         kept = tuple([1 if k in axes else n for k, n in enumerate(x.shape)])
         shape = kept if keepdims else tuple([n for k, n in enumerate(x.shape) if k not in axes])
-        return broadcast_to_shape(as_array_node(np.asarray(initial, x.dtype)), shape)
-    if initial is not None:
-        x = _masked(x, where, initial)
-    if x.dtype.kind == "b":
-        return cast(_reduce(name, cast(x, np.uint8), axes, keepdims), np.bool_)
-    result = _reduce(name, x, axes, keepdims)
-    if initial is None:
+        return broadcast_to_shape(first, shape)
+    if first is not None:
+        x = _masked(x, where, first)
+    result = _reduce(name, cast(x, np.uint8) if x.dtype.kind == "b" else x, axes, keepdims)
+    result = cast(result, x.dtype)
+    if first is None:
         return result
-    return (e.maximum if name == "max" else e.minimum)(result, initial)  # type: ignore[no-any-return]
+    return (e.maximum if name == "max" else e.minimum)(result, first)  # type: ignore[no-any-return]
 
 
 @implements(np.max, np.amax)

@@ -1,0 +1,80 @@
+"""Calls at the edges of what functions take: NumPy's value, dtype and shape, interpreted and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pullback as pb
+from pullback.errors import DTypeError
+
+FALSE, TRUE = np.zeros((2, 3), bool), np.ones((2, 3), bool)
+SINGLE = np.array([1, 2], np.float32)
+SMALL = np.array([3, 99, 120, -3], np.int8)
+NONE = np.zeros((0, 2))
+
+CASES: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "max of bools, initial": (lambda x: np.max(x, axis=0, initial=True), FALSE),
+    "max of bools, initial that becomes true": (lambda x: x.max(initial=0.3), FALSE),
+    "min of bools, initial": (lambda x: np.min(x, axis=1, initial=False), TRUE),
+    "max of integers, initial float": (lambda x: np.max(x, initial=130.7), np.array([1, 2])),
+    "max of float32, initial float64": (lambda x: np.max(x, initial=np.float64(2.7)), SINGLE),
+    "max of nothing, initial float": (lambda x: np.max(x, axis=0, initial=1.3), NONE.astype(int)),
+    "max where, initial": (lambda x: np.max(x, axis=1, initial=2.5, where=[True, False, True]), TRUE * 2),
+    "sum of integers, initial float": (lambda x: np.sum(x, initial=2.7), SMALL),
+    "sum of float32, initial float64": (lambda x: x.sum(initial=np.float64(0.1)), SINGLE),
+    "prod of integers, initial float": (lambda x: np.prod(x, axis=1, initial=2.7), TRUE * 3),
+    "geomspace along a spiral": (lambda x: np.geomspace(x, -2, 4), np.complex128(1j)),
+    "geomspace along an arc": (lambda x: np.geomspace(x, 1j, 4, endpoint=False), np.complex128(1)),
+    "geomspace of negative numbers": (lambda x: np.geomspace(x, -4, 3), np.float64(-1)),
+    "geomspace through zero": (lambda x: np.geomspace(x, 4, 3), np.float64(-1)),
+    "geomspace of float32": (lambda x: np.geomspace(x, 4, 3), SINGLE),
+    "geomspace in float32": (lambda x: np.geomspace(x, 4, 3, dtype=np.float32), SINGLE),
+    "ravel_multi_index of int8, clip": (
+        lambda k: np.ravel_multi_index((k, k), (100, 100), mode="clip"),
+        SMALL,
+    ),
+    "ravel_multi_index of int8, wrap": (
+        lambda k: np.ravel_multi_index((k, k), (100, 100), mode="wrap"),
+        SMALL,
+    ),
+    "edges of float32": (lambda x: np.histogram_bin_edges(x, bins=4, range=(0.0, 1.0)), SINGLE),
+    "edges of int8": (lambda x: np.histogram_bin_edges(x, bins=4, range=(0, 1)), SMALL),
+    "norm of int8": (np.linalg.norm, SMALL),
+    "norm of order 3 of bools": (lambda x: np.linalg.norm(x[0], 3), TRUE),
+    "vecdot of int8": (lambda x: np.linalg.vecdot(x, x), SMALL),
+    "vecdot of bools": (lambda x: np.vecdot(x, x), TRUE),
+    "logaddexp.reduce of nothing": (np.logaddexp.reduce, NONE),
+    "logical_xor.reduce of nothing": (np.logical_xor.reduce, NONE.astype(bool)),
+    "hypot.reduce of nothing": (lambda x: np.hypot.reduce(x, axis=0, keepdims=True), NONE),
+    "bitwise_and.reduce of nothing": (np.bitwise_and.reduce, NONE.astype(int)),
+    "logaddexp.accumulate of integers": (np.logaddexp.accumulate, np.arange(4)),
+    "logaddexp.reduce of one integer": (np.logaddexp.reduce, np.arange(1)),
+    "hypot.accumulate of integers": (np.hypot.accumulate, np.arange(5, dtype=np.int32)),
+    "add.accumulate of bools": (lambda x: np.add.accumulate(x, axis=1), TRUE),
+    "multiply.accumulate of bools": (np.multiply.accumulate, TRUE),
+    "maximum.accumulate of bools": (np.maximum.accumulate, np.array([False, True, False])),
+    "minimum.accumulate of bools": (np.minimum.accumulate, np.array([True, False, True])),
+    "unwrap of nothing": (np.unwrap, NONE[:, 0]),
+    "matrix_rank of nothing": (np.linalg.matrix_rank, NONE),
+    "unique of integers, filled": (lambda x: pb.numpy.unique(x, size=5, fill_value=9.0), np.array([1, 2, 1])),
+    "ediff1d of integers": (lambda x: np.ediff1d(x, to_end=[1, 2], to_begin=0), np.array([1, 5, 2])),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CASES)
+def test_the_result_is_numpys(name: str) -> None:
+    function, x = CASES[name]
+    expected = np.asarray(function(x))
+    for found in (pb.trace(function, x).evaluate([x]), pb.jit(function)(x)):
+        assert (np.asarray(found).dtype, np.shape(found)) == (expected.dtype, expected.shape)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-12)
+
+
+def test_ends_of_ediff1d_that_would_be_rounded_are_refused() -> None:
+    with pytest.raises(DTypeError, match="to_begin is float64"):
+        pb.jit(lambda x: np.ediff1d(x, to_begin=0.5))(np.array([1, 5, 2]))
