@@ -78,3 +78,28 @@ def test_the_result_is_numpys(name: str) -> None:
 def test_ends_of_ediff1d_that_would_be_rounded_are_refused() -> None:
     with pytest.raises(DTypeError, match="to_begin is float64"):
         pb.jit(lambda x: np.ediff1d(x, to_begin=0.5))(np.array([1, 5, 2]))
+
+
+@pytest.mark.parametrize("exponent", [0.5 + 0.2j, 2 - 1j, 2.5, 0, -1 + 0.2j, 1j])
+def test_complex_zero_to_a_power_compiles_to_its_limit(exponent: complex) -> None:
+    zeros = np.array([0j, complex(-0.0, 0.0), complex(0.0, -0.0)])
+    expected = 1 if exponent == 0 else 0 if np.real(exponent) > 0 else np.nan
+    found = pb.jit(lambda z: z**exponent)(zeros)
+    np.testing.assert_array_equal(
+        [found.real, np.isnan(found.imag)], [[expected] * 3, [np.isnan(expected)] * 3]
+    )
+    found = pb.jit(np.power)(zeros, np.full(3, exponent, complex))
+    np.testing.assert_array_equal(
+        [found.real, np.isnan(found.imag)], [[expected] * 3, [np.isnan(expected)] * 3]
+    )
+
+
+@pytest.mark.parametrize("rows", [3, 9])
+def test_the_cholesky_factor_of_a_matrix_with_nan_is_numpys(rows: int) -> None:
+    matrix = np.eye(rows)
+    matrix[1, 1] = np.nan
+    np.testing.assert_array_equal(
+        pb.jit(np.linalg.cholesky)(matrix)[1:, 1], np.linalg.cholesky(matrix)[1:, 1]
+    )
+    with pytest.raises(np.linalg.LinAlgError):
+        pb.jit(np.linalg.cholesky)(-np.eye(rows))

@@ -121,13 +121,13 @@ def _written_solution(name: str, a: Node, b: Any) -> Node:
 
 
 def _written_factor(a: Node) -> Node:
-    """Cholesky's factor by columns."""
+    """Cholesky's factor by columns. A pivot of NaN is no fault, as with LAPACK: the factor is NaN from there on."""
     rest: Any = a
     n = a.shape[-1]
     columns, fault = [], None
     for k in range(n):
         pivot = rest[..., k, k]
-        bad = ~(pivot > 0)
+        bad = pivot <= 0
         fault = bad if fault is None else fault | bad
         column = nodes.where(np.arange(n) >= k, rest[..., :, k], np.zeros((), a.dtype))
         columns.append(column / nodes.sqrt(nodes.where(bad, nodes.ones_like(pivot), pivot))[..., None])

@@ -132,13 +132,12 @@ def sqrt(node: Operation, x: Parts) -> Parts:
 
 
 def power(node: Operation, x: Parts, y: Parts) -> Parts:
-    """``exp(y log x)``; of 0 it is 1 for the exponent 0, 0 for positive ones and NaN for others."""
+    """``exp(y log x)``; of 0 it is 1 for the exponent 0, 0 for ones of positive real part and NaN for others."""
     of_zero = (x.real == 0) & (x.imag == 0)
     safe = Parts(nodes.where(of_zero, 1, x.real), x.imag)
     real, imag = exp(node, multiplied(node, y, log(node, safe)))
-    no_imag = y.imag == 0
-    at_zero = nodes.where(no_imag & (y.real > 0), _number(0, y.real), _number(math.nan, y.real))
-    one = no_imag & (y.real == 0)
+    at_zero = nodes.where(y.real > 0, _number(0, y.real), _number(math.nan, y.real))
+    one = (y.imag == 0) & (y.real == 0)
     at_real, at_imag = nodes.where(of_zero, at_zero, real), nodes.where(of_zero, at_zero, imag)
     return Parts(nodes.where(one, 1, at_real), nodes.where(one, 0, at_imag))
 
