@@ -92,6 +92,17 @@ def test_what_is_no_array(inputs):
         Dataset(inputs, [0, 1])
 
 
+@pytest.mark.parametrize("labels", [["cat", "dog"], np.array(["cat", "dog"], object), ("cat", "dog")])
+def test_labels_that_are_texts(labels):
+    with pytest.raises(DataError, match=r"labels are texts, such as 'cat'.*np\.unique"):
+        Dataset(np.zeros((2, 3)), labels)
+
+
+def test_dates_are_no_numbers():
+    with pytest.raises(DataError, match=r"inputs must be an array .*datetime64"):
+        Dataset(np.array(["2020-01-01", "2020-01-02"], "M8[D]"), [0, 1])
+
+
 def test_it_cannot_be_changed(digits):
     with pytest.raises(dataclasses.FrozenInstanceError):
         digits.inputs = digits.labels

@@ -171,6 +171,19 @@ def test_predict_is_the_model(data, make_model):
 
 
 @pytest.mark.parametrize(
+    ("model", "shape"),
+    [(nn.Chain(nn.Dense(4, 3)), (4,)), (nn.Chain(nn.Dense(4, 4), lambda y: y.sum(0)), (5, 4))],
+    ids=["a single input", "a sum over the batch"],
+)
+def test_predictions_without_a_row_for_each_input_are_refused(model, shape):
+    trainer = Trainer(model, nn.squared_error, optim.SGD(0.1), batch_size=8)
+    with pytest.raises(
+        DataError, match=r"outputs of shape .* for a batch of shape .*a single input is inputs\[None\]"
+    ):
+        trainer.predict(np.ones(shape, np.float32))
+
+
+@pytest.mark.parametrize(
     ("option", "clip"), [("clip_norm", optim.clip_by_norm), ("clip_value", optim.clip_by_value)]
 )
 def test_gradients_are_clipped(data, make_model, option, clip):

@@ -173,7 +173,17 @@ def _rows(name: str, value: ArrayLike) -> Array:
         array = np.asarray(value)
     except ValueError as error:
         raise DataError(f"[Dataset] {name} are ragged: {error}. Give rows of equal shape.") from error
-    if array.ndim == 0 or array.dtype == object:
+    if (
+        name == "labels"
+        and array.ndim
+        and array.dtype.kind in "OSTU"
+        and all(isinstance(x, str) for x in array.flat)
+    ):
+        raise DataError(
+            f"[Dataset] labels are texts, such as {str(array.flat[0])!r}. Number the classes: "
+            "names, labels = np.unique(labels, return_inverse=True)."
+        )
+    if array.ndim == 0 or array.dtype.kind in "OSTUMm":
         raise DataError(
             f"[Dataset] {name} must be an array with one row per example, found {type(value).__name__} "
             f"(dtype {array.dtype}, shape {array.shape}). Give a NumPy array of numbers."

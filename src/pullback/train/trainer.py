@@ -16,7 +16,6 @@ from pullback.compiler.jit import jit
 from pullback.counts import count
 from pullback.data import Dataset, bucketed_order, epoch_order, trimmed_width
 from pullback.errors import DataError, DonationError, IndexRangeError, NonFiniteLoss, TreeError
-from pullback.graph import refuse_class
 from pullback.metrics import EpochMetric, Metric, accuracy, binary_accuracy
 from pullback.nn.losses import binary_cross_entropy, hinge, kl_divergence, softmax_cross_entropy
 from pullback.optim import LineSearch, Optimiser, averaged, rate_at, rate_factor
@@ -246,20 +245,21 @@ class Trainer:
     def predict(self, inputs: Array, lengths: Array | None = None) -> Any:
         """The model's outputs for ``inputs`` of shape (N, …), with the batch axis first.
 
-        Of sequences, padded behind, ``lengths`` says how many of their steps count.
+        Of sequences, padded behind, ``lengths`` says how many of their steps count. Raises ``DataError`` for inputs
+        without rows, and for a model whose outputs have no row for each of the inputs.
         """
-        refuse_class(inputs)
-        rows = np.ascontiguousarray(inputs)
-        if rows.ndim == 0 or len(rows) == 0:
-            raise DataError(f"[predict] inputs of shape {rows.shape}. Give at least one row.")
-        if lengths is not None:
-            lengths = Dataset(rows, rows, lengths).lengths
+        if np.ndim(inputs) == 0 or len(inputs) == 0:
+            raise DataError(f"[predict] inputs of shape {np.shape(inputs)}. Give at least one row.")
+        data = Dataset(inputs, inputs, lengths)
+        rows, lengths = np.ascontiguousarray(data.inputs), data.lengths
         parts, places, model = [], [], averaged(self.state, self.model)
         try:
             for chosen, batch, width in self._parts(lengths, rows):
                 outputs, _ = self._predict.run_steps(
                     (model, *batch, width), len(batch[0]), sliced_argnums=(1, 2)
                 )
+                for leaf in flatten(outputs)[0]:
+                    _check_rows(batch[0], leaf)
                 parts.append(map_tree(lambda y: y.reshape(-1, *y.shape[2:]), outputs))
                 places.append(chosen)
         except IndexRangeError as error:
@@ -461,6 +461,15 @@ def _as_dataset(caller: str, data: Dataset | tuple[Array, Array]) -> Dataset:
     inputs, labels = (np.ascontiguousarray(a, a.dtype.newbyteorder("=")) for a in (data.inputs, data.labels))
     same = inputs is data.inputs and labels is data.labels
     return data if same else Dataset(inputs, labels, data.lengths)
+
+
+def _check_rows(batch: Array, outputs: Array) -> None:
+    """Raise ``DataError`` unless outputs of batches have a row for each of theirs; both have an axis of steps."""
+    if outputs.shape[1:2] != batch.shape[1:2]:
+        raise DataError(
+            f"[predict] the model gives outputs of shape {outputs.shape[1:]} for a batch of shape {batch.shape[1:]}. "
+            "Outputs must have a row for each input; a single input is inputs[None]."
+        )
 
 
 def _kind(array: Array) -> str:
