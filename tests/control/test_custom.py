@@ -266,3 +266,22 @@ def test_what_is_closed_over_has_no_derivative() -> None:
     with pytest.raises(DerivativeError, match=r"closes over.*make it an argument.*test_custom"):
         pb.grad(outer)(Y)
     assert_close(pb.jit(outer)(Y), (2 * Y**2).sum())
+
+
+def test_a_third_function_is_forward_mode():
+    """Where the pullback is crooked: clipped cotangents, and tangents as they are."""
+
+    @pb.custom_pullback
+    def clipped(x, factor):
+        return x * factor
+
+    clipped.define(
+        lambda x, factor: (x * factor, factor),
+        lambda factor, bar: (np.clip(bar * factor, -1, 1), None),
+        lambda primals, tangents: (primals[0] * primals[1], tangents[0] * primals[1]),
+    )
+    x, factor = np.array([1.0, 2.0]), np.array([0.5, 3.0])
+    for run in (lambda f: f, pb.jit):
+        np.testing.assert_array_equal(run(pb.grad(lambda x: clipped(x, factor).sum()))(x), [0.5, 1.0])
+        np.testing.assert_array_equal(run(pb.jacobian(clipped, mode="forward"))(x, factor), np.diag(factor))
+        np.testing.assert_array_equal(run(lambda x: pb.jvp(pb.vmap(clipped), (x, x), (x, x))[1])(x), x * x)

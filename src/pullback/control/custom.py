@@ -56,6 +56,11 @@ Cotangents = list[Node | None]
 class Rule:
     """How an operation is differentiated: from inputs and cotangents of the results to those of the inputs."""
 
+    @property
+    def forward_only(self) -> bool:
+        """Whether forward mode has a rule of its own, where ``pull`` could not be transposed."""
+        return False
+
     def pull(self, inputs: Sequence[Node], bars: Sequence[Node]) -> Cotangents:
         raise NotImplementedError
 
@@ -123,6 +128,11 @@ class _UsersPullback(Rule):
     call: _Call
     forward: Function
     backward: Function
+    pushforward: Function | None = None
+
+    @property
+    def forward_only(self) -> bool:
+        return self.pushforward is not None
 
     def pull(self, inputs: Sequence[Node], bars: Sequence[Node]) -> Cotangents:
         call = self.call
@@ -160,6 +170,8 @@ class _UsersPullback(Rule):
         return found
 
     def push(self, inputs: Sequence[Node], directions: Sequence[Node]) -> Cotangents:
+        if self.pushforward is not None:
+            return _pushed(self.call, self.pushforward, inputs, directions)
         seeds = [Variable(type, "cotangent") for type in self.call.result_types]
         with tracing(seeds):
             bars = self.pull(inputs, seeds)
@@ -169,21 +181,25 @@ class _UsersPullback(Rule):
         return found
 
 
+def _pushed(call: _Call, rule: Function, inputs: Sequence[Node], directions: Sequence[Node]) -> Cotangents:
+    """The tangents that a user's rule gives, as they must be."""
+    made = rule(*call.settings, call.given(inputs), call.given(directions))
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise TreeError(
+            f"{call.name}: the rule returns (value, tangent), not a {type(made).__name__}{where_written()}"
+        )
+    call.same_results("the value that the rule gives", made[0])
+    found = call.same_results("the tangent", made[1], smooth=True)
+    return [node if is_float(type.dtype) else None for node, type in zip(found, call.result_types)]
+
+
 @dataclass(frozen=True, eq=False)
 class _UsersPushforward(Rule):
     call: _Call
     rule: Function
 
     def push(self, inputs: Sequence[Node], directions: Sequence[Node]) -> Cotangents:
-        call = self.call
-        made = self.rule(*call.settings, call.given(inputs), call.given(directions))
-        if not isinstance(made, tuple) or len(made) != 2:
-            raise TreeError(
-                f"{call.name}: the rule returns (value, tangent), not a {type(made).__name__}{where_written()}"
-            )
-        call.same_results("the value that the rule gives", made[0])
-        found = call.same_results("the tangent", made[1], smooth=True)
-        return [node if is_float(type.dtype) else None for node, type in zip(found, call.result_types)]
+        return _pushed(self.call, self.rule, inputs, directions)
 
     def pull(self, inputs: Sequence[Node], bars: Sequence[Node]) -> Cotangents:
         tangents = [Variable(x.type, "tangent") for x in inputs]
@@ -210,6 +226,10 @@ class _ForMany(Rule):
     rule: Rule
     ones: tuple[Type, ...]
     results: tuple[Type, ...]
+
+    @property
+    def forward_only(self) -> bool:
+        return self.rule.forward_only
 
     def pull(self, inputs: Sequence[Node], bars: Sequence[Node]) -> Cotangents:
         found = self._many(self.rule.pull, inputs, bars, self.results)
@@ -296,9 +316,11 @@ class _Custom:
 
 
 class _CustomPullback(_Custom):
-    def define(self, forward: Function, backward: Function) -> _CustomPullback:
+    def define(
+        self, forward: Function, backward: Function, pushforward: Function | None = None
+    ) -> _CustomPullback:
         """Give the rule; returns the function itself."""
-        self.rules = forward, backward
+        self.rules = forward, backward, pushforward
         return self
 
     def _rule(self, call: _Call) -> Rule | None:
@@ -324,7 +346,9 @@ def custom_pullback(function: Function, static_argnums: int | Sequence[int] = ()
     ``backward(residuals, cotangent)`` returns a tuple with the cotangent of each argument, ``None`` for one that has
     none. Arguments in ``static_argnums`` are no arrays: functions or settings. They stand first among the arguments of
     ``backward``. The rule holds in every transformation, also in forward mode, which transposes it; its own derivatives
-    are those of what it computes. What the function closes over has no derivative: make it an argument.
+    are those of what it computes. A rule that is not linear in its cotangent, as one that iterates until its result is
+    close enough, cannot be transposed: for forward mode it takes a third function, ``pushforward(primals, tangents)``,
+    which is that of ``custom_pushforward``. What the function closes over has no derivative: make it an argument.
     ``testing.check_grads(function, arguments)`` compares a rule with differences.
 
     Raises ``TreeError``, ``ShapeError`` or ``DTypeError`` where cotangents are not like the arguments, and
@@ -456,6 +480,7 @@ custom = Operator(  # type: ignore[arg-type]
     None,
     (),
     pushforward=_pushforward,
+    forward_only=lambda node: node.attributes["rule"].forward_only,
 )
 """See the head of this file."""
 

@@ -220,6 +220,6 @@ unbounded = Operator(  # type: ignore[arg-type]
     (),
     narrow=_narrow,
     pushforward=_pushforward,
-    forward_only=True,
+    forward_only=lambda node: True,
 )
 """See the head of this file."""

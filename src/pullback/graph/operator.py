@@ -67,7 +67,7 @@ class Operator:
     ``narrow(node, used) -> (narrower, positions)`` leaves out what only other results than those ``used`` need;
     ``positions`` are those of the used results in the narrower one.
     ``pushforward(node, tangents) -> [tangent | None, ...]`` gives the tangents of several results from those of the
-    inputs, where transposing the pullback would not do; ``forward_only`` tells that the pullback only raises an error.
+    inputs, where transposing the pullback would not do; ``forward_only(node)`` tells that it must not be transposed.
     An operator without a lowering is computed out of the compiled program, by its reference, or where it has one by
     ``routine(*types, **attributes) -> Routine | None``, a function in machine code at an address.
     ``parts(node, *inputs)`` gives the real and the imaginary part of a complex result, or a real one, where each
@@ -95,7 +95,7 @@ class Operator:
     accumulates: str = ""
     narrow: Callable[[Operation, Sequence[int]], tuple[Operation, Sequence[int]]] | None = None
     pushforward: Callable[[Operation, Sequence[Node | None]], Sequence[Node | None]] | None = None
-    forward_only: bool = False
+    forward_only: Callable[[Operation], bool] | None = None
     routine: Callable[..., Routine | None] | None = None
     parts: Callable[..., Any] | None = None
     is_layer: Callable[[Sequence[Node]], bool] = lambda inputs: False

@@ -1,4 +1,4 @@
-"""Differential equations, with gradients by the adjoint equation.
+"""Differential equations, with gradients by the adjoint equation and tangents by the variational one.
 
 >>> import numpy as np
 >>> import pullback as pb
@@ -25,7 +25,7 @@ from pullback.graph import Node
 from pullback.numpy.promotion import any_traced, as_array_node, cast, strong, where_written
 from pullback.tracing.trace import trace
 from pullback.tracing.trees import flatten, map_tree
-from pullback.transforms import vjp
+from pullback.transforms import jvp, vjp
 
 __all__ = ["odeint"]
 
@@ -117,6 +117,18 @@ def _solved(settings: Settings, y0: Any, t: Any, arguments: Any) -> Any:
     return np.reshape(np.concatenate([y[None], ys]), (t.shape[0], *shape))
 
 
+def _by_floats(function: Callable[..., Any], arguments: Any) -> tuple[Callable[..., Any], list[Any]]:
+    """The slope as a function of state, time and the floats among ``arguments``, and these."""
+    leaves, structure = flatten(arguments)
+    smooth = [k for k, leaf in enumerate(leaves) if leaf.dtype.kind == "f"]
+
+    def slope(y: Any, at: Any, *floats: Any) -> Any:
+        given = dict(enumerate(leaves)) | dict(zip(smooth, floats))
+        return function(y, at, *structure.unflatten(list(given.values())))
+
+    return slope, [leaves[k] for k in smooth]
+
+
 def _forward(settings: Settings, y0: Any, t: Any, arguments: Any) -> Any:
     ys = _odeint(settings, y0, t, arguments)
     return ys, (ys, t, arguments)
@@ -134,15 +146,12 @@ def _backward(settings: Settings, kept: Any, bars: Any) -> Any:
     def joined(parts: Any) -> Any:
         return np.concatenate([np.reshape(part, (-1,)).astype(kind) for part in parts])
 
-    def at_once(y: Any, at: Any, arguments: Any) -> Any:
-        return function(y, at, *arguments)
-
     def backwards(whole: Any, at: Any, arguments: Any) -> Any:
         y, bar = (np.reshape(whole[k * size : (k + 1) * size], shape) for k in (0, 1))
-        value, pull = vjp(at_once, y, at, arguments)
-        by_state, _, by_arguments = pull(-bar)
-        given = flatten(by_arguments)[0]
-        return joined([value, by_state, *(given[k] for k in smooth)])
+        of_floats, floats = _by_floats(function, arguments)
+        value, pull = vjp(of_floats, y, at, *floats)
+        by_state, _, *by_floats = pull(-bar)
+        return joined([value, by_state, *by_floats])
 
     def before(state: Any, inputs: Any) -> Any:
         bar, totals = state
@@ -169,8 +178,36 @@ def _backward(settings: Settings, kept: Any, bars: Any) -> Any:
     return bar + bars[0], times, structure.unflatten(found)
 
 
+def _pushforward(settings: Settings, primals: Any, tangents: Any) -> Any:
+    """The variational equation beside the one that is solved: the state and its tangent."""
+    function, rtol, atol = settings
+    (y0, t, arguments), (y0_dot, t_dot, arguments_dot) = primals, tangents
+    moved = [leaf for leaf in flatten(arguments_dot)[0] if leaf.dtype.kind == "f"]
+    shape, size = y0.shape, int(np.prod(y0.shape))
+
+    def both(whole: Any, at: Any, arguments: Any, directions: Any) -> Any:
+        y, y_dot = (np.reshape(whole[k * size : (k + 1) * size], shape) for k in (0, 1))
+        of_floats, floats = _by_floats(function, arguments)
+        pair = jvp(lambda y, *floats: of_floats(y, at, *floats), (y, *floats), (y_dot, *directions))
+        return np.concatenate([np.reshape(part, (-1,)) for part in pair])
+
+    start = np.concatenate(
+        [np.reshape(part, (-1,)) for part in (y0, y0_dot - function(y0, t[0], *arguments) * t_dot[0])]
+    )
+    made = _odeint((both, rtol, atol), start, t, (arguments, moved))
+    ys, ys_dot = (np.reshape(made[:, k * size : (k + 1) * size], (t.shape[0], *shape)) for k in (0, 1))
+
+    def with_time(_: Any, inputs: Any) -> Any:
+        """How a solution moves with the time at which it is looked at."""
+        y, y_dot, at, at_dot = inputs
+        return None, y_dot + function(y, at, *arguments) * at_dot
+
+    return ys, scan(with_time, None, (ys, ys_dot, t, t_dot))[1]
+
+
+_solved.__name__ = "odeint"
 _odeint = custom_pullback(_solved, static_argnums=0)
-_odeint.define(_forward, _backward)
+_odeint.define(_forward, _backward, _pushforward)
 
 
 def odeint(
@@ -183,13 +220,13 @@ def odeint(
     ``func(y, t, *args)`` gives the slope, an array or a list like ``y0``; the result has the shape ``t.shape +
     y0.shape`` and the dtype of ``y0``. Times rise, or fall, and may be equal. Steps are chosen so that the error of
     each is below ``atol + rtol * |y|``. Reverse mode integrates the adjoint equation above back, from one time to the
-    one before, to any order, with respect to ``y0``, ``t`` and floats in ``args``, which are trees; there is no
-    forward mode. A solution that leaves the finite numbers, for which steps become too small to move the time, or that
-    needs more than 100,000 steps between two times, is NaN from there on.
+    one before; forward mode integrates the tangent beside the state. Both go to any order, with respect to ``y0``,
+    ``t`` and floats in ``args``, which are trees. A solution that leaves the finite numbers, for which steps become too
+    small to move the time, or that needs more than 100,000 steps between two times, is NaN from there on.
 
     Raises ``ShapeError`` unless there are two times or more along one axis, and where the slope has another shape than
     the state; ``ValueError`` for concrete times that rise and fall (traced ones give NaN); ``DerivativeError`` for a
-    derivative by a value that ``func`` closes over (give it in ``args``), and in forward mode.
+    derivative by a value that ``func`` closes over (give it in ``args``).
 
     Source: Dormand & Prince, *A family of embedded Runge-Kutta formulae*, J. Comput. Appl. Math. 6, 1980; the
     meaning is that of ``jax.experimental.ode.odeint``.

@@ -66,15 +66,16 @@ def refuse_crooked(tangents: Sequence[Node | None], seeds: Sequence[Variable], n
     if not {id(seed) for seed in seeds}.isdisjoint(map(id, found)):
         raise DerivativeError(
             f"{name}: the rule of a custom_pullback is not linear in its cotangent, so it has no forward mode (one "
-            "that iterates until its result is close enough is not); use reverse mode, or custom_pushforward"
+            "that iterates until its result is close enough is not); use reverse mode, or give .define(…) a pushforward"
         )
 
 
 def _is_forward_only(node: Node) -> bool:
-    """Whether an operation has no pullback, or holds one that has none."""
+    """Whether an operation has no pullback to transpose, or holds one that has none."""
     if not isinstance(node, Operation):
         return False
-    return node.operator.forward_only or any(
+    forward_only = node.operator.forward_only
+    return (forward_only is not None and forward_only(node)) or any(
         _is_forward_only(inner) for region in regions(node) for inner in region.nodes()
     )
 
