@@ -6,20 +6,21 @@ import dis
 import os
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from threading import local
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import numpy as np
 
 __all__ = [
     "Source",
+    "called_function",
     "current_source",
     "is_librarys",
     "is_users",
     "known_line",
-    "numpy_function",
     "source_of_operation",
     "user_frame",
     "user_stores",
@@ -28,6 +29,16 @@ __all__ = [
 
 _LIBRARY = str(Path(__file__).resolve().parent.parent) + os.sep
 _NUMPY = str(Path(np.__file__).resolve().parent) + os.sep
+
+
+def _of_scipy() -> str:
+    """The folder of SciPy, which need not be there, nor be imported."""
+    found = find_spec("scipy")
+    beside = Path(_NUMPY).parent / "scipy"
+    return str(Path(found.origin).resolve().parent if found and found.origin else beside) + os.sep
+
+
+_SCIPY = _of_scipy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +78,8 @@ def is_librarys(file: str) -> bool:
 
 
 def is_users(file: str) -> bool:
-    """Whether code of ``file`` is neither this library's nor NumPy's."""
-    return not file.startswith((_LIBRARY, _NUMPY))
+    """Whether code of ``file`` is neither this library's nor NumPy's or SciPy's."""
+    return not file.startswith((_LIBRARY, _NUMPY, _SCIPY))
 
 
 def user_frame(frame: FrameType | None) -> Source | None:
@@ -113,15 +124,34 @@ def _remembered(code: CodeType, frame: FrameType) -> Source:
     return source
 
 
-def numpy_function() -> str | None:
-    """The function of NumPy that the user has called, where it is written in Python: others have no frame."""
+def called_function() -> str | None:
+    """The function of NumPy or SciPy that the user has called, ``np.sort_complex`` or ``scipy.special.softmax``.
+
+    It is known where it is written in Python: others have no frame. Of a method of SciPy's objects, and of what has
+    no public name, only the module is known: ``scipy.stats``.
+    """
     frame: FrameType | None = sys._getframe(1)
     name = None
     while frame is not None and not is_users(frame.f_code.co_filename):
         if frame.f_code.co_filename.startswith(_NUMPY):
-            name = frame.f_code.co_name
+            name = f"np.{frame.f_code.co_name}"
+        elif frame.f_code.co_filename.startswith(_SCIPY):
+            # What wraps functions of single matrices converts its arguments before it calls ``f``.
+            wrapped = frame.f_locals.get("f")
+            found = _public(frame.f_globals["__name__"], frame.f_code.co_name)
+            if found.count(".") < 2 and isinstance(wrapped, FunctionType):
+                found = _public(wrapped.__module__, wrapped.__name__)
+            if found.count(".") > 1 or name is None or name.count(".") < 2:
+                name = found
         frame = frame.f_back
     return name
+
+
+def _public(inside: str, name: str) -> str:
+    """``name`` in the public module around ``inside``, where it is a function of that; else the module."""
+    module = ".".join(inside.split(".")[:2])
+    known = not name.startswith("_") and callable(getattr(sys.modules.get(module), name, None))
+    return f"{module}.{name}" if known else module
 
 
 def user_stores() -> bool:

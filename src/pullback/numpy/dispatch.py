@@ -18,7 +18,7 @@ from pullback.errors import NamedAxisError, TracingError
 from pullback.graph import Node, free_variables, is_complex, is_known
 from pullback.graph.named import is_named, shown, sizes_under_way, with_names
 from pullback.graph.protocol import vocabulary
-from pullback.graph.source import numpy_function, user_stores
+from pullback.graph.source import called_function, user_stores
 from pullback.numpy.arrays import any_arrays
 from pullback.numpy.axes import normal_axes
 from pullback.numpy.elementwise import UFUNCS, astype, where
@@ -306,13 +306,31 @@ def refuse(node: Node, attempt: str) -> NoReturn:
     if sizes_under_way() and size_of(node) is not None:
         attempt = "named bool" if node.dtype.kind == "b" else "named index"
     reason, repair = _REFUSALS[attempt]
-    asked = numpy_function() if attempt == "array" else None
-    named = "" if asked is None else f"np.{asked} cannot take "
+    asked = called_function() if attempt in ("array", "float", "int", "bool") else None
+    if asked is not None and asked.startswith("np.") and attempt != "array":
+        asked = None
+    named = "" if asked is None else f"{asked} cannot take "
+    if asked is not None and asked.startswith("scipy"):
+        reason, repair = "SciPy computes with numbers only", _instead(asked)
+        named = named if asked.count(".") > 1 else f"a function of {named}"
     it = "" if asked is None else " here: it"
     raise TracingError(
         f"{named}a traced value {with_names(node.type)}{it} {_stands_for(node, attempt)}: "
         f"{reason}; {repair}{where_written()}"
     )
+
+
+def _instead(asked: str) -> str:
+    """What to use for a function of SciPy, ``scipy.special.softmax``, or for one of a module."""
+    module, _, name = asked.rpartition(".") if asked.count(".") > 1 else (asked, "", "")
+    try:
+        found = import_module(f"pullback.{module}")
+    except ImportError:
+        found = None
+    if name and name in getattr(found, "__all__", ()):
+        return f"use pullback.{asked}"
+    here = "" if found is None or module == "scipy" else f" and those of pullback.{module}"
+    return f"use NumPy's functions{here}, or call it with pullback.pure_callback"
 
 
 def _stands_for(node: Node, attempt: str) -> str:
