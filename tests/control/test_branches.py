@@ -281,3 +281,44 @@ def test_an_index_inside_the_branch_not_taken_is_no_error(inside: str) -> None:
         assert function(indices).tolist() == [0.0, 9.0, 9.0, 6.0]
         with pytest.raises(IndexRangeError, match="-7"):
             function(np.array([0, -7]))
+
+
+def test_dicts_may_be_written_in_any_order():
+    """Of branches, carries, an associative function and a rule of one's own: keys tell what belongs together."""
+
+    def step(carry, t):
+        return {"b": carry["b"] + t, "a": carry["a"] * 2}, t
+
+    def branch(x):
+        return {"a": x, "b": 2 * x}
+
+    @pb.custom_pullback
+    def scaled(d):
+        return {"p": d["x"] * 2, "q": d["y"] * 3}
+
+    scaled.define(
+        lambda d: ({"q": d["y"] * 3, "p": d["x"] * 2}, None),
+        lambda _, bars: ({"y": bars["q"] * 3, "x": bars["p"] * 2},),
+    )
+    start = {"a": 1.0, "b": 2.0}
+    pairs = {"m": np.arange(1.0, 4.0), "n": np.ones(3)}
+    for run in (lambda f: f, pb.jit):
+        assert run(lambda x: pb.cond(x > 0, branch, lambda x: {"b": -2 * x, "a": -x}, x))(-1.0) == {
+            "a": 1.0,
+            "b": 2.0,
+        }
+        assert run(lambda x: pb.switch(1, [branch, lambda x: {"b": 0.0 * x, "a": -x}], x))(1.0) == {
+            "a": -1.0,
+            "b": 0.0,
+        }
+        assert run(lambda start: pb.scan(step, start, np.ones(3))[0])(start) == {"a": 8.0, "b": 5.0}
+        assert run(lambda s: pb.fori_loop(0, 3, lambda i, c: step(c, 1)[0], s))(start) == {"a": 8.0, "b": 5.0}
+        assert (
+            run(lambda s: pb.while_loop(lambda c: c["a"] < 8, lambda c: step(c, 1)[0], s))(start)["b"] == 5.0
+        )
+        joined = run(
+            lambda x: pb.associative_scan(lambda a, b: {"n": a["n"] + b["n"], "m": a["m"] * b["m"]}, x)
+        )(pairs)
+        np.testing.assert_array_equal([joined["m"], joined["n"]], [[1, 2, 6], [1, 2, 3]])
+        slope = run(pb.grad(lambda d: scaled(d)["p"] + 10 * scaled(d)["q"]))({"x": 1.0, "y": 1.0})
+        assert slope == {"x": 2.0, "y": 30.0}

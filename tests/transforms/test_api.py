@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import pullback as pb
 from pullback import grad, hessian, jit, jvp, stop_gradient, trace, value_and_grad, vjp
 from pullback.errors import DerivativeError, TreeError
 from pullback.graph import Node
@@ -296,3 +297,21 @@ def test_errors_about_results_name_the_functions_line():
 def test_the_function_keeps_its_name():
     assert grad(loss).__name__ == "loss"
     assert flatten(grad(np.sin)(1.0))[0] == [np.cos(1.0)]
+
+
+@pytest.mark.parametrize("one", [1, np.int64(1), np.float64(1), True], ids=repr)
+def test_directions_of_other_dtypes_are_cast_inside_other_transformations(one):
+    """A number beside a traced argument is no tangent of its dtype yet."""
+    expected = float(pb.grad(np.tan)(0.3))
+    functions = [
+        lambda x: pb.jvp(np.tan, (x,), (one,))[1],
+        lambda x: pb.vjp(np.tan, x)[1](one)[0],
+        lambda x: pb.hvp(np.tan, (x,), (one,))[0][0],
+        lambda x: pb.linearize(np.tan, x)[1](one),
+        lambda x: pb.taylor(np.tan, (x,), ([one, 0],))[1][0],
+    ]
+    for function in functions:
+        assert pb.jit(function)(0.3) == pytest.approx(expected)
+        assert pb.vmap(function)(np.array([0.3])) == pytest.approx(expected)
+        assert pb.jit(function)(np.float32(0.3)).dtype == np.float32
+        assert pb.grad(function)(0.3) == pytest.approx(float(pb.grad(pb.grad(np.tan))(0.3)))

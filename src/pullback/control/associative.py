@@ -83,7 +83,7 @@ class _Joined:
             for leaves in (first, second)
         ]
         made, found = flatten(self.function(*given))
-        if found != self.structure:
+        if not found.fits(self.structure):
             raise TreeError(
                 f"associative_scan: the function takes {self.structure!r} and returns {found!r}: "
                 f"{difference(self.structure, found)}; return what it takes{where_written()}"

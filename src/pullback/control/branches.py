@@ -101,7 +101,7 @@ def _chosen(
         structures.append(out)
     names = ["false", "true"] if name == "cond" else [str(k) for k in range(len(functions))]
     for other, label in zip(structures[1:], names[1:]):
-        if other != structures[0]:
+        if not other.fits(structures[0]):
             raise TreeError(
                 f"{name}: branch {names[0]} returns {structures[0]!r}, branch {label} {other!r}: "
                 f"{difference(structures[0], other)}; return the same structure from all{where_written()}"

@@ -99,7 +99,7 @@ class _Call:
     def same_results(self, what: str, tree: Any, smooth: bool = False) -> list[Node]:
         """The leaves of a result of the rule, which must be like those of the function."""
         nodes, structure = output_nodes(tree)
-        if structure != self.results:
+        if not structure.fits(self.results):
             raise TreeError(
                 f"{self.name}: {what} has another structure than the function's result: "
                 f"{difference(self.results, structure)}{where_written()}"

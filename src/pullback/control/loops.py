@@ -153,7 +153,7 @@ def _pair(made: Any) -> tuple[Any, Any]:
 
 
 def _same_structure(name: str, structure: Structure, found: Structure) -> None:
-    if found != structure:
+    if not found.fits(structure):
         raise TreeError(
             f"{name}: the carry enters a step as {structure!r} and leaves it as {found!r}: "
             f"{difference(structure, found)}; return a carry like init{where_written()}"

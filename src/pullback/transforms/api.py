@@ -565,8 +565,7 @@ def _like(name: str, tree: Any, structure: Structure, nodes: Sequence[Node]) -> 
             )
         if is_complex(type.dtype) and not is_complex(node.dtype):
             raise DerivativeError(f"{name} is {type} where {node.type} is; give its real part, x.real")
-        # A node is cast here; an array is cast by the interpreter, which makes no copy when it need not.
-        fitted.append(as_node(leaf, node.dtype) if isinstance(leaf, Node) else leaf)
+        fitted.append(as_node(leaf, node.dtype) if isinstance(leaf, Node) else np.asarray(leaf, node.dtype))
     return fitted
 
 
