@@ -121,7 +121,8 @@ class Lowered:
         for node in self._order:
             if id(node) in self._stored and isinstance(node, Operation):
                 name = names.get(id(node), f"{node.operator.name}{len(self._buffers)}")
-                buffer = Buffer(name, node.dtype, node.shape)
+                before = self._updated_before(node)
+                buffer = Buffer(name, node.dtype, node.shape) if before is None else before
                 if node.size:
                     self._store(node, buffer)
                 self._buffers[id(node)] = buffer
@@ -155,12 +156,20 @@ class Lowered:
         axes, index = axes_of(node.shape)
         self._add(axes, buffer, index, _without_empty(self.value(node, index)))
 
+    def _updated_before(self, node: Operation) -> Buffer | None:
+        """The buffer of what ``node`` updates, if that is the result of other updates, and nobody else reads it."""
+        base = node.inputs[0] if node.operator.accumulates else node
+        if not isinstance(base, Operation) or not base.operator.accumulates or self._users[id(base)] > 1:
+            return None
+        return self._buffers.get(id(base)) if base is not node else None
+
     def _scatter(self, node: Operation, buffer: Buffer) -> None:
         """Copy the base, then make the updates one position after another."""
         base, updates, *indices = node.inputs
         selected = node.attributes["axes"]
         axes, index = axes_of(base.shape)
-        self._add(axes, buffer, index, self.operand(base)(index))
+        if self._buffers.get(id(base)) is not buffer:
+            self._add(axes, buffer, index, self.operand(base)(index))
         if not updates.size:
             return
         axes, index = axes_of(updates.shape)
