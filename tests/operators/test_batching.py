@@ -29,7 +29,7 @@ from pullback.transforms.batching import batched
 from pullback.transforms.reverse import cotangents
 
 FLOAT64 = np.dtype(np.float64)
-REORDERED = {"sum", "prod", "contract", "convolve", "convolve_max_unpooled"}
+REORDERED = {"sum", "prod", "contract", "convolve", "convolve_max_unpooled", "convolve_where_read"}
 REORDERED |= {"solve", "triangular_solve"}
 """Operators whose terms NumPy, or LAPACK, adds or multiplies in another order when there is one axis more.
 

@@ -37,6 +37,7 @@ from pullback.loops import (
     Load,
     Reduce,
     Store,
+    rare_case,
 )
 from pullback.loops.arithmetic import bounds
 from pullback.loops.magnitudes import largest
@@ -91,7 +92,10 @@ def _compacted(
         return kernel
     counting: list[Expression] = [sums.left]
     share = 0.0
-    if largest(sums.right, stored) == math.inf:
+    reduce = kernel.only_reduction
+    assert reduce is not None
+    case = rare_case(reduce.body)  # what is not finite is one
+    if case is None and largest(sums.right, stored) == math.inf:
         panel = _panel(sums.right, {*sums.over, *sums.columns})
         if panel is None:
             return kernel
@@ -106,11 +110,12 @@ def _compacted(
     conditions = [Apply("not_equal", (value, Literal(0, value.dtype)), _BOOL) for value in counting]
     chosen = conditions[0] if len(conditions) == 1 else Apply("logical_or", conditions, _BOOL)
 
-    def with_condition(reduce: Reduce) -> Reduce:
-        body = Apply("where", (chosen, reduce.body, Literal(0, reduce.dtype)), reduce.dtype)
-        return Reduce(reduce.kind, reduce.over, body, reduce.dtype)
-
-    return kernel.with_reductions(with_condition)
+    term = reduce.body if case is None else case.usual
+    body: Expression = Apply("where", (chosen, term, Literal(0, reduce.dtype)), reduce.dtype)
+    if case is not None:
+        body = Apply("where", (case.condition, case.rare, body), reduce.dtype)
+    masked = Reduce(reduce.kind, reduce.over, body, reduce.dtype)
+    return kernel.with_reductions(lambda each: masked if each is reduce else each)
 
 
 def _panel(load: Load, moving: Collection[Axis]) -> Reduce | None:

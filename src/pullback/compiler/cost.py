@@ -16,7 +16,19 @@ from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, operands_of, turns_of, walk
+from pullback.loops import (
+    Apply,
+    Axis,
+    Expression,
+    Kernel,
+    Load,
+    Reduce,
+    operands_of,
+    rare_case,
+    turns_of,
+    walk,
+)
+from pullback.loops.kernel import updates_case
 
 ROW_OVERHEAD = 6
 """Cycles of a turn of the loops around a row."""
@@ -339,8 +351,9 @@ MOST_INDEXED_ROWS = 8
 LONGEST_LIST = 4096
 """Factors that are compacted together: a longer list would not stay in the nearest cache."""
 
-INDEXED_VECTOR, LISTED_VECTOR, LIST_OVERHEAD = 0.75, 8.0, 20.0
-"""Cycles for a vector read at a computed place, for one of factors that are compacted, and where a list ends."""
+INDEXED_VECTOR, LISTED_VECTOR, LIST_OVERHEAD, LIST_END = 0.75, 8.0, 20.0, 4.0
+"""Cycles for a vector read at a computed place, for one of factors that are compacted, where a list ends, and there for
+each vector of sums: of the chains of a short list most is beginning and end."""
 
 CHAINS = 4
 """Sums over a list side by side, so that one need not wait for the last addition of another."""
@@ -364,11 +377,14 @@ def compaction_gain(terms: Sequence[int], vectors: int, lanes: int, panel: float
     listed = math.prod(terms[:-1]) * -(-terms[-1] // lanes)
     saved = MASKED_ZEROS * math.prod(terms) * vectors * INDEXED_VECTOR
     searched = panel / target.line_bytes * target.near_line_cycles
-    return saved - listed * LISTED_VECTOR - searched - LIST_OVERHEAD
+    return saved - listed * LISTED_VECTOR - searched - LIST_OVERHEAD - vectors * LIST_END
 
 
 def kernel_cycles(kernel: Kernel, product: Contraction | None, target: Processor) -> float:
     """Cycles for the whole kernel."""
+    case = updates_case(kernel)
+    if case is not None and case.holds:
+        return 0.0
     lanes = lanes_of(kernel, target)
     outer = turns_of(kernel.axes)
     if product is not None:
@@ -406,7 +422,9 @@ def _turns(root: Expression, inner: tuple[Axis, ...], lanes: int) -> float:
         total += turns * _own_cycles(expression, lanes)
         if isinstance(expression, Reduce):
             around = around.union(expression.over)
-        stack.extend((operand, around) for operand in expression.operands)
+        case = rare_case(expression)
+        operands = expression.operands if case is None else (case.condition, case.usual)
+        stack.extend((operand, around) for operand in operands)
     return total
 
 

@@ -22,6 +22,7 @@ from pullback.loops.expression import (
 from pullback.loops.index import Affine, Axis, turns_of
 from pullback.loops.kernel import Kernel, Store, once, rewrite, staged
 from pullback.loops.multiply_add import fused, fused_product
+from pullback.loops.rare import RareCase, rare_case, unlikely, usual_parts
 
 __all__ = [
     "Affine",
@@ -36,6 +37,7 @@ __all__ = [
     "Operand",
     "Placeholder",
     "Position",
+    "RareCase",
     "Reduce",
     "Store",
     "as_expression",
@@ -45,10 +47,13 @@ __all__ = [
     "load_at",
     "once",
     "operands_of",
+    "rare_case",
     "rebuilt",
     "rewrite",
     "row_major",
     "staged",
     "turns_of",
+    "unlikely",
+    "usual_parts",
     "walk",
 ]

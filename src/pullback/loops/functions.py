@@ -103,6 +103,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "half_value": lambda x: np.asarray(x).view(np.float16).astype(np.float32),
     "stop_gradient": lambda x: x,
     "rounded": lambda x: x,
+    "unlikely": lambda x: x,
 }
 """A function of arrays of equal dtypes for each name; the result is cast to the dtype of the expression.
 

@@ -20,8 +20,19 @@ from pullback.loops.expression import (
     walk,
 )
 from pullback.loops.index import Affine, Axis
+from pullback.loops.rare import rare_case, usual_parts
 
-__all__ = ["ACCUMULATIONS", "Kernel", "Store", "once", "rewrite", "staged", "with_buffer"]
+__all__ = [
+    "ACCUMULATIONS",
+    "Kernel",
+    "Store",
+    "UpdatesCase",
+    "once",
+    "rewrite",
+    "staged",
+    "updates_case",
+    "with_buffer",
+]
 
 ACCUMULATIONS = frozenset({"add", "divide", "maximum", "minimum", "multiply", "power", "set"})
 """What a store may do with the element that is there: a function of it and the value, or ``"set"``."""
@@ -116,8 +127,12 @@ class Kernel:
 
     @property
     def only_reduction(self) -> Reduce | None:
-        """The reduction of a plain kernel that has no other."""
-        return self.reductions[0] if self.is_plain and len(self.reductions) == 1 else None
+        """The reduction of a plain kernel that has no other, but for what rare cases alone need."""
+        if not self.is_plain or not self.reductions:
+            return None
+        usual = usual_parts(*(store.value for store in self.stores))
+        found = [e for e in usual if isinstance(e, Reduce)]
+        return found[0] if len(found) == 1 else None
 
     @_Once
     def has_checks(self) -> bool:
@@ -294,6 +309,41 @@ def rewrite(
             new = expression.remade(memo)
         memo[id(expression)] = new
     return memo[id(root)]
+
+
+@dataclass(frozen=True, eq=False)
+class UpdatesCase:
+    """A kernel whose updates are made only where ``condition`` holds, or does not; else each of them adds zero."""
+
+    condition: Expression
+    holds: bool
+    kernel: Kernel
+
+
+@once
+def updates_case(kernel: Kernel) -> UpdatesCase | None:
+    """What ``kernel`` adds in rare cases alone, or in all but these, if the case is the same for all its turns.
+
+    >>> import numpy as np
+    >>> from pullback.loops import Affine, Apply, Axis, Buffer, Load, Literal, unlikely
+    >>> i, float32 = Axis("i", 2), np.dtype(np.float32)
+    >>> x, y = (Buffer(name, float32, (2,)) for name in "xy")
+    >>> flag = unlikely(Load(Buffer("flag", np.dtype(np.bool_), ()), Affine()))
+    >>> value = Apply("where", (flag, Load(x, Affine.of(i)), Literal(0, float32)), float32)
+    >>> case = updates_case(Kernel((i,), (Store(y, Affine.of(i), value, accumulate="add"),)))
+    >>> case.holds, case.kernel.stores[0].value
+    (True, x[i])
+    """
+    if len(kernel.stores) != 1 or kernel.stores[0].accumulate != "add":
+        return None
+    (store,) = kernel.stores
+    case = rare_case(store.value)
+    if case is None or case.condition.axes or store.value.dtype.kind != "f":
+        return None
+    for value, other, holds in ((case.rare, case.usual, True), (case.usual, case.rare, False)):
+        if isinstance(other, Literal) and other.value == 0:
+            return UpdatesCase(case.condition, holds, kernel.with_stores([replace(store, value=value)]))
+    return None
 
 
 def with_buffer(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from pullback.operators.interleave import interleave, part_shape, places
 from pullback.operators.shapes import dilated, framed, reshape, reverse, slice, transpose
 from pullback.operators.varying import Padding, named_axes, refuse_named
 
-__all__ = ["convolve", "transposed_convolve", "window_count"]
+__all__ = ["convolve", "convolve_where_read", "transposed_convolve", "window_count"]
 
 Widths = tuple[int, ...]
 
@@ -564,3 +564,6 @@ elements. Integers, which wrap around, floats and complex numbers.
 Raises ``ShapeError`` where channels or groups differ or a window is larger than its input, ``DTypeError``
 where dtypes differ.
 """
+
+convolve_where_read = replace(convolve, name="convolve_where_read", cost=0.0, rereads=False)
+"""``convolve``, each element computed where it is read, and what it is made of likewise: for rare cases."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pullback.graph import Case, Sample
+from pullback.loops import rare
 from pullback.operators import complex_parts
 from pullback.operators.elementwise import SHAPE, elementwise, where
 
@@ -28,6 +29,7 @@ __all__ = [
     "logical_xor",
     "not_equal",
     "right_shift",
+    "unlikely",
     "where",
 ]
 
@@ -67,6 +69,17 @@ logical_xor = elementwise("logical_xor", np.logical_xor, None, PAIR, kinds="b")
 
 logical_not = elementwise("logical_not", np.logical_not, None, ONE, kinds="b")
 """Whether it is false."""
+
+unlikely = elementwise(
+    "unlikely",
+    lambda x: x,
+    None,
+    ONE,
+    kinds="b",
+    lower=lambda node, operands, index: rare.unlikely(operands[0](index)),
+    cost=0.0,
+)
+"""The condition itself, which is not expected to hold: what ``where`` takes where it does is computed only then."""
 
 bitwise_and = elementwise("bitwise_and", np.bitwise_and, None, BITS, kinds="iu")
 """The bits that both integers have."""

@@ -17,14 +17,26 @@ import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
-from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Operand, Reduce
-from pullback.loops.arithmetic import both, times, total
+from pullback.loops import (
+    Affine,
+    Apply,
+    Axis,
+    Expression,
+    Index,
+    Literal,
+    Operand,
+    Position,
+    Reduce,
+    unlikely,
+)
+from pullback.loops.arithmetic import both, times, total, within_extent
 from pullback.loops.expression import as_expression
 from pullback.loops.guard import guarded
-from pullback.operators.batching import any_batched, batch_first
+from pullback.operators.batching import any_batched, batch_first, batch_size
 from pullback.operators.convolution import convolve, vary_convolution
 from pullback.operators.elementwise import filled, refuse_complex, where, zeros_like
 from pullback.operators.reductions import argmax, max
+from pullback.operators.shapes import broadcast
 from pullback.operators.varying import Padding, beside
 from pullback.operators.windows import WINDOWS, covering, window_counts, windows
 
@@ -356,7 +368,7 @@ def _by_label(layout: str, values: Sequence[Any]) -> dict[str, Any]:
 
 def _max_unpooled(node: Operation) -> Operation:
     """The convolution that ``node`` computes, with the array of zeros and winners."""
-    x, y, winner = node.inputs
+    x, y, winner = node.inputs[:3]
     attributes = dict(node.attributes)
     pool, shape = dict(zip(_NAMES, attributes.pop("pool"))), attributes.pop("shape")
     return convolve(x, max_unpool(y, winner, shape=shape, **pool), **attributes)
@@ -364,11 +376,11 @@ def _max_unpooled(node: Operation) -> Operation:
 
 def _convolution_with_places(node: Operation) -> Padding:
     fills = vary_convolution(node).fills
-    return Padding((*fills[:2], "index"))
+    return Padding((*fills[:2], "index", *(None for _ in node.inputs[3:])))
 
 
 def _convolve_max_unpooled_type(
-    x: Type, y: Type, winner: Type, *, shape: Shape, pool: tuple[Shape, ...], **attributes: Any
+    x: Type, y: Type, winner: Type, *spoilt: Type, shape: Shape, pool: tuple[Shape, ...], **attributes: Any
 ) -> Type:
     refuse_complex("convolve_max_unpooled", y)
     w = _max_unpool_type(y, winner, shape, **dict(zip(_NAMES, pool)))
@@ -378,6 +390,11 @@ def _convolve_max_unpooled_type(
             f"convolve_max_unpooled: windows that move along the axes {pool[0]} of {shape} laid out "
             f"{attributes['w_layout']!r}; pool along all spatial axes, or max_unpool first"
         )
+    samples = (x.shape[attributes["x_layout"].index("c")],)
+    if any(each.shape != samples or each.dtype != _BOOL for each in spoilt):
+        raise ShapeError(
+            f"convolve_max_unpooled: {spoilt[0]} to say which samples of {x} are spoilt; give bools {samples}"
+        )
     return convolve.type_rule(x, w, **attributes)
 
 
@@ -385,7 +402,7 @@ def _convolve_max_unpooled_reference(
     x: np.ndarray,
     y: np.ndarray,
     winner: np.ndarray,
-    *,
+    *spoilt: np.ndarray,
     shape: Shape,
     pool: tuple[Shape, ...],
     **attributes: Any,
@@ -404,15 +421,18 @@ def _convolve_max_unpooled_pullback(node: Operation, g: Node) -> list[Node | Non
         if w_bar is None
         else gather_at_argmax(w_bar, node.inputs[2], **dict(zip(_NAMES, node.attributes["pool"])))
     )
-    return [x_bar, y_bar, None]
+    return [x_bar, y_bar, *(None for _ in node.inputs[2:])]
 
 
 def _convolve_max_unpooled_batch(node: Operation, inputs: Sequence[Node]) -> Node:
     """That of the convolution with the array of zeros and winners; a pass makes it sparse where it can."""
-    x, y, winner = inputs
+    x, y, winner = inputs[:3]
     whole = _max_unpooled(node)
+    if not any_batched(inputs[:3], node.inputs[:3]):
+        shape = (batch_size(inputs, node.inputs), *node.shape)
+        return broadcast(whole, shape=shape, axes=tuple(range(1, len(shape))))
     w = whole.inputs[1]
-    if any_batched((y, winner), node.inputs[1:]):
+    if any_batched((y, winner), node.inputs[1:3]):
         assert isinstance(w, Operation)
         w = max_unpool.batch(w, (y, winner))
     product: Node = convolve.batch(whole, (x, w))
@@ -422,7 +442,7 @@ def _convolve_max_unpooled_batch(node: Operation, inputs: Sequence[Node]) -> Nod
 def _convolve_max_unpooled_lower(
     node: Operation, operands: Sequence[Operand], index: Sequence[Index]
 ) -> Expression:
-    """A sum over channels and windows; each winner says which element of ``x`` it meets."""
+    """A sum over channels and windows; each winner says which element of ``x`` it meets, or all places are visited."""
     x_layout, w_layout, out_layout, strides, dilations = (
         node.attributes[key] for key in ("x_layout", "w_layout", "out_layout", "strides", "dilations")
     )
@@ -442,13 +462,78 @@ def _convolve_max_unpooled_lower(
         return total((times(out[label], strides[k]), times(met[label], dilations[k])))
 
     factors = (operands[1](window), operands[0]([place(label) for label in x_layout]))
-    product = Apply("multiply", factors, node.dtype)
+    product: Expression = Apply("multiply", factors, node.dtype)
+    for spoilt in operands[3:]:
+        rare = _all_places(node, operands, out, over)
+        product = Apply("where", (unlikely(spoilt([Affine.of(over["c"])])), rare, product), node.dtype)
     turning = tuple(axis for axis in over.values() if axis.extent != 1)
     return Reduce("add", turning, product) if turning else product
 
 
+def _all_places(
+    node: Operation, operands: Sequence[Operand], out: Mapping[str, Index], over: Mapping[str, Axis]
+) -> Expression:
+    """The sum over the places from one window to the next, and behind the last one, zeros among them."""
+    whole = _max_unpooled(node)
+    placed = whole.inputs[1]
+    assert isinstance(placed, Operation) and max_unpool.lower is not None
+    x_layout, w_layout, strides, dilations = (
+        whole.attributes[key] for key in ("x_layout", "w_layout", "strides", "dilations")
+    )
+    w_index: dict[str, Index] = {
+        label: Affine.of(over[label]) if label in over else out[label] for label in w_layout
+    }
+    x_index: dict[str, Index] = {label: out[label] if label != "c" else w_index["c"] for label in x_layout}
+    inside: list[Axis] = []
+    exists: Expression | bool = True
+    for position, axis in enumerate(placed.attributes["axes"]):
+        label, digit = w_layout[axis], int(w_layout[axis])
+        k, place, there = _between(
+            over[label], placed.attributes["strides"][position], placed.shape[axis], f"k{label}"
+        )
+        inside.append(k)
+        w_index[label] = place
+        x_index[label] = total((times(out[label], strides[digit]), times(place, dilations[digit])))
+        exists = both(exists, there)
+    product: Expression = Apply(
+        "multiply",
+        (
+            operands[0]([x_index[label] for label in x_layout]),
+            max_unpool.lower(placed, operands[1:3], [w_index[label] for label in w_layout]),
+        ),
+        node.dtype,
+    )
+    if isinstance(exists, Expression):
+        product = Apply("where", (exists, product, Literal(0, node.dtype)), node.dtype)
+    turning = tuple(axis for axis in inside if axis.extent != 1)
+    return Reduce("add", turning, product) if turning else product
+
+
+def _between(window: Axis, step: int, extent: int, name: str) -> tuple[Axis, Index, Expression | bool]:
+    """An axis from the start of each window to that of the next, the place there, and whether it is one.
+
+    The last one goes on to the end, and may have more places than ``step``, or fewer.
+    """
+    last, end = extent - (window.extent - 1) * step, window.extent - 1
+    k = Axis(name, last if window.extent == 1 else builtins.max(last, step))
+    place = Affine.of(window) * step + Affine.of(k)
+    if window.extent == 1 or last == step:
+        return k, place, True
+    within = Apply("minimum", (Position(place), Literal(extent - 1, _INT)), _INT)
+    near = Apply("less", (Position(Affine.of(k)), Literal(builtins.min(last, step), _INT)), _BOOL)
+    compare = "greater_equal" if last > step else "less"
+    other = Apply(compare, (Position(Affine.of(window)), Literal(end, _INT)), _BOOL)
+    return k, within_extent(within, extent), Apply("logical_or", (near, other), _BOOL)
+
+
 def _max_unpooled_case(
-    x: Shape, y: Shape, layouts: str, pool: tuple[Shape, ...], strides: Shape, dilations: Shape
+    x: Shape,
+    y: Shape,
+    layouts: str,
+    pool: tuple[Shape, ...],
+    strides: Shape,
+    dilations: Shape,
+    spoilt: bool = False,
 ) -> Case:
     """A case from shapes, with those of the array before pooling, and layouts written as ``x, w -> result``."""
     x_layout, w_layout, out_layout = layouts.replace("->", ",").split(",")
@@ -462,7 +547,10 @@ def _max_unpooled_case(
         "strides": strides,
         "dilations": dilations,
     }
-    return Case((Sample(x), Sample(_pooled("", y, **windows_of)), _winners(y, windows_of)), attributes)
+    flags = [Sample((x[x_layout.index("c")],), kind="bool")] * spoilt
+    return Case(
+        (Sample(x), Sample(_pooled("", y, **windows_of)), _winners(y, windows_of), *flags), attributes
+    )
 
 
 _SQUARE = ((2, 3), (2, 2), (2, 2), (1, 1))
@@ -485,6 +573,9 @@ convolve_max_unpooled = Operator(
             (2, 2, 3, 6), (2, 2, 4, 5), "gcb0,gco0->gob0", ((3,), (2,), (3,), (1,)), (1,), (1,)
         ),
         _max_unpooled_case((0, 2, 6), (0, 2, 4), "cb0,co0->ob0", ((2,), (2,), (2,), (1,)), (1,), (1,)),
+        _max_unpooled_case((3, 3, 6, 8), (3, 4, 4, 6), "cb01,co01->ob01", _SQUARE, (1, 1), (1, 1), True),
+        _max_unpooled_case((2, 9, 5), (2, 8, 2), "c0b,c0o->ob0", ((1,), (3,), (2,), (1,)), (1,), (1,), True),
+        _max_unpooled_case((3, 17, 5), (3, 8, 2), "c0b,c0o->ob0", ((1,), (3,), (3,), (1,)), (1,), (2,), True),
     ),
     cost=float("inf"),
     rereads=True,
@@ -493,6 +584,8 @@ convolve_max_unpooled = Operator(
 """``convolve(x, max_unpool(y, winner))``, computed from the winners.
 
 ``pool`` are axes, sizes, strides and dilations of the windows, which move along all spatial axes of the array of
-``shape``; the other attributes are those of ``convolve``. An element that did not win counts as zero whatever it
-meets. Raises what ``max_unpool`` and ``convolve`` raise.
+``shape``; the other attributes are those of ``convolve``. A fourth input says of each sample, element of the axis ``c``
+of ``x``, whether ``x`` is infinite or NaN somewhere: of such ones all places are visited, because zero times that is
+NaN. Without it no sample is.
+Raises what ``max_unpool`` and ``convolve`` raise.
 """

@@ -31,7 +31,7 @@ MOVES = (
 """Operators each element of whose result is one element of an input, or none."""
 
 REDUCTIONS = frozenset(("sum", "max", "min", "prod"))
-PROBED = frozenset(("convolve", "cumsum", "overlap_add"))
+PROBED = frozenset(("convolve", "convolve_where_read", "cumsum", "overlap_add"))
 """Linear operators, of which unit vectors tell what depends on what."""
 
 MOST_PROBES = 2_048

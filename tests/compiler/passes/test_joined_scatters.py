@@ -121,5 +121,6 @@ def test_the_gradient_of_a_table_behind_a_pool(
     assert bar is not None
     gradient = Graph(graph.inputs, (bar,))
     after = optimise(gradient)
-    assert names(after).count("scatter_add") == 1 + bool(padding)
+    # One more for what is added where the weights are not finite.
+    assert names(after).count("scatter_add") == 2 + bool(padding)
     assert_kept(gradient, after, arrays, tolerance=1e-11)

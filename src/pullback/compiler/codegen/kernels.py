@@ -24,6 +24,8 @@ from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.schedules.transpose import TransposedCopy
 from pullback.compiler.schedules.window_maximum import WindowMaximum
 from pullback.compiler.steps import Job
+from pullback.loops import Kernel
+from pullback.loops.kernel import updates_case
 
 __all__ = ["emit_kernel"]
 
@@ -31,21 +33,33 @@ __all__ = ["emit_kernel"]
 def emit_kernel(values: Values, job: Job, grains: Sequence[int]) -> None:
     """Write the body of the function of a kernel, for its parts ``low`` to ``high``; ``grains`` are how many."""
     ends = Ends(values.f["low"], values.f["high"], grains)
-    _EMITTERS[type(job.schedule)](values, job, job.schedule, ends)
+    emit = _EMITTERS[type(job.schedule)]
+    case = updates_case(job.kernel)
+    if case is None:
+        emit(values, job.kernel, job.schedule, ends)
+        return
+    (held,) = values.emit(case.condition)
+    if not case.holds:
+        held = values.f.value(f"xor i1 {held}, true")
+    values.rare = int(case.holds)
+    with values.f.when(held), values.scope():
+        emit(values, case.kernel, job.schedule, ends)
 
 
-Emitter = Callable[[Values, Job, Any, Ends], None]
+Emitter = Callable[[Values, Kernel, Any, Ends], None]
 
 
 _EMITTERS: dict[type[Schedule], Emitter] = {
-    MapSchedule: lambda values, job, schedule, ends: emit_map(values, job.kernel, schedule, ends),
-    TiledContraction: lambda values, job, schedule, ends: emit_contraction(values, schedule, ends),
-    PackedContraction: lambda values, job, schedule, ends: emit_packed_contraction(values, schedule, ends),
-    ReductionVectorised: lambda values, job, schedule, ends: emit_reduction_vectorised(
+    MapSchedule: emit_map,
+    TiledContraction: lambda values, kernel, schedule, ends: emit_contraction(values, schedule, ends),
+    PackedContraction: lambda values, kernel, schedule, ends: emit_packed_contraction(values, schedule, ends),
+    ReductionVectorised: lambda values, kernel, schedule, ends: emit_reduction_vectorised(
         values, schedule, ends
     ),
-    WindowMaximum: lambda values, job, schedule, ends: emit_window_maximum(values, schedule, ends),
-    IndexedContraction: lambda values, job, schedule, ends: emit_indexed_contraction(values, schedule, ends),
-    ScatterSchedule: lambda values, job, schedule, ends: emit_scatter(values, job.kernel, schedule, ends),
-    TransposedCopy: lambda values, job, schedule, ends: emit_transposed(values, schedule, ends),
+    WindowMaximum: lambda values, kernel, schedule, ends: emit_window_maximum(values, schedule, ends),
+    IndexedContraction: lambda values, kernel, schedule, ends: emit_indexed_contraction(
+        values, schedule, ends
+    ),
+    ScatterSchedule: emit_scatter,
+    TransposedCopy: lambda values, kernel, schedule, ends: emit_transposed(values, schedule, ends),
 }

@@ -183,8 +183,8 @@ def _accumulate(values: Values, reduce: Reduce, start: list[str], lanes: int) ->
     """
     *outer, last = reduce.over
     kind, count = vector_of(scalar_type(reduce.dtype), lanes), len(start)
-    side, short = ACCUMULATORS // count, _written_out(reduce)
-    if short or side < 2 or last.extent < 2 * side:
+    side, short = ACCUMULATORS // count, _written_out(values, reduce)
+    if short or values.rare or side < 2 or last.extent < 2 * side:
         side, levels = 1, levels_over(reduce.over, short)
     else:
         levels = [*levels_over(outer), level_of(last, size=side), Level(last, Kind.REGISTER)]
@@ -213,8 +213,10 @@ def _accumulate(values: Values, reduce: Reduce, start: list[str], lanes: int) ->
     return sets[0]
 
 
-def _written_out(reduce: Reduce) -> int:
+def _written_out(values: Values, reduce: Reduce) -> int:
     """How many turns are unrolled: all of them where they are few."""
+    if values.rare:
+        return 0
     return turns_of(reduce.over) if turns_of(reduce.over) <= WRITTEN_OUT else 0
 
 
@@ -280,7 +282,7 @@ def _extreme_positions(values: Values, reduce: Reduce) -> list[str]:
         at = [search.position()] * count
         return search.taken(body, at, carried)
 
-    levels = levels_over(reduce.over, _written_out(reduce))
+    levels = levels_over(reduce.over, _written_out(values, reduce))
     found = emit_nest(values, levels, element, search.start(count), hoisted=([reduce.body], []))
     if search.is_rectified or search.dtype.kind != "f":  # of two zeros the first wins, and +0 is the largest
         extreme = "maximum" if reduce.kind == "argmax" else "minimum"

@@ -31,9 +31,11 @@ from pullback.loops import (
     Load,
     Placeholder,
     Position,
+    RareCase,
     Reduce,
     fused_product,
     operands_of,
+    rare_case,
     walk,
 )
 
@@ -99,6 +101,7 @@ class Values:
         self.places: dict[Axis, Place] = {}
         self._scopes: list[dict[Expression, list[str]]] = [{}]
         self.spare: dict[str, str] = {}
+        self.rare = 0
 
     # ------------------------------------------------------------------ scopes and loops
 
@@ -172,7 +175,8 @@ class Values:
                 self.emit(expression)
                 return
             deeper = bound.union(axis for axis in expression.bound_axes() if axis is not lanes)
-            for operand in expression.operands:
+            case = rare_case(expression)
+            for operand in expression.operands if case is None else (case.condition, case.usual):
                 visit(operand, deeper)
 
         for root in roots:
@@ -322,6 +326,9 @@ class Values:
     def _apply(self, expression: Apply) -> list[str]:
         if expression.function == "check_index":
             return self.emit_check(self, expression)
+        case = rare_case(expression)
+        if case is not None and not self.is_vector(case.condition):
+            return self._in_rare_cases(expression, case)
         fused = (
             self._multiply_add(expression)
             or self._negated_product(expression)
@@ -336,6 +343,23 @@ class Values:
         rows = [self.vectors(operand) for operand in expression.operands]
         lanes = self.group.lanes
         return [self.function(expression, [row[k] for row in rows], lanes) for k in range(self.group.vectors)]
+
+    def _in_rare_cases(self, expression: Apply, case: RareCase) -> list[str]:
+        """The usual value, unless the condition holds: only then is the other one computed."""
+
+        def row(value: Expression) -> list[str]:
+            return self.vectors(value) if self.is_vector(expression) else self.emit(value)
+
+        (holds,), usual = self.emit(case.condition), row(case.usual)
+        lanes = self.group.lanes if self.is_vector(expression) and self.group is not None else 1
+        kind = vector_of(scalar_type(expression.dtype), lanes)
+        turns = self.f.value(f"zext i1 {holds} to i64")
+        carried = [(kind, value) for value in usual]
+        with self.f.loop("0", turns, carried=carried, counted=False) as once, self.scope():
+            self.rare += 1  # code for it is short rather than fast
+            once.carry(*row(case.rare))
+            self.rare -= 1
+        return once.results
 
     def _fixed_lanes(self, expression: Apply) -> list[str] | None:
         """Index arithmetic on the lane axis alone, where it stands at a known place: a constant for each lane."""
@@ -367,7 +391,7 @@ class Values:
             kind = vector_of(scalar_type(expression.dtype), count)
             mask = vector_of("i1", count)
             return self.f.value(f"select {mask} {operands[0]}, {kind} {operands[1]}, {kind} {operands[2]}")
-        if name in ("stop_gradient", "bounded", "rounded"):
+        if name in ("stop_gradient", "bounded", "rounded", "unlikely"):
             return operands[0]
         if name == "bitcast":
             target = vector_of(scalar_type(expression.dtype), count)

@@ -33,7 +33,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pullback.compiler.cost import MOST_JOINED_UPDATES
-from pullback.compiler.passes.rewriting import GraphPass, inner, scalar, uses, with_outputs
+from pullback.compiler.passes.rewriting import GraphPass, in_rare_cases, inner, scalar, uses, with_outputs
 from pullback.graph import Graph, Node, Operation, apply, substitute
 from pullback.operators.indexing import gather
 from pullback.operators.scatters import scatter_add
@@ -44,38 +44,49 @@ __all__ = ["joined_scatters"]
 
 def _joined_scatters(graph: Graph) -> Graph:
     order = graph.nodes()
-    found = [(node, before) for node in order if (before := _before(node)) is not None]
+    found = [(node, before) for node in order if (before := _before(node))]
     if not found:
         return graph
     count = uses(order, graph.outputs)
     alone = {
         id(node)
         for node, before in found
-        if count[id(before)] == 1
+        if all(count[id(each)] == 1 for each in before)
         and all(inner(place, "check_index") is None or count[id(place)] > 1 for place in node.inputs[2:])
     }
 
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
         if id(node) not in alone:
             return apply(node.operator, inputs, node.attributes)
-        before = inputs[1]
-        assert isinstance(before, Operation)
-        return _joined(inputs[0], before, inputs[2:], node.attributes["axes"])
+        target, updates, *places = inputs
+        for before in _into_zeros(updates):
+            target = _joined(target, before, places, node.attributes["axes"])
+        return target
 
     return with_outputs(graph, substitute(graph.outputs, {}, rebuild)) if alone else graph
 
 
-def _before(node: Node) -> Operation | None:
-    """The scatter of single elements into zeros whose result ``node`` scatters, if its updates are few."""
+def _before(node: Node) -> list[Operation]:
+    """The scatters of single elements into zeros whose result ``node`` scatters, if their updates are few."""
     after = inner(node, "scatter_add")
-    before = None if after is None else inner(after.inputs[1], "scatter_add")
-    if after is None or before is None or len(before.inputs) != before.ndim + 2:
-        return None
-    zeros, updates, rank = scalar(before.inputs[0]), before.inputs[1], after.inputs[2].ndim
-    if zeros is None or zeros.any() or not before.size or not updates.size:
-        return None
-    row = int(np.prod(before.shape[rank:]))
-    return before if updates.size <= MOST_JOINED_UPDATES * row * after.inputs[2].size else None
+    if after is None or not after.inputs[1].size:
+        return []
+    found = _into_zeros(after.inputs[1])
+    row = int(np.prod(after.inputs[1].shape[after.inputs[2].ndim :]))
+    updates = sum(each.inputs[1].size for each in found if not in_rare_cases(each.inputs[1]))
+    return found if updates <= MOST_JOINED_UPDATES * row * after.inputs[2].size else []
+
+
+def _into_zeros(node: Node) -> list[Operation]:
+    """The scatters of single elements that ``node`` is made of, from zeros on; none if it is something else."""
+    found: list[Operation] = []
+    while (scatter := inner(node, "scatter_add")) is not None:
+        if len(scatter.inputs) != scatter.ndim + 2 or not scatter.inputs[1].size:
+            return []
+        found.insert(0, scatter)
+        node = scatter.inputs[0]
+    zeros = scalar(node)
+    return [] if zeros is None or zeros.any() else found
 
 
 def _joined(target: Node, before: Operation, places: Sequence[Node], axes: tuple[int, ...]) -> Node:

@@ -3,7 +3,8 @@
 Where channels come last, the lanes of a vector lie along the outputs; eight of them leave half of a vector of sixteen
 lanes empty, and that for each element of the window. The multiples of a place by all elements of the window, side by
 side, fill vectors better; the result is the sum of parts of neighbouring places' multiples, which what follows can
-take up.
+take up. Where it is asked whether all of the image is finite, as before a pool's gradient, one column of the product
+tells: what is not finite makes all multiples of its place so.
 
 >>> import numpy as np
 >>> import pullback.numpy
@@ -29,12 +30,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pullback.compiler.cost import LOAD_AND_ADD, MULTIPLY_ADD, STORE, WORTH_PROJECTING
-from pullback.compiler.passes.rewriting import with_outputs
-from pullback.graph import Graph, Node, Operation, apply, substitute
+from pullback.compiler.passes.rewriting import inner, with_outputs
+from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
 from pullback.operators.arithmetic import add
+from pullback.operators.logic import isfinite
 from pullback.operators.products import contract
 from pullback.operators.shapes import reshape, slice, transpose
 
@@ -44,14 +46,24 @@ __all__ = ["projected_convolutions"]
 def projected_convolutions(graph: Graph, lanes: Callable[[int], int]) -> Graph:
     """``graph`` with such convolutions rewritten; ``lanes(itemsize)`` is how many elements a vector holds."""
 
+    found: dict[int, tuple[Operation, Node, Node]] = {}
+
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
         if node.operator.name == "convolve" and _fills_better(node, lanes(node.dtype.itemsize)):
-            return _projected(node, *inputs)
+            product = _product(node, *inputs)
+            found[id(inputs[0])] = node, inputs[0], product
+            return _projected(node, product)
         return apply(node.operator, inputs, node.attributes)
 
     if not any(isinstance(node, Operation) and node.operator.name == "convolve" for node in graph.nodes()):
         return graph
-    return with_outputs(graph, substitute(graph.outputs, {}, rebuild))
+    graph = with_outputs(graph, substitute(graph.outputs, {}, rebuild))
+
+    def ask(node: Operation, inputs: tuple[Node, ...]) -> Node:
+        made = _asked_of_product(node, found)
+        return apply(node.operator, inputs, node.attributes) if made is None else made
+
+    return with_outputs(graph, substitute(graph.outputs, {}, ask)) if found else graph
 
 
 def _fills_better(node: Operation, lanes: int) -> bool:
@@ -72,10 +84,32 @@ def _fills_better(node: Operation, lanes: int) -> bool:
     return bool(projected <= WORTH_PROJECTING * direct)
 
 
-def _projected(node: Operation, x: Node, w: Node) -> Node:
-    """The sum of slices of the product."""
-    x_layout, w_layout, out_layout, strides, dilations = (
-        node.attributes[key] for key in ("x_layout", "w_layout", "out_layout", "strides", "dilations")
+def _asked_of_product(node: Operation, found: Mapping[int, tuple[Operation, Node, Node]]) -> Node | None:
+    """``isfinite(sum(x))`` of the first column of the product of ``x``, where all places that are summed are in it."""
+    total = inner(node.inputs[0], "sum") if node.operator.name == "isfinite" else None
+    known = None if total is None else found.get(id(total.inputs[0]))
+    if total is None or known is None:
+        return None
+    convolution, _, product = known
+    x_layout, out_layout = (convolution.attributes[key] for key in ("x_layout", "out_layout"))
+    kept = [label for axis, label in enumerate(x_layout) if axis not in total.attributes["axes"]]
+    order = [label for label in out_layout if label in kept]
+    if order != kept:
+        return None  # not the channels, which have no axis there, nor another order
+    column = slice(
+        product,
+        starts=(0,) * product.ndim,
+        stops=tuple(1 if label == "o" else n for label, n in zip(out_layout, product.shape)),
+        steps=(1,) * product.ndim,
+    )
+    axes = tuple(axis for axis, label in enumerate(out_layout) if label not in kept)
+    return isfinite(OPERATORS["sum"](column, axes=axes))
+
+
+def _product(node: Operation, x: Node, w: Node) -> Node:
+    """All places times all elements of the window, a column for each of these and each output."""
+    x_layout, w_layout, out_layout, strides = (
+        node.attributes[key] for key in ("x_layout", "w_layout", "out_layout", "strides")
     )
     sizes = dict(zip(w_layout, w.shape))
     spatial = [str(k) for k in range(len(strides))]
@@ -85,14 +119,23 @@ def _projected(node: Operation, x: Node, w: Node) -> Node:
     multiples = reshape(multiples, shape=(sizes["c"], columns))
     number = {label: position for position, label in enumerate(x_layout)}
     number["o"] = len(x_layout)
-    product = contract(
+    made: Node = contract(
         x,
         multiples,
         a_labels=tuple(number[label] for label in x_layout),
         b_labels=(number["c"], number["o"]),
         out_labels=tuple(number[label] for label in out_layout),
     )
-    counts = dict(zip(out_layout, node.shape))
+    return made
+
+
+def _projected(node: Operation, product: Node) -> Node:
+    """The sum of slices of the product."""
+    w_layout, out_layout, strides, dilations = (
+        node.attributes[key] for key in ("w_layout", "out_layout", "strides", "dilations")
+    )
+    sizes, counts = dict(zip(w_layout, node.inputs[1].shape)), dict(zip(out_layout, node.shape))
+    spatial = [str(k) for k in range(len(strides))]
     parts: list[Node] = []
     for position, turns in enumerate(itertools.product(*(range(sizes[label]) for label in spatial))):
         ranges = {"o": (position * sizes["o"], (position + 1) * sizes["o"], 1)}

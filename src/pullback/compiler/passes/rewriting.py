@@ -28,7 +28,10 @@ __all__ = [
     "Rule",
     "RulePass",
     "filled",
+    "in_rare_cases",
     "inner",
+    "is_zero",
+    "rare_case",
     "rewrite",
     "same",
     "scalar",
@@ -170,6 +173,29 @@ def scalar(node: Node) -> np.ndarray | None:
     if isinstance(node, Operation) and node.operator.name == "broadcast":
         node = node.inputs[0]
     return node.value.reshape(()) if isinstance(node, Constant) and node.size == 1 else None
+
+
+def rare_case(node: Node) -> tuple[Node, Node, Node] | None:
+    """The condition, ``rare`` and ``usual`` of ``where(unlikely(condition), rare, usual)``, if ``node`` is that."""
+    if not isinstance(node, Operation) or node.operator.name != "where":
+        return None
+    condition, rare, usual = node.inputs
+    asked = condition
+    while isinstance(asked, Operation) and asked.operator.name in ("broadcast", "transpose"):
+        asked = asked.inputs[0]
+    return None if inner(asked, "unlikely") is None else (condition, rare, usual)
+
+
+def in_rare_cases(node: Node) -> bool:
+    """Whether ``node`` is zero but in rare cases."""
+    case = rare_case(node)
+    return case is not None and is_zero(case[2])
+
+
+def is_zero(node: Node) -> bool:
+    """Whether ``node`` is a zero of either sign in every place."""
+    value = scalar(node)
+    return value is not None and not value.any()
 
 
 def filled(value: np.ndarray | float, like: Node, shape: tuple[int, ...] | None = None) -> Node:

@@ -4,8 +4,11 @@ One element of each window has a derivative. Masks and factors behind ``max_unpo
 element for each window; a bias gradient is a sum over windows; a weight gradient visits winners, and so does the
 gradient of a convolution's input where that costs less than going over every place.
 
-An element that did not win is zero under the mask of winners, whatever it is multiplied by; the mask goes where factors
-move before ``max_unpool``. In a convolution, which has no masks, zero times infinity is not made into NaN here.
+An element that did not win is zero under the mask of winners, whatever it is multiplied by inside it; so the mask goes
+where all of it moves before ``max_unpool``. A convolution has no masks, and there zero times infinity is NaN. Samples
+that are not finite are told by their sum, which is not either, and of these the weight gradient visits every place;
+weights that are not have an ordinary convolution, element by element, in place of what the winners add. Neither costs
+anything until it happens, and what is finite whatever the arguments hold (``finite.py``) is not asked.
 
 >>> import numpy as np
 >>> import pullback.numpy
@@ -16,7 +19,8 @@ move before ``max_unpool``. In a convolution, which has no masks, zero times inf
 >>> g = Variable(Type(np.dtype(np.float32), (3, 4)), "g")
 >>> wide = Processor("generic", "", "x86_64", vector_bytes=64, vector_registers=32)
 >>> bar = max_unpool(g, window_argmax(x, **pairs), shape=(3, 8), **pairs)
->>> print(format_graph(sparse_pooling(wide)(Graph((x, g), (bar * x,))), sources=False))
+>>> masked = where(won(bar), bar * x, filled(0, x))
+>>> print(format_graph(sparse_pooling(wide)(Graph((x, g), (masked,))), sources=False))
 input  %0 x: float32[3, 8]
 input  %1 g: float32[3, 4]
 %2 = window_max(%0, axes=(1,), dilations=(1,), sizes=(2,), strides=(2,)): float32[3, 4]
@@ -29,16 +33,20 @@ output %5
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pullback.compiler.cost import DEEPEST_FACTOR, FINDING_ARGMAX, UNALIGNED
-from pullback.compiler.passes.rewriting import Rule, RulePass, inner, scalar
+from pullback.compiler.passes.finite import is_finite
+from pullback.compiler.passes.rewriting import Rule, RulePass, filled, inner, is_zero, scalar
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Node, Operation, constant
+from pullback.operators.convolution import convolve_where_read
 from pullback.operators.elementwise import where
+from pullback.operators.logic import unlikely
 from pullback.operators.pooling import (
     argmax_index,
     convolve_max_unpooled,
@@ -70,9 +78,12 @@ def _pulled(node: Node, winner: Node, pool: dict[str, Any], depth: int = DEEPEST
     return gather_at_argmax(node, winner, **pool)
 
 
-def _zero(node: Node) -> bool:
-    value = scalar(node)
-    return value is not None and not value.any()
+def _do_not_overlap(pool: Mapping[str, Any]) -> bool:
+    """Whether no place is in two windows."""
+    return all(
+        step > (size - 1) * dilation
+        for size, step, dilation in zip(pool["sizes"], pool["strides"], pool["dilations"])
+    )
 
 
 def _placed(y: Node, like: Operation) -> Node:
@@ -85,26 +96,53 @@ def _masked(node: Operation) -> Node | None:
     first, second = inner(yes, "max_unpool"), inner(no, "max_unpool")
     like = second if first is None else first
     if like is None:
-        return None
-    if like is first and _zero(no) and mask is won(like):
+        return _of_winners(mask, yes) if is_zero(no) else None
+    if like is first and is_zero(no) and mask is won(like):
         return like
     chosen = []
     for side, found in ((yes, first), (no, second)):
         if found is not None and found.inputs[1] is like.inputs[1] and found.attributes == like.attributes:
             chosen.append(found.inputs[0])
-        elif _zero(side):
+        elif is_zero(side):
             chosen.append(broadcast(constant(0, node.dtype), shape=like.inputs[0].shape, axes=()))
         else:
             return None
     return _placed(where(_pulled(mask, like.inputs[1], pool_attributes(like)), *chosen), like)
 
 
-def _multiplied(node: Operation) -> Node | None:
-    for placed, factor in (node.inputs, node.inputs[::-1]):
-        like = inner(placed, "max_unpool")
-        if like is not None and node.dtype.kind == "f":
-            y, winner = like.inputs
-            return _placed(y * _pulled(factor, winner, pool_attributes(like)), like)
+def _of_winners(mask: Node, node: Node) -> Node | None:
+    """``where(mask, node, 0)`` where the mask is that of winners, and ``node`` their cotangents times other things."""
+    found = _factored(node, mask, DEEPEST_FACTOR)
+    if found is None:
+        return None
+    like, steps = found
+    pool = pool_attributes(like)
+    y, winner = like.inputs
+    for name, other in steps:
+        if name == "multiply":
+            if not _do_not_overlap(pool) and (scalar(other) is None or not is_finite(other)):
+                return None  # of windows with one winner the sum is multiplied, and may be no longer zero
+            y = y * _pulled(other, winner, pool)
+        else:
+            y = where(_pulled(other, winner, pool), y, filled(0, y))
+    return _placed(y, like)
+
+
+def _factored(node: Node, mask: Node, depth: int) -> tuple[Operation, list[tuple[str, Node]]] | None:
+    """The ``max_unpool`` of the winners of ``mask``, and factors and masks that make ``node`` of it, in their order."""
+    like = inner(node, "max_unpool")
+    if like is not None:
+        return (like, []) if won(like) is mask else None
+    if not isinstance(node, Operation) or not depth or node.dtype.kind != "f":
+        return None
+    below: list[tuple[Node, ...]] = []
+    if node.operator.name == "multiply":
+        below = [node.inputs, node.inputs[::-1]]
+    elif node.operator.name == "where" and is_zero(node.inputs[2]):
+        below = [(node.inputs[1], node.inputs[0])]
+    for part, other in below:
+        if (found := _factored(part, mask, depth - 1)) is not None:
+            return found[0], [*found[1], (node.operator.name, other)]
     return None
 
 
@@ -169,7 +207,16 @@ def _weight_gradient(target: Processor, node: Operation) -> Node | None:
     if _visits(y.size, elements, run, lanes) >= _sweep(placed.size, elements, lanes):
         return None
     pool = tuple(pool_attributes(placed).values())
-    return convolve_max_unpooled(x, y, winner, shape=placed.shape, pool=pool, **node.attributes)
+    spoilt = [] if is_finite(x) else [_spoilt(x, [x_layout.index("c")])]
+    return convolve_max_unpooled(x, y, winner, *spoilt, shape=placed.shape, pool=pool, **node.attributes)
+
+
+def _spoilt(x: Node, kept: Sequence[int]) -> Node:
+    """For each place of the axes ``kept`` whether ``x`` has there what is not finite, or numbers beyond all measure."""
+    while not kept and isinstance(x, Operation) and x.operator.name in ("reverse", "transpose"):
+        x = x.inputs[0]
+    whole = OPERATORS["sum"](x, axes=tuple(axis for axis in range(x.ndim) if axis not in kept))
+    return OPERATORS["logical_not"](OPERATORS["isfinite"](whole))
 
 
 def _input_gradient(target: Processor, node: Operation) -> Node | None:
@@ -201,18 +248,18 @@ def _input_gradient(target: Processor, node: Operation) -> Node | None:
     lanes = target.lanes(node.dtype.itemsize)  # results are read and written
     if 2 * _visits(y.size, elements, run, lanes) >= _sweep(placed.size, elements, lanes):
         return None
-    return _spread(placed, w, attributes, whole, starts, stops)
+    return _spread(node, placed, whole, starts, stops)
 
 
 def _spread(
+    node: Operation,
     placed: Operation,
-    w: Node,
-    attributes: Any,
     whole: dict[str, int],
     starts: dict[str, int],
     stops: dict[str, int],
 ) -> Node:
     """A scatter of the window's multiples, and the wanted part of its result."""
+    attributes, w = node.attributes, node.inputs[1]
     (y, winner), pool = placed.inputs, pool_attributes(placed)
     x_layout, w_layout, out_layout = (attributes[key] for key in ("x_layout", "w_layout", "out_layout"))
     # Loops over winners and what adds to one place, then over the window, in the order in which it lies in the result.
@@ -236,26 +283,42 @@ def _spread(
         place = argmax_index(winner, shape=placed.shape, axis=x_layout.index(label), **pool)
         indices.append(over_winners(place) + counted(label, attributes["dilations"][int(label)]))
     # Element k of the window, counted from its end, goes k places further.
-    turned = reverse(w, axes=_spatial(w_layout)) if _spatial(w_layout) else w
     kept = [label for label in x_layout if label in "cg"] + window
-    arranged = contiguous(transpose(turned, axes=tuple(w_layout.index(label) for label in kept)))
+    order = tuple(w_layout.index(label) for label in kept)
+    arranged = contiguous(transpose(_turned(w, w_layout), axes=order))
     weights = broadcast(arranged, shape=shape, axes=tuple(loops.index(label) for label in kept))
     target = tuple(whole[label] for label in out_layout)
     zeros = broadcast(constant(0, y.dtype), shape=target, axes=())
-    made: Node = scatter_add(zeros, over_winners(y) * weights, *indices, axes=tuple(range(len(target))))
+    updates = over_winners(y) * weights
+    rare = unlikely(_spoilt(w, ()))
+
+    def in_rare_cases(yes: Node, no: Node) -> Node:
+        return where(broadcast(rare, shape=yes.shape, axes=()), yes, no)
+
+    if not is_finite(w):
+        updates = in_rare_cases(filled(0, updates), updates)
+    made: Node = scatter_add(zeros, updates, *indices, axes=tuple(range(len(target))))
     first, last = (tuple(ends[label] for label in out_layout) for ends in (starts, stops))
-    return (
-        made
-        if last == target and not any(first)
-        else slice(made, starts=first, stops=last, steps=(1,) * made.ndim)
-    )
+    if last != target or any(first):
+        made = slice(made, starts=first, stops=last, steps=(1,) * made.ndim)
+    if is_finite(w):
+        return made
+    again = _turned(transpose(arranged, axes=tuple(order.index(axis) for axis in range(w.ndim))), w_layout)
+    every = convolve_where_read(node.inputs[0], again, **attributes)
+    places = (iota(shape=every.shape, axis=axis, dtype=np.dtype(np.int64)) for axis in range(every.ndim))
+    rest = in_rare_cases(every, filled(0, every))
+    return scatter_add(made, rest, *places, axes=tuple(range(every.ndim)))
+
+
+def _turned(w: Node, layout: str) -> Node:
+    """``w`` with its window the other way round."""
+    return reverse(w, axes=_spatial(layout)) if _spatial(layout) else w
 
 
 def sparse_pooling(target: Processor) -> RulePass:
     """Derivatives of maxima, for winners alone, where that takes ``target`` less time."""
     rules: dict[str, tuple[Rule, ...]] = {
         "where": (_masked,),
-        "multiply": (_multiplied,),
         "add": (_added,),
         "sum": (_summed,),
         "convolve": (partial(_weight_gradient, target), partial(_input_gradient, target)),

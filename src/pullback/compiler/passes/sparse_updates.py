@@ -39,9 +39,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.compiler.cost import LEAST_UNTOUCHED, MOST_SPARSE_NODES
-from pullback.compiler.passes.rewriting import GraphPass, filled, inner, scalar, uses, with_outputs
+from pullback.compiler.passes.rewriting import (
+    GraphPass,
+    filled,
+    in_rare_cases,
+    inner,
+    is_zero,
+    rare_case,
+    scalar,
+    uses,
+    with_outputs,
+)
 from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
 from pullback.operators.concatenation import concatenate
+from pullback.operators.elementwise import where
 from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import reshape
 
@@ -121,7 +132,8 @@ def _update(node: Node, known: Mapping[int, Sparse]) -> _Update | None:
         # x - (+0) and x + (-0) are x, whatever the sign of a zero in x
         if sparse is None or bool(np.signbit(sparse.zero)) == subtracted:
             continue
-        elements = sum(part.scatter.inputs[1].size for part in sparse.parts)
+        updates = [part.scatter.inputs[1] for part in sparse.parts]
+        elements = sum(each.size for each in updates if not in_rare_cases(each))
         if 0 < elements * LEAST_UNTOUCHED <= node.size:
             return _Update(side, sparse, subtracted)
     return None
@@ -130,24 +142,47 @@ def _update(node: Node, known: Mapping[int, Sparse]) -> _Update | None:
 def _scattered(base: Node, update: _Update, scatters: Sequence[Node]) -> Node:
     """The update of ``base`` as one scatter; ``scatters`` are those of its parts as they have become."""
     rows, places = [], []
+    rare: list[tuple[Node, Sequence[Node]]] = []
     for part, scatter in zip(update.sparse.parts, scatters):
         zeros, updates, *indices = scatter.inputs
-        zero = scalar(zeros)
-        assert zero is not None
-        # Added to a zero first, as in the gradient: it may be a zero of the other sign.
-        made = OPERATORS["add"](updates, filled(zero, updates))
-        for factor in part.factors:
-            made = OPERATORS["multiply"](made, filled(factor, made))
-        rows.append(OPERATORS["negative"](made) if update.subtracted else made)
+        made = _scaled_updates(updates, scalar(zeros), part.factors, update.subtracted)
+        if in_rare_cases(updates):
+            rare.append((made, indices))
+            continue
+        rows.append(made)
         places.append(indices)
     axes = update.sparse.parts[0].scatter.attributes["axes"]
     if len(rows) == 1:
-        return scatter_add(base, rows[0], *places[0], axes=axes)
-    lines = [
-        reshape(x, shape=(indices[0].size, *x.shape[indices[0].ndim :])) for x, indices in zip(rows, places)
-    ]
-    joined = [concatenate(*map(_line, each), axis=0) for each in zip(*places)]
-    return scatter_add(base, concatenate(*lines, axis=0), *joined, axes=axes)
+        result = scatter_add(base, rows[0], *places[0], axes=axes)
+    else:
+        lines = [
+            reshape(x, shape=(indices[0].size, *x.shape[indices[0].ndim :]))
+            for x, indices in zip(rows, places)
+        ]
+        joined = [concatenate(*map(_line, each), axis=0) for each in zip(*places)]
+        result = scatter_add(base, concatenate(*lines, axis=0), *joined, axes=axes)
+    for made, others in rare:
+        result = scatter_add(result, made, *others, axes=axes)
+    return result
+
+
+def _scaled_updates(
+    updates: Node, zero: np.ndarray | None, factors: Sequence[np.ndarray], negated: bool
+) -> Node:
+    """What ``updates`` of ``zero``, times all factors, add to a table; what adds nothing there adds -0."""
+    case = rare_case(updates)
+    if case is not None and (is_zero(case[1]) or is_zero(case[2])):
+        nothing = filled(-0.0, updates)
+        condition, *branches = case
+        made = (
+            nothing if is_zero(each) else _scaled_updates(each, zero, factors, negated) for each in branches
+        )
+        return where(condition, *made)
+    # Added to a zero first, as in the gradient: it may be a zero of the other sign.
+    made = updates if zero is None else OPERATORS["add"](updates, filled(zero, updates))
+    for factor in factors:
+        made = OPERATORS["multiply"](made, filled(factor, made))
+    return OPERATORS["negative"](made) if negated else made
 
 
 def _line(index: Node) -> Node:
@@ -164,7 +199,9 @@ def _sparse(node: Node, known: Mapping[int, Sparse]) -> Sparse | None:
     if not isinstance(node, Operation) or node.dtype.kind != "f":
         return None
     if node.operator.name == "scatter_add":
-        zero = scalar(node.inputs[0])
+        zero, base = scalar(node.inputs[0]), known.get(id(node.inputs[0]))
+        if base is not None and in_rare_cases(node.inputs[1]):
+            return Sparse((*base.parts, _Part(node, ())), base.zero, (*base.nodes, node))
         return None if zero is None or zero.any() else Sparse((_Part(node, ()),), zero, (node,))
     below = [known.get(id(each)) for each in node.inputs]
     if node.operator.name == "negative":

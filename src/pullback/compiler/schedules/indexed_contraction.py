@@ -4,7 +4,8 @@
 
 The place is the same for all that an argmax meets: a tile of vectors, as many as registers hold, collects everything
 between two changes of the place, and for each of them an address is computed once. Terms on
-conditions (``compact.py``) are compacted: those that count are listed first, a vector of factors at a time.
+conditions (``compact.py``) are compacted: those that count are listed first, a vector of factors at a time. Rare cases,
+such as a sample with NaN of which all places count, have a sum of their own behind this one.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pullback.compiler.cost import LONGEST_LIST, MOST_COLUMN_VECTORS
-from pullback.compiler.schedules.contraction import with_accumulator
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.target import Processor
 from pullback.loops import (
+    Apply,
     Axis,
     Expression,
     Kernel,
@@ -27,7 +28,10 @@ from pullback.loops import (
     Reduce,
     Store,
     operands_of,
+    rare_case,
     turns_of,
+    unlikely,
+    walk,
 )
 
 __all__ = [
@@ -70,24 +74,27 @@ class IndexedContraction(Schedule):
 def indexed_sum(kernel: Kernel) -> Reduce | None:
     """The kernel's only reduction, if it is such a sum."""
     reduce = kernel.only_reduction
-    found = None if reduce is None or not reduce.adds_floats else _operands(reduce)
+    found = None if reduce is None or not reduce.adds_floats else _operands(_usual(reduce.body))
     return None if found is None else reduce
 
 
-def _operands(reduce: Reduce) -> tuple[Expression, Load] | None:
+def _usual(body: Expression) -> Expression:
+    """What is summed but in rare cases."""
+    case = rare_case(body)
+    return body if case is None else case.usual
+
+
+def _operands(term: Expression) -> tuple[Expression, Load] | None:
     """The factors, the one at a computed place last."""
-    factors = operands_of(reduce.body, "multiply")
+    factors = operands_of(term, "multiply")
     for left, right in (factors, factors[::-1]) if factors else ():
         if isinstance(right, Load) and right.dynamic and right.guard is None:
             return left, right
     return None
 
 
-def _columns(kernel: Kernel, reduce: Reduce) -> list[Axis]:
+def _columns(kernel: Kernel, left: Expression, right: Load) -> list[Axis]:
     """Axes along which the place does not change, those of the widest steps first; the last steps by one element."""
-    found = _operands(reduce)
-    assert found is not None
-    left, right = found
     fixed = left.axes.union(*(index.axes for index, _ in right.dynamic))
     columns = [axis for axis in kernel.axes if axis not in fixed and right.offset.coefficient(axis) > 0]
     return sorted(columns, key=right.offset.coefficient, reverse=True)
@@ -96,20 +103,22 @@ def _columns(kernel: Kernel, reduce: Reduce) -> list[Axis]:
 def with_columns_last(kernel: Kernel) -> Kernel:
     """The kernel with the columns as its last axes, in the order of memory, so that they can be joined."""
     reduce = indexed_sum(kernel)
-    columns = [] if reduce is None else _columns(kernel, reduce)
+    factors = None if reduce is None else _operands(_usual(reduce.body))
+    columns = [] if factors is None else _columns(kernel, *factors)
     return Kernel((*(axis for axis in kernel.axes if axis not in columns), *columns), kernel.stores)
 
 
 def find_indexed_contraction(kernel: Kernel, lanes: int, target: Processor) -> IndexedContraction | None:
     """The kernel in this form, if there are columns that lie along memory."""
-    whole, chosen = _without_condition(kernel)
-    reduce = indexed_sum(whole)
-    if reduce is None:
+    reduce = _outermost(kernel)
+    if reduce is None or not reduce.adds_floats:
         return None
-    found = _operands(reduce)
-    assert found is not None
+    term, chosen = _without_condition(_usual(reduce.body))
+    found = _operands(term)
+    if found is None or any(isinstance(e, Reduce) for e in walk(term)):
+        return None
     left, right = found
-    columns = _columns(whole, reduce)
+    columns = _columns(kernel, left, right)
     if chosen is not None and (
         chosen.axes.intersection(columns) or not can_compact(left, right, reduce.over, lanes, target)
     ):
@@ -123,7 +132,8 @@ def find_indexed_contraction(kernel: Kernel, lanes: int, target: Processor) -> I
         outer.append(columns.pop(0))
     inner = [axis for axis in outer[1:] if axis not in right.offset.axes]
     row = inner[-1] if inner else None
-    accumulator, stores = with_accumulator(whole, [reduce])
+    accumulator = Placeholder("accumulator", kernel.axes, reduce.dtype)
+    total = _or_rare(reduce, accumulator)
     return IndexedContraction(
         tuple(axis for axis in outer if axis is not row),
         row,
@@ -132,28 +142,40 @@ def find_indexed_contraction(kernel: Kernel, lanes: int, target: Processor) -> I
         right,
         reduce.over,
         accumulator,
-        stores,
+        kernel.with_reductions(lambda each: total if each is reduce else each).stores,
         target.sum_vectors,
         chosen,
     )
 
 
-def _without_condition(kernel: Kernel) -> tuple[Kernel, Expression | None]:
-    """The kernel with all terms of its sums, and the condition on those that count."""
-    conditions: dict[Expression, None] = {}
+def _outermost(kernel: Kernel) -> Reduce | None:
+    """The only reduction of a plain kernel, those inside it left aside."""
+    if not kernel.is_plain:
+        return None
+    parts = walk(*(store.value for store in kernel.stores), enter=lambda e: not isinstance(e, Reduce))
+    found = [e for e in parts if isinstance(e, Reduce)]
+    return found[0] if len(found) == 1 else None
 
-    def all_terms(reduce: Reduce) -> Reduce:
-        masked = operands_of(reduce.body, "where")
-        if reduce.kind != "add" or not masked:
-            return reduce
-        chosen, term, other = masked
-        if not isinstance(other, Literal) or other.value != 0:
-            return reduce
-        conditions[chosen] = None
-        return Reduce(reduce.kind, reduce.over, term, reduce.dtype)
 
-    whole = kernel.with_reductions(all_terms)
-    return (whole, next(iter(conditions))) if len(conditions) == 1 else (kernel, None)
+def _without_condition(body: Expression) -> tuple[Expression, Expression | None]:
+    """A term of the sum, and the condition on those that count."""
+    masked = operands_of(body, "where")
+    if not masked or not isinstance(masked[2], Literal) or masked[2].value != 0:
+        return body, None
+    return masked[1], masked[0]
+
+
+def _or_rare(reduce: Reduce, accumulator: Placeholder) -> Expression:
+    """The accumulator, unless some terms are rare cases: then the sum as it stands."""
+    case = rare_case(reduce.body)
+    if case is None:
+        return accumulator
+    over = tuple(axis for axis in reduce.over if axis in case.condition.axes)
+    if over:
+        condition, total = unlikely(Reduce("maximum", over, case.condition)), reduce
+    else:
+        condition, total = case.condition, Reduce("add", reduce.over, case.rare, reduce.dtype)
+    return Apply("where", (condition, total, accumulator), reduce.dtype)
 
 
 def can_compact(left: Expression, right: Load, over: Sequence[Axis], lanes: int, target: Processor) -> bool:

@@ -177,9 +177,19 @@ def where(condition: Array, x: Array, y: Array) -> Array:
 
 
 def conv(
-    x: Array, weight: Array, stride: int = 1, padding: int = 0, *, dilation: int = 1, groups: int = 1
+    x: Array,
+    weight: Array,
+    stride: int = 1,
+    padding: int = 0,
+    *,
+    dilation: int = 1,
+    groups: int = 1,
+    channels: str = "first",
 ) -> Array:
-    """Windows of ``(batch, channels, …)`` times ``(outputs, channels / groups, …)``."""
+    """Windows of ``(batch, channels, …)``, or ``(batch, …, channels)``, times ``(outputs, channels / groups, …)``."""
+    if channels == "last":
+        first = conv(np.moveaxis(x, -1, 1), weight, stride, padding, dilation=dilation, groups=groups)
+        return np.moveaxis(first, 1, -1)
     rank = weight.ndim - 2
     windows = _windows(
         np.pad(x, [(0, 0)] * 2 + [(padding, padding)] * rank), weight.shape[2:], stride, dilation
@@ -190,7 +200,9 @@ def conv(
     return np.moveaxis(np.concatenate(each, -1), -1, 1)
 
 
-def max_pool(x: Array, size: int, stride: int | None = None) -> Array:
+def max_pool(x: Array, size: int, stride: int | None = None, *, channels: str = "first") -> Array:
+    if channels == "last":
+        return np.moveaxis(max_pool(np.moveaxis(x, -1, 1), size, stride), 1, -1)
     rank = x.ndim - 2
     return _windows(x, (size,) * rank, stride or size, 1).max(axis=tuple(range(-rank, 0)))
 

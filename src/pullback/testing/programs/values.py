@@ -419,6 +419,36 @@ def pooled_block(m: Maker) -> str:
         "np.where({0} > 1, {0}, 0)",
         "pb.sigmoid({0})",
     )
+    x, weight = _with_one_odd_number(m, x, weight)
     mapped = m.step(m.pick(masks), m.step("pb.nn.conv({0}, {1})", x, weight))
-    pooled = m.step(f"pb.nn.max_pool({{0}}, {m.pick((1, 2, 2, 3))})", mapped)
+    pooled = m.step(f"pb.nn.max_pool({{0}}, {m.pick(('1', '2', '2', '3', '3, 2'))})", mapped)
     return m.step(m.pick(masks), pooled) if m.chance(0.3) else pooled
+
+
+@family(1)
+def pooled_text(m: Maker) -> str:
+    """Channels last, a table of vectors before them or none: gradients of image, table and weight visit winners."""
+    length, width = m.pick((19, 24, 34, 43)), m.pick((5, 17, 20))
+    if m.chance(0.4):
+        rows = m.pick((4, 9))
+        places = m.input((m.pick((1, 3)), length), np.int64, 0, rows)
+        x = m.step("{0}[{1}]", m.input((rows, width)), places)
+    else:
+        x = m.input((m.pick((1, 3)), length, width))
+    weight = m.input((m.pick((1, 3, 8)), width, m.pick((2, 3))), m.dtype(x))
+    x, weight = _with_one_odd_number(m, x, weight)
+    mapped = m.step('pb.nn.conv({0}, {1}, channels="last")', x, weight)
+    mapped = m.step(m.pick(("pb.relu({0})", "pb.relu({0})", "np.tanh({0})", "{0} * 2")), mapped)
+    return m.step(f'pb.nn.max_pool({{0}}, {m.pick(("8", "6", "6, 3"))}, channels="last")', mapped)
+
+
+def _with_one_odd_number(m: Maker, x: str, weight: str) -> tuple[str, str]:
+    """Image and weight, mostly as they are; else one number of the last axis of one of them is not finite."""
+    if not m.chance(0.3):
+        return x, weight
+    chosen = m.pick((0, 1))
+    given = [x, weight]
+    last = m.shape(given[chosen])[-1]
+    odd, place = m.pick(("np.inf", "-np.inf", "np.nan")), m.below(last)
+    given[chosen] = m.step(f"np.where(np.arange({last}) == {place}, {odd}, {{0}})", given[chosen])
+    return given[0], given[1]
