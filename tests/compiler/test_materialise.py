@@ -113,4 +113,5 @@ def test_positions_along_several_axes(samples, channels, window, dtype, compiler
     graph = traced(function, *arrays)
     compiler.assert_same(graph, arrays, {0: 0}, processor=processor)
     kernels = kernels_of(graph, processor)
-    assert sum("+=" in kernel for kernel in kernels) == 1
+    # What winners add, and, where the weights are not finite, what all places do.
+    assert ["place_" in kernel for kernel in kernels if "+=" in kernel] == [True, False]

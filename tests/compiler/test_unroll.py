@@ -10,7 +10,7 @@ from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.stages import check_stages
 from pullback.compiler.target import Processor
 from pullback.compiler.unroll import unroll_short_axes
-from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
+from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store, fused_product
 from pullback.loops.printer import format_kernel
 
 FLOAT = np.dtype(np.float32)
@@ -76,9 +76,26 @@ def test_kernels_that_hand_rows_on_become_one():
     second = Kernel((j,), (Store(z, Affine.of(j), total),))
     (one,) = written_out([first, second], outputs=[z])
     assert [store.buffer for store in one.stores] == [z] and one.reads() == (first.loads()[0].buffer,)
-    # A product that is stored is rounded before it is added.
-    assert "rounded" in format_kernel(one)
+    # A product that is stored is rounded before it is added: three are fused multiply-adds of the square, none of z.
+    assert sum(fused_product(e) is not None for e in one.expressions()) == 3
     assert [len(kernel.stores) for kernel in written_out([first, second])] == [4]
+
+
+def test_kernels_that_would_wait_for_each_other_stay_apart():
+    """Each of two pairs hands rows on, and needs other rows of what the other pair makes first."""
+    first = [rows_of_three(4000), rows_of_three(4000)]
+    made = [kernel.stores[0].buffer for kernel in first]
+    last = []
+    for own, other in (made, made[::-1]):
+        j, r, s = Axis("j", 4000), Axis("r", 3), Axis("s", 3)
+        here = Reduce("add", (r,), Load(own, Affine.of(j) * 3 + Affine.of(r)))
+        there = Reduce("add", (s,), Load(other, Affine.of(j) * -3 + Affine.of(s) + 3 * 3999))
+        total = Apply("add", (here, there), FLOAT)
+        last.append(Kernel((j,), (Store(Buffer("z", FLOAT, (4000,)), Affine.of(j), total),)))
+    results = [kernel.stores[0].buffer for kernel in last]
+    found = written_out([*first, *last], outputs=results)
+    assert {buffer for kernel in found for buffer in kernel.writes()} == {*made, *results}
+    assert len(written_out([first[0], last[0]], outputs=results)) == 1
 
 
 def unit(x):

@@ -60,7 +60,9 @@ def fuse(kernels: Sequence[Kernel], outputs: Iterable[Buffer], target: Processor
         if kernel in program.level:
             _fuse_vertically(program, kernel, target)
     _fuse_horizontally(program)
-    return sort_kernels(list(program.level), {})[0]
+    ordered, waiting = sort_kernels(list(program.level), {})
+    assert not waiting, "kernels that wait for each other"
+    return ordered
 
 
 def _fuse_vertically(program: _Program, consumer: Kernel, target: Processor) -> None:

@@ -82,14 +82,20 @@ def unroll_short_axes(
     written = {kernel: found for kernel in kernels if (found := _written_out(kernel, schedules))}
     if not written:
         return list(kernels)
-    made = {kernel: kernel for kernel in kernels}
-    for joined in _joined(kernels, written, outputs):
-        if joined.pays(schedules):
-            made.update((part, joined.kernel) for part in joined.parts)
-        else:
-            alone = [written[part] for part in joined.parts if written[part].pays(schedules)]
-            made.update((each.parts[0], each.kernel) for each in alone)
-    return sort_kernels(list(dict.fromkeys(made.values())), {})[0]
+    groups = _joined(kernels, written, outputs)
+    while True:
+        made = {kernel: kernel for kernel in kernels}
+        for group in groups:
+            for each in [group] if group.pays(schedules) else [written[part] for part in group.parts]:
+                if each.pays(schedules):
+                    made.update((part, each.kernel) for part in each.parts)
+        ordered, waiting = sort_kernels(list(dict.fromkeys(made.values())), {})
+        if not waiting:
+            return ordered
+        # Groups that wait for each other: the last of them is taken apart.
+        circle = set(waiting)
+        last = max(k for k, group in enumerate(groups) if len(group.parts) > 1 and group.kernel in circle)
+        groups[last : last + 1] = [written[part] for part in groups[last].parts]
 
 
 # ---------------------------------------------------------------------- one kernel
