@@ -289,7 +289,7 @@ def test_values_take_the_dtype_of_the_array(agrees):
             r"writes into an argument.*x = x\.copy\(\)",
         ),
         (lambda x: np.maximum.at(np.zeros(3), [0], x[0]), TracingError, r"\[index\]\.max\(value\)"),
-        (lambda x: np.arctan2.at(x, 0, 1.0), TracingError, r"np\.arctan2\.at.*\[index\]\.set"),
+        (lambda x: np.arctan2.at(x, [0, 0], 1.0), TracingError, r"np\.arctan2\.at.*\[index\]\.set"),
     ],
 )
 def test_what_is_refused(function, error, message):

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from pullback.graph import Case, Operation, Operator, Sample, Type
-from pullback.loops import Apply, Expression, Index, Literal, Operand
+from pullback.loops import Apply, Expression, Index, Literal, Operand, fused
 from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import elementwise, elementwise_type, inside_masks, is_constant
 
@@ -96,7 +96,7 @@ def _of(function: str, *operands: Any, dtype: np.dtype | None = None) -> Value:
     kinds = [x.expression.dtype for x in operands if isinstance(x, Value)]
     kind = next((kind for kind in kinds if kind != _BOOL), _DOUBLE)
     parts = [x.expression if isinstance(x, Value) else Literal(x, kind) for x in operands]
-    return Value(Apply(function, parts, dtype or kind))
+    return Value(fused(Apply(function, parts, dtype or kind)))
 
 
 class _Steps:

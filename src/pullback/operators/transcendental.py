@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pullback.graph import OPERATORS, Node, Operation, Operator, float_limits, is_complex
-from pullback.loops import Apply, Expression, Index, Literal, Operand
+from pullback.loops import Apply, Expression, Index, Literal, Operand, fused
 from pullback.loops.functions import rectified
 from pullback.operators import complex_parts
 from pullback.operators.arithmetic import sqrt
@@ -343,7 +343,7 @@ def _cbrt_lower(node: Operation, operands: Sequence[Operand], index: Sequence[In
     (x,), dtype = (operand(index) for operand in operands), node.dtype
 
     def of(function: str, *operands: Expression) -> Expression:
-        return Apply(function, operands, dtype)
+        return fused(Apply(function, operands, dtype))
 
     size = of("absolute", x)
     near = of("power", size, Literal(1 / 3, dtype))
@@ -379,7 +379,7 @@ def _sum_of_powers(name: str, reference: np.ufunc, base: float, exponential: str
         (x, y), dtype = (operand(index) for operand in operands), node.dtype
 
         def of(function: str, *operands: Expression) -> Expression:
-            return Apply(function, operands, dtype)
+            return fused(Apply(function, operands, dtype))
 
         most, least = of("maximum", x, y), of("minimum", x, y)
         apart = of("subtract", most, least)
