@@ -100,8 +100,8 @@ def selu(x: Array) -> Array:
 def gelu(x: Array, approximate: bool = False) -> Array:
     x = _float(x)
     if approximate:
-        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
+        return x * sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+    return (x * _shares(x)).astype(x.dtype)
 
 
 def silu(x: Array) -> Array:
@@ -395,6 +395,8 @@ def _ndtr(x: float) -> float:
         value -= math.exp(-z * z) * lost / (math.sqrt(math.pi) * z)
     return value / 2
 
+
+_shares = np.vectorize(_ndtr, otypes=[np.float64])
 
 _PI = decimal.Decimal("3.14159265358979323846264338327950288419717")
 _BERNOULLI = (1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510)
