@@ -222,12 +222,18 @@ class _Turns:
 
     def check_order(self, overwritten: Sequence[tuple[Buffer, Buffer]]) -> None:
         """Raise ``LoopError`` if a turn reads what another one writes, of pairs of a written and a read buffer."""
-        for store, reader in itertools.product(self.kernel.stores, repeat=2):
-            for load, depth, bound in _reads(reader):
-                if (store.buffer, load.buffer) not in overwritten:
+        pairs = set(overwritten)
+        reads = [(reader.inner, list(_reads(reader))) for reader in self.kernel.stores]
+        met: dict[tuple[Any, ...], bool] = {}
+        for (number, store), (inner, loads) in itertools.product(enumerate(self.kernel.stores), reads):
+            for load, depth, bound in loads:
+                if (store.buffer, load.buffer) not in pairs:
                     continue
-                loops = (*self.kernel.axes, *(store.inner[:depth] if store.inner == reader.inner else ()))
-                if not bound.isdisjoint(loops) or self.meets_another_turn(store, load, loops):
+                loops = (*self.kernel.axes, *(store.inner[:depth] if store.inner == inner else ()))
+                key = number, load, bound, loops
+                if key not in met:
+                    met[key] = not bound.isdisjoint(loops) or self.meets_another_turn(store, load, loops)
+                if met[key]:
                     raise LoopError(
                         f"{load!r} is read by a turn, and {store.buffer!r}, in the same memory, written by another"
                     )
