@@ -158,10 +158,10 @@ class Lowered:
 
     def _updated_before(self, node: Operation) -> Buffer | None:
         """The buffer of what ``node`` updates, if that is the result of other updates, and nobody else reads it."""
-        base = node.inputs[0] if node.operator.accumulates else node
+        base = node.inputs[0] if node.operator.accumulates else None
         if not isinstance(base, Operation) or not base.operator.accumulates or self._users[id(base)] > 1:
             return None
-        return self._buffers.get(id(base)) if base is not node else None
+        return self._buffers.get(id(base))
 
     def _scatter(self, node: Operation, buffer: Buffer) -> None:
         """Copy the base, then make the updates one position after another."""

@@ -33,7 +33,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pullback.compiler.cost import MOST_JOINED_UPDATES
-from pullback.compiler.passes.rewriting import GraphPass, in_rare_cases, inner, scalar, uses, with_outputs
+from pullback.compiler.passes.rewriting import GraphPass, in_rare_cases, inner, is_zero, uses, with_outputs
 from pullback.graph import Graph, Node, Operation, apply, substitute
 from pullback.operators.indexing import gather
 from pullback.operators.scatters import scatter_add
@@ -85,8 +85,7 @@ def _into_zeros(node: Node) -> list[Operation]:
             return []
         found.insert(0, scatter)
         node = scatter.inputs[0]
-    zeros = scalar(node)
-    return [] if zeros is None or zeros.any() else found
+    return found if is_zero(node) else []
 
 
 def _joined(target: Node, before: Operation, places: Sequence[Node], axes: tuple[int, ...]) -> Node:
