@@ -260,7 +260,10 @@ def any(a: Any, axis: Axes = None, *, keepdims: bool = False, where: Any = None)
 
 
 def _truth(name: str, x: Node, axes: tuple[int, ...], keepdims: bool, of_none: bool) -> Node:
-    return _extremum(name, x, axes, keepdims=keepdims, initial=of_none) if x.ndim else x
+    if not x.ndim:
+        return x
+    empty = 0 in [x.shape[axis] for axis in axes]
+    return _extremum(name, x, axes, keepdims=keepdims, initial=of_none if empty else None)
 
 
 @implements(np.count_nonzero)
