@@ -23,9 +23,11 @@ from pullback.loops import (
     Operand,
     Position,
     Reduce,
+    fused_product,
     load_at,
     walk,
 )
+from pullback.loops.multiply_add import multiply_add
 
 # A shell ignores Ctrl-C in what it runs in the background, and what it starts inherits that; some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -95,6 +97,10 @@ class Grid:
             assert np.all((values[0] >= limits["low"]) & (values[0] <= limits["high"]))
             return values[0]
         operands = np.broadcast_arrays(*values)
+        place = fused_product(expression)
+        if place is not None:
+            factors = [self.values[id(factor)] for factor in expression.operands[place].operands]
+            return multiply_add(expression.function, place, factors, operands[1 - place])
         attributes = {key: value for key, value in expression.attributes if key != "source"}
         return np.asarray(OPERATORS[expression.function].reference(*operands, **attributes))
 
