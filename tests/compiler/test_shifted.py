@@ -59,6 +59,15 @@ def test_bits_are_those_of_values_that_are_computed_again(stencil, dtype, monkey
     assert met, "no value of this stencil was moved"
 
 
+@pytest.mark.parametrize("last", [2, 3])
+@pytest.mark.parametrize("at", [0, 70, 79])
+def test_sums_along_the_axis_go_through_all_turns(at, last):
+    """What is known of a place between the ends of a slice is not known of the turns of a sum along the same axis."""
+    x = np.random.default_rng(0).normal(size=(3, 80)).astype(np.float32)
+    slope = pb.grad(lambda x: np.sum(pb.log_softmax(x, axis=1)[:last, at]))
+    np.testing.assert_allclose(pb.jit(slope)(x), slope(x), rtol=1e-5, atol=1e-6)
+
+
 def test_what_lies_behind_another_of_its_kind():
     axis, row = Axis("i", 100), Axis("j", 10)
     x, made = Buffer("x", DOUBLE, (1000,)), Buffer("made", DOUBLE, (1000,))

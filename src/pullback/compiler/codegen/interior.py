@@ -43,12 +43,14 @@ def inside_and_at_ends(
     if group is None or place is None or place.value is None or group.tail or group.whole:
         write(stores)
         return
-    known, low, high = _interior(group.axis, [root for store in stores for root in store.roots()])
+    roots = [root for store in stores for root in store.roots()]
+    known, low, high = _interior(group.axis, roots)
     size = group.vectors * group.lanes
     if 2 * (high - low) < group.axis.extent:
         write(stores)
         return
-    memo: dict[int, Expression] = {}
+    # Sums along the axis, too, stay as they are: they go through all turns.
+    memo = {id(part): part for part in walk(*roots) if group.axis not in part.axes}
     plain = [_known(store, known, memo) for store in stores]
     written = {store.buffer for store in stores}
     found = shifts(group.axis, [root for store in plain for root in store.roots()], group.lanes, written)
@@ -125,8 +127,8 @@ def _interior(axis: Axis, roots: Sequence[Expression]) -> tuple[dict[Apply, bool
 
 
 def _conditions(axis: Axis, roots: Sequence[Expression]) -> Iterator[Apply]:
-    """Comparisons of a place along ``axis`` alone with a number."""
-    for part in walk(*roots):
+    """Comparisons of a place along ``axis`` alone with a number; those inside sums along it are of other turns."""
+    for part in walk(*roots, enter=lambda part: axis in part.axes):
         if isinstance(part, Apply) and part.function in _ORDERS and part.axes == {axis}:
             place, bound = part.operands
             if (

@@ -42,12 +42,12 @@ def shifts(axis: Axis, roots: Sequence[Expression], lanes: int, written: Collect
     """
     kinds = _kinds(axis, roots, written)
     found = {shift.value: shift for shift in _behind(kinds, lanes)}
-    for part in walk(*roots):  # with the sum that it is added to a product is one instruction
+    for part in _of_one_turn(axis, roots):  # with the sum that it is added to a product is one instruction
         place = fused_product(part)
         if place is not None:
             found.pop(part.operands[place], None)
     while True:
-        met = list(walk(*roots, enter=lambda part: part not in found))
+        met = list(walk(*roots, enter=lambda part: axis in part.axes and part not in found))
         taken = [part for part in met if part in found]
         others = {part for part in met if part not in found}
         cheap = [part for part in taken if _saved(part, others) < _FEWEST]
@@ -55,6 +55,11 @@ def shifts(axis: Axis, roots: Sequence[Expression], lanes: int, written: Collect
             return [found[part] for part in taken]
         for part in cheap:
             del found[part]
+
+
+def _of_one_turn(axis: Axis, roots: Sequence[Expression]) -> Iterator[Expression]:
+    """The parts of ``roots``, but of sums along ``axis``, which are of all its turns, no operands."""
+    return walk(*roots, enter=lambda part: axis in part.axes)
 
 
 def _behind(kinds: dict[Expression, tuple[int, int]], lanes: int) -> Iterator[Shift]:
@@ -80,7 +85,7 @@ def _kinds(
     """Of each part that can be moved along ``axis`` what it is but for its place, as a number, and its place."""
     numbers: dict[Any, int] = {}
     kinds: dict[Expression, tuple[int, int]] = {}
-    for part in walk(*roots):
+    for part in _of_one_turn(axis, roots):
         if axis not in part.axes:
             continue
         key, place = _kind(axis, part, kinds, written)
