@@ -20,7 +20,7 @@ MOST_ELEMENTS = 6000
 MOST_INPUTS = 5
 LARGEST = 1e6
 SMALL = (1, 2, 3, 4, 5, 6, 7, 8, 9)
-LARGE = (16, 17, 33, 64, 100, 300)
+LARGE = (16, 17, 33, 64, 79, 100, 150, 300, 700)
 INTEGERS = tuple(dtype for dtype in DTYPES if dtype.kind in "iu")
 INT64 = np.dtype(np.int64)
 
