@@ -127,6 +127,19 @@ def test_a_map_keeps_whole_vectors_beside_a_product_of_the_same_rows(built, desc
     assert all(job.schedule.nest.vector is lane_axis(job.kernel, described) for job in groups["result1"].jobs)
 
 
+def variances(x):
+    return ((x - x.mean(1, keepdims=True)) ** 2).sum(1)
+
+
+@pytest.mark.parametrize("rows", [10, 2000])
+def test_sums_over_rows_are_read_as_they_lie_however_many_there_are(built, rows):
+    """The second sum needs the first of its row: lanes across the rows would gather what lies along them."""
+    jobs = [job for r in built(variances, (rows, 256)).schedule for group in r.groups for job in group.jobs]
+    maps = [job for job in jobs if isinstance(job.schedule, MapSchedule)]
+    assert maps
+    assert all(job.schedule.nest.vector is None for job in maps)
+
+
 CACHES = [
     (4096, 8192, 8192),
     (24_000, 70_001, 70_001),

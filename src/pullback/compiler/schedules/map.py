@@ -76,7 +76,10 @@ def _vectors_of_rows(
 
 
 def lane_axis(kernel: Kernel, target: Processor) -> Axis | None:
-    """The axis of the kernel that the lanes lie along, if any: the last one, unless reads lie along a reduction."""
+    """The axis of the kernel that the lanes lie along, if any: the last one, unless reads lie along a reduction.
+
+    Reads for a reduction that is longer count, and those that lanes along the axis would gather.
+    """
     if not kernel.axes or any(store.inner for store in kernel.stores):
         return None
     axis = kernel.axes[-1]
@@ -88,13 +91,15 @@ def lane_axis(kernel: Kernel, target: Processor) -> Axis | None:
     for expression in kernel.expressions():
         if not isinstance(expression, Reduce) or is_transposed(expression, axis, target):
             continue
-        if 2 * expression.over[-1].extent > axis.extent:
-            for load in walk(expression.body):
-                if isinstance(load, Load) and axis in load.axes:
-                    if load.offset.coefficient(axis) == 1:
-                        along += 1
-                    elif load.offset.coefficient(expression.over[-1]) == 1:
-                        against += 1
+        last = expression.over[-1]
+        longer, full = 2 * last.extent > axis.extent, last.extent >= target.lanes(expression.dtype.itemsize)
+        for load in walk(expression.body):
+            if isinstance(load, Load) and axis in load.axes:
+                step = load.offset.coefficient(axis)
+                if step == 1:
+                    along += longer
+                elif load.offset.coefficient(last) == 1:
+                    against += longer or (full and abs(step) > target.gather_vectors)
     if against > along:
         return None
     return axis if axis.extent >= 4 or kernel.axes[0] is not axis else None
