@@ -314,6 +314,15 @@ EPILOGUE_IN_REGISTERS = 6
 """Epilogues of more functions than this run in a loop over rows, from a copy of the tile: they need the registers."""
 
 
+# -- What is asked for ahead
+
+ON_THEIR_WAY = 3.0
+"""Lines that are on their way from memory at a time while a product goes on, at least."""
+
+MOST_ASKED = 16
+"""Lines of an array that are asked for in one turn of a sum: what it reads by itself waits behind them."""
+
+
 # -- Packed panels
 
 FEWEST_PACKED_ROWS, FEWEST_TRANSPOSED_ROWS = 24, 5

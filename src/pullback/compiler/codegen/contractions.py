@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
-from pullback.compiler.codegen.prefetch import Wanted, prefetch_line, wanted_by
+from pullback.compiler.codegen.prefetch import Cursors, Wanted, prefetch_line, wanted_by
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import ACCURACY, Lanes
@@ -33,16 +33,25 @@ __all__ = ["emit_contraction", "multiply_panel", "run_epilogue"]
 def emit_contraction(values: Values, schedule: TiledContraction, ends: Ends) -> None:
     """Run a contraction between ``ends`` of its first row axis."""
     product = schedule.contraction
+    loops = [level for level in schedule.nest.levels if level.strips]
+    tiles = math.prod(sum(count for _, count in level.strips) for level in loops)
+    rows = product.rows[0].extent if product.rows else 1
+    own = max(1, tiles * max(ends.lengths) // rows)
+    cursors = Cursors(values.f, values.pieces, own, values.target.line_bytes)
+    first = product.pairs[0].depth
+    # A sum of a single axis must not end with the turns that ask.
+    turns = first[0].extent if len(first) > 1 else max(1, first[0].extent - 1)
 
     def sums(tile: Tile, _: list[str]) -> None:
         """One register tile: zero, accumulate every pair, hand the sums to the epilogue."""
         group = values.group
         assert group is not None
+        ahead = cursors.share(turns)
         found = ["zeroinitializer"] * (math.prod(tile.values()) * group.vectors)
         wanted = _wanted(values, product, tile)
         for pair in product.pairs:
-            found = accumulate(values, pair, tile, found, wanted)
-            wanted = []
+            found = accumulate(values, pair, tile, found, wanted, ahead)
+            wanted, ahead = [], []
         run_epilogue(values, product, tile, found)
 
     emit_nest(values, schedule.nest.levels, sums, ends=ends)
@@ -57,11 +66,17 @@ def _wanted(values: Values, product: Contraction, tile: Tile) -> list[Wanted]:
 
 
 def accumulate(
-    values: Values, pair: Pair, tile: Tile, sums: list[str], wanted: Sequence[Wanted] = ()
+    values: Values,
+    pair: Pair,
+    tile: Tile,
+    sums: list[str],
+    wanted: Sequence[Wanted] = (),
+    ahead: Sequence[Wanted] = (),
 ) -> list[str]:
     """``sums[band, row, v] += sum over depth of left[row] * right[band, v]`` at the places where the axes stand.
 
-    The first steps ask for what is ``wanted`` after the last, a row each.
+    The first steps ask for what is ``wanted`` after the last, a row each; the turns of the outermost summed axis for
+    what others read ``ahead``.
     """
     *outer, deepest = pair.depth
     kind = vector_of(scalar_type(pair.right.dtype), values.lanes)
@@ -77,8 +92,14 @@ def accumulate(
         )
         return _deep(values, strip, left, right, steps, deepest.extent, sums, wanted)
 
+    def entered(axis: Axis, _: Tile) -> None:
+        if axis is outer[0]:
+            for rows in ahead:
+                rows.ask(values.f, values.offset(Affine.of(axis)))
+
+    wanted = wanted if outer else [*wanted, *ahead]
     levels = levels_over(outer, UNROLLED // (len(sums) * deepest.extent))
-    return emit_nest(values, levels, innermost, [(kind, value) for value in sums])
+    return emit_nest(values, levels, innermost, [(kind, value) for value in sums], entered=entered)
 
 
 def _ahead(offset: Affine, tile: Tile) -> tuple[int, ...]:

@@ -14,10 +14,11 @@ import numpy as np
 
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.values import Place, Values
+from pullback.compiler.cost import MOST_ASKED
 from pullback.compiler.schedules.prefetch import lines_of, run_of
 from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load, Store, rebuilt, walk
 
-__all__ = ["Wanted", "lies_far", "prefetch_ahead", "prefetch_line", "wanted_by", "wanted_rows"]
+__all__ = ["Cursors", "Wanted", "lies_far", "prefetch_ahead", "prefetch_line", "wanted_by", "wanted_rows"]
 
 _INT64 = np.dtype(np.int64)
 
@@ -49,6 +50,32 @@ class Wanted:
         )
         for ahead in self.lines:
             prefetch_line(f, f.ahead(start, "i8", ahead), self.cache)
+
+
+class Cursors:
+    """Where pieces of memory go on of which each of so many ``tiles`` asks for some lines.
+
+    Pieces are an address and a number of bytes.
+    """
+
+    def __init__(self, f: Function, pieces: Sequence[tuple[str, int]], tiles: int, line_bytes: int) -> None:
+        self.f, self.line_bytes = f, line_bytes
+        self.cursors: list[tuple[str, int]] = []
+        """Where the address of the next line is kept, and how many lines a tile asks for."""
+        for address, size in pieces:
+            cursor = f.reserve("ptr")
+            f.do(f"store ptr {address}, ptr {cursor}, align 8")
+            self.cursors.append((cursor, -(-size // (tiles * line_bytes))))
+
+    def share(self, turns: int) -> list[Wanted]:
+        """What the next tile asks for, some lines in each of so many turns."""
+        f, line, found = self.f, self.line_bytes, list[Wanted]()
+        for cursor, lines in self.cursors:
+            first = f.value(f"load ptr, ptr {cursor}, align 8")
+            f.do(f"store ptr {f.ahead(first, 'i8', lines * line)}, ptr {cursor}, align 8")
+            each = min(-(-lines // turns), MOST_ASKED)
+            found.append(Wanted(first, each * line, -(-lines // each), range(0, each * line, line), cache=2))
+        return found
 
 
 def wanted_rows(values: Values, load: Load, address: str, shape: tuple[int, int, int], cache: int) -> Wanted:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pullback.compiler.ahead import asked_ahead
 from pullback.compiler.codegen.access import emit_load
 from pullback.compiler.codegen.checks import emit_check, index_load
 from pullback.compiler.codegen.function import Function, Module
@@ -115,6 +116,8 @@ class _Emitter:
         self.registers: Registers
         """What is in registers where a step is written that one thread runs from end to end."""
         self.outside = {*self.kept, *self.own}
+        self.ahead: dict[Job, Mapping[Buffer, int]] = {}
+        """Of products the arrays whose rows behind their own they ask for, and how many bytes a row has."""
         self.last_use: dict[Buffer, int] = {}
         """The last region function that touches a buffer's memory, by its number."""
         for number, (leaf, asked) in enumerate(_leaves(planned.steps)):
@@ -128,15 +131,21 @@ class _Emitter:
         turn = values.f["turn"] if self.around else None
         return emit_check(values, expression, self.checks.index(check) + 1, turn)
 
-    def kernel(self, job: Job, grains: Sequence[int], loops: tuple[Counter, ...] = ()) -> str:
-        """The function of a job's kernel; kernels that differ only in their buffers share one."""
+    def kernel(
+        self, job: Job, grains: Sequence[int], loops: tuple[Counter, ...] = (), ahead: Sequence[int] = ()
+    ) -> str:
+        """The function of a job's kernel; kernels that differ only in their buffers share one.
+
+        It is given pieces of memory of so many bytes to ask for ``ahead``.
+        """
         kernel, buffers = job.kernel, buffers_of(job.kernel)
-        likeness = *kernel.likeness, *grains
+        likeness = *kernel.likeness, tuple(grains), tuple(ahead)
         if not kernel.has_checks and likeness in self.alike:
             return self.alike[likeness]
         name = f"kernel{len(self.kernels)}"
         pointers = [("ptr", f"p{k}") for k in range(len(buffers))]
         parameters = [("ptr", "context"), *pointers, ("i64", "low"), ("i64", "high"), ("ptr", "scratch")]
+        parameters += [("ptr", f"ahead{k}") for k in range(len(ahead))]
         self.around = loops if kernel.has_checks else ()
         if self.around:
             parameters.append(("i64", "turn"))
@@ -152,6 +161,7 @@ class _Emitter:
             self.check,
             emit_load,
         )
+        values.pieces = [(f[f"ahead{k}"], size) for k, size in enumerate(ahead)]
         emit_kernel(values, job, grains)
         told, self.around = self.around, ()
         text = f.text().replace(f"@{name}(", "@(", 1)
@@ -383,13 +393,17 @@ class _Emitter:
 
     def _functions(self, group: Group, held: Set[Buffer]) -> Calls:
         """The functions to call for a chunk of the group; none where a kernel is written out."""
-        loops = self.loops[group]
-        return [
-            (job, "")
-            if is_written_out(job, held, self.bound)
-            else (job, self.kernel(job, _grains(group, job), loops))
-            for job in group.jobs
-        ]
+        loops, ahead = self.loops[group], asked_ahead(group, self.outside, self.target)
+        if ahead is not None:
+            self.ahead[ahead.job] = ahead.rows
+        calls: list[tuple[Job, str]] = []
+        for job in group.jobs:
+            name = ""
+            if not is_written_out(job, held, self.bound):
+                sizes = [row * group.grain for row in self.ahead.get(job, {}).values()]
+                name = self.kernel(job, _grains(group, job), loops, sizes)
+            calls.append((job, name))
+        return calls
 
     def _written_out(self, f: Function, job: Job) -> None:
         views = {buffer: self.bound.get(buffer, View(buffer)) for buffer in buffers_of(job.kernel)}
@@ -427,8 +441,15 @@ class _Emitter:
             ("i64", low),
             ("i64", high),
             ("ptr", f["scratch"]),
+            *[("ptr", self._behind(f, b, row, rows)) for b, row in self.ahead.get(job, {}).items()],
             *([("i64", turn)] if turn else []),
         )
+
+    def _behind(self, f: Function, buffer: Buffer, row: int, rows: tuple[str, str] | None) -> str:
+        """Where the rows of a buffer, of so many bytes each, go on behind those of a chunk; there may be none."""
+        assert rows is not None
+        base = self._place(f, self.bound.get(buffer, View(buffer)), buffer.dtype.itemsize, 0)
+        return f.value(f"getelementptr i8, ptr {base}, i64 {f.value(f'mul i64 {rows[1]}, {row}')}")
 
     def _pointer(self, f: Function, buffer: Buffer, shift: int, rows: tuple[str, str] | None) -> str:
         """The address of the buffer's element ``shift``; of a buffer in scratch memory only ``rows`` are there."""

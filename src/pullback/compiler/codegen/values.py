@@ -102,6 +102,8 @@ class Values:
         self._scopes: list[dict[Expression, list[str]]] = [{}]
         self.spare: dict[str, str] = {}
         self.rare = 0
+        self.pieces: Sequence[tuple[str, int]] = ()
+        """Where memory lies that later kernels read, and how many bytes of it: a product asks for them."""
 
     # ------------------------------------------------------------------ scopes and loops
 
