@@ -60,6 +60,8 @@ REFERENCES: dict[str, Callable[..., mpmath.mpf]] = {
     "exp": mpmath.exp,
     "exp2": lambda x: mpmath.mpf(2) ** x,
     "expm1": mpmath.expm1,
+    "bell": lambda x: mpmath.exp(-x * x),
+    "half_bell": lambda x: mpmath.exp(-x * x / 2),
     "log": mpmath.log,
     "log2": lambda x: mpmath.log(x) / mpmath.ln2,
     "log10": lambda x: mpmath.log(x) / mpmath.ln10,
@@ -146,6 +148,8 @@ def samples(name, kind, rng):
         "exp": [ordinary, small, rng.uniform(bottom - 1, top, size)],
         "exp2": [ordinary, small, rng.uniform(bottom - 1, top, size) / math.log(2)],
         "expm1": [ordinary, small, rng.uniform(-40, top, size)],
+        "bell": [ordinary, small, rng.uniform(-1, 1, size) * math.sqrt(1 - bottom), anything],
+        "half_bell": [ordinary, small, rng.uniform(-1, 1, size) * math.sqrt(2 - 2 * bottom), anything],
         "log": [positive],
         "log2": [positive],
         "log10": [positive],
@@ -277,6 +281,8 @@ SPECIAL = {
         (-140.0, 2.0**-140),
     ],
     "expm1": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -1.0), (NAN, NAN), (-1e5, -1.0)],
+    "bell": [(0.0, 1.0), (-0.0, 1.0), (INF, 0.0), (-INF, 0.0), (NAN, NAN), (1e30, 0.0), (-50.0, 0.0)],
+    "half_bell": [(0.0, 1.0), (-0.0, 1.0), (INF, 0.0), (-INF, 0.0), (NAN, NAN), (1e30, 0.0), (-50.0, 0.0)],
     "log": [(1.0, 0.0), (0.0, -INF), (-0.0, -INF), (INF, INF), (-INF, NAN), (-1.0, NAN), (NAN, NAN)],
     "log2": [(1.0, 0.0), (0.0, -INF), (INF, INF), (-1.0, NAN), (NAN, NAN), (8.0, 3.0), (2.0**-140, -140.0)],
     "log10": [(1.0, 0.0), (0.0, -INF), (INF, INF), (-1.0, NAN), (NAN, NAN)],
@@ -409,7 +415,9 @@ def test_a_relu_is_two_vector_instructions(machine, kind):
     assert len(found) == 2, assembly
 
 
-@pytest.mark.parametrize("name", ["exp", "log", "tanh", "sigmoid", "expm1", "softplus", "erf", "power"])
+@pytest.mark.parametrize(
+    "name", ["exp", "log", "tanh", "sigmoid", "expm1", "softplus", "erf", "bell", "power"]
+)
 def test_vector_instructions_and_no_call(machine, name):
     packed = {"x86_64": r"\tv?(fmadd|fmul|mul)\w*ps\t", "aarch64": r"\tfmla\t|\tfmul\tv"}
     architecture = llvm.get_default_triple().split("-")[0].replace("arm64", "aarch64")

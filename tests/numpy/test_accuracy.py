@@ -9,6 +9,7 @@ import pytest
 import pullback as pb
 from pullback.numpy import activations
 from pullback.numpy.composite import ACCURACY
+from pullback.operators.accuracy import DERIVATIVES
 
 
 def spread(random, low, high, size):
@@ -88,6 +89,29 @@ def test_errors_of_activations_are_as_stated(name, dtype, compiled):
             if abs(exact) > limits.tiny:
                 unit = mpmath.ldexp(1, mpmath.frexp(abs(exact))[1] - 1 - limits.nmant)
                 assert abs(value - exact) / unit <= activations.ACCURACY[name], (x, value)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gelu_of_float32_and_its_derivative_at_many_numbers(compiled):
+    """Against ``float64``; where both parts of the derivative cancel in units of the larger one."""
+    random = np.random.default_rng(9)
+    given = np.concatenate([random.uniform(-13, 13, 100_000), random.uniform(-4, 4, 100_000)]).astype(
+        np.float32
+    )
+    density = np.exp(-(given.astype(np.float64) ** 2) / 2) / np.sqrt(2 * np.pi)
+
+    def slope(x):
+        return pb.grad(lambda x: np.sum(pb.gelu(x)))(x)
+
+    for function, parts, bound in (
+        (pb.gelu, 0.0, activations.ACCURACY["gelu"]),
+        (slope, np.abs(given * density), DERIVATIVES["gelu"][0]),
+    ):
+        found = (pb.jit(function) if compiled else function)(given)
+        exact = function(given.astype(np.float64))
+        size = np.maximum(np.maximum(np.abs(exact), parts), np.finfo(np.float32).tiny)
+        assert found.dtype == np.float32
+        assert (np.abs(found - exact) <= bound * 2.0 ** (np.floor(np.log2(size)) - 23)).all()
 
 
 def test_every_bound_of_an_activation_has_a_test():

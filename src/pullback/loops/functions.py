@@ -38,6 +38,14 @@ def _softplus(x: Array) -> Array:
     return np.asarray(np.maximum(x, x.dtype.type(0)) + np.log1p(np.exp(-np.abs(x))))
 
 
+def _bell(x: Array, factor: float) -> Array:
+    """``e ** -(factor * x * x)`` for a power of two: the square of a short part of ``x`` is exact, the rest small."""
+    held = np.minimum(np.abs(x).astype(np.float64), 64.0)
+    short = np.floor(held * 16.0) * 0.0625
+    rest = (held - short) * (held + short)
+    return np.asarray(np.exp(-factor * (short * short)) * np.exp(-factor * rest)).astype(x.dtype)
+
+
 def _power(x: Array, y: Array) -> Array:
     if y.dtype.kind != "i":
         return np.asarray(np.power(x, y))
@@ -93,6 +101,8 @@ def _half_bits(x: Array) -> Array:
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     **{name: getattr(np, name) for name in _AS_IN_NUMPY},
     "erf": lambda x: np.asarray(_erf(x)),
+    "bell": lambda x: _bell(np.asarray(x), 1.0),
+    "half_bell": lambda x: _bell(np.asarray(x), 0.5),
     "maximum": larger,
     "minimum": smaller,
     "relu": rectified,
@@ -107,6 +117,6 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
 }
 """A function of arrays of equal dtypes for each name; the result is cast to the dtype of the expression.
 
-``half_bits`` are those of the ``float16`` nearest to a ``float32`` or ``float64``, as ``uint16``; ``half_value`` is the
-number that has them, as ``float32``.
+``bell`` is ``e ** -(x * x)`` and ``half_bell`` its root. ``half_bits`` are those of the ``float16`` nearest to a
+``float32`` or ``float64``, as ``uint16``; ``half_value`` is the number that has them, as ``float32``.
 """

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from pullback.graph import OPERATORS
+from pullback.loops.functions import FUNCTIONS
 from pullback.operators import special_tables as tables
-from pullback.operators.steps import horner, in_doubles, in_own_dtype
+from pullback.operators.elementwise import elementwise
+from pullback.operators.steps import horner, in_doubles
 
 __all__ = [
     "bell",
@@ -22,13 +24,13 @@ __all__ = [
     "erfcx_slope",
     "erfinv",
     "erfinv_slope",
+    "half_bell",
     "log_ndtr",
     "log_ndtr_slope",
     "ndtr",
     "ndtri",
     "ndtri_slope",
     "normal_density",
-    "normal_share",
 ]
 
 ROOT_2, ROOT_PI = math.sqrt(2), math.sqrt(math.pi)
@@ -39,14 +41,6 @@ def _is_short(x: Any) -> bool:
     return bool(getattr(x, "expression", x).dtype == np.float32)
 
 
-def _gauss(m: Any, x: Any, factor: float) -> Any:
-    """``e^(-factor x²)``, the factor a power of two: the square of a short part of ``x`` is exact, the rest small."""
-    held = m.minimum(m.absolute(x), 16.0 if _is_short(x) else 64.0)
-    short = m.floor(held * 16.0) * 0.0625
-    rest = (held - short) * (held + short)
-    return m.exp(-factor * (short * short)) * m.exp(-factor * rest)
-
-
 def _scaled_erfc(m: Any, x: Any) -> Any:
     """``e^(x²) erfc x`` for ``x`` from 0 on."""
     t = 1.0 - 6.0 / (x + 3.0)
@@ -55,7 +49,7 @@ def _scaled_erfc(m: Any, x: Any) -> Any:
 
 def _erfc(m: Any, x: Any) -> Any:
     size = m.absolute(x)
-    tail = _scaled_erfc(m, size) * _gauss(m, size, 1.0)
+    tail = _scaled_erfc(m, size) * m.bell(x)
     return m.where(x < 0.0, 2.0 - tail, tail)
 
 
@@ -85,19 +79,19 @@ def _erfcx_slope(m: Any, x: Any, order: int) -> Any:
 
 def _ndtr(m: Any, x: Any) -> Any:
     size = m.absolute(x)
-    tail = 0.5 * _scaled_erfc(m, size * math.sqrt(0.5)) * _gauss(m, size, 0.5)
+    tail = 0.5 * _scaled_erfc(m, size * math.sqrt(0.5)) * m.half_bell(x)
     return m.where(x < 0.0, tail, 1.0 - tail)
 
 
 def _log_ndtr(m: Any, x: Any) -> Any:
     size = m.absolute(x)
     scaled = 0.5 * _scaled_erfc(m, size * math.sqrt(0.5))
-    return m.where(x < 0.0, m.log(scaled) - 0.5 * (x * x), m.log1p(-scaled * _gauss(m, size, 0.5)))
+    return m.where(x < 0.0, m.log(scaled) - 0.5 * (x * x), m.log1p(-scaled * m.half_bell(x)))
 
 
 def _log_ndtr_slope(m: Any, x: Any, order: int) -> Any:
     u = m.absolute(x) * math.sqrt(0.5)
-    scaled, falling = _scaled_erfc(m, u), _gauss(m, m.absolute(x), 0.5)
+    scaled, falling = _scaled_erfc(m, u), m.half_bell(x)
     near = math.sqrt(2 / math.pi) / scaled
     first = m.where(x < 0.0, near, falling / math.sqrt(2 * math.pi) / (1.0 - 0.5 * scaled * falling))
     if order == 1:
@@ -150,19 +144,17 @@ def _ndtri_slope(m: Any, p: Any) -> Any:
     return math.sqrt(0.5 * math.pi) * scaled / m.minimum(p, 1.0 - p)
 
 
-bell = in_own_dtype(
-    "bell", lambda m, x: _gauss(m, x, 1.0), [lambda g, y, x: g * (-2 * x * y)], [(-2.0, 2.0)], 18.0
-)
+bell = elementwise("bell", FUNCTIONS["bell"], [lambda g, y, x: g * (-2 * x * y)], cost=18.0)
 """``e ** -(x * x)``, exact to the last bits far out as well."""
 
-normal_density = in_own_dtype(
-    "normal_density",
-    lambda m, x: _gauss(m, x, 0.5) * (1 / math.sqrt(2 * math.pi)),
-    [lambda g, y, x: g * (-x * y)],
-    [(-2.0, 2.0)],
-    18.0,
-)
-"""The density of a normal number, ``e ** -(x * x / 2) / sqrt(2 * pi)``."""
+half_bell = elementwise("half_bell", FUNCTIONS["half_bell"], [lambda g, y, x: g * (-x * y)], cost=18.0)
+"""``e ** -(x * x / 2)``, likewise."""
+
+
+def normal_density(x: Any) -> Any:
+    """The density of a normal number, ``e ** -(x * x / 2) / sqrt(2 * pi)``."""
+    return 1 / math.sqrt(2 * math.pi) * half_bell(x)
+
 
 erfc = in_doubles("erfc", _erfc, [lambda g, y, x: g * (-2 / ROOT_PI * bell(x))], [(-2.0, 2.0)], 75.0)
 """``1 - erf(x)``, exact to the last bits where it is small."""
@@ -185,11 +177,6 @@ erfcx_slope: Any = in_doubles(
 
 ndtr = in_doubles("ndtr", _ndtr, [lambda g, y, x: g * normal_density(x)], [(-2.0, 2.0)], 75.0)
 """The probability that a normal number is below ``x``."""
-
-normal_share = in_own_dtype(
-    "normal_share", _ndtr, [lambda g, y, x: g * normal_density(x)], [(-2.0, 2.0)], 50.0
-)
-"""``ndtr``, computed in the dtype of ``x``: of ``float32`` less exact, and several times as fast."""
 
 log_ndtr = in_doubles(
     "log_ndtr", _log_ndtr, [lambda g, y, x: g * log_ndtr_slope(x, order=1)], [(-2.0, 2.0)], 100.0

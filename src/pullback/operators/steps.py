@@ -1,15 +1,15 @@
 """Functions written once, in double precision mostly: as arithmetic of NumPy's arrays, and as expressions of the
 loop vocabulary.
 
-A body is a function of ``m``, which has NumPy's functions, and of values that Python's operators act on. Given
-NumPy and arrays it computes, and is the operator's reference; given ``STEPS`` and values it gives the
-expression that is compiled.
+A body is a function of ``m``, which has NumPy's functions and those of the loop vocabulary, and of values that
+Python's operators act on. Given ``NUMBERS`` and arrays it computes, and is the operator's reference; given ``STEPS``
+and values it gives the expression that is compiled.
 
 >>> import numpy as np
 >>> from pullback.loops import Placeholder
 >>> def body(m, x):
 ...     return m.where(x > 0, m.sqrt(x), 0.0)
->>> float(body(np, np.array(4.0)))
+>>> float(body(NUMBERS, np.array(4.0)))
 2.0
 >>> body(STEPS, Value(Placeholder("x", (), np.dtype(np.float64)))).expression.function
 'where'
@@ -25,10 +25,11 @@ import numpy as np
 
 from pullback.graph import Case, Operation, Operator, Sample, Type
 from pullback.loops import Apply, Expression, Index, Literal, Operand, fused
+from pullback.loops.functions import FUNCTIONS
 from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import elementwise, elementwise_type, inside_masks, is_constant
 
-__all__ = ["STEPS", "Value", "horner", "in_doubles", "in_own_dtype"]
+__all__ = ["NUMBERS", "STEPS", "Value", "horner", "in_doubles", "in_halves", "in_own_dtype"]
 
 _DOUBLE, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
 
@@ -99,14 +100,22 @@ def _of(function: str, *operands: Any, dtype: np.dtype | None = None) -> Value:
     return Value(fused(Apply(function, parts, dtype or kind)))
 
 
+class _Numbers:
+    """NumPy's functions and what else is in the loop vocabulary, of arrays."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function: Callable[..., Any] = getattr(np, name, None) or FUNCTIONS[name]
+        return function
+
+
 class _Steps:
-    """NumPy's functions, of values."""
+    """The same functions, of values."""
 
     def __getattr__(self, name: str) -> Callable[..., Value]:
         return lambda *operands: _of(name, *operands)
 
 
-STEPS = _Steps()
+NUMBERS, STEPS = _Numbers(), _Steps()
 
 Body = Callable[..., Any]
 
@@ -119,11 +128,16 @@ def horner(coefficients: Sequence[float], x: Any) -> Any:
     return total
 
 
-def _reference(body: Body, wide: bool = True) -> Callable[..., Any]:
+def in_halves(coefficients: Sequence[float], x: Any, square: Any) -> Any:
+    """The same by even and odd powers, polynomials of ``square``: fewer steps wait for each other, and fewer round."""
+    return horner(coefficients[0::2], square) + x * horner(coefficients[1::2], square)
+
+
+def _reference(body: Body) -> Callable[..., Any]:
     def reference(*arrays: Any, **attributes: Any) -> Any:
         inputs = [np.asarray(array) for array in arrays]
         with np.errstate(all="ignore"):
-            made = body(np, *(x.astype(np.float64) if wide else x for x in inputs), **attributes)
+            made = body(NUMBERS, *(x.astype(np.float64) for x in inputs), **attributes)
             return np.asarray(made).astype(inputs[0].dtype)
 
     return reference
@@ -147,10 +161,11 @@ def _contribution(rule: Any, node: Operation, g: Any) -> Any:
 def in_own_dtype(
     name: str, body: Body, rules: Sequence[Any] | None, domains: Sequence[tuple[float, float]], cost: float
 ) -> Operator:
-    """The elementwise operator whose value is ``body(m, *inputs)``, computed in the dtype of its inputs."""
-    return elementwise(
-        name, _reference(body, wide=False), rules, domains, cost=cost, lower=_lower(body, wide=False)
-    )
+    """The elementwise operator whose value is ``body(m, *inputs)``, compiled in the dtype of its inputs.
+
+    Uncompiled it is computed in double precision, as there are no fused steps.
+    """
+    return elementwise(name, _reference(body), rules, domains, cost=cost, lower=_lower(body, wide=False))
 
 
 def in_doubles(

@@ -91,6 +91,31 @@ class Exponential(Arithmetic):
         half = self.integers("lshr", bits, self.integer(1))
         return self.power_of_two(half), self.power_of_two(self.integers("sub", bits, half))
 
+    def bell(self, x: str) -> str:
+        """``e^(-x²)``."""
+        return self._falling(x, 1.0)
+
+    def half_bell(self, x: str) -> str:
+        """``e^(-x²/2)``."""
+        return self._falling(x, 0.5)
+
+    def _falling(self, x: str, factor: float) -> str:
+        """``e^(-factor x²)`` for a power of two.
+
+        What is lost where the square is rounded is added to what is left of it between multiples of ``ln 2``. The
+        power of two is a factor ``2^64`` too large, so that it is an ordinary number wherever the result is not 0.
+        """
+        lowest, _ = self._exp_range
+        held = self.minimum(self.abs(x), self.constant(math.sqrt(-lowest / factor)))
+        scaled = self.mul(held, self.constant(-factor))
+        exponent = self.mul(held, scaled)
+        lost = self.fma(held, scaled, self.neg(exponent))
+        total, n = self.round_in_place(exponent, 1.0 / math.log(2.0), self.exponent_bias + 64)
+        high, low = _LN2[self.kind]
+        r = self.add(self.fma(n, self.constant(-high), exponent), self.fma(n, self.constant(-low), lost))
+        power = self.power_of_two(self.bits(total))
+        return self.mul(self.fma(self._expm1_reduced(r), power, power), self.constant(2.0**-64))
+
     def expm1(self, x: str) -> str:
         """``e^x - 1`` without cancellation near zero."""
         quarter = self._scaled_expm1(x, 2)
