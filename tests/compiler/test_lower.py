@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import pullback as pb
 from pullback.compiler.lower import lower
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable, constant
@@ -59,6 +60,33 @@ def test_what_a_product_becomes_is_stored_in_its_place(stages):
     assert "contract" not in text
     assert "t0 = where(argument2[6*i + j] > 0.0, sum[r0<5]" in text
     assert "result1[i] = sum[r0<4](where4[i + 6*r0])" in text
+
+
+def test_an_activation_and_its_derivative_are_made_of_a_product_together(stages):
+    """What is read much later is the derivative, and what it is taken at never is in memory."""
+
+    def slopes(a, b, c):
+        return pb.grad(lambda a, b: np.sum((np.exp(np.sin(a @ b)) @ c) ** 2), (0, 1))(a, b)
+
+    kernels = stages(slopes, (4, 5), (5, 6), (6, 3))["fuse"]
+    (forward,) = [part for part in kernels.split("\nfor ") if "sin(" in part]
+    assert "cos(" in forward and kernels.count("cos(") == 1
+    assert "contract" not in forward.split(" = ")[0]
+
+
+def test_what_others_read_of_a_product_stays_beside_its_functions(stages):
+    """Then the derivative is computed where it is needed."""
+
+    def slopes(a, b, c):
+        def loss(a, b):
+            product = a @ b
+            return np.sum((np.sin(product) @ c) ** 2) + np.sum((product @ c) ** 2)
+
+        return pb.grad(loss, (0, 1))(a, b)
+
+    kernels = stages(slopes, (4, 5), (5, 6), (6, 3))["fuse"]
+    (forward,) = [part for part in kernels.split("\nfor ") if "sin(" in part]
+    assert "cos(" not in forward and kernels.count("cos(") == 1
 
 
 def test_a_division_is_not_repeated_for_each_row(stages):

@@ -261,16 +261,17 @@ def _without_empty(value: Expression) -> Expression:
 
 def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> set[int]:
     """The nodes that get a buffer; those ``inlined`` get none whatever they cost."""
-    users: dict[int, int] = {}
+    readers: dict[int, list[Node]] = {}
     for node in order:
         for key in {id(child) for child in node.inputs}:  # ``x + x`` evaluates ``x`` once
-            users[key] = users.get(key, 0) + 1
+            readers.setdefault(key, []).append(node)
+    users = {key: len(nodes) for key, nodes in readers.items()}
     apart = _read_apart(graph, order)
     stored = {id(node) for node in graph.outputs}
     cost: dict[int, float] = {}
     depth: dict[int, int] = {}
     products: dict[int, int] = {}
-    finished = _Finished(users, stored)
+    finished = _Finished(readers, stored)
     for node in order:
         depth[id(node)] = 1 + max((depth[id(x)] for x in node.inputs if id(x) not in stored), default=0)
         if not isinstance(node, Operation):
@@ -298,7 +299,7 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
         added = (
             several and products[id(node)] > 1
         )  # in the same registers, if they are stored once, as their sum
-        ends = finished.includes(node) and id(node) in apart
+        ends = (finished.includes(node) and id(node) in apart) or finished.gives_way(node, apart)
         if node.operator.stored or added or ends or own > most or depth[id(node)] > DEEPEST_VALUE:
             stored.add(id(node))
             cost[id(node)] = 0.0
@@ -311,8 +312,8 @@ class _Finished:
     Where that is read several times it is stored rather than the product, which would be finished by each reader anew.
     """
 
-    def __init__(self, users: Mapping[int, int], stored: Set[int]) -> None:
-        self._users, self._stored, self._outputs = users, stored, frozenset(stored)
+    def __init__(self, readers: Mapping[int, Sequence[Node]], stored: Set[int]) -> None:
+        self._readers, self._stored, self._outputs = readers, stored, frozenset(stored)
         self._found: set[int] = set()
 
     def includes(self, node: Operation) -> bool:
@@ -320,7 +321,7 @@ class _Finished:
         found = node.operator.elementwise and any(
             child.shape == node.shape
             and child.dtype.itemsize >= node.dtype.itemsize
-            and self._users[id(child)] == 1
+            and len(self._readers[id(child)]) == 1
             and id(child) not in self._outputs
             and self._goes_on(child)
             for child in node.inputs
@@ -329,12 +330,39 @@ class _Finished:
             self._found.add(id(node))
         return found
 
+    def gives_way(self, node: Node, apart: Set[int]) -> bool:
+        """Whether ``node`` is stored rather than what it is a dear function of, and all whose readers are such.
+
+        So an activation and its derivative, which is read much later, are made of a product together.
+        """
+        if not isinstance(node, Operation) or node.operator.cost <= RECOMPUTE_COST or len(node.inputs) != 1:
+            return False
+        (child,) = node.inputs
+        return (
+            id(child) in apart
+            and id(child) in self._stored
+            and id(child) not in self._outputs
+            and (id(child) in self._found or self._goes_on(child))
+            and all(_is_function_of(child, reader) for reader in self._readers[id(child)])
+        )
+
     def _goes_on(self, child: Node) -> bool:
         if not isinstance(child, Operation):
             return False
         if id(child) in self._stored:
             return child.operator.name in ("contract", "convolve", "interleave")
         return id(child) in self._found
+
+
+def _is_function_of(child: Node, node: Node) -> bool:
+    """Whether ``node`` is an elementwise function of ``child`` alone, and takes no more memory."""
+    return (
+        isinstance(node, Operation)
+        and node.operator.elementwise
+        and len(node.inputs) == 1
+        and node.shape == child.shape
+        and node.dtype.itemsize <= child.dtype.itemsize
+    )
 
 
 def _read_apart(graph: Graph, order: Sequence[Node]) -> set[int]:
