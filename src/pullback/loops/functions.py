@@ -103,6 +103,8 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "erf": lambda x: np.asarray(_erf(x)),
     "bell": lambda x: _bell(np.asarray(x), 1.0),
     "half_bell": lambda x: _bell(np.asarray(x), 0.5),
+    "decay": lambda x: np.exp(-np.abs(x)),
+    "rise": lambda x: -np.expm1(-np.abs(x)),
     "maximum": larger,
     "minimum": smaller,
     "relu": rectified,
@@ -117,6 +119,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
 }
 """A function of arrays of equal dtypes for each name; the result is cast to the dtype of the expression.
 
-``bell`` is ``e ** -(x * x)`` and ``half_bell`` its root. ``half_bits`` are those of the ``float16`` nearest to a
-``float32`` or ``float64``, as ``uint16``; ``half_value`` is the number that has them, as ``float32``.
+``bell`` is ``e ** -(x * x)`` and ``half_bell`` its root; ``decay`` is ``e ** -|x|`` and ``rise`` what is left to 1.
+``half_bits`` are those of the ``float16`` nearest to a ``float32`` or ``float64``, as ``uint16``; ``half_value`` is the
+number that has them, as ``float32``.
 """

@@ -96,6 +96,6 @@ _APPLIED: dict[str, Callable[..., float]] = {
     "multiply": lambda x, y: x * y,
     **dict.fromkeys(("maximum", "minimum", "where"), max),
     **dict.fromkeys(("cast", "negative", "absolute", "relu", "rounded", "stop_gradient"), lambda x: x),
-    **dict.fromkeys(("tanh", "sigmoid", "sin", "cos", "bell", "half_bell"), lambda x: 1.0),
+    **dict.fromkeys(("tanh", "sigmoid", "sin", "cos", "bell", "half_bell", "decay", "rise"), lambda x: 1.0),
 }
 """Bounds of functions of floats, all of whose operands are finite."""

@@ -34,14 +34,14 @@ DERIVATIVES: dict[str, tuple[float, float, float, float]] = {
     "ndtr": (4.5, 4.5, 3.0, 3.5),
     "ndtri": (0.51, 3.0, 6.0, 11.0),
     "rgamma": (0.51, 0.51, 5.5, 8.0),
-    "sigmoid": (0.51, 0.51, 3.0, 3.5),
+    "sigmoid": (0.51, 0.51, 4.0, 5.0),
     "silu": (4.0, 3.5, 4.0, 6.0),
     "sin": (1.5, 1.5, 1.5, 1.5),
     "softplus": (2.5, 0.51, 2.5, 3.0),
     "softsign": (4.0, 6.0, 4.0, 5.5),
     "sqrt": (1.5, 4.0, 2.0, 4.5),
     "tan": (4.5, 6.0, 5.5, 7.0),
-    "tanh": (3.5, 5.0, 4.0, 4.5),
+    "tanh": (3.5, 5.0, 4.0, 5.0),
 }
 """Of each function the first and the second derivative of ``float32``, and those of ``float64``.
 

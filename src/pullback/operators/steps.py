@@ -29,7 +29,17 @@ from pullback.loops.functions import FUNCTIONS
 from pullback.operators.batching import batch_first
 from pullback.operators.elementwise import elementwise, elementwise_type, inside_masks, is_constant
 
-__all__ = ["NUMBERS", "STEPS", "Value", "horner", "in_doubles", "in_halves", "in_own_dtype"]
+__all__ = [
+    "NUMBERS",
+    "STEPS",
+    "Body",
+    "Value",
+    "horner",
+    "in_doubles",
+    "in_halves",
+    "in_own_dtype",
+    "lower_in_steps",
+]
 
 _DOUBLE, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
 
@@ -143,7 +153,9 @@ def _reference(body: Body) -> Callable[..., Any]:
     return reference
 
 
-def _lower(body: Body, wide: bool = True) -> Callable[..., Expression]:
+def lower_in_steps(body: Body, wide: bool = True) -> Callable[..., Expression]:
+    """A lowering by ``body``, in double precision if ``wide``."""
+
     def lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
         given = [operand(index) for operand in operands]
         if wide:
@@ -165,7 +177,9 @@ def in_own_dtype(
 
     Uncompiled it is computed in double precision, as there are no fused steps.
     """
-    return elementwise(name, _reference(body), rules, domains, cost=cost, lower=_lower(body, wide=False))
+    return elementwise(
+        name, _reference(body), rules, domains, cost=cost, lower=lower_in_steps(body, wide=False)
+    )
 
 
 def in_doubles(
@@ -183,7 +197,7 @@ def in_doubles(
     inputs that have a derivative.
     """
     if not settings:
-        return elementwise(name, _reference(body), rules, domains, cost=cost, lower=_lower(body))
+        return elementwise(name, _reference(body), rules, domains, cost=cost, lower=lower_in_steps(body))
     samples = tuple(Sample((3, 2), low, high) for low, high in domains)
 
     def pullback(node: Operation, g: Any) -> list[Any]:
@@ -201,7 +215,7 @@ def in_doubles(
         _reference(body),
         pullback,
         batch_first,
-        _lower(body),
+        lower_in_steps(body),
         tuple(Case(samples, attributes, differentiable) for attributes in settings),
         cost=cost,
         elementwise=True,

@@ -6,18 +6,18 @@ Derivatives are written with the result wherever it serves: a backward pass then
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from pullback.graph import OPERATORS, Node, Operation, Operator, float_limits, is_complex
 from pullback.loops import Apply, Expression, Index, Literal, Operand, fused
-from pullback.loops.functions import rectified
+from pullback.loops.functions import FUNCTIONS, rectified
 from pullback.operators import complex_parts
 from pullback.operators.arithmetic import sqrt
-from pullback.operators.elementwise import elementwise, filled, where, zeros_like
-from pullback.operators.steps import in_doubles
+from pullback.operators.elementwise import elementwise, filled, lower_elementwise, where, zeros_like
+from pullback.operators.steps import Body, in_doubles, lower_in_steps
 
 __all__ = [
     "arccos",
@@ -233,9 +233,38 @@ def _is_double(x: Node) -> bool:
     return bool(x.dtype == np.float64)
 
 
+decay = elementwise(
+    "decay", FUNCTIONS["decay"], [lambda g, y, x: g * (OPERATORS["sign"](x) * -y)], [POSITIVE], cost=9.0
+)
+"""``e ** -|x|``, which ``tanh``, ``sigmoid`` and their derivatives of ``float64`` are made of."""
+
+rise = elementwise(
+    "rise", FUNCTIONS["rise"], [lambda g, y, x: g * (OPERATORS["sign"](x) * decay(x))], [POSITIVE], cost=9.0
+)
+"""``1 - e ** -|x|``, exact to the last bits near 0."""
+
+
+def _in_steps(body: Body) -> Callable[..., Expression]:
+    """A lowering by ``body`` of ``float64``, whose derivative has steps in common with it; otherwise by the name."""
+    in_steps = lower_in_steps(body)
+
+    def lower(node: Operation, operands: Sequence[Operand], index: Sequence[Index]) -> Expression:
+        return (in_steps if _is_double(node) else lower_elementwise)(node, operands, index)
+
+    return lower
+
+
+def _tanh(m: Any, x: Any) -> Any:
+    return m.copysign(_tanh_of_size(m, x), x)
+
+
+def _tanh_of_size(m: Any, x: Any) -> Any:
+    return m.rise(x + x) / (1.0 + m.decay(x + x))
+
+
 def _over_cosh_squared(m: Any, x: Any) -> Any:
-    falling = m.exp(-2.0 * m.absolute(x))
-    return 4.0 * falling / ((1.0 + falling) * (1.0 + falling))
+    more = 1.0 + _tanh_of_size(m, x)
+    return m.decay(x + x) * more * more
 
 
 def _tanh_slope(g: Node, y: Node, x: Node) -> Node:
@@ -243,7 +272,15 @@ def _tanh_slope(g: Node, y: Node, x: Node) -> Node:
     return g * (tanh_slope(x) if _is_double(x) else 1 - y * y)
 
 
-tanh = elementwise("tanh", np.tanh, [_tanh_slope], kinds="fc", cost=12.0, parts=complex_parts.tanh)
+tanh = elementwise(
+    "tanh",
+    np.tanh,
+    [_tanh_slope],
+    kinds="fc",
+    cost=12.0,
+    lower=_in_steps(_tanh),
+    parts=complex_parts.tanh,
+)
 """``sinh(x) / cosh(x)``."""
 
 tanh_slope = in_doubles(
@@ -309,12 +346,24 @@ def _sigmoid_slope(g: Node, y: Node, x: Node) -> Node:
     return g * (sigmoid_slope(x) if _is_double(x) else y * (1 - y))
 
 
-sigmoid = elementwise("sigmoid", _sigmoid_reference, [_sigmoid_slope], cost=12.0)
+def _sigmoid(m: Any, x: Any) -> Any:
+    falling = m.decay(x)
+    inverse = 1.0 / (1.0 + falling)
+    return m.where(x < 0.0, falling * inverse, inverse)
+
+
+def _sigmoid_times_its_rest(m: Any, x: Any) -> Any:
+    falling = m.decay(x)
+    inverse = 1.0 / (1.0 + falling)
+    return falling * inverse * inverse
+
+
+sigmoid = elementwise("sigmoid", _sigmoid_reference, [_sigmoid_slope], cost=12.0, lower=_in_steps(_sigmoid))
 """``1 / (1 + e ** -x)``, without overflow at either end."""
 
 sigmoid_slope = in_doubles(
     "sigmoid_slope",
-    lambda m, x: 0.25 * _over_cosh_squared(m, 0.5 * x),
+    _sigmoid_times_its_rest,
     [lambda g, y, x: g * (-y * tanh(0.5 * x))],
     [(-2.0, 2.0)],
     16.0,

@@ -116,6 +116,24 @@ class Exponential(Arithmetic):
         power = self.power_of_two(self.bits(total))
         return self.mul(self.fma(self._expm1_reduced(r), power, power), self.constant(2.0**-64))
 
+    def decay(self, x: str) -> str:
+        """``e^-|x|``."""
+        excess, power = self._decay_factors(x)
+        return self.mul(self.fma(excess, power, power), self.constant(2.0**-64))
+
+    def rise(self, x: str) -> str:
+        """``1 - e^-|x|``; beside ``decay`` of the same operand a few steps more."""
+        excess, power = self._decay_factors(x)
+        scale = self.mul(power, self.constant(2.0**-64))
+        return self.fma(self.neg(excess), scale, self.sub(self.constant(1.0), scale))
+
+    def _decay_factors(self, x: str) -> tuple[str, str]:
+        """``(q, s)`` with ``e^-|x| = (1 + q)·s·2^-64``."""
+        lowest, _ = self._exp_range
+        exponent = self.maximum(self.neg(self.abs(x)), self.constant(lowest))
+        total, n = self.round_in_place(exponent, 1.0 / math.log(2.0), self.exponent_bias + 64)
+        return self._expm1_reduced(self._reduce_by_ln2(exponent, n)), self.power_of_two(self.bits(total))
+
     def expm1(self, x: str) -> str:
         """``e^x - 1`` without cancellation near zero."""
         quarter = self._scaled_expm1(x, 2)
