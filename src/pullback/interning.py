@@ -60,15 +60,16 @@ class Interned(Generic[_V]):
                     return known
                 self.references[key] = entered
         if len(self.references) > self._limit:
-            self._sweep()
+            self.sweep()
         return made
 
     def __len__(self) -> int:
         """How many values are alive."""
-        self._sweep()
+        self.sweep()
         return len(self.references)
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
+        """Remove the entries of dead values, whose keys may hold much."""
         with self._lock:
             entries = self.references.copy().items()  # a finaliser may enter something meanwhile
             dead = [(key, reference) for key, reference in entries if reference() is None]

@@ -11,7 +11,7 @@ from pullback.graph import OPERATORS, is_complex, is_half
 from pullback.testing import operator_cases
 
 ROUTINES = {"argsort", "cumargmax", "cumargmin", "cumprod", "cumsum", "recurrence"}
-LOOPS = {"call", "custom", "host_call", "scan", "switch", "while"}
+LOOPS = {"call", "compiled", "custom", "host_call", "scan", "switch", "while"}
 MATRICES = {
     *(
         "cholesky",

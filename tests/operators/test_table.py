@@ -23,7 +23,7 @@ COMPLEX64, COMPLEX128 = np.dtype(np.complex64), np.dtype(np.complex128)
 FINE = (FLOAT64, COMPLEX128)
 """The dtypes that finite differences are taken in."""
 
-HOLDING = {"call", "custom", "host_call", "no_derivative", "result", "scan", "switch", "while"}
+HOLDING = {"call", "compiled", "custom", "host_call", "no_derivative", "result", "scan", "switch", "while"}
 HOLDING |= {"all_gather", "pmax", "pmin", "psum", "psum_scatter"}
 HOLDING |= {
     "fixed",

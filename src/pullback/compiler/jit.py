@@ -12,6 +12,7 @@ from pullback.compiler.any_size import AnySize, Sized
 from pullback.compiler.budget import Decisions, budget_bytes, described, within
 from pullback.compiler.disabled import is_anywhere, is_here, watched
 from pullback.compiler.executable import BudgetDecisions, Report, make_executable, needed
+from pullback.compiler.inside import Inside
 from pullback.compiler.nans import explain_nan, has_nan
 from pullback.compiler.parameters import (
     argument_numbers,
@@ -20,7 +21,7 @@ from pullback.compiler.parameters import (
     most_traces,
     named_arguments,
 )
-from pullback.compiler.request import Request, Requested
+from pullback.compiler.request import ClosesOver, Request, Requested
 from pullback.compiler.retraces import note_retrace
 from pullback.compiler.runtime.exported import CFunction
 from pullback.compiler.runtime.machine import machine
@@ -31,8 +32,9 @@ from pullback.compiler.target import Processor
 from pullback.control.schedules import Levels, without_segments
 from pullback.errors import DonationError, NamedAxisError, ShapeError, TreeError
 from pullback.graph import Node, Type
+from pullback.graph.node import kind_of
 from pullback.tracing.functions import check_function
-from pullback.tracing.trace import leaf_type
+from pullback.tracing.trace import is_whole, leaf_type
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Static, Structure, flatten
 
@@ -95,6 +97,8 @@ class Compiled(_CalledAtOnce[P, R]):
         self.__name__ = getattr(function, "__name__", "function")
         self._requested = Request(function, self.__name__, self.donate_argnums, watch)
         self._programs: dict[Any, Specialised] = {}
+        self._inside = Inside(function, check_nan, flush_subnormals)
+        self._transformed: dict[Any, Compiled[..., Any]] = {}
         self._calls = Latest("entry_address", self._call)
         self._runs: dict[Any, Latest] = {}
         self.slow_path()
@@ -110,9 +114,42 @@ class Compiled(_CalledAtOnce[P, R]):
         """What ``copy`` takes: the default of Python refuses words of memory that are no attributes."""
         return self.__dict__, {"__call__": self.__call__}
 
+    def __transformed__(
+        self,
+        transformation: Callable[..., Any],
+        settings: tuple[Any, ...],
+        named: Mapping[str, Any],
+        same_arguments: bool,
+    ) -> Compiled[..., Any] | None:
+        """What a transformation makes of the function, compiled in the same way; the same object each time.
+
+        ``None`` where axes have names, which may be others then, where static arguments have no numbers any more, and
+        for settings that cannot be compared.
+        """
+        static = self.static_argnums or self.static_argnames
+        if self._any_size is not None or (static and not same_arguments):
+            return None
+        key = transformation, settings, tuple(sorted(named.items()))
+        try:
+            found = self._transformed.get((key, kind_of(key)))
+        except TypeError:
+            return None
+        if found is None:
+            found = Compiled(
+                transformation(self.function, *settings, **named),
+                static_argnums=self.static_argnums,
+                static_argnames=self.static_argnames,
+                memory=self.memory,
+                check_nan=self.check_nan,
+                max_traces=self.max_traces,
+                flush_subnormals=self.flush_subnormals,
+            )
+            self._transformed[key, kind_of(key)] = found
+        return found
+
     @property
     def traces(self) -> int:
-        """How many programs the function has been compiled to.
+        """For how many structures and types of arguments the function has been compiled.
 
         Why it was compiled again the logger ``pullback.jit`` says, at its level ``INFO``.
 
@@ -122,7 +159,7 @@ class Compiled(_CalledAtOnce[P, R]):
         >>> double.traces
         2
         """
-        return len(self._programs)
+        return len({*self._programs, *self._inside.known})
 
     @shows_users_frames
     def _call(self, *arguments: Any, **keywords: Any) -> Any:
@@ -131,8 +168,15 @@ class Compiled(_CalledAtOnce[P, R]):
             return self.function(*arguments, **keywords)
         leaves, structure = flatten(self._marked(arguments, keywords))
         if any(isinstance(leaf, Node) for leaf in leaves):
-            return self.function(*arguments, **keywords)
-        special, sized = self._fitting(leaves, structure)
+            if is_whole() or self.memory is not None or self._any_size is not None:
+                return self.function(*arguments, **keywords)
+            return self._inside.call(leaves, structure, self._note)
+        try:
+            special, sized = self._fitting(leaves, structure)
+        except ClosesOver as closure:
+            if self._any_size is not None:
+                raise
+            return closure.traced.evaluate(leaves)
         if self.check_nan or self._any_size is not None:
             return self._run(special, leaves, sized)
         fast = self._calls.including(special.signature(None))
@@ -358,10 +402,15 @@ class Compiled(_CalledAtOnce[P, R]):
         key = structure, types if sized is None else (*types, sized.instance.leaves)
         known = self._programs.get(key)
         if known is None:
-            known_types = [(each.structure, each.types) for each in self._programs.values()]
-            note_retrace(self.__name__, known_types, structure, types, self.max_traces)
+            self._note(structure, types)
             known = self._programs[key] = self._compile(structure, types, sized)
         return known
+
+    def _note(self, structure: Structure, types: tuple[Type, ...]) -> None:
+        """Say why the function is compiled for these types, unless it has been, alone or within a transformation."""
+        if (structure, types) not in self._programs and (structure, types) not in self._inside.known:
+            known = [*((each.structure, each.types) for each in self._programs.values()), *self._inside.known]
+            note_retrace(self.__name__, list(dict.fromkeys(known)), structure, types, self.max_traces)
 
     def _compile(
         self, structure: Structure, types: tuple[Type, ...], sized: Sized | None = None

@@ -10,10 +10,18 @@ from pullback.compiler.draws import without_draws
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
 from pullback.graph import Graph, Node, Type
 from pullback.graph.named import sizes_under_way
-from pullback.tracing.trace import trace_flat
+from pullback.tracing.trace import Traced, trace_flat
 from pullback.tracing.trees import Structure, flatten
 
-__all__ = ["Request", "Requested"]
+__all__ = ["ClosesOver", "Request", "Requested"]
+
+
+class ClosesOver(TracingError):
+    """A function uses values of a trace around it: it is no program of its own, but part of that trace."""
+
+    def __init__(self, message: str, traced: Traced) -> None:
+        super().__init__(message)
+        self.traced = traced
 
 
 class Requested(NamedTuple):
@@ -44,8 +52,8 @@ class Request:
         own = [size.variable for size in sizes_under_way()]
         foreign = [variable for variable in traced.free if not any(variable is each for each in own)]
         if foreign:
-            raise TracingError(
-                f"{self.name} uses {foreign[0]!r} of a trace around it; give it as an argument"
+            raise ClosesOver(
+                f"{self.name} uses {foreign[0]!r} of a trace around it; give it as an argument", traced
             )
         donated_leaves, parts = self.donated_leaves(structure)
         carried, pairs = self._pairs(traced.out_structure, donated_leaves, parts)

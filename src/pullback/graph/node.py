@@ -34,6 +34,7 @@ __all__ = [
     "apply",
     "constant",
     "detached",
+    "forget_dead",
     "kind_of",
     "mark",
     "signature_of",
@@ -261,6 +262,11 @@ def kind_of(value: Any) -> Any:
 
 _interned: Interned[Any] = Interned()
 _references = _interned.references
+
+
+def forget_dead() -> None:
+    """Let go of the attributes of operations that nobody holds any more; it is done from time to time anyway."""
+    _interned.sweep()
 
 
 def apply(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[str, Any]) -> Operation:

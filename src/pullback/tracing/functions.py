@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from types import MappingProxyType
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -11,7 +13,40 @@ from pullback.errors import SettingError
 from pullback.graph import Operation, Source
 from pullback.graph.source import is_users
 
-__all__ = ["check_function", "lines_of"]
+__all__ = ["check_function", "keeps_compiled", "lines_of", "transformed"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def transformed(
+    transformation: Callable[..., Any],
+    function: Any,
+    settings: tuple[Any, ...],
+    named: Mapping[str, Any] = MappingProxyType({}),
+    same_arguments: bool = False,
+) -> Callable[..., Any] | None:
+    """What ``transformation(function, *settings, **named)`` is of a compiled function: compiled as that is.
+
+    ``None`` of any other function, and where ``Compiled.__transformed__`` says so. ``same_arguments`` tells that what
+    the transformation gives takes the arguments of the function.
+    """
+    made = getattr(type(function), "__transformed__", None)
+    return None if made is None else made(function, transformation, settings, named, same_arguments)
+
+
+def keeps_compiled(transformation: Callable[P, R]) -> Callable[P, R]:
+    """A transformation whose parameters after the function are settings: of a compiled function it gives another.
+
+    ``grad(jit(f))`` is ``jit(grad(f))``, one program, and not a program between two sweeps.
+    """
+
+    @wraps(transformation)
+    def keeping(*arguments: P.args, **named: P.kwargs) -> R:
+        found = transformed(transformation, arguments[0], arguments[1:], named, True) if arguments else None
+        return transformation(*arguments, **named) if found is None else found  # type: ignore[return-value]
+
+    return keeping
 
 
 def check_function(name: str, function: Any) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,7 @@ __all__ = [
     "eval_shape",
     "finish",
     "is_example",
+    "is_whole",
     "known_order",
     "known_value",
     "known_values",
@@ -51,6 +53,7 @@ __all__ = [
     "traces_under_way",
     "tracing",
     "variables_under_way",
+    "whole",
 ]
 
 
@@ -152,9 +155,10 @@ def trace_flat(function: Callable[..., Any], structure: Structure, types: Sequen
     inputs = tuple([Variable(type, name) for type, name in zip(types, names)])
     arguments, keywords = structure.unflatten(inputs)
     since = mark()
-    with tracing(inputs, _with_static(arguments, keywords, structure)), evaluating(False):
-        outputs, out_structure = output_nodes(function(*arguments, **keywords))
-    outputs = ended(outputs, since)
+    with whole():
+        with tracing(inputs, _with_static(arguments, keywords, structure)):
+            outputs, out_structure = output_nodes(function(*arguments, **keywords))
+        outputs = ended(outputs, since)
     own = {id(variable) for variable in inputs}
     free = [variable for variable in free_variables(outputs) if id(variable) not in own]
     refuse_leaked(free)
@@ -221,6 +225,7 @@ def ended(nodes: Sequence[Node], since: int) -> tuple[Node, ...]:
 class _UnderWay(threading.local):
     def __init__(self) -> None:
         self.stack: list[dict[int, Variable]] = []
+        self.whole = 0
 
 
 _under_way = _UnderWay()
@@ -278,6 +283,22 @@ def variables_under_way() -> list[dict[int, Variable]]:
 def traces_under_way() -> int:
     """How many traces, one inside the other, this thread is in; 0 where values are concrete."""
     return len(_under_way.stack)
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    """A context in which graphs are made that are compiled, or looked at, as a whole: nothing in them is evaluated."""
+    _under_way.whole += 1
+    try:
+        with evaluating(False):
+            yield
+    finally:
+        _under_way.whole -= 1
+
+
+def is_whole() -> bool:
+    """Whether this thread makes such a graph."""
+    return _under_way.whole > 0
 
 
 def refuse_leaked(variables: Iterable[Variable]) -> None:

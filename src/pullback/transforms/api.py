@@ -8,7 +8,7 @@ closes over what.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, overload
 
 import numpy as np
@@ -22,7 +22,7 @@ from pullback.numpy.arrays import TracedArray
 from pullback.numpy.promotion import Scalar, as_array_node, as_node, broadcast_to_shape
 from pullback.numpy.recipes import MOST_RECORDED
 from pullback.numpy.tape import Tape
-from pullback.tracing.functions import check_function, lines_of
+from pullback.tracing.functions import check_function, keeps_compiled, lines_of, transformed
 from pullback.tracing.trace import (
     ended,
     finish,
@@ -185,6 +185,7 @@ def zero_if_absent(bar: Node | None, like: Node) -> Node:
     return broadcast_to_shape(as_array_node(np.zeros((), like.dtype)), like.shape)
 
 
+@keeps_compiled
 def value_and_grad(
     function: Callable[P, R], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[P, tuple[R, Any]]:
@@ -294,6 +295,7 @@ _TRIES = 8
 """Calls until everything is learned that can be."""
 
 
+@keeps_compiled
 def grad(
     function: Callable[P, Any],
     argnums: Argnums = 0,
@@ -516,6 +518,9 @@ def jvp(
         raise TreeError(
             "jvp: primals and tangents are tuples with an entry for each argument: jvp(f, (x,), (t,))"
         )
+    compiled = transformed(_along, function, (has_aux,))
+    if compiled is not None:
+        return compiled(tuple(primals), tuple(tangents_in))  # type: ignore[no-any-return]
     inside = Arguments("jvp", primals, range(len(primals)))
     if len(primals) != len(tangents_in):
         raise TreeError(f"jvp: {len(primals)} primals and {len(tangents_in)} tangents; give one for each")
@@ -538,6 +543,11 @@ def jvp(
     results = finish([*every[:half], *zeros, *every[half:]], variables, [*inside.leaves, *directions])
     value, tangent = (found.structure.unflatten(part) for part in (results[:half], results[half : 2 * half]))
     return (value, tangent, *found.extra(results[2 * half :]))
+
+
+def _along(function: Function, has_aux: bool) -> Callable[..., tuple[Any, ...]]:
+    """``jvp`` as a function of primals and tangents."""
+    return wraps(function)(lambda primals, tangents_in: jvp(function, primals, tangents_in, has_aux))  # type: ignore[call-overload]
 
 
 def directions_of(name: str, inside: Arguments, given: Sequence[Any]) -> list[Any]:

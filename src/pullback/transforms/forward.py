@@ -20,7 +20,7 @@ from pullback.graph import (
 )
 from pullback.transforms.reverse import cotangents
 
-__all__ = ["refuse_crooked", "tangents"]
+__all__ = ["is_forward_only", "refuse_crooked", "tangents"]
 
 
 def tangents(
@@ -38,7 +38,7 @@ def tangents(
 
     Source: Townsend, *A new trick for calculating Jacobian vector products*, 2017.
     """
-    if any(map(_is_forward_only, topological(outputs))):
+    if any(map(is_forward_only, topological(outputs))):
         return _node_by_node(outputs, inputs, directions)
     seeds = [Variable(output.type, "cotangent") for output in outputs]
     found = _transposed(outputs, inputs, directions, seeds)
@@ -70,13 +70,13 @@ def refuse_crooked(tangents: Sequence[Node | None], seeds: Sequence[Variable], n
         )
 
 
-def _is_forward_only(node: Node) -> bool:
+def is_forward_only(node: Node) -> bool:
     """Whether an operation has no pullback to transpose, or holds one that has none."""
     if not isinstance(node, Operation):
         return False
     forward_only = node.operator.forward_only
     return (forward_only is not None and forward_only(node)) or any(
-        _is_forward_only(inner) for region in regions(node) for inner in region.nodes()
+        is_forward_only(inner) for region in regions(node) for inner in region.nodes()
     )
 
 

@@ -18,7 +18,7 @@ from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast
 from pullback.numpy.shapes import joined, to_shape
 from pullback.operators.batching import moved
 from pullback.operators.shapes import iota
-from pullback.tracing.functions import check_function
+from pullback.tracing.functions import check_function, keeps_compiled
 from pullback.tracing.trace import ended, finish, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.transforms.api import Arguments, check_complex, grad, outputs_of, zero_if_absent
@@ -33,6 +33,7 @@ P = ParamSpec("P")
 _COUNT = np.dtype(np.int64)
 
 
+@keeps_compiled
 def jacobian(
     function: Callable[P, Any],
     argnums: Argnums = 0,
@@ -193,6 +194,7 @@ def _block(x: Node, output: Node, variable: Variable) -> Node:
     return cast(to_shape(x, (*output.shape, *variable.shape)), kind)
 
 
+@keeps_compiled
 def hessian(
     function: Callable[P, Any],
     argnums: Argnums = 0,

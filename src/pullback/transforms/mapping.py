@@ -15,7 +15,7 @@ from pullback.graph import Node, Type, Variable, mark
 from pullback.graph.protocol import vocabulary
 from pullback.numpy.promotion import as_array_node, broadcast_to_shape
 from pullback.operators.batching import is_batched, moved
-from pullback.tracing.functions import check_function
+from pullback.tracing.functions import check_function, keeps_compiled
 from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, flatten, spread
@@ -28,6 +28,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@keeps_compiled
 def vmap(
     function: Callable[P, R],
     in_axes: Any = 0,

@@ -23,6 +23,7 @@ __all__ = [
     "all_gather",
     "axis_index",
     "batching",
+    "is_collective",
     "pmax",
     "pmean",
     "pmin",
@@ -190,6 +191,11 @@ def without_collectives(nodes: Sequence[Node], axis: NamedAxis) -> tuple[Node, .
     return substitute(nodes, {}, rebuild)
 
 
+def is_collective(node: Node) -> bool:
+    """Whether an operation is over the examples of a named axis, which belongs to one call of a mapped function."""
+    return isinstance(node, Operation) and node.operator in _COLLECTIVES
+
+
 def _is_own(node: Operation) -> bool:
     """Whether batching rules are applied for the axis of this operation."""
     axis = getattr(_here, "batched", None)
@@ -303,3 +309,5 @@ _OF_EQUALS: dict[Operator, Any] = {
     _min_over: lambda x, size: x,
 }
 """What they make of values that are the same for all examples."""
+
+_COLLECTIVES = frozenset({*_OF_EQUALS, _gather_over, _scatter_over})

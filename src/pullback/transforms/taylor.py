@@ -9,6 +9,7 @@ of every operator that has a derivative. Products and quotients have rules of th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 from pullback.errors import TreeError
@@ -25,7 +26,8 @@ from pullback.graph import (
     written_at,
 )
 from pullback.operators.elementwise import filled, summed
-from pullback.tracing.trace import ended, finish, tracing
+from pullback.tracing.functions import transformed
+from pullback.tracing.trace import ended, finish, tracing, whole
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.transforms.api import Arguments, directions_of, outputs_of, zero_if_absent
 from pullback.transforms.forward import tangents
@@ -66,6 +68,9 @@ def taylor(
     lengths = {len(each) for each in series}
     if len(lengths) != 1:
         raise TreeError(f"taylor: series of {sorted(lengths)} coefficients; give as many for each argument")
+    compiled = transformed(_along_curves, function, ())
+    if compiled is not None:
+        return compiled(tuple(primals), tuple(series))  # type: ignore[no-any-return]
     order = lengths.pop()
     inside = Arguments("taylor", primals, range(len(primals)))
     given = [
@@ -74,9 +79,10 @@ def taylor(
     ]
     moving = [[Variable(x.type, "coefficient") for x in inside.variables] for _ in range(order)]
     since = mark()
-    with tracing(inside.variables, inside.made):
-        found = outputs_of(function(*inside.replaced), False, function)
-    outputs = ended(found.outputs, since)
+    with whole():  # operations that hold graphs would cost a power of 2
+        with tracing(inside.variables, inside.made):
+            found = outputs_of(function(*inside.replaced), False, function)
+        outputs = ended(found.outputs, since)
     known = _Series({x: list(row) for x, row in zip(inside.variables, zip(*moving))})
     nodes = topological(outputs)
     for k in range(1, order + 1):
@@ -89,6 +95,11 @@ def taylor(
     size = len(outputs)
     trees = [found.structure.unflatten(values[k * size : (k + 1) * size]) for k in range(order + 1)]
     return trees[0], trees[1:]
+
+
+def _along_curves(function: Callable[..., Any]) -> Callable[..., tuple[Any, list[Any]]]:
+    """``taylor`` as a function of primals and series."""
+    return wraps(function)(lambda primals, series: taylor(function, primals, series))
 
 
 class _Series:
