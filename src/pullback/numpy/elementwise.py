@@ -548,13 +548,19 @@ def stop_gradient(x: Any) -> Any:
     return OPERATORS["stop_gradient"](x) if isinstance(x, Node) else x
 
 
+def _power(x: Any, y: Any) -> Any:
+    """``x ** y``, for which NumPy takes the square of an array where ``y`` is Python's 2: of bools in ``int8``."""
+    is_square = type(y) is int and y == 2 and isinstance(x, Node) and x.ndim and x.dtype.kind == "b"
+    return square(x) if is_square else power.__wrapped__(x, y)  # type: ignore[attr-defined]
+
+
 abs = absolute
 vocabulary.update(
     absolute=of_python(absolute.__wrapped__),  # type: ignore[attr-defined]
     positive=of_python(positive.__wrapped__),  # type: ignore[attr-defined]
     square=square,
     reciprocal=reciprocal,
-    power=of_python(power.__wrapped__),  # type: ignore[attr-defined]
+    power=of_python(_power),
     float_power=float_power,
     where=where,
     astype=astype,
