@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
@@ -113,6 +114,10 @@ class Compiled(_CalledAtOnce[P, R]):
     def __getstate__(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What ``copy`` takes: the default of Python refuses words of memory that are no attributes."""
         return self.__dict__, {"__call__": self.__call__}
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method it is bound to its object, the first argument, as any function is."""
+        return self if instance is None else MethodType(self, instance)
 
     def __transformed__(
         self,
