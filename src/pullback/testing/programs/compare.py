@@ -147,6 +147,18 @@ def _compare(program: Program, stages: bool) -> None:
     finally:
         pullback.set_num_threads(before)
     _for_any_size(program, wanted)
+    _inside(program, wanted)
+
+
+def _inside(program: Program, wanted: Sequence[Expected]) -> None:
+    """Steps that are compiled, within the transformations, which are not; of some programs, by their length."""
+    transformed = program.asked.form != "value" or program.batch is not None
+    if transformed and not len(program.definition()) % 4:
+        function = program.function(inside=True)
+        for _ in range(2):  # made, and remembered
+            results = _run("compiled inside", lambda: flatten(function(*program.arguments()))[0])
+            for k, result in enumerate(results):
+                _same("compiled inside against interpreted", _name(program, k), wanted[k], np.asarray(result))
 
 
 def _for_any_size(program: Program, wanted: Sequence[Expected]) -> None:

@@ -179,10 +179,13 @@ class Program:
         first = self.outputs_of(next(self.examples()))
         return [name for name, value in zip(self.outputs, first) if np.asarray(value).dtype.kind == "f"]
 
-    def function(self, any_size: bool = False) -> Callable[..., Any]:
-        """What is asked, as a function of the inputs; with ranges that may have ``any_size``."""
+    def function(self, any_size: bool = False, inside: bool = False) -> Callable[..., Any]:
+        """What is asked, as a function of the inputs; with ranges that may have ``any_size``.
+
+        The steps are a compiled function ``inside`` of the transformations that are asked for.
+        """
         # The lines stand where tracebacks and errors look for them.
-        text = HEADER + self.definition()
+        text = HEADER + self.definition(inside)
         if any_size:
             text = _COUNTED.sub(r"(pb.numpy.arange(\1) % 5 - 2)", text).replace(
                 " np.arange(", " pb.numpy.arange("
@@ -197,12 +200,14 @@ class Program:
         """The function compiled."""
         return pullback.jit(self.function(), donate_argnums=self.asked.donated)  # type: ignore[no-any-return]
 
-    def definition(self) -> str:
+    def definition(self, inside: bool = False) -> str:
         """The function as Python."""
         names = ", ".join(x.name for x in self.inputs)
         lines = [f"def program({names}):"]
         lines += [f"    {step.name} = {step.expression}" for step in self.steps]
         lines += [f"    return {', '.join(self.outputs)},", ""]
+        if inside:
+            lines += ["program = pb.jit(program)", ""]
         if self.asked.form != "value":
             lines += self._gradient(names)
         asked = {
