@@ -476,6 +476,10 @@ def jit(
 
     A loop of Python whose steps do the same is compiled once if it is long, as ``scan`` is; a short one is written out.
 
+    Within transformations that are called from Python it runs compiled as well: ``vmap(grad(jit(f)))`` is a compiled
+    function itself, and of a call within other code batches and derivatives are programs, remembered by types. Nothing
+    is donated there.
+
     ``memory`` is a budget, in bytes or as text such as ``"200MB"`` or ``"1.5GiB"``, for what a call takes for itself:
     the program's arena and the scratch memory of its threads. Arguments, results and constants are not counted. Where
     the program would take more, the backward pass of scans that do not say ``checkpoint`` by themselves runs some
