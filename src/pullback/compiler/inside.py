@@ -1,12 +1,12 @@
 """Compiled functions within transformations that are called from Python: which program a call there is.
 
-``vmap(jit(f))`` traces ``jit(f)`` on one example. The function is traced once for these types, and what stands for the
-call is one operation (``control/compiled.py``), whose batch and derivatives are programs too.
+``vmap(lambda x: g(x) + 1)`` with ``g = jit(f)`` calls ``g`` on one example. It is traced once for these types, and what
+stands for the call is one operation (``control/compiled.py``), whose batch and derivatives are programs too.
 
 >>> import pullback as pb
 >>> slope = pb.jit(pb.grad(lambda x: np.sin(x) * x))
->>> pb.vmap(slope)(np.zeros(3)), slope.traces
-(array([0., 0., 0.]), 1)
+>>> pb.vmap(lambda x: slope(x) + 1)(np.zeros(3)), slope.traces
+(array([1., 1., 1.]), 1)
 """
 
 from __future__ import annotations
