@@ -15,6 +15,7 @@ the backward pass needs them: each is made of the same node of ``lapack_lu``, an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -303,4 +304,4 @@ def with_factors(graph: Graph) -> Graph:
                 return made
         return apply(node.operator, inputs, {name: inside(v) for name, v in node.attributes.items()})
 
-    return Graph(graph.inputs, substitute(graph.outputs, {}, rebuild))
+    return replace(graph, outputs=substitute(graph.outputs, {}, rebuild))

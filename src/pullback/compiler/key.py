@@ -80,7 +80,7 @@ def graph_key(graph: Graph, donated: Mapping[int, int]) -> str | None:
 
 def _lines(graph: Graph, donated: Mapping[int, int]) -> list[str]:
     operators: dict[str, Operator] = {}
-    lines = [f"donated {sorted(donated.items())}"]
+    lines = [f"donated {sorted(donated.items())}", *map(repr, graph.limits)]
     nodes = every_node(graph)
     lines += _graph_lines(graph, operators, check_sites(nodes), host_functions(nodes))
     return lines + [rules_text(operator) for _, operator in sorted(operators.items())]

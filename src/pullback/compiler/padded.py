@@ -27,7 +27,7 @@ output %11
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ from pullback.graph import (
     OPERATORS,
     Constant,
     Graph,
+    Limit,
     Node,
     Operation,
     TupleType,
@@ -98,7 +99,7 @@ def with_capacity(
         made.raise_to_least(graph)
         own = [Variable(size.variable.type, size.name) for size in sizes]
         inputs, outputs = made.graph(graph.inputs, graph.outputs, own, zeroed)
-        return Padded(Graph((*inputs, *own), outputs), made.least)
+        return Padded(Graph((*inputs, *own), outputs, made.limits(graph, zeroed)), made.least)
 
 
 class _Instance:
@@ -117,6 +118,19 @@ class _Instance:
         self.capacities = {
             stand_in: max(capacity, self.least) for stand_in, capacity in self.capacities.items()
         }
+
+    def limits(self, graph: Graph, zeroed: Sequence[bool]) -> tuple[Limit, ...]:
+        """What is known of the padding of the graph's arguments and results."""
+
+        def places(nodes: Iterable[Node], extent: int) -> list[tuple[int, int]]:
+            return [(k, x.shape.index(extent)) for k, x in enumerate(nodes) if x.shape.count(extent) == 1]
+
+        found = []
+        for k, size in enumerate(self.sizes):
+            zeros = [each for each in places(graph.inputs, size.stand_in) if zeroed and zeroed[each[0]]]
+            cut, capacity = places(graph.outputs, size.stand_in), self.capacities[size.stand_in]
+            found.append(Limit(len(graph.inputs) + k, capacity, tuple(zeros), tuple(cut)))
+        return tuple(found)
 
     def graph(
         self,

@@ -33,7 +33,7 @@ output %13
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -176,7 +176,8 @@ class _Walk:
                 self.made[id(node)] = Parts(constant(node.value.real), constant(node.value.imag))
             else:
                 self.made[id(node)] = node
-        return Graph(tuple(inputs), tuple(self.packed(self.made[id(node)]) for node in graph.outputs))
+        outputs = tuple(self.packed(self.made[id(node)]) for node in graph.outputs)
+        return replace(graph, inputs=tuple(inputs), outputs=outputs)
 
     def variable(self, old: Variable) -> Variable:
         """The packed variable in place of one."""

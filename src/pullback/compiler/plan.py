@@ -13,6 +13,7 @@ import numpy as np
 from pullback.compiler.canonicalise import canonicalise, few_rows_last
 from pullback.compiler.compact import compact_masked
 from pullback.compiler.donate import arrange
+from pullback.compiler.ends import end_rows
 from pullback.compiler.fuse import fuse
 from pullback.compiler.items import (
     Block,
@@ -120,6 +121,7 @@ class _Planner:
 
     def program(self, graph: Graph, donated: Mapping[int, int], passes: Sequence[Pass]) -> Planned:
         """The whole program."""
+        limits = graph.limits
         graph = projected_convolutions(optimise(graph, passes, self.see), self.processor.lanes)
         self.see("projected_convolutions", graph)
         graph = with_single_call(graph)
@@ -136,6 +138,7 @@ class _Planner:
         steps: list[Step] = []
         for item in items:
             steps += self.block(item) if isinstance(item, Block) else self.held(item)
+        end_rows(steps, limits, arguments, results, self.bound)
         slots = Slots(len(arguments), len(results), len(self.constants))
         addressed: dict[Buffer, int] = {}
         for buffers, slot in (

@@ -34,7 +34,7 @@ from pullback.compiler.steps import Group, Job, Region, Step, every_region
 from pullback.compiler.target import Processor
 from pullback.compiler.turns import first_element, run_block, run_steps
 from pullback.errors import IndexRangeError, LoopError, StageError
-from pullback.graph import Graph
+from pullback.graph import Graph, Limit
 from pullback.interpreter import evaluate
 from pullback.loops import Buffer, Kernel
 from pullback.loops.interpreter import Memory, run_kernel
@@ -308,20 +308,40 @@ class _Run:
         for turn in range(1 if group.turns is None else group.turns.trips):
             if group.turns is not None:
                 self.turns[group.turns] = turn
+            if group.end is not None and low * group.end.capacity >= self._size(group.end) * group.rows:
+                self._clear(group, low, high)
+                continue
             for job in group.jobs:
                 if job.rows == group.rows > 1:
                     self._job(job, low * job.pitch, high * job.pitch, thread.memory)
                 else:
                     self._job(job, 0, job.parts, thread.memory)
 
+    def _size(self, limit: Limit) -> int:
+        """How many rows count."""
+        assert self.stage.lowered is not None
+        return int(self.memory.arrays[self.stage.lowered.arguments[limit.size]][0])
+
+    def _clear(self, group: Group, low: int, high: int) -> None:
+        """Zeros in some rows of all that others may read."""
+        for buffer in group.written():
+            if self.stage.memory is None or buffer not in self.stage.memory.kept:
+                pitch = buffer.size // group.rows
+                self._bound(buffer, self.memory.arrays)[low * pitch : high * pitch] = 0
+
+    def _bound(self, buffer: Buffer, arrays: dict[Buffer, Array]) -> Array:
+        """Where a buffer lies in this turn."""
+        view = self.stage.bound.get(buffer)
+        if view is not None:
+            start = first_element(view, self.turns)
+            arrays[buffer] = self.memory.arrays[view.base][start : start + buffer.size]
+        return arrays[buffer]
+
     def _job(self, job: Job, low: int, high: int, memory: Memory) -> None:
         """The parts ``low`` to ``high`` of the job."""
         kernel = job.kernel
         for buffer in (*kernel.reads(), *kernel.writes()):
-            view = self.stage.bound.get(buffer)
-            if view is not None:
-                start = first_element(view, self.turns)
-                memory.arrays[buffer] = self.memory.arrays[view.base][start : start + buffer.size]
+            self._bound(buffer, memory.arrays)
         for run in job.schedule.runs(kernel, low, high):
             self._run(kernel, memory, **run)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pullback.compiler.items import Choice, Counter, Held, HostCall, Loop, Serial, While, every_step
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.schedules.schedule import Schedule
+from pullback.graph import Limit
 from pullback.loops import Buffer, Kernel
 from pullback.loops.arithmetic import in_row
 
@@ -37,6 +38,8 @@ class Job:
     """Turns of the kernel's first axis for each row of its group, where rows or axes were joined."""
     given: Kernel = field(init=False)
     """The kernel as it was before its axes were coalesced: the one that others wait for."""
+    ended: Limit | None = None
+    """Where the summed rows of a product end."""
 
     def __post_init__(self) -> None:
         self.given = self.kernel
@@ -66,6 +69,8 @@ class Group:
     grain: int = 1
     turns: Counter | None = None
     """The loop that a chunk runs through for its rows, all jobs in every turn, without waiting for other chunks."""
+    end: Limit | None = None
+    """Where its rows end: chunks that begin beyond write zeros, and nothing else."""
 
     @property
     def cycles(self) -> float:
@@ -81,6 +86,10 @@ class Group:
     def chunks(self) -> int:
         """Number of chunks."""
         return -(-self.rows // self.grain)
+
+    def written(self) -> list[Buffer]:
+        """All that its jobs write."""
+        return list(dict.fromkeys(buffer for job in self.jobs for buffer in job.kernel.writes()))
 
     def grains(self) -> list[int]:
         """The lengths of chunks that occur."""
@@ -100,21 +109,25 @@ class Region:
         """The chunks, numbered group by group, in the order in which they are dealt out to threads.
 
         Any range has its share of every group, and of the same rows of each; it begins with its share of single ones.
+        Of a group whose rows end somewhere it has rows from everywhere, and so a share of those that are done.
 
         >>> rows = [Group(6, grain=2), Group(1), Group(12, grain=2), Group(1)]
         >>> Region(rows).order()
         [3, 4, 0, 5, 6, 1, 10, 7, 8, 2, 9]
+        >>> Region([Group(8, end=Limit(0, 8))]).order()
+        [0, 4, 2, 6, 1, 5, 3, 7]
         """
         found: list[tuple[float, int]] = []
         singles = sum(group.chunks == 1 for group in self.groups)
         single = (k / singles for k in range(singles))
         for group in self.groups:
-            parts = (
-                [next(single)]
-                if group.chunks == 1
-                else [(k + 0.5) / group.chunks for k in range(group.chunks)]
-            )
-            found += [(part, len(found) + k) for k, part in enumerate(parts)]
+            chunks = list(range(group.chunks))
+            if group.end is not None:
+                digits = len(f"{group.chunks - 1:b}")
+                chunks.sort(key=lambda k: f"{k:0{digits}b}"[::-1])
+            parts = [next(single)] if group.chunks == 1 else [(k + 0.5) / group.chunks for k in range(group.chunks)]
+            first = len(found)
+            found += [(part, first + k) for k, part in zip(chunks, parts)]
         return [chunk for _, chunk in sorted(found)]
 
 

@@ -10,7 +10,7 @@ pullback is it transposed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import update_wrapper
 from typing import Any, NoReturn
 
@@ -529,4 +529,4 @@ def without_rules(graph: Graph) -> Graph:
             return picked
         return apply(node.operator, inputs, {name: inside(v) for name, v in node.attributes.items()})
 
-    return Graph(graph.inputs, substitute(graph.outputs, {}, rebuild))
+    return replace(graph, outputs=substitute(graph.outputs, {}, rebuild))

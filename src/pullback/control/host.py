@@ -10,7 +10,7 @@ which function that is, the program is told when it is loaded, so a program from
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any, NoReturn
 
@@ -359,4 +359,4 @@ def with_host_calls(graph: Graph) -> Graph:
         called = as_host_call(node, inputs, routine)
         return called if isinstance(node.type, TupleType) else result(called, index=0)
 
-    return Graph(graph.inputs, substitute(graph.outputs, {}, rebuild))
+    return replace(graph, outputs=substitute(graph.outputs, {}, rebuild))

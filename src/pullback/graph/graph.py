@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pullback.errors import GraphError
 from pullback.graph.node import Constant, Node, Operation, Variable, apply
 from pullback.graph.source import written_at
 
-__all__ = ["Graph", "check", "every_node", "free_variables", "regions", "substitute", "topological"]
+__all__ = ["Graph", "Limit", "check", "every_node", "free_variables", "regions", "substitute", "topological"]
+
+
+class Limit(NamedTuple):
+    """A number of rows that count, of those that arrays have: an input of the graph that is known when it runs."""
+
+    size: int
+    """The number of that input."""
+    capacity: int
+    """The rows that there are."""
+    zeros: tuple[tuple[int, int], ...] = ()
+    """Inputs, by their numbers, that are zero from the size on, and the axis of the rows of each."""
+    cut: tuple[tuple[int, int], ...] = ()
+    """Outputs of which nobody looks at what stands from the size on, and the axis of each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +32,7 @@ class Graph:
 
     inputs: tuple[Variable, ...]
     outputs: tuple[Node, ...]
+    limits: tuple[Limit, ...] = ()
 
     def nodes(self) -> tuple[Node, ...]:
         """Every node that the outputs need, inputs before users."""

@@ -90,7 +90,20 @@ def accumulate(
             values.address(load.buffer, values.element(load.buffer, load.offset.without([deepest])))
             for load in (pair.left, pair.right)
         )
-        return _deep(values, strip, left, right, steps, deepest.extent, sums, wanted)
+        if values.end is None:
+            return _deep(values, strip, left, right, steps, deepest.extent, sums, wanted)
+        size, rows = values.end
+        if deepest.extent == rows:
+            return _deep(values, strip, left, right, steps, size, sums, wanted)
+        pointers = [("ptr", left), ("ptr", right)]
+        with values.f.loop("0", str(deepest.extent // rows), carried=[*pointers, *((kind, s) for s in sums)]) as loop:
+            left, right, *current = loop.values
+            following = [
+                values.f.ahead(pointer, memory_type(pair.right.dtype), rows * step)
+                for pointer, step in zip((left, right), steps)
+            ]
+            loop.carry(*following, *_deep(values, strip, left, right, steps, size, current))
+        return loop.results[2:]
 
     def entered(axis: Axis, _: Tile) -> None:
         if axis is outer[0]:
@@ -148,11 +161,14 @@ def _deep(
     left: str,
     right: str,
     steps: tuple[int, int],
-    depth: int,
+    depth: int | str,
     sums: list[str],
     wanted: Sequence[Wanted] = (),
 ) -> list[str]:
-    """The innermost loop: pointers that move along the summed axis, some steps a turn."""
+    """The innermost loop: pointers that move along the summed axis, some steps a turn.
+
+    A ``depth`` that is known when the program runs is a register.
+    """
     f, group, pair = values.f, values.group, strip.pair
     assert group is not None
     element = memory_type(pair.right.dtype)
@@ -163,7 +179,8 @@ def _deep(
         return f.ahead(pointer, element, ahead)
 
     line_bytes = values.target.line_bytes
-    later = 0 if strip.packed else _later(values.target, group, pair, steps[1], depth)
+    most = depth if isinstance(depth, int) else pair.depth[-1].extent
+    later = 0 if strip.packed else _later(values.target, group, pair, steps[1], most)
 
     def step(left: str, right: str, ahead: int, sums: list[str]) -> list[str]:
         if later:
@@ -188,9 +205,9 @@ def _deep(
                 new[place] = lanes.fma(spread, vector, new[place])
         return new
 
-    def repeat(turns: int, unroll: int, asked: Sequence[Wanted], start: Sequence[str]) -> list[str]:
-        kinds = ["ptr", "ptr", *([kind] * len(sums))]
-        with f.loop("0", str(turns), carried=list(zip(kinds, start))) as loop:
+    def repeat(turns: int | str, unroll: int, asked: Sequence[Wanted], start: Sequence[str]) -> list[str]:
+        kinds, counted = ["ptr", "ptr", *([kind] * len(sums))], isinstance(turns, int)
+        with f.loop("0", str(turns), carried=list(zip(kinds, start)), counted=counted) as loop:
             at_left, at_right, *current = loop.values
             for rows in asked:
                 rows.ask(f, loop.index)
@@ -200,6 +217,16 @@ def _deep(
         return loop.results
 
     asking = max((rows.rows for rows in wanted), default=0)
+    if isinstance(depth, str):
+        if asking:
+            first = f.call("i64", "llvm.smin.i64", ("i64", depth), ("i64", str(asking)))
+            left, right, *sums = repeat(first, 1, wanted, [left, right, *sums])
+            depth = f.value(f"sub i64 {depth}, {first}")
+        shift = max(1, LOOP_BODY // len(sums)).bit_length() - 1
+        turns = f.value(f"lshr i64 {depth}, {shift}")
+        left, right, *sums = repeat(turns, 1 << shift, (), [left, right, *sums])
+        rest = f.value(f"and i64 {depth}, {(1 << shift) - 1}")
+        return repeat(rest, 1, (), [left, right, *sums])[2:] if shift else sums
     if 0 < asking < depth:
         left, right, *sums = repeat(asking, 1, wanted, [left, right, *sums])
         depth -= asking

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -38,7 +38,7 @@ from pullback.compiler.steps import (
     buffers_of,
     every_region,
 )
-from pullback.graph import Source, results
+from pullback.graph import Limit, Source, results
 from pullback.loops import Apply, Buffer, Kernel
 
 __all__ = ["Check", "Emitted", "emit_program"]
@@ -139,7 +139,7 @@ class _Emitter:
         It is given pieces of memory of so many bytes to ask for ``ahead``.
         """
         kernel, buffers = job.kernel, buffers_of(job.kernel)
-        likeness = *kernel.likeness, tuple(grains), tuple(ahead)
+        likeness = *kernel.likeness, tuple(grains), tuple(ahead), job.ended and job.ended.capacity
         if not kernel.has_checks and likeness in self.alike:
             return self.alike[likeness]
         name = f"kernel{len(self.kernels)}"
@@ -149,6 +149,8 @@ class _Emitter:
         self.around = loops if kernel.has_checks else ()
         if self.around:
             parameters.append(("i64", "turn"))
+        if job.ended is not None:
+            parameters.append(("i64", "size"))
         f = self.module.function(name, parameters, attributes="nounwind noinline")
         places = {buffer: f[f"p{k}"] for k, buffer in enumerate(buffers)}
         values = Values(
@@ -162,6 +164,8 @@ class _Emitter:
             emit_load,
         )
         values.pieces = [(f[f"ahead{k}"], size) for k, size in enumerate(ahead)]
+        if job.ended is not None:
+            values.end = f["size"], job.ended.capacity
         emit_kernel(values, job, grains)
         told, self.around = self.around, ()
         text = f.text().replace(f"@{name}(", "@(", 1)
@@ -369,11 +373,35 @@ class _Emitter:
         end = f.value(f"add i64 {low}, {group.grain}")
         high = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(group.rows)))
         rows = (low, high) if group.rows > 1 else None
-        if group.turns is None:
-            self._jobs(f, group, calls, rows)
-        else:
-            with self._counted(f, group.turns, [Region([group])]):
+        counted = nullcontext() if group.turns is None else self._counted(f, group.turns, [Region([group])])
+        with counted:
+            if group.end is None:
                 self._jobs(f, group, calls, rows)
+                return
+            first = f.value(f"mul i64 {low}, {group.end.capacity}")
+            count = f.value(f"mul i64 {self._size(f, group.end)}, {group.rows}")
+            beyond = f.value(f"icmp sge i64 {first}, {count}")
+            with f.when(f.value(f"xor i1 {beyond}, true")):
+                self._jobs(f, group, calls, rows)
+            with f.when(beyond):
+                self._clear(f, group, low, high)
+
+    def _size(self, f: Function, limit: Limit) -> str:
+        """How many rows count."""
+        address = emit_pointer(f, self.slots.argument(limit.size), f["step"])
+        return f.value(f"load i64, ptr {address}, align 8")
+
+    def _clear(self, f: Function, group: Group, low: str, high: str) -> None:
+        """Zeros in some rows of all that others may read."""
+        for buffer in group.written():
+            if buffer not in self.kept:
+                pitch = buffer.nbytes // group.rows
+                start = f.value(f"mul i64 {low}, {pitch}")
+                place = f.value(f"getelementptr i8, ptr {self._pointer(f, buffer, 0, None)}, i64 {start}")
+                length = f.value(f"mul i64 {f.value(f'sub i64 {high}, {low}')}, {pitch}")
+                f.call(
+                    "void", "llvm.memset.p0.i64", ("ptr", place), ("i8", "0"), ("i64", length), ("i1", "false")
+                )
 
     def _jobs(self, f: Function, group: Group, calls: Calls, rows: tuple[str, str] | None) -> None:
         """Calls for some rows of a group."""
@@ -443,6 +471,7 @@ class _Emitter:
             ("ptr", f["scratch"]),
             *[("ptr", self._behind(f, b, row, rows)) for b, row in self.ahead.get(job, {}).items()],
             *([("i64", turn)] if turn else []),
+            *([] if job.ended is None else [("i64", self._size(f, job.ended))]),
         )
 
     def _behind(self, f: Function, buffer: Buffer, row: int, rows: tuple[str, str] | None) -> str:

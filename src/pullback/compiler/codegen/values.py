@@ -100,6 +100,8 @@ class Values:
         self.columns: Mapping[Load, tuple[RowBlock, tuple[Load, ...]]] = {}
         self.places: dict[Axis, Place] = {}
         self._scopes: list[dict[Expression, list[str]]] = [{}]
+        self.end: tuple[str, int] | None = None
+        """Of a product that is summed over rows their number, and that of those that there are."""
         self.spare: dict[str, str] = {}
         self.rare = 0
         self.pieces: Sequence[tuple[str, int]] = ()

@@ -1,0 +1,286 @@
+"""Where work ends: rows from a size on, of which nothing is left in any result, are not computed.
+
+A program for any size has arrays of a capacity; what its sums read of the rows beyond is zero (``compiler/padded.py``).
+Of each array two things may be known: its rows from the size on are *zero*, as each store of it is masked there, or
+they are *unseen*, as whoever reads them is masked or makes rows that are unseen or zero in turn. Chunks of a row group
+that writes no other rows are not run where they begin beyond the size; they write zeros. And a product that is summed
+over rows which are zero in both operands ends at the size.
+
+    h[b, j] = where(b < size, relu(sum(x[b, k] * w[k, j])), 0)     8 chunks of 12 rows, of which 6 are run for 65
+    dw[k, j] = sum[b<96](x[b, k] * h[b, j])                        65 steps
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from pullback.compiler.items import Choice, HostCall, View, While, every_step
+from pullback.compiler.schedules.contraction_schedules import TiledContraction
+from pullback.compiler.schedules.scatter import ScatterSchedule
+from pullback.compiler.steps import Group, Job, Region, Step, keeps_to_rows
+from pullback.graph import Limit
+from pullback.loops import (
+    Affine,
+    Apply,
+    Axis,
+    Buffer,
+    Expression,
+    Kernel,
+    Literal,
+    Load,
+    Position,
+    Store,
+    operands_of,
+    walk,
+)
+from pullback.loops.arithmetic import conditions
+
+__all__ = ["end_rows"]
+
+_KEEP_ZERO = frozenset({"abs", "cast", "multiply", "relu", "where"})
+"""Functions that give zero of zeros, without a sign, and false of what is."""
+
+_Row = tuple[Axis, int]
+"""The axis whose turns are rows, and how many turns a row has."""
+_Fact = tuple[str, Buffer, int]
+"""``"zero"`` or ``"unseen"``, the array, and how many elements apart its rows lie."""
+
+
+def end_rows(
+    steps: Sequence[Step],
+    limits: Iterable[Limit],
+    arguments: Sequence[Buffer],
+    results: Sequence[Buffer],
+    bound: Mapping[Buffer, View],
+) -> None:
+    """Tell row groups, and products that are summed over rows, where they may end."""
+    for limit in limits:
+        facts = _Facts(steps, limit, arguments, results, bound)
+        regions = [step for step, _ in every_step(steps) if isinstance(step, Region)]
+        groups = [g for region in regions for g in region.groups if g.end is None and g.chunks > 1]
+        jobs = [job for r in regions for job in (*r.first, *(j for g in r.groups for j in g.jobs))]
+        wanted = {group: facts.of_rows(group) for group in groups}
+        summed = {job: facts.of_sums(job) for job in jobs if not job.ended}
+        facts.settle(fact for found in (*wanted.values(), *summed.values()) for fact in found or ())
+        for group, found in wanted.items():
+            if found is not None and facts.hold(found):
+                group.end = limit
+        for job, found in summed.items():
+            if found is not None and facts.hold(found):
+                job.ended = limit
+
+
+class _Facts:
+    """What is known of arrays from the size on: all that nothing speaks against."""
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        limit: Limit,
+        arguments: Sequence[Buffer],
+        results: Sequence[Buffer],
+        bound: Mapping[Buffer, View],
+    ) -> None:
+        self.bound, self.capacity, self.size = bound, limit.capacity, arguments[limit.size]
+        self.known: set[_Fact] = set()
+        for kind, buffers, places in (("zero", arguments, limit.zeros), ("unseen", results, limit.cut)):
+            for number, axis in places:
+                shape = buffers[number].shape
+                self.known.add((kind, buffers[number], _size(shape[axis + 1 :])))
+        self.given: set[Buffer] = {*arguments, *results}
+        self.foreign = set[Buffer]()
+        """What calls and choices read and write."""
+        self.loads: dict[Buffer, list[tuple[Kernel, Load]]] = {}
+        self.stores: dict[Buffer, list[Store]] = {}
+        for step, around in every_step(steps):
+            self.foreign |= {each.index.base for each in around if isinstance(each, Choice)}
+            self.foreign |= {each.flag.base for each in around if isinstance(each, While)}
+            if isinstance(step, HostCall):
+                self.foreign |= {view.base for view in (*step.inputs, *step.outputs)}
+                continue
+            for job in (*step.first, *(job for group in step.groups for job in group.jobs)):
+                for load in job.given.loads():
+                    self.loads.setdefault(self._view(load.buffer).base, []).append((job.given, load))
+                for store in job.given.stores:
+                    self.stores.setdefault(self._view(store.buffer).base, []).append(store)
+        self.refuted = set[_Fact]()
+        self.parts: dict[tuple[Store, _Row], dict[Expression | None, set[_Fact] | None]] = {}
+
+    def settle(self, wanted: Iterable[_Fact]) -> None:
+        """Refute what does not hold of the ``wanted`` facts, and of those that they follow from."""
+        reasons: dict[_Fact, list[set[_Fact]]] = {}
+        left = list(wanted)
+        while left:
+            fact = left.pop()
+            if fact not in reasons:
+                reasons[fact] = [set()] if fact in self.known else list(self._reasons(*fact))
+                left += (each for found in reasons[fact] for each in found)
+        new: set[_Fact] | None = None
+        while new is None or new:
+            new = {f for f, found in reasons.items() if not any(map(self.hold, found))} - self.refuted
+            self.refuted |= new
+
+    def hold(self, facts: Iterable[_Fact]) -> bool:
+        return self.refuted.isdisjoint(facts)
+
+    # -- What is asked
+
+    def of_rows(self, group: Group) -> set[_Fact] | None:
+        """What must hold for a group to end; None where its rows are no rows of these arrays."""
+        found = set[_Fact]()
+        for job in group.jobs:
+            kernel = job.given
+            if job.rows != group.rows or job.alone or isinstance(job.schedule, ScatterSchedule):
+                return None
+            turns, left = divmod(kernel.axes[0].extent, self.capacity)
+            for store in kernel.stores:
+                fact = None if left else self._written(store, (kernel.axes[0], turns))
+                if fact is None or not keeps_to_rows(job, store.buffer):
+                    return None
+                found.add(fact)
+        return found
+
+    def of_sums(self, job: Job) -> set[_Fact] | None:
+        """What must hold for all sums of a product to end; None where they are not over rows."""
+        if not isinstance(job.schedule, TiledContraction):
+            return None
+        found = set[_Fact]()
+        for pair in job.schedule.contraction.pairs:
+            for load in (pair.left, pair.right):
+                pitch = load.offset.coefficient(pair.depth[-1])
+                if self._row(load.buffer, load.offset, pitch) != (pair.depth[-1], 1):
+                    return None
+                found.add(("zero", self._view(load.buffer).base, pitch))
+        return found
+
+    # -- What follows from what
+
+    def _reasons(self, kind: str, base: Buffer, pitch: int) -> Iterator[set[_Fact]]:
+        """Sets of facts of which each is enough for one to hold."""
+        if base in self.foreign:
+            return
+        if kind == "unseen":
+            yield {("zero", base, pitch)}
+            found = None if base in self.given else self._unseen(base, pitch)
+        else:
+            found = self._zero(base, pitch)
+        if found is not None:
+            yield found
+
+    def _zero(self, base: Buffer, pitch: int) -> set[_Fact] | None:
+        found = set[_Fact]()
+        for store in self.stores.get(base, ()):
+            row = self._row(store.buffer, store.offset, pitch)
+            plain = row is not None and not (store.dynamic or store.accumulate)
+            reasons = self._zeros(store, row)[store.value] if plain and row is not None else None
+            if reasons is None:
+                return None
+            found |= reasons
+        return found if base in self.stores else None
+
+    def _unseen(self, base: Buffer, pitch: int) -> set[_Fact] | None:
+        found = set[_Fact]()
+        for kernel, load in self.loads.get(base, ()):
+            row = None if load.dynamic else self._row(load.buffer, load.offset, pitch)
+            if row is None:
+                return None
+            for store in kernel.stores:
+                loads, facts = self._seen(store, row)
+                found |= facts
+                if load in loads:
+                    fact = self._written(store, row) if row[0] in kernel.axes else None
+                    if fact is None:
+                        return None
+                    found.add(fact)
+        return found
+
+    def _written(self, store: Store, row: _Row) -> _Fact | None:
+        """What must hold for a store to be done without its rows from the size on, if those are turns of an axis."""
+        pitch = store.offset.coefficient(row[0]) * row[1]
+        if store.dynamic or self._row(store.buffer, store.offset, pitch) != row:
+            return None
+        return "unseen", self._view(store.buffer).base, pitch
+
+    # -- Expressions
+
+    def _view(self, buffer: Buffer) -> View:
+        return self.bound.get(buffer, View(buffer))
+
+    def _row(self, buffer: Buffer, offset: Affine, pitch: int) -> _Row | None:
+        """Of which axis the turns are the rows that places lie in, where rows are ``pitch`` elements apart."""
+        view, period = self._view(buffer), self.capacity * pitch
+        if period <= 0 or view.start % period or any(stride % period for _, stride, _ in view.moves):
+            return None
+        terms = [(axis, step) for axis, step in offset.terms if step % period]
+        rows = [(a, step) for a, step in terms if 0 < step and pitch % step == 0 and a.extent * step % period == 0]
+        if len(rows) != 1:
+            return None
+        ((axis, step),) = rows
+        low, high = Affine(tuple(t for t in terms if t[0] is not axis), offset.constant % period).bounds()
+        return (axis, pitch // step) if low >= 0 and high < step else None
+
+    def _is_mask(self, condition: Expression, row: _Row) -> bool:
+        """Whether a condition says that a row is one of those before the size."""
+        place, limit = operands_of(condition, "less") or (None, None)
+        return (
+            row == (row[0], 1)
+            and row[0].extent == self.capacity
+            and isinstance(place, Position)
+            and place.index == Affine.of(row[0])
+            and isinstance(limit, Load)
+            and limit.is_plain
+            and self._view(limit.buffer).base is self.size
+        )
+
+    def _zeros(self, store: Store, row: _Row) -> dict[Expression | None, set[_Fact] | None]:
+        """Of each part of a store what must hold for it to be zero, or false, from the size on; None if it is not."""
+        if (store, row) in self.parts:
+            return self.parts[store, row]
+        found = self.parts[store, row] = dict[Expression | None, set[_Fact] | None]()
+        for part in walk(*store.roots()):
+            zeros = [found[each] for each in part.operands]
+            made: set[_Fact] | None = None
+            if isinstance(part, Literal):
+                made = None if part.value.tobytes().strip(b"\0") else set()
+            elif isinstance(part, Load):
+                pitch = part.offset.coefficient(row[0]) * row[1]
+                made = None if part.guard is None else zeros[-1]
+                if made is None and not part.dynamic and self._row(part.buffer, part.offset, pitch) == row:
+                    made = {("zero", self._view(part.buffer).base, pitch)}
+            elif self._is_mask(part, row):
+                made = set()
+            elif isinstance(part, Apply) and part.function == "logical_and":
+                made = next((each for each in zeros if each is not None), None)
+            elif isinstance(part, Apply) and part.function in _KEEP_ZERO:
+                if part.function == "where":
+                    zeros = zeros[::2] if zeros[0] is not None else zeros[1:]
+                if None not in zeros:
+                    made = set().union(*(each or () for each in zeros))
+            found[part] = made
+        return found
+
+    def _seen(self, store: Store, row: _Row) -> tuple[set[Load], set[_Fact]]:
+        """The reads that a store depends on from the size on, if some facts about masks hold."""
+        loads, facts, zeros = set[Load](), set[_Fact](), self._zeros(store, row)
+        done, stack = set[Expression](), list(store.roots())
+        while stack:
+            part = stack.pop()
+            if part in done:
+                continue
+            done.add(part)
+            shown = list(part.operands)
+            mask = part.guard if isinstance(part, Load) else next(iter(operands_of(part, "where")), None)
+            masked = None if mask is None else zeros[mask]
+            if masked is not None:
+                facts |= masked
+                shown = shown[::2] if operands_of(part, "where") else shown
+            elif isinstance(part, Load):
+                loads.add(part)
+            stack += shown
+        return loads, facts
+
+
+def _size(shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=np.int64))
