@@ -12,9 +12,8 @@ over rows which are zero in both operands ends at the size.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-import numpy as np
 
 from pullback.compiler.items import Choice, HostCall, View, While, every_step
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
@@ -35,7 +34,6 @@ from pullback.loops import (
     operands_of,
     walk,
 )
-from pullback.loops.arithmetic import conditions
 
 __all__ = ["end_rows"]
 
@@ -72,6 +70,10 @@ def end_rows(
                 job.ended = limit
 
 
+def _fact(kind: str, buffer: Buffer, axis: int) -> _Fact:
+    return kind, buffer, math.prod(buffer.shape[axis + 1 :])
+
+
 class _Facts:
     """What is known of arrays from the size on: all that nothing speaks against."""
 
@@ -84,12 +86,10 @@ class _Facts:
         bound: Mapping[Buffer, View],
     ) -> None:
         self.bound, self.capacity, self.size = bound, limit.capacity, arguments[limit.size]
-        self.known: set[_Fact] = set()
-        for kind, buffers, places in (("zero", arguments, limit.zeros), ("unseen", results, limit.cut)):
-            for number, axis in places:
-                shape = buffers[number].shape
-                self.known.add((kind, buffers[number], _size(shape[axis + 1 :])))
-        self.given: set[Buffer] = {*arguments, *results}
+        self.known = {_fact("zero", arguments[k], axis) for k, axis in limit.zeros}
+        """What callers promise."""
+        self.cut = {_fact("unseen", results[k], axis) for k, axis in limit.cut}
+        self.results = set(results)
         self.foreign = set[Buffer]()
         """What calls and choices read and write."""
         self.loads: dict[Buffer, list[tuple[Kernel, Load]]] = {}
@@ -163,7 +163,8 @@ class _Facts:
             return
         if kind == "unseen":
             yield {("zero", base, pitch)}
-            found = None if base in self.given else self._unseen(base, pitch)
+            seen = base in self.results and (kind, base, pitch) not in self.cut
+            found = None if seen else self._unseen(base, pitch)
         else:
             found = self._zero(base, pitch)
         if found is not None:
@@ -173,8 +174,9 @@ class _Facts:
         found = set[_Fact]()
         for store in self.stores.get(base, ()):
             row = self._row(store.buffer, store.offset, pitch)
-            plain = row is not None and not (store.dynamic or store.accumulate)
-            reasons = self._zeros(store, row)[store.value] if plain and row is not None else None
+            if row is None or store.dynamic or store.accumulate:
+                return None
+            reasons = self._zeros(store, row)[store.value]
             if reasons is None:
                 return None
             found |= reasons
@@ -214,7 +216,9 @@ class _Facts:
         if period <= 0 or view.start % period or any(stride % period for _, stride, _ in view.moves):
             return None
         terms = [(axis, step) for axis, step in offset.terms if step % period]
-        rows = [(a, step) for a, step in terms if 0 < step and pitch % step == 0 and a.extent * step % period == 0]
+        rows = [
+            (a, step) for a, step in terms if step > 0 and pitch % step == 0 and a.extent * step % period == 0
+        ]
         if len(rows) != 1:
             return None
         ((axis, step),) = rows
@@ -280,7 +284,3 @@ class _Facts:
                 loads.add(part)
             stack += shown
         return loads, facts
-
-
-def _size(shape: Sequence[int]) -> int:
-    return int(np.prod(shape, dtype=np.int64))

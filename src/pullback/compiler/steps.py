@@ -125,7 +125,11 @@ class Region:
             if group.end is not None:
                 digits = len(f"{group.chunks - 1:b}")
                 chunks.sort(key=lambda k: f"{k:0{digits}b}"[::-1])
-            parts = [next(single)] if group.chunks == 1 else [(k + 0.5) / group.chunks for k in range(group.chunks)]
+            parts = (
+                [next(single)]
+                if group.chunks == 1
+                else [(k + 0.5) / group.chunks for k in range(group.chunks)]
+            )
             first = len(found)
             found += [(part, first + k) for k, part in zip(chunks, parts)]
         return [chunk for _, chunk in sorted(found)]

@@ -1,7 +1,16 @@
 """The graph: typed immutable nodes, their order, their printer and their checker. The ground floor."""
 
 from pullback.graph.classes import is_sparse, refuse_class, sparse_refused
-from pullback.graph.graph import Graph, Limit, check, every_node, free_variables, regions, substitute, topological
+from pullback.graph.graph import (
+    Graph,
+    Limit,
+    check,
+    every_node,
+    free_variables,
+    regions,
+    substitute,
+    topological,
+)
 from pullback.graph.node import (
     SMALL_CONSTANT,
     Constant,

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
+from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
 from pullback.compiler.codegen.prefetch import Cursors, Wanted, prefetch_line, wanted_by
@@ -96,7 +97,9 @@ def accumulate(
         if deepest.extent == rows:
             return _deep(values, strip, left, right, steps, size, sums, wanted)
         pointers = [("ptr", left), ("ptr", right)]
-        with values.f.loop("0", str(deepest.extent // rows), carried=[*pointers, *((kind, s) for s in sums)]) as loop:
+        with values.f.loop(
+            "0", str(deepest.extent // rows), carried=[*pointers, *((kind, s) for s in sums)]
+        ) as loop:
             left, right, *current = loop.values
             following = [
                 values.f.ahead(pointer, memory_type(pair.right.dtype), rows * step)
@@ -120,6 +123,10 @@ def _ahead(offset: Affine, tile: Tile) -> tuple[int, ...]:
     steps = [offset.coefficient(axis) for axis in tile]
     places = itertools.product(*map(range, tile.values()))
     return tuple(sum(step * turn for step, turn in zip(steps, place)) for place in places)
+
+
+_Repeat = Callable[[int | str, int, Sequence[Wanted], Sequence[str]], list[str]]
+"""Turns of a loop of some steps each, from pointers and sums to what they are then."""
 
 
 @dataclass(frozen=True)
@@ -179,8 +186,7 @@ def _deep(
         return f.ahead(pointer, element, ahead)
 
     line_bytes = values.target.line_bytes
-    most = depth if isinstance(depth, int) else pair.depth[-1].extent
-    later = 0 if strip.packed else _later(values.target, group, pair, steps[1], most)
+    later = 0 if strip.packed else _later(values.target, group, pair, steps[1], depth)
 
     def step(left: str, right: str, ahead: int, sums: list[str]) -> list[str]:
         if later:
@@ -217,20 +223,12 @@ def _deep(
         return loop.results
 
     asking = max((rows.rows for rows in wanted), default=0)
+    unroll = max(1, LOOP_BODY // len(sums))
     if isinstance(depth, str):
-        if asking:
-            first = f.call("i64", "llvm.smin.i64", ("i64", depth), ("i64", str(asking)))
-            left, right, *sums = repeat(first, 1, wanted, [left, right, *sums])
-            depth = f.value(f"sub i64 {depth}, {first}")
-        shift = max(1, LOOP_BODY // len(sums)).bit_length() - 1
-        turns = f.value(f"lshr i64 {depth}, {shift}")
-        left, right, *sums = repeat(turns, 1 << shift, (), [left, right, *sums])
-        rest = f.value(f"and i64 {depth}, {(1 << shift) - 1}")
-        return repeat(rest, 1, (), [left, right, *sums])[2:] if shift else sums
+        return _until(f, depth, repeat, [left, right, *sums], unroll, wanted)[2:]
     if 0 < asking < depth:
         left, right, *sums = repeat(asking, 1, wanted, [left, right, *sums])
         depth -= asking
-    unroll = max(1, LOOP_BODY // len(sums))
     turns, rest = divmod(depth, unroll)
     if turns > 1 and depth * len(sums) > UNROLLED:
         left, right, *sums = repeat(turns, unroll, (), [left, right, *sums])
@@ -241,7 +239,21 @@ def _deep(
     return sums
 
 
-def _later(target: Processor, group: Group, pair: Pair, step: int, depth: int) -> int:
+def _until(
+    f: Function, depth: str, repeat: _Repeat, current: list[str], unroll: int, wanted: Sequence[Wanted]
+) -> list[str]:
+    """``repeat`` for a number of steps that is a register, some a turn."""
+    if wanted:
+        asking = str(max(rows.rows for rows in wanted))
+        first = f.call("i64", "llvm.smin.i64", ("i64", depth), ("i64", asking))
+        current = repeat(first, 1, wanted, current)
+        depth = f.value(f"sub i64 {depth}, {first}")
+    shift = unroll.bit_length() - 1
+    current = repeat(f.value(f"lshr i64 {depth}, {shift}"), 1 << shift, (), current)
+    return repeat(f.value(f"and i64 {depth}, {(1 << shift) - 1}"), 1, (), current) if shift else current
+
+
+def _later(target: Processor, group: Group, pair: Pair, step: int, depth: int | str) -> int:
     """How many elements ahead to ask for a right operand that is not in the nearest cache.
 
     Where its rows are short the processor sees that it is read in order, but does not look far enough where another
@@ -250,7 +262,8 @@ def _later(target: Processor, group: Group, pair: Pair, step: int, depth: int) -
     near = step <= MOST_TILE_VECTORS * group.lanes
     if not near and pair.right.buffer.nbytes > target.l2_bytes:
         return group.vectors * group.lanes
-    far = depth * step * pair.right.dtype.itemsize > target.tile_bytes
+    steps = depth if isinstance(depth, int) else pair.depth[-1].extent
+    far = steps * step * pair.right.dtype.itemsize > target.tile_bytes
     return target.exchange_steps * step if near and far else 0
 
 

@@ -400,7 +400,12 @@ class _Emitter:
                 place = f.value(f"getelementptr i8, ptr {self._pointer(f, buffer, 0, None)}, i64 {start}")
                 length = f.value(f"mul i64 {f.value(f'sub i64 {high}, {low}')}, {pitch}")
                 f.call(
-                    "void", "llvm.memset.p0.i64", ("ptr", place), ("i8", "0"), ("i64", length), ("i1", "false")
+                    "void",
+                    "llvm.memset.p0.i64",
+                    ("ptr", place),
+                    ("i8", "0"),
+                    ("i64", length),
+                    ("i1", "false"),
                 )
 
     def _jobs(self, f: Function, group: Group, calls: Calls, rows: tuple[str, str] | None) -> None:
