@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pullback.compiler.codegen.vectormath.hyperbolic import Hyperbolic
 from pullback.compiler.codegen.vectormath.powers import Powers
 from pullback.compiler.codegen.vectormath.trigonometric import Trigonometric
+from pullback.loops.functions import FUNCTIONS
 
 __all__ = ["ACCURACY", "ELEMENTWISE", "Lanes"]
 
@@ -46,55 +47,13 @@ class Lanes(Hyperbolic, Trigonometric, Powers):
     """
 
 
+_NAMES = {"subtract": "sub", "multiply": "mul", "divide": "div", "negative": "neg", "absolute": "abs"}
+"""Methods that are not called as their operators are."""
+
 ELEMENTWISE: dict[str, Callable[..., str]] = {
-    "add": Lanes.add,
-    "subtract": Lanes.sub,
-    "multiply": Lanes.mul,
-    "divide": Lanes.div,
-    "negative": Lanes.neg,
-    "absolute": Lanes.abs,
-    "sign": Lanes.sign,
-    "square": Lanes.square,
-    "sqrt": Lanes.sqrt,
-    "reciprocal": Lanes.reciprocal,
-    "floor": Lanes.floor,
-    "ceil": Lanes.ceil,
-    "trunc": Lanes.trunc,
-    "rint": Lanes.rint,
-    "copysign": Lanes.copysign,
-    "minimum": Lanes.minimum,
-    "maximum": Lanes.maximum,
-    "exp": Lanes.exp,
-    "exp2": Lanes.exp2,
-    "expm1": Lanes.expm1,
-    "bell": Lanes.bell,
-    "half_bell": Lanes.half_bell,
-    "decay": Lanes.decay,
-    "rise": Lanes.rise,
-    "log": Lanes.log,
-    "log2": Lanes.log2,
-    "log10": Lanes.log10,
-    "log1p": Lanes.log1p,
-    "sin": Lanes.sin,
-    "cos": Lanes.cos,
-    "tan": Lanes.tan,
-    "arcsin": Lanes.arcsin,
-    "arccos": Lanes.arccos,
-    "arctan": Lanes.arctan,
-    "arctan2": Lanes.arctan2,
-    "sinh": Lanes.sinh,
-    "cosh": Lanes.cosh,
-    "tanh": Lanes.tanh,
-    "arcsinh": Lanes.arcsinh,
-    "arccosh": Lanes.arccosh,
-    "arctanh": Lanes.arctanh,
-    "erf": Lanes.erf,
-    "sigmoid": Lanes.sigmoid,
-    "softplus": Lanes.softplus,
-    "relu": Lanes.relu,
-    "power": Lanes.power,
-    "remainder": Lanes.remainder,
-    "floor_divide": Lanes.floor_divide,
+    name: getattr(Lanes, _NAMES.get(name, name))
+    for name in FUNCTIONS
+    if hasattr(Lanes, _NAMES.get(name, name))
 }
 """An emitter ``(lanes, *operands) -> result`` for each operator, under NumPy's name where NumPy has one."""
 
