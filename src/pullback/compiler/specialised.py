@@ -45,9 +45,7 @@ class Specialised:
             self.signatures[sliced] = (
                 None
                 if found is None
-                else self.executable.program.signature(
-                    found, _show, weak=weak, scalars=scalars, sliced=sliced
-                )
+                else self.executable.program.signature(found, sliced, shown=_show, weak=weak, scalars=scalars)
             )
         return self.signatures[sliced]
 

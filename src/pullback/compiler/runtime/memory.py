@@ -10,32 +10,37 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """``size`` bytes of zeros at an ``address`` of the given alignment.
+    """``size`` bytes of zeros at an ``address`` of the given alignment; what is reserved beyond them lies elsewhere.
 
     The system gives pages when they are first touched; large blocks ask for huge ones. A forked
     child has its own copy, which the default of ``mmap`` (shared memory) would not give.
     """
 
     def __init__(self, size: int, alignment: int = 64) -> None:
-        self.size = size
+        self._blocks: list[tuple[mmap.mmap, ctypes.Array[ctypes.c_char]]] = []
+        self.address = self._block(size, alignment)
+
+    def _block(self, size: int, alignment: int) -> int:
+        """The address of a new block."""
         length = max(size, 1) + alignment
         if hasattr(mmap, "MAP_PRIVATE"):
-            self._map = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            block = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         else:
-            self._map = mmap.mmap(-1, length)
+            block = mmap.mmap(-1, length)
         if alignment > mmap.PAGESIZE and hasattr(mmap, "MADV_HUGEPAGE"):
-            self._map.madvise(mmap.MADV_HUGEPAGE)
-        self._bytes = (ctypes.c_char * length).from_buffer(self._map)
-        self.address = -(-ctypes.addressof(self._bytes) // alignment) * alignment
-        self._words = (ctypes.c_int64 * (size // 8)).from_address(self.address)
-        self._used = 0
+            block.madvise(mmap.MADV_HUGEPAGE)
+        there = (ctypes.c_char * length).from_buffer(block)
+        self._blocks.append((block, there))
+        self._free = -(-ctypes.addressof(there) // alignment) * alignment
+        self._end = self._free + size
+        return self._free
 
     def reserve(self, size: int, alignment: int = 64) -> int:
-        """The address of the next ``size`` bytes of this block."""
-        start = -(-(self.address + self._used) // alignment) * alignment
-        self._used = start + size - self.address
-        if self._used > self.size:
-            raise MemoryError(f"{self._used} bytes of a block of {self.size}")
+        """The address of ``size`` bytes that nobody else has reserved."""
+        start = -(-self._free // alignment) * alignment
+        if start + size > self._end:
+            start = self._block(max(size, mmap.PAGESIZE), alignment)
+        self._free = start + size
         return start
 
     def put(self, values: Sequence[int]) -> int:
@@ -51,8 +56,8 @@ class Memory:
             self.set_word(address + offsets[name], value)
 
     def word(self, address: int) -> int:
-        """The signed 64-bit word at an address of this block."""
-        return self._words[(address - self.address) >> 3]
+        """The signed 64-bit word at an address of this memory."""
+        return ctypes.c_int64.from_address(address).value
 
     def set_word(self, address: int, value: int) -> None:
-        self._words[(address - self.address) >> 3] = value
+        ctypes.c_int64.from_address(address).value = value

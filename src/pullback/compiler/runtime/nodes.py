@@ -19,7 +19,7 @@ from pullback.compiler.runtime.memory import Memory
 
 __all__ = [
     "KINDS", "NODE", "NODE_BYTES", "WALKING", "Called", "Fields", "Items", "Leaf", "Node", "Pairs", "Same",
-    "node_bytes", "write_node",
+    "write_node",
 ]  # fmt: skip
 
 NODE = {
@@ -94,17 +94,6 @@ Node = Leaf | Same | Items | Pairs | Fields | Called
 def static_node(value: Any) -> Node:
     """What matches a static value; tuples are compared element by element."""
     return Items(tuple, tuple(map(static_node, value))) if type(value) is tuple else Same(value)
-
-
-def node_bytes(node: Node, match: bool) -> int:
-    """How many bytes the records of a tree take."""
-    total, stack = 0, [node]
-    while stack:
-        part = stack.pop()
-        names = getattr(part, "names", getattr(part, "keys", ()))
-        total += NODE_BYTES + 8 * len(names) + 16
-        stack += _parts(part, match)
-    return total
 
 
 def write_node(memory: Memory, node: Node, leaves: Sequence[int], match: bool, at: int | None = None) -> int:
@@ -255,72 +244,41 @@ def build(descriptor: Descriptor, node: Node) -> Object:
         object = spec.OBJECT
         spec.OBJECT = None
         return object
-    if kind == KIND_TUPLE or kind == KIND_LIST:
-        return build_items(descriptor, node)
-    if kind == KIND_CALLED:
-        arguments = build_items(descriptor, node)
-        if arguments is None:
-            return None
-        answer = PyObject_CallFunctionObjArgs(node.VALUE, arguments, None)
-        Py_DecRef(arguments)
-        return answer
-    if kind == KIND_DICT:
-        made = PyDict_New()
-        return filled(descriptor, node, made, made)
-    if kind == KIND_FIELDS or kind == KIND_SLOTS:
-        return build_object(descriptor, node)
-    Py_IncRef(node.VALUE)
-    return node.VALUE
-
-def build_items(descriptor: Descriptor, node: Node) -> Object:
-    is_list = node.KIND == KIND_LIST
-    if is_list:
+    if kind == KIND_SAME or kind == KIND_EQUAL:
+        Py_IncRef(node.VALUE)
+        return node.VALUE
+    if kind == KIND_LIST:
         made = PyList_New(node.COUNT)
+    elif kind == KIND_DICT:
+        made = PyDict_New()
+    elif kind == KIND_FIELDS or kind == KIND_SLOTS:
+        # by object.__new__, not by the constructor: a tree is rebuilt as it was
+        made = call(Object, descriptor.NEW_OBJECT, node.TYPE, descriptor.NO_ARGUMENTS, None)
     else:
         made = PyTuple_New(node.COUNT)
     if made is None:
         return None
     for index in range(node.COUNT):
         item = build(descriptor, node.PARTS[index])
-        outcome = i32(-1)
-        if item is not None:
-            if is_list:
-                outcome = PyList_SetItem(made, index, item)
-            else:
-                outcome = PyTuple_SetItem(made, index, item)
-        if outcome < 0:
+        if item is None or put(node, made, index, item) < 0:
             Py_DecRef(made)
             return None
-    return made
+    if kind != KIND_CALLED:
+        return made
+    answer = PyObject_CallFunctionObjArgs(node.VALUE, made, None)
+    Py_DecRef(made)
+    return answer
 
-# By object.__new__, not by the constructor: a tree is rebuilt as it was.
-def build_object(descriptor: Descriptor, node: Node) -> Object:
-    made = call(Object, descriptor.NEW_OBJECT, node.TYPE, descriptor.NO_ARGUMENTS, None)
-    if node.KIND == KIND_SLOTS or made is None:
-        return filled(descriptor, node, made, None)
-    own = PyObject_GenericGetDict(made, None)
-    if own is None:
-        Py_DecRef(made)
-        return None
-    made = filled(descriptor, node, made, own)
-    Py_DecRef(own)
-    return made
-
-# An object, if there is one, with its parts in this dict, or else as its attributes.
-def filled(descriptor: Descriptor, node: Node, made: Object, parts: ptr) -> Object:
-    if made is None:
-        return None
-    for index in range(node.COUNT):
-        item = build(descriptor, node.PARTS[index])
-        outcome = i32(-1)
-        if item is not None:
-            if parts is None:
-                outcome = PyObject_GenericSetAttr(made, node.NAMES[index], item)
-            else:
-                outcome = PyDict_SetItem(parts, node.NAMES[index], item)
-            Py_DecRef(item)
-        if outcome < 0:
-            Py_DecRef(made)
-            return None
-    return made
+# Put a part, whose reference is taken, into what is made; negative with Python's error set.
+def put(node: Node, made: Object, index: i64, item: Object) -> i32:
+    if node.KIND == KIND_LIST:
+        return PyList_SetItem(made, index, item)
+    if node.KIND == KIND_TUPLE or node.KIND == KIND_CALLED:
+        return PyTuple_SetItem(made, index, item)
+    if node.KIND == KIND_DICT:
+        outcome = PyDict_SetItem(made, node.NAMES[index], item)
+    else:
+        outcome = PyObject_GenericSetAttr(made, node.NAMES[index], item)
+    Py_DecRef(item)
+    return outcome
 """

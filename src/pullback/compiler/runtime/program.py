@@ -22,7 +22,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -223,31 +223,17 @@ class Program:
                 signature.share(self._share_from(self._sharing.shared))
         return self.steps_done
 
-    def signature(
-        self,
-        trees: Trees,
-        shown: Callable[[BaseException], None] | None = None,
-        *,
-        weak: Sequence[bool] | None = None,
-        scalars: Iterable[int] = (),
-        sliced: Iterable[int] | None = None,
-    ) -> Signature:
+    def signature(self, trees: Trees, sliced: Collection[int] | None = None, **options: Any) -> Signature:
         """Another way to call the program, with trees of arguments: for ``make_function``.
 
-        ``weak`` says of each argument whether it is a Python number; ``scalars`` are results that are NumPy's scalars.
         With ``sliced`` it is a run of many steps: these arguments have a first axis of steps, and so have the results
-        that are not carried. ``shown`` is called with what a call raises, to raise it.
+        that are not carried. The ``options`` are those of ``Signature``.
         """
-        signature = self._instances[0].signature(
-            trees,
-            self._share_from(self._sharing.shared or sliced is None),
-            shown=shown,
-            weak=weak,
-            scalars=frozenset(scalars),
-            sliced=None if sliced is None else frozenset(sliced),
-            most_steps=1 if sliced is None else self._sharing.most_untried,
-        )
-        if sliced is not None:
+        is_run = sliced is not None
+        share_from = self._share_from(self._sharing.shared or not is_run)
+        most_steps = self._sharing.most_untried if is_run else 1
+        signature = self._instances[0].signature(trees, share_from, most_steps, sliced=sliced, **options)
+        if is_run:
             self._runs.append(signature)
         return signature
 
@@ -316,7 +302,8 @@ class _Instance:
 
     def __init__(self, program: Program) -> None:
         shared = machine()
-        self._pool = shared.pool.address
+        self.pool = shared.pool.address
+        self.arguments, self.results = program.arguments, program.results
         self._machine = shared
         self._slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
         self._calls = program.calls  # the context has their addresses
@@ -328,31 +315,22 @@ class _Instance:
         self._arena = Memory(program.arena_bytes, alignment)
         self._scratch = Memory(scratch_stride * width, 128)
         ranges = min(width, layout.MAX_RANGES)
-        self._memory = Memory(_memory_bytes(program, ranges), 128)
-        context = self._memory.reserve(layout.slot_offset(self._slots.count), 128)
-        self.context = context
+        self._memory = Memory(layout.slot_offset(self._slots.count), 128)
+        self.context = context = self._memory.reserve(layout.slot_offset(self._slots.count), 128)
         self._write_context(program, context, width, scratch_stride, ranges)
         # What a worker may still be looking at when this object goes, the machine code among it.
         owners = self._memory, self._arena, self._scratch, program.code, program.constants
         self._held = shared.hold(context, owners)
         self.reader = _FailureReader(self._memory, context, program.explain)
-        self._specs = program.arguments, program.results
         plain = self.signature(flat(len(program.arguments), len(program.results)), program._share_from(True))
         self.function = make_function(shared.entry_address, [plain])
 
     def signature(self, trees: Trees, share_from: int, most_steps: int = 1, **options: Any) -> Signature:
         """A way to call the program in this memory."""
+        release_from = steps_from(RELEASED_RUN, self._cost)
+        most_steps = most_steps if self._machine.reads_arrays else 0
         return Signature(
-            self,
-            self.context,
-            self._pool,
-            *self._specs,
-            trees,
-            self.reader,
-            share_from=share_from,
-            release_from=steps_from(RELEASED_RUN, self._cost),
-            most_steps=most_steps if self._machine.reads_arrays else 0,
-            **options,
+            self, trees, share_from=share_from, release_from=release_from, most_steps=most_steps, **options
         )
 
     def _write_context(
@@ -386,7 +364,7 @@ class _Instance:
             "EPOCH_LIMIT": layout.MAX_VISITS // trips - 1,
             "EPOCH": 1,
             "FLUSHES": int(program.code.processor.flush_subnormals),
-            "POOL": self._pool,
+            "POOL": self.pool,
             "CALLS": self._memory.put(
                 [call if isinstance(call, int) else id(call) for call in program.calls]
             ),
@@ -423,7 +401,7 @@ class _Instance:
 
     def run(self, steps: int, shared: bool) -> int:
         """Run the driver and return the steps done; raises what a failure or a signal handler says."""
-        status = self._machine.run(self.context, self._pool, steps, self._flags(steps, shared))
+        status = self._machine.run(self.context, self.pool, steps, self._flags(steps, shared))
         if status == layout.STATUS_FAILED:
             self.reader()
         return self.steps_done()
@@ -473,11 +451,3 @@ def _flatten(regions: Sequence[RegionSpec | RepeatSpec], donates: bool) -> tuple
 def _writes(item: RegionSpec | RepeatSpec) -> bool:
     """Whether anything of it writes in place."""
     return item.writes if isinstance(item, RegionSpec) else any(map(_writes, item.regions))
-
-
-def _memory_bytes(program: Program, ranges: int) -> int:
-    """Room for context and schedule, with some for alignment."""
-    slots = 1 + len(program.arguments) + len(program.results) + len(program.constants)
-    rows = len(_flatten(program.regions, bool(program.aliased))[0])
-    schedule = (layout.ENTRY_BYTES + layout.WORD_BYTES * ranges) * rows
-    return 1024 + layout.slot_offset(slots) + schedule + 8 * len(program.calls)

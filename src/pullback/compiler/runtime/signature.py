@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+import mmap
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from pullback.compiler.runtime.memory import Memory
-from pullback.compiler.runtime.nodes import Items, Leaf, Node, Pairs, node_bytes, write_node
+from pullback.compiler.runtime.nodes import Items, Leaf, Node, Pairs, write_node
 from pullback.compiler.runtime.reading import (
     ALIGNED,
     ARGUMENT,
@@ -105,19 +106,14 @@ class Signature:
     """The records of one way to call a program; ``address`` is that of its descriptor."""
 
     owner: Any
-    """What holds the context, and all that it needs."""
-    context: int
-    pool: int
-    arguments: Sequence[ArgumentSpec]
-    results: Sequence[ResultSpec]
+    """What holds the context, the types of arguments and results, and all that a call needs."""
     trees: Trees
-    failed: Callable[[], None]
     shown: Callable[[BaseException], None] | None = None
     weak: Sequence[bool] | None = None
     """Of each argument whether it is a Python number, or none; either is taken where this is not said."""
-    scalars: frozenset[int] = frozenset()
+    scalars: Collection[int] = ()
     """Results that are NumPy's scalars rather than arrays."""
-    sliced: frozenset[int] | None = None
+    sliced: Collection[int] | None = None
     """In a run of steps the arguments that have a first axis of steps; all results have one that are not carried."""
     share_from: int = EVER
     release_from: int = EVER
@@ -125,27 +121,28 @@ class Signature:
     address: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._memory = Memory(self._bytes(), 64)
-        specifications: list[ArgumentSpec | ResultSpec] = [*self.arguments, *self.results]
-        self._dtypes = [each.dtype for each in specifications]  # the records have their addresses
-        memory = self._memory
-        specs = memory.reserve(ARGUMENT_BYTES * len(self.arguments))
-        result_specs = memory.reserve(RESULT_BYTES * len(self.results))
-        places = [specs + ARGUMENT_BYTES * k for k in range(len(self.arguments))]
-        made = [result_specs + RESULT_BYTES * k for k in range(len(self.results))]
-        aliases = {spec.donated_to: k for k, spec in enumerate(self.arguments) if spec.donated_to is not None}
-        for k, argument in enumerate(self.arguments):
+        self._memory = memory = Memory(mmap.PAGESIZE)
+        arguments, results = (
+            self.owner.arguments,
+            self.owner.results,
+        )  # the records have addresses of their dtypes
+        specs = memory.reserve(ARGUMENT_BYTES * len(arguments))
+        result_specs = memory.reserve(RESULT_BYTES * len(results))
+        places = [specs + ARGUMENT_BYTES * k for k in range(len(arguments))]
+        made = [result_specs + RESULT_BYTES * k for k in range(len(results))]
+        aliases = {spec.donated_to: k for k, spec in enumerate(arguments) if spec.donated_to is not None}
+        for k, argument in enumerate(arguments):
             memory.write(places[k], ARGUMENT, self._argument(k, argument))
-        for k, result in enumerate(self.results):
+        for k, result in enumerate(results):
             memory.write(made[k], RESULT, self._result(k, result, aliases.get(k, -1)))
         trees = self.trees
         first = trees.taken.parts[0] if isinstance(trees.taken, Items) and trees.taken.parts else None
         self.address = memory.reserve(DESCRIPTOR_BYTES)
         values = {
-            "CONTEXT": self.context,
-            "POOL": self.pool,
-            "ARGUMENTS": len(self.arguments),
-            "RESULTS": len(self.results),
+            "CONTEXT": self.owner.context,
+            "POOL": self.owner.pool,
+            "ARGUMENTS": len(arguments),
+            "RESULTS": len(results),
             "SHARE_FROM": self.share_from,
             "RELEASE_FROM": self.release_from,
             "MOST_STEPS": self.most_steps,
@@ -155,7 +152,7 @@ class Signature:
             "NEW_SCALAR": _numpy_function(_NEW_SCALAR),
             "NEW_OBJECT": _type_slot(object, _TP_NEW),
             "NO_ARGUMENTS": id(()),
-            "FAILED": id(self.failed),
+            "FAILED": id(self.owner.reader),
             "SHOWN": 0 if self.shown is None else id(self.shown),
             "FLOAT_TYPE": id(float),
             "INT_TYPE": id(int),
@@ -220,18 +217,6 @@ class Signature:
             "ALLOCATE": 0 if scalar is None else _type_slot(scalar, _TP_ALLOC),
             "WIDE": int(spec.dtype.itemsize > 8),
         }
-
-    def _bytes(self) -> int:
-        """Room for everything, with some for alignment."""
-        ranks = [len(spec.shape) for spec in self.arguments] + [len(spec.shape) for spec in self.results]
-        words = sum(ranks) + 2 * len(ranks)
-        records = ARGUMENT_BYTES * len(self.arguments) + (RESULT_BYTES + 2 * _STORAGE_BYTES) * len(
-            self.results
-        )
-        trees = self.trees
-        nodes = node_bytes(trees.taken, True) + node_bytes(trees.made, False)
-        nodes += 0 if trees.keywords is None else node_bytes(trees.keywords, True)
-        return DESCRIPTOR_BYTES + records + 8 * words + nodes + 512
 
 
 def steps_from(nanoseconds: float, cost: float) -> int:
