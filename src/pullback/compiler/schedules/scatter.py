@@ -72,10 +72,8 @@ def find_scatter(kernel: Kernel, target: Processor) -> ScatterSchedule | None:
     if len(kernel.stores) != 1 or not kernel.stores[0].accumulate:
         return None
     (store,) = kernel.stores
-    if not store.dynamic:
-        return _row_by_row(kernel, store, target)
     depends = [axis for axis in kernel.axes if any(axis in e.axes for e, _ in store.dynamic)]
-    last = kernel.axes.index(depends[-1]) + 1 if depends else 0
+    last = kernel.axes.index(depends[-1]) + 1 if depends else int(not store.dynamic)
     positions, trailing = kernel.axes[:last], kernel.axes[last:]
     lane = lane_axis(kernel, target)
     lane = lane if lane in trailing else None
@@ -83,6 +81,8 @@ def find_scatter(kernel: Kernel, target: Processor) -> ScatterSchedule | None:
         pitch = store.buffer.size // positions[0].extent
         if in_row(store.offset, store.dynamic, pitch, positions[0]):
             return ScatterSchedule(positions, trailing, None, 0, positions[0].extent, True, True, lane)
+    if not store.dynamic:
+        return None
     for number, (selector, stride) in enumerate(store.dynamic):
         found = _row_of(store, number)
         if found is not None:
@@ -90,18 +90,6 @@ def find_scatter(kernel: Kernel, target: Processor) -> ScatterSchedule | None:
             whole = rows * stride == store.buffer.size
             return ScatterSchedule(positions, trailing, selector, shift, rows, whole, False, lane)
     return ScatterSchedule(positions, trailing, None, 0, 1, True, False, lane)
-
-
-def _row_by_row(kernel: Kernel, store: Store, target: Processor) -> ScatterSchedule | None:
-    """The kernel as a scatter where each turn of the first axis adds to a row of its own, at places that are known."""
-    if not kernel.axes or store.buffer.size % kernel.axes[0].extent:
-        return None
-    positions, trailing = kernel.axes[:1], kernel.axes[1:]
-    if not in_row(store.offset, (), store.buffer.size // positions[0].extent, positions[0]):
-        return None
-    lane = lane_axis(kernel, target)
-    lane = lane if lane in trailing else None
-    return ScatterSchedule(positions, trailing, None, 0, positions[0].extent, True, True, lane)
 
 
 def _row_of(store: Store, number: int) -> tuple[int, int] | None:
