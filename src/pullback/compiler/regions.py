@@ -332,12 +332,11 @@ def _one_after_another(regions: list[Region], before: Mapping[Kernel, Iterable[K
     """
     joined: list[Region] = []
     for region in regions:
-        last = joined[-1] if joined else None
-        if last is not None and _single(last) and _single(region):
-            (earlier,), (later,) = last.groups, region.groups
-            may_fail = {job.given for job in earlier.jobs if job.kernel.has_checks}
-            if not any(may_fail.intersection(before.get(job.given, ())) for job in later.jobs):
-                last.groups = [Group(1, [*earlier.jobs, *later.jobs])]
+        one = joined_region(joined[-1], region) if joined else None
+        if one is not None:
+            may_fail = {job.given for job in joined[-1].groups[0].jobs if job.kernel.has_checks}
+            if not any(may_fail.intersection(before.get(job.given, ())) for job in region.groups[0].jobs):
+                joined[-1] = one
                 continue
         joined.append(region)
     return joined
@@ -345,14 +344,9 @@ def _one_after_another(regions: list[Region], before: Mapping[Kernel, Iterable[K
 
 def joined_region(first: Region, second: Region) -> Region | None:
     """Two regions of a single chunk each as one that does one after the other, without a loop in either."""
-    if not (_single(first) and _single(second)):
+    groups = (*first.groups, *second.groups)
+    if not (len(first.groups) == len(second.groups) == 1):
         return None
-    (earlier,), (later,) = first.groups, second.groups
-    if earlier.turns is not None or later.turns is not None:
+    if any(group.chunks > 1 or group.turns is not None for group in groups):
         return None
-    return Region([Group(1, [*earlier.jobs, *later.jobs])])
-
-
-def _single(region: Region) -> bool:
-    """Whether one thread runs the whole region."""
-    return len(region.groups) == 1 and region.groups[0].chunks == 1
+    return Region([Group(1, [job for group in groups for job in group.jobs])])
