@@ -11,12 +11,13 @@ by the loop at all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pullback.compiler.cost import CHEAP_FOR_STEPS
 from pullback.compiler.passes.loops import Rebuilt, all_steps, lazy, rewrite_scans
 from pullback.compiler.passes.rewriting import GraphPass
 from pullback.control.regions import PARTS
-from pullback.graph import Constant, Graph, Node, Operation, Variable, topological
+from pullback.graph import Constant, Node, Operation, Variable, topological
 from pullback.operators.shapes import broadcast
 
 __all__ = ["hoisted_steps"]
@@ -111,9 +112,5 @@ def _repeated(y: Node, trips: int) -> Node:
     return broadcast(y, shape=(trips, *y.shape), axes=tuple(range(1, y.ndim + 1)))
 
 
-def _hoisted_steps(graph: Graph) -> Graph:
-    return rewrite_scans(graph, _hoisted)
-
-
-hoisted_steps = GraphPass("hoisted_steps", _hoisted_steps)
+hoisted_steps = GraphPass("hoisted_steps", partial(rewrite_scans, rule=_hoisted))
 """Work that does not wait for the state, before the loop."""

@@ -35,13 +35,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from pullback.compiler.cost import CHOICE_CYCLES
 from pullback.compiler.passes.loops import rewrite_held
 from pullback.compiler.passes.rewriting import GraphPass
 from pullback.compiler.target import Processor
 from pullback.control.choice import picked_branch, switch
-from pullback.graph import Graph, Node, Operation, regions, substitute
+from pullback.graph import Node, Operation, regions, substitute
 
 __all__ = ["if_conversion"]
 
@@ -73,7 +74,4 @@ def if_conversion(target: Processor) -> GraphPass:
         made = [substitute(branch.outputs, dict(zip(branch.inputs, given))) for branch in branches]
         return picked_branch(index, made)
 
-    def convert(graph: Graph) -> Graph:
-        return rewrite_held(graph, converted)
-
-    return GraphPass("if_conversion", convert)
+    return GraphPass("if_conversion", partial(rewrite_held, rule=converted))

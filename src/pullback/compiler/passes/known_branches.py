@@ -15,11 +15,12 @@ output %1
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pullback.compiler.passes.loops import rewrite_held
 from pullback.compiler.passes.rewriting import GraphPass
 from pullback.control.choice import switch
-from pullback.graph import Constant, Graph, Node, Operation, regions, substitute
+from pullback.graph import Constant, Node, Operation, regions, substitute
 
 __all__ = ["known_branches"]
 
@@ -39,9 +40,5 @@ def _known(node: Operation) -> Sequence[Node] | None:
     return substitute(branch.outputs, dict(zip(branch.inputs, given)))
 
 
-def _known_branches(graph: Graph) -> Graph:
-    return rewrite_held(graph, _known)
-
-
-known_branches = GraphPass("known_branches", _known_branches)
+known_branches = GraphPass("known_branches", partial(rewrite_held, rule=_known))
 """Choices that need not be made."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 
 from pullback.compiler.passes.loops import (
     PRODUCTS,
@@ -25,7 +26,7 @@ from pullback.compiler.passes.loops import (
     rewrite_scans,
 )
 from pullback.compiler.passes.rewriting import GraphPass, inner, uses
-from pullback.graph import Graph, Node, Operation, Variable, substitute, topological
+from pullback.graph import Node, Operation, Variable, substitute, topological
 from pullback.operators.elementwise import summed
 from pullback.operators.reductions import sum as sum_
 
@@ -147,9 +148,5 @@ def _read(roots: Sequence[Node], here: Set[int], inside: set[int]) -> list[Node]
     return list({id(n): n for n in (*direct, *frontier(roots, here, inside))}.values())
 
 
-def _sunk_steps(graph: Graph) -> Graph:
-    return rewrite_scans(graph, _sunk)
-
-
-sunk_steps = GraphPass("sunk_steps", _sunk_steps)
+sunk_steps = GraphPass("sunk_steps", partial(rewrite_scans, rule=_sunk))
 """Products whose results the loop itself does not need, after the loop."""
