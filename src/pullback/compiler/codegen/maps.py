@@ -8,7 +8,6 @@ from functools import partial
 from pullback.compiler.codegen import access
 from pullback.compiler.codegen.interior import inside_and_at_ends
 from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
-from pullback.compiler.codegen.prefetch import prefetch_ahead
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.schedules.map import MapSchedule, lane_strips
 from pullback.loops import Apply, Axis, Kernel, Load, Store
@@ -22,11 +21,6 @@ def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: Ends) 
     levels, row = schedule.nest.levels, schedule.row
     roots = [root for store in kernel.stores for root in store.roots()]
     inner = {axis for store in kernel.stores for axis in store.inner}
-
-    def prefetch(axis: Axis, _: Tile) -> None:
-        turn = values.places[axis].value
-        if axis is kernel.axes[0] and turn is not None:
-            prefetch_ahead(values, kernel, schedule.prefetched, axis, turn)
 
     def rows(tile: Tile, _: list[str]) -> None:
         """The last loop, with vectors that all its rows use in registers."""
@@ -47,7 +41,7 @@ def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: Ends) 
             emit_stores(values, axes, stores)
 
     def nest(levels: Sequence[Level], body: Callable[[Tile, list[str]], None], inside: set[Axis]) -> None:
-        emit_nest(values, levels, body, ends=ends, hoisted=(roots, inside), entered=prefetch)
+        emit_nest(values, levels, body, ends=ends, hoisted=(roots, inside))
 
     values.columns = schedule.columns
     with values.scope():

@@ -1,26 +1,16 @@
-"""Asking for memory before it is needed: pieces of large arrays that lie where computed indices say.
-
-A loop that gathers rows waits for each of them as long as a hundred operations take, and the processor cannot foresee
-where the next one lies. The indices are known, though: a few turns ahead they are read, and what they point to is
-asked for.
-"""
+"""Asking for memory before it is needed: what epilogues of products read of large arrays, and what comes next."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from pullback.compiler.codegen.function import Function
-from pullback.compiler.codegen.values import Place, Values
+from pullback.compiler.codegen.values import Values
 from pullback.compiler.cost import MOST_ASKED
-from pullback.compiler.schedules.prefetch import lines_of, run_of
-from pullback.loops import Apply, Axis, Expression, Kernel, Literal, Load, Store, rebuilt, walk
+from pullback.loops import Axis, Load, Store, walk
 
-__all__ = ["Cursors", "Wanted", "lies_far", "prefetch_ahead", "prefetch_line", "wanted_by", "wanted_rows"]
-
-_INT64 = np.dtype(np.int64)
+__all__ = ["Cursors", "Wanted", "lies_far", "prefetch_line", "wanted_by", "wanted_rows"]
 
 
 def prefetch_line(f: Function, address: str, cache: int = 1) -> None:
@@ -106,37 +96,3 @@ def wanted_by(values: Values, stores: Sequence[Store], rows: tuple[Axis, int], c
 def lies_far(values: Values, load: Load) -> bool:
     """Whether an array is larger than what stays in the caches that no other core uses."""
     return load.buffer.nbytes >= values.target.private_bytes
-
-
-def prefetch_ahead(values: Values, kernel: Kernel, loads: Mapping[Load, int], row: Axis, turn: str) -> None:
-    """At a ``turn`` of the loop over ``row``, ask for what turns so many later gather."""
-    f = values.f
-    for load, distance in loads.items():
-        later = f.value(f"add i64 {turn}, {distance}")
-        later = f.call("i64", "llvm.smin.i64", ("i64", later), ("i64", str(row.extent - 1)))
-        with values.scope():
-            values.places[row] = Place(later)
-            _ask(values, load, [axis for axis in load.offset.axes if axis is not row], run_of(load, kernel))
-        values.places[row] = Place(turn)
-
-
-def _ask(values: Values, load: Load, inside: Sequence[Axis], run: int) -> None:
-    """Ask for the ``run`` of elements that begins where ``load`` reads at the start of the axes ``inside``."""
-    f = values.f
-    dynamic = [(values.convert_index(_forgiving(index))[0], stride) for index, stride in load.dynamic]
-    address = values.address(load.buffer, values.element(load.buffer, load.offset.without(inside), dynamic))
-    for ahead in lines_of(load, run, values.target.line_bytes):
-        prefetch_line(f, f.ahead(address, "i8", ahead))
-
-
-def _forgiving(index: Expression) -> Expression:
-    """``index`` with what is out of range moved into it rather than reported: its time has not come."""
-
-    def moved(part: Expression) -> Expression:
-        if not isinstance(part, Apply) or part.function != "check_index":
-            return part
-        most = Literal(dict(part.attributes)["extent"] - 1, _INT64)
-        least = Apply("maximum", (*part.operands, Literal(0, _INT64)), _INT64)
-        return Apply("minimum", (least, most), _INT64)
-
-    return rebuilt(index, moved, {})

@@ -9,5 +9,5 @@
     transposed copy                     transpose.py               the two axes that change places
 
 Most are moves on the nest of the kernel's loops (``loops/nest.py``). ``choose.py`` asks for each kind once. Inside a
-kernel ``reduction.py`` says where the lanes of a sum lie and ``prefetch.py`` what is asked for ahead.
+kernel ``reduction.py`` says where the lanes of a sum lie.
 """

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from pullback.compiler.cost import CHEAP_FUNCTIONS, COSTLY_SIDE_BY_SIDE, MANY_SHARED, SIDE_BY_SIDE
 from pullback.compiler.schedules.columns import RowBlock, blocks_of_rows
-from pullback.compiler.schedules.prefetch import prefetched
 from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
@@ -22,13 +21,12 @@ __all__ = ["MapSchedule", "lane_axis", "lane_strips", "schedule_map", "side_by_s
 class MapSchedule(NestSchedule):
     """Lanes along an axis of the kernel; or along ``row``, one inside it that registers hold as a whole.
 
-    Where there is neither, each of the loops inside has its own. What the turns of the first axis gather of large
-    arrays is ``prefetched`` some turns ahead. ``alignment`` is what grains of the first axis must be multiples of.
+    Where there is neither, each of the loops inside has its own. ``alignment`` is what grains of the first axis must be
+    multiples of.
     """
 
     name: ClassVar[str] = "map"
     row: Axis | None
-    prefetched: Mapping[Load, int]
     alignment: int
     columns: Mapping[Load, tuple[RowBlock, tuple[Load, ...]]]
     """Reads of columns of rows, which are read as they lie and taken apart in registers."""
@@ -57,7 +55,7 @@ def schedule_map(kernel: Kernel, lanes: int, target: Processor, row_by_row: bool
     if kernel.axes and not any(store.accumulate for store in kernel.stores):
         nest = parallelise(nest, kernel.axes[0])
     row = None if lane is not None else _one_row(kernel, roots, lanes, target)
-    return MapSchedule(nest, row, {} if shared else prefetched(kernel, target), aligned, columns)
+    return MapSchedule(nest, row, aligned, columns)
 
 
 def _vectors_of_rows(

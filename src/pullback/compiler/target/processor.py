@@ -49,12 +49,8 @@ class Processor:
     """What a register tile may count on in the first-level cache."""
     private_bytes: int = 1 << 19
     """What a chunk may keep in the caches that no other core uses."""
-    far_bytes: int = 1 << 18
-    """Arrays as large as this may be in none of the nearer caches."""
     known_bytes: int = 1 << 17
     """What lies on half of the pages whose addresses the nearest table holds."""
-    flight_bytes: int = 1 << 13
-    """What may be prefetched and not yet here."""
     piece_bytes: int = 16
     """What is exchanged within a vector at no delay."""
     apart_bytes: int = 128
