@@ -348,3 +348,28 @@ def named_double() -> Any:
         return 2 * x
 
     return pb.jit(double, shapes=ROWS)
+
+
+def test_chunks_beyond_the_size() -> None:
+    """Whole chunks of rows are padding: results are those of a program for the size, with any number of threads."""
+
+    def loss(w: Any, x: Any, y: Any) -> Any:
+        return nn.softmax_cross_entropy(nn.relu(x @ w["a"]) @ w["b"], y)
+
+    random = np.random.default_rng(0)
+    weights = {"a": random.uniform(-1, 1, (200, 64)), "b": random.uniform(-1, 1, (64, 4))}
+    slopes = pb.value_and_grad(loss)
+    named, plain = pb.jit(slopes, shapes={"x": ("batch", 200), "y": ("batch",)}), pb.jit(slopes)
+    threads = pb.get_num_threads()
+    for size in (96, 65, 70, 129):
+        arguments = weights, random.uniform(-1, 1, (size, 200)), labels(size)
+        wanted = flatten(plain(*arguments))[0]
+        found = []
+        for count in (1, 3):
+            pb.set_num_threads(count)
+            found.append(flatten(named(*arguments))[0])
+        pb.set_num_threads(threads)
+        for one, several, other in zip(*found, wanted):
+            assert np.array_equal(one, several)
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    assert named.traces == 2
