@@ -99,3 +99,41 @@ def test_donated_memory_is_nobody_else_s(shared, donated):
     for _ in range(2):
         with pytest.raises(DonationError, match="share memory"):
             compiled(*shared(np.arange(6.0)))
+
+
+def test_a_method():
+    class Scaled(pb.nn.Module):
+        factor: np.ndarray
+
+        @pb.jit
+        def __call__(self, x):
+            return x * self.factor
+
+        @functools.partial(pb.jit, static_argnames="count")
+        def repeated(self, x, count):
+            return scaled(x, count, self.factor)
+
+    module = Scaled(np.array(3.0))
+    assert (
+        module(2.0) == 6
+        and module.repeated(2.0, count=2) == 12
+        and Scaled.repeated(module, 2.0, count=1) == 6
+    )
+    assert pb.grad(lambda module: module(2.0))(module).factor == 2
+    assert isinstance(Scaled.repeated, type(pb.jit(scaled)))
+
+
+def test_a_run_of_steps_says_what_does_not_come_back():
+    wrong = {
+        r"argument 1 at w is float32\[2\], and comes back as float64": lambda a, b: (
+            a,
+            {"w": 1.0 * b["w"].astype(float)},
+        ),
+        r"argument 1 has another structure as result 1": lambda a, b: (a + 1.0, b["w"] * 2),
+        r"2 are donated, and 1 come back": lambda a, b: a + 1.0,
+    }
+    for message, function in wrong.items():
+        with pytest.raises(TreeError, match=message):
+            pb.jit(function, donate_argnums=(0, 1)).run_steps(
+                (np.zeros(2), {"w": np.zeros(2, np.float32)}), 3
+            )

@@ -14,7 +14,7 @@ from pullback.compiler.passes import PASSES
 from pullback.compiler.stages import check_stages
 from pullback.compiler.target import Processor
 from pullback.control.scan import scan as scan_operator
-from pullback.errors import IndexRangeError, ShapeError, TreeError
+from pullback.errors import IndexRangeError, SettingError, ShapeError, TreeError
 from pullback.graph import Graph, Operation, check
 from pullback.interpreter import evaluate
 
@@ -412,3 +412,8 @@ def test_an_index_out_of_range_names_the_steps(compiled: bool, rows: int) -> Non
     backwards = lambda indices: pb.scan(inner, np.zeros(rows), indices[:, 0], reverse=True)[0]  # noqa: E731
     with pytest.raises(IndexRangeError, match="in step 2 of 3"):
         (pb.jit(backwards) if compiled else backwards)(indices)
+
+
+def test_the_function_comes_first():
+    with pytest.raises(SettingError, match=r"scan: it is given .* where a function is needed"):
+        pb.scan(np.zeros(2), lambda carry, x: (carry, x), np.ones((3, 2)))

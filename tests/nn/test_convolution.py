@@ -166,3 +166,10 @@ def test_a_small_network_learns_the_digits():
     trainer = Trainer(network, nn.softmax_cross_entropy, optim.SGD(0.2), batch_size=20, scale=digits.scale)
     trainer.fit(digits.train, 6)
     assert trainer.evaluate(digits.test)["accuracy"] > 0.9
+
+
+def test_channels_that_lie_elsewhere_are_told():
+    with pytest.raises(ShapeError, match=r'28 channels; .* wants 3: channels="last" reads them there'):
+        nn.Conv2d(3, 4, 3)(np.zeros((2, 28, 28, 3), np.float32))
+    with pytest.raises(ShapeError, match=r'28 channels; .* wants 3: channels="first" reads them there'):
+        nn.ConvTranspose2d(3, 4, 3, channels="last")(np.zeros((2, 3, 28, 28), np.float32))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pullback import grad, jit, nn, static
-from pullback.errors import DTypeError, ShapeError
+from pullback.errors import DTypeError, SettingError, ShapeError
 from pullback.tracing import flatten, leaf_paths, map_tree
 
 
@@ -139,3 +139,27 @@ def test_modules_inside_modules_are_indented():
 
 def test_modules_compare_by_identity(scaled):
     assert scaled != map_tree(np.copy, scaled) and scaled in {scaled: "a key"}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda activation: nn.Dense(3, 2, activation=activation),
+        lambda activation: nn.Conv1d(3, 2, 2, activation=activation),
+        lambda activation: nn.ConvTranspose2d(3, 2, 2, activation=activation),
+    ],
+)
+def test_activations_are_functions(make):
+    with pytest.raises(
+        SettingError, match=r"activation is 'relu', a str. Give a function itself, such as nn.relu"
+    ):
+        make("relu")
+    with pytest.raises(SettingError, match=r"activation is the class PReLU. Make one of it"):
+        make(nn.PReLU)
+
+
+def test_a_class_is_no_layer_of_a_chain():
+    with pytest.raises(
+        TypeError, match=r"layer 1 is the class BatchNorm. Make a layer of it: BatchNorm\(…\)"
+    ):
+        nn.Chain(nn.Dense(3, 4), nn.BatchNorm)

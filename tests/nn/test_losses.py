@@ -202,3 +202,12 @@ def test_derivatives_of_other_losses(loss):
 def test_what_other_losses_refuse(make, error):
     with pytest.raises(error, match=r"^\[(huber|hinge|kl_divergence)\]"):
         make()
+
+
+def test_an_axis_too_few_or_too_many_is_told():
+    with pytest.raises(
+        ShapeError, match=r"Give targets one more axis, y\[..., None\], or take the outputs' last one"
+    ):
+        nn.squared_error(np.ones((6, 1)), np.ones(6))
+    with pytest.raises(ShapeError, match=r"where \(6,\) is needed. Take the last axis away: y\[..., 0\]"):
+        nn.softmax_cross_entropy(LOGITS, LABELS[:, None])

@@ -459,3 +459,19 @@ def test_a_layer_for_each_step_takes_all_steps_as_one_batch(x):
         layer(x[0, 0])
     with pytest.raises(TypeError, match="cannot be called"):
         nn.TimeDistributed(7)
+
+
+def test_a_state_that_does_not_say_what_is_put_out():
+    class Named(nn.Module):
+        weight: np.ndarray
+
+        def initial(self, batch):
+            return {"h": np.zeros((*batch, 2))}
+
+        def advance(self, x, state):
+            return {"h": np.tanh(x @ self.weight + state["h"])}
+
+    with pytest.raises(
+        TreeError, match=r"Named has a dict for its state. Make it an array, or a tuple of arrays"
+    ):
+        nn.Recurrent(Named(np.ones((3, 2))))(np.ones((2, 4, 3)))

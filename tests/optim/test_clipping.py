@@ -62,3 +62,12 @@ def test_limits_are_positive(function, limit):
 def test_an_infinite_limit_clips_nothing(function, compiled):
     found = clipped(function, float("inf"), compiled)
     map_tree(np.testing.assert_array_equal, found, GRADIENTS)
+
+
+@both
+@pytest.mark.parametrize("size", [1e30, 1e-30])
+def test_by_norm_of_gradients_whose_squares_float32_does_not_hold(compiled, size):
+    gradients = {"a": np.array([3 * size, -4 * size], np.float32)}
+    assert optim.global_norm(gradients) == pytest.approx(5 * size, rel=1e-6)
+    found = clipped(optim.clip_by_norm, size, compiled, gradients)["a"]
+    np.testing.assert_allclose(found, np.array([0.6, -0.8]) * size, rtol=1e-6)

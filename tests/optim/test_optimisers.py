@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pullback import buffer, jit, nn, optim
-from pullback.errors import SettingError
+from pullback.errors import SettingError, TreeError
 from pullback.tracing import flatten, map_tree
 
 random = np.random.default_rng(5)
@@ -317,3 +317,28 @@ def test_a_state_can_be_made_inside_a_compiled_function():
     found = begin(WEIGHTS, GRADIENTS[0])
     for name in WEIGHTS:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-12)
+
+
+def test_rmsprop_centred_on_gradients_that_stay_the_same():
+    optimiser = optim.RMSProp(1e-6, smoothing=0.9, centred=True)
+    gradient = np.random.default_rng(0).standard_normal(200).astype(np.float32)
+    weights = np.zeros(200, np.float32)
+    state, update = optimiser.init(weights), jit(optimiser.update)
+    for _ in range(300):
+        weights, state = update(gradient, state, weights)
+    assert np.isfinite(weights).all()
+
+
+@pytest.mark.parametrize(
+    "optimiser", [optim.Adam(), optim.AdamW(), optim.NAdam(), optim.RMSProp(), optim.Adadelta()]
+)
+def test_a_state_that_was_not_begun(optimiser):
+    weights = np.ones(2)
+    with pytest.raises(TreeError, match=r"the state is a NoneType. Begin with state = optimiser.init"):
+        optimiser.update(weights, None, weights)
+
+
+def test_arguments_of_an_update_in_another_order():
+    weights = {"w": np.ones(2)}
+    with pytest.raises(TreeError, match="gradients, state and parameters go together, in this order"):
+        optim.SGD(0.1).update(weights, weights, ())

@@ -10,7 +10,8 @@ import pytest
 
 import pullback as pb
 from pullback import metrics, nn, optim
-from pullback.errors import SettingError
+from pullback.errors import SettingError, TreeError
+from pullback.tracing import map_tree
 from pullback.train import EarlyStopping, ReduceOnPlateau
 from pullback.train.given import as_metrics
 
@@ -169,3 +170,46 @@ def test_a_schedule_without_a_rate(rate):
 def test_callbacks_that_would_never_act(make):
     with pytest.raises((ValueError, SettingError), match=r"^\[\w+\] \w+ is .* Give "):
         make()
+
+
+class Forward(nn.Module):
+    weight: np.ndarray
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+@pytest.mark.parametrize(
+    ("model", "meant"),
+    [
+        ([nn.Dense(2, 1)], "is a list, which cannot be called. Make a chain of it: nn.Chain"),
+        (
+            Forward(np.ones((2, 1))),
+            "is a Forward, which cannot be called. Name its method __call__, not forward",
+        ),
+        ({"weight": np.ones(2)}, "is a dict, which cannot be called. Give a module"),
+        (lambda x: x, "is a function, which holds no parameters. Give a module"),
+        (pb.jit(lambda x: x), "is a Compiled, which holds no parameters. Give a module"),
+        (nn.Dense, "is the class Dense. Make one"),
+    ],
+)
+def test_a_model_that_is_none(model, meant):
+    with pytest.raises(SettingError, match=rf"\[Trainer\] model {meant}"):
+        pb.Trainer(model, nn.squared_error, optim.SGD(0.1))
+
+
+def test_an_optimiser_that_changes_a_dtype_is_told_where():
+    class Widening:
+        learning_rate = 0.1
+
+        def init(self, parameters):
+            return ()
+
+        def update(self, gradients, state, parameters):
+            return map_tree(lambda p, g: p - 0.1 * g.astype(np.float64), parameters, gradients), state
+
+    given = pb.Trainer(nn.Dense(2, 1), nn.squared_error, Widening(), metrics=())
+    with pytest.raises(
+        TreeError, match=r"argument 0 at weight is float32\[2, 1\], and comes back as float64"
+    ):
+        given.fit((np.ones((4, 2), np.float32), np.ones((4, 1), np.float32)), 1)

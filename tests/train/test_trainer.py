@@ -548,3 +548,26 @@ def test_a_smaller_last_batch_counts_by_its_rows():
 
 def most(outputs, labels):
     return np.max(np.abs(outputs))
+
+
+@pytest.mark.parametrize(("name", "value"), [("inputs", np.nan), ("labels", np.inf)])
+def test_a_loss_that_is_not_finite_names_the_row_of_the_data(name, value):
+    arrays = {"inputs": np.ones((30, 3), np.float32), "labels": np.ones((30, 1), np.float32)}
+    arrays[name][17] = value
+    trainer = Trainer(nn.Dense(3, 1, seed=0), nn.squared_error, optim.SGD(0.01), batch_size=7)
+    with pytest.raises(NonFiniteLoss, match=rf"The {name} have {value} in row 17: leave such rows out"):
+        trainer.fit(Dataset(**arrays), 1)
+    with pytest.raises(NonFiniteLoss, match=r"is kept. Lower the learning rate"):
+        Trainer(nn.Dense(3, 1, seed=0), nn.squared_error, optim.SGD(1e30), batch_size=7).fit(
+            (np.ones((30, 3), np.float32), np.ones((30, 1), np.float32)), 3
+        )
+
+
+def test_what_stands_behind_the_end_of_a_sequence_is_not_blamed():
+    from pullback.train.trainer import _not_finite
+
+    inputs = np.ones((4, 3, 2), np.float32)
+    inputs[1, 2] = np.nan
+    data = Dataset(inputs, np.zeros(4, int), lengths=np.array([3, 2, 3, 3]))
+    assert _not_finite(data, np.arange(4)) == ""
+    assert "inputs have nan in row 1" in _not_finite(Dataset(inputs, data.labels), np.arange(4))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.errors import IndexRangeError, TracingError
+from pullback.errors import DerivativeError, IndexRangeError, TracingError
 
 
 def branch(x):
@@ -182,3 +182,35 @@ def test_formats_of_numbers():
     assert pb.grad(lambda x: x * len(f"{x:.2f}"))(1.0) == 4.0
     with pytest.raises(TracingError, match=r"a format such as .*debug\.print.*test_known_values\.py"):
         pb.jit(lambda x: x * len(f"{x:.2f}"))(1.0)
+
+
+LOST = "float of Python that float.* made of a traced value"
+
+
+@pytest.mark.parametrize(
+    "derivative",
+    [
+        pb.grad,
+        pb.value_and_grad,
+        pb.jacobian,
+        pb.hessian,
+        lambda f: lambda x: pb.vjp(f, x),
+        lambda f: lambda x: pb.jvp(f, (x,), (x,)),
+        lambda f: lambda x: pb.linearize(f, x),
+        lambda f: pb.grad(lambda x: (f(x), x), has_aux=True),
+    ],
+)
+def test_a_result_that_float_took_the_derivative_of_is_refused(derivative):
+    with pytest.raises(DerivativeError, match=LOST):
+        derivative(lambda x: float((x**2).sum()))(np.ones(3))
+
+
+def test_numbers_that_are_constants_may_be_returned():
+    assert pb.grad(lambda x: x if float(x) > 0 else 0.0)(-1.0) == 0
+    assert pb.grad(lambda x: float(np.sum(np.ones(2))) + 0 * x)(-1.0) == 0
+
+
+def test_float_is_understood_however_often_a_function_was_called():
+    slope = pb.grad(lambda x: x.sum() * float(x.sum()))
+    for _ in range(40):  # Python makes faster instructions of calls that it sees often
+        assert slope(np.ones(3)).tolist() == [3, 3, 3]

@@ -107,6 +107,21 @@ class Compiled(_CalledAtOnce[P, R]):
         self.__doc__ = getattr(function, "__doc__", None)
         self.__wrapped__ = function
 
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        """In the body of a class it is a method, as functions are: the object is the first argument.
+
+        >>> import numpy as np
+        >>> from pullback import nn
+        >>> class Doubled(nn.Module):
+        ...     weight: np.ndarray
+        ...     @jit
+        ...     def __call__(self, x):
+        ...         return 2 * self.weight * x
+        >>> Doubled(np.array(3.0))(1.5)
+        np.float64(9.0)
+        """
+        return self if owner is None else MethodType(self, owner)
+
     def slow_path(self) -> None:
         """Have the next call go through Python."""
         object.__setattr__(self, "__call__", self._call)
@@ -114,10 +129,6 @@ class Compiled(_CalledAtOnce[P, R]):
     def __getstate__(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What ``copy`` takes: the default of Python refuses words of memory that are no attributes."""
         return self.__dict__, {"__call__": self.__call__}
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As a method it is bound to its object, the first argument, as any function is."""
-        return self if instance is None else MethodType(self, instance)
 
     def __transformed__(
         self,
@@ -244,7 +255,10 @@ class Compiled(_CalledAtOnce[P, R]):
         special, sized = self._fitting_types(tuple(types), structure)
         if not special.carried:
             raise TreeError(
-                "run_steps: the donated arguments must be the first results, in the same order and structure"
+                "run_steps: the donated arguments must be the first results, in the same order and structure; "
+                + self._requested.uncarried(
+                    structure, special.types, special.out_structure, special.executable.program.results
+                )
             )
         program = special.executable.program
         results: list[Any] = []

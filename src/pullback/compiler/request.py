@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pullback.compiler.draws import without_draws
+from pullback.compiler.runtime.specs import ResultSpec
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
 from pullback.graph import Graph, Node, Type
 from pullback.graph.named import sizes_under_way
 from pullback.tracing.trace import Traced, trace_flat
-from pullback.tracing.trees import Structure, flatten
+from pullback.tracing.trees import Structure, difference, flatten
 
 __all__ = ["ClosesOver", "Request", "Requested"]
 
@@ -98,6 +99,29 @@ class Request:
                 return False, {}
             pairs.update(zip((int(leaf) for leaf in leaves), group))
         return True, pairs
+
+    def uncarried(
+        self,
+        structure: Structure,
+        types: Sequence[Type],
+        out_structure: Structure,
+        results: Sequence[ResultSpec],
+    ) -> str:
+        """The first of the donated arguments that does not come back as it was, in words."""
+        out = _numbered(out_structure)
+        heads = list(out) if type(out) is tuple else [out]
+        for number, group, part, head in zip(self.donate_argnums, *self.donated_leaves(structure), heads):
+            leaves, found = flatten(head)
+            if not found.fits(part):
+                return (
+                    f"argument {number} has another structure as result {number}: {difference(part, found)}"
+                )
+            for path, argument, result in zip(part.paths, group, leaves):
+                before, after = types[argument], Type(results[int(result)].dtype, results[int(result)].shape)
+                if not _fits(before, after):
+                    place = f" at {path}" if path else ""
+                    return f"argument {number}{place} is {before}, and comes back as {after}"
+        return f"{len(self.donate_argnums)} are donated, and {len(heads)} come back"
 
     def watched(self, out_structure: Structure, outputs: Sequence[Node]) -> int | None:
         """The number of the result that ``watch`` names, if any."""

@@ -18,6 +18,7 @@ from pullback.graph.protocol import vocabulary
 from pullback.numpy.promotion import as_array_node, broadcast_to_shape, cast, where_written
 from pullback.operators.elementwise import filled
 from pullback.operators.logic import not_equal
+from pullback.tracing.functions import check_function
 from pullback.tracing.trace import ended, finish, leaf_type, output_nodes, tracing
 from pullback.tracing.tracebacks import shows_users_frames
 from pullback.tracing.trees import Structure, difference, flatten
@@ -68,6 +69,7 @@ def scan(
     >>> float(total), totals
     (6.0, array([0., 1., 3.]))
     """
+    check_function("scan", function)
     leaves, xs_structure = flatten(xs)
     types = [leaf_type(leaf, _place("xs", path)) for leaf, path in zip(leaves, xs_structure.paths)]
     trips = _length(types, xs_structure, length)

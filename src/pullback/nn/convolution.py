@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from pullback.errors import ShapeError
 from pullback.nn.initialisers import Initialiser, fan_in_uniform, uniform
-from pullback.nn.layers import Seed, drawn, function_name, sizes
+from pullback.nn.layers import Seed, check_activation, drawn, function_name, sizes
 from pullback.nn.module import Module
 from pullback.nn.windows import by, plain, window_options
 from pullback.numpy.convolution import conv, conv_transpose
@@ -124,6 +124,7 @@ class _Convolution(_Windowed):
         self._draw((out_channels, in_channels // groups), kernel_size, initialiser, random, dtype)
         name, limit = type(self).__name__, self._limit(initialiser)
         self.bias = drawn(name, uniform(limit), (out_channels,), random, dtype) if bias else None
+        check_activation(type(self).__name__, activation)
         self.activation = activation
 
     def __call__(self, x: Any) -> Any:
@@ -174,6 +175,7 @@ class _Transpose(_Windowed):
         self._draw((in_channels, out_channels // groups), kernel_size, initialiser, random, dtype)
         limit = self._limit(initialiser)
         self.bias = drawn(name, uniform(limit), (out_channels,), random, dtype) if bias else None
+        check_activation(type(self).__name__, activation)
         self.activation = activation
 
     def __call__(self, x: Any) -> Any:

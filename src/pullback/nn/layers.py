@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pullback.counts import count
-from pullback.errors import DTypeError, ShapeError
+from pullback.errors import DTypeError, SettingError, ShapeError
 from pullback.nn.initialisers import Initialiser, fan_in_uniform, uniform
 from pullback.nn.module import Module
 from pullback.tracing import aligned_array
@@ -21,6 +21,7 @@ __all__ = [
     "Dense",
     "Reshape",
     "Seed",
+    "check_activation",
     "check_features",
     "drawn",
     "flatten",
@@ -66,6 +67,7 @@ class Dense(Module):
         dtype: DTypeLike = np.float32,
     ) -> None:
         inputs, outputs = sizes("Dense", inputs=inputs, outputs=outputs)
+        check_activation("Dense", activation)
         random = np.random.default_rng(seed)
         limit = 0.0 if initialiser is not None else 1 / math.sqrt(inputs)
         self.weight = drawn("Dense", initialiser or fan_in_uniform, (inputs, outputs), random, dtype)
@@ -111,6 +113,10 @@ class Chain(Module):
 
     def __init__(self, *layers: Callable[..., Any]) -> None:
         for position, layer in enumerate(layers):
+            if isinstance(layer, type):
+                raise TypeError(
+                    f"[Chain] layer {position} is the class {layer.__name__}. Make a layer of it: {layer.__name__}(…)."
+                )
             if not callable(layer):
                 raise TypeError(
                     f"[Chain] layer {position} is a {type(layer).__name__}, which cannot be called. "
@@ -211,6 +217,23 @@ def drawn(
             "Return an array of the shape asked for."
         )
     return aligned_array(np.ascontiguousarray(values, dtype))
+
+
+def check_activation(layer: str, activation: Any) -> None:
+    """Raise ``SettingError`` unless ``activation`` is None or a function.
+
+    >>> check_activation("Dense", "relu")
+    Traceback (most recent call last):
+    pullback.errors.SettingError: [Dense] activation is 'relu', a str. Give a function itself, such as nn.relu, or None.
+    """
+    if isinstance(activation, type):
+        name = activation.__name__
+        raise SettingError(f"[{layer}] activation is the class {name}. Make one of it: {name}(…).")
+    if activation is not None and not callable(activation):
+        kind = type(activation).__name__
+        raise SettingError(
+            f"[{layer}] activation is {activation!r:.60}, a {kind}. Give a function itself, such as nn.relu, or None."
+        )
 
 
 def check_features(layer: Module, x: Any, features: int) -> None:

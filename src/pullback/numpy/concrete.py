@@ -12,6 +12,8 @@ import dis
 import math
 import operator
 import sys
+import threading
+from collections import deque
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
@@ -24,7 +26,7 @@ from pullback.graph.protocol import vocabulary
 from pullback.graph.source import is_librarys
 from pullback.numpy.dispatch import refuse
 
-__all__ = ["concrete"]
+__all__ = ["concrete", "lost_derivative"]
 
 
 def concrete(x: Node, attempt: str) -> Any:
@@ -48,7 +50,25 @@ def _number(x: Node, attempt: str, convert: Any) -> Any:
     value = concrete(x, attempt)
     if _has_derivative(x) and not _asks_for_number(sys._getframe(2)):
         refuse(x, attempt)
-    return convert(value)
+    number = convert(value)
+    if _has_derivative(x):
+        _taken.numbers.append(number)
+    return number
+
+
+class _Taken(threading.local):
+    """The latest numbers that a thread has taken out of values with derivatives."""
+
+    def __init__(self) -> None:
+        self.numbers: deque[Any] = deque(maxlen=8)
+
+
+_taken = _Taken()
+
+
+def lost_derivative(number: Any) -> bool:
+    """Whether this very object was taken out of a value with a derivative, by ``float(x)``."""
+    return any(number is each for each in _taken.numbers)
 
 
 def _float(x: Node) -> float:
@@ -145,11 +165,15 @@ def _asks_for_number(frame: FrameType | None) -> bool:
     return isinstance(called, type) and issubclass(called, (float, complex, np.inexact))
 
 
+_CALLS = ("CALL", "PRECALL")
+"""Python 3.11 calls a class in the second one, once the function has been called some times."""
+
+
 @lru_cache(maxsize=4096)
 def _names_called(code: CodeType, place: int) -> tuple[str, ...]:
     """The dotted name that the instruction at ``place`` calls: ``("math", "sin")``; empty where it calls none."""
     instructions = [each for each in dis.get_instructions(code) if each.offset <= place]
-    if not instructions or not instructions[-1].opname.startswith("CALL"):
+    if not instructions or not instructions[-1].opname.startswith(_CALLS):
         return ()
     names: list[str] = []
     for each in _loads(instructions):

@@ -66,12 +66,7 @@ def conv(
     check_windows("conv", extents, low=low, high=high, sizes=sizes, dilations=dilations)
     high = reached(extents, low=low, high=high, sizes=sizes, strides=strides, dilations=dilations)
     inputs, outputs = weight.shape[1] * groups, weight.shape[0]
-    found = x.shape[1 if channels == "first" else -1]
-    if found != inputs:
-        raise ShapeError(
-            f"conv: the input has shape {x.shape}, channels {channels}: {found} channels; the weight of "
-            f"shape {weight.shape}{f' in {groups} groups' * (groups > 1)} wants {inputs}{where_written()}"
-        )
+    _check_channels("conv", x, weight, channels, inputs, f" in {groups} groups" * (groups > 1))
     made = OPERATORS["convolve"](
         _grouped(padded(x, axes, low, high), groups, channels),
         _split(weight, 0, groups),
@@ -138,12 +133,7 @@ def conv_transpose(
         low, high = padding_widths(
             name, padding, (0,) * rank, sizes=sizes, strides=strides, dilations=dilations
         )
-    found = x.shape[1 if channels == "first" else -1]
-    if found != weight.shape[0]:
-        raise ShapeError(
-            f"{name}: the input has shape {x.shape}, channels {channels}: {found} channels; the weight of "
-            f"shape {weight.shape} wants {weight.shape[0]}{where_written()}"
-        )
+    _check_channels(name, x, weight, channels, weight.shape[0])
     for axis, size, step, distance, before, after, extra in zip(
         axes, sizes, strides, dilations, low, high, more
     ):
@@ -166,6 +156,19 @@ def conv_transpose(
         high=tuple(extra - width for extra, width in zip(more, high)),
     )
     return _joined(made, weight.shape[1] * groups, groups, channels)
+
+
+def _check_channels(name: str, x: Any, weight: Any, channels: Channels, wanted: int, note: str = "") -> None:
+    """Raise ``ShapeError`` unless ``x`` has as many channels as are wanted."""
+    found, elsewhere = (x.shape[1], x.shape[-1]) if channels == "first" else (x.shape[-1], x.shape[1])
+    if found == wanted:
+        return
+    other = "last" if channels == "first" else "first"
+    hint = f'channels="{other}" reads them there' if elsewhere == wanted else "make the two alike"
+    raise ShapeError(
+        f"{name}: the input has shape {x.shape}, channels {channels}: {found} channels; the weight of "
+        f"shape {weight.shape}{note} wants {wanted}: {hint}{where_written()}"
+    )
 
 
 def _checked(name: str, x: Node, weight: Node, groups: int, channels: str) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from pullback.optim.optimiser import (
     LearningRate,
     check_below_one,
     check_not_negative,
+    check_state,
     decayed,
     map_parameters,
     moving_mean,
@@ -65,6 +66,7 @@ class Adadelta(Counting):
     def _step(
         self, rate: Any, gradients: Any, state: AdadeltaState, parameters: Any
     ) -> tuple[Any, AdadeltaState]:
+        check_state("Adadelta", state, AdadeltaState)
         decay, epsilon = self.decay, self.epsilon
         gradients = decayed(gradients, parameters, self.weight_decay)
         squares = map_parameters(lambda s, g: moving_mean(decay, s, square(g)), state.square, gradients)

@@ -12,6 +12,7 @@ from pullback.optim.optimiser import (
     LearningRate,
     check_below_one,
     check_not_negative,
+    check_state,
     decayed,
     map_parameters,
     moving_mean,
@@ -77,6 +78,7 @@ class Adam:
 
     def update(self, gradients: Any, state: AdamState, parameters: Any) -> tuple[Any, AdamState]:
         """The parameters and the state after a step."""
+        check_state(type(self).__name__, state, AdamState)
         step = state.step + 1.0
         # In float64: 1 - beta2**t is a difference of nearly equal numbers in the first steps. Both
         # corrections are factors of the whole step, so that an element costs one root and one division.

@@ -7,9 +7,11 @@ from math import inf
 from operator import add
 from typing import Any
 
+import numpy as np
+
 from pullback.numpy import astype, clip, maximum, sqrt, square
 from pullback.numpy import sum as sum_
-from pullback.optim.optimiser import check_number, map_parameters, trained_leaves, widened
+from pullback.optim.optimiser import check_number, map_parameters, trained_leaves
 
 __all__ = ["clip_by_norm", "clip_by_value", "global_norm"]
 
@@ -17,11 +19,13 @@ __all__ = ["clip_by_norm", "clip_by_value", "global_norm"]
 def global_norm(tree: Any) -> Any:
     r"""The Euclidean norm of all leaves that are trained, taken as one vector, :math:`\sqrt{\sum_k g_k^2}`.
 
+    It is a ``float64``, and so are the squares, where none of a ``float32`` is too large or too small.
+
     >>> import numpy as np
     >>> float(global_norm({"a": np.array([3.0]), "b": np.array([[4.0]])}))
     5.0
     """
-    squares = [sum_(square(widened(leaf))) for leaf in trained_leaves(tree)]
+    squares = [sum_(square(astype(leaf, np.float64))) for leaf in trained_leaves(tree)]
     return sqrt(reduce(add, squares)) if squares else 0.0
 
 

@@ -12,6 +12,7 @@ from pullback.optim.optimiser import (
     LearningRate,
     check_below_one,
     check_not_negative,
+    check_state,
     decayed,
     map_parameters,
     moving_mean,
@@ -73,6 +74,7 @@ class NAdam:
 
     def update(self, gradients: Any, state: NAdamState, parameters: Any) -> tuple[Any, NAdamState]:
         """The parameters and the state after a step."""
+        check_state("NAdam", state, NAdamState)
         gradients = decayed(gradients, parameters, self.weight_decay)
         step = state.step + 1.0
         momentum, following = self._momentum(step), self._momentum(step + 1.0)

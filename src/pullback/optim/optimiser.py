@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from pullback.errors import DTypeError, SettingError
+from pullback.errors import DTypeError, SettingError, TreeError
 from pullback.graph import is_float, is_half
 from pullback.numpy import abs as abs_
 from pullback.numpy import astype, where
@@ -23,6 +23,7 @@ __all__ = [
     "check_inner",
     "check_not_negative",
     "check_number",
+    "check_state",
     "decayed",
     "is_parameter",
     "map_parameters",
@@ -199,7 +200,10 @@ def map_parameters(function: Callable[..., Any], tree: Any, *others: Any) -> Any
         made = function(*map(widened, (leaf, *more)))
         return astype(made, leaf.dtype) if _is_half(leaf) else made
 
-    return map_tree(visit, tree, *others)
+    try:
+        return map_tree(visit, tree, *others)
+    except TreeError as error:
+        raise TreeError(f"{error}; gradients, state and parameters go together, in this order") from None
 
 
 def _is_half(leaf: Any) -> bool:
@@ -239,6 +243,21 @@ def check_not_negative(optimiser: str, **settings: LearningRate) -> None:
         check_number(optimiser, name, value)
         if not (callable(value) or 0 <= value < np.inf):
             raise ValueError(f"[{optimiser}] {name} is {value}. Give a finite number that is not negative.")
+
+
+def check_state(optimiser: str, state: Any, kind: type) -> None:
+    """Raise ``TreeError`` unless a state is what ``init`` of this optimiser makes.
+
+    >>> from pullback.optim import AdamState
+    >>> check_state("Adam", None, AdamState)
+    Traceback (most recent call last):
+    pullback.errors.TreeError: [Adam] the state is a NoneType. Begin with state = optimiser.init(parameters), ...
+    """
+    if not isinstance(state, kind):
+        raise TreeError(
+            f"[{optimiser}] the state is a {type(state).__name__}. Begin with state = optimiser.init(parameters), and "
+            "call parameters, state = optimiser.update(gradients, state, parameters)."
+        )
 
 
 def check_inner(wrapper: str, optimiser: Any) -> None:

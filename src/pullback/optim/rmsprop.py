@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pullback.numpy import sqrt, square
+from pullback.numpy import maximum, sqrt, square
 from pullback.optim.optimiser import (
     Counting,
     LearningRate,
     check_below_one,
     check_not_negative,
+    check_state,
     decayed,
     map_parameters,
     moving_mean,
@@ -74,13 +75,15 @@ class RMSProp(Counting):
     def _step(
         self, rate: Any, gradients: Any, state: RMSPropState, parameters: Any
     ) -> tuple[Any, RMSPropState]:
+        check_state("RMSProp", state, RMSPropState)
         smoothing = self.smoothing
         gradients = decayed(gradients, parameters, self.weight_decay)
         squares = map_parameters(lambda s, g: moving_mean(smoothing, s, square(g)), state.square, gradients)
         mean, velocity, variance = state.mean, state.velocity, squares
         if self.centred:
             mean = map_parameters(lambda a, g: moving_mean(smoothing, a, g), mean, gradients)
-            variance = map_parameters(lambda s, a: s - square(a), squares, mean)
+            # Of gradients that do not change it is zero, and rounding would leave it below.
+            variance = map_parameters(lambda s, a: maximum(s - square(a), 0.0), squares, mean)
         if not self.momentum:
 
             def moved(p: Any, g: Any, s: Any) -> Any:

@@ -343,7 +343,7 @@ def _other(tree: Any, leaves: list[Any], inside: bool) -> Spec:
         return (tree, kind_of(tree))
     raise TreeError(
         f"a tree of arrays holds a {type(tree).__name__}: {tree!r:.60}; leave it out, put it in a dataclass, "
-        "or make it a static argument"
+        "or make it a static argument, jit(f, static_argnames=…)"
     )
 
 

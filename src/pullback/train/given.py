@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -9,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from pullback import optim
+from pullback.compiler.jit import Compiled
 from pullback.errors import SettingError
 from pullback.metrics import METRICS, EpochMetric, Metric
 from pullback.nn import losses
@@ -19,6 +21,7 @@ __all__ = [
     "as_callbacks",
     "as_metrics",
     "check_loss",
+    "check_model",
     "check_optimiser",
     "check_penalty",
     "check_scale",
@@ -98,6 +101,30 @@ def check_optimiser(optimiser: Any) -> None:
             else "Give one such as optim.SGD(0.01)."
         )
         raise _wrong("optimiser", optimiser, hint, "an optimiser, which has a learning_rate, init and update")
+
+
+def check_model(model: Any) -> None:
+    """Raise ``SettingError`` unless ``model`` can be called and holds its parameters.
+
+    >>> check_model([optim.SGD(0.1)])
+    Traceback (most recent call last):
+    pullback.errors.SettingError: [Trainer] model is a list, which cannot be called. Make a chain of it: ...
+    """
+    kind = type(model).__name__
+    if isinstance(model, type):
+        raise SettingError(f"[Trainer] model is the class {model.__name__}. Make one: {model.__name__}(…).")
+    if inspect.isroutine(model) or isinstance(model, (Compiled, functools.partial)):
+        raise SettingError(
+            f"[Trainer] model is a {kind}, which holds no parameters. Give a module, which has them in its fields; the "
+            "trainer compiles it."
+        )
+    if not callable(model):
+        hint = "Give a module, such as nn.Dense, or a class of your own with __call__(self, x)."
+        if isinstance(model, (list, tuple)):
+            hint = "Make a chain of it: nn.Chain(*layers)."
+        elif callable(getattr(model, "forward", None)):
+            hint = "Name its method __call__, not forward."
+        raise SettingError(f"[Trainer] model is a {kind}, which cannot be called. {hint}")
 
 
 def check_penalty(penalty: Any) -> None:

@@ -28,6 +28,7 @@ from pullback.train.given import (
     as_callbacks,
     as_metrics,
     check_loss,
+    check_model,
     check_optimiser,
     check_penalty,
     check_scale,
@@ -105,6 +106,7 @@ class Trainer:
         bucket = None if bucket is None else count("Trainer", "bucket", bucket)
         seed = count("Trainer", "seed", seed, least=0)
         check_scale(scale)
+        check_model(model)
         check_loss(loss)
         check_optimiser(optimiser)
         check_penalty(penalty)
@@ -432,13 +434,30 @@ class _Fit:
 
     def _fail(self, number: int, rows: Rows, before: int, good: int, loss: float) -> None:
         """Go back to the last good step and raise."""
-        step = self.trainer.steps
+        step, found = self.trainer.steps, _not_finite(self.data, rows[good])
+        repair = found or "Lower the learning rate, or clip the gradients (clip_norm=1.0)."
         completed(lambda: self._snapshot.go_back(rows, good, self._run))
         raise NonFiniteLoss(
             f"[fit] the loss became {loss} at step {step} (step {before + good + 1} of epoch {number + 1}). "
-            "The model of the last good step is kept. Lower the learning rate, clip the gradients "
-            "(clip_norm=1.0), or look for NaN in the data."
+            f"The model of the last good step is kept. {repair}"
         )
+
+
+def _not_finite(data: Dataset, rows: Rows) -> str:
+    """A sentence on the first of these rows whose inputs or labels have NaN or infinities; empty if none has."""
+    for name, array in (("inputs", data.inputs), ("labels", data.labels)):
+        if array.dtype.kind != "f":
+            continue
+        finite = np.isfinite(array[rows])
+        if name == "inputs" and data.lengths is not None:  # what stands behind the end is not looked at
+            behind = np.arange(array.shape[1]) >= data.lengths[rows, None]
+            finite |= behind.reshape(*behind.shape, *(1,) * (array.ndim - 2))
+        bad = rows[~finite.reshape(len(rows), -1).all(axis=1)]
+        if len(bad):
+            row = array[bad.min()]
+            value = row[~np.isfinite(row)].flat[0] if row.ndim else row
+            return f"The {name} have {value} in row {bad.min()}: leave such rows out, or fill in a number."
+    return ""
 
 
 def _fitting(loss: Callable[[Any, Any], Any]) -> dict[str, Metric | EpochMetric]:

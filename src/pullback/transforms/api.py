@@ -19,6 +19,7 @@ from pullback.graph.named import is_named
 from pullback.graph.values import mode
 from pullback.numpy import elementwise
 from pullback.numpy.arrays import TracedArray
+from pullback.numpy.concrete import lost_derivative
 from pullback.numpy.promotion import Scalar, as_array_node, as_node, broadcast_to_shape
 from pullback.numpy.recipes import MOST_RECORDED
 from pullback.numpy.tape import Tape
@@ -233,6 +234,7 @@ def _reverse(
     with tracing(variables, inside.made):
         with inside.evaluated(tape):
             result = chosen.function(*inside.replaced, **chosen.keywords)
+            check_kept(result[0] if has_aux and type(result) is tuple and result else result, function)
             results: Any = None
             if outer is not None and tape is not None:
                 results = nested_results(outer, tape, result, leaves)
@@ -369,11 +371,22 @@ class Outputs(NamedTuple):
         return () if self.extra_structure is None else (self.extra_structure.unflatten(values),)
 
 
+def check_kept(result: Any, function: Function) -> None:
+    """Raise ``DerivativeError`` where a function returns the number that ``float(x)`` gave of its result."""
+    if type(result) in (float, complex) and lost_derivative(result):
+        raise DerivativeError(
+            f"the function returned {result!r}, a {type(result).__name__} of Python that float() made of a traced "
+            f"value, and its derivative is lost; return the value itself, without float(){lines_of(function)}"
+        )
+
+
 def outputs_of(result: Any, has_aux: bool, function: Function) -> Outputs:
     """The outputs of ``function`` that returned ``result``: ``(value, extra)`` with ``has_aux``."""
     if not has_aux:
+        check_kept(result, function)
         return Outputs(*output_nodes(result), (), None)
     value, extra = _split(result, function)
+    check_kept(value, function)
     return Outputs(*output_nodes(value), *output_nodes(extra))
 
 
@@ -457,6 +470,7 @@ def vjp(function: Function, *arguments: Any, has_aux: bool = False) -> tuple[Any
     with tracing(inside.variables, inside.made), inside.evaluated():
         result = function(*inside.replaced)
         main, extra = _split(result, function) if has_aux else (result, None)
+        check_kept(main, function)
         outputs, structure = output_nodes(main)
         extras, extra_structure = output_nodes(extra)
     every, count = ended([*outputs, *extras], since), len(outputs)

@@ -89,8 +89,10 @@ def _several(name: str, argnums: Any) -> list[int | str]:
 
 def _checked(name: str, number: int, count: int) -> int:
     if not -count <= number < count:
+        numbers = "0" if count == 1 else f"0 to {count - 1}"
+        hint = f"they are numbered {numbers}" if count else "name a keyword"
         raise DerivativeError(
-            f"{name}: argnums {number} of a function called with {count} positional arguments"
+            f"{name}: argnums {number} of a function called with {count} positional arguments; {hint}"
         )
     return number % count
 

@@ -29,7 +29,12 @@ def check_floats(name: str, x: Any, what: str = "logits", meaning: str = "a mode
 def check_shapes(name: str, what: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
     """Raise ``ShapeError`` where ``found`` is not ``expected``."""
     if found != expected:
-        raise ShapeError(f"[{name}] {what} of shape {found} where {expected} is needed. Reshape one of them.")
+        hint = "Reshape one of them."
+        if (*found, 1) == expected:
+            hint = f"Give {what} one more axis, y[..., None], or take the outputs' last one away, y[..., 0]."
+        elif found == (*expected, 1):
+            hint = "Take the last axis away: y[..., 0]."
+        raise ShapeError(f"[{name}] {what} of shape {found} where {expected} is needed. {hint}")
 
 
 def not_negative(name: str, what: str, value: float) -> None:

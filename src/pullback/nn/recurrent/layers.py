@@ -132,6 +132,11 @@ class Recurrent(Module):
         """What ``cell`` puts out at all steps, if that is wanted, and its last state; ``state`` None is initial."""
         if state is None:
             state = cell.initial(tuple(x.shape[:-2]))
+        if not hasattr(_output(state), "dtype"):
+            raise TreeError(
+                f"[{self.describe()}] {type(cell).__name__} has a {type(state).__name__} for its state. Make it an "
+                "array, or a tuple of arrays of which the first is what the cell puts out."
+            )
 
         def step(state: Any, given: Any) -> tuple[Any, Any]:
             now, here = given
@@ -500,7 +505,7 @@ def _shapes(state: Any) -> str:
 
 
 def _output(state: Any) -> Any:
-    return state[0] if isinstance(state, tuple) else state
+    return state[0] if isinstance(state, tuple) and state else state
 
 
 def _joined(parts: Sequence[Any]) -> Any:
