@@ -18,9 +18,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
 
 from pullback.compiler.canonicalise import coalesced_rows
 from pullback.compiler.cost import (
@@ -46,15 +43,12 @@ from pullback.loops import (
     Buffer,
     Expression,
     Kernel,
-    Literal,
     Load,
-    Position,
     Store,
-    operands_of,
     turns_of,
 )
 from pullback.loops.chains import CHAINED, chained
-from pullback.loops.functions import FUNCTIONS
+from pullback.loops.fixed import settled
 
 __all__ = ["unroll_short_axes"]
 
@@ -143,7 +137,7 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
         for store in stores
         for part in _parts_of(store, [a for a in (*kernel.axes, *store.inner) if a in short])
     ]
-    made = _folded(Kernel(rows, tuple(parts)))
+    made = Kernel(rows, tuple(parts)).with_parts(settled)
     stored = _in_whole_rows(made)
     return None if stored is None or _depth(made) > DEEPEST_VALUE else _Written(stored, (kernel,), now)
 
@@ -163,46 +157,6 @@ def _parts_of(store: Store, short: Sequence[Axis]) -> Iterator[Store]:
     for turns in itertools.product(*(range(axis.extent) for axis in short)):
         place = {axis: Affine() + turn for axis, turn in zip(short, turns)}
         yield replace(store.rewritten(place, {}), inner=())
-
-
-def _folded(kernel: Kernel) -> Kernel:
-    """The kernel with the questions answered that depend on nothing any more."""
-
-    def folded(part: Expression) -> Expression:
-        if isinstance(part, Apply) and part.dtype.kind in "bi":
-            return _answer(part)
-        if isinstance(part, Load) and isinstance(part.guard, Literal):
-            return (
-                Load(part.buffer, part.offset, part.dynamic) if part.guard.value else Literal(0, part.dtype)
-            )
-        if operands_of(part, "where") and isinstance(part.operands[0], Literal):
-            return part.operands[1 if part.operands[0].value else 2]
-        return part
-
-    return kernel.with_parts(folded)
-
-
-def _answer(part: Apply) -> Expression:
-    """What is asked, where that is known; of several conditions those that are not."""
-    known = {o: bool(o.value) for o in part.operands if isinstance(o, Literal)}
-    if part.function in ("logical_and", "logical_or") and known:
-        decides = part.function == "logical_or"
-        if decides in known.values():
-            return Literal(decides, part.dtype)
-        return next((o for o in part.operands if o not in known), Literal(not decides, part.dtype))
-    numbers = [_number(operand) for operand in part.operands]
-    if part.function not in FUNCTIONS or any(number is None for number in numbers):
-        return part
-    return Literal(FUNCTIONS[part.function](*numbers), part.dtype)
-
-
-def _number(part: Expression) -> Any:
-    """An integer or a truth that depends on nothing."""
-    if isinstance(part, Literal) and part.dtype.kind in "iub":
-        return part.value
-    if isinstance(part, Position) and not part.axes:
-        return np.int64(part.index.constant)
-    return None
 
 
 def _in_whole_rows(kernel: Kernel) -> Kernel | None:

@@ -9,12 +9,12 @@ import numpy as np
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes
 from pullback.compiler.codegen.columns import mixed, separated
-from pullback.compiler.codegen.fixed import fixed_value
 from pullback.compiler.codegen.types import convert, literal, memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.schedules.columns import in_blocks
 from pullback.loops import Affine, Buffer, Expression, Load
 from pullback.loops.arithmetic import conditions
+from pullback.loops.fixed import fixed_value
 
 __all__ = ["emit_load", "store", "store_mixed", "store_vector"]
 

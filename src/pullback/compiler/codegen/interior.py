@@ -16,10 +16,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from pullback.compiler.codegen.fixed import settled
 from pullback.compiler.codegen.shifted import Shift, ahead_of_first, bind_shifted, shifts
 from pullback.compiler.codegen.values import Place, Values
 from pullback.loops import Apply, Axis, Expression, Literal, Position, Store, rebuilt, walk
+from pullback.loops.fixed import settled
 
 __all__ = ["inside_and_at_ends"]
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from pullback.compiler.codegen import access
-from pullback.compiler.codegen.fixed import settled
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.types import literal, memory_type, scalar_type
 from pullback.compiler.codegen.values import Values
@@ -41,6 +40,7 @@ from pullback.loops import (
     walk,
 )
 from pullback.loops.chains import CHAINED, chained
+from pullback.loops.fixed import settled
 from pullback.loops.kernel import once
 
 __all__ = ["Element", "Registers", "bases_of", "held_bases", "is_small", "is_written_out"]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pullback.compiler.codegen.fixed import INDEX_ARITHMETIC, fixed_value
 from pullback.compiler.codegen.function import Function, Loop
 from pullback.compiler.codegen.halves import half_bits, half_value
 from pullback.compiler.codegen.integers import COMPARISONS, integer_function
@@ -38,6 +37,7 @@ from pullback.loops import (
     rare_case,
     walk,
 )
+from pullback.loops.fixed import INDEX_ARITHMETIC, fixed_value
 
 __all__ = ["Group", "Place", "Values"]
 

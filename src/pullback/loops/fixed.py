@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from typing import TypeGuard
 
-from pullback.loops import Apply, Axis, Expression, Literal, Load, Position, operands_of, walk
+from pullback.loops.expression import Apply, Expression, Literal, Load, Position, operands_of, walk
+from pullback.loops.functions import FUNCTIONS
+from pullback.loops.index import Axis
 
 __all__ = ["INDEX_ARITHMETIC", "fixed_value", "settled"]
 
@@ -56,16 +59,15 @@ def settled(part: Expression) -> Expression:
         return Load(part.buffer, part.offset, part.dynamic) if part.guard.value else Literal(0, part.dtype)
     if isinstance(part, Apply) and part.function in _CHOICES:
         return _CHOICES[part.function](part)
-    if isinstance(part, Apply) and part.function in _ASKED and all(map(_is_whole, part.operands)):
-        return Literal(fixed_value(part, _NOWHERE, 0), part.dtype)
+    if isinstance(part, Apply) and part.dtype.kind in "bi" and part.function in FUNCTIONS:
+        known = [operand.value for operand in part.operands if _is_whole(operand)]
+        if len(known) == len(part.operands):
+            return Literal(FUNCTIONS[part.function](*known), part.dtype)
     return part
 
 
-def _is_whole(expression: Expression) -> bool:
-    return isinstance(expression, Literal) and expression.dtype.kind == "i"
-
-
-_NOWHERE = Axis("nowhere", 1)
+def _is_whole(expression: Expression) -> TypeGuard[Literal]:
+    return isinstance(expression, Literal) and expression.dtype.kind in "iub"
 
 
 def _chosen(part: Apply) -> Expression:
