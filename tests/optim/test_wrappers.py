@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from pullback import jit, nn, optim
+from pullback.errors import SettingError, TreeError
 from pullback.tracing import flatten, map_tree
+from pullback.train import Trainer
 
 random = np.random.default_rng(8)
 WEIGHTS = {"w": random.standard_normal((3, 2)), "b": random.standard_normal(2)}
@@ -182,3 +184,72 @@ def test_averages_are_found_within_other_states_and_leave_the_rest_alone():
 def test_a_decay_that_is_none(decay):
     with pytest.raises(ValueError, match=r"\[Averaged\] decay is "):
         optim.Averaged(optim.SGD(0.1), decay)
+
+
+# -- Groups
+
+PARTS = {
+    "layers": [{"w": np.ones((2, 2)), "b": np.ones(2)}, {"w": np.full((2, 1), 2.0)}],
+    "table": np.ones(3),
+}
+
+
+@both
+def test_each_part_takes_the_steps_of_its_own_optimiser(compiled):
+    first, last, rest = optim.Adam(0.2, weight_decay=0.1), optim.SGD(0.1, momentum=0.5), optim.NAdam(0.1)
+    optimiser = optim.Groups(rest, {"layers.0": first, "layers": last})
+    gradients = [map_tree(lambda w: random.standard_normal(w.shape), PARTS) for _ in range(4)]
+    update = jit(optimiser.update, donate_argnums=(1, 2)) if compiled else optimiser.update
+    found = map_tree(np.copy, PARTS)
+    state = optimiser.init(found)
+    alone = [(first, PARTS["layers"][0]), (last, PARTS["layers"][1]), (rest, PARTS["table"])]
+    states = [each.init(part) for each, part in alone]
+    parts = [part for _, part in alone]
+    for gradient in gradients:
+        found, state = update(gradient, state, found)
+        slopes = [*gradient["layers"], gradient["table"]]
+        for k, (each, _) in enumerate(alone):
+            parts[k], states[k] = each.update(slopes[k], states[k], parts[k])
+    for one, other in zip(flatten([*found["layers"], found["table"]])[0], flatten(parts)[0]):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    assert optimiser.learning_rate == 0.1
+
+
+def test_frozen_parts_stay_bit_for_bit_and_count_in_no_norm():
+    optimiser = optim.Groups(optim.AdamW(0.1, weight_decay=0.5), {"layers.0": None})
+    state = optimiser.init(PARTS)
+    gradients = map_tree(np.ones_like, PARTS)
+    moved, state = optimiser.update(gradients, state, PARTS)
+    assert all(np.array_equal(moved["layers"][0][name], PARTS["layers"][0][name]) for name in "wb")
+    assert not np.array_equal(moved["layers"][1]["w"], PARTS["layers"][1]["w"])
+    assert state.parts == (None,)
+    assert optim.global_norm(optimiser.moving(gradients)) == pytest.approx(np.sqrt(5))
+
+
+def test_groups_of_a_network_in_a_trainer():
+    model = nn.Chain(nn.Dense(3, 4, seed=0), nn.relu, nn.BatchNorm(4), nn.Dense(4, 1, seed=1))
+    kept = model[0].weight.copy()
+    random = np.random.default_rng(0)
+    data = random.standard_normal((40, 3)).astype(np.float32), np.ones((40, 1), np.float32)
+    optimiser = optim.Groups(optim.Adam(0.05), {"layers.0": None, "layers.3": optim.SGD(0.1)})
+    trainer = Trainer(model, nn.squared_error, optim.Averaged(optimiser, 0.5), batch_size=10, clip_norm=1.0)
+    history = trainer.fit(data, 5)
+    assert np.array_equal(model[0].weight, kept) and history["loss"][-1] < history["loss"][0] / 2
+    assert np.any(model[2].running_mean) and hash(optimiser) == hash(replace(optimiser))
+
+
+def test_groups_that_make_no_sense():
+    with pytest.raises(
+        TreeError, match=r"no parameter belongs to 'layer' alone. Name the begin of one of layers.0.b"
+    ):
+        optim.Groups(optim.SGD(0.1), {"layer": None}).init(PARTS)
+    with pytest.raises(TreeError, match=r"Begin with state = optimiser.init"):
+        optim.Groups(optim.SGD(0.1), {"table": None}).update(PARTS, (), PARTS)
+    with pytest.raises(TypeError, match="searches along lines"):
+        optim.Groups(optim.SGD(0.1), {"table": optim.LBFGS()})
+    with pytest.raises(TypeError, match=r"Put it around: Averaged\(Groups"):
+        optim.Groups(optim.Averaged(optim.SGD(0.1)), {})
+    with pytest.raises(TypeError, match="Put Lazy into it"):
+        optim.Lazy(optim.Groups(optim.SGD(0.1), {}))
+    with pytest.raises(SettingError, match="the class SGD"):
+        optim.Groups(optim.SGD(0.1), {"table": optim.SGD})

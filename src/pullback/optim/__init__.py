@@ -18,6 +18,7 @@ from pullback.optim.adam import Adam, AdamState, AdamW
 from pullback.optim.adjustable import Adjustable, Adjusted, rate_factor
 from pullback.optim.averaged import Averaged, Averages, averaged
 from pullback.optim.clipping import clip_by_norm, clip_by_value, global_norm
+from pullback.optim.groups import Grouped, Groups
 from pullback.optim.lazy import Lazy
 from pullback.optim.lbfgs import LBFGS, LBFGSState, Minimum
 from pullback.optim.lion import Lion
@@ -42,6 +43,8 @@ __all__ = [
     "Averaged",
     "Averages",
     "Counted",
+    "Grouped",
+    "Groups",
     "LBFGSState",
     "Lazy",
     "LearningRate",

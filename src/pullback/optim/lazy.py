@@ -11,6 +11,7 @@ import numpy as np
 from pullback.counts import count
 from pullback.numpy import any as any_
 from pullback.numpy import broadcast_to, where
+from pullback.optim.groups import Groups
 from pullback.optim.optimiser import LearningRate, Optimiser, check_inner, map_parameters
 from pullback.tracing import flatten, static
 
@@ -31,7 +32,8 @@ class Lazy:
     writes the touched rows of the table and of the state alone, for any learning rate: what grows with the table is a
     number for each row, which is cleared. Other parameters take the other optimiser's steps as they are.
 
-    Raises ``ValueError`` for ``rows`` below 1, ``TypeError`` for a line search and for what is no optimiser.
+    Raises ``ValueError`` for ``rows`` below 1, ``TypeError`` for a line search, for ``Groups`` and for what is no
+    optimiser.
 
     >>> import numpy as np
     >>> from pullback import optim
@@ -54,6 +56,10 @@ class Lazy:
     def __post_init__(self) -> None:
         count("Lazy", "rows", self.rows)
         check_inner("Lazy", self.optimiser)
+        if isinstance(self.optimiser, Groups):
+            raise TypeError(
+                "[Lazy] Groups has a state for each part. Put Lazy into it, around the tables' optimiser."
+            )
 
     @property
     def learning_rate(self) -> LearningRate:

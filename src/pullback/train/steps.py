@@ -20,6 +20,7 @@ from pullback.numpy import astype, mean
 from pullback.optim import (
     Accumulate,
     Averaged,
+    Groups,
     LearningRate,
     LineSearch,
     Optimiser,
@@ -62,6 +63,8 @@ class _Clipping:
         return self.optimiser.init(parameters)
 
     def update(self, gradients: Any, state: Any, parameters: Any) -> tuple[Any, Any]:
+        if isinstance(self.optimiser, Groups):
+            gradients = self.optimiser.moving(gradients)
         if self.value is not None:
             gradients = clip_by_value(gradients, self.value)
         if self.norm is not None:
