@@ -38,11 +38,12 @@ def emit_nest(
     start: Sequence[tuple[str, str]] = (),
     ends: Ends | None = None,
     hoisted: tuple[Sequence[Expression], Iterable[Axis]] = ((), ()),
+    entered: Callable[[Axis, Tile], None] = lambda axis, tile: None,
 ) -> Carried:
     """``body`` for every tile, with where its axes stand; pairs of a type and a value go from tile to tile, if any do.
 
-    A parallel loop goes between ``ends``. Before each loop that of the ``hoisted`` expressions is computed which
-    depends neither on the axes that are left nor on those given with them.
+    A parallel loop goes between ``ends``. Each strip that is ``entered`` is told. Before each loop that of the
+    ``hoisted`` expressions is computed which depends neither on the axes that are left nor on those given with them.
     """
     inside = {level.axis: level for level in levels if not level.strips}
     roots, bound = hoisted
@@ -60,11 +61,13 @@ def emit_nest(
             if inner is not None and inner.kind is Kind.VECTOR:
                 group = Group(axis, -(-length // inner.lanes), inner.lanes, length % inner.lanes)
                 with values.lane_group(group, place):
+                    entered(axis, tile)
                     return nest(rest, current)
             values.places[axis] = place
             if inner is not None:
                 tile[axis] = length
             with values.scope():
+                entered(axis, tile)
                 new = nest(rest, current)
             del values.places[axis]
             return new
