@@ -236,7 +236,8 @@ def test_what_is_remembered_is_bounded_and_goes_with_the_function():
     body = next(iter(compiled._inside.known.values()))[0]
     for size in range(MOST_DERIVED + 5):
         body.remembered(("test", size), lambda size=size: size)
-    assert len(body._derived) == MOST_DERIVED
+        pb.vmap(compiled, axis_size=size)
+    assert len(body._derived) == len(compiled._transformed) == MOST_DERIVED
     watched = weakref.ref(body)
     del compiled, body
     forget_dead()  # as the next program that is made does

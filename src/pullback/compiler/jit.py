@@ -30,6 +30,7 @@ from pullback.compiler.runtime.objects import CallableObject, called_directly, s
 from pullback.compiler.runtime.signature import Signature
 from pullback.compiler.specialised import Latest, Specialised, given
 from pullback.compiler.target import Processor
+from pullback.control.compiled import MOST_DERIVED
 from pullback.control.schedules import Levels, without_segments
 from pullback.errors import DonationError, NamedAxisError, ShapeError, TreeError
 from pullback.graph import Node, Type
@@ -160,6 +161,8 @@ class Compiled(_CalledAtOnce[P, R]):
                 max_traces=self.max_traces,
                 flush_subnormals=self.flush_subnormals,
             )
+            for old in list(self._transformed)[: 1 - MOST_DERIVED]:
+                self._transformed.pop(old, None)
             self._transformed[key, kind_of(key)] = found
         return found
 

@@ -49,7 +49,7 @@ from pullback.transforms.batching import batched
 from pullback.transforms.forward import is_forward_only, tangents
 from pullback.transforms.reverse import cotangents
 
-__all__ = ["Body", "applied_compiled"]
+__all__ = ["MOST_DERIVED", "Body", "Run", "applied_compiled"]
 
 Run = Callable[..., Sequence[np.ndarray]]
 MOST_DERIVED = 64

@@ -225,7 +225,7 @@ def ended(nodes: Sequence[Node], since: int) -> tuple[Node, ...]:
 class _UnderWay(threading.local):
     def __init__(self) -> None:
         self.stack: list[dict[int, Variable]] = []
-        self.whole = 0
+        self.whole = False
 
 
 _under_way = _UnderWay()
@@ -288,17 +288,18 @@ def traces_under_way() -> int:
 @contextmanager
 def whole() -> Iterator[None]:
     """A context in which graphs are made that are compiled, or looked at, as a whole: nothing in them is evaluated."""
-    _under_way.whole += 1
+    before = _under_way.whole
     try:
+        _under_way.whole = True
         with evaluating(False):
             yield
     finally:
-        _under_way.whole -= 1
+        _under_way.whole = before
 
 
 def is_whole() -> bool:
     """Whether this thread makes such a graph."""
-    return _under_way.whole > 0
+    return _under_way.whole
 
 
 def refuse_leaked(variables: Iterable[Variable]) -> None:
