@@ -114,7 +114,9 @@ class _Numbers:
     """NumPy's functions and what else is in the loop vocabulary, of arrays."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        function: Callable[..., Any] = getattr(np, name, None) or FUNCTIONS[name]
+        function: Callable[..., Any] | None = getattr(np, name, None) or FUNCTIONS.get(name)
+        if function is None:
+            raise AttributeError(name)
         return function
 
 
