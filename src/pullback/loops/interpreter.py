@@ -223,38 +223,49 @@ class _Turns:
     def check_order(self, overwritten: Sequence[tuple[Buffer, Buffer]]) -> None:
         """Raise ``LoopError`` if a turn reads what another one writes, of pairs of a written and a read buffer."""
         pairs = set(overwritten)
-        reads = [(reader.inner, list(_reads(reader))) for reader in self.kernel.stores]
-        met: dict[tuple[Any, ...], bool] = {}
-        for (number, store), (inner, loads) in itertools.product(enumerate(self.kernel.stores), reads):
-            for load, depth, bound in loads:
-                if (store.buffer, load.buffer) not in pairs:
-                    continue
-                loops = (*self.kernel.axes, *(store.inner[:depth] if store.inner == inner else ()))
-                key = number, load, bound, loops
-                if key not in met:
-                    met[key] = not bound.isdisjoint(loops) or self.meets_another_turn(store, load, loops)
-                if met[key]:
-                    raise LoopError(
-                        f"{load!r} is read by a turn, and {store.buffer!r}, in the same memory, written by another"
-                    )
+        places = dict.fromkeys((store.inner, store.buffer) for store in self.kernel.stores)
+        reads = dict.fromkeys((s.inner, *read) for s in self.kernel.stores for read in _reads(s))
+        writers: dict[tuple[Any, ...], tuple[Array, Array]] = {}
+        for (own, load, depth, bound), (inner, buffer) in itertools.product(reads, places):
+            if (buffer, load.buffer) not in pairs:
+                continue
+            loops = (*self.kernel.axes, *(inner[:depth] if inner == own else ()))
+            key = inner, buffer, loops
+            if key not in writers:
+                writers[key] = self.writers(inner, buffer, loops)
+            if not bound.isdisjoint(loops) or self.meets_another_turn(writers[key], load, loops):
+                raise LoopError(
+                    f"{load!r} is read by a turn, and {buffer!r}, in the same memory, written by another"
+                )
 
-    def meets_another_turn(self, store: Store, load: Load, loops: tuple[Axis, ...]) -> bool:
-        """Whether in a turn of ``loops`` an element is read that ``store`` writes in another one."""
-        index = self.spread(self.index(store.offset, store.dynamic), (*self.kernel.axes, *store.inner))
-        array, index = self.memory.place(store.buffer, index, "is written")
-        turns = math.prod(self.length(axis) for axis in loops)
-        if not index.size or not turns:
-            return False
-        writer = np.full(array.size, -1)
-        writer[index.ravel()] = np.arange(index.size) // (index.size // turns)
+    def writers(
+        self, inner: tuple[Axis, ...], buffer: Buffer, loops: tuple[Axis, ...]
+    ) -> tuple[Array, Array]:
+        """Of each element the first and last turn of ``loops`` that stores inside ``inner`` write it in; -1 if none."""
+        size, turns = self.memory.arrays[buffer].size, math.prod(self.length(axis) for axis in loops)
+        first, last = np.full(size, turns), np.full(size, -1)
+        for store in self.kernel.stores:
+            if store.inner == inner and store.buffer is buffer:
+                index = self.spread(self.index(store.offset, store.dynamic), (*self.kernel.axes, *inner))
+                _, index = self.memory.place(buffer, index.ravel(), "is written")
+                turn = np.arange(index.size) // max(1, index.size // max(1, turns))
+                np.minimum.at(first, index, turn)
+                np.maximum.at(last, index, turn)
+        return first, last
+
+    def meets_another_turn(self, writers: tuple[Array, Array], load: Load, loops: tuple[Axis, ...]) -> bool:
+        """Whether in a turn of ``loops`` an element is read that is written in another one."""
+        first, last = writers
         self.value(load)
         read = self.index(load.offset, load.dynamic)
         guard = _Value(np.array(True), ()) if load.guard is None else self.values[load.guard]
         domain = (*loops, *_in_order([axis for axis in (*read.axes, *guard.axes) if axis not in loops]))
         there = self.spread(guard, domain)
+        turns = max(1, math.prod(self.length(axis) for axis in loops))
         reader = np.arange(there.size).reshape(there.shape)[there] // max(1, there.size // turns)
         _, places = self.memory.place(load.buffer, self.spread(read, domain)[there], "is read")
-        return bool(((writer[places] >= 0) & (writer[places] != reader)).any())
+        written = last[places] >= 0
+        return bool((written & ((first[places] != reader) | (last[places] != reader))).any())
 
     def spread(self, value: _Value, axes: tuple[Axis, ...]) -> Array:
         """The values for every turn of ``axes``."""
