@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pullback.compiler.runtime.nodes import Called, Fields, Items, Leaf, Node, Pairs, Same, static_node
@@ -73,13 +73,18 @@ def _taken(spec: Spec, numbers: Iterator[int]) -> Node:
         statics = tuple(map(static_node, rest[: len(fixed)]))
         return Fields(cls, tuple(map(sys.intern, names)), (*parts, *statics), _in_slots(cls, names))
     if cls is dict:
-        keys, written = rest
-        by_key = dict(zip(keys, parts))
-        order = keys if written is None else written
-        return Pairs(order, tuple([by_key[key] for key in order]))
+        return _pairs(rest, parts)
     if cls in (tuple, list) or _is_plain_tuple(cls):
         return Items(cls, parts)
     raise _Unmatched
+
+
+def _pairs(rest: Any, parts: Sequence[Node]) -> Pairs:
+    """A dict in the order in which it was written."""
+    keys, written = rest
+    by_key = dict(zip(keys, parts))
+    order = keys if written is None else written
+    return Pairs(order, tuple([by_key[key] for key in order]))
 
 
 def _is_plain_tuple(cls: type) -> bool:
@@ -132,10 +137,7 @@ def _made(spec: Spec, numbers: Iterator[int]) -> Node:
     if cls in (tuple, list):
         return Items(cls, parts)
     if cls is dict:
-        keys, written = rest
-        by_key = dict(zip(keys, parts))
-        order = keys if written is None else written
-        return Pairs(order, tuple([by_key[key] for key in order]))
+        return _pairs(rest, parts)
     if cls in FIELDS and cls not in REGISTERED:
         moving, fixed = FIELDS[cls]
         statics = tuple(map(Same, rest[: len(fixed)]))
