@@ -92,6 +92,9 @@ def test_pictures_in_folders_of_their_classes(image_model, tmp_path, capsys):
     assert "rows 3" in found and "accuracy 66.67 %" in found
     row = next(line for line in found if line.startswith("│ 4 "))
     assert row.replace("│", " ").split()[1:11] == list("0010000000")
+    (folder / "4" / ".DS_Store").touch()
+    assert evaluate(image_model, "--data", folder) == 0
+    assert "rows 3" in lines(capsys)
     (folder / "ten").mkdir()
     assert evaluate(image_model, "--data", folder) == 1
     assert "'ten', which is no class" in capsys.readouterr().err

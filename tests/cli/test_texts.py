@@ -1,6 +1,7 @@
 """The jobs on texts, from the command line, with made-up reviews."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from pullback.cli import main
 from pullback.cli.workloads import imdb_cnn, imdb_lstm
 from pullback.data import Vocabulary, generate_reviews, imdb, read_glove
 from pullback.io import load_metadata
+
+OWN = (("positive", "good"), ("negative", "bad"))
 
 
 @pytest.fixture(autouse=True)
@@ -153,3 +156,35 @@ def test_files_that_make_no_vectors(tmp_path, capsys, arguments, message):
     (tmp_path / "a.txt").write_text("a good film\n")
     assert main(["train", "vectors", *arguments]) == 1
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("workload", ["imdb-cnn", "imdb-lstm"])
+def test_texts_of_ones_own(workload, tmp_path, capsys):
+    lines = [f"{side}\tthe {word} film\u2028number {k}" for k in range(40) for side, word in OWN]
+    file = tmp_path / "texts.tsv"
+    file.write_text("\ufeff" + "\r\n".join(lines), encoding="utf-8")  # as spreadsheets write it
+    out = tmp_path / "out"
+    run("train", workload, "--data", file, "--output", out, "--epochs", 10, "--batch", 8, "--lr", 0.02)
+    assert f"80 texts from {file}: 64 to train on, 16 to test on" in capsys.readouterr().out
+    assert main(["evaluate", "--model", str(out), "--data", str(file)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "rows 80" in shown and "accuracy 100.00 %" in shown
+    assert main(["predict", "--model", str(out), "a good film", "a bad film"]) == 0
+    assert [line.split()[3] for line in capsys.readouterr().out.splitlines()] == ["positive", "negative"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("positive\tgood\n" * 9, "all 9 texts are positive. Give texts of both classes"),
+        ("label\ttext\npositive\tgood\n", "line 1: 'label.*does not begin with a class"),
+        ("positive,good\n", "line 1: .* does not begin with a class and a tab"),
+        ("", "is empty"),
+        ("0\tbad\n1\tgood\n", "2 reviews cannot be split"),
+    ],
+)
+def test_texts_that_cannot_be_trained_on(content, message, tmp_path, capsys):
+    file = tmp_path / "texts.tsv"
+    file.write_text(content)
+    assert main(["train", "imdb-cnn", "--data", str(file), "--output", str(tmp_path / "out")]) == 1
+    assert re.search(message, capsys.readouterr().err)

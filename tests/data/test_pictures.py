@@ -193,3 +193,9 @@ def test_a_gzip_file_with_more_than_it_should(tmp_path):
 def test_floats_beyond_float32_are_not_finite(tmp_path):
     with pytest.raises(DataError, match="not finite"):
         read_pictures(npy(tmp_path / "a.npy", np.full(SHAPE, 1e300)), SHAPE)
+
+
+def test_integers_of_two_bytes_are_no_pixels(tmp_path):
+    np.save(tmp_path / "wide.npy", np.full(SHAPE, 65535, np.uint16))
+    with pytest.raises(DataError, match=r"has dtype uint16. Give uint8, or floats from 0 to 1"):
+        read_pictures(tmp_path / "wide.npy", SHAPE)

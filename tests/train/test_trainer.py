@@ -483,9 +483,16 @@ def test_arrays_in_any_memory_order(data, make_model):
     assert same(*models)
 
 
+class Scaled(nn.Module):
+    factor: float
+
+    def __call__(self, x):
+        return self.factor * x
+
+
 def test_parameters_that_are_no_arrays():
-    with pytest.raises(TreeError, match=r"factor is a float, .*np.array"):
-        make_trainer({"factor": 1.5})
+    with pytest.raises(TreeError, match=r"layers.0.factor is a float, .*np.array"):
+        make_trainer(nn.Chain(Scaled(1.5)))
     with pytest.raises(TreeError, match="no parameters"):
         make_trainer(nn.Chain(np.tanh))
 

@@ -17,7 +17,6 @@ from pullback.cli.predict import load_model
 from pullback.cli.workloads.chars import bits_per_character
 from pullback.data import (
     Alphabet,
-    Corpus,
     Dataset,
     Vocabulary,
     character_rows,
@@ -27,6 +26,7 @@ from pullback.data import (
     read_pictures,
     read_text,
 )
+from pullback.data.labelled import is_labelled, read_labelled
 from pullback.errors import DataError
 from pullback.metrics import Metric, accuracy, confusion_matrix, precision_recall_f1
 from pullback.train import Trainer
@@ -148,6 +148,7 @@ def _pictures(folder: Path, names: list[str], shape: tuple[int, ...], scale: flo
     parts, labels = [], []
     for label, name in enumerate(names):
         files = sorted((folder / name).iterdir()) if (folder / name).is_dir() else []
+        files = [file for file in files if not file.name.startswith(".")]  # what systems put there
         for file in files:
             found = read_pictures(file, shape, scale)
             parts.append(found)
@@ -171,9 +172,8 @@ def _texts(
 ) -> _Task:
     """Reviews in the words that the model knows."""
     classes = list(settings["classes"])
-    own = options.data is not None and Path(options.data).suffix in (".tsv", ".txt")
-    if own:
-        corpus = _labelled_lines(Path(options.data), classes)
+    if is_labelled(options.data):
+        corpus = read_labelled(options.data, classes)
         rows, note = np.arange(len(corpus)), f"{len(corpus):,} texts from {options.data}"
     else:
         reviews = load_imdb_or_generated(options.data, report=output.line)
@@ -185,26 +185,6 @@ def _texts(
     lengths = np.minimum(np.diff(corpus.starts), length) if behind else None
     whole = Dataset(corpus.encode(vocabulary, length, behind=behind), corpus.labels[:, None], lengths)
     return _Task(note, whole[rows], nn.binary_cross_entropy, None, classes)
-
-
-def _labelled_lines(path: Path, classes: list[str]) -> Corpus:
-    """A class, a tab and a text on each line."""
-    labels, texts = [], []
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        if not line.strip():
-            continue
-        name, tab, text = line.partition("\t")
-        name = name.strip()
-        if not tab or name not in (*classes, "0", "1"):
-            raise DataError(
-                f"[evaluate] {path}, line {number}: {line[:40]!r} does not begin with a class and a tab. Give "
-                f"{classes[0]!r} or 0, or {classes[1]!r} or 1, a tab, and the text."
-            )
-        labels.append(classes.index(name) if name in classes else int(name))
-        texts.append(text)
-    if not texts:
-        raise DataError(f"[evaluate] {path} has no text. Give a class, a tab and a text on each line.")
-    return Corpus.of(texts, labels)
 
 
 # -- characters

@@ -38,7 +38,9 @@ def _add_workload(parser: argparse.ArgumentParser, workload: Workload) -> None:
     parser.description = f"Train {workload.summary}."
     if workload.looks_for_data:
         parser.add_argument(
-            "--data", metavar="DIR", help="folder of the data set (look for it, then download it)"
+            "--data",
+            metavar="PATH",
+            help=f"folder of the data set{workload.own_data} (look for it, then download it)",
         )
     epochs, batch, rate = (_default(workload, name) for name in Defaults._fields)
     parser.add_argument(

@@ -9,9 +9,12 @@ import numpy as np
 
 from pullback.data.corpus import Corpus, Reviews
 from pullback.data.imdb import load_imdb
+from pullback.data.labelled import is_labelled, read_labelled
 from pullback.errors import DataError, DownloadError, OutputError
 
-__all__ = ["generate_reviews", "load_imdb_or_generated"]
+__all__ = ["CLASSES", "generate_reviews", "load_imdb_or_generated"]
+
+CLASSES = ["negative", "positive"]
 
 _THINGS = (
     "film",
@@ -88,9 +91,21 @@ def load_imdb_or_generated(
 ) -> Reviews:
     """The reviews from IMDB if they can be had (see ``load_imdb``), else made-up ones; ``note`` says which.
 
+    A path that ends in ``.tsv`` or ``.txt`` is a file of texts of one's own, see ``read_labelled``, ``negative`` or
+    ``positive``, with some of each.
+
     A path that is given but has no reviews, and files that are damaged, are errors all the same:
     training on other data than those that were asked for would hide them.
     """
+    if path is not None and is_labelled(path):
+        corpus = read_labelled(path, CLASSES)
+        counts = np.bincount(corpus.labels, minlength=2)
+        if not counts.all():
+            alone = CLASSES[int(counts.argmax())]
+            raise DataError(
+                f"[load_imdb] {path}: all {len(corpus):,} texts are {alone}. Give texts of both classes."
+            )
+        return Reviews("own", corpus, f"{len(corpus):,} texts from {path}")
     try:
         return load_imdb(path, download=download, report=report)
     except (DownloadError, OutputError) as error:

@@ -77,7 +77,7 @@ def read_pictures(
         pictures = pictures[None]
     if pictures.shape[1:] != tuple(shape):
         raise _other_size(path, pictures.shape, shape)
-    if pictures.dtype.kind not in "fu":
+    if pictures.dtype != np.uint8 and pictures.dtype.kind != "f":
         raise DataError(
             f"[read_pictures] {path} has dtype {pictures.dtype}. Give uint8, or floats from 0 to 1."
         )

@@ -17,12 +17,19 @@ from pullback import nn, optim
 from pullback.cli.options import positive
 from pullback.cli.workloads.workload import Defaults, Job, Report, Workload, size_of
 from pullback.data import LabelledTexts, load_imdb_or_generated
+from pullback.data.generated_reviews import CLASSES
 from pullback.data.text import LENGTH, VOCABULARY_SIZE
 
-__all__ = ["WORKLOAD", "make_model", "parameters", "prepare", "restore", "text_job"]
+__all__ = ["OWN_DATA", "WORKLOAD", "make_model", "parameters", "prepare", "restore", "text_job"]
+
+OWN_DATA = ", or a .tsv or .txt file with negative or positive, a tab and a text on each line"
 
 _WINDOW, _POOL = 3, 8
-_DEFAULTS = {"IMDB": Defaults(5, 64, 0.0003), "generated": Defaults(5, 64, 0.003)}
+_DEFAULTS = {
+    "IMDB": Defaults(5, 64, 0.0003),
+    "generated": Defaults(5, 64, 0.003),
+    "own": Defaults(5, 64, 0.003),
+}
 """Larger learning rates learn IMDB's reviews by heart within the five epochs; of the made-up ones there are a tenth."""
 
 
@@ -96,7 +103,7 @@ def text_settings(texts: LabelledTexts, filters: int, dimensions: int = 50) -> d
         "length": length,
         "dimensions": dimensions,
         "filters": filters,
-        "classes": ["negative", "positive"],
+        "classes": CLASSES,
     }
 
 
@@ -142,4 +149,5 @@ WORKLOAD = Workload(
     parameters,
     _DEFAULTS,
     "adam",
+    own_data=OWN_DATA,
 )

@@ -23,7 +23,11 @@ from pullback.train.vectors import corpus_vectors
 
 __all__ = ["WORKLOAD", "own_vectors", "prepare", "restore"]
 
-_DEFAULTS = {"IMDB": Defaults(5, 64, 0.002), "generated": Defaults(5, 64, 0.002)}
+_DEFAULTS = {
+    "IMDB": Defaults(5, 64, 0.002),
+    "generated": Defaults(5, 64, 0.002),
+    "own": Defaults(5, 64, 0.002),
+}
 
 
 def prepare(options: argparse.Namespace, report: Report) -> Job:
@@ -87,4 +91,5 @@ WORKLOAD = Workload(
     imdb_cnn.parameters,
     _DEFAULTS,
     "adam",
+    own_data=imdb_cnn.OWN_DATA,
 )

@@ -15,14 +15,15 @@ import numpy as np
 
 from pullback import nn
 from pullback.cli.options import positive
-from pullback.cli.workloads.imdb_cnn import text_job
+from pullback.cli.workloads.imdb_cnn import OWN_DATA, text_job
 from pullback.cli.workloads.workload import Defaults, Job, Report, Workload, size_of
 from pullback.data import load_imdb_or_generated
+from pullback.data.generated_reviews import CLASSES
 
 __all__ = ["WORKLOAD", "make_model", "parameters", "prepare", "restore"]
 
 _WORDS, _LENGTH, _DIMENSIONS = 20_000, 500, 32
-_DEFAULTS = {"IMDB": Defaults(3, 64, 0.001), "generated": Defaults(5, 64, 0.01)}
+_DEFAULTS = {"IMDB": Defaults(3, 64, 0.001), "generated": Defaults(5, 64, 0.01), "own": Defaults(5, 64, 0.01)}
 
 
 def make_model(
@@ -57,7 +58,7 @@ def prepare(options: argparse.Namespace, report: Report) -> Job:
         "dimensions": _DIMENSIONS,
         "hidden": options.hidden,
         "lengths": options.bucket is not None,
-        "classes": ["negative", "positive"],
+        "classes": CLASSES,
     }
     model = restore(settings, seed=options.seed)
     return replace(text_job(texts, model, settings, options, _DEFAULTS[texts.name]), bucket=options.bucket)
@@ -100,4 +101,5 @@ WORKLOAD = Workload(
     parameters,
     _DEFAULTS,
     "adam",
+    own_data=OWN_DATA,
 )

@@ -79,6 +79,8 @@ class Workload:
     defaults: Mapping[str, Defaults]
     optimiser: str
     looks_for_data: bool = True
+    own_data: str = ""
+    """What ``--data`` takes beside the data set, for the help."""
 
 
 def size_of(settings: Mapping[str, Any], name: str) -> int:
