@@ -47,6 +47,11 @@ def _options() -> Any:
         "--whole", action="store_true", help="print programs that differ as they are, not shrunk"
     )
     parser.add_argument("--stages", action="store_true", help="compare the program after each stage as well")
+    parser.add_argument(
+        "--brief",
+        action="store_true",
+        help="leave out the programs for any size and those inside transformations",
+    )
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.seed = options.seed or secrets.token_hex(4)
@@ -68,14 +73,14 @@ def _work(options: Any) -> None:
     for number in range(options.start, options.start + options.count):
         _say({"begun": number})
         program = generate(options.seed, number)
-        found = difference(program, options.stages)
+        found = difference(program, options.stages, options.brief)
         said = {"number": number, "kind": program.kind, "steps": [step.text for step in program.steps]}
         if found is not None:
             # Shrinking may meet another difference that ends the process: this one is told first.
             _say({"differs": number, "what": str(found), "source": program.source()})
             if not options.whole:
                 program, found = shrunk(
-                    program, found, lambda candidate: difference(candidate, options.stages)
+                    program, found, lambda candidate: difference(candidate, options.stages, options.brief)
                 )
             said |= {"what": str(found), "source": program.source()}
             if found.compared == "compiled against interpreted":
@@ -150,7 +155,7 @@ class _Run:
     def _begin(self, first: int, stop: int) -> None:
         command = [sys.executable, "-m", "pullback.testing.programs", "--worker", "--seed", self.options.seed]
         command += ["--start", str(first), "--count", str(stop - first)] + ["--whole"] * self.options.whole
-        command += ["--stages"] * self.options.stages
+        command += ["--stages"] * self.options.stages + ["--brief"] * self.options.brief
         environment = {**os.environ, "PULLBACK_CACHE": "off"}
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         worker = _Worker(process, first, stop)

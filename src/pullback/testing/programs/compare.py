@@ -42,19 +42,26 @@ class Found(Exception):
     """Ends the comparisons at the first difference."""
 
 
-def difference(program: Program, stages: bool = False) -> Difference | None:
+def difference(program: Program, stages: bool = False, brief: bool = False) -> Difference | None:
     """The first difference between the ways to run ``program``, or ``None``.
 
-    ``stages`` asks for the program after each stage of the compiler as well, run by the interpreter of loops.
+    ``stages`` asks for the program after each stage of the compiler as well, run by the interpreter of loops; ``brief``
+    leaves out what is compiled for any size of an axis, and inside transformations.
     """
     try:
-        (_refused if program.asked.fails else _compare)(program, stages)
+        if program.asked.fails:
+            _refused(program)
+        else:
+            wanted = _compare(program, stages)
+            if not brief:
+                _for_any_size(program, wanted)
+                _inside(program, wanted)
     except Found as found:
         return Difference(*found.args)
     return None
 
 
-def _refused(program: Program, stages: bool) -> None:
+def _refused(program: Program) -> None:
     """What NumPy refuses is refused when it is traced, or when it runs."""
     refused = _error(program.numpy)
     if refused is None:
@@ -100,7 +107,8 @@ def _compiled(program: Program) -> Any:
     return program.compiled()(*program.arguments())
 
 
-def _compare(program: Program, stages: bool) -> None:
+def _compare(program: Program, stages: bool) -> Sequence[Expected]:
+    """Compare the program as it is; gives what its results are."""
     arguments = program.arguments()
     traced = _run("traced", lambda: pullback.trace(program.function(), *arguments))
     graph = traced.graph
@@ -146,8 +154,7 @@ def _compare(program: Program, stages: bool) -> None:
                     _unchanged(x.values, argument, x.name)
     finally:
         pullback.set_num_threads(before)
-    _for_any_size(program, wanted)
-    _inside(program, wanted)
+    return wanted
 
 
 def _inside(program: Program, wanted: Sequence[Expected]) -> None:
