@@ -27,6 +27,7 @@ from pullback.loops import (
     load_at,
     walk,
 )
+from pullback.loops.functions import FUNCTIONS
 from pullback.loops.multiply_add import multiply_add
 
 # A shell ignores Ctrl-C in what it runs in the background, and what it starts inherits that; some tests press it.
@@ -101,6 +102,8 @@ class Grid:
         if place is not None:
             factors = [self.values[id(factor)] for factor in expression.operands[place].operands]
             return multiply_add(expression.function, place, factors, operands[1 - place])
+        if expression.function not in OPERATORS:
+            return np.asarray(FUNCTIONS[expression.function](*operands))
         attributes = {key: value for key, value in expression.attributes if key != "source"}
         return np.asarray(OPERATORS[expression.function].reference(*operands, **attributes))
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.codegen.fixed import fixed_value
 from pullback.errors import ShapeError
 from pullback.loops import Apply, Axis, Literal
+from pullback.loops.fixed import fixed_value
 
 X = np.array([1.0, np.nan, -3.0, 5.0])
 BINS = [

@@ -112,7 +112,7 @@ def _compare(program: Program, stages: bool) -> Sequence[Expected]:
     arguments = program.arguments()
     traced = _run("traced", lambda: pullback.trace(program.function(), *arguments))
     graph = traced.graph
-    wanted = _run("interpreted", lambda: expected(graph, arguments))
+    wanted: list[Expected] = _run("interpreted", lambda: expected(graph, arguments))
     interpreted = _run("interpreted", lambda: evaluate(graph, arguments))
     _evaluated_alike(program, graph, interpreted, wanted if any(map(regions, graph.nodes())) else None)
     if program.asked.form in ("value", "both"):
