@@ -124,3 +124,10 @@ def test_at_zero_the_slope_is_that_of_the_left(function):
 
 def test_large_numbers_do_not_overflow_in_the_branch_not_taken():
     np.testing.assert_array_equal(pb.vmap(pb.grad(pb.celu))(np.array([1e4, 0.0, -1e4])), [1.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_gelu_has_the_sign_of_its_argument(dtype):
+    x = np.array([0.0, -0.0, 1e-30, -1e-30, 50.0, -50.0, np.inf, -np.inf], dtype)
+    for found in (pb.gelu(x), pb.jit(pb.gelu)(x)):
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(x))

@@ -90,9 +90,9 @@ def _tail(size: Any) -> Any:
 
 
 def _gelu(m: Any, x: Any) -> Any:
-    """``max(x, 0) - |x| (1 - ndtr |x|)``."""
+    """``max(x, 0) - |x| (1 - ndtr |x|)``, with the sign of ``x``, also of a zero."""
     size = _held(m, x)
-    return m.relu(x) - (size * _tail(size)) * m.half_bell(x)
+    return m.copysign(m.relu(x) - (size * _tail(size)) * m.half_bell(x), x)
 
 
 def _gelu_slope(m: Any, x: Any) -> Any:
