@@ -114,7 +114,7 @@ def selu(x: Any, /) -> Any:
 
 def gelu(x: Any, /, approximate: bool = False) -> Any:
     r""":math:`x \Phi(x)` with the normal distribution's :math:`\Phi(x) = \tfrac12 (1 + \mathrm{erf}(x /
-    \sqrt 2))`.
+    \sqrt 2))`; at :math:`-\infty` its limit, 0.
 
     ``approximate`` takes :math:`\tfrac12 (1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3)))` for :math:`\Phi`.
     Source: Hendrycks & Gimpel, *Gaussian error linear units*, 2016.

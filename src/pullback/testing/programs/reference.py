@@ -101,7 +101,7 @@ def gelu(x: Array, approximate: bool = False) -> Array:
     x = _float(x)
     if approximate:
         return x * sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
-    return (x * _shares(x)).astype(x.dtype)
+    return np.where(x == -np.inf, -0.0, x * _shares(x)).astype(x.dtype)
 
 
 def silu(x: Array) -> Array:
