@@ -349,9 +349,16 @@ def _sinc(x: Array) -> Array:
     return np.where(x == 0, 1, sine).astype(x.dtype)[()]
 
 
+def _times(factor: float) -> Callable[[Array], Array]:
+    """``factor * x``: of ``float32`` NumPy's own factors between degrees and radians are one unit off."""
+    return lambda x: (np.asarray(_float(x), np.longdouble) * factor).astype(_float(x).dtype)[()]
+
+
 np_as_it_says = SimpleNamespace(
     **{
         **vars(np),
+        "deg2rad": _times(math.pi / 180),
+        "rad2deg": _times(180 / math.pi),
         "dot": _of_all_elements(np.dot),
         "inner": _of_all_elements(np.inner),
         "linalg": SimpleNamespace(**{**vars(np.linalg), "det": _det}),
