@@ -84,6 +84,11 @@ _WIDER: Mapping[np.dtype[Any], np.dtype[Any]] = {
 SHIFTED = frozenset(("logaddexp", "logaddexp2"))
 """What is as exact as its operands, which it takes out before and adds again, and not as its result."""
 
+TERMS: Mapping[str, Callable[..., Any]] = {
+    "gelu_slope": lambda x: x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+}
+"""The largest term of what is as exact as that, and not as its result, where terms cancel."""
+
 
 @dataclass(frozen=True)
 class Expected:
@@ -338,7 +343,8 @@ class _Run:
         if not inexact.any():
             return value
         salt = moves.salts.setdefault(name, int(moves.random.integers(1 << 30)))
-        scale = np.max(np.abs([value, *inputs]), axis=0) if name in SHIFTED else np.abs(value)
+        terms = inputs if name in SHIFTED else [TERMS[name](*inputs)] if name in TERMS else []
+        scale = np.max(np.abs([value, *terms]), axis=0)
         # A product or quotient may have vanished; zeros of other functions are zeros.
         small = _is_small(value) & ((value != 0) | (name in ("multiply", "divide")))
         scale = np.where(small, np.finfo(value.dtype).smallest_normal, scale)
