@@ -214,3 +214,15 @@ def test_float_is_understood_however_often_a_function_was_called():
     slope = pb.grad(lambda x: x.sum() * float(x.sum()))
     for _ in range(40):  # Python makes faster instructions of calls that it sees often
         assert slope(np.ones(3)).tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int8", "float64", "float32", "complex64"])
+@pytest.mark.parametrize(
+    "function",
+    [lambda x, a: a - x, lambda x, a: x * a, lambda x, a: np.maximum(x, a.real), lambda x, a: x / (3 + a)],
+)
+def test_arrays_in_the_other_byte_order_are_numbers_like_others(function, dtype):
+    x, a = np.array([1.0, -2.0, 0.5]), np.array([3, 1, -2], dtype)
+    slope = pb.grad(lambda x, a: np.sum(np.real(function(x, a))))
+    for _ in range(4):
+        np.testing.assert_array_equal(slope(x, a.astype(a.dtype.newbyteorder())), slope(x, a))

@@ -370,6 +370,8 @@ def constant(value: Any, dtype: Any = None, weak: bool = False) -> Constant:
 def _constant(value: Any, dtype: Any, weak: bool) -> Constant:
     refuse_class(value)
     array = np.array(value, dtype=dtype, order="C")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     array.flags.writeable = False
     if array.size > SMALL_CONSTANT:
         return Constant(array, weak)
