@@ -389,8 +389,11 @@ def _wide(
     if not isinstance(node, Operation) or node.dtype not in _WIDER or (users and users[node] > 1):
         return None
     if node.operator.name == "multiply":
-        a, b = (np.asarray(values[child], _WIDER[node.dtype]) for child in node.inputs)
-        return np.asarray(a * b)
+        a, b = node.inputs
+        for one, other in ((a, b), (b, a)):
+            if np.all(np.abs(values[one]) == 1) and (inside := _wide(other, values, users)) is not None:
+                return np.asarray(values[one] * inside)  # the product is one farther up
+        return np.asarray(values[a].astype(_WIDER[node.dtype]) * values[b])
     if node.operator.name not in MOVES:
         return None
     inside = _wide(node.inputs[0], values, users)
