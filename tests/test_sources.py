@@ -58,7 +58,7 @@ def test_an_edit_of_the_same_size_and_time_is_found(copied):
     assert [copied(), copied()] == [False, True]
     file = copied.package / "compiler/cost.py"
     state, text = file.stat(), file.read_text()
-    edited = text.replace("CHUNK_CYCLES = 6000.0", "CHUNK_CYCLES = 9000.0")
+    edited = text.replace("SHORT_CYCLES = 120_000.0", "SHORT_CYCLES = 150_000.0")
     assert edited != text
     file.write_text(edited)
     os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))

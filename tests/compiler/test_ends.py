@@ -10,7 +10,6 @@ import pytest
 
 import pullback as pb
 from pullback import nn
-from pullback.compiler import regions
 from pullback.compiler.plan import plan
 from pullback.compiler.stages import Same, check_stages, within
 from pullback.compiler.steps import Region
@@ -20,15 +19,12 @@ from pullback.tracing.trace import leaf_type
 from pullback.tracing.trees import flatten
 
 SIZE, CAPACITY = 17, 24
-PROCESSOR = Processor("znver3", "+avx2,+fma", "x86_64", vector_bytes=32, vector_registers=16)
+PROCESSOR = Processor(
+    "znver3", "+avx2,+fma", "x86_64", vector_bytes=32, vector_registers=16, chunk_cycles=1.0
+)
+"""Chunks have few rows."""
 W = np.random.default_rng(1).uniform(-1, 1, (4, 3))
 V = np.random.default_rng(2).uniform(-1, 1, (3, 4))
-
-
-@pytest.fixture(autouse=True)
-def in_many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of few rows. Nothing is compiled that the code cache would keep."""
-    monkeypatch.setattr(regions, "CHUNK_CYCLES", 1.0)
 
 
 def rows(seed: int = 0) -> np.ndarray:

@@ -232,9 +232,6 @@ MOST_PANELS_ACROSS = 16
 
 # -- Regions and grains
 
-CHUNK_CYCLES = 6000.0
-"""A chunk should last at least this long: claiming one costs about a hundred cycles."""
-
 MOST_CHUNKS = 32
 """Of a group of rows."""
 

@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from pullback.compiler.canonicalise import coalesced_rows
-from pullback.compiler.cost import CHUNK_CYCLES, COMPARING, MOST_CHUNKS, SHORT_CYCLES, kernel_cycles
+from pullback.compiler.cost import COMPARING, MOST_CHUNKS, SHORT_CYCLES, kernel_cycles
 from pullback.compiler.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.schedules.choose import Schedules
@@ -92,7 +92,7 @@ def make_regions(
                 _coalesce(job, coalesced_rows(job.kernel), schedules)
                 group.rows = job.rows
             _cut(group, schedules, trips)
-        region.groups = _bounded(_gathered(region.groups))
+        region.groups = _bounded(_gathered(region.groups, schedules.target.chunk_cycles))
     return _one_after_another([region for region in regions if region.groups], before)
 
 
@@ -226,7 +226,8 @@ def _cut(group: Group, schedules: Schedules, trips: int) -> None:
 
 def _wanted_chunks(group: Group, schedules: Schedules, trips: int) -> int:
     """Chunks that last long enough; of a scatter fewer, but so many that their rows stay in the cache."""
-    wanted = min(_most_chunks(group, schedules.target), int(group.cycles * trips / CHUNK_CYCLES))
+    target = schedules.target
+    wanted = min(_most_chunks(group, target), int(group.cycles * trips / target.chunk_cycles))
     scatters = [
         (job.schedule, schedules.lanes(job.kernel))
         for job in group.jobs
@@ -237,7 +238,7 @@ def _wanted_chunks(group: Group, schedules: Schedules, trips: int) -> int:
         wanted = min(wanted, max(1, int(COMPARING * most)))
         own = {store.buffer for job in group.jobs for store in job.kernel.stores}
         if len(group.jobs) > 1:
-            wanted = max(wanted, sum(buffer.nbytes for buffer in own) // schedules.target.private_bytes)
+            wanted = max(wanted, sum(buffer.nbytes for buffer in own) // target.private_bytes)
         wanted = min(wanted, most)
     return max(1, wanted)
 
@@ -287,16 +288,16 @@ def _coalesce(job: Job, kernel: Kernel, schedules: Schedules) -> None:
         job.kernel, job.schedule = kernel, schedule_map(kernel, schedules.lanes(kernel), schedules.target)
 
 
-def _gathered(groups: list[Group]) -> list[Group]:
+def _gathered(groups: list[Group], chunk_cycles: float) -> list[Group]:
     """Groups by weight, before them the small ones that are not cut, together in one chunk.
 
     The caller begins at the front: small ones mostly read and write what it has just had in its cache.
     """
-    small = [g for g in groups if g.chunks == 1 and g.cycles < CHUNK_CYCLES]
+    small = [g for g in groups if g.chunks == 1 and g.cycles < chunk_cycles]
     rest = sorted((g for g in groups if g not in small), key=lambda g: -g.cycles / g.chunks)
     bundles: list[Group] = []
     for group in small:
-        if bundles and bundles[-1].cycles + group.cycles < CHUNK_CYCLES:
+        if bundles and bundles[-1].cycles + group.cycles < chunk_cycles:
             bundles[-1].jobs.extend(group.jobs)
         else:
             bundles.append(Group(1, list(group.jobs), 1))

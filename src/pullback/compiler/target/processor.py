@@ -72,6 +72,8 @@ class Processor:
     """Cycles in which a line arrives that another core has written, one after another."""
     exchange_cycles: float = 1000.0
     """Cycles that threads lose in a region: claims, waiting, and fetching what the other one wrote."""
+    chunk_cycles: float = 6000.0
+    """What a chunk should take at least: claiming one costs about a hundred."""
     exchange_steps: int = 32
     """Multiply-adds of a few vectors that the processor does until a line of another core's cache has arrived."""
     bytes_per_cycle: int = 16

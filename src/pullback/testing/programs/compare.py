@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,7 @@ from pullback.errors import IndexRangeError, MatrixError
 from pullback.graph import Graph, Variable, evaluating, force, regions
 from pullback.graph.named import LEAST_SIZE
 from pullback.interpreter import evaluate
+from pullback.testing.programs.caches import small_caches, with_small_caches
 from pullback.testing.programs.program import LOSSES, SIGNLESS, Program, Step, step_value
 from pullback.testing.programs.rounding import SIGNS, Expected, expected
 from pullback.tracing.trace import known_value, leaf_type, output_nodes, tracing
@@ -52,10 +54,11 @@ def difference(program: Program, stages: bool = False, brief: bool = False) -> D
         if program.asked.fails:
             _refused(program)
         else:
-            wanted = _compare(program, stages)
-            if not brief:
-                _for_any_size(program, wanted)
-                _inside(program, wanted)
+            with small_caches() if program.asked.small else nullcontext():
+                wanted = _compare(program, stages)
+                if not brief:
+                    _for_any_size(program, wanted)
+                    _inside(program, wanted)
     except Found as found:
         return Difference(*found.args)
     return None
@@ -271,8 +274,7 @@ def _stages(program: Program, graph: Graph, wanted: Sequence[Expected]) -> str |
 
 
 def _planned(program: Program) -> Processor:
-    """This processor; for every other length of programs as if its caches held next to nothing, as for large arrays."""
-    return replace(Processor.host(), private_bytes=64) if len(program.steps) % 2 else Processor.host()
+    return with_small_caches(Processor.host()) if program.asked.small else Processor.host()
 
 
 def _comparison(graph: Graph, wanted: Sequence[Expected]) -> Comparison:

@@ -84,7 +84,7 @@ def _asked(m: Maker, program: Program) -> Program | None:
     for k, x in enumerate(inputs):
         if k not in donated and m.chance(0.25):
             inputs[k] = _laid_out(m, x)
-    asked = Asked(form, m.pick(tuple(LOSSES)), donated)
+    asked = Asked(form, m.pick(tuple(LOSSES)), donated, small=m.chance(0.4))
     made = replace(program, inputs=tuple(inputs), asked=asked)
     try:
         made.numpy()

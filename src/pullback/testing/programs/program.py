@@ -15,6 +15,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -109,9 +110,16 @@ class Asked:
     """Arguments that give their memory to the results."""
     fails: bool = False
     """Whether NumPy refuses the program: so must we."""
+    small: bool = False
+    """Whether it is compiled as if caches held next to nothing."""
 
     def __str__(self) -> str:
-        return self.form + (", donated" if self.donated else "") + (", refused" if self.fails else "")
+        return (
+            self.form
+            + (", donated" if self.donated else "")
+            + (", refused" if self.fails else "")
+            + (", small caches" if self.small else "")
+        )
 
 
 @dataclass(frozen=True)
@@ -239,6 +247,9 @@ class Program:
         shown = f"print(asked({names}))\nprint(pb.jit(asked{donated})({names}))\n"
         if self.asked.form in ("gradient", "curvature") or self.batch is not None:
             shown = f"print(pb.trace(asked, {names}).evaluate([{names}]))\n" + shown.split("\n")[1] + "\n"
+        if self.asked.small:
+            imported = "from pullback.testing.programs.caches import small_caches\n\n"
+            shown = f"{imported}with small_caches():\n{indent(shown, '    ')}"
         return f"{HEADER}\n{made}\n\n{self.definition()}\n{shown}"
 
     def without_unused(self) -> Program:

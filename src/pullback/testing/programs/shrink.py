@@ -71,6 +71,8 @@ def _fewer_outputs(program: Program) -> Iterator[Program]:
 
 def _simpler_question(program: Program) -> Iterator[Program]:
     asked = program.asked
+    if asked.small:
+        yield replace(program, asked=replace(asked, small=False))
     if asked.donated:
         yield replace(program, asked=replace(asked, donated=()))
     if asked.form == "both":
