@@ -331,7 +331,7 @@ class _Finished:
         return found
 
     def gives_way(self, node: Node, apart: Set[int]) -> bool:
-        """Whether ``node`` is stored rather than what it is a dear function of, and all whose readers are such.
+        """Whether ``node`` is stored rather than what it is a costly function of, and all whose readers are such.
 
         So an activation and its derivative, which is read much later, are made of a product together.
         """

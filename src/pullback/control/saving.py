@@ -2,7 +2,7 @@
 
 A cotangent of a loop's body is computed from values of the body. Which of them are kept for every step decides what a
 step costs in memory, and which are computed again, in time. What a step is given (an ``x``) is there already; a
-product, a reduction or a dear function is never computed again; what is cheap may be, from values that are there. Of
+product, a reduction or a costly function is never computed again; what is cheap may be, from values that are there. Of
 all choices the one with the fewest bytes is taken: the values that cut what is given from what is needed, where the cut
 is smallest, and of these the one that computes least again.
 
