@@ -9,6 +9,7 @@ import pullback as pb
 from pullback.compiler.codegen.registers import is_small
 from pullback.interpreter import evaluate
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
+from pullback.testing.programs.caches import small_caches
 
 X = np.array([0.7, -1.3, 2.1])
 DOUBLE = np.dtype(np.float64)
@@ -181,3 +182,16 @@ def test_what_is_small():
     assert not is_small(Kernel((i,), (Store(y, Affine.of(i), found),)))
     at = Load(x, Affine(), ((Load(Buffer("n", np.dtype(np.int64), (4,)), Affine.of(i)), 1),))
     assert not is_small(Kernel((i,), (Store(y, Affine.of(i), at),))), "at a computed place"
+
+
+def test_every_chunk_of_what_a_while_loop_repeats_is_run(monkeypatch):
+    monkeypatch.setenv("PULLBACK_CACHE", "off")
+
+    def doubled(x, times):
+        return pb.while_loop(lambda s: s[1] < times, lambda s: (s[0] * 2 - np.sum(s[0]), s[1] + 1), (x, 0))[0]
+
+    batch = pb.vmap(doubled, (0, None))
+    for shape in ((3, 6), (40, 100)):
+        x = np.random.default_rng(0).normal(size=shape)
+        with small_caches():
+            np.testing.assert_allclose(pb.jit(batch)(x, 3), batch(x, 3), rtol=1e-9)

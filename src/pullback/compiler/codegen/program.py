@@ -272,7 +272,11 @@ class _Emitter:
         for step in steps:
             if isinstance(step, Region):
                 for group in step.groups:
-                    self._rows(f, group, functions[group], "0")
+                    if group.chunks == 1:
+                        self._rows(f, group, functions[group], "0")
+                    else:
+                        with f.loop("0", str(group.chunks)) as chunk:
+                            self._rows(f, group, functions[group], chunk.index)
             elif isinstance(step, HostCall):
                 self._host_call(f, step)
             elif isinstance(step, Choice):

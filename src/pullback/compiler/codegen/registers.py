@@ -89,10 +89,13 @@ def _touched(steps: Iterable[Step], bound: Mapping[Buffer, View]) -> Iterator[tu
         if isinstance(step, HostCall):
             yield from ((view, False) for view in (*step.inputs, *step.outputs))
             continue
-        for job in (*step.first, *(job for group in step.groups for job in group.jobs)):
+        # Chunks of a group are turns of a loop, around all of its jobs.
+        jobs = [(job, False) for job in step.first]
+        jobs += [(job, group.chunks == 1) for group in step.groups for job in group.jobs]
+        for job, whole in jobs:
             for buffer in buffers_of(job.kernel):
                 view = bound.get(buffer, View(buffer))
-                yield view, is_small(job.kernel) and buffer.dtype == view.base.dtype
+                yield view, whole and is_small(job.kernel) and buffer.dtype == view.base.dtype
 
 
 def held_bases(steps: Sequence[Step], bound: Mapping[Buffer, View], elsewhere: Set[Buffer]) -> set[Buffer]:
