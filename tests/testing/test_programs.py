@@ -141,6 +141,20 @@ def test_an_equality_that_rounding_may_bring_about_is_undecided():
     assert estimate(lambda x: x == np.mean(x, axis=-1, keepdims=True), x).decided.all()
 
 
+def test_any_of_many_sums_of_the_same_value_may_be_the_largest():
+    x = np.linspace(-1, 1, 360, dtype=np.float32).reshape(120, 3)
+
+    def winners(x):
+        sums = np.sum(np.exp(x) / np.sum(np.exp(x), axis=-1, keepdims=True), axis=-1)
+        return np.where(sums == np.max(sums), sums - 1, 0)
+
+    found = estimate(winners, x)
+    for k in range(120):
+        one = np.eye(1, 120, k, dtype=np.float32)[0]
+        assert found.difference(one * np.finfo(np.float32).eps) is None
+        assert found.difference(one * 1e-4) is not None
+
+
 @pytest.mark.parametrize(
     ("value", "other"), [(0.0, -0.0), (np.nan, 1.0), (np.inf, -np.inf), (1.0, np.nextafter(1.0, 2))]
 )

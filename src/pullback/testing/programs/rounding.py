@@ -181,6 +181,7 @@ def expected(graph: Graph, arguments: Sequence[Any], seed: int = 0) -> list[Expe
             sign,
             plain,
             turned=number % 2 == 1,
+            by_chance=number % 8 != 1,
             cancels=number % 3 == 0,
             one_by_one=number % 3 == 1,
             negative=random.random(),
@@ -214,6 +215,8 @@ class _Moves:
     """The run that is not moved."""
     turned: bool
     """Whether equalities that may be another way are."""
+    by_chance: bool
+    """Whether chance tells for each of these: of many sums that only rounding keeps from being equal any may win."""
     cancels: bool
     """Whether sums that only rounding keeps from zero are zero."""
     one_by_one: bool
@@ -277,7 +280,7 @@ class _Run:
     def _moved(self, node: Operation, moves: _Moves) -> np.ndarray:
         name, value = node.operator.name, self._value(node)
         if name in ("equal", "not_equal") and node.inputs[0].dtype.kind == "f":
-            return self._turned(node, value, moves.plain.values) if moves.turned else value
+            return self._turned(node, value, moves) if moves.turned else value
         if name == "bitcast" and node.inputs[0].dtype.kind == "f":
             return self._value(node, [_of_any_sign(self.values[node.inputs[0]], moves.random)])
         if node.dtype.kind != "f" or name in EXACT or not value.size:
@@ -351,11 +354,13 @@ class _Run:
         moved = _moved_alike(value, inputs, scale, salt, AMPLITUDE.get(name, OTHERS))
         return np.where(inexact & np.isfinite(value), moved, value)
 
-    def _turned(self, node: Operation, value: np.ndarray, plain: Mapping[Any, np.ndarray]) -> np.ndarray:
-        """A comparison that another rounding might turn round is turned: no chance makes unequal numbers equal."""
+    def _turned(self, node: Operation, value: np.ndarray, moves: _Moves) -> np.ndarray:
+        """A comparison that another rounding might turn round is turned: moving never makes unequal numbers equal."""
+        plain = moves.plain.values
         apart, before = (np.subtract(*(values[x] for x in node.inputs)) for values in (self.values, plain))
         near = (apart != before) & (np.abs(before) <= MARGIN * np.abs(apart - before))
-        return np.where(near, ~plain[node], value)
+        other = moves.random.random(value.shape) < 0.5 if moves.by_chance else ~plain[node]
+        return np.where(near, other, value)
 
 
 def _rounded(node: Node, values: Mapping[Any, np.ndarray], users: Mapping[Node, int]) -> np.ndarray | None:
