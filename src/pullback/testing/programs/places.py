@@ -242,7 +242,9 @@ def taken(m: Maker) -> str:
     axis = m.axis(x)
     places = indices(m, m.shape(x)[axis], tuple(m.pick((1, 2, 3, 7)) for _ in range(m.pick((1, 1, 2)))))
     if m.chance(0.25):
-        return m.step(f"np.take({{0}}, {{1}} * 3 - 2, {axis}, mode={m.pick(('clip', 'wrap'))!r})", x, places)
+        # NumPy takes the extent off until what is left is in range: for minutes from an unsigned -2.
+        beyond = "{1}.astype(np.int64) * 3 - 2"
+        return m.step(f"np.take({{0}}, {beyond}, {axis}, mode={m.pick(('clip', 'wrap'))!r})", x, places)
     return m.step(f"np.take({{0}}, {{1}}, {axis})", x, places)
 
 
