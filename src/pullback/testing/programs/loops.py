@@ -116,7 +116,7 @@ def nested(m: Maker) -> str:
 @family(1)
 def counted(m: Maker) -> str:
     """So many turns, or each row by itself."""
-    x = m.floats(1)
+    x = m.any(lambda n: m.dtype(n) == m.float and m.rank(n) > 0)
     if m.chance() and m.shape(x)[0] <= 9:
         return m.step(f"pb.map(lambda x: {m.pick(KEPT).format(c='np.sin(x)', x='x')}, {{0}})", x)
     operands = [x, x]
