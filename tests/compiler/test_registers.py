@@ -7,9 +7,10 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.codegen.registers import is_small
+from pullback.compiler.target import Processor
 from pullback.interpreter import evaluate
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
-from pullback.testing.programs.caches import small_caches
+from pullback.testing.programs.processors import compiled_for, with_small_caches
 
 X = np.array([0.7, -1.3, 2.1])
 DOUBLE = np.dtype(np.float64)
@@ -193,5 +194,5 @@ def test_every_chunk_of_what_a_while_loop_repeats_is_run(monkeypatch):
     batch = pb.vmap(doubled, (0, None))
     for shape in ((3, 6), (40, 100)):
         x = np.random.default_rng(0).normal(size=shape)
-        with small_caches():
+        with compiled_for(with_small_caches(Processor.host())):
             np.testing.assert_allclose(pb.jit(batch)(x, 3), batch(x, 3), rtol=1e-9)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,12 +12,11 @@ import numpy as np
 import pullback
 from pullback.compiler.jit import Compiled
 from pullback.compiler.stages import Comparison, Same, check_stages
-from pullback.compiler.target import Processor
 from pullback.errors import IndexRangeError, MatrixError
 from pullback.graph import Graph, Variable, evaluating, force, regions
 from pullback.graph.named import LEAST_SIZE
 from pullback.interpreter import evaluate
-from pullback.testing.programs.caches import small_caches, with_small_caches
+from pullback.testing.programs.processors import compiled_for
 from pullback.testing.programs.program import LOSSES, SIGNLESS, Program, Step, step_value
 from pullback.testing.programs.rounding import SIGNS, Expected, expected
 from pullback.tracing.trace import known_value, leaf_type, output_nodes, tracing
@@ -54,7 +52,7 @@ def difference(program: Program, stages: bool = False, brief: bool = False) -> D
         if program.asked.fails:
             _refused(program)
         else:
-            with small_caches() if program.asked.small else nullcontext():
+            with compiled_for(program.asked.processor()):
                 wanted = _compare(program, stages)
                 if not brief:
                     _for_any_size(program, wanted)
@@ -266,15 +264,11 @@ def _stages(program: Program, graph: Graph, wanted: Sequence[Expected]) -> str |
     arrays = plain(graph, program.arguments())
     try:
         check_stages(
-            graph, arrays, _planned(program), donated(program, graph), same=_comparison(graph, wanted)
+            graph, arrays, program.asked.processor(), donated(program, graph), same=_comparison(graph, wanted)
         )
     except pullback.errors.StageError as error:
         return str(error)
     return None
-
-
-def _planned(program: Program) -> Processor:
-    return with_small_caches(Processor.host()) if program.asked.small else Processor.host()
 
 
 def _comparison(graph: Graph, wanted: Sequence[Expected]) -> Comparison:

@@ -31,6 +31,9 @@ TRIES = 60
 SMALL_EXAMPLE, MANY = 20, (67, 131, 261)
 """Elements of a small example's inputs, and how many of these there are now and then: lanes lie along them then."""
 
+VECTORS = 64, 64, 64, 32, 32, 16
+"""Bytes of the vectors that programs are compiled for, where the processor has such."""
+
 
 def generate(seed: int | str, number: int) -> Program:
     """The program number ``number`` of ``seed``: always the same one."""
@@ -84,7 +87,7 @@ def _asked(m: Maker, program: Program) -> Program | None:
     for k, x in enumerate(inputs):
         if k not in donated and m.chance(0.25):
             inputs[k] = _laid_out(m, x)
-    asked = Asked(form, m.pick(tuple(LOSSES)), donated, small=m.chance(0.4))
+    asked = Asked(form, m.pick(tuple(LOSSES)), donated, small=m.chance(0.4), vectors=m.pick(VECTORS))
     made = replace(program, inputs=tuple(inputs), asked=asked)
     try:
         made.numpy()

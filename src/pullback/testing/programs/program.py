@@ -21,7 +21,9 @@ from typing import Any
 import numpy as np
 
 import pullback
+from pullback.compiler.target import Processor
 from pullback.testing.programs import reference
+from pullback.testing.programs.processors import with_small_caches, with_vectors
 
 __all__ = ["LAYOUTS", "Asked", "Input", "Program", "Step", "step_value"]
 
@@ -112,6 +114,13 @@ class Asked:
     """Whether NumPy refuses the program: so must we."""
     small: bool = False
     """Whether it is compiled as if caches held next to nothing."""
+    vectors: int = 64
+    """The bytes of the vectors that it is compiled for, at most."""
+
+    def processor(self) -> Processor:
+        """What it is compiled for."""
+        processor = with_vectors(Processor.host(), self.vectors)
+        return with_small_caches(processor) if self.small else processor
 
     def __str__(self) -> str:
         return (
@@ -119,6 +128,7 @@ class Asked:
             + (", donated" if self.donated else "")
             + (", refused" if self.fails else "")
             + (", small caches" if self.small else "")
+            + (f", vectors of {self.vectors} bytes" if self.vectors < 64 else "")
         )
 
 
@@ -247,9 +257,11 @@ class Program:
         shown = f"print(asked({names}))\nprint(pb.jit(asked{donated})({names}))\n"
         if self.asked.form in ("gradient", "curvature") or self.batch is not None:
             shown = f"print(pb.trace(asked, {names}).evaluate([{names}]))\n" + shown.split("\n")[1] + "\n"
-        if self.asked.small:
-            imported = "from pullback.testing.programs.caches import small_caches\n\n"
-            shown = f"{imported}with small_caches():\n{indent(shown, '    ')}"
+        if (self.asked.small, self.asked.vectors) != (False, 64):
+            imported = "from pullback.testing.programs.processors import compiled_for\n"
+            imported += "from pullback.testing.programs.program import Asked\n\n"
+            processor = f"Asked(small={self.asked.small}, vectors={self.asked.vectors}).processor()"
+            shown = f"{imported}with compiled_for({processor}):\n{indent(shown, '    ')}"
         return f"{HEADER}\n{made}\n\n{self.definition()}\n{shown}"
 
     def without_unused(self) -> Program:

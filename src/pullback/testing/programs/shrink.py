@@ -73,6 +73,8 @@ def _simpler_question(program: Program) -> Iterator[Program]:
     asked = program.asked
     if asked.small:
         yield replace(program, asked=replace(asked, small=False))
+    if asked.vectors < 64:
+        yield replace(program, asked=replace(asked, vectors=64))
     if asked.donated:
         yield replace(program, asked=replace(asked, donated=()))
     if asked.form == "both":

@@ -1,4 +1,8 @@
-"""Programs planned as if caches held next to nothing: what happens to large arrays happens to small ones there."""
+"""Programs compiled for another processor than this one, which it can run as well.
+
+Where caches hold next to nothing, what happens to large arrays happens to small ones. Shorter vectors are those of most
+machines: AVX2 has 32 bytes, NEON 16.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from unittest import mock
 
 from pullback.compiler.target import Processor
 
-__all__ = ["small_caches", "with_small_caches"]
+__all__ = ["compiled_for", "with_small_caches", "with_vectors"]
 
 
 def with_small_caches(processor: Processor) -> Processor:
@@ -31,16 +35,20 @@ def with_small_caches(processor: Processor) -> Processor:
     )
 
 
+def with_vectors(processor: Processor, vector_bytes: int) -> Processor:
+    """``processor`` with vectors of ``vector_bytes`` at most."""
+    return processor.limited(min(vector_bytes, processor.vector_bytes))
+
+
 @contextmanager
-def small_caches() -> Iterator[None]:
-    """What is compiled meanwhile is planned ``with_small_caches``; the machine is the one that it is.
+def compiled_for(processor: Processor) -> Iterator[None]:
+    """What is compiled meanwhile is compiled for ``processor``; the machine is the one that it is.
 
     >>> import numpy as np
     >>> import pullback as pb
-    >>> with small_caches():
+    >>> with compiled_for(with_small_caches(Processor.host())):
     ...     pb.jit(np.sin)(0.0)
     np.float64(0.0)
     """
-    processor = with_small_caches(Processor.host())
     with mock.patch.object(Processor, "host", staticmethod(lambda: processor)):
         yield
