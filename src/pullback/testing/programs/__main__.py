@@ -70,14 +70,21 @@ def _work(options: Any) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, resource.RLIM_INFINITY))
     # Programs that have one of their own for some size say so; here nobody wants to know.
     logging.getLogger("pullback.jit").setLevel(logging.ERROR)
+    # LAPACK prints what it does not like about infinite numbers: with the warnings, not among the lines.
+    lines = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def say(message: dict[str, Any]) -> None:
+        print(json.dumps(message), file=lines, flush=True)
+
     for number in range(options.start, options.start + options.count):
-        _say({"begun": number})
+        say({"begun": number})
         program = generate(options.seed, number)
         found = difference(program, options.stages, options.brief)
         said = {"number": number, "kind": program.kind, "steps": [step.text for step in program.steps]}
         if found is not None:
             # Shrinking may meet another difference that ends the process: this one is told first.
-            _say({"differs": number, "what": str(found), "source": program.source()})
+            say({"differs": number, "what": str(found), "source": program.source()})
             if not options.whole:
                 program, found = shrunk(
                     program, found, lambda candidate: difference(candidate, options.stages, options.brief)
@@ -85,11 +92,7 @@ def _work(options: Any) -> None:
             said |= {"what": str(found), "source": program.source()}
             if found.compared == "compiled against interpreted":
                 said["stage"] = wrong_stage(program) or "every stage is right: the code is wrong"
-        _say(said)
-
-
-def _say(message: dict[str, Any]) -> None:
-    print(json.dumps(message), flush=True)
+        say(said)
 
 
 @dataclass
