@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +17,7 @@ from pullback.graph import Graph, Variable, evaluating, force, regions
 from pullback.graph.named import LEAST_SIZE
 from pullback.interpreter import evaluate
 from pullback.testing.programs.processors import compiled_for
-from pullback.testing.programs.program import LOSSES, SIGNLESS, Program, Step, step_value
+from pullback.testing.programs.program import LOSSES, SIGNLESS, Asked, Program, Step, step_value
 from pullback.testing.programs.rounding import SIGNS, Expected, expected
 from pullback.tracing.trace import known_value, leaf_type, output_nodes, tracing
 from pullback.tracing.trees import flatten
@@ -58,8 +58,23 @@ def difference(program: Program, stages: bool = False, brief: bool = False) -> D
                     _for_any_size(program, wanted)
                     _inside(program, wanted)
     except Found as found:
-        return Difference(*found.args)
+        if not (isinstance(found.__cause__, MatrixError) and _matrix_is_undecided(program)):
+            return Difference(*found.args)
     return None
+
+
+def _matrix_is_undecided(program: Program) -> bool:
+    """Whether rounding decides if what comes before the matrix that is refused is finite."""
+    for k, step in enumerate(program.steps):
+        part = replace(program, steps=program.steps[: k + 1], outputs=(step.name,), asked=Asked())
+        try:
+            graph = pullback.trace(part.function(), *part.arguments()).graph
+            found = expected(graph, part.arguments())
+        except MatrixError:
+            return False
+        if not all(each.decided.all() for each in found):
+            return True
+    return False
 
 
 def _refused(program: Program) -> None:
