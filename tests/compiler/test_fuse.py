@@ -133,7 +133,7 @@ def test_products_are_not_computed_again_by_their_readers(stages):
 # -- kernels by hand
 
 ONE, TWO = Axis("i", 4), Axis("j", 4)
-X, A, B, C = (Buffer(name, FLOAT, (4,)) for name in "xabc")
+X, A, B, C, D = (Buffer(name, FLOAT, (4,)) for name in "xabcd")
 
 
 def at(buffer: Buffer, axis: Axis, step: int = 1, start: int = 0) -> Load:
@@ -170,6 +170,24 @@ def test_buffers_that_are_added_to_are_left_alone():
     axis = Axis("k", 4)
     reader = kernel(B, axis, at(A, axis))
     assert fuse([base, more, reader], [B], TARGET) == [base, more, reader]
+
+
+def test_who_adds_to_a_buffer_comes_before_who_adds_later():
+    """``b`` takes in ``a`` and stands behind what is added to ``d``; so do then both that add to ``c``, in order."""
+    axis = Axis("k", 4)
+    kernels = [
+        kernel(A, ONE, plus(at(X, ONE), at(X, ONE))),
+        kernel(D, ONE, at(X, ONE)),
+        kernel(D, TWO, at(X, TWO), accumulate="add"),
+        kernel(C, ONE, at(X, ONE)),
+        first := kernel(C, TWO, at(A, TWO), accumulate="add"),
+        second := kernel(C, axis, at(X, axis), accumulate="set"),
+        kernel(B, ONE, plus(at(A, ONE), at(D, ONE))),
+    ]
+    fused = fuse(kernels, [B, C], TARGET)
+    (merged,) = (each for each in fused if B in each.writes())
+    assert set(merged.writes()) == {A, B}
+    assert fused.index(merged) < fused.index(first) < fused.index(second)
 
 
 def test_what_nobody_reads_is_not_stored():

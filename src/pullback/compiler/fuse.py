@@ -28,7 +28,7 @@ from pullback.compiler.cost import (
     MOST_REPEATED_WORK,
     SHORTEST_SWEPT_ROW,
 )
-from pullback.compiler.order import sort_kernels
+from pullback.compiler.order import adds_to, sort_kernels
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
 from pullback.compiler.schedules.window_maximum import find_window_maximum
 from pullback.compiler.single_evaluation import evaluated_twice, has_varying_sum
@@ -174,6 +174,7 @@ class _Program:
         self.writers: dict[Buffer, list[Kernel]] = {}
         self.readers: dict[Buffer, list[Kernel]] = {}
         self.level: dict[Kernel, int] = {}
+        self.place = {kernel: k for k, kernel in enumerate(kernels)}
         for kernel in kernels:
             self._enter(kernel)
             self.level[kernel] = 1 + max((self.level[k] for k in self._before(kernel)), default=-1)
@@ -189,10 +190,25 @@ class _Program:
                 table[buffer].remove(kernel)
 
     def _before(self, kernel: Kernel) -> list[Kernel]:
-        return [w for buffer in kernel.reads() for w in self.writers.get(buffer, ()) if w is not kernel]
+        return [
+            writer
+            for buffer in kernel.reads()
+            for writer in self.writers.get(buffer, ())
+            if writer is not kernel and self._comes_first(writer, kernel, buffer)
+        ]
 
     def _after(self, kernel: Kernel) -> list[Kernel]:
-        return [r for buffer in kernel.writes() for r in self.readers.get(buffer, ()) if r is not kernel]
+        return [
+            reader
+            for buffer in kernel.writes()
+            for reader in self.readers.get(buffer, ())
+            if reader is not kernel and self._comes_first(kernel, reader, buffer)
+        ]
+
+    def _comes_first(self, writer: Kernel, reader: Kernel, buffer: Buffer) -> bool:
+        """Whether who writes a buffer comes before who reads it: of two that add to it, which are never fused, one."""
+        both = adds_to(writer, buffer) and adds_to(reader, buffer)
+        return not both or self.place[writer] < self.place[reader]
 
     def producers(self, consumer: Kernel) -> list[Kernel]:
         """Kernels that alone write what ``consumer`` reads; of what else they write others may write other parts."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pullback.loops import Buffer, Kernel
 
-__all__ = ["dependencies", "sort_kernels"]
+__all__ = ["adds_to", "dependencies", "sort_kernels"]
 
 
 def dependencies(kernels: Sequence[Kernel]) -> dict[Kernel, list[Kernel]]:
@@ -27,14 +27,15 @@ def dependencies(kernels: Sequence[Kernel]) -> dict[Kernel, list[Kernel]]:
             candidates = writers.get(buffer, ())
             if buffer in own:  # it adds to the buffer
                 earlier = candidates[: candidates.index(kernel)]
-                candidates = [other for other in candidates if other in earlier or not _adds(other, buffer)]
+                candidates = [other for other in candidates if other in earlier or not adds_to(other, buffer)]
             needed.update(dict.fromkeys(candidates))
         needed.pop(kernel, None)
         found[kernel] = list(needed)
     return found
 
 
-def _adds(kernel: Kernel, buffer: Buffer) -> bool:
+def adds_to(kernel: Kernel, buffer: Buffer) -> bool:
+    """Whether the kernel reads the buffer that it writes."""
     return any(store.accumulate and store.buffer is buffer for store in kernel.stores)
 
 
