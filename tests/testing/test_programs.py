@@ -434,14 +434,27 @@ def test_what_solvers_make_of_infinite_numbers_is_left_open():
         assert (found.difference(np.array([0.5, 7.0])) is None) == left_open
 
 
+NONE = "np.where(np.eye(2) > 0, ({0} - {1}) / ({0} - {1}), {2})"
+
+
 @pytest.mark.parametrize(
-    ("text", "undecided"), [("np.arctanh(np.sin({0}))", True), ("np.log({0} - {0})", False)]
+    ("text", "undecided"), [(NONE.format("np.sin({0})", -1, "{0}"), True), (NONE.format(*3 * ["{0}"]), False)]
 )
 def test_a_matrix_is_refused_or_not_where_rounding_decides_whether_it_is_finite(text, undecided):
     x = Input("x0", np.full((2, 2), -np.pi / 2, np.float32))
     steps = (Step("v0", text, ("x0",)), Step("v1", "np.linalg.norm({0}, 'nuc')", ("v0",)))
     program = Program((x,), steps, ("v1",), Asked())
     assert (difference(program) is None) == undecided
+
+
+def test_what_a_transform_and_its_inverse_make_of_zeros_may_be_zero():
+    x = np.array([0.3, 0.0, -1.7, 0.0, 0.9, 0.0, 2.1], np.float32)
+
+    def function(x):
+        v = np.fft.ifft(np.fft.fft(x + 1j * x) * 1j).imag
+        return v % -v
+
+    assert estimate(function, x).decided.tolist() == (x != 0).tolist()
 
 
 def test_the_reference_of_gammaln_is_exact_next_to_its_zeros():

@@ -71,28 +71,25 @@ def _work(options: Any) -> None:
     # Programs that have one of their own for some size say so; here nobody wants to know.
     logging.getLogger("pullback.jit").setLevel(logging.ERROR)
     # LAPACK prints what it does not like about infinite numbers: with the warnings, not among the lines.
-    lines = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-
-    def say(message: dict[str, Any]) -> None:
-        print(json.dumps(message), file=lines, flush=True)
-
-    for number in range(options.start, options.start + options.count):
-        say({"begun": number})
-        program = generate(options.seed, number)
-        found = difference(program, options.stages, options.brief)
-        said = {"number": number, "kind": program.kind, "steps": [step.text for step in program.steps]}
-        if found is not None:
-            # Shrinking may meet another difference that ends the process: this one is told first.
-            say({"differs": number, "what": str(found), "source": program.source()})
-            if not options.whole:
-                program, found = shrunk(
-                    program, found, lambda candidate: difference(candidate, options.stages, options.brief)
-                )
-            said |= {"what": str(found), "source": program.source()}
-            if found.compared == "compiled against interpreted":
-                said["stage"] = wrong_stage(program) or "every stage is right: the code is wrong"
-        say(said)
+    with os.fdopen(os.dup(1), "w") as lines:
+        os.dup2(2, 1)
+        for number in range(options.start, options.start + options.count):
+            print(json.dumps({"begun": number}), file=lines, flush=True)
+            program = generate(options.seed, number)
+            found = difference(program, options.stages, options.brief)
+            said = {"number": number, "kind": program.kind, "steps": [step.text for step in program.steps]}
+            if found is not None:
+                # Shrinking may meet another difference that ends the process: this one is told first.
+                first = {"differs": number, "what": str(found), "source": program.source()}
+                print(json.dumps(first), file=lines, flush=True)
+                if not options.whole:
+                    program, found = shrunk(
+                        program, found, lambda candidate: difference(candidate, options.stages, options.brief)
+                    )
+                said |= {"what": str(found), "source": program.source()}
+                if found.compared == "compiled against interpreted":
+                    said["stage"] = wrong_stage(program) or "every stage is right: the code is wrong"
+            print(json.dumps(said), file=lines, flush=True)
 
 
 @dataclass
@@ -167,8 +164,9 @@ class _Run:
 
     def _listen(self, worker: _Worker) -> None:
         assert worker.process.stdout is not None
-        for line in worker.process.stdout:
-            self.lines.put((worker, line))
+        with worker.process.stdout as lines:
+            for line in lines:
+                self.lines.put((worker, line))
         self.lines.put((worker, ""))
 
     def _heard(self, worker: _Worker, line: str) -> None:

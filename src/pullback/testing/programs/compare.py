@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -49,14 +50,15 @@ def difference(program: Program, stages: bool = False, brief: bool = False) -> D
     leaves out what is compiled for any size of an axis, and inside transformations.
     """
     try:
-        if program.asked.fails:
-            _refused(program)
-        else:
-            with compiled_for(program.asked.processor()):
-                wanted = _compare(program, stages)
-                if not brief:
-                    _for_any_size(program, wanted)
-                    _inside(program, wanted)
+        with warnings.catch_warnings(), compiled_for(program.asked.processor()):
+            warnings.simplefilter("ignore", RuntimeWarning)  # of what is called on other threads
+            if program.asked.fails:
+                _refused(program)
+                return None
+            wanted = _compare(program, stages)
+            if not brief:
+                _for_any_size(program, wanted)
+                _inside(program, wanted)
     except Found as found:
         if not (isinstance(found.__cause__, MatrixError) and _matrix_is_undecided(program)):
             return Difference(*found.args)

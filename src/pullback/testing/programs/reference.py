@@ -113,7 +113,8 @@ def mish(x: Array) -> Array:
 
 
 def softsign(x: Array) -> Array:
-    return _float(x) / (1 + np.abs(_float(x)))
+    x = _float(x)
+    return np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x)))
 
 
 def hard_tanh(x: Array) -> Array:

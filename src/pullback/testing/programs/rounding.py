@@ -270,7 +270,10 @@ class _Run:
         made: list[np.ndarray] = node.operator.reference(*inputs, **node.attributes, **runs_inside)
         if moves is None or not isinstance(function, OnPacked):
             return made
-        return [_transformed(x, function, moves.random) for x in made]
+        turned = [_transformed(x, function, moves.random) for x in made]
+        if moves.cancels:
+            turned = [_cancelled(x, plain) for x, plain in zip(turned, moves.plain.values[node])]
+        return turned
 
     def _value(self, node: Operation, inputs: Sequence[np.ndarray] | None = None) -> np.ndarray:
         if inputs is None:
