@@ -139,10 +139,6 @@ class Type:
         """The same dtype in another shape."""
         return Type(self.dtype, shape, self.weak)
 
-    def with_dtype(self, dtype: np.dtype) -> Type:
-        """The same shape in another dtype."""
-        return Type(np.dtype(dtype), self.shape, self.weak)
-
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
