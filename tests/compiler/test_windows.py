@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import pullback as pb
 import pullback.numpy as pnp
 from pullback import nn
 from pullback.operators.pooling import window_argmax, window_max
@@ -52,6 +53,18 @@ def test_a_nan_wins(compiler, traced):
     ]
     arrays[0][1, 0, 4, 11] = np.nan
     compiler.assert_same(traced(pooled({}, (2, 2), (2, 2)), *arrays), arrays, rounding=8)
+
+
+def test_a_sum_beside_the_largest_is_none_of_theirs(compiler, traced, processor):
+    """A pool's derivatives in one kernel with the convolution that brings their cotangent."""
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(shape) for shape in ((2, 1, 20, 20), (1, 1, 5, 5), (1, 1, 2, 2))]
+
+    def loss(x, w, v):
+        return np.sum(nn.conv(nn.sigmoid(nn.max_pool(nn.relu(nn.conv(x, w)), 3, 2)), v))
+
+    graph = traced(pb.grad(loss, (0, 1, 2)), *arrays)
+    compiler.assert_same(graph, arrays, processor=processor, rounding=64)
 
 
 @pytest.mark.parametrize(

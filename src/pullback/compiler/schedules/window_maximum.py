@@ -71,7 +71,8 @@ def find_window_maximum(kernel: Kernel) -> WindowMaximum | None:
         return None
     columns, (sum_of,) = kernel.axes[-1], sums
     for left, right in (sum_of.body.operands, sum_of.body.operands[::-1]):
-        if columns in right.axes and not {columns, *window} & left.axes:
+        # What moves with the window stands in nothing but the extremes.
+        if columns in right.axes and right.axes & {*window} and not {columns, *window} & left.axes:
             return WindowMaximum(nest_of(kernel), window, sum_of, left, right, kernel.stores)
     return None
 
