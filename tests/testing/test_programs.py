@@ -405,6 +405,13 @@ def test_a_product_that_is_added_without_being_rounded_does_not_overflow(f):
     assert fits.difference(np.float32(np.nan)) is not None
 
 
+def test_a_product_of_arrays_that_is_added_without_being_rounded_does_not_overflow():
+    a, b, c = (np.array([[x]], np.float32) for x in (-np.inf, 1e30, 1e30))
+    (result,) = expected(trace(lambda a, b, c: a + np.einsum("ij,jk->kij", b, c), a, b, c).graph, [a, b, c])
+    assert np.isnan(result.value).all()
+    assert result.difference(np.full((1, 1, 1), -np.inf, np.float32)) is None
+
+
 @pytest.mark.parametrize(
     ("f", "large"),
     [(lambda x, y: x @ y, [2.0, -4.0]), (lambda x, y: np.sum(np.concatenate([x, -x])), [0.0, 0.0])],

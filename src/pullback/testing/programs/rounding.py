@@ -370,12 +370,12 @@ def _rounded(node: Node, values: Mapping[Any, np.ndarray], users: Mapping[Node, 
     """Where a value is a product of this one use that was rounded, its elements in any order."""
     if not isinstance(node, Operation) or users[node] > 1:
         return None
-    if node.operator.name == "multiply":
-        a, b = node.inputs
-        for one, other in ((a, b), (b, a)):
-            if np.all(np.abs(values[one]) == 1):  # no product in the end
+    factors = _factors(node, values)
+    if factors is not None:
+        for one, other in zip(factors, node.inputs[::-1]):
+            if node.operator.name == "multiply" and np.all(np.abs(one) == 1):  # no product in the end
                 return _rounded(other, values, users)
-        return np.asarray(_product_error(values[a], values[b], values[node]) != 0)
+        return np.asarray(_product_error(*factors, values[node]) != 0)
     if node.operator.name == "where":
         chosen, *branches = node.inputs
         found = [_rounded(branch, values, users) for branch in branches]
@@ -396,16 +396,36 @@ def _wide(
     """A product, of one use if ``users`` tell, its elements in any order, as it is where it is added unrounded."""
     if not isinstance(node, Operation) or node.dtype not in _WIDER or (users and users[node] > 1):
         return None
-    if node.operator.name == "multiply":
-        a, b = node.inputs
-        for one, other in ((a, b), (b, a)):
-            if np.all(np.abs(values[one]) == 1) and (inside := _wide(other, values, users)) is not None:
-                return np.asarray(values[one] * inside)  # the product is one farther up
-        return np.asarray(values[a].astype(_WIDER[node.dtype]) * values[b])
+    factors = _factors(node, values)
+    if factors is not None:
+        for one, other in zip(factors, node.inputs[::-1]):
+            ones = node.operator.name == "multiply" and np.all(np.abs(one) == 1)
+            if ones and (inside := _wide(other, values, users)) is not None:
+                return np.asarray(one * inside)  # the product is one farther up
+        return np.asarray(factors[0].astype(_WIDER[node.dtype]) * factors[1])
     if node.operator.name not in MOVES:
         return None
     inside = _wide(node.inputs[0], values, users)
     return None if inside is None else np.asarray(node.operator.reference(inside, **node.attributes))
+
+
+def _factors(node: Operation, values: Mapping[Any, np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
+    """What is multiplied, element by element, if the node is a product that sums nothing."""
+    if node.operator.name not in ("multiply", "contract"):
+        return None
+    a, b = (values[child] for child in node.inputs)
+    if node.operator.name == "multiply":
+        return a, b
+    out, *labels = (node.attributes[name] for name in ("out_labels", "a_labels", "b_labels"))
+    if set(out) != {*labels[0], *labels[1]}:
+        return None
+    return _aligned(a, labels[0], out), _aligned(b, labels[1], out)
+
+
+def _aligned(x: np.ndarray, labels: Sequence[int], out: Sequence[int]) -> np.ndarray:
+    """An operand with its axes in the order of the result's, size one where it has none."""
+    x = np.transpose(x, [labels.index(label) for label in out if label in labels])
+    return np.expand_dims(x, [k for k, label in enumerate(out) if label not in labels])
 
 
 def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.ndarray:
