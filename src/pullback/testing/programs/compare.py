@@ -178,6 +178,8 @@ def _compare(program: Program, stages: bool) -> Sequence[Expected]:
 def _inside(program: Program, wanted: Sequence[Expected]) -> None:
     """Steps that are compiled, within the transformations, which are not; of some programs, by their length."""
     transformed = program.asked.form != "value" or program.batch is not None
+    if program.asked.form == "curvature" and any("float16" in step.text for step in program.steps):
+        return  # its derivatives are made in another order, and rounded to 16 bits, or infinite, elsewhere
     if transformed and not len(program.definition()) % 4:
         function = program.function(inside=True)
         for _ in range(2):  # made, and remembered
