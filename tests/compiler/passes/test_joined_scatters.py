@@ -63,6 +63,18 @@ def test_several_indices_and_axes_that_are_kept(traced: Callable, names: Callabl
     assert_kept(graph, after, arrays, tolerance=1e-12)
 
 
+def test_updates_of_one_row(traced: Callable, names: Callable, assert_kept: Callable):
+    def function(table: Node, updates: Node, a: Node, row: Node) -> Node:
+        between = scatter_add(repeated(0, (4,)), updates, a, axes=(0,))
+        return scatter_add(table, between, row, axes=(0,))
+
+    arrays = [RANDOM.standard_normal((5, 4)), np.ones(2), np.array([3, 0]), np.array(2)]
+    graph = traced(function, *((str(array.dtype), array.shape) for array in arrays))
+    after = joined_scatters(graph)
+    assert names(after).count("scatter_add") == 1
+    assert_kept(graph, after, arrays, tolerance=1e-12)
+
+
 @pytest.mark.parametrize(
     "function",
     [

@@ -37,7 +37,7 @@ from pullback.compiler.passes.rewriting import GraphPass, in_rare_cases, inner, 
 from pullback.graph import Graph, Node, Operation, apply, substitute
 from pullback.operators.indexing import gather
 from pullback.operators.scatters import scatter_add
-from pullback.operators.shapes import transpose
+from pullback.operators.shapes import broadcast, transpose
 
 __all__ = ["joined_scatters"]
 
@@ -93,9 +93,14 @@ def _joined(target: Node, before: Operation, places: Sequence[Node], axes: tuple
     _, updates, *inside = before.inputs
     rank = places[0].ndim
     row, rest = inside[:rank], iter(inside[rank:])
-    found: dict[int, Node] = {
-        axis: gather(place, *row, axes=tuple(range(rank))) for axis, place in zip(axes, places)
-    }
+
+    def of_updates(place: Node) -> Node:
+        """For each update the place of the row that it is in."""
+        if rank:
+            return gather(place, *row, axes=tuple(range(rank)))
+        return broadcast(place, axes=(), shape=updates.shape)
+
+    found: dict[int, Node] = {axis: of_updates(place) for axis, place in zip(axes, places)}
     indices: list[Node] = [found[axis] if axis in found else next(rest) for axis in range(target.ndim)]
     order = _order(updates.shape, row)
     if order != tuple(range(updates.ndim)):
