@@ -194,6 +194,20 @@ def test_totals_that_are_read_elsewhere_are_not_written_into():
         np.testing.assert_array_equal(pb.grad(function)(x), expected)
 
 
+def test_masks_of_remembered_derivatives_are_those_of_the_rules():
+    """What hides the infinite slope at zero is one mask, whether the second derivative is made or remembered."""
+
+    def loss(x):
+        return np.sum(np.broadcast_to(pb.relu(np.cbrt(x)), (4, *x.shape)) ** 3)
+
+    slope = pb.grad(lambda x: np.sum(pb.grad(loss)(x)))
+    x = np.array([0.0, -0.0, 1.0, -1.0, 8.0])
+    expected = pb.trace(slope, x).evaluate([x])
+    assert np.isfinite(expected).all()
+    for _ in range(4):
+        np.testing.assert_array_equal(slope(x), expected)
+
+
 def test_errors_of_a_remembered_derivative_have_the_line_of_each_call():
     def one(a):
         return np.sum(np.linalg.qr(a)[0])

@@ -384,14 +384,13 @@ def _standing(
                     line.move(source)
                 standing[node] = applied(node.signature, tuple([standing[x] for x in node.inputs]))
             elif type(node) is Constant:
-                told = is_told(node.value)
-                if told or node.value.dtype.kind in "fc":
+                if is_told(node.value):  # itself: what rules make of the same number is the same node
+                    standing[node], fixed[node] = node, node.value
+                elif node.value.dtype.kind in "fc":
                     # A node of its own: numbers that matter to nobody are not those of a constant in a rule.
                     standing[node] = Constant(node.value, node.type.weak)
                 else:  # as a rule sees indices that are not known
                     standing[node] = Variable(node.type)
-                if told:
-                    fixed[standing[node]] = node.value
     return standing, fixed, lines
 
 
