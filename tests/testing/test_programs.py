@@ -328,6 +328,11 @@ def test_values_are_repeated_for_the_places_that_numpy_forgets():
     assert At(np.zeros(5))[places].add(np.ones(2)).tolist() == [0, 1, 0, 1, 2]
 
 
+def test_a_number_is_added_to_unsigned_ones_as_one_of_them():
+    most = np.array([1, 2**64 - 1], np.uint64)
+    assert At(most)[1:].add(0).tolist() == most.tolist()
+
+
 def test_errors_must_agree():
     refused = Asked(fails=True)
     program = of("{0} @ {0}", np.ones((2, 3)))

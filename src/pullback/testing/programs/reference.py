@@ -304,6 +304,9 @@ class At:
 
     def _at(self, ufunc: np.ufunc, value: Array) -> Array:
         changed = np.array(self.array)
+        if type(value) is int and changed.dtype.kind == "u":
+            # NumPy takes it for an int64, and adds unsigned numbers of 64 bits to it in float64.
+            value = np.asarray(value, changed.dtype)
         # NumPy 2.4 reads beyond a row of values that is to be repeated for several axes of places.
         ufunc.at(changed, self.index, np.broadcast_to(value, changed[self.index].shape))
         return changed
