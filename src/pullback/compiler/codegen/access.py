@@ -7,7 +7,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from pullback.compiler.codegen.blocks import load_lanes, store_lanes
+from pullback.compiler.codegen.blocks import fenced, load_lanes, store_lanes
 from pullback.compiler.codegen.columns import mixed, separated
 from pullback.compiler.codegen.types import convert, literal, memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Values
@@ -346,6 +346,8 @@ def _scatter(values: Values, buffer: Buffer, start: str, step: int, vector: int,
     lanes = values.group.tail if values.mask(vector) is not None else values.group.lanes
     kind = scalar_type(buffer.dtype)
     first = values.address(buffer, start)  # one for all lanes: LLVM looks at each address that is computed
+    if lanes % 2:
+        value = fenced(values.f, kind, values.group.lanes, value)
     for lane in range(lanes):
         element = values.f.value(f"extractelement {vector_of(kind, values.group.lanes)} {value}, i32 {lane}")
         _store_scalar(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.types import vector_of
 
-__all__ = ["load_lanes", "store_lanes", "transpose_block"]
+__all__ = ["fenced", "load_lanes", "store_lanes", "transpose_block"]
 
 
 def _mask(count: int, lanes: int) -> str:
@@ -28,6 +28,18 @@ def _suffix(kind: str) -> tuple[str, int]:
     if kind in ("float", "double"):
         return ("f32", 4) if kind == "float" else ("f64", 8)
     return kind, int(kind[1:]) // 8
+
+
+def fenced(f: Function, kind: str, lanes: int, value: str) -> str:
+    """A vector of which LLVM computes every lane as it is written: of floats, others are as they are.
+
+    Needed where one lane of a register is read alone. LLVM 22 narrows what makes it, and gets it wrong: of
+    ``-x[[1, …]]``, eight doubles in another order, the first lane alone is ``-x[0]``.
+    """
+    if kind not in ("float", "double"):
+        return value
+    vector = vector_of(kind, lanes)
+    return f.call(vector, f"llvm.arithmetic.fence.v{lanes}{_suffix(kind)[0]}", (vector, value))
 
 
 def load_lanes(f: Function, address: str, kind: str, lanes: int, count: int) -> str:
@@ -49,6 +61,8 @@ def store_lanes(f: Function, value: str, address: str, kind: str, lanes: int, co
     if count == lanes:
         f.do(f"store {vector} {value}, ptr {address}, align {size}")
         return
+    if count % 2:
+        value = fenced(f, kind, lanes, value)
     done = 0
     for piece in (2**power for power in reversed(range(lanes.bit_length())) if count & 2**power):
         at = f.ahead(address, kind, done)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pullback.compiler.codegen.blocks import fenced
 from pullback.compiler.codegen.integers import integer_function
 from pullback.compiler.codegen.nest import Tile, each_place, emit_nest
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
@@ -230,11 +231,8 @@ def _masked(values: Values, reduce: Reduce, vectors: list[str]) -> list[str]:
         return vectors
     kind = vector_of(scalar_type(dtype), lanes)
     empty = literal(dtype, neutral(reduce.kind, dtype), lanes)
-    value = vectors[last]
-    if dtype.kind == "f":
-        # LLVM takes 0 / 0 in lanes that were not read for 0, and would leave the selection out.
-        suffix = f"v{lanes}f{8 * dtype.itemsize}"
-        value = values.f.call(kind, f"llvm.arithmetic.fence.{suffix}", (kind, value))
+    # LLVM takes 0 / 0 in lanes that were not read for 0, and would leave the selection out.
+    value = fenced(values.f, scalar_type(dtype), lanes, vectors[last])
     kept = values.f.value(f"select {vector_of('i1', lanes)} {mask}, {kind} {value}, {kind} {empty}")
     return [*vectors[:last], kept]
 
