@@ -243,3 +243,23 @@ def test_what_is_remembered_is_bounded_and_goes_with_the_function():
     forget_dead()  # as the next program that is made does
     gc.collect()
     assert watched() is None
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_masks_hide_infinite_slopes_from_higher_derivatives(number):
+    """What a pullback reads is computed anew where it is differentiated itself: a saved value has lost its mask."""
+
+    def program(x):
+        root = np.cbrt(x)
+        return np.where(root > 1, np.arccosh(root), 0.0)
+
+    def derivative(function):
+        made = lambda x: function(x) ** 3
+        for _ in range(number):
+            made = pb.grad(lambda x, made=made: np.sum(made(x)))
+        return made(np.array([-2.0, 0.0, 4.0, 8.0]))
+
+    inside = pb.jit(program)
+    plain = derivative(program)
+    assert np.isfinite(plain).all()
+    assert derivative(lambda x: inside(x) * 1.0) == pytest.approx(plain)

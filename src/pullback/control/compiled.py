@@ -15,7 +15,7 @@ In what is compiled as a whole there is no such operation: there a compiled func
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -64,6 +64,8 @@ class Body:
         self.type = TupleType.of([node.type for node in graph.outputs])
         self.residuals = residuals
         """How many of the outputs, the last ones, are there for the pullback; ``None`` where it does without."""
+        self.whole: _Part | None = None
+        """The same without what has been saved, of which derivatives are taken: in that masks are still to be seen."""
         self._compile = compile
         self._program: Run | None = None
         self._derived: dict[Hashable, Any] = {}
@@ -112,10 +114,28 @@ class Body:
             bars = cotangents(smooth, seeds, [x for x, moves in zip(inputs, moving) if moves])
         except PullbackError:  # told where a cotangent is asked for; there may be none
             return self
-        kept = chosen_to_save([bar for bar in bars if bar is not None], seeds, (), inputs, outputs)
+        kept = chosen_to_save([bar for bar in bars if bar is not None], seeds, (), inputs, outputs, outputs)
         there = set(outputs)
         kept = [node for node in kept if node not in there]
         return self.like(inputs, (*outputs, *kept), len(kept))
+
+
+class _Part(NamedTuple):
+    """A body that gives the same outputs for some of the inputs."""
+
+    body: Body
+    takes: list[int]
+    """The inputs, by number."""
+
+    def of(self, values: Sequence[Any]) -> list[Any]:
+        """What belongs to its inputs, of what belongs to all."""
+        return [values[k] for k in self.takes]
+
+    def node(self, inputs: Sequence[Node]) -> Operation:
+        """It in the place of the other body, with all of the inputs."""
+        made = compiled(*self.of(inputs), body=self.body)
+        assert isinstance(made, Operation)
+        return made
 
 
 class _Derived(NamedTuple):
@@ -134,13 +154,22 @@ class _Derived(NamedTuple):
         return [supply.get(k) for k in range(count)]
 
 
-def _derived(body: Body, candidates: Sequence[Variable], outputs: Sequence[Node | None]) -> _Derived:
-    """A body for those ``outputs`` that there are, with the inputs that they need."""
+def _derived(
+    body: Body, candidates: Sequence[Variable], outputs: Sequence[Node | None], saved: Mapping[Node, Node] = {}
+) -> _Derived:
+    """A body for those ``outputs`` that there are, with the inputs that they need, where ``saved`` nodes are such."""
     there = [k for k, node in enumerate(outputs) if node is not None]
-    made = [node for node in outputs if node is not None]
-    read = set(free_variables(made))
+    whole = [node for node in outputs if node is not None]
+    made = substitute(whole, saved)
+    read = set(free_variables([*whole, *made]))
     takes = [k for k, variable in enumerate(candidates) if variable in read]
-    return _Derived(body.like([candidates[k] for k in takes], made), takes, there)
+    inputs = [candidates[k] for k in takes]
+    found = body.like(inputs, made)
+    if saved:
+        known = set(free_variables(whole))
+        own = [k for k, variable in enumerate(inputs) if variable in known]
+        found.whole = _Part(body.like([inputs[k] for k in own], whole), own)
+    return _Derived(found, takes, there)
 
 
 def applied_compiled(body: Body, inputs: Sequence[Node]) -> list[Node]:
@@ -171,6 +200,10 @@ def _type_rule(*types: Type, body: Body) -> Type:
 
 def _pullback(node: Operation, bars: Sequence[Node | None], wanted: Sequence[bool]) -> list[Node | None]:
     """A program of the cotangents, of inputs or of what has been saved of them."""
+    whole: _Part | None = node.attributes["body"].whole
+    if whole is not None:
+        supply = dict(zip(whole.takes, _pullback(whole.node(node.inputs), bars, whole.of(wanted))))
+        return [supply.get(k) for k in range(len(node.inputs))]
     if node.value is PENDING and node.attributes["body"].residuals is None:
         # Nothing has run yet, and it can: what the pullback needs is saved on the way.
         count = len(bars)
@@ -189,11 +222,8 @@ def _pullback(node: Operation, bars: Sequence[Node | None], wanted: Sequence[boo
         inputs = [body.graph.inputs[k] for k in live]
         made = cotangents([outputs[k] for k in seeded], seeds, inputs)
         kept = [Variable(output.type, "residual") for output in outputs]
-        if reads:
-            saved: dict[Node, Node] = {x: y for x, y in zip(outputs, kept) if isinstance(x, Operation)}
-            there = iter(substitute([bar for bar in made if bar is not None], saved))
-            made = [None if bar is None else next(there) for bar in made]
-        return _derived(body, [*body.graph.inputs, *seeds, *kept], made)
+        saved: dict[Node, Node] = {x: y for x, y in zip(outputs, kept) if isinstance(x, Operation)}
+        return _derived(body, [*body.graph.inputs, *seeds, *kept], made, saved if reads else {})
 
     derived = body.remembered(("pullback", seeded, live, reads), make)
     given: list[Any] = [*node.inputs, *[bars[k] for k in seeded], *(results(node) if reads else ())]
@@ -203,6 +233,9 @@ def _pullback(node: Operation, bars: Sequence[Node | None], wanted: Sequence[boo
 
 def _pushforward(node: Operation, directions: Sequence[Node | None]) -> Sequence[Node | None]:
     """A program of the tangents."""
+    whole: _Part | None = node.attributes["body"].whole
+    if whole is not None:
+        return _pushforward(whole.node(node.inputs), whole.of(directions))
     body: Body = node.attributes["body"]
     graph = body.graph
     there = tuple([k for k, along in enumerate(directions) if along is not None])
@@ -220,18 +253,27 @@ def _pushforward(node: Operation, directions: Sequence[Node | None]) -> Sequence
 
 def _batch(node: Operation, inputs: Sequence[Node]) -> Sequence[Node]:
     """A program for many examples."""
-    body: Body = node.attributes["body"]
     size = batch_size(inputs, node.inputs)
-    differs = tuple([is_batched(x, one) for x, one in zip(inputs, node.inputs)])
+    differs = [is_batched(x, one) for x, one in zip(inputs, node.inputs)]
+    return results(compiled(*inputs, body=_batched(node.attributes["body"], size, differs)))
+
+
+def _batched(body: Body, size: int, differs: Sequence[bool]) -> Body:
+    """The body for ``size`` examples, which differ in some of the inputs."""
 
     def make() -> Body:
         own = [
             Variable(one.type.with_shape((size, *one.shape)), one.name) if d else one
             for one, d in zip(body.graph.inputs, differs)
         ]
-        return body.like(own, batched(body.graph.outputs, body.graph.inputs, own), body.residuals)
+        made = body.like(own, batched(body.graph.outputs, body.graph.inputs, own), body.residuals)
+        if body.whole is not None:
+            whole, takes = body.whole
+            made.whole = _Part(_batched(whole, size, body.whole.of(differs)), takes)
+        return made
 
-    return results(compiled(*inputs, body=body.remembered(("batch", size, differs), make)))
+    found: Body = body.remembered(("batch", size, tuple(differs)), make)
+    return found
 
 
 compiled = Operator(  # type: ignore[arg-type]

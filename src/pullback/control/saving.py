@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 
-from pullback.control.regions import PARTS, dependent
-from pullback.graph import Node, Operation, Variable, topological
+from pullback.control.regions import PARTS, VIEWS, dependent
+from pullback.graph import Constant, Node, Operation, Variable, topological
 
 __all__ = ["chosen_to_save"]
 
@@ -32,11 +32,12 @@ def chosen_to_save(
     seeds: Sequence[Node | None],
     carries: Sequence[Variable],
     xs: Sequence[Variable],
+    results: Sequence[Node],
     kept: Iterable[Node] = (),
 ) -> list[Node]:
     """The values of a body to keep for ``outputs``, its cotangents, which depend on ``seeds``.
 
-    Those ``kept`` anyway cost nothing.
+    The body itself computes ``results``. Those ``kept`` anyway cost nothing.
     """
     order = topological(outputs)
     backward = dependent(order, [seed for seed in seeds if seed is not None])
@@ -50,18 +51,45 @@ def chosen_to_save(
     for node in outputs:
         if id(node) not in backward and id(node) in forward:
             needed[id(node)] = node
-    given = {id(x) for x in xs}
-    free = {id(node) for node in kept} | given
+    body = [node for node in order if id(node) in forward and id(node) not in backward]
+    free = {id(node) for node in kept}
+    once: set[int] = set()
+    while True:
+        chosen = _smallest_cut(body, needed, {id(x) for x in xs}, free, once)
+        there = {id(node) for node in chosen}
+        again = _made_of(needed.values(), there.union(map(id, xs)))
+        twice = again & _made_of([*results, *chosen])
+        differing = {id(node) for node in body if id(node) in twice and _adds_product(node)}
+        if not differing:
+            return chosen
+        once |= differing
+
+
+def _made_of(nodes: Iterable[Node], there: Set[int] = frozenset()) -> set[int]:
+    """What is computed for ``nodes``, by ``id``, where some values are ``there``."""
+    found: set[int] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if id(node) not in found and id(node) not in there:
+            found.add(id(node))
+            stack += node.inputs
+    return found
+
+
+def _smallest_cut(
+    body: Sequence[Node], needed: Collection[int], given: Set[int], free: Set[int], once: Set[int]
+) -> list[Node]:
+    """The values to keep of a ``body`` in order: fewest bytes, none ``once`` computed again."""
+    own = {id(node) for node in body}
     flow = _Flow()
-    for node in order:
-        if id(node) not in forward or id(node) in backward:
-            continue
+    for node in body:
         entry, exit = (id(node), 0), (id(node), 1)
-        flow.add(entry, exit, 0.0 if id(node) in free else float(node.type.nbytes))
-        if id(node) in given or not _may_be_done_again(node):
+        flow.add(entry, exit, 0.0 if id(node) in free | given else float(node.type.nbytes))
+        if id(node) in given | once or not _may_be_done_again(node):
             flow.add("source", entry, math.inf)
         for child in node.inputs:
-            if id(child) in forward:
+            if id(child) in own:
                 flow.add((id(child), 1), entry, math.inf)
         if id(node) in needed:
             flow.add(exit, "sink", math.inf)
@@ -69,7 +97,7 @@ def chosen_to_save(
     # The cut nearest to what is needed: values whose end reaches it and whose beginning does not.
     return [
         node
-        for node in order
+        for node in body
         if (id(node), 1) in before and (id(node), 0) not in before and id(node) not in given
     ]
 
@@ -80,6 +108,35 @@ def _may_be_done_again(node: Node) -> bool:
     if node.operator.name in PARTS:
         return True
     return node.operator.elementwise and node.operator.cost <= CHEAP
+
+
+def _adds_product(node: Node) -> bool:
+    """Whether the node adds to a product: compiled code rounds both at once, unless others need the product.
+
+    Others may, in only one of the two passes. The bits would not be those of before, and what is compared with its own
+    row's maximum, which is kept, would be none of the largest.
+    """
+    if not isinstance(node, Operation) or node.operator.name not in ("add", "subtract") or node.dtype.kind not in "fc":
+        return False
+    return any(map(_is_rounded, node.inputs))
+
+
+def _is_rounded(node: Node) -> bool:
+    """Whether the node is a product that may have to be rounded: one by a power of two need not."""
+    while isinstance(node, Operation) and node.operator.name in (*PARTS, "negative"):
+        node = node.inputs[0]
+    if not isinstance(node, Operation):
+        return False
+    exact = node.operator.name == "multiply" and any(map(_is_power_of_two, node.inputs))
+    return node.operator.name in ("multiply", "one_less_square") and not exact
+
+
+def _is_power_of_two(node: Node) -> bool:
+    while isinstance(node, Operation) and node.operator.name in VIEWS:
+        node = node.inputs[0]
+    if not isinstance(node, Constant) or node.value.size != 1 or node.value.dtype.kind != "f":
+        return False
+    return abs(math.frexp(float(node.value.item()))[0]) == 0.5
 
 
 class _Flow:

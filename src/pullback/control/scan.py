@@ -183,6 +183,7 @@ def _pullback(node: Operation, bars: Sequence[Node | None], wanted: Sequence[boo
         [*seeds, *y_seeds],
         variables.carries,
         variables.xs,
+        [*this.carries, *this.ys],
         [*this.ys, *(v for v, after in zip(variables.carries, this.carries) if _is_among(after, this.ys))],
     )
     ahead = this.with_outputs(this.carries, (*this.ys, *kept))
