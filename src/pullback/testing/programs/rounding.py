@@ -169,8 +169,13 @@ class Expected:
         )
 
 
-def expected(graph: Graph, arguments: Sequence[Any], seed: int = 0) -> list[Expected]:
-    """The results of ``graph``, each with its moved ones; of complex numbers both parts, as they are computed."""
+def expected(
+    graph: Graph, arguments: Sequence[Any], seed: int = 0, reordered: bool = False
+) -> list[Expected]:
+    """The results of ``graph``, each with its moved ones; of complex numbers both parts, as they are computed.
+
+    Sums of several terms may be made in another order, if they are ``reordered``.
+    """
     graph = with_parts(graph)
     plain = _Run(graph, arguments)
 
@@ -185,6 +190,7 @@ def expected(graph: Graph, arguments: Sequence[Any], seed: int = 0) -> list[Expe
             cancels=number % 3 == 0,
             one_by_one=number % 3 == 1,
             negative=random.random(),
+            reordered=reordered,
         )
         return _Run(graph, arguments, moves)
 
@@ -223,6 +229,8 @@ class _Moves:
     """Whether sums add term after term, whose roundings may all be to the same side."""
     negative: float
     """The share of zero products that are negative where chance tells: sums are -0 where all of their terms are."""
+    reordered: bool
+    """Whether exact additions are moved, too: those of the same terms in another order may round."""
     salts: dict[str, int] = field(default_factory=dict)
 
 
@@ -346,6 +354,8 @@ class _Run:
             if moves.cancels:
                 value = _cancelled(value, moves.plain.values[node])
         inexact = _inexact(name, inputs, value)
+        if name == "add" and moves.reordered:
+            inexact |= _may_round(*inputs)
         if not inexact.any():
             return value
         salt = moves.salts.setdefault(name, int(moves.random.integers(1 << 30)))
@@ -554,6 +564,12 @@ def _inexact(name: str, inputs: Sequence[np.ndarray], value: np.ndarray) -> np.n
     if name in _FLAT:
         exact |= (np.abs(inputs[0]) > _FLAT[name]) & simple[0]
     return np.asarray(~exact)
+
+
+def _may_round(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where a sum with other terms may be inexact: both are there, and they are no small multiples of 1/256."""
+    both = np.stack((x, y)) * 256
+    return np.asarray(np.all(both != 0, axis=0) & np.any((both != np.rint(both)) | (np.abs(both) > 2**20), axis=0))
 
 
 def _split(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
