@@ -367,6 +367,9 @@ CHAINS = 4
 MASKED_ZEROS = 0.5
 """Share of zeros that is expected of masked factors: a relu lets about half pass."""
 
+BRANCH_CYCLES = 1.0
+"""Cycles of a branch that goes as expected."""
+
 MOST_TAPS = 32
 """Summed elements written out at once: with more of them, outer axes of the sum become loops."""
 
@@ -384,6 +387,28 @@ def compaction_gain(terms: Sequence[int], vectors: int, lanes: int, panel: float
     saved = MASKED_ZEROS * math.prod(terms) * vectors * INDEXED_VECTOR
     searched = panel / target.line_bytes * target.near_line_cycles
     return saved - listed * LISTED_VECTOR - searched - LIST_OVERHEAD - vectors * LIST_END
+
+
+def branch_gain(
+    condition: Expression,
+    term: Expression,
+    over: Collection[Axis],
+    lanes: Collection[Axis],
+    share: float,
+    target: Processor,
+) -> float:
+    """Cycles saved in a turn over axes where ``term`` is computed behind a branch that is taken in a ``share`` of them.
+
+    Each time that it is taken it was expected not to be, and the time after that it was not.
+    """
+    known, cycles = set(walk(condition)), 0.0
+    for part in walk(term):
+        if part in known or not part.axes.intersection(over):
+            continue
+        width = max((axis.extent for axis in part.axes.intersection(lanes)), default=1)
+        vectors = min(-(-width // target.lanes(part.dtype.itemsize)), SIDE_BY_SIDE)
+        cycles += vectors * (0.5 if isinstance(part, Load) else _vector_cycles(part, target))
+    return (1 - share) * cycles - BRANCH_CYCLES - 2 * share * target.mispredicted_cycles
 
 
 def kernel_cycles(kernel: Kernel, product: Contraction | None, target: Processor) -> float:

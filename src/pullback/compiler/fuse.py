@@ -30,6 +30,7 @@ from pullback.compiler.cost import (
 )
 from pullback.compiler.order import adds_to, sort_kernels
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
+from pullback.compiler.schedules.map import lane_axis
 from pullback.compiler.schedules.window_maximum import find_window_maximum
 from pullback.compiler.single_evaluation import evaluated_twice, has_varying_sum
 from pullback.compiler.target import Processor
@@ -288,6 +289,9 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
         return None
     if not same_domain and _looks_up(producer, shared) and _uses(producer, consumer, needed) > 1:
         return None
+    flat = same_domain and producer.is_plain and consumer.is_plain
+    if not flat and _sums_columns(producer, target):
+        return None
     to_consumer = {p: Affine.of(c) for p, c in zip(producer.axes[:shared], consumer.axes[:shared])}
     replaced = _replacements(producer, consumer, to_consumer, shared)
     if replaced is None:
@@ -307,6 +311,22 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
     if has_varying_sum(producer, producer.axes[:shared]) and evaluated_twice([merged]) is not None:
         return None
     return merged
+
+
+def _sums_columns(kernel: Kernel, target: Processor) -> bool:
+    """Whether long sums lie beside each other along the last axis: with lanes inside, each would be read by itself."""
+    lane = lane_axis(kernel, target)
+    return lane is not None and any(
+        isinstance(e, Reduce)
+        and lane.extent * turns_of(e.over) > target.exchange_cycles
+        and any(
+            isinstance(load, Load)
+            and load.offset.coefficient(lane) == 1
+            and abs(load.offset.coefficient(e.over[-1])) > target.gather_vectors
+            for load in walk(e.body)
+        )
+        for e in kernel.expressions()
+    )
 
 
 def _idles(product: Contraction, target: Processor) -> bool:

@@ -267,6 +267,7 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
             readers.setdefault(key, []).append(node)
     users = {key: len(nodes) for key, nodes in readers.items()}
     apart = _read_apart(graph, order)
+    summed = _summed_behind(order)
     stored = {id(node) for node in graph.outputs}
     cost: dict[int, float] = {}
     depth: dict[int, int] = {}
@@ -282,7 +283,7 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
         if not node.size:
             stored.update(_checks_of(node))
         for child in node.inputs:
-            if _needs_memory(node, child, cost):
+            if _needs_memory(node, child, cost, summed):
                 base = _behind_views(child, stored)
                 strided = not node.operator.rereads or _has_strides(child, base)
                 stored.add(id(base if strided else child))
@@ -433,26 +434,52 @@ def _has_strides(view: Node, base: Node) -> bool:
     return isinstance(load, Load) and not load.dynamic
 
 
-def _needs_memory(user: Operation, child: Node, cost: dict[int, float]) -> bool:
-    """Whether ``user`` must find ``child`` in memory rather than compute it where it reads it."""
+def _needs_memory(
+    user: Operation,
+    child: Node,
+    cost: Mapping[int, float],
+    summed: Mapping[int, Set[frozenset[int]]],
+) -> bool:
+    """Whether ``user`` must find ``child`` in memory rather than compute it where it reads it.
+
+    ``summed`` are the axes of each node along which its functions are summed.
+    """
     name = user.operator.name
     if user.operator.rereads:
         return not _is_read_once(user, child)
     if user.operator.selects and child is user.inputs[0]:
         return cost.get(id(child), 0.0) * user.size > RECOMPUTE_COST * child.size
     if name == "broadcast":  # what is the same along an axis is computed once; a single number, once a kernel
-        most = REPEATED_COST if _repeats_rows(user, child) else RECOMPUTE_COST
+        long = {axis for axis, extent in zip(user.attributes["axes"], child.shape) if extent > 1}
+        repeated = _repeats_rows(user, long) or any(long <= axes for axes in summed.get(id(user), ()))
+        most = REPEATED_COST if repeated else RECOMPUTE_COST  # each sum goes through all of it anew
         return child.size > 1 and cost.get(id(child), 0.0) > most
     if name == "reshape":
         return cost.get(id(child), 0.0) > 0 and not _merges_little(child.shape, user.shape)
     return name == "concatenate" and cost.get(id(child), 0.0) > RECOMPUTE_COST
 
 
-def _repeats_rows(user: Operation, child: Node) -> bool:
-    """Whether a broadcast repeats rows, which no loop around a row has computed, rather than elements along a row."""
-    long = [axis for axis, extent in zip(user.attributes["axes"], child.shape) if extent > 1]
+def _repeats_rows(user: Operation, long: Set[int]) -> bool:
+    """Whether a broadcast repeats rows, which no loop around a row has computed, rather than elements along a row.
+
+    What is repeated has more than one element along the axes ``long`` of the result.
+    """
     others = set(range(max(long, default=0))).difference(user.attributes["axes"])
     return any(user.shape[axis] > 1 for axis in others)
+
+
+def _summed_behind(order: Sequence[Node]) -> dict[int, set[frozenset[int]]]:
+    """The axes of each node along which its elementwise functions are summed, to more than one number."""
+    summed: dict[int, set[frozenset[int]]] = {}
+    for node in reversed(order):
+        if not isinstance(node, Operation):
+            continue
+        for child in node.inputs:
+            if node.operator.name == "sum" and node.size > 1:
+                summed.setdefault(id(child), set()).add(frozenset(node.attributes["axes"]))
+            elif node.operator.elementwise and child.shape == node.shape and id(node) in summed:
+                summed.setdefault(id(child), set()).update(summed[id(node)])
+    return summed
 
 
 def _is_read_once(user: Operation, child: Node) -> bool:

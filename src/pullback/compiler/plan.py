@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.compiler.branch import branch_on_matches
 from pullback.compiler.canonicalise import canonicalise, few_rows_last
 from pullback.compiler.compact import compact_masked
 from pullback.compiler.donate import arrange
@@ -197,6 +198,7 @@ class _Planner:
         kernels = seen("unroll", unroll_short_axes(kernels, lowered.outputs, self.schedules))
         kernels = seen("materialise indices", materialise_indices(kernels, self.schedules))
         kernels = seen("compact", compact_masked(kernels, self.schedules))
+        kernels = seen("branch", branch_on_matches(kernels, self.schedules))
         fixed = None if moving is None else partial(self._is_fixed, moving)
         kernels = seen("pack", pack(kernels, self.schedules, fixed))
         return lowered, kernels

@@ -206,10 +206,14 @@ class Values:
         assert self.group is not None
         if isinstance(expression, Literal):
             return [literal(expression.dtype, expression.value, self.group.lanes)] * self.group.vectors
-        value = self.emit(expression)
         if self.is_vector(expression):
-            return value
-        return [self.splat(value[0], expression.dtype)] * self.group.vectors
+            return self.emit(expression)
+        if isinstance(expression, Apply) and expression.function in COMPARISONS:
+            # A mask: one instruction compares what is repeated, and many make one of a single bit.
+            lanes = self.group.lanes
+            sides = [self.splat(self.emit(side)[0], side.dtype) for side in expression.operands]
+            return [self.function(expression, sides, lanes)] * self.group.vectors
+        return [self.splat(self.emit(expression)[0], expression.dtype)] * self.group.vectors
 
     def emit_side_by_side(self, roots: Sequence[Expression]) -> None:
         """Emit vectors by how many operations they wait for: chains that do not need each other advance together.

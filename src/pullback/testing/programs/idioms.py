@@ -274,6 +274,22 @@ def histogram(m: Maker) -> str:
     return sums
 
 
+@family(2)
+def segments(m: Maker) -> str:
+    """Sums of the rows of each group, written as a comparison with its number or with the nearest centre."""
+    rows, groups, width = m.pick((5, 17, 40, 79)), m.pick((2, 3, 5, 9)), m.pick((1, 2, 3, 8))
+    x = m.input((rows, width))
+    if m.chance():
+        labels = m.input((rows,), m.pick(("int64", "int32", "uint8")), 0, groups)
+        chosen = m.step(f"{{0}}[:, None] == np.arange({groups})", labels)
+    else:
+        table = m.step("np.sum(({0}[:, None] - {1}) ** 2, axis=-1)", x, m.input((groups, width)))
+        chosen = m.step("{0} == np.min({0}, axis=1, keepdims=True)", table)
+    term = m.step(m.pick(("{0} * {0}", "np.exp(-{0})", "{0} / (1 + {0} ** 2)")), x) if m.chance(0.7) else x
+    sums = m.step("np.sum(np.where({0}[..., None], {1}[:, None], 0), axis=0)", chosen, term)
+    return m.step("{0} / (1 + np.sum({1}, axis=0))[:, None]", sums, chosen) if m.chance() else sums
+
+
 NEIGHBOURS = (
     *("{0}[..., 1:] - {0}[..., :-1]", "{0}[..., 1:] - {0}[..., :-1] ** 2", "{0}[..., 1:] * {0}[..., :-1]"),
     *("{0}[..., 2:] - 2 * {0}[..., 1:-1] + {0}[..., :-2]", "(1 - {0}[..., 1:]) * {0}[..., :-1]"),
