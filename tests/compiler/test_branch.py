@@ -85,7 +85,7 @@ def test_every_stage_gives_the_same_bits(value, dtype, compiler, traced, process
             arrays[0][row] = value
         graph = traced(function, *arrays)
         with np.errstate(all="ignore"):
-            made = dict((stage.name, results) for stage, results in run_stages(graph, arrays, processor))
+            made = {stage.name: results for stage, results in run_stages(graph, arrays, processor)}
             np.testing.assert_array_equal(made["branch"], made["compact"])
             plain, branched = (
                 compiler.run(graph, arrays, processor=replace(processor, mispredicted_cycles=cycles))

@@ -155,7 +155,10 @@ class _Derived(NamedTuple):
 
 
 def _derived(
-    body: Body, candidates: Sequence[Variable], outputs: Sequence[Node | None], saved: Mapping[Node, Node] = {}
+    body: Body,
+    candidates: Sequence[Variable],
+    outputs: Sequence[Node | None],
+    saved: Mapping[Node, Node] = {},
 ) -> _Derived:
     """A body for those ``outputs`` that there are, with the inputs that they need, where ``saved`` nodes are such."""
     there = [k for k, node in enumerate(outputs) if node is not None]

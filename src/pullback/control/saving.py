@@ -116,7 +116,11 @@ def _adds_product(node: Node) -> bool:
     Others may, in only one of the two passes. The bits would not be those of before, and what is compared with its own
     row's maximum, which is kept, would be none of the largest.
     """
-    if not isinstance(node, Operation) or node.operator.name not in ("add", "subtract") or node.dtype.kind not in "fc":
+    if (
+        not isinstance(node, Operation)
+        or node.operator.name not in ("add", "subtract")
+        or node.dtype.kind not in "fc"
+    ):
         return False
     return any(map(_is_rounded, node.inputs))
 

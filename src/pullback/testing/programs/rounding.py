@@ -569,7 +569,9 @@ def _inexact(name: str, inputs: Sequence[np.ndarray], value: np.ndarray) -> np.n
 def _may_round(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Where a sum with other terms may be inexact: both are there, and they are no small multiples of 1/256."""
     both = np.stack((x, y)) * 256
-    return np.asarray(np.all(both != 0, axis=0) & np.any((both != np.rint(both)) | (np.abs(both) > 2**20), axis=0))
+    return np.asarray(
+        np.all(both != 0, axis=0) & np.any((both != np.rint(both)) | (np.abs(both) > 2**20), axis=0)
+    )
 
 
 def _split(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
