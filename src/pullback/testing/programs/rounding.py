@@ -22,6 +22,7 @@ import numpy as np
 
 from pullback.compiler.parts import OnPacked, with_parts
 from pullback.graph import Constant, Graph, Node, Operation, TupleType, regions
+from pullback.testing.programs.exactness import inexact, may_round, product_error
 
 __all__ = ["Expected", "expected"]
 
@@ -323,7 +324,11 @@ class _Run:
                 wide = [np.asarray(x, _WIDER.get(x.dtype, x.dtype)) for x in inputs]
                 value = np.where(np.isfinite(value), value, computed(wide))
             elif name == "sum" and (product := _wide(node.inputs[0], self.values)) is not None:
-                value = np.where(np.isfinite(value), value, computed([product]))
+                axes = node.attributes["axes"]
+                unrounded = (
+                    _unrounded_sum(product, axes, node.dtype) if moves.one_by_one else computed([product])
+                )
+                value = np.where(np.isfinite(value), value, unrounded)
         if moves.turned and name in DEGREE and _is_large(inputs, DEGREE[name]):
             # Terms of both signs may overflow in the order that somebody adds them in.
             sizes = computed([np.abs(x) if x.dtype.kind == "f" else x for x in inputs])
@@ -353,10 +358,10 @@ class _Run:
                     value = np.where(np.isfinite(value), value, self._value(node, terms))
             if moves.cancels:
                 value = _cancelled(value, moves.plain.values[node])
-        inexact = _inexact(name, inputs, value)
+        rounds = inexact(name, inputs, value)
         if name == "add" and moves.reordered:
-            inexact |= _may_round(*inputs)
-        if not inexact.any():
+            rounds |= may_round(*inputs)
+        if not rounds.any():
             return value
         salt = moves.salts.setdefault(name, int(moves.random.integers(1 << 30)))
         terms = inputs if name in SHIFTED else [TERMS[name](*inputs)] if name in TERMS else []
@@ -365,7 +370,7 @@ class _Run:
         small = _is_small(value) & ((value != 0) | (name in ("multiply", "divide")))
         scale = np.where(small, np.finfo(value.dtype).smallest_normal, scale)
         moved = _moved_alike(value, inputs, scale, salt, AMPLITUDE.get(name, OTHERS))
-        return np.where(inexact & np.isfinite(value), moved, value)
+        return np.where(rounds & np.isfinite(value), moved, value)
 
     def _turned(self, node: Operation, value: np.ndarray, moves: _Moves) -> np.ndarray:
         """A comparison that another rounding might turn round is turned: moving never makes unequal numbers equal."""
@@ -385,7 +390,7 @@ def _rounded(node: Node, values: Mapping[Any, np.ndarray], users: Mapping[Node, 
         for one, other in zip(factors, node.inputs[::-1]):
             if node.operator.name == "multiply" and np.all(np.abs(one) == 1):  # no product in the end
                 return _rounded(other, values, users)
-        return np.asarray(_product_error(*factors, values[node]) != 0)
+        return np.asarray(product_error(*factors, values[node]) != 0)
     if node.operator.name == "where":
         chosen, *branches = node.inputs
         found = [_rounded(branch, values, users) for branch in branches]
@@ -472,6 +477,20 @@ def _one_by_one(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
     return np.add.accumulate(rows, axis=-1, dtype=x.dtype)[..., -1] if rows.shape[-1] else rows.sum(-1)
 
 
+def _unrounded_sum(x: np.ndarray, axes: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+    """A sum of products that are added unrounded, one by one, and may be too large on the way.
+
+    >>> with np.errstate(over="ignore"):
+    ...     _unrounded_sum(np.array([-3e38, -3e38, 6e38]), (0,), np.dtype(np.float32))
+    np.float32(-inf)
+    """
+    terms = np.moveaxis(x, axes, range(len(axes)))
+    total = np.zeros(terms.shape[len(axes) :], dtype)
+    for term in terms.reshape(-1, *total.shape):
+        total = (total + term).astype(dtype)
+    return total
+
+
 def _cancelled(value: np.ndarray, plain: np.ndarray) -> np.ndarray:
     """Sums with zeros for those that are as small, before they are moved, as what moves them: terms that cancel."""
     zero = np.abs(plain) <= MARGIN * np.abs(value - plain)
@@ -549,68 +568,3 @@ def _small_multiples(
     )
     exact_up_to = 2.0 ** (np.finfo(floats[0].dtype).nmant - 8 * degree)
     return bool(np.abs(bound).max(initial=0) <= exact_up_to)
-
-
-def _inexact(name: str, inputs: Sequence[np.ndarray], value: np.ndarray) -> np.ndarray:
-    """Where an elementwise function has rounded."""
-    if name == "cast":
-        back = value if inputs[0].dtype.kind == "f" else value.astype(inputs[0].dtype)
-        return np.asarray(back != inputs[0])
-    if name in _ERROR:
-        return np.asarray(_ERROR[name](*inputs, value) != 0)
-    # Functions are exact at a few places that programs meet often, such as exp(0) and sin(0), and where they are flat.
-    simple = [np.isin(x, (0.0, 1.0, -1.0)) for x in (value, *inputs)]
-    exact = np.all(simple, axis=0)
-    if name in _FLAT:
-        exact |= (np.abs(inputs[0]) > _FLAT[name]) & simple[0]
-    return np.asarray(~exact)
-
-
-def _may_round(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where a sum with other terms may be inexact: both are there, and they are no small multiples of 1/256."""
-    both = np.stack((x, y)) * 256
-    return np.asarray(
-        np.all(both != 0, axis=0) & np.any((both != np.rint(both)) | (np.abs(both) > 2**20), axis=0)
-    )
-
-
-def _split(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    factor = x.dtype.type(2 ** (12 if x.itemsize == 4 else 27) + 1) * x
-    high = factor - (factor - x)
-    return high, x - high
-
-
-def _product_error(a: np.ndarray, b: np.ndarray, product: np.ndarray) -> np.ndarray:
-    """What ``product`` lacks of ``a * b``, multiplied by a power of two where it is small. Source: Dekker, 1971."""
-    limits, lost = np.finfo(product.dtype), (product == 0) & (a != 0) & (b != 0)
-    larger = product.dtype.type(2.0 ** (200 if limits.nmant > 23 else 64))
-    scale = np.where(np.abs(product) < limits.smallest_normal / limits.eps**2, larger, product.dtype.type(1))
-    a, product = np.asarray(a * scale), np.asarray(product * scale)
-    (a1, a0), (b1, b0) = _split(a), _split(b)
-    error = a0 * b0 - (((product - a1 * b1) - a0 * b1) - a1 * b0)
-    return np.asarray(np.where(lost, larger, np.where((a == 0) | (b == 0), product, error)))
-
-
-def _sum_error(a: np.ndarray, b: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """What ``total`` lacks of ``a + b``. Source: Knuth, *The Art of Computer Programming*, vol. 2, 1969."""
-    part = total - a
-    error: np.ndarray = (a - (total - part)) + (b - part)
-    return error
-
-
-def _remainder(a: np.ndarray, b: np.ndarray, quotient: np.ndarray) -> np.ndarray:
-    product = np.asarray(quotient * b)
-    return np.where(product == a, _product_error(quotient, b, product), 1)
-
-
-_FLAT = {"tanh": 20, "erf": 7, "sigmoid": 40, "erfc": 30}
-"""Functions that are 1, -1 or 0 to the last digit of a double for arguments larger than these."""
-
-_ERROR: Mapping[str, Callable[..., Any]] = {
-    "add": _sum_error,
-    "subtract": lambda a, b, total: _sum_error(a, -b, total),
-    "multiply": _product_error,
-    "divide": _remainder,
-    "sqrt": lambda a, root: _remainder(a, root, root),
-}
-"""By operator: a number that is zero where the result is exact, and may be NaN where it is not finite."""
