@@ -373,21 +373,21 @@ def _cotangent_of_block(factor: Array, inverse: Array, bar: Array) -> Array:
 
 def _cholesky_cotangent_reference(factor: Array, bar: Array) -> Array:
     """Block by block from the last rows to the first, each step a product: a third of the work of whole solutions."""
-    n = factor.shape[-1]
-    factor, bar = np.tril(factor), np.tril(bar)
+    n, bar = factor.shape[-1], np.array(bar)
 
     def turned(x: Array) -> Array:
         return np.swapaxes(x, -1, -2)
 
     for stop in range(n, 0, -BLOCK):
         start = max(stop - BLOCK, 0)
-        own, before = factor[..., start:stop, start:stop], factor[..., start:stop, :start]
+        own, before = np.tril(factor[..., start:stop, start:stop]), factor[..., start:stop, :start]
         block, under = bar[..., start:stop, start:stop], bar[..., stop:, start:stop]
+        bar[..., start:stop, stop:] = 0
         inverse = np.linalg.inv(own)
         if stop < n:
             under[...] = under @ inverse
-            block -= np.tril(turned(under) @ factor[..., stop:, start:stop])
-        block[...] = _cotangent_of_block(own, inverse, block)
+            block -= turned(under) @ factor[..., stop:, start:stop]
+        block[...] = _cotangent_of_block(own, inverse, np.tril(block))
         if start:
             both = np.concatenate((block + turned(block), turned(under)), axis=-1)
             bar[..., start:stop, :start] -= both @ factor[..., start:, :start]
