@@ -182,6 +182,21 @@ def test_equal_eigenvalues_do_no_harm():
         assert np.isfinite(pb.grad(lambda a, function=function: np.sum(function(a)))(np.eye(3))).all()
 
 
+@pytest.mark.parametrize("shape", [(65, 65), (2, 151, 151), (3, 2, 130, 130)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_cotangent_of_a_factor_is_compiled_by_halves(shape, dtype):
+    """Of matrices larger than a block, in batches, with what nobody reads above their diagonals."""
+    random = np.random.default_rng(0)
+    a = random.standard_normal(shape).astype(dtype) / 20 + 3 * np.eye(shape[-1], dtype=dtype)
+    weights = random.standard_normal(shape).astype(dtype)
+    gradient = pb.grad(lambda a: np.sum(np.linalg.cholesky(a) * weights))
+    close = {"rtol": 1e-4, "atol": 1e-4} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-11}
+    compiled = pb.jit(gradient)
+    np.testing.assert_allclose(compiled(a), gradient(a), **close)
+    assert "host_call cholesky" not in compiled.inspect(a).loops
+    assert "cholesky_cotangent" not in compiled.inspect(a).loops
+
+
 def test_the_triangle_that_is_not_read_has_no_derivative():
     a = positive(5, 5)
     a[0, 3] = np.nan

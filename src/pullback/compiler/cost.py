@@ -98,6 +98,9 @@ MOST_ELIMINATED_ROWS = 6
 That is two to five times as fast as LAPACK up to eight rows at least, but of seven it takes seconds to compile.
 """
 
+MOST_HALVINGS = 2
+"""How often a factor is halved for its cotangent: more save a tenth of the work and double what is compiled."""
+
 MOST_COFACTOR_ROWS = 4
 """Cofactors of so many rows at most are written out as the polynomials that they are."""
 

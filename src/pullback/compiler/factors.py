@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.cost import MOST_COFACTOR_ROWS, MOST_ELIMINATED_ROWS
+from pullback.compiler.cost import MOST_COFACTOR_ROWS, MOST_ELIMINATED_ROWS, MOST_HALVINGS
 from pullback.graph import (
     OPERATORS,
     Graph,
@@ -193,21 +193,40 @@ def _cholesky(node: Operation, a: Node) -> Node | None:
 
 
 def _cholesky_cotangent(node: Operation, factor: Any, bar: Any) -> Node | None:
-    """For one block: the lower triangle of ``p + p.T`` with ``p = l⁻ᵀ Φ(lᵀ bar) l⁻¹``."""
-    if factor.shape[-1] > BLOCK:
+    n = factor.shape[-1]
+    if n > BLOCK and not lapack.is_there(factor.dtype, "trtrs"):
         return None
-    factor, bar = nodes.tril(factor), nodes.tril(bar)
-    inner = halved(factor.mT @ bar)
+    made: Node = _cotangent_by_halves(factor, bar, max(BLOCK, -(-n >> MOST_HALVINGS)))
+    return made
 
-    def solved(right: Any) -> Any:
-        turned = triangular_solve(factor, right, lower=True, transposed=True)
-        assert isinstance(turned, Operation)
-        made = _triangular_solve(turned, *turned.inputs)
-        return turned if made is None else made
 
-    half = solved(inner + inner.mT)
-    found: Node = halved(solved(half.mT))
-    return found
+def _cotangent_by_halves(factor: Any, bar: Any, most: int) -> Any:
+    """The cotangent of ``l @ l.T``, a lower triangle, from that of the factor ``l``; above diagonals nothing is read.
+
+    With ``l = [[a, 0], [c, b]]`` the matrix is ``[[a aᵀ, ·], [c aᵀ, c cᵀ + b bᵀ]]``: first that of ``b bᵀ``, then
+    that of ``c aᵀ``, to which ``c cᵀ`` has added, and that of ``a aᵀ`` at last. Of at ``most`` so many rows it is the
+    lower triangle of ``p + p.T`` with ``p = l⁻ᵀ Φ(lᵀ bar) l⁻¹``, four times the work.
+    """
+    n = factor.shape[-1]
+    if n <= most:
+        inner = halved(nodes.tril(factor).mT @ nodes.tril(bar))
+        half = _divided(factor, inner + inner.mT)
+        return halved(_divided(factor, half.mT))
+    k = n // 2
+    a, b, c = factor[..., :k, :k], factor[..., k:, k:], factor[..., k:, :k]
+    last = _cotangent_by_halves(b, bar[..., k:, k:], most)
+    under = _divided(a, (bar[..., k:, :k] - (last + last.mT) @ c).mT).mT
+    first = _cotangent_by_halves(a, bar[..., :k, :k] - under.mT @ c, most)
+    made = nodes.zeros_like(factor).at[..., :k, :k].set(first)
+    return made.at[..., k:, :k].set(under).at[..., k:, k:].set(last)
+
+
+def _divided(factor: Any, right: Any) -> Any:
+    """``l⁻ᵀ right`` of a lower triangular ``l``."""
+    asked = triangular_solve(factor, right, lower=True, transposed=True)
+    assert isinstance(asked, Operation)
+    made = _triangular_solve(asked, *asked.inputs)
+    return asked if made is None else made
 
 
 def _cofactor(node: Operation, a: Any) -> Node | None:

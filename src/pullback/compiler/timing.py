@@ -15,6 +15,7 @@ import numpy as np
 
 from pullback.compiler.runtime.program import Program
 from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
+from pullback.errors import IndexRangeError, MatrixError
 
 __all__ = ["region_seconds"]
 
@@ -41,14 +42,22 @@ def _seconds(
     given: Sequence[Any],
 ) -> float:
     turns = 1
+    least = _least(_scheduled(program, [*before, region]), given)
     while True:
         once, more = (_scheduled(program, [*before, RepeatSpec(n, [region])]) for n in (1, 1 + turns))
-        samples = [(_run(once, given), _run(more, given)) for _ in range(SAMPLES)]
+        try:
+            samples = [(_run(once, given), _run(more, given)) for _ in range(SAMPLES)]
+        except (IndexRangeError, MatrixError):  # a turn has overwritten what the next one looks at
+            return max(0.0, least - _least(_scheduled(program, before), given) if before else least)
         least, most = (min(column) for column in zip(*samples))
         seconds: float = max(0.0, most - least)
         if seconds >= LEAST_SECONDS or turns >= MOST_TURNS:
             return seconds / turns
         turns = min(MOST_TURNS, turns * 8)
+
+
+def _least(program: Program, arguments: Sequence[Any]) -> float:
+    return min(_run(program, arguments) for _ in range(SAMPLES))
 
 
 def _scheduled(program: Program, regions: Sequence[RegionSpec | RepeatSpec]) -> Program:
