@@ -221,7 +221,7 @@ def expected(
         return _Run(graph, given)
 
     def overflowed(node: Node) -> np.ndarray:
-        return np.isnan(finite().values[node])
+        return np.asarray(np.isnan(finite().values[node]))
 
     return [
         Expected(
