@@ -55,7 +55,7 @@ MISSING = (
     (re.compile(r"(norm) of order .* has no derivative"), r"np.linalg.\1 with singular values"),
     (re.compile(r"(\w+) takes no complex"), r"complex \1"),
     (re.compile(r"(np\.[\w.]+) of .* (?:has no rule here|would depend on values)"), r"\1"),
-    (re.compile(r"dtype float16"), "float16"),
+    (re.compile(r"dtype (float128|complex256)"), r"\1"),
     (re.compile(r"(sqrtm): the root of this real matrix is complex"), r"complex \1 of real matrices"),
     (re.compile(r"Python needs one (truth value|integer)"), "control flow on values"),
     (re.compile(r"change .* in place"), "assignment in place"),
