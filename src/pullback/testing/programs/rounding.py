@@ -199,6 +199,7 @@ def expected(
             cancels=number % 3 == 0,
             one_by_one=number % 3 == 1,
             negative=random.random(),
+            by_terms=number % 4 == 3,
             reordered=reordered,
         )
         return _Run(graph, arguments, moves)
@@ -253,6 +254,8 @@ class _Moves:
     """Whether sums add term after term, whose roundings may all be to the same side."""
     negative: float
     """The share of zero products that are negative where chance tells: sums are -0 where all of their terms are."""
+    by_terms: bool
+    """Whether sums of products that are all -0 are -0, as they are where nothing is added to them."""
     reordered: bool
     """Whether exact additions are moved, too: those of the same terms in another order may round."""
     salts: dict[str, int] = field(default_factory=dict)
@@ -357,6 +360,9 @@ class _Run:
         if name in SIGNLESS:
             below = random.random(value.shape) < moves.negative
             signs = np.where(below, -1, 1) if moves.sign is None else moves.sign
+            if moves.by_terms and DEGREE.get(name) == 2:
+                sides = [np.copysign(np.ones_like(x), x) for x in inputs]
+                signs = np.where(computed(sides) == -computed(list(map(np.ones_like, inputs))), -1, 1)
             value = np.where(value == 0, np.asarray(signs * 0.0, value.dtype), value)
         return value
 
