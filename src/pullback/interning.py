@@ -49,6 +49,18 @@ class Interned(Generic[_V]):
             known: _V | None = None if reference is None else reference()
             return self.enter(key, make(*arguments)) if known is None else known
 
+    def known(self, key: Any) -> _V | None:
+        """The value of ``key``, if one is alive."""
+        reference = self.references.get(key)
+        return None if reference is None else reference()
+
+    def replace(self, key: Any, made: _V) -> _V:
+        """Make ``made`` the value of ``key``, whatever that was."""
+        self.references[key] = weakref.ref(made)
+        if len(self.references) > self._limit:
+            self.sweep()
+        return made
+
     def enter(self, key: Any, made: _V) -> _V:
         """The value of ``key``; where none is alive, what has been ``made``."""
         entered = weakref.ref(made)

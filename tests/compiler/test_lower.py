@@ -192,3 +192,19 @@ def test_what_is_the_same_along_an_axis_is_computed_once(stages):
 
     lowered = stages(function, (20, 30, 50), (30,))["lower"]
     assert "for i<30:\n    divide" in lowered
+
+
+@pytest.mark.parametrize("shape", [(), (1000,)])
+def test_what_deep_values_share_is_stored_once(stages, shape):
+    """Values that are stored because they are deep are several places where their operands would be computed."""
+
+    def slope(x):
+        def power(x):
+            y = x
+            for _ in range(99):
+                y = y * x
+            return np.sum(y)
+
+        return pb.grad(power)(x)
+
+    assert stages(slope, shape)["lower"].count("*") < 4 * 200

@@ -18,6 +18,7 @@ from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
 from pullback.compiler.schedules.map import MapSchedule, lane_axis
 from pullback.compiler.schedules.scatter import ScatterSchedule
+from pullback.compiler.target import Processor
 from pullback.control.rolling import rolling
 from pullback.graph import OPERATORS
 
@@ -200,6 +201,20 @@ def test_the_gradient_of_a_long_polynomial(built, monkeypatch):
 
     for region in built(gradient, (128,), (131_072,), dtype=np.float64).schedule:
         assert len(region.order()) <= MAX_CHUNKS
+
+
+@pytest.mark.parametrize(("size", "regions"), [(131_072, 1), (160_000, 2)])
+def test_sums_go_on_where_their_terms_are_made_if_these_are_whole_vectors(size, regions, traced):
+    """Of 131,072 elements a block of sums is 1,024 of them, of 160,000 it is 1,250."""
+
+    def moments(x):
+        y = np.sin(x)
+        return np.sum(y * x), np.sum(y * y), y
+
+    graph = traced(moments, np.zeros(size, np.float32))
+    target = Processor("x86-64-v3", "+avx2,+fma", "x86_64", 32, 16, l1_bytes=32 << 10)
+    schedule = build(graph, {}, target).schedule
+    assert sum(len(region.order()) > 1 for region in schedule) == regions
 
 
 @pytest.mark.parametrize("most", [6, 7, 40, 100, 1000])

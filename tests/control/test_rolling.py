@@ -570,3 +570,16 @@ def test_runs_are_found_whatever_stands_around_and_inside_them() -> None:
     labels = np.array([1, 2, 3, *inner * 6, 9, 8, *[4] * 9], np.uint64)
     assert runs(labels, 6) == [Run(7, 3, 45), Run(1, 47, 56)]
     assert runs(np.arange(50, dtype=np.uint64), 4) == []
+
+
+@pytest.mark.parametrize(("size", "found"), [(1000, 1), (100_000, 0)])
+def test_elementwise_steps_on_large_arrays_stay_written_out(size: int, found: int) -> None:
+    """They would go through memory in each step."""
+
+    def polynomial(x: Array) -> Array:
+        y = x
+        for k in range(150):
+            y = y * x + k
+        return y
+
+    assert len(scans(pb.trace(polynomial, np.zeros(size)).graph)) == found

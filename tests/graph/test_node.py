@@ -45,7 +45,12 @@ def test_small_constants_are_one_node():
     assert constant(0.0) is not constant(-0.0)
     assert constant(np.nan) is constant(np.nan)
     large = np.zeros(SMALL_CONSTANT + 1)
-    assert constant(large) is not constant(large)
+    before = constant(large)
+    assert constant(large) is before
+    assert constant(large.copy()) is not before
+    large[0] = -0.0
+    assert constant(large) is not before
+    assert not np.signbit(before.value).any()
 
 
 def test_constants_keep_their_value():

@@ -260,13 +260,28 @@ def _without_empty(value: Expression) -> Expression:
 
 
 def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> set[int]:
-    """The nodes that get a buffer; those ``inlined`` get none whatever they cost."""
+    """The nodes that get a buffer; those ``inlined`` get none whatever they cost.
+
+    What is stored because it is deep cuts what else would be computed in one place: then others are read apart.
+    """
     readers: dict[int, list[Node]] = {}
     for node in order:
         for key in {id(child) for child in node.inputs}:  # ``x + x`` evaluates ``x`` once
             readers.setdefault(key, []).append(node)
-    users = {key: len(nodes) for key, nodes in readers.items()}
     apart = _read_apart(graph, order)
+    while True:
+        stored, cost = _stored_of(graph, order, inlined, readers, apart)
+        more = _read_apart(graph, order, stored) - apart - stored
+        if not any(cost[key] > RECOMPUTE_COST for key in more):
+            return stored
+        apart |= more
+
+
+def _stored_of(
+    graph: Graph, order: Sequence[Node], inlined: Set[int], readers: Mapping[int, list[Node]], apart: Set[int]
+) -> tuple[set[int], dict[int, float]]:
+    """The nodes to store, and what each costs where it is read, if those ``apart`` are read in several places."""
+    users = {key: len(nodes) for key, nodes in readers.items()}
     summed = _summed_behind(order)
     stored = {id(node) for node in graph.outputs}
     cost: dict[int, float] = {}
@@ -304,7 +319,7 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
         if node.operator.stored or added or ends or own > most or depth[id(node)] > DEEPEST_VALUE:
             stored.add(id(node))
             cost[id(node)] = 0.0
-    return stored
+    return stored, cost
 
 
 class _Finished:
@@ -366,8 +381,8 @@ def _is_function_of(child: Node, node: Node) -> bool:
     )
 
 
-def _read_apart(graph: Graph, order: Sequence[Node]) -> set[int]:
-    """The nodes that would be computed several times if they were not stored.
+def _read_apart(graph: Graph, order: Sequence[Node], stored: Set[int] = frozenset()) -> set[int]:
+    """The nodes that would be computed several times if they were not ``stored``.
 
     Where all users are elementwise functions that end in one, the node is computed once for it.
     """
@@ -377,7 +392,7 @@ def _read_apart(graph: Graph, order: Sequence[Node]) -> set[int]:
         found = ends.setdefault(id(node), set())
         if len(found) > 1:
             apart.add(id(node))
-        (end,) = found if len(found) == 1 else {id(node)}
+        (end,) = found if len(found) == 1 and id(node) not in stored else {id(node)}
         if not isinstance(node, Operation):
             continue
         for child in node.inputs:

@@ -99,7 +99,8 @@ def make_regions(
 def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, Group, Job]]) -> Group | None:
     """The row group of all ``producers`` if the job reads of them nothing but its own rows.
 
-    A row of the job may be several of the group's, which are then taken together.
+    A row of the job may be several of the group's, which are then taken together: in short programs, and where the
+    job has rows for many chunks.
     """
     groups = {id(placed[k][1]): placed[k][1] for k in producers}
     if len(groups) != 1 or job.rows == 1 or job.alone:
@@ -108,14 +109,22 @@ def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, 
     if group.alone or group.rows % job.rows or not all(_same_rows(placed[k][2], job) for k in producers):
         return None
     if group.rows != job.rows:
-        if group.cycles >= SHORT_CYCLES or any(
-            not isinstance(other.schedule, MapSchedule) for other in group.jobs
-        ):
+        pitch = group.rows // job.rows
+        if not (group.cycles < SHORT_CYCLES or (job.rows >= MOST_CHUNKS and _in_whole_vectors(group, pitch))):
+            return None
+        if any(not isinstance(other.schedule, MapSchedule) for other in group.jobs):
             return None
         for other in group.jobs:
-            other.pitch *= group.rows // job.rows
+            other.pitch *= pitch
         group.rows = job.rows
     return group
+
+
+def _in_whole_vectors(group: Group, rows: int) -> bool:
+    """Whether so many rows of the group's maps are whole vectors."""
+    return all(
+        isinstance(job.schedule, MapSchedule) and rows % job.schedule.alignment == 0 for job in group.jobs
+    )
 
 
 def _waiting(

@@ -262,6 +262,8 @@ def kind_of(value: Any) -> Any:
 
 _interned: Interned[Any] = Interned()
 _references = _interned.references
+_met: Interned[Any] = Interned()
+"""Constants by the identity of the large arrays that they were copied from, which may have changed."""
 
 
 def forget_dead() -> None:
@@ -361,7 +363,10 @@ def detached(operator: Operator, inputs: tuple[Node, ...], attributes: Mapping[s
 
 
 def constant(value: Any, dtype: Any = None, weak: bool = False) -> Constant:
-    """A constant node holding a private, read-only copy of ``value``; small equal constants are one node."""
+    """A constant node holding a private, read-only copy of ``value``; small equal constants are one node.
+
+    So is a large array that is met again as it was: what a loop reads in each of its turns.
+    """
     if type(value) is int or (type(value) is float and value):
         return _number(value, dtype, weak)
     return _constant(value, dtype, weak)
@@ -369,6 +374,23 @@ def constant(value: Any, dtype: Any = None, weak: bool = False) -> Constant:
 
 def _constant(value: Any, dtype: Any, weak: bool) -> Constant:
     refuse_class(value)
+    if type(value) is np.ndarray and value.size > SMALL_CONSTANT and dtype in (None, value.dtype):
+        key = (id(value), value.dtype, value.shape, weak)
+        known: Constant | None = _met.known(key)
+        if known is None or not _same_bits(known.value, value):
+            known = _met.replace(key, _copied(value, None, weak))
+        return known
+    return _copied(value, dtype, weak)
+
+
+def _same_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    word = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(one.dtype.itemsize)
+    if word is None or one.dtype != other.dtype:
+        return False
+    return bool(np.array_equal(one.view(word), other.view(word)))
+
+
+def _copied(value: Any, dtype: Any, weak: bool) -> Constant:
     array = np.array(value, dtype=dtype, order="C")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))

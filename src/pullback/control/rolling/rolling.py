@@ -56,6 +56,14 @@ steps of five operations, gains more from having no loop: its steps are fused wi
 of the time that they take.
 """
 
+LARGE_BYTES, OF_LARGE_ARRAYS = 2**16, 5
+"""So many times as many operations are worthwhile that are elementwise on arrays so large.
+
+Written out they go through all steps with some elements, which stay in registers and the nearest cache; a scan goes
+through memory in each step, and keeps all that its backward pass needs: Horner's rule of 128 terms at 131,072 points
+takes nine times as long, its derivatives by the coefficients twice. Compiling these takes a millisecond or two.
+"""
+
 FEWEST_STEPS = 8
 """Fewer steps are no loop: a scan's turns and what it keeps of each cost more than so few copies of a large body."""
 
@@ -224,10 +232,14 @@ class _Roll:
             shortened += 1
         if any(isinstance(template.slots[k].nodes[0].type, TupleType) for k in template.before):
             return None
-        working = sum(not self._is_view(slot) for slot in template.slots)
+        computed = [slot.nodes[0] for slot in template.slots if not self._is_view(slot)]
+        working, worthwhile = len(computed), WORTHWHILE
+        if all(isinstance(node, Operation) and node.operator.elementwise for node in computed):
+            large = max((node.type.nbytes for node in computed), default=0) >= LARGE_BYTES
+            worthwhile *= OF_LARGE_ARRAYS if large else 1
         for _ in range(MOST_SHORTENED):
             places = self._places()
-            if template.trips < FEWEST_STEPS or working * template.trips < WORTHWHILE or places is None:
+            if template.trips < FEWEST_STEPS or working * template.trips < worthwhile or places is None:
                 return None
             around = Around(self.outputs, places)
             picked = any(isinstance(node.type, TupleType) for node in around.singly.values())

@@ -290,6 +290,23 @@ def segments(m: Maker) -> str:
     return m.step("{0} / (1 + np.sum({1}, axis=0))[:, None]", sums, chosen) if m.chance() else sums
 
 
+STEPS_OF_SERIES = (
+    *("y * {0} + (k % 3 - 1)", "0.5 * (y + {0} / (1 + y * y))", "np.tanh(y) * {0} - 0.25 * y"),
+    *("y + {0} * (y - 0.5) / (k + 1)", "y * {0} + {1}", "np.where(y > {1}, y * {0}, y - 0.1)"),
+)
+
+
+@family(2)
+def series(m: Maker) -> str:
+    """Elementwise steps in a long loop of Python, and now and then sums of what they have in common."""
+    x = m.any(lambda n: m.dtype(n).kind == "f" and m.rank(n) < 3)
+    bounded = m.step("np.clip({0}, -1, 1)", x)
+    turn, count = m.pick(STEPS_OF_SERIES), m.pick((3, 20, 55, 130))
+    shape = m.shape(x)
+    y = m.step(f"(lambda y: [y := {turn} for k in range({count})][-1])({{0}})", bounded, m.input(shape[-1:]))
+    return m.step(m.pick(("np.sum({0} * {1})", "np.mean(({0} - {1}) ** 2)")), y, x) if m.chance(0.3) else y
+
+
 NEIGHBOURS = (
     *("{0}[..., 1:] - {0}[..., :-1]", "{0}[..., 1:] - {0}[..., :-1] ** 2", "{0}[..., 1:] * {0}[..., :-1]"),
     *("{0}[..., 2:] - 2 * {0}[..., 1:-1] + {0}[..., :-2]", "(1 - {0}[..., 1:]) * {0}[..., :-1]"),
