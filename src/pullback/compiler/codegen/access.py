@@ -39,11 +39,12 @@ def emit_load(values: Values, load: Load) -> list[str]:
     if None not in picks:
         return [_picked(values, load, start, offsets) for offsets in picks if offsets is not None]
     guards = [None] * count if load.guard is None else values.vectors(load.guard)
+    guard = _common_guard(values, load) if together else None
     found = []
     for k in range(count):
         mask = _both(values, values.mask(k), guards[k])
         if together:
-            found.append(_load_vector(values, load.buffer, start, k, mask))
+            found.append(_load_vector(values, load.buffer, start, k, mask, guard))
         else:
             found.append(_gather(values, load, start, step, k, mask))
     return found
@@ -101,8 +102,13 @@ def _load_scalar(values: Values, load: Load) -> str:
     return value if dtype.kind != "b" else values.f.value(f"icmp ne i8 {value}, 0")
 
 
-def _load_vector(values: Values, buffer: Buffer, start: str, vector: int, mask: str | None) -> str:
-    """Lanes that lie side by side, those under ``mask``.
+def _load_vector(
+    values: Values, buffer: Buffer, start: str, vector: int, mask: str | None, guard: str | None
+) -> str:
+    """Lanes that lie side by side, those under ``mask``; none without the ``guard``, if there is one.
+
+    Where no lane is read the address is that of something that is there: processors take hundreds of cycles to find
+    out that memory that does not exist is not asked for.
 
     A short last vector is read as one of fewer lanes: LLVM may read past the end of the parts of a long one that
     no register holds as a whole.
@@ -115,6 +121,8 @@ def _load_vector(values: Values, buffer: Buffer, start: str, vector: int, mask: 
         return _to_mask(
             values, values.f.value(f"load {kind}, ptr {address}, align {size}"), buffer.dtype, lanes
         )
+    if guard is not None:
+        address = values.f.value(f"select i1 {guard}, ptr {address}, ptr {values.address(buffer, '0')}")
     there = lanes if vector < values.group.vectors - 1 else values.group.tail or lanes
     short = max(2, 1 << (there - 1).bit_length())
     if short < lanes:
