@@ -138,7 +138,7 @@ class Compiler:
         written = {buffer for kernel in kernels for buffer in kernel.writes()}
         if stage != "donate":  # after it a result that is the argument it takes over is written by none
             assert all(buffer in written for buffer in lowered.outputs if buffer.size), stage
-        shared_axes = stage not in ("lower", "fuse")
+        shared_axes = stage != "lower"  # fusing may put a reduction into another one over the same axis
         for kernel in kernels:
             if shared_axes not in (sound := self._sound.setdefault(kernel, set())):
                 check_kernel(kernel, shared_axes)

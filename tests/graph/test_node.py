@@ -48,6 +48,7 @@ def test_small_constants_are_one_node():
     before = constant(large)
     assert constant(large) is before
     assert constant(large.copy()) is not before
+    assert constant(large.astype(np.float32), np.float64).dtype == np.float64
     large[0] = -0.0
     assert constant(large) is not before
     assert not np.signbit(before.value).any()

@@ -82,11 +82,12 @@ def _smallest_cut(
 ) -> list[Node]:
     """The values to keep of a ``body`` in order: fewest bytes, none ``once`` computed again."""
     own = {id(node) for node in body}
+    free, fixed = free | given, given | once
     flow = _Flow()
     for node in body:
         entry, exit = (id(node), 0), (id(node), 1)
-        flow.add(entry, exit, 0.0 if id(node) in free | given else float(node.type.nbytes))
-        if id(node) in given | once or not _may_be_done_again(node):
+        flow.add(entry, exit, 0.0 if id(node) in free else float(node.type.nbytes))
+        if id(node) in fixed or not _may_be_done_again(node):
             flow.add("source", entry, math.inf)
         for child in node.inputs:
             if id(child) in own:

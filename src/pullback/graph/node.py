@@ -374,7 +374,8 @@ def constant(value: Any, dtype: Any = None, weak: bool = False) -> Constant:
 
 def _constant(value: Any, dtype: Any, weak: bool) -> Constant:
     refuse_class(value)
-    if type(value) is np.ndarray and value.size > SMALL_CONSTANT and dtype in (None, value.dtype):
+    is_large = type(value) is np.ndarray and value.size > SMALL_CONSTANT
+    if is_large and (dtype is None or dtype == value.dtype):
         key = (id(value), value.dtype, value.shape, weak)
         known: Constant | None = _met.known(key)
         if known is None or not _same_bits(known.value, value):
