@@ -24,7 +24,7 @@ from pullback.compiler.single_evaluation import evaluated_twice
 from pullback.compiler.target import Processor
 from pullback.graph import Graph, float_limits, is_half
 from pullback.interpreter import evaluate
-from pullback.loops import Kernel, Reduce
+from pullback.loops import Kernel, Reduce, walk
 from pullback.loops.checker import check_kernel, check_order
 from pullback.loops.printer import format_kernel
 from pullback.tracing.trace import leaf_type, trace_flat
@@ -143,6 +143,10 @@ class Compiler:
             if shared_axes not in (sound := self._sound.setdefault(kernel, set())):
                 check_kernel(kernel, shared_axes)
                 sound.add(shared_axes)
+            if stage == "fuse":  # but none inside a loop over it
+                for store in kernel.stores:
+                    sums = [e for e in walk(*store.roots()) if isinstance(e, Reduce)]
+                    assert not any({*kernel.axes, *store.inner}.intersection(e.over) for e in sums), stage
         check_order(kernels, given)
         if self._seen == tuple(kernels):
             return
