@@ -48,6 +48,20 @@ def test_a_sum_finds_itself_among_its_own_maxima(loss, clusters, size, dtype, co
         compiler.assert_same(traced(pb.grad(loss), c, x), [c, x], processor=processor, rounding=256)
 
 
+def test_rows_inside_rows_find_their_maximum(compiler, traced):
+    def loss(x, lengths):
+        mask = (np.arange(x.shape[2]) < lengths[:, None])[:, None, :]
+        x = np.where(mask, x, 0)
+        scaled = pb.sigmoid(x / (np.linalg.norm(x, axis=2, keepdims=True) + 1e-3))
+        below = scaled - np.max(np.where(mask, scaled, -np.inf), axis=-1, keepdims=True)
+        return np.sum(np.where(mask, below, 0))
+
+    x = np.random.default_rng(0).standard_normal((8, 2, 8)).astype(np.float32)
+    arrays = [x, np.arange(1, 9)]
+    for processor in compiler.processors:
+        compiler.assert_same(traced(pb.grad(loss), *arrays), arrays, processor=processor, rounding=256)
+
+
 @pytest.mark.parametrize("reduction", [np.max, np.min])
 @pytest.mark.parametrize("shape", [(3, 4, 2), (20, 100, 5), (7, 33, 40), (2, 2, 300)])
 def test_someone_is_the_extreme_of_each_row(reduction, shape, compiler, traced):

@@ -308,7 +308,8 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
         product = find_contraction(merged)
         if product is None or _idles(product, target):
             return None
-    if has_varying_sum(producer, producer.axes[:shared]) and evaluated_twice([merged]) is not None:
+    sums_inside = any(has_varying_sum(kernel, kernel.axes[:shared]) for kernel in (producer, consumer))
+    if sums_inside and evaluated_twice([merged]) is not None:
         return None
     return merged
 
