@@ -51,6 +51,9 @@ def test_small_constants_are_one_node():
     assert constant(large.astype(np.float32), np.float64).dtype == np.float64
     large[0] = -0.0
     assert constant(large) is not before
+    # Arrays that are made and lost in turns may have one address; whether they have must not change a graph.
+    of_many = [constant(large + 1) for _ in range(20)]
+    assert len(set(map(id, of_many))) == 20
     assert not np.signbit(before.value).any()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Mapping
 from functools import lru_cache, partial
@@ -95,11 +96,16 @@ class Node(ArrayProtocol):
 class Constant(Node):
     """A value known while tracing."""
 
-    __slots__ = ()
+    __slots__ = ("original",)
     value: np.ndarray
+    original: weakref.ref[np.ndarray] | None
+    """The large array that it was copied from, if there was one."""
 
-    def __init__(self, value: np.ndarray, weak: bool = False) -> None:
+    def __init__(
+        self, value: np.ndarray, weak: bool = False, original: weakref.ref[np.ndarray] | None = None
+    ) -> None:
         self.value = value
+        self.original = original
         self.type = type_like(value.dtype, value.shape, weak)
 
     def __repr__(self) -> str:
@@ -263,7 +269,7 @@ def kind_of(value: Any) -> Any:
 _interned: Interned[Any] = Interned()
 _references = _interned.references
 _met: Interned[Any] = Interned()
-"""Constants by the identity of the large arrays that they were copied from, which may have changed."""
+"""Constants by the addresses of the large arrays that they were copied from, which may have changed or be no more."""
 
 
 def forget_dead() -> None:
@@ -378,10 +384,15 @@ def _constant(value: Any, dtype: Any, weak: bool) -> Constant:
     if is_large and (dtype is None or dtype == value.dtype):
         key = (id(value), value.dtype, value.shape, weak)
         known: Constant | None = _met.known(key)
-        if known is None or not _same_bits(known.value, value):
-            known = _met.replace(key, _copied(value, None, weak))
+        if known is None or not _is_copy(known, value):
+            known = _met.replace(key, _copied(value, None, weak, weakref.ref(value)))
         return known
     return _copied(value, dtype, weak)
+
+
+def _is_copy(known: Constant, value: np.ndarray) -> bool:
+    """Whether ``value`` is the array that ``known`` was copied from, as it was: not one that has its address now."""
+    return known.original is not None and known.original() is value and _same_bits(known.value, value)
 
 
 def _same_bits(one: np.ndarray, other: np.ndarray) -> bool:
@@ -391,13 +402,13 @@ def _same_bits(one: np.ndarray, other: np.ndarray) -> bool:
     return bool(np.array_equal(one.view(word), other.view(word)))
 
 
-def _copied(value: Any, dtype: Any, weak: bool) -> Constant:
+def _copied(value: Any, dtype: Any, weak: bool, original: weakref.ref[np.ndarray] | None = None) -> Constant:
     array = np.array(value, dtype=dtype, order="C")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     array.flags.writeable = False
     if array.size > SMALL_CONSTANT:
-        return Constant(array, weak)
+        return Constant(array, weak, original)
     key = (array.dtype, array.shape, array.tobytes(), weak)
     node: Constant = _interned.intern(key, Constant, array, weak)
     return node
