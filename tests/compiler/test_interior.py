@@ -1,5 +1,7 @@
 """Elements away from the ends of slices, shifts and padding need no question where they are; those at the ends do."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -61,7 +63,8 @@ def test_rows_that_nobody_reads_have_an_address_that_is_there():
 
     text = pb.jit(spread).inspect(np.zeros((64, 64))).llvm
     masked = [line for line in text.split("\n") if "call" in line and "@llvm.masked.load" in line]
-    chosen = {line.split("=")[0].strip() for line in text.split("\n") if "= select i1" in line}
+    # On the stack: the first element of an array in scratch memory, of which a chunk has a part, may not be there.
+    chosen = set(re.findall(r"(%\w+) = select i1 %\w+, ptr %\w+, ptr %s\w+$", text, re.MULTILINE))
     assert masked
     for line in masked:
         assert line.split("ptr ")[1].split(",")[0].split(" ")[0] in chosen

@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from pullback.compiler.runtime.engine import Loaded, assembly, compile_object
@@ -44,6 +45,31 @@ def test_object_code_is_loaded_as_often_as_wanted():
 
 def test_compiling_twice_gives_the_same_bytes():
     assert compile_object(TEXT, HOST) == compile_object(TEXT, HOST)
+
+
+def test_what_a_mask_leaves_out_stays_out_of_its_neighbours():
+    """LLVM may not put a masked load into a permutation under the same mask, which would read the other lanes."""
+    swapped = ", ".join(f"i32 {lane ^ 1}" for lane in range(16))
+    text = f"""
+    declare <16 x float> @llvm.masked.load.v16f32.p0(ptr, i32, <16 x i1>, <16 x float>)
+    define void @swap(ptr %from, ptr %to, ptr %chosen) {{
+      %word = load <16 x i32>, ptr %chosen, align 4
+      %mask = icmp slt <16 x i32> %word, splat (i32 8)
+      %row = call <16 x float> @llvm.masked.load.v16f32.p0(
+        ptr %from, i32 4, <16 x i1> %mask, <16 x float> zeroinitializer)
+      %swapped = shufflevector <16 x float> %row, <16 x float> poison, <16 x i32> <{swapped}>
+      %made = select <16 x i1> %mask, <16 x float> %swapped, <16 x float> zeroinitializer
+      store <16 x float> %made, ptr %to, align 4
+      ret void
+    }}
+    """
+    code = Loaded([compile_object(text, HOST)], HOST)
+    row, made = np.arange(1, 17, dtype=np.float32), np.zeros(16, np.float32)
+    chosen = np.array([0, 9, 0, 0] * 4, np.int32)
+    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(code.address("swap"))(
+        row.ctypes.data, made.ctypes.data, chosen.ctypes.data
+    )
+    np.testing.assert_array_equal(made, [0, 0, 4, 3, 0, 0, 8, 7, 0, 0, 12, 11, 0, 0, 16, 15])
 
 
 def test_unknown_name():

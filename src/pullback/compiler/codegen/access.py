@@ -122,7 +122,8 @@ def _load_vector(
             values, values.f.value(f"load {kind}, ptr {address}, align {size}"), buffer.dtype, lanes
         )
     if guard is not None:
-        address = values.f.value(f"select i1 {guard}, ptr {address}, ptr {values.address(buffer, '0')}")
+        spare = values.spare.get(kind) or values.spare.setdefault(kind, values.f.reserve(kind))
+        address = values.f.value(f"select i1 {guard}, ptr {address}, ptr {spare}")
     there = lanes if vector < values.group.vectors - 1 else values.group.tail or lanes
     short = max(2, 1 << (there - 1).bit_length())
     if short < lanes:

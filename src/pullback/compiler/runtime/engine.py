@@ -41,6 +41,9 @@ __all__ = ["Loaded", "add_symbols", "assembly", "compile_object", "llvm_version"
 # are run, because the text already says which vectors, unrolling and order are wanted.
 _CODE_GENERATION_LEVEL = 2
 
+_FOLDS_MASKED_LOADS = 22
+"""The version of LLVM with the fault that ``_llvm`` works around."""
+
 
 @functools.lru_cache(maxsize=1)
 def _llvm() -> Any:
@@ -49,6 +52,11 @@ def _llvm() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    # From 22 on LLVM puts a masked load into an instruction under the same mask, though that may read lanes that the
+    # mask leaves out, of other elements or of memory that is not there (VPERMPS, VINSERTF32X8). This is the only way to
+    # turn it off; what else it keeps apart is reading what was saved from a register.
+    if llvm.llvm_version_info[0] >= _FOLDS_MASKED_LOADS:
+        llvm.set_option("pullback", "-disable-spill-fusing")
     rest()  # what beginning has read is not what compiling reads
     return llvm
 
