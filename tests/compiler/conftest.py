@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,6 +25,7 @@ from pullback.interpreter import evaluate
 from pullback.loops import Kernel, Reduce, walk
 from pullback.loops.checker import check_kernel, check_order
 from pullback.loops.printer import format_kernel
+from pullback.testing.fences import fence, fenced_programs
 from pullback.tracing.trace import leaf_type, trace_flat
 from pullback.tracing.trees import flatten
 
@@ -85,28 +84,6 @@ def processor(request: pytest.FixtureRequest) -> Processor:
     return request.param
 
 
-class Fence:
-    """Arrays that end where no memory follows: a read or a write beyond them ends the process."""
-
-    def __init__(self) -> None:
-        self.mappings: list[mmap.mmap] = []
-
-    def __call__(self, array: np.ndarray) -> np.ndarray:
-        array = np.asarray(array)
-        if not sys.platform.startswith("linux") or not array.size:
-            return array.copy()
-        pages = -(-array.nbytes // mmap.PAGESIZE)
-        mapping = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
-        self.mappings.append(mapping)
-        end = ctypes.addressof(ctypes.c_char.from_buffer(mapping)) + pages * mmap.PAGESIZE
-        if ctypes.CDLL(None).mprotect(ctypes.c_void_p(end), mmap.PAGESIZE, 0) != 0:
-            return array.copy()
-        start = pages * mmap.PAGESIZE - array.nbytes
-        fenced = np.frombuffer(mapping, array.dtype, array.size, start).reshape(array.shape)
-        fenced[...] = array
-        return fenced
-
-
 def carries_index(kernel: Kernel) -> bool:
     """Whether a kernel tells which of its values was the largest, so that nobody looks for it by comparing."""
     return any(isinstance(e, Reduce) and e.kind in ("argmax", "argmin") for e in kernel.expressions())
@@ -162,15 +139,15 @@ class Compiler:
         processor: Processor = HOST,
     ) -> list[np.ndarray]:
         """The results for ``arrays``, which stay as they are; all memory is fenced."""
-        program = self.program(graph, donated, processor)
-        fence = Fence()
         given = [fence(array) for array in arrays]
-        taken = program.aliased
-        results = [
-            None if k in taken else fence(np.zeros(node.shape, node.dtype))
-            for k, node in enumerate(graph.outputs)
-        ]
-        program.run_steps(given, 1, [0] * len(given), results, [0] * len(results))
+        with fenced_programs():
+            program = self.program(graph, donated, processor)
+            taken = program.aliased
+            results = [
+                None if k in taken else fence(np.zeros(node.shape, node.dtype))
+                for k, node in enumerate(graph.outputs)
+            ]
+            program.run_steps(given, 1, [0] * len(given), results, [0] * len(results))
         for k, array in enumerate(arrays):
             if k not in taken.values():
                 np.testing.assert_array_equal(

@@ -17,6 +17,7 @@ from pullback.errors import IndexRangeError, MatrixError
 from pullback.graph import OPERATORS, Graph, Node, Operation, Variable, evaluating, force, regions
 from pullback.graph.named import LEAST_SIZE
 from pullback.interpreter import evaluate
+from pullback.testing.fences import fence, fenced_programs
 from pullback.testing.programs.processors import compiled_for
 from pullback.testing.programs.program import LOSSES, SIGNLESS, Asked, Program, Step, step_value
 from pullback.testing.programs.rounding import SIGNS, Expected, expected
@@ -50,7 +51,7 @@ def difference(program: Program, stages: bool = False, brief: bool = False) -> D
     leaves out what is compiled for any size of an axis, and inside transformations.
     """
     try:
-        with warnings.catch_warnings(), compiled_for(program.asked.processor()):
+        with warnings.catch_warnings(), compiled_for(program.asked.processor()), fenced_programs():
             warnings.simplefilter("ignore", RuntimeWarning)  # of what is called on other threads
             if program.asked.fails:
                 _refused(program)
@@ -158,7 +159,7 @@ def _compare(program: Program, stages: bool) -> Sequence[Expected]:
     try:
         for threads in THREADS:
             pullback.set_num_threads(threads)
-            given = program.arguments()
+            given = [_between_fences(x, threads == 1) for x in program.arguments()]
             results = _run("compiled", lambda given=given: flatten(compiled(*given))[0])  # type: ignore[misc]
             results = [np.array(result) for result in results]
             for k, result in enumerate(results):
@@ -293,6 +294,12 @@ def _equal_bits(one: np.ndarray, other: np.ndarray, signs: bool) -> bool:
     if not signs:
         alike |= np.equal(one, 0) & np.equal(other, 0)
     return np.where(alike, 0, one).tobytes() == np.where(alike, 0, other).tobytes()
+
+
+def _between_fences(argument: Any, front: bool) -> Any:
+    """Arrays that are compiled code's as they are at one end of the memory that may be touched."""
+    as_it_is = isinstance(argument, np.ndarray) and argument.dtype.isnative and argument.flags.c_contiguous
+    return fence(argument, front) if as_it_is and argument.flags.writeable else argument
 
 
 def _unchanged(values: np.ndarray, argument: Any, name: str) -> None:
