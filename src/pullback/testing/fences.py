@@ -45,11 +45,11 @@ def fenced_programs() -> Iterator[None]:
     """A context in which what programs reserve for themselves ends, but for its alignment, where no memory follows."""
     before = Memory._block
     if _has_fences():
-        Memory._block = _fenced_block  # type: ignore[method-assign]
+        Memory._block = _fenced_block  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:
-        Memory._block = before  # type: ignore[method-assign]
+        Memory._block = before  # type: ignore[assignment, method-assign]
 
 
 def _fenced_block(memory: Memory, size: int, alignment: int) -> int:
