@@ -253,7 +253,7 @@ class _Walk:
         makes = node.operator.routine
         routine = None if makes is None else makes(*(child.type for child in node.inputs), **node.attributes)
         outside = as_host_call(node, node.inputs, routine)
-        several = self.called(outside, inputs)
+        several = self.called(outside, [*inputs, *outside.inputs[len(inputs) :]])
         return several if isinstance(node.type, TupleType) else self.picked(several, node.type)
 
     def partwise(self, node: Operation, inputs: Sequence[Any], part: int) -> Node:

@@ -28,6 +28,7 @@ from pullback.graph import (
     Type,
     Variable,
     apply,
+    constant,
     every_node,
     regions,
     result,
@@ -140,8 +141,9 @@ class Reference(HostFunction):
     routine: Routine | None = None
 
     def call(self, arrays: Sequence[np.ndarray], types: Sequence[Type]) -> list[np.ndarray]:
+        tables = 0 if self.routine is None else len(self.routine.tables)
         with np.errstate(all="ignore"):
-            made = self.operator.reference(*arrays, **dict(self.attributes))
+            made = self.operator.reference(*arrays[: len(arrays) - tables], **dict(self.attributes))
         several = list(made) if isinstance(made, (list, tuple)) else [made]
         if self.routine is not None and self.routine.workspace:
             several.append(np.zeros(self.routine.workspace))
@@ -321,6 +323,7 @@ def as_host_call(node: Operation, inputs: Sequence[Node], routine: Routine | Non
         promised = (*promised, Type(np.dtype(np.uint8), (routine.workspace,)))
     return host_call(
         *inputs,
+        *map(constant, () if routine is None else routine.tables),
         function=Reference(node.operator, items, kind_of(items), routine),
         promised=TupleType.of(promised),
         method="sequential",

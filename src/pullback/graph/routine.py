@@ -86,6 +86,8 @@ class Routine:
     count: int = 1
     workspace: int = 0
     """Bytes of memory that the routine writes to while it runs: a result more, behind the operator's own."""
+    tables: tuple[np.ndarray, ...] = field(default=(), compare=False)
+    """Arrays that it reads: inputs more, behind the operator's own. What else is said here says what is in them."""
 
     @property
     def code(self) -> str:

@@ -1,4 +1,4 @@
-r"""Discrete Fourier transforms, by pocketfft as NumPy brings it: called out of compiled programs.
+r"""Discrete Fourier transforms; in compiled programs their own (``stockham.py``), or pocketfft as NumPy brings it.
 
 .. math:: y_k = s \sum_j x_j e^{\mp 2\pi i jk / n}
 
@@ -37,6 +37,7 @@ from pullback.operators.batching import batch_first
 from pullback.operators.complex_numbers import complex_of, conjugate, imag, real
 from pullback.operators.elementwise import repair_of
 from pullback.operators.pocketfft import transform
+from pullback.operators.stockham import written_transform
 from pullback.operators.varying import beside
 
 __all__ = ["NORMS", "fft", "irfft", "rfft"]
@@ -91,8 +92,8 @@ def _complex(*shape: int) -> tuple[Sample, ...]:
 
 
 def _fft_routine(x: Type, axis: int, inverse: bool, norm: str) -> Routine | None:
-    name = "ifft" if inverse else "fft"
-    return transform(name, x, x, axis, _factor(x.shape[axis], norm, inverse), not inverse)
+    name, factor = "ifft" if inverse else "fft", _factor(x.shape[axis], norm, inverse)
+    return written_transform(name, x, x, axis, factor) or transform(name, x, x, axis, factor, not inverse)
 
 
 fft: Operator = Operator(
@@ -112,6 +113,10 @@ fft: Operator = Operator(
             ((3, 4), 0, True, "ortho"),
             ((2, 3, 4), 1, False, "forward"),
             ((0, 3), 1, False, "backward"),
+            ((16,), 0, False, "backward"),
+            ((2, 30), 1, True, "ortho"),
+            ((2, 9, 3), 1, False, "backward"),
+            ((10, 5), 0, True, "backward"),
         )
     ),
     routine=_fft_routine,
@@ -147,7 +152,8 @@ def _rfft_reference(x: np.ndarray, axis: int, norm: str) -> np.ndarray:
 def _rfft_routine(x: Type, axis: int, norm: str) -> Routine | None:
     n = x.shape[axis]
     name = "rfft_n_odd" if n % 2 else "rfft_n_even"
-    return transform(name, x, _rfft_type(x, axis, norm), axis, _factor(n, norm, False))
+    y, factor = _rfft_type(x, axis, norm), _factor(n, norm, False)
+    return written_transform("rfft", x, y, axis, factor) or transform(name, x, y, axis, factor)
 
 
 def _rfft_pullback(node: Operation, g: Node) -> list[Node | None]:
@@ -173,6 +179,9 @@ rfft: Operator = Operator(
             ((3, 4), 1, "forward"),
             ((4, 2, 3), 0, "backward"),
             ((0, 3), 1, "backward"),
+            ((16,), 0, "ortho"),
+            ((2, 50), 1, "backward"),
+            ((36,), 0, "forward"),
         )
     ),
     routine=_rfft_routine,
@@ -196,7 +205,8 @@ def _irfft_reference(y: np.ndarray, axis: int, n: int, norm: str) -> np.ndarray:
 
 
 def _irfft_routine(y: Type, axis: int, n: int, norm: str) -> Routine | None:
-    return transform("irfft", y, _irfft_type(y, axis, n, norm), axis, _factor(n, norm, True))
+    x, factor = _irfft_type(y, axis, n, norm), _factor(n, norm, True)
+    return written_transform("irfft", y, x, axis, factor) or transform("irfft", y, x, axis, factor)
 
 
 def _irfft_pullback(node: Operation, g: Node) -> list[Node | None]:
@@ -221,6 +231,9 @@ irfft: Operator = Operator(
             ((3, 3), 1, 4, "forward"),
             ((3, 2, 3), 0, 4, "backward"),
             ((0, 3), 1, 4, "backward"),
+            ((9,), 0, 16, "ortho"),
+            ((2, 26), 1, 50, "backward"),
+            ((19,), 0, 36, "forward"),
         )
     ),
     routine=_irfft_routine,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from pullback.compiler.codegen.fourier import define_transform
 from pullback.compiler.codegen.function import Function, float_literal
 from pullback.compiler.codegen.running import define_running
 from pullback.compiler.codegen.sorting import define_argsort
@@ -65,6 +68,8 @@ def _own(f: Function, processor: Processor, routine: Routine) -> str:
         kind, *details = routine.name.split(".")
         if kind == "argsort":
             define_argsort(f.module, name, kind, *details)
+        elif kind.endswith("fft"):
+            define_transform(f.module, processor.lanes(np.dtype(details[0]).itemsize), name, kind, *details)
         else:
             define_running(f.module, processor.lanes(4), name, kind, *details)
     return f"@{name}"

@@ -305,9 +305,10 @@ class _Run:
         made: list[np.ndarray] = node.operator.reference(*inputs, **node.attributes, **runs_inside)
         if moves is None or not isinstance(function, OnPacked):
             return made
-        turned = [_transformed(x, function, moves.random) for x in made]
+        turned = [_transformed(x, function, moves.random) if x.dtype.kind == "f" else x for x in made]
         if moves.cancels:
-            turned = [_cancelled(x, plain) for x, plain in zip(turned, moves.plain.values[node])]
+            before = moves.plain.values[node]
+            turned = [_cancelled(x, plain) if x.dtype.kind == "f" else x for x, plain in zip(turned, before)]
         return turned
 
     def _value(self, node: Operation, inputs: Sequence[np.ndarray] | None = None) -> np.ndarray:
