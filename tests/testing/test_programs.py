@@ -475,3 +475,25 @@ def test_the_reference_of_gammaln_is_exact_next_to_its_zeros():
     with mpmath.workprec(200):
         wanted = [float(mpmath.loggamma(mpmath.mpf(float(each)))) for each in x]
     np.testing.assert_array_max_ulp(reference.scipy.special.gammaln(x), np.array(wanted), 1)
+
+
+def test_what_is_chosen_by_what_rounding_leaves_may_be_of_any_size():
+    def sized(x):
+        left = np.sum(x - np.mean(x))
+        return np.where(left > 0, 1 / np.where(left > 0, left, 1), 0.0)
+
+    x = np.random.default_rng(0).standard_normal(5)
+    (result,) = expected(trace(sized, x).graph, [x])
+    assert result.chooses()
+    most = max(float(np.abs(run).max()) for run in result.moved)
+    assert most > 0 and result.difference(np.float64(100 * most)) is None
+    assert result.difference(np.float64(1e9 * most)) is not None
+    (result,) = expected(trace(lambda x: np.where(x > 0, np.exp(x), 0.0), x).graph, [x])
+    assert not result.chooses() and result.difference(1.0001 * result.value) is not None
+
+
+def test_determinants_of_infinite_matrices_are_left_open():
+    a = np.eye(5) + np.arange(25.0).reshape(5, 5)
+    a[0, 0] = np.inf
+    (result,) = expected(trace(np.linalg.det, a).graph, [a])
+    assert result.difference(np.float64(np.nan)) is None and result.difference(np.float64(np.inf)) is None
