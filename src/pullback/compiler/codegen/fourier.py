@@ -38,9 +38,9 @@ def define_transform(
     with f.loop("0", f["rows"], counted=False) as row:
         x, y = (
             f.value(
-                f"getelementptr {made.element}, ptr {f[name]}, i64 {f.value(f'mul i64 {row.index}, {size}')}"
+                f"getelementptr {made.element}, ptr {f[each]}, i64 {f.value(f'mul i64 {row.index}, {size}')}"
             )
-            for name, size in (("x", given), ("y", result))
+            for each, size in (("x", given), ("y", result))
         )
         made.row(kind, x, y, int(length), int(beside))
 
