@@ -227,3 +227,15 @@ def test_kernels_over_other_rows_of_an_array_are_swept_apart(stages):
     assert fused.count("for i<300") == 2
     assert stages(small, (3000, 4), (3000,), (4,))["fuse"].count("for i<3000") == 2
     assert stages(small, (30, 84), (30,), (84,))["fuse"].count("for i<30") == 2
+
+
+def test_rows_of_many_short_rows_stay_by_themselves(stages):
+    """They are written out later, with lanes along the many; inside a row of another kernel they could not be."""
+
+    def weighed(x, s):
+        shares = np.exp(s) / np.sum(np.exp(s), axis=1, keepdims=True)
+        return x * shares[:, :, None]
+
+    assert "for i<5, j<1000, k<2:" in stages(weighed, (5, 1000, 2), (5, 1000))["fuse"]
+    assert "for i<5, j<10, k<2:" not in stages(weighed, (5, 10, 2), (5, 10))["fuse"]
+    assert "for i<5, j<100, k<32:" not in stages(weighed, (5, 100, 32), (5, 100))["fuse"]

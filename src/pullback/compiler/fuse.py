@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from pullback.compiler.canonicalise import shared_rows
 from pullback.compiler.cost import (
+    FEWEST_UNROLLED_VECTORS,
     HANDING_ON,
     HANDING_ON_ALL,
     LARGEST_KERNEL,
@@ -287,6 +288,10 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
         return None
     if not same_domain and not _row_fits(producer, consumer, shared):
         return None
+    if not same_domain and _has_short_rows(
+        max(producer, consumer, key=lambda k: len(k.axes)), shared, target
+    ):
+        return None
     if not same_domain and _looks_up(producer, shared) and _uses(producer, consumer, needed) > 1:
         return None
     flat = same_domain and producer.is_plain and consumer.is_plain
@@ -352,6 +357,17 @@ def _row_fits(producer: Kernel, consumer: Kernel, shared: int) -> bool:
     if size > LONGEST_ROW:
         return False
     return _repeated_work(producer, shared) <= MOST_REPEATED_WORK
+
+
+def _has_short_rows(kernel: Kernel, shared: int, target: Processor) -> bool:
+    """Whether a row holds many of a few elements each: written out by themselves they have lanes along the many."""
+    inner = kernel.axes[shared:]
+    lanes = target.lanes(kernel.stores[0].buffer.dtype.itemsize)
+    return (
+        len(inner) > 1
+        and 1 < inner[-1].extent <= lanes // 2
+        and turns_of(inner[:-1]) >= FEWEST_UNROLLED_VECTORS * lanes
+    )
 
 
 def _looks_up(kernel: Kernel, shared: int) -> bool:
