@@ -286,11 +286,7 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
     has_product = bool(contractions(producer)) or bool(contractions(consumer))
     if has_product and not same_domain:
         return None
-    if not same_domain and not _row_fits(producer, consumer, shared):
-        return None
-    if not same_domain and _has_short_rows(
-        max(producer, consumer, key=lambda k: len(k.axes)), shared, target
-    ):
+    if not same_domain and not _row_fits(producer, consumer, shared, target):
         return None
     if not same_domain and _looks_up(producer, shared) and _uses(producer, consumer, needed) > 1:
         return None
@@ -348,13 +344,13 @@ def _idles(product: Contraction, target: Processor) -> bool:
     return (rows - filled) * cost > HANDING_ON * filled + HANDING_ON_ALL
 
 
-def _row_fits(producer: Kernel, consumer: Kernel, shared: int) -> bool:
+def _row_fits(producer: Kernel, consumer: Kernel, shared: int, target: Processor) -> bool:
     """Whether the axes that become inner loops are short enough, and what is repeated in them cheap enough."""
     longer = producer if len(producer.axes) > shared else consumer
     size = 1
     for axis in longer.axes[shared:]:
         size *= axis.extent
-    if size > LONGEST_ROW:
+    if size > LONGEST_ROW or _has_short_rows(longer, shared, target):
         return False
     return _repeated_work(producer, shared) <= MOST_REPEATED_WORK
 

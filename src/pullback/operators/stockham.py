@@ -73,7 +73,7 @@ def written_transform(name: str, x: Type, y: Type, axis: int, factor: float) -> 
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)  # so that transforms of one length have one table; of a million elements it takes 16 MB
 def _roots(length: int, passes: tuple[int, ...], half: bool, kind: np.dtype) -> np.ndarray:
     """The roots of unity of all passes, those of one after those of the other, and of half a spectrum's frequencies."""
     parts: list[np.ndarray] = []

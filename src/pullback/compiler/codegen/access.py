@@ -93,13 +93,18 @@ def _load_scalar(values: Values, load: Load) -> str:
     guard = None if load.guard is None else values.emit(load.guard)[0]
     address = values.address(load.buffer, offset)
     if guard is not None:  # read something that is there instead, and forget it
-        spare = values.spare.get(kind) or values.spare.setdefault(kind, values.f.reserve(kind))
-        address = values.f.value(f"select i1 {guard}, ptr {address}, ptr {spare}")
+        address = _there(values, guard, address, kind)
     value = values.f.value(f"load {kind}, ptr {address}, align {dtype.itemsize}")
     if guard is not None:
         zero = "0" if dtype.kind != "f" else "0.0"
         value = values.f.value(f"select i1 {guard}, {kind} {value}, {kind} {zero}")
     return value if dtype.kind != "b" else values.f.value(f"icmp ne i8 {value}, 0")
+
+
+def _there(values: Values, guard: str, address: str, kind: str) -> str:
+    """The address under the ``guard``, else that of memory on the stack, which is there."""
+    spare = values.spare.get(kind) or values.spare.setdefault(kind, values.f.reserve(kind))
+    return values.f.value(f"select i1 {guard}, ptr {address}, ptr {spare}")
 
 
 def _load_vector(
@@ -122,8 +127,7 @@ def _load_vector(
             values, values.f.value(f"load {kind}, ptr {address}, align {size}"), buffer.dtype, lanes
         )
     if guard is not None:
-        spare = values.spare.get(kind) or values.spare.setdefault(kind, values.f.reserve(kind))
-        address = values.f.value(f"select i1 {guard}, ptr {address}, ptr {spare}")
+        address = _there(values, guard, address, kind)
     there = lanes if vector < values.group.vectors - 1 else values.group.tail or lanes
     short = max(2, 1 << (there - 1).bit_length())
     if short < lanes:

@@ -99,10 +99,8 @@ class _Transform:
         f = self.f
         with self._turns(0, left, 1) as row:
             roots = self._near(f["roots"], row)
-            common = [
-                self._repeated(self._load(roots, first + (t - 1) * left, 1)) if left > 1 else ""
-                for t in range(1, radix)
-            ]
+            places = range(first, first + (radix - 1) * left, left) if left > 1 else ()
+            common = [self._repeated(self._load(roots, place, 1)) for place in places]
             begin = f.value(f"mul i64 {row}, {beside}")
             for start, stop, width in self._pieces(0, beside):
                 with self._turns(start, stop, width) as k:
@@ -110,10 +108,8 @@ class _Transform:
                     near = self._near(source, at)
                     parts = [self._load(near, u * left * beside, width) for u in range(radix)]
                     made = self._butterfly(parts, width)
-                    if left > 1:
-                        for t in range(1, radix):
-                            root = self._first(common[t - 1], width)
-                            made[t] = self._turned(made[t], root, width, self.forward)
+                    for t, root in enumerate(common, 1):
+                        made[t] = self._turned(made[t], self._first(root, width), width, self.forward)
                     if scales:
                         factor = self._splat(f["factor"], width)
                         made = [self._value("fmul", each, factor, width) for each in made]
