@@ -196,3 +196,16 @@ def test_every_chunk_of_what_a_while_loop_repeats_is_run(monkeypatch):
         x = np.random.default_rng(0).normal(size=shape)
         with compiled_for(with_small_caches(Processor.host())):
             np.testing.assert_allclose(pb.jit(batch)(x, 3), batch(x, 3), rtol=1e-9)
+
+
+@pytest.mark.parametrize("extent", [200, 250])
+def test_a_sum_has_more_terms_than_python_has_calls(extent):
+    c = np.linspace(-1, 1.5, extent)
+
+    def turn(c, x):
+        return pb.cond(np.sum(c) > 0, lambda: c * x - 1, lambda: c - x), None
+
+    def last(c):
+        return pb.scan(turn, c, c[:3])[0]
+
+    np.testing.assert_array_equal(pb.jit(last)(c), last(c))

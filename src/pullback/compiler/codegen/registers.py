@@ -221,7 +221,7 @@ class Registers:
     def _stores(self, values: Values, stores: Sequence[Store], place: Mapping[Axis, Affine]) -> None:
         """All values first, then all stores."""
         made = [self._written_out(store, place) for store in stores]
-        results = [values.emit(store.value)[0] for store in made]
+        results = [values.emit_in_order(store.value) for store in made]
         for store, result in zip(made, results):
             view = self._view(store.buffer)
             if view.base in self.bases:

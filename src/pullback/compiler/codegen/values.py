@@ -234,6 +234,15 @@ class Values:
             ):
                 self.emit(expression)
 
+    def emit_in_order(self, root: Expression) -> str:
+        """The scalar that ``root`` is, its operands before it: a chain may have more links than Python has calls."""
+        parts = list(walk(root, enter=lambda part: rare_case(part) is None))
+        summed = {part.operands[place] for part in parts if (place := fused_product(part)) is not None}
+        for part in parts:
+            if part not in summed:
+                self.emit(part)
+        return self.emit(root)[0]
+
     def splat(self, value: str, dtype: np.dtype) -> str:
         """One scalar in every lane."""
         assert self.group is not None
