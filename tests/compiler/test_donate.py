@@ -262,6 +262,17 @@ def test_a_circle_is_opened_by_one_copy():
     assert before[program[2]] == [program[1]]
 
 
+def test_what_only_comes_after_a_circle_is_in_place():
+    C = Buffer("c", FLOAT, (4,))
+    T, U = Buffer("t", FLOAT, (4,)), Buffer("u", FLOAT, (4,))
+    behind = kernel(U, Apply("add", (read(R), read(C)), FLOAT))
+    update = kernel(T, Apply("add", (read(C), read(U)), FLOAT))
+    circle = [kernel(R, read(B)), kernel(S, read(A))]
+    program, before = arrange([behind, update, *circle], {T: C, R: A, S: B})
+    assert [k.writes()[0].name for k in program] == ["new_r", "u", "t", "s", "r"]
+    assert before[update] == [program[1]]
+
+
 def test_checks_come_before_everything_that_is_overwritten():
     attributes = (("extent", 4), ("what", "index"), ("wrap", True))
     index = Apply("check_index", (Literal(2, INT),), INT, attributes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from pullback.loops import Buffer, Kernel
@@ -44,7 +45,8 @@ def sort_kernels(
 ) -> tuple[list[Kernel], list[Kernel]]:
     """The kernels with dependencies, and what ``before`` adds to them, first; otherwise in the order given.
 
-    The second list holds those that wait for each other, in circles that ``before`` made.
+    The second list holds those that wait for each other, in circles that ``before`` made, and what lies between two
+    circles. What only comes after a circle is in neither list.
     """
     needs = {kernel: set(found) for kernel, found in dependencies(kernels).items()}
     for kernel, earlier in before.items():
@@ -64,5 +66,20 @@ def sort_kernels(
             needs[user].discard(kernel)
             if not needs[user]:
                 heapq.heappush(ready, position[user])
-    finished = set(done)
-    return done, [kernel for kernel in kernels if kernel not in finished]
+    waiting = _without_ends({kernel: found for kernel, found in needs.items() if found})
+    return done, [kernel for kernel in kernels if kernel in waiting]
+
+
+def _without_ends(needs: Mapping[Kernel, Iterable[Kernel]]) -> set[Kernel]:
+    """The kernels that others of them need, those others too: circles, without what only comes after them."""
+    users = Counter(other for found in needs.values() for other in found)
+    waiting = set(needs)
+    ends = [kernel for kernel in needs if not users[kernel]]
+    while ends:
+        kernel = ends.pop()
+        waiting.discard(kernel)
+        for other in needs[kernel]:
+            users[other] -= 1
+            if not users[other]:
+                ends.append(other)
+    return waiting
