@@ -72,6 +72,29 @@ def test_what_a_mask_leaves_out_stays_out_of_its_neighbours():
     np.testing.assert_array_equal(made, [0, 0, 4, 3, 0, 0, 8, 7, 0, 0, 12, 11, 0, 0, 16, 15])
 
 
+@pytest.mark.parametrize(
+    ("version", "option", "refused"),
+    [(21, "no-such-option", False), (22, "disable-spill-fusing", False), (99, "no-such-option", True)],
+)
+def test_llvm_is_not_asked_for_an_option_that_it_does_not_know(version, option, refused):
+    """It would end the process without a word of Python's."""
+    text = f"""
+import llvmlite.binding as llvm
+from pullback.compiler.runtime import engine
+told, llvm.llvm_version_info = [], ({version}, 0, 0)
+llvm.set_option = lambda name, option: told.append(option)
+engine._KEEPS_MASKED_LOADS = {option!r}
+try:
+    engine._llvm()
+except RuntimeError as error:
+    told.append(str(error))
+print(told)
+"""
+    said = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout
+    assert ("install an earlier llvmlite" in said) == refused
+    assert ("'-disable-spill-fusing'" in said) == (version == 22)
+
+
 def test_unknown_name():
     with pytest.raises(KeyError, match="absent"):
         Loaded([compile_object(TEXT, HOST)], HOST).address("absent")

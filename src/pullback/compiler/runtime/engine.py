@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import mmap
 import sys
 import threading
 import time
@@ -41,13 +42,14 @@ __all__ = ["Loaded", "add_symbols", "assembly", "compile_object", "llvm_version"
 # are run, because the text already says which vectors, unrolling and order are wanted.
 _CODE_GENERATION_LEVEL = 2
 
-_FOLDS_MASKED_LOADS = 22
-"""The version of LLVM with the fault that ``_llvm`` works around."""
+_FOLDS_MASKED_LOADS, _KEEPS_MASKED_LOADS = 22, "disable-spill-fusing"
+"""The version of LLVM with the fault that ``_llvm`` works around, and the option for it."""
 
 
 @functools.lru_cache(maxsize=1)
 def _llvm() -> Any:
     """llvmlite, imported on first use so that importing Pullback stays light."""
+    import llvmlite
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -55,10 +57,22 @@ def _llvm() -> Any:
     # From 22 on LLVM puts a masked load into an instruction under the same mask, though that may read lanes that the
     # mask leaves out, of other elements or of memory that is not there (VPERMPS, VINSERTF32X8). This is the only way to
     # turn it off; what else it keeps apart is reading what was saved from a register.
-    if llvm.llvm_version_info[0] >= _FOLDS_MASKED_LOADS:
-        llvm.set_option("pullback", "-disable-spill-fusing")
+    version = llvm.llvm_version_info[0]
+    if version > _FOLDS_MASKED_LOADS and not _knows(Path(llvm.ffi.lib._name), _KEEPS_MASKED_LOADS):
+        raise RuntimeError(
+            f"LLVM {version} of llvmlite {llvmlite.__version__} has no option -{_KEEPS_MASKED_LOADS}, without which "
+            "LLVM 22 made wrong code of masked loads: install an earlier llvmlite"
+        )
+    if version >= _FOLDS_MASKED_LOADS:
+        llvm.set_option("pullback", f"-{_KEEPS_MASKED_LOADS}")
     rest()  # what beginning has read is not what compiling reads
     return llvm
+
+
+def _knows(library: Path, option: str) -> bool:
+    """Whether an option's name is in LLVM's library: asked for one that it does not know, LLVM ends the process."""
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(option.encode() + b"\0") >= 0
 
 
 def rest() -> None:
