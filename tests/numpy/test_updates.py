@@ -304,3 +304,21 @@ def test_an_index_out_of_range_is_an_error(method):
             getattr(pb.at(X)[[0, wrong]], method)(1.0)
         with pytest.raises(IndexRangeError, match=f"{wrong} at position"):
             trace(lambda x, i: getattr(x.at[i], method)(1.0), X, PICKS).evaluate([X, np.array([0, 0, wrong])])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_last_of_several_values_is_that_of_the_last_row(order):
+    """NumPy goes through places as they lie in memory; argsort along the first axis leaves them column by column."""
+    x = np.array([[2.0, 1.0], [-1.0, -4.0], [-1.0, -1.0], [1.0, -2.0]], order=order)
+    row = np.array([[1.0, 2.0]])
+
+    def last(x, row):
+        return pb.at(x)[np.argsort(x, axis=0, kind="stable"), 0].set(row)
+
+    wanted = np.array(x)
+    for places in np.argsort(x, axis=0, kind="stable"):
+        for place, value in zip(places, row[0]):
+            wanted[place, 0] = value
+    assert wanted[:, 0].tolist() == [2, 2, 2, 1]
+    for way in (last, pb.jit(last), lambda *given: trace(last, *given).evaluate(given)):
+        np.testing.assert_array_equal(way(x, row), wanted)

@@ -82,7 +82,8 @@ class Place:
     def set(self, value: Any) -> Any:
         """The array with the elements at the index replaced, as by ``x[index] = value``.
 
-        Of several values for one element the last one stays, and the gradient goes to it alone.
+        Of several values for one element the last one stays, in the order of the index's rows however its arrays lie
+        in memory, and the gradient goes to it alone.
         """
         return self._updated("set", value)
 

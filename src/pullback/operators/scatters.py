@@ -65,6 +65,8 @@ def _reference(accumulate: str) -> Callable[..., np.ndarray]:
     def reference(
         x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: tuple[int, ...], repeats: int = 0
     ) -> np.ndarray:
+        # NumPy goes through places as they lie in memory: of several updates of one the last row's is to win.
+        indices = tuple(np.asarray(index, order="C") for index in indices)
         result = np.array(x)
         target = np.moveaxis(result, axes, range(len(axes)))
         if accumulate == "set":
