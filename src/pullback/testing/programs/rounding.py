@@ -118,8 +118,13 @@ def expected(
         )
         return _Run(graph, arguments, moves)
 
+    @cache
+    def of_any_signs(number: int) -> dict[Node, np.ndarray]:
+        run = moved(RUNS + number, None)
+        return {node: run.values[node] for node in graph.outputs}
+
     def signed(node: Node) -> Iterable[np.ndarray]:
-        return (moved(RUNS + number, None).values[node] for number in range(SIGNS))
+        return (of_any_signs(number)[node] for number in range(SIGNS))
 
     @cache
     def another(number: int) -> _Run:
