@@ -24,7 +24,7 @@ from typing import Any
 
 PROGRAMS_OF_A_PROCESS = 200
 LONGEST_PROGRAM = 900.0
-"""Seconds after which a program counts as hanging: a thousand runs that tell of which sign a zero may be take minutes."""
+"""Seconds after which a program counts as hanging: a thousand runs that tell what sign a zero may have take minutes."""
 MOST_MEMORY = 8 << 30
 """Bytes of addresses that a process has, where they can be limited: a program that takes more ends itself alone."""
 

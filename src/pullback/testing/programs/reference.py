@@ -280,7 +280,7 @@ class At:
         self.index = index
 
     def __getitem__(self, index: Any) -> At:
-        """Places are gone through row by row; NumPy does as they lie in memory, which tells which update is the last."""
+        """Places are gone through row by row; NumPy does as they lie in memory, which tells whose update is last."""
         each = index if isinstance(index, tuple) else (index,)
         return At(
             self.array, tuple(np.asarray(x, order="C") if isinstance(x, np.ndarray) else x for x in each)
