@@ -279,9 +279,14 @@ class _Run:
             elif name == "sum" and (product := _wide(node.inputs[0], self.values)) is not None:
                 value = np.where(np.isfinite(value), value, computed([product]))
         if moves.turned and name in DEGREE and _is_large(inputs, DEGREE[name]):
-            # Terms of both signs may overflow in the order that somebody adds them in.
-            sizes = computed([np.abs(x) if x.dtype.kind == "f" else x for x in inputs])
-            value = np.where(np.isfinite(sizes) | ~np.isfinite(moves.plain.values[node]), value, sizes)
+            # Terms of both signs may overflow in the order that somebody adds them in, to infinities of both signs,
+            # and beside an infinite term a product may, unless it is added without being rounded.
+            sizes = computed(
+                [np.where(np.isfinite(x), np.abs(x), 0) if x.dtype.kind == "f" else x for x in inputs]
+            )
+            plain = moves.plain.values[node]
+            overflown = np.where(np.isfinite(plain), sizes, np.where(np.isinf(plain), np.nan, value))
+            value = np.where(np.isfinite(sizes), value, overflown)
         if name in SOLVERS and moves.turned and not all(np.isfinite(x).all() for x in inputs):
             return np.zeros_like(value)
         if name in SIGNLESS:
