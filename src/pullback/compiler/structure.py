@@ -50,6 +50,10 @@ from pullback.operators.arithmetic import cast
 __all__ = ["arranged", "has_loops", "with_single_call"]
 
 
+_SHOWN = VIEWS | {"unlikely"}
+"""What each block that reads it has anew: another order of what is stored, and what says that it is rare."""
+
+
 def has_loops(graph: Graph) -> bool:
     """Whether an operation of ``graph`` has several results: it holds graphs, or is called out of the program."""
     return any(isinstance(node.type, TupleType) for node in graph.nodes())
@@ -109,8 +113,10 @@ class _Arrangement:
                 if isinstance(node, Operation)
             )
             self.stage[id(node)] = max(below, default=0)
-            if node.inputs and all(id(child) in self.local for child in node.inputs) and not _is_loop(node):
+            computed = isinstance(node, Operation) and not _is_loop(node)
+            if computed and all(id(child) in self.local for child in node.inputs):
                 self.local.add(id(node))
+        self._sink()
         self.loops = [node for node in self.order if isinstance(node, Operation) and _is_loop(node)]
         self.last = max((self.stage[id(node)] for node in graph.outputs), default=0)
         self.last = max([self.last, *(self.stage[id(node)] + 1 for node in self.loops)])
@@ -119,6 +125,27 @@ class _Arrangement:
         self.offers, self.constants = donated, constants
         self.users = Counts(child for node in self.order for child in map(id, node.inputs))
         self.users.update(map(id, graph.outputs))
+
+    def _sink(self) -> None:
+        """What is made element by element of what is stored anyway stands in the block of its first user, not before.
+
+        So does what an optimiser makes of its moments beside the gradient, and what is gathered for a rare case.
+        """
+        there = {*self.local, *map(id, self.graph.inputs)}
+        for node in self.order:
+            there |= {id(child) for child in node.inputs if self.stage[id(child)] < self.stage[id(node)]}
+        moving = set[int]()
+        for node in self.order:
+            moves = isinstance(node, Operation) and (node.operator.elementwise or _is_moved(node))
+            if moves and all(id(child) in there or child.size == 1 for child in node.inputs):
+                moving.add(id(node))
+                there.add(id(node))
+        first: dict[int, int] = {id(node): 0 for node in self.graph.outputs}
+        for node in reversed(self.order):
+            if id(node) in moving and id(node) in first:
+                self.stage[id(node)] = max(self.stage[id(node)], first[id(node)])
+            for child in node.inputs:
+                first[id(child)] = min(self.stage[id(node)], first.get(id(child), self.stage[id(node)]))
 
     def items(self) -> list[Item]:
         self._place_outputs()
@@ -417,8 +444,8 @@ class _Arrangement:
             )
             if not crossing:
                 pending += node.inputs
-            elif isinstance(node, Operation) and node.operator.name in VIEWS and id(node) not in self.places:
-                pending += node.inputs  # shown anew rather than stored
+            elif isinstance(node, Operation) and node.operator.name in _SHOWN and id(node) not in self.places:
+                pending += node.inputs  # rather than stored
             else:
                 captured[id(node)] = node
         views = [self._stored(node) for node in captured.values()]
@@ -469,6 +496,13 @@ def _first_of_steps(node: Node) -> int | None:
     if isinstance(base, Operation) and (base.operator.elementwise or base.operator.name in PARTS):
         return None
     return int(starts[0] * math.prod(x.shape[1:]))
+
+
+def _is_moved(node: Operation) -> bool:
+    """Whether ``node`` is other elements of an array, but no argument, whose memory a result may take over."""
+    return node.operator.name in VIEWS or (
+        node.operator.name == "gather" and not isinstance(node.inputs[0], Variable)
+    )
 
 
 def _is_loop(node: Node) -> bool:
