@@ -96,7 +96,7 @@ def test_positions_along_several_axes(samples, channels, window, dtype, compiler
     """The gradient of a table behind a convolution and a pool: what a winner adds finds its rows of the table."""
 
     def function(table, w, tokens, bar):
-        index = OPERATORS["check_index"](tokens, extent=300, what="token", wrap=False)
+        index = OPERATORS["check_index"](tokens, extent=30_000, what="token", wrap=False)
         x = gather(table, index, axes=(0,))
         y = nn.max_pool(nn.conv(x, w, channels="last"), 8, channels="last")
         (found,) = cotangents([plain(y)], [plain(bar)], [plain(table)])
@@ -105,9 +105,9 @@ def test_positions_along_several_axes(samples, channels, window, dtype, compiler
     random = np.random.default_rng(0)
     length = 32 + window - 1
     arrays = [
-        random.integers(-3, 4, (300, 18)).astype(dtype),
+        random.integers(-3, 4, (30_000, 18)).astype(dtype),
         random.integers(-3, 4, (channels, 18, window)).astype(dtype),
-        random.integers(0, 300, (samples, length)),
+        random.integers(0, 30_000, (samples, length)),
         random.integers(-3, 4, (samples, 4, channels)).astype(dtype),
     ]
     graph = traced(function, *arrays)

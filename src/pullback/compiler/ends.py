@@ -1,10 +1,12 @@
 """Where work ends: rows from a size on, of which nothing is left in any result, are not computed.
 
 A program for any size has arrays of a capacity; what its sums read of the rows beyond is zero (``compiler/padded.py``).
+So has one that works on the different rows of a table that it reads, which it counts (``passes/distinct_rows.py``).
 Of each array two things may be known: its rows from the size on are *zero*, as each store of it is masked there, or
 they are *unseen*, as whoever reads them is masked or makes rows that are unseen or zero in turn. Chunks of a row group
-that writes no other rows are not run where they begin beyond the size; they write zeros. And a product that is summed
-over rows which are zero in both operands ends at the size.
+that writes no other rows are not run where they begin beyond the size; they write zeros where somebody reads them. And
+a product that is summed over rows which are zero in both operands ends at the size, as does a scatter of updates that
+are zero: neither reads any.
 
     h[b, j] = where(b < size, relu(sum(x[b, k] * w[k, j])), 0)     8 chunks of 12 rows, of which 6 are run for 65
     dw[k, j] = sum[b<96](x[b, k] * h[b, j])                        65 steps
@@ -14,11 +16,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from pullback.compiler.items import Choice, HostCall, View, While, every_step
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.scatter import ScatterSchedule
-from pullback.compiler.steps import Group, Job, Region, Step, keeps_to_rows
+from pullback.compiler.steps import End, Group, Job, Region, Step, keeps_to_rows
 from pullback.graph import Limit
 from pullback.loops import (
     Affine,
@@ -30,12 +33,14 @@ from pullback.loops import (
     Literal,
     Load,
     Position,
+    Reduce,
     Store,
     operands_of,
     walk,
 )
+from pullback.loops.arithmetic import bounds
 
-__all__ = ["end_rows"]
+__all__ = ["Promise", "end_rows"]
 
 _KEEP_ZERO = frozenset({"abs", "cast", "multiply", "relu", "where"})
 """Functions that give zero of zeros, without a sign, and false of what is."""
@@ -46,28 +51,62 @@ _Fact = tuple[str, Buffer, int]
 """``"zero"`` or ``"unseen"``, the array, and how many elements apart its rows lie."""
 
 
+@dataclass(frozen=True)
+class Promise:
+    """Where rows end, and what is known before anybody looks at the program."""
+
+    end: End
+    zeros: frozenset[_Fact] = frozenset()
+    """Arguments that are zero from the size on, as callers see to."""
+    cut: frozenset[_Fact] = frozenset()
+    """Results of which nobody looks at what stands there."""
+    numbers: int | None = None
+    """From which element on the array that begins with the size has numbers of rows before it."""
+
+    @classmethod
+    def of(
+        cls, limit: Limit, sizes: Sequence[Buffer], arguments: Sequence[Buffer], results: Sequence[Buffer]
+    ) -> Promise:
+        """What callers of a program for any size promise."""
+        zeros = frozenset(_fact("zero", arguments[k], axis) for k, axis in limit.zeros)
+        cut = frozenset(_fact("unseen", results[k], axis) for k, axis in limit.cut)
+        return cls(End(sizes[limit.size], limit.capacity), zeros, cut)
+
+
+def _counted(step: Step) -> Iterator[Promise]:
+    """What a count of different rows promises."""
+    routine = step.node.attributes["function"].routine if isinstance(step, HostCall) else None
+    if not isinstance(step, HostCall) or routine is None or routine.name != "distinct":
+        return
+    (places,), view = step.node.inputs, step.outputs[0]
+    if places.ndim == 1 and not view.start:
+        numbers = view.base.size - places.size
+        yield Promise(End(view.base, numbers - 1), numbers=numbers)
+
+
 def end_rows(
     steps: Sequence[Step],
-    limits: Iterable[Limit],
-    arguments: Sequence[Buffer],
+    promises: Iterable[Promise],
     results: Sequence[Buffer],
     bound: Mapping[Buffer, View],
 ) -> None:
-    """Tell row groups, and products that are summed over rows, where they may end."""
-    for limit in limits:
-        facts = _Facts(steps, limit, arguments, results, bound)
+    """Tell row groups, and products and scatters of rows, where they may end."""
+    for promise in (*promises, *(each for step in steps for each in _counted(step))):
+        facts, end = _Facts(steps, promise, results, bound), promise.end
         regions = [step for step, _ in every_step(steps) if isinstance(step, Region)]
         groups = [g for region in regions for g in region.groups if g.end is None and g.chunks > 1]
         jobs = [job for r in regions for job in (*r.first, *(j for g in r.groups for j in g.jobs))]
+        summed = {job: sums for job in jobs if not job.ended and (sums := facts.of_sums(job)) is not None}
+        facts.settle(fact for _, found in summed.values() for fact in found)
+        for job, (axes, zeros) in summed.items():
+            if facts.hold(zeros):
+                job.ended = end
+                facts.ended |= axes
         wanted = {group: facts.of_rows(group) for group in groups}
-        summed = {job: facts.of_sums(job) for job in jobs if not job.ended}
-        facts.settle(fact for found in (*wanted.values(), *summed.values()) for fact in found or ())
+        facts.settle(fact for found in wanted.values() for fact in found or ())
         for group, found in wanted.items():
             if found is not None and facts.hold(found):
-                group.end = limit
-        for job, found in summed.items():
-            if found is not None and facts.hold(found):
-                job.ended = limit
+                group.end, group.cleared = end, facts.read_as_zero(group)
 
 
 def _fact(kind: str, buffer: Buffer, axis: int) -> _Fact:
@@ -80,16 +119,12 @@ class _Facts:
     def __init__(
         self,
         steps: Sequence[Step],
-        limit: Limit,
-        arguments: Sequence[Buffer],
+        promise: Promise,
         results: Sequence[Buffer],
         bound: Mapping[Buffer, View],
     ) -> None:
-        self.bound, self.capacity, self.size = bound, limit.capacity, arguments[limit.size]
-        self.known = {_fact("zero", arguments[k], axis) for k, axis in limit.zeros}
-        """What callers promise."""
-        self.cut = {_fact("unseen", results[k], axis) for k, axis in limit.cut}
-        self.results = set(results)
+        self.bound, self.promise, self.results = bound, promise, set(results)
+        self.capacity, self.size = promise.end.capacity, self._view(promise.end.size).base
         self.foreign = set[Buffer]()
         """What calls and choices read and write."""
         self.loads: dict[Buffer, list[tuple[Kernel, Load]]] = {}
@@ -105,17 +140,20 @@ class _Facts:
                     self.loads.setdefault(self._view(load.buffer).base, []).append((job.given, load))
                 for store in job.given.stores:
                     self.stores.setdefault(self._view(store.buffer).base, []).append(store)
+        self.ended = set[Axis]()
+        """Axes whose turns end, of the kernels that have them."""
         self.refuted = set[_Fact]()
+        self.reasons: dict[_Fact, list[set[_Fact]]] = {}
         self.parts: dict[tuple[Store, _Row], dict[Expression | None, set[_Fact] | None]] = {}
 
     def settle(self, wanted: Iterable[_Fact]) -> None:
         """Refute what does not hold of the ``wanted`` facts, and of those that they follow from."""
-        reasons: dict[_Fact, list[set[_Fact]]] = {}
+        reasons = self.reasons
         left = list(wanted)
         while left:
             fact = left.pop()
             if fact not in reasons:
-                reasons[fact] = [set()] if fact in self.known else list(self._reasons(*fact))
+                reasons[fact] = [set()] if fact in self.promise.zeros else list(self._reasons(*fact))
                 left += (each for found in reasons[fact] for each in found)
         new: set[_Fact] | None = None
         while new is None or new:
@@ -125,6 +163,21 @@ class _Facts:
     def hold(self, facts: Iterable[_Fact]) -> bool:
         return self.refuted.isdisjoint(facts)
 
+    def read_as_zero(self, group: Group) -> tuple[Buffer, ...]:
+        """What a group writes of which somebody reads rows beyond the size, and relies on their being zero."""
+        bases = {buffer: self._view(buffer).base for buffer in group.written()}
+        left: list[_Fact] = [fact for fact in self.reasons if fact[0] == "unseen" and self.hold({fact})]
+        left, done, zeros = [f for f in left if f[1] in bases.values()], set[_Fact](), set[Buffer]()
+        while left:
+            fact = left.pop()
+            if fact not in done:
+                done.add(fact)
+                if fact[0] == "zero":
+                    zeros.add(fact[1])
+                # that it is unseen by itself comes last
+                left += next((found for found in reversed(self.reasons[fact]) if self.hold(found)), ())
+        return tuple(buffer for buffer, base in bases.items() if base in zeros)
+
     # -- What is asked
 
     def of_rows(self, group: Group) -> set[_Fact] | None:
@@ -132,8 +185,15 @@ class _Facts:
         found = set[_Fact]()
         for job in group.jobs:
             kernel = job.given
-            if job.rows != group.rows or job.alone or isinstance(job.schedule, ScatterSchedule):
+            if job.rows != group.rows or job.alone:
                 return None
+            if isinstance(job.schedule, ScatterSchedule):
+                (store,) = kernel.stores
+                pitch = store.buffer.size // self.capacity
+                if job.rows != self.capacity or not self._is_before(store.offset, store.dynamic, pitch):
+                    return None
+                found.add(("unseen", self._view(store.buffer).base, pitch))
+                continue
             turns, left = divmod(kernel.axes[0].extent, self.capacity)
             for store in kernel.stores:
                 fact = None if left else self._written(store, (kernel.axes[0], turns))
@@ -142,8 +202,13 @@ class _Facts:
                 found.add(fact)
         return found
 
-    def of_sums(self, job: Job) -> set[_Fact] | None:
-        """What must hold for all sums of a product to end; None where they are not over rows."""
+    def of_sums(self, job: Job) -> tuple[set[Axis], set[_Fact]] | None:
+        """What must hold for all sums of a product to end, or the updates of a scatter, and the axes along which.
+
+        None where they are not over rows.
+        """
+        if isinstance(job.schedule, ScatterSchedule):
+            return self._of_updates(job.kernel, job.schedule)
         if not isinstance(job.schedule, TiledContraction):
             return None
         found = set[_Fact]()
@@ -153,7 +218,14 @@ class _Facts:
                 if self._row(load.buffer, load.offset, pitch) != (pair.depth[-1], 1):
                     return None
                 found.add(("zero", self._view(load.buffer).base, pitch))
-        return found
+        return {pair.depth[-1] for pair in job.schedule.contraction.pairs}, found
+
+    def _of_updates(self, kernel: Kernel, schedule: ScatterSchedule) -> tuple[set[Axis], set[_Fact]] | None:
+        if schedule.selector is None or len(schedule.positions) != 1:
+            return None
+        (store,), (axis,) = kernel.stores, schedule.positions
+        found = self._zeros(store, (axis, 1))[store.value] if axis.extent == self.capacity else None
+        return None if found is None else ({axis}, found)
 
     # -- What follows from what
 
@@ -163,7 +235,7 @@ class _Facts:
             return
         if kind == "unseen":
             yield {("zero", base, pitch)}
-            seen = base in self.results and (kind, base, pitch) not in self.cut
+            seen = base in self.results and (kind, base, pitch) not in self.promise.cut
             found = None if seen else self._unseen(base, pitch)
         else:
             found = self._zero(base, pitch)
@@ -173,6 +245,8 @@ class _Facts:
     def _zero(self, base: Buffer, pitch: int) -> set[_Fact] | None:
         found = set[_Fact]()
         for store in self.stores.get(base, ()):
+            if store.accumulate and self._is_before(store.offset, store.dynamic, pitch):
+                continue
             row = self._row(store.buffer, store.offset, pitch)
             if row is None or store.dynamic or store.accumulate:
                 return None
@@ -185,7 +259,11 @@ class _Facts:
     def _unseen(self, base: Buffer, pitch: int) -> set[_Fact] | None:
         found = set[_Fact]()
         for kernel, load in self.loads.get(base, ()):
+            if self._is_before(load.offset, load.dynamic, pitch):
+                continue
             row = None if load.dynamic else self._row(load.buffer, load.offset, pitch)
+            if row is not None and row[0] in self.ended:
+                continue
             if row is None:
                 return None
             for store in kernel.stores:
@@ -225,6 +303,23 @@ class _Facts:
         low, high = Affine(tuple(t for t in terms if t[0] is not axis), offset.constant % period).bounds()
         return (axis, pitch // step) if low >= 0 and high < step else None
 
+    def _is_before(self, offset: Affine, dynamic: Sequence[tuple[Expression, int]], pitch: int) -> bool:
+        """Whether a place is one in a row before the size, whose number is looked up."""
+        if self.promise.numbers is None or len(dynamic) != 1:
+            return False
+        ((number, step),), (low, high) = dynamic, offset.bounds()
+        while isinstance(number, Apply) and number.function in ("bounded", "cast"):
+            (number,) = number.operands
+        if not isinstance(number, Load) or number.guard is not None or step != pitch:
+            return False
+        view, known = self._view(number.buffer), [(bounds(index), step) for index, step in number.dynamic]
+        if view.base is not self.size or any(found is None or step < 0 for found, step in known):
+            return False
+        first = (
+            view.start + number.offset.bounds()[0] + sum(found[0] * step for found, step in known if found)
+        )
+        return low >= 0 and high < pitch and first >= self.promise.numbers
+
     def _is_mask(self, condition: Expression, row: _Row) -> bool:
         """Whether a condition says that a row is one of those before the size."""
         place, limit = operands_of(condition, "less") or (None, None)
@@ -235,7 +330,7 @@ class _Facts:
             and place.index == Affine.of(row[0])
             and isinstance(limit, Load)
             and limit.is_plain
-            and self._view(limit.buffer).base is self.size
+            and self._view(limit.buffer).after(limit.offset.constant) == View(self.size)
         )
 
     def _zeros(self, store: Store, row: _Row) -> dict[Expression | None, set[_Fact] | None]:
@@ -257,6 +352,8 @@ class _Facts:
                 made = set()
             elif isinstance(part, Apply) and part.function == "logical_and":
                 made = next((each for each in zeros if each is not None), None)
+            elif isinstance(part, Reduce) and part.kind == "add" and row[0] not in part.over:
+                made = zeros[0]
             elif isinstance(part, Apply) and part.function in _KEEP_ZERO:
                 if part.function == "where":
                     zeros = zeros[::2] if zeros[0] is not None else zeros[1:]

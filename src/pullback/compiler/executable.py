@@ -250,11 +250,14 @@ def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
 def _call(
     call: HostCall, functions: Mapping[HostFunction, int], sites: Mapping[Source | None, int]
 ) -> list[Any]:
-    """A call out of the program as JSON: which function, where it is written, and its types."""
+    """A call out of the program as JSON: which function, where it is written, and its types.
+
+    A routine that a pass has made is none of the graph's functions; it is part of the program.
+    """
     types = [
         [[str(x.dtype), list(x.shape)] for x in nodes] for nodes in (call.node.inputs, results(call.node))
     ]
-    return [functions[call.node.attributes["function"]], sites.get(call.node.source), *types]
+    return [functions.get(call.node.attributes["function"]), sites.get(call.node.source), *types]
 
 
 def _bound(
@@ -262,6 +265,8 @@ def _bound(
 ) -> BoundCall | int:
     """What a program calls: in Python, or at an address of this process."""
     number, site, given, made = row
+    if number is None:
+        return 0
     function: HostFunction = functions[number]
     if function.routine is not None:
         return function.routine.address or 0

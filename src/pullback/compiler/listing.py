@@ -57,11 +57,11 @@ def _chunks(region: Region) -> Iterator[str]:
         yield from (f"    {line}" for line in format_kernel(job.kernel).splitlines())
     for group in region.groups:
         turns = "" if group.turns is None else f", {group.turns.trips} turns each"
-        end = "" if group.end is None else f" up to argument {group.end.size}"
+        end = "" if group.end is None else f" up to {group.end.size.name}"
         rows = f"{group.chunks} chunks of {group.grain} rows of {group.rows}{end}"
         yield f"{rows}, {group.cycles:,.0f} cycles{turns}"
         for job in group.jobs:
-            yield f"  {job.schedule}"
+            yield f"  {job.schedule}" + ("" if job.ended is None else f" up to {job.ended.size.name}")
             yield from (f"    {line}" for line in format_kernel(job.kernel).splitlines())
 
 

@@ -121,6 +121,8 @@ def _moments(step: Region | HostCall) -> Iterator[list[Buffer]]:
     jobs = [job for group in step.groups for job in group.jobs]
     in_turn = sum(group.chunks for group in step.groups) == 1
     before = [buffer for job in step.first for buffer in job.kernel.reads()]
+    ends = [group.end for group in step.groups] + [job.ended for job in jobs]
+    before += [end.size for end in ends if end is not None]
     for part in [[job] for job in jobs] if in_turn else [jobs]:
         yield [*(buffer for job in part for buffer in buffers_of(job.kernel)), *before]
 

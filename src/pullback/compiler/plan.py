@@ -14,7 +14,7 @@ from pullback.compiler.branch import branch_on_matches
 from pullback.compiler.canonicalise import canonicalise, few_rows_last
 from pullback.compiler.compact import compact_masked
 from pullback.compiler.donate import arrange
-from pullback.compiler.ends import end_rows
+from pullback.compiler.ends import Promise, end_rows
 from pullback.compiler.fuse import fuse
 from pullback.compiler.items import (
     Block,
@@ -139,7 +139,10 @@ class _Planner:
         steps: list[Step] = []
         for item in items:
             steps += self.block(item) if isinstance(item, Block) else self.held(item)
-        end_rows(steps, limits, arguments, results, self.bound)
+        sizes = arguments if looped else self.shown["lowered"].arguments
+        end_rows(
+            steps, [Promise.of(limit, sizes, arguments, results) for limit in limits], results, self.bound
+        )
         slots = Slots(len(arguments), len(results), len(self.constants))
         addressed: dict[Buffer, int] = {}
         for buffers, slot in (

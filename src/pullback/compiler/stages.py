@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,16 @@ from pullback.compiler.parts import packed_array, with_parts
 from pullback.compiler.passes import Pass, passes_for
 from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
-from pullback.compiler.steps import Group, Job, Region, Step, every_region
+from pullback.compiler.schedules.contraction import Contraction
+from pullback.compiler.schedules.contraction_schedules import TiledContraction
+from pullback.compiler.schedules.scatter import ScatterSchedule
+from pullback.compiler.steps import End, Group, Job, Region, Step, every_region
 from pullback.compiler.target import Processor
 from pullback.compiler.turns import first_element, run_block, run_steps
 from pullback.errors import IndexRangeError, LoopError, StageError
-from pullback.graph import Graph, Limit
+from pullback.graph import Graph
 from pullback.interpreter import evaluate
-from pullback.loops import Buffer, Kernel
+from pullback.loops import Axis, Buffer, Kernel
 from pullback.loops.interpreter import Memory, run_kernel
 from pullback.loops.printer import format_kernel, format_program
 
@@ -317,14 +321,13 @@ class _Run:
                 else:
                     self._job(job, 0, job.parts, thread.memory)
 
-    def _size(self, limit: Limit) -> int:
+    def _size(self, end: End) -> int:
         """How many rows count."""
-        assert self.stage.lowered is not None
-        return int(self.memory.arrays[self.stage.lowered.arguments[limit.size]][0])
+        return int(self.memory.arrays[end.size][0])
 
     def _clear(self, group: Group, low: int, high: int) -> None:
         """Zeros in some rows of all that others may read."""
-        for buffer in group.written():
+        for buffer in group.cleared:
             if self.stage.memory is None or buffer not in self.stage.memory.kept:
                 pitch = buffer.size // group.rows
                 self._bound(buffer, self.memory.arrays)[low * pitch : high * pitch] = 0
@@ -342,8 +345,23 @@ class _Run:
         kernel = job.kernel
         for buffer in (*kernel.reads(), *kernel.writes()):
             self._bound(buffer, memory.arrays)
+        places: dict[Axis, range] = {}
+        if job.ended is not None and isinstance(job.schedule, TiledContraction):
+            memory = self._up_to(job.ended, job.schedule.contraction, memory)
+        elif job.ended is not None and isinstance(job.schedule, ScatterSchedule):
+            places = dict.fromkeys(job.schedule.positions, range(self._size(job.ended)))
         for run in job.schedule.runs(kernel, low, high):
-            self._run(kernel, memory, **run)
+            self._run(kernel, memory, **{**run, "places": {**run.get("places", {}), **places}})
+
+    def _up_to(self, end: End, product: Contraction, memory: Memory) -> Memory:
+        """Memory that has nothing in the summed rows beyond the end, which are not read."""
+        arrays = dict(memory.arrays)
+        for pair in product.pairs:
+            for load in (pair.left, pair.right):
+                pitch = load.offset.coefficient(pair.depth[-1])
+                arrays[load.buffer] = arrays[load.buffer].copy()
+                arrays[load.buffer].reshape(-1, end.capacity, pitch)[:, self._size(end) :] = 0
+        return replace(memory, arrays=arrays)
 
 
 class _Writers:

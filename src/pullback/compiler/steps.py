@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pullback.compiler.items import Choice, Counter, Held, HostCall, Loop, Serial, While, every_step
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.schedules.schedule import Schedule
-from pullback.graph import Limit
 from pullback.loops import Buffer, Kernel
 from pullback.loops.arithmetic import in_row
 
 __all__ = [
+    "End",
     "Group",
     "Job",
     "Region",
@@ -25,6 +25,14 @@ __all__ = [
     "every_region",
     "keeps_to_rows",
 ]
+
+
+@dataclass(frozen=True)
+class End:
+    """Where rows end: so many of a ``capacity`` count as the first element of ``size`` says when the program runs."""
+
+    size: Buffer
+    capacity: int
 
 
 @dataclass(eq=False)
@@ -38,8 +46,8 @@ class Job:
     """Turns of the kernel's first axis for each row of its group, where rows or axes were joined."""
     given: Kernel = field(init=False)
     """The kernel as it was before its axes were coalesced: the one that others wait for."""
-    ended: Limit | None = None
-    """Where the summed rows of a product end."""
+    ended: End | None = None
+    """Where the summed rows of a product end, or the updates of a scatter."""
 
     def __post_init__(self) -> None:
         self.given = self.kernel
@@ -69,8 +77,9 @@ class Group:
     grain: int = 1
     turns: Counter | None = None
     """The loop that a chunk runs through for its rows, all jobs in every turn, without waiting for other chunks."""
-    end: Limit | None = None
-    """Where its rows end: chunks that begin beyond write zeros, and nothing else."""
+    end: End | None = None
+    """Where its rows end: chunks that begin beyond write zeros to what is ``cleared``, and nothing else."""
+    cleared: tuple[Buffer, ...] = ()
 
     @property
     def cycles(self) -> float:
@@ -111,10 +120,11 @@ class Region:
         Any range has its share of every group, and of the same rows of each; it begins with its share of single ones.
         Of a group whose rows end somewhere it has rows from everywhere, and so a share of those that are done.
 
+        >>> import numpy as np
         >>> rows = [Group(6, grain=2), Group(1), Group(12, grain=2), Group(1)]
         >>> Region(rows).order()
         [3, 4, 0, 5, 6, 1, 10, 7, 8, 2, 9]
-        >>> Region([Group(8, end=Limit(0, 8))]).order()
+        >>> Region([Group(8, end=End(Buffer("size", np.dtype(np.int64), ()), 8))]).order()
         [0, 4, 2, 6, 1, 5, 3, 7]
         """
         found: list[tuple[float, int]] = []

@@ -31,6 +31,7 @@ from pullback.compiler.runtime.layout import (
 from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.steps import (
+    End,
     Group,
     Job,
     Region,
@@ -38,7 +39,7 @@ from pullback.compiler.steps import (
     buffers_of,
     every_region,
 )
-from pullback.graph import Limit, Source, results
+from pullback.graph import Source, results
 from pullback.loops import Apply, Buffer, Kernel
 
 __all__ = ["Check", "Emitted", "emit_program"]
@@ -390,14 +391,14 @@ class _Emitter:
             with f.when(beyond):
                 self._clear(f, group, low, high)
 
-    def _size(self, f: Function, limit: Limit) -> str:
+    def _size(self, f: Function, end: End) -> str:
         """How many rows count."""
-        address = emit_pointer(f, self.slots.argument(limit.size), f["step"])
+        address = self._place(f, View(end.size), 8, 0)
         return f.value(f"load i64, ptr {address}, align 8")
 
     def _clear(self, f: Function, group: Group, low: str, high: str) -> None:
         """Zeros in some rows of all that others may read."""
-        for buffer in group.written():
+        for buffer in group.cleared:
             if buffer not in self.kept:
                 pitch = buffer.nbytes // group.rows
                 start = f.value(f"mul i64 {low}, {pitch}")

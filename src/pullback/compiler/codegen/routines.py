@@ -8,6 +8,7 @@ import numpy as np
 
 from pullback.compiler.codegen.fourier import define_transform
 from pullback.compiler.codegen.function import Function, float_literal
+from pullback.compiler.codegen.marking import define_distinct
 from pullback.compiler.codegen.running import define_running
 from pullback.compiler.codegen.sorting import define_argsort
 from pullback.compiler.runtime.layout import emit_call_word, emit_is_well
@@ -68,6 +69,8 @@ def _own(f: Function, processor: Processor, routine: Routine) -> str:
         kind, *details = routine.name.split(".")
         if kind == "argsort":
             define_argsort(f.module, name, kind, *details)
+        elif kind == "distinct":
+            define_distinct(f.module, name)
         elif kind.endswith("fft"):
             define_transform(f.module, processor.lanes(np.dtype(details[0]).itemsize), name, kind, *details)
         else:

@@ -100,7 +100,10 @@ class _Search:
         blocks, left = divmod(full, vectors)
         step = vectors * lanes
         if blocks:
-            with self.values.f.loop("0", str(blocks * step), step) as loop:
+            end = str(blocks * step)
+            if self.values.end is not None:
+                end = self.values.f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", self.values.end[0]))
+            with self.values.f.loop("0", end, step) as loop:
                 self._block(Group(self.axis, vectors, lanes), Place(loop.index), visit)
         if left or tail:
             group = Group(self.axis, left + bool(tail), lanes, tail)
@@ -110,6 +113,8 @@ class _Search:
         f, values = self.values.f, self.values
         with values.lane_group(group, place):
             found = self._bits(group)
+        if values.end is not None:
+            found = self._before_end(found, place)
         count = f.call("i64", "llvm.ctpop.i64", ("i64", found))
         with f.loop("0", count, carried=[("i64", found)], counted=False) as loop:
             (bits,) = loop.values
@@ -122,6 +127,17 @@ class _Search:
             for axis in {self.axis, *self.axes}:
                 del values.places[axis]
             loop.carry(f.value(f"and i64 {bits}, {f.value(f'add i64 {bits}, -1')}"))
+
+    def _before_end(self, found: str, place: Place) -> str:
+        """The bits of positions before the end."""
+        f, (size, _) = self.values.f, self.values.end or ("", 0)
+        left = f.value(f"sub i64 {size}, {place.value or place.constant}")
+        bits = f.call("i64", "llvm.smax.i64", ("i64", left), ("i64", "0"))
+        bits = f.call("i64", "llvm.smin.i64", ("i64", bits), ("i64", "63"))
+        mask = f.value(f"sub i64 {f.value(f'shl i64 1, {bits}')}, 1")
+        whole = f.value(f"icmp sgt i64 {left}, 63")
+        mask = f.value(f"select i1 {whole}, i64 -1, i64 {mask}")
+        return f.value(f"and i64 {found}, {mask}")
 
     def _stand(self) -> None:
         """Say where each axis stands, and what the index is."""

@@ -5,6 +5,7 @@
 without_rules
 with_factors
 with_host_calls
+distinct_windows
 standardise_in_steps
 fold_constants
 simplify_arithmetic
@@ -26,6 +27,7 @@ known_branches
 if_conversion
 hoisted_steps
 sunk_steps
+distinct_rows
 bodies
 
 Two things need no pass. Equal operations on equal operands are one node from the moment they are made, and a
@@ -44,6 +46,7 @@ from weakref import WeakSet
 from pullback.compiler.cost import MOST_HELD, MOST_ROUNDS
 from pullback.compiler.factors import with_factors
 from pullback.compiler.passes.broadcast_late import broadcast_late
+from pullback.compiler.passes.distinct_rows import distinct_rows
 from pullback.compiler.passes.equal_regions import equal_regions
 from pullback.compiler.passes.fold_constants import fold_constants
 from pullback.compiler.passes.gathered_scatters import gathered_scatters
@@ -125,16 +128,17 @@ def _fits(node: Node) -> bool:
 
 
 @lru_cache(maxsize=32)
-def passes_for(target: Processor, branching: bool = False) -> tuple[Pass, ...]:
+def passes_for(target: Processor, branching: bool = False, held: bool = False) -> tuple[Pass, ...]:
     """All passes, in the order in which they are run, with costs as ``target`` has them.
 
-    Where ``branching`` choices stay branches.
+    Where ``branching`` choices stay branches. A graph that an operation has ``held`` is run many times.
     """
     choices = () if branching else (if_conversion(target),)
     return (
         GraphPass("without_rules", without_rules),
         GraphPass("with_factors", with_factors),
         GraphPass("with_host_calls", with_host_calls),
+        *(() if held else (distinct_rows(target, early=True),)),
         standardise_in_steps,
         fold_constants,
         simplify_arithmetic,
@@ -156,7 +160,8 @@ def passes_for(target: Processor, branching: bool = False) -> tuple[Pass, ...]:
         *choices,
         hoisted_steps,
         sunk_steps,
-        _better_bodies(lambda branching: passes_for(target, branching), branching),
+        *(() if held else (distinct_rows(target),)),
+        _better_bodies(lambda branching: passes_for(target, branching, held=True), branching),
     )
 
 

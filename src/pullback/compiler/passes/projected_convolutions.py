@@ -40,7 +40,7 @@ from pullback.operators.logic import isfinite
 from pullback.operators.products import contract
 from pullback.operators.shapes import reshape, slice, transpose
 
-__all__ = ["projected_convolutions"]
+__all__ = ["multiples_of", "projected_convolutions", "sum_of_parts"]
 
 
 def projected_convolutions(graph: Graph, lanes: Callable[[int], int]) -> Graph:
@@ -52,7 +52,7 @@ def projected_convolutions(graph: Graph, lanes: Callable[[int], int]) -> Graph:
         if node.operator.name == "convolve" and _fills_better(node, lanes(node.dtype.itemsize)):
             product = _product(node, *inputs)
             found[id(inputs[0])] = node, inputs[0], product
-            return _projected(node, product)
+            return sum_of_parts(node, product)
         return apply(node.operator, inputs, node.attributes)
 
     if not any(isinstance(node, Operation) and node.operator.name == "convolve" for node in graph.nodes()):
@@ -108,20 +108,12 @@ def _asked_of_product(node: Operation, found: Mapping[int, tuple[Operation, Node
 
 def _product(node: Operation, x: Node, w: Node) -> Node:
     """All places times all elements of the window, a column for each of these and each output."""
-    x_layout, w_layout, out_layout, strides = (
-        node.attributes[key] for key in ("x_layout", "w_layout", "out_layout", "strides")
-    )
-    sizes = dict(zip(w_layout, w.shape))
-    spatial = [str(k) for k in range(len(strides))]
-    order = ["c", *spatial, "o"]
-    multiples = transpose(w, axes=tuple(w_layout.index(label) for label in order))
-    columns = math.prod(sizes[label] for label in order[1:])
-    multiples = reshape(multiples, shape=(sizes["c"], columns))
+    x_layout, out_layout = (node.attributes[key] for key in ("x_layout", "out_layout"))
     number = {label: position for position, label in enumerate(x_layout)}
     number["o"] = len(x_layout)
     made: Node = contract(
         x,
-        multiples,
+        multiples_of(node, w),
         a_labels=tuple(number[label] for label in x_layout),
         b_labels=(number["c"], number["o"]),
         out_labels=tuple(number[label] for label in out_layout),
@@ -129,8 +121,17 @@ def _product(node: Operation, x: Node, w: Node) -> Node:
     return made
 
 
-def _projected(node: Operation, product: Node) -> Node:
-    """The sum of slices of the product."""
+def multiples_of(node: Operation, w: Node) -> Node:
+    """The weights of a convolution as a matrix: a row for each channel, a column for each element and each output."""
+    layout = node.attributes["w_layout"]
+    order = ["c", *(str(k) for k in range(len(node.attributes["strides"]))), "o"]
+    arranged = transpose(w, axes=tuple(layout.index(label) for label in order))
+    made: Node = reshape(arranged, shape=(arranged.shape[0], math.prod(arranged.shape[1:])))
+    return made
+
+
+def sum_of_parts(node: Operation, product: Node) -> Node:
+    """A convolution as the sum of slices of the product of all places and all elements of the window."""
     w_layout, out_layout, strides, dilations = (
         node.attributes[key] for key in ("w_layout", "out_layout", "strides", "dilations")
     )

@@ -59,7 +59,7 @@ from pullback.operators.pooling import (
 from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import broadcast, contiguous, iota, reverse, slice, transpose
 
-__all__ = ["sparse_pooling"]
+__all__ = ["cycles_of_visits", "sparse_pooling"]
 
 
 def _pulled(node: Node, winner: Node, pool: dict[str, Any], depth: int = DEEPEST_FACTOR) -> Node:
@@ -182,7 +182,7 @@ def _run(layout: str, extents: dict[str, int], sizes: dict[str, int], channel: s
     return run
 
 
-def _visits(winners: int, elements: int, run: int, lanes: int) -> float:
+def cycles_of_visits(winners: int, elements: int, run: int, lanes: int) -> float:
     """Cycles, more or less, in which each winner meets so many elements that lie in runs of ``run``."""
     vectors = (elements // run) * -(-run // lanes)
     return winners * (FINDING_ARGMAX + UNALIGNED * vectors)
@@ -204,7 +204,7 @@ def _weight_gradient(target: Processor, node: Operation) -> Node | None:
     run = _run(x_layout, extents, out, "b") if set(node.attributes["strides"]) <= {1} else 1
     y, winner = placed.inputs
     lanes = target.lanes(node.dtype.itemsize)
-    if _visits(y.size, elements, run, lanes) >= _sweep(placed.size, elements, lanes):
+    if cycles_of_visits(y.size, elements, run, lanes) >= _sweep(placed.size, elements, lanes):
         return None
     pool = tuple(pool_attributes(placed).values())
     spoilt = [] if is_finite(x) else [_spoilt(x, [x_layout.index("c")])]
@@ -246,7 +246,7 @@ def _input_gradient(target: Processor, node: Operation) -> Node | None:
     elements = sizes["o"] * math.prod(sizes[label] for label in sizes if label.isdigit())
     run = _run(out_layout, whole, sizes, "o") if set(attributes["dilations"]) <= {1} else 1
     lanes = target.lanes(node.dtype.itemsize)  # results are read and written
-    if 2 * _visits(y.size, elements, run, lanes) >= _sweep(placed.size, elements, lanes):
+    if 2 * cycles_of_visits(y.size, elements, run, lanes) >= _sweep(placed.size, elements, lanes):
         return None
     return _spread(node, placed, whole, starts, stops)
 

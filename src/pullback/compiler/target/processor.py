@@ -76,6 +76,8 @@ class Processor:
     """What a chunk should take at least: claiming one costs about a hundred."""
     exchange_steps: int = 32
     """Multiply-adds of a few vectors that the processor does until a line of another core's cache has arrived."""
+    marking_cycles: float = 1.5
+    """In which a row of a table is marked, or a mark looked at."""
     mispredicted_cycles: float = 20.0
     """Cycles lost where a branch does not go as expected."""
     bytes_per_cycle: int = 16

@@ -237,6 +237,26 @@ def embedding(m: Maker) -> str:
 
 
 @family(2)
+def words(m: Maker) -> str:
+    """Rows of a table that are named many times, times a matrix, each alone or in windows along a text."""
+    rows, width, columns = m.pick((2, 9, 70, 200)), m.pick((8, 17, 20)), m.pick((1, 3, 8))
+    texts, length = m.pick((1, 2, 4)), m.pick((9, 12, 20))
+    table = m.input((rows, width))
+    places = m.input((texts, length), m.pick(("int64", "int32", "uint8")), 0, m.pick((2, rows)))
+    found = m.step("{0}[{1}]", table, places)
+    if m.chance():
+        turned = m.step("{0}.transpose(1, 0, 2)", found) if m.chance(0.3) else found
+        made = m.step("{0} @ {1}", turned, m.input((width, columns)))
+    else:
+        window = m.input((columns, width, m.pick((1, 2, 3))))
+        made = m.step('pb.nn.conv({0}, {1}, channels="last")', found, window)
+    made = m.step(f"pb.{m.pick(ACTIVATIONS)}({{0}})", made) if m.chance(0.7) else made
+    if m.chance(0.4):
+        return m.step(f"pb.nn.max_pool({{0}}, {m.pick((2, 3))}, channels='last')", made)
+    return m.step(f"np.{m.pick(('max', 'mean', 'sum'))}({{0}}, axis=1)", made) if m.chance() else made
+
+
+@family(2)
 def classified(m: Maker) -> str:
     """Cross-entropies of logits and labels."""
     x = m.any(lambda n: m.dtype(n).kind == "f" and m.rank(n) == 2 and 0 not in m.shape(n))

@@ -1,0 +1,545 @@
+"""Rows of a table that are read many times, such as the words of texts, are multiplied once each.
+
+A product of gathered rows and a matrix is a gather of the products of rows. Of the words of a batch of texts a quarter
+may be different ones, so the rows that are read are found first (``operators/distinct.py``), and the product has a row
+for each of them. So it is with derivatives: cotangents of one row are added up before they meet the matrix, or rows.
+
+>>> import numpy as np
+>>> import pullback.numpy
+>>> from pullback.graph import Type, Variable, format_graph
+>>> from pullback.operators.indexing import check_index
+>>> wide = Processor("generic", "", "x86_64", vector_bytes=64, vector_registers=32)
+>>> table = Variable(Type(np.dtype(np.float32), (96, 64)), "table")
+>>> w = Variable(Type(np.dtype(np.float32), (64, 48)), "w")
+>>> words = Variable(Type(np.dtype(np.int64), (2048,)), "words")
+>>> rows = gather(table, check_index(words, extent=96, what="word"), axes=(0,))
+>>> y = contract(rows, w, a_labels=(0, 1), b_labels=(1, 2), out_labels=(0, 2))
+>>> print(format_graph(distinct_rows(wide)(Graph((table, words, w), (y,))), sources=False))
+input  %0 table: float32[96, 64]
+input  %1 words: int64[2048]
+input  %2 w: float32[64, 48]
+%3 = contract(%0, %2, a_labels=(0, 1), b_labels=(1, 2), out_labels=(0, 2)): float32[96, 48]
+%4 = check_index(%1, extent=96, what=word): int64[2048]
+%5 = gather(%3, %4, axes=(0,)): float32[2048, 48]
+output %5
+
+How many different rows there are is known when the program runs. Arrays have room for as many as there may be; what
+stands behind the last one is zero, or not read, and is not computed (``compiler/ends.py``). A table that is hardly
+larger than what is read of it, as this one, is multiplied as it is.
+
+A convolution of texts, channels last, is one product with all elements of the window side by side, whose parts are
+added (``projected_convolutions.py``), and so are its derivatives.
+
+Sums in another order have the same infinities only where all that is summed is finite. So the rows, or the matrix, are
+looked at: where they are not, as a rare case, derivatives are computed place by place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pullback.compiler.cost import DEEPEST_FACTOR, RowSums, different_rows, way_to_rows
+from pullback.compiler.passes.projected_convolutions import multiples_of, sum_of_parts
+from pullback.compiler.passes.rewriting import GraphPass, filled, inner, scalar, with_outputs
+from pullback.compiler.passes.sparse_pooling import cycles_of_visits
+from pullback.compiler.target import Processor
+from pullback.control.host import with_host_calls
+from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
+from pullback.operators.concatenation import concatenate
+from pullback.operators.convolution import convolve_where_read
+from pullback.operators.distinct import distinct
+from pullback.operators.elementwise import where
+from pullback.operators.indexing import gather
+from pullback.operators.logic import unlikely
+from pullback.operators.products import contract
+from pullback.operators.scatters import scatter_add
+from pullback.operators.shapes import broadcast, iota, pad, reshape, reverse, slice, transpose
+
+__all__ = ["distinct_rows"]
+
+_PLACE_BY_PLACE = {
+    "x_layout": "c0b",
+    "w_layout": "c0o",
+    "out_layout": "b0o",
+    "strides": (1,),
+    "dilations": (1,),
+}
+_ROW_BY_ROW = {"x_layout": "b0c", "w_layout": "co0", "out_layout": "b0o", "strides": (1,), "dilations": (1,)}
+"""Products of matrices, as convolutions that are computed where they are read."""
+
+_FACTORS = frozenset({"multiply", "where"})
+"""What stands between a pool's cotangents and those of a convolution."""
+
+Labels = Sequence[int]
+View = Callable[[Node], Node]
+"""What brings an array of places into the order and shape that the rows of another array have."""
+
+
+# -- nodes
+
+
+def _product(a: Node, b: Node, axes: str) -> Node:
+    """``contract``, with a letter for each axis."""
+    a_labels, b_labels, out_labels = axes.replace("->", ",").split(",")
+    number = {label: k for k, label in enumerate(dict.fromkeys(a_labels + b_labels))}
+    labels = [tuple(number[label] for label in text) for text in (a_labels, b_labels, out_labels)]
+    made: Node = contract(a, b, a_labels=labels[0], b_labels=labels[1], out_labels=labels[2])
+    return made
+
+
+def _part(node: Node, start: int, stop: int, axis: int = 0) -> Node:
+    starts, stops = [0] * node.ndim, list(node.shape)
+    starts[axis], stops[axis] = start, stop
+    made: Node = slice(node, starts=tuple(starts), stops=tuple(stops), steps=(1,) * node.ndim)
+    return made
+
+
+def _shaped(node: Node, *shape: int) -> Node:
+    made: Node = node if node.shape == shape else reshape(node, shape=shape)
+    return made
+
+
+def _in_rows(node: Node, rank: int) -> Node:
+    """``node`` with all but its first axes as one."""
+    return _shaped(node, *node.shape[:rank], math.prod(node.shape[rank:]))
+
+
+def _matrix(node: Node, rank: int) -> Node:
+    """``node`` with its first axes as one, and all others as one."""
+    rows = math.prod(node.shape[:rank])
+    return _shaped(node, rows, node.size // rows)
+
+
+def _ordered(node: Node, labels: Labels | str, wanted: Labels | str) -> Node:
+    """``node``, whose axes have ``labels``, with its axes in another order."""
+    axes = tuple(labels.index(label) for label in wanted)  # type: ignore[arg-type]
+    made: Node = node if axes == tuple(range(node.ndim)) else transpose(node, axes=axes)
+    return made
+
+
+def _where_row(is_row: Node | None, node: Node) -> Node:
+    """``node``, with zeros in what are no rows."""
+    if is_row is None:
+        return node
+    made: Node = where(broadcast(is_row, shape=node.shape, axes=(0,)), node, filled(0, node))
+    return made
+
+
+def _rarely(rare: Node, then: Node, usual: Node) -> Node:
+    made: Node = where(broadcast(rare, shape=usual.shape, axes=()), then, usual)
+    return made
+
+
+def _or_rarely(rare: Node, then: Node, usual: Node) -> Node:
+    """``usual``, or ``then`` in the rare case, added to zeros by a kernel of its own, which is left out as a whole."""
+    rows = iota(shape=usual.shape[:1], axis=0, dtype=np.dtype(np.int64))
+    usual = _rarely(rare, filled(0, usual), usual)
+    made: Node = scatter_add(usual, _rarely(rare, then, filled(0, then)), rows, axes=(0,))
+    return made
+
+
+def _spoilt(node: Node) -> Node:
+    """Whether there is something in ``node`` that is not finite."""
+    total = OPERATORS["sum"](node, axes=tuple(range(node.ndim)))
+    made: Node = unlikely(OPERATORS["logical_not"](OPERATORS["isfinite"](total)))
+    return made
+
+
+# -- rows that are read
+
+
+class _Rows(NamedTuple):
+    """What an array of rows is made of, and in which order."""
+
+    node: Operation
+    view: View
+
+
+def _moved(node: Node) -> tuple[Node, View, View] | None:
+    """What ``node`` moves whole rows of, how places move along, and how they move back."""
+    below = node.inputs[0] if isinstance(node, Operation) and len(node.inputs) == 1 else None
+    if below is None or not node.ndim or not below.ndim or node.shape[-1] != below.shape[-1]:
+        return None
+    if inner(node, "reshape") is not None:
+        return (
+            below,
+            lambda places: _shaped(places, *node.shape[:-1]),
+            lambda places: _shaped(places, *below.shape[:-1]),
+        )
+    axes = node.attributes["axes"] if inner(node, "transpose") is not None else ()  # type: ignore[attr-defined]
+    if not axes or axes[-1] != node.ndim - 1:
+        return None
+    return (
+        below,
+        lambda places: _ordered(places, range(len(axes) - 1), axes[:-1]),
+        lambda places: _ordered(places, axes[:-1], range(len(axes) - 1)),
+    )
+
+
+def _read(node: Node) -> _Rows | None:
+    """Rows that are gathered at checked places of a table, in any order."""
+    if (gathered := inner(node, "gather")) is not None:
+        table, place, *others = gathered.inputs
+        fits = table.ndim == 2 and not others and table.dtype.kind == "f" and node.size
+        fits = fits and gathered.attributes["axes"] == (0,) and inner(place, "check_index") is not None
+        return _Rows(gathered, lambda places: places) if fits else None
+    step = _moved(node)
+    before = None if step is None else _read(step[0])
+    if step is None or before is None:
+        return None
+    moved = step[1]
+    return _Rows(before.node, lambda places: moved(before.view(places)))
+
+
+def _updates(node: Node) -> _Rows | None:
+    """The operation that makes rows, which ``node`` has in another order: how its places are those of that."""
+    step = _moved(node)
+    if step is None:
+        return _Rows(node, lambda places: places) if isinstance(node, Operation) else None
+    before, back = _updates(step[0]), step[2]
+    return None if before is None else _Rows(before.node, lambda places: before.view(back(places)))
+
+
+class _Table:
+    """The rows of a table that a gather reads, once each, and the number among them of each that is read."""
+
+    def __init__(self, gathered: Operation, counted: bool, sums: RowSums) -> None:
+        self.sums = sums
+        self.table, self.place = gathered.inputs
+        self.count, self.width = self.table.shape
+        self.is_row: Node | None = None
+        self.rows: Node | None = None
+        self.read, self.numbers = self.table, self.place
+        self.product: Node | None = None
+        if counted:
+            found = distinct(_shaped(self.place, self.place.size), extent=self.count)
+            self.count = min(self.place.size, self.count)
+            self.rows = _part(found, 1, 1 + self.count)
+            self.numbers = _shaped(_part(found, 1 + self.count, found.size), *self.place.shape)
+            number = iota(shape=(self.count,), axis=0, dtype=found.dtype)
+            size = _shaped(_part(found, 0, 1))
+            self.is_row = OPERATORS["less"](number, broadcast(size, shape=number.shape, axes=()))
+            self.read = _where_row(self.is_row, gather(self.table, self.rows, axes=(0,)))
+
+    def times(self, matrix: Node, view: View) -> Node:
+        """The products of the rows and a matrix, in the places where they are read."""
+        rows = _product(self.read, matrix, "nk,kc->nc")
+        self.product = rows if self.product is None else self.product
+        return self.at_places(rows, view)
+
+    def at_places(self, rows: Node, view: View) -> Node:
+        """A row for each place."""
+        made: Node = gather(rows, view(self.numbers), axes=(0,))
+        return made
+
+    def summed(self, cotangents: Node, view: View) -> Node:
+        """The sum of the cotangents of each row; ``view`` brings places into their order."""
+        numbers = view(self.numbers)
+        while (step := _moved(cotangents)) is not None:
+            cotangents, numbers = step[0], step[2](numbers)
+        zeros = filled(0, cotangents, (self.count, cotangents.shape[-1]))
+        made: Node = scatter_add(zeros, cotangents, numbers, axes=(0,))
+        return made
+
+    def gradient(self, cotangents: Node, view: View) -> Node:
+        """The gradient of a matrix."""
+        usual = _product(self.read, self.summed(cotangents, view), "nk,nc->kc")
+        rank = cotangents.ndim - 1
+        at_places, given = (_matrix(each, rank) for each in (self.at_places(self.read, view), cotangents))
+        every = convolve_where_read(
+            _shaped(at_places, 1, *at_places.shape), _shaped(given, 1, *given.shape), **_PLACE_BY_PLACE
+        )
+        return _or_rarely(self.spoilt(), _shaped(every, *usual.shape), usual)
+
+    def spoilt(self) -> Node:
+        """Whether a row is not finite: then no number of its product is, and one column tells."""
+        if self.product is None:
+            return _spoilt(_where_row(self.is_row, self.read))
+        return _spoilt(self.at_places(_part(self.product, 0, 1, axis=1), lambda places: places))
+
+    def updated(self, base: Node, cotangents: Node, matrix: Node, every: Node, view: View) -> Node:
+        """``base`` with the products of cotangents and a matrix added to the rows that these belong to.
+
+        In the rare case they are those of ``every`` place.
+        """
+        rare = _spoilt(matrix)
+        made = _product(self.summed(cotangents, view), matrix, "nc,ck->nk")
+        made = _where_row(self.is_row, _rarely(rare, filled(0, made), made))
+        base = base + made if self.rows is None else scatter_add(base, made, self.rows, axes=(0,))
+        updated: Node = scatter_add(base, _rarely(rare, every, filled(0, every)), view(self.place), axes=(0,))
+        return updated
+
+
+# -- products
+
+
+class _Side(NamedTuple):
+    """An operand of ``contract``: its ``places``, its last axis, and the other operand."""
+
+    rows: Node
+    places: Labels
+    within: int
+    other: Node
+    labels: Labels
+
+
+def _sides(node: Operation) -> Iterator[_Side]:
+    (a, b), first, second = node.inputs, node.attributes["a_labels"], node.attributes["b_labels"]
+    for x, x_labels, y, y_labels in ((a, first, b, second), (b, second, a, first)):
+        if x_labels:
+            yield _Side(x, x_labels[:-1], x_labels[-1], y, y_labels)
+
+
+def _multiplied(node: Operation) -> tuple[_Rows, _Side] | None:
+    """Rows that are read, each times a matrix."""
+    out = node.attributes["out_labels"]
+    for side in _sides(node):
+        kept = {*side.places} <= {*out} and {*side.places}.isdisjoint(side.labels)
+        if kept and side.within in side.labels and side.within not in out and (rows := _read(side.rows)):
+            return rows, side
+    return None
+
+
+def _multiply(tables: _Tables, node: Operation) -> Node | None:
+    found = _multiplied(node)
+    table = None if found is None else tables.of_gather(found[0].node)
+    if found is None or table is None:
+        return None
+    rows, side = found
+    columns = [label for label in side.labels if label != side.within]
+    matrix = _ordered(side.other, side.labels, [side.within, *columns])
+    made = table.times(_matrix(matrix, 1), rows.view)
+    made = _shaped(made, *made.shape[:-1], *matrix.shape[1:])
+    return _ordered(made, [*side.places, *columns], node.attributes["out_labels"])
+
+
+def _summed(node: Operation) -> tuple[_Rows, _Side] | None:
+    """Rows that are read, each times what it has in another array, all added."""
+    out = node.attributes["out_labels"]
+    for side in _sides(node):
+        columns = {*side.labels} - {*side.places}
+        over_places = side.places and {*side.places} <= {*side.labels} and {*side.places}.isdisjoint(out)
+        if over_places and columns and {*out} == {side.within, *columns} and (rows := _read(side.rows)):
+            return rows, side
+    return None
+
+
+def _gradient_of_matrix(tables: _Tables, node: Operation) -> Node | None:
+    found = _summed(node)
+    table = None if found is None else tables.of_gather(found[0].node)
+    if found is None or table is None:
+        return None
+    rows, side = found
+    if not table.sums.pay_matrix(node.size // table.width):
+        return None
+    order = [label for label in side.labels if label in side.places]
+    columns = [label for label in side.labels if label not in side.places]
+    cotangents = _ordered(side.other, side.labels, [*order, *columns])
+    made = table.gradient(
+        _in_rows(cotangents, len(order)), lambda places: _ordered(rows.view(places), side.places, order)
+    )
+    made = _shaped(made, table.width, *cotangents.shape[len(order) :])
+    return _ordered(made, [side.within, *columns], node.attributes["out_labels"])
+
+
+def _matrix_of_rows(product: Operation) -> tuple[_Side, Labels] | None:
+    """Of rows that are products with a matrix: it, with all its axes, and those of them that are summed."""
+    (*out, within), (a, b) = product.attributes["out_labels"], product.inputs
+    first, second = product.attributes["a_labels"], product.attributes["b_labels"]
+    for x, labels, w, w_labels in ((a, first, b, second), (b, second, a, first)):
+        columns = [label for label in labels if label not in out]
+        if {*out} <= {*labels} and {*w_labels} == {within, *columns} and within not in labels:
+            return _Side(w, w_labels, within, x, labels), columns
+    return None
+
+
+def _update_of_product(tables: _Tables, node: Operation) -> Node | None:
+    """Updates of rows that are products of cotangents and a matrix."""
+    table, made = tables.of_scatter(node), _updates(node.inputs[1])
+    found = None if made is None or inner(made.node, "contract") is None else _matrix_of_rows(made.node)
+    if table is None or made is None or found is None:
+        return None
+    side, columns = found
+    if not table.sums.pay_rows(side.rows.size // table.width):
+        return None
+    *out, within = made.node.attributes["out_labels"]
+    order = [label for label in side.labels if label in out]
+    cotangents = _in_rows(_ordered(side.other, side.labels, [*order, *columns]), len(order))
+    matrix = _matrix(_ordered(side.rows, side.places, [*columns, within]), len(columns))
+    given = _matrix(cotangents, len(order))
+    every: Node = convolve_where_read(
+        _shaped(given, 1, *given.shape), _shaped(matrix, *matrix.shape, 1), **_ROW_BY_ROW
+    )
+    every = _shaped(every, *cotangents.shape[:-1], table.width)
+    return table.updated(
+        node.inputs[0], cotangents, matrix, every, lambda places: _ordered(made.view(places), out, order)
+    )
+
+
+# -- convolutions of texts
+
+
+def _convolved(node: Operation) -> _Rows | None:
+    """Rows that are read, channels last, and seen through windows along their places."""
+    in_texts = node.attributes["x_layout"] == node.attributes["out_layout"].replace("o", "c") == "b0c"
+    return _read(node.inputs[0]) if in_texts else None
+
+
+def _convolve(tables: _Tables, node: Operation) -> Node | None:
+    rows = _convolved(node)
+    table = None if rows is None else tables.of_gather(rows.node)
+    if rows is None or table is None:
+        return None
+    return sum_of_parts(node, table.times(multiples_of(node, node.inputs[1]), rows.view))
+
+
+def _gradient_of_window(tables: _Tables, node: Operation) -> Node | None:
+    """The convolution of rows that are read with the cotangents of all windows."""
+    rows, how = _read(node.inputs[0]), node.attributes
+    table = None if rows is None else tables.of_gather(rows.node)
+    if rows is None or table is None or (how["x_layout"], how["w_layout"]) != ("c0b", "c0o"):
+        return None
+    if how["dilations"] != (1,):
+        return None
+    x, g = node.inputs
+    if not table.sums.pay_matrix(
+        node.size // table.width, _visits_of_winners(g, node.size // g.shape[-1], table)
+    ):
+        return None
+    size, (distance,) = node.shape[how["out_layout"].index("0")], how["strides"]
+    cotangents = _side_by_side(g, x.shape[1], size, distance)
+    usual = _product(table.read, table.summed(cotangents, rows.view), "nk,nc->kc")
+    usual = _ordered(_shaped(usual, table.width, size, g.shape[-1]), "b0o", how["out_layout"])
+    at_places = _ordered(table.at_places(table.read, rows.view), "c0b", how["x_layout"])
+    return _or_rarely(table.spoilt(), convolve_where_read(at_places, g, **how), usual)
+
+
+def _update_of_convolution(tables: _Tables, node: Operation) -> Node | None:
+    """Updates of rows that are the gradient of what a convolution has seen."""
+    table, made = tables.of_scatter(node), _updates(node.inputs[1])
+    if table is None or made is None or made.node.operator.name != "convolve":
+        return None
+    (x, w), how = made.node.inputs, made.node.attributes
+    if (how["x_layout"], how["out_layout"], how["strides"]) != ("b0c", "b0o", (1,)):
+        return None
+    (distance,), size = how["dilations"], w.shape[how["w_layout"].index("0")]
+    padded, around = inner(x, "pad"), (0, (size - 1) * distance, 0)
+    if padded is None or (padded.attributes["low"], padded.attributes["high"]) != (around, around):
+        return None
+    g = padded.inputs[0]
+    if not table.sums.pay_rows(w.size // table.width, _visits_of_winners(g, w.size // g.shape[-1], table)):
+        return None
+    cotangents = _side_by_side(g, made.node.shape[1], size, distance)
+    matrix = reverse(_ordered(w, how["w_layout"], "0co"), axes=(0,))
+    every = convolve_where_read(x, w, **how)
+    return table.updated(node.inputs[0], cotangents, _matrix(matrix, 2), every, made.view)
+
+
+def _visits_of_winners(cotangents: Node, elements: int, table: _Table) -> float:
+    """Cycles in which all winners of a pool, if there is one behind a convolution, meet so many elements each."""
+    behind = [cotangents]
+    for _ in range(DEEPEST_FACTOR):
+        placed = [node for node in behind if inner(node, "max_unpool") is not None]
+        if placed:
+            return cycles_of_visits(placed[0].inputs[0].size, elements, elements, table.sums.lanes)
+        factors = [node for node in behind if isinstance(node, Operation) and node.operator.name in _FACTORS]
+        behind = [x for node in factors for x in node.inputs if x.dtype.kind == "f" and scalar(x) is None]
+    return math.inf
+
+
+def _side_by_side(cotangents: Node, places: int, size: int, distance: int) -> Node:
+    """For each of so many places the cotangents of all windows that it is in, by its place in the window."""
+    parts = []
+    for turn in range(size):
+        low = turn * distance
+        high = places - cotangents.shape[1] - low
+        parts.append(pad(cotangents, low=(0, low, 0), high=(0, high, 0)) if low or high else cotangents)
+    made: Node = concatenate(*parts, axis=2) if size > 1 else parts[0]
+    return made
+
+
+# -- the pass
+
+
+class _Tables:
+    """The tables whose rows are found, by the gathers that read them."""
+
+    def __init__(self, tables: Mapping[Operation, _Table]) -> None:
+        self.gathers = {id(gathered): table for gathered, table in tables.items()}
+        self.places = {id(table.place): table for table in tables.values()}
+        self.kept = tables  # lest another node is made at the same address
+
+    def of_gather(self, gathered: Operation) -> _Table | None:
+        return self.gathers.get(id(gathered))
+
+    def of_scatter(self, node: Operation) -> _Table | None:
+        """The table to which an array like it is added, at the places where it is read."""
+        base, _, place, *others = node.inputs
+        table = None if others or node.attributes["axes"] != (0,) else self.places.get(id(place))
+        return table if table is not None and table.table.type == base.type else None
+
+
+_RULES: Mapping[str, Sequence[Callable[[_Tables, Operation], Node | None]]] = {
+    "contract": (_multiply, _gradient_of_matrix),
+    "convolve": (_convolve, _gradient_of_window),
+    "scatter_add": (_update_of_product, _update_of_convolution),
+}
+
+
+def _columns(node: Node, early: bool) -> tuple[Operation, int] | None:
+    """The gather whose rows a product multiplies, and the columns that it makes of each."""
+    product = None if early else inner(node, "contract")
+    if product is not None and (found := _multiplied(product)) is not None:
+        rows, side = found
+        return rows.node, side.other.size // rows.node.shape[-1]
+    if product is not None and (found := _summed(product)) is not None:
+        return found[0].node, product.size // found[0].node.shape[-1]
+    convolution = inner(node, "convolve")
+    seen = None if convolution is None else _convolved(convolution)
+    if convolution is None or seen is None:
+        return None
+    return seen.node, convolution.inputs[1].size // seen.node.shape[-1]
+
+
+def distinct_rows(target: Processor, early: bool = False) -> GraphPass:
+    """Products of rows that are read many times, once for each row, where that takes ``target`` less time.
+
+    Convolutions are looked for ``early``, before they are made something else; products once they are out of loops.
+    """
+
+    def found(graph: Graph) -> dict[Operation, _Table]:
+        columns: dict[Operation, int] = {}
+        for node in graph.nodes():
+            if (product := _columns(node, early)) is not None:
+                gathered, count = product
+                columns[gathered] = columns.get(gathered, 0) + count
+        made = {}
+        for gathered, count in columns.items():
+            (table, place), lanes = gathered.inputs, target.lanes(gathered.dtype.itemsize)
+            way = way_to_rows(target, lanes, place.size, *table.shape, count)
+            if way:
+                rows = different_rows(place.size, table.shape[0]) if way == "counted" else table.shape[0]
+                sums = RowSums(lanes, place.size, rows, table.shape[1])
+                made[gathered] = _Table(gathered, way == "counted", sums)
+        return made
+
+    def rewritten(graph: Graph) -> Graph:
+        if not (tables := found(graph)):
+            return graph
+        known = _Tables(tables)
+
+        def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+            again = apply(node.operator, inputs, node.attributes)
+            for rule in _RULES.get(node.operator.name, ()):
+                made = rule(known, again)  # type: ignore[arg-type]
+                if made is not None:
+                    return made
+            return again
+
+        return with_host_calls(with_outputs(graph, substitute(graph.outputs, {}, rebuild)))
+
+    return GraphPass("distinct_windows" if early else "distinct_rows", rewritten)
