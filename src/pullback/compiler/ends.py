@@ -18,10 +18,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pullback.compiler.cost import different_rows
 from pullback.compiler.items import Choice, HostCall, View, While, every_step
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.steps import End, Group, Job, Region, Step, keeps_to_rows
+from pullback.control.host import Reference
 from pullback.graph import Limit
 from pullback.loops import (
     Affine,
@@ -39,8 +41,9 @@ from pullback.loops import (
     walk,
 )
 from pullback.loops.arithmetic import bounds
+from pullback.operators.distinct import distinct
 
-__all__ = ["Promise", "end_rows"]
+__all__ = ["Promise", "counted_rows", "end_rows"]
 
 _KEEP_ZERO = frozenset({"abs", "cast", "multiply", "relu", "where"})
 """Functions that give zero of zeros, without a sign, and false of what is."""
@@ -62,6 +65,8 @@ class Promise:
     """Results of which nobody looks at what stands there."""
     numbers: int | None = None
     """From which element on the array that begins with the size has numbers of rows before it."""
+    share: float = 1.0
+    """What part of the capacity the size is expected to be."""
 
     @classmethod
     def of(
@@ -73,15 +78,18 @@ class Promise:
         return cls(End(sizes[limit.size], limit.capacity), zeros, cut)
 
 
-def _counted(step: Step) -> Iterator[Promise]:
-    """What a count of different rows promises."""
-    routine = step.node.attributes["function"].routine if isinstance(step, HostCall) else None
-    if not isinstance(step, HostCall) or routine is None or routine.name != "distinct":
-        return
-    (places,), view = step.node.inputs, step.outputs[0]
-    if places.ndim == 1 and not view.start:
-        numbers = view.base.size - places.size
-        yield Promise(End(view.base, numbers - 1), numbers=numbers)
+def counted_rows(items: Iterable[object]) -> Iterator[Promise]:
+    """What counts of different rows promise, those that stand outside of loops."""
+    for item in items:
+        if not isinstance(item, HostCall) or not isinstance(
+            function := item.node.attributes["function"], Reference
+        ):
+            continue
+        (places, *_), view = item.node.inputs, item.outputs[0]
+        if function.operator is distinct and places.ndim == 1 and not view.start:
+            numbers = view.base.size - places.size
+            rows = different_rows(places.size, dict(function.attributes)["extent"])
+            yield Promise(End(view.base, numbers - 1), numbers=numbers, share=rows / max(1, numbers - 1))
 
 
 def end_rows(
@@ -91,7 +99,7 @@ def end_rows(
     bound: Mapping[Buffer, View],
 ) -> None:
     """Tell row groups, and products and scatters of rows, where they may end."""
-    for promise in (*promises, *(each for step in steps for each in _counted(step))):
+    for promise in promises:
         facts, end = _Facts(steps, promise, results, bound), promise.end
         regions = [step for step, _ in every_step(steps) if isinstance(step, Region)]
         groups = [g for region in regions for g in region.groups if g.end is None and g.chunks > 1]
@@ -164,10 +172,14 @@ class _Facts:
         return self.refuted.isdisjoint(facts)
 
     def read_as_zero(self, group: Group) -> tuple[Buffer, ...]:
-        """What a group writes of which somebody reads rows beyond the size, and relies on their being zero."""
+        """What a group writes of which somebody reads rows beyond the size, and relies on their being zero.
+
+        Whole numbers may be places, which are looked up in rows of the last chunk that nobody sees.
+        """
         bases = {buffer: self._view(buffer).base for buffer in group.written()}
         left: list[_Fact] = [fact for fact in self.reasons if fact[0] == "unseen" and self.hold({fact})]
-        left, done, zeros = [f for f in left if f[1] in bases.values()], set[_Fact](), set[Buffer]()
+        left, done = [fact for fact in left if fact[1] in bases.values()], set[_Fact]()
+        zeros = {base for base in bases.values() if base.dtype.kind in "iu"}
         while left:
             fact = left.pop()
             if fact not in done:

@@ -14,7 +14,7 @@ from pullback.compiler.branch import branch_on_matches
 from pullback.compiler.canonicalise import canonicalise, few_rows_last
 from pullback.compiler.compact import compact_masked
 from pullback.compiler.donate import arrange
-from pullback.compiler.ends import Promise, end_rows
+from pullback.compiler.ends import Promise, counted_rows, end_rows
 from pullback.compiler.fuse import fuse
 from pullback.compiler.items import (
     Block,
@@ -117,6 +117,8 @@ class _Planner:
         self.schedules = Schedules(processor)
         self.bound: dict[Buffer, View] = {}
         self.constants: dict[Buffer, np.ndarray] = {}
+        self.counted: dict[Buffer, float] = {}
+        """What part of the rows that a call counts there will be."""
         self.shown: dict[str, Any] = {}
         """What stages show beside kernels and regions."""
 
@@ -136,13 +138,14 @@ class _Planner:
             self.see("loops", graph, **self.shown, items=tuple(items))
         else:
             items = [Block(graph, tuple(views[0]), tuple(views[1]), dict(donated))]
+        counted = tuple(counted_rows(items))
+        self.counted = {promise.end.size: promise.share for promise in counted}
         steps: list[Step] = []
         for item in items:
             steps += self.block(item) if isinstance(item, Block) else self.held(item)
         sizes = arguments if looped else self.shown["lowered"].arguments
-        end_rows(
-            steps, [Promise.of(limit, sizes, arguments, results) for limit in limits], results, self.bound
-        )
+        promised = (Promise.of(limit, sizes, arguments, results) for limit in limits)
+        end_rows(steps, [*promised, *counted], results, self.bound)
         slots = Slots(len(arguments), len(results), len(self.constants))
         addressed: dict[Buffer, int] = {}
         for buffers, slot in (
@@ -182,6 +185,11 @@ class _Planner:
         lowered = lower(graph, target)
         for buffers, views in ((lowered.arguments, block.inputs), (lowered.outputs, block.outputs)):
             self.bound.update(zip(buffers, views))
+        self.schedules.shares = {
+            buffer: self.counted[view.base]
+            for buffer, view in zip(lowered.arguments, block.inputs)
+            if view.base in self.counted
+        }
         self.constants.update(lowered.constants)
 
         def seen(name: str, kernels: Iterable[Kernel]) -> list[Kernel]:

@@ -244,6 +244,10 @@ def _wanted_chunks(group: Group, schedules: Schedules, trips: int) -> int:
     ]
     if scatters:
         most = min(scatter.most_grains(width) for scatter, width in scatters)
+        shares = [
+            schedules.share(scatter.selector) for scatter, _ in scatters if scatter.selector is not None
+        ]
+        most = int(most / min(shares, default=1.0))  # chunks of rows that there are not take no time
         wanted = min(wanted, max(1, int(COMPARING * most)))
         own = {store.buffer for job in group.jobs for store in job.kernel.stores}
         if len(group.jobs) > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pullback.compiler.schedules.contraction import find_contraction
 from pullback.compiler.schedules.contraction_schedules import schedule_contraction
 from pullback.compiler.schedules.indexed_contraction import find_indexed_contraction
@@ -13,7 +15,7 @@ from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.schedules.transpose import find_transposed
 from pullback.compiler.schedules.window_maximum import schedule_window_maximum
 from pullback.compiler.target import Processor
-from pullback.loops import Kernel
+from pullback.loops import Buffer, Expression, Kernel, Load, walk
 
 __all__ = ["Schedules", "choose_schedule"]
 
@@ -23,6 +25,8 @@ class Schedules:
 
     def __init__(self, target: Processor) -> None:
         self.target = target
+        self.shares: Mapping[Buffer, float] = {}
+        """What part of the rows that numbers in a buffer may name there will be, where they are counted."""
         self._known: dict[Kernel, Schedule] = {}
 
     def of(self, kernel: Kernel) -> Schedule:
@@ -31,6 +35,11 @@ class Schedules:
         if known is None:
             known = self._known[kernel] = choose_schedule(kernel, self.target)
         return known
+
+    def share(self, index: Expression) -> float:
+        """What part of the rows that ``index`` may name there will be."""
+        found = (self.shares.get(part.buffer, 1.0) for part in walk(index) if isinstance(part, Load))
+        return min(found, default=1.0)
 
     def lanes(self, kernel: Kernel) -> int:
         """Lanes of its vectors."""
