@@ -10,7 +10,7 @@ import pytest
 from pullback.graph import OPERATORS, is_complex, is_half
 from pullback.testing import operator_cases
 
-ROUTINES = {"argsort", "cumargmax", "cumargmin", "cumprod", "cumsum", "recurrence"}
+ROUTINES = {"argsort", "cumargmax", "cumargmin", "cumprod", "cumsum", "distinct", "recurrence"}
 LOOPS = {"call", "compiled", "custom", "host_call", "scan", "switch", "while"}
 MATRICES = {
     *(
