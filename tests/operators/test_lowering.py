@@ -7,11 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from pullback.control.compiled import compiled
 from pullback.graph import OPERATORS, is_complex, is_half
 from pullback.testing import operator_cases
 
 ROUTINES = {"argsort", "cumargmax", "cumargmin", "cumprod", "cumsum", "distinct", "recurrence"}
-LOOPS = {"call", "compiled", "custom", "host_call", "scan", "switch", "while"}
+LOOPS = {"call", compiled.name, "custom", "host_call", "scan", "switch", "while"}
 MATRICES = {
     *(
         "cholesky",

@@ -142,7 +142,7 @@ def different_rows(places: int, extent: int) -> float:
     So it is with words. What is named evenly has more different rows, but never more than there are places.
 
     >>> round(different_rows(8320, 12_000)), round(different_rows(2048, 96)), round(different_rows(10, 1_000_000))
-    (2785, 96, 9)
+    (2606, 96, 10)
     """
     rank = np.arange(1, extent + 1)
     share = 1 / rank / np.sum(1 / rank)
