@@ -1,8 +1,7 @@
 """The different rows that places name: the routine of ``operators/distinct.py``.
 
 Each place marks the byte of its row. Eight bytes at a time, one multiplication makes of the marks how many there are up
-to each, and a number for each eight of them says how many were before. Nothing is compared with anything else, so it
-takes about as long for any places.
+to each, and a number for each eight of them says how many were before. Places are never compared with each other.
 """
 
 from __future__ import annotations

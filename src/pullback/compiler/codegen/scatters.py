@@ -114,7 +114,7 @@ class _Search:
         with values.lane_group(group, place):
             found = self._bits(group)
         if values.end is not None:
-            found = self._before_end(found, place)
+            found = self._up_to(values.end[0], found, place)
         count = f.call("i64", "llvm.ctpop.i64", ("i64", found))
         with f.loop("0", count, carried=[("i64", found)], counted=False) as loop:
             (bits,) = loop.values
@@ -128,9 +128,9 @@ class _Search:
                 del values.places[axis]
             loop.carry(f.value(f"and i64 {bits}, {f.value(f'add i64 {bits}, -1')}"))
 
-    def _before_end(self, found: str, place: Place) -> str:
+    def _up_to(self, size: str, found: str, place: Place) -> str:
         """The bits of positions before the end."""
-        f, (size, _) = self.values.f, self.values.end or ("", 0)
+        f = self.values.f
         left = f.value(f"sub i64 {size}, {place.value or place.constant}")
         bits = f.call("i64", "llvm.smax.i64", ("i64", left), ("i64", "0"))
         bits = f.call("i64", "llvm.smin.i64", ("i64", bits), ("i64", "63"))

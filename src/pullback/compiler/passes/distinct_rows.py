@@ -38,14 +38,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pullback.compiler.cost import DEEPEST_FACTOR, RowSums, different_rows, way_to_rows
+from pullback.compiler.cost import DEEPEST_FACTOR
 from pullback.compiler.passes.projected_convolutions import multiples_of, sum_of_parts
 from pullback.compiler.passes.rewriting import GraphPass, filled, inner, scalar, with_outputs
 from pullback.compiler.passes.sparse_pooling import cycles_of_visits
+from pullback.compiler.repeated_rows import RowSums, different_rows, way_to_rows
 from pullback.compiler.target import Processor
 from pullback.control.host import with_host_calls
 from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
@@ -304,12 +305,7 @@ def _multiplied(node: Operation) -> tuple[_Rows, _Side] | None:
     return None
 
 
-def _multiply(tables: _Tables, node: Operation) -> Node | None:
-    found = _multiplied(node)
-    table = None if found is None else tables.of_gather(found[0].node)
-    if found is None or table is None:
-        return None
-    rows, side = found
+def _multiply(table: _Table, node: Operation, rows: _Rows, side: _Side) -> Node | None:
     columns = [label for label in side.labels if label != side.within]
     matrix = _ordered(side.other, side.labels, [side.within, *columns])
     made = table.times(_matrix(matrix, 1), rows.view)
@@ -328,12 +324,7 @@ def _summed(node: Operation) -> tuple[_Rows, _Side] | None:
     return None
 
 
-def _gradient_of_matrix(tables: _Tables, node: Operation) -> Node | None:
-    found = _summed(node)
-    table = None if found is None else tables.of_gather(found[0].node)
-    if found is None or table is None:
-        return None
-    rows, side = found
+def _gradient_of_matrix(table: _Table, node: Operation, rows: _Rows, side: _Side) -> Node | None:
     if not table.sums.pay_matrix(node.size // table.width):
         return None
     order = [label for label in side.labels if label in side.places]
@@ -357,11 +348,10 @@ def _matrix_of_rows(product: Operation) -> tuple[_Side, Labels] | None:
     return None
 
 
-def _update_of_product(tables: _Tables, node: Operation) -> Node | None:
+def _update_of_product(table: _Table, node: Operation, made: _Rows) -> Node | None:
     """Updates of rows that are products of cotangents and a matrix."""
-    table, made = tables.of_scatter(node), _updates(node.inputs[1])
-    found = None if made is None or inner(made.node, "contract") is None else _matrix_of_rows(made.node)
-    if table is None or made is None or found is None:
+    found = _matrix_of_rows(made.node) if made.node.operator.name == "contract" else None
+    if found is None:
         return None
     side, columns = found
     if not table.sums.pay_rows(side.rows.size // table.width):
@@ -383,29 +373,27 @@ def _update_of_product(tables: _Tables, node: Operation) -> Node | None:
 # -- convolutions of texts
 
 
-def _convolved(node: Operation) -> _Rows | None:
+def _convolved(node: Operation) -> tuple[_Rows] | None:
     """Rows that are read, channels last, and seen through windows along their places."""
     in_texts = node.attributes["x_layout"] == node.attributes["out_layout"].replace("o", "c") == "b0c"
-    return _read(node.inputs[0]) if in_texts else None
+    rows = _read(node.inputs[0]) if in_texts else None
+    return None if rows is None else (rows,)
 
 
-def _convolve(tables: _Tables, node: Operation) -> Node | None:
-    rows = _convolved(node)
-    table = None if rows is None else tables.of_gather(rows.node)
-    if rows is None or table is None:
-        return None
+def _convolve(table: _Table, node: Operation, rows: _Rows) -> Node | None:
     return sum_of_parts(node, table.times(multiples_of(node, node.inputs[1]), rows.view))
 
 
-def _gradient_of_window(tables: _Tables, node: Operation) -> Node | None:
-    """The convolution of rows that are read with the cotangents of all windows."""
-    rows, how = _read(node.inputs[0]), node.attributes
-    table = None if rows is None else tables.of_gather(rows.node)
-    if rows is None or table is None or (how["x_layout"], how["w_layout"]) != ("c0b", "c0o"):
-        return None
-    if how["dilations"] != (1,):
-        return None
-    x, g = node.inputs
+def _met_by_cotangents(node: Operation) -> tuple[_Rows] | None:
+    """Rows that are read, convolved with the cotangents of all windows."""
+    how = node.attributes
+    of_windows = (how["x_layout"], how["w_layout"], how["dilations"]) == ("c0b", "c0o", (1,))
+    rows = _read(node.inputs[0]) if of_windows else None
+    return None if rows is None else (rows,)
+
+
+def _gradient_of_window(table: _Table, node: Operation, rows: _Rows) -> Node | None:
+    (x, g), how = node.inputs, node.attributes
     if not table.sums.pay_matrix(
         node.size // table.width, _visits_of_winners(g, node.size // g.shape[-1], table)
     ):
@@ -418,10 +406,9 @@ def _gradient_of_window(tables: _Tables, node: Operation) -> Node | None:
     return _or_rarely(table.spoilt(), convolve_where_read(at_places, g, **how), usual)
 
 
-def _update_of_convolution(tables: _Tables, node: Operation) -> Node | None:
+def _update_of_convolution(table: _Table, node: Operation, made: _Rows) -> Node | None:
     """Updates of rows that are the gradient of what a convolution has seen."""
-    table, made = tables.of_scatter(node), _updates(node.inputs[1])
-    if table is None or made is None or made.node.operator.name != "convolve":
+    if made.node.operator.name != "convolve":
         return None
     (x, w), how = made.node.inputs, made.node.attributes
     if (how["x_layout"], how["out_layout"], how["strides"]) != ("b0c", "b0o", (1,)):
@@ -473,21 +460,31 @@ class _Tables:
         self.places = {id(table.place): table for table in tables.values()}
         self.kept = tables  # lest another node is made at the same address
 
-    def of_gather(self, gathered: Operation) -> _Table | None:
-        return self.gathers.get(id(gathered))
+    def rewritten(self, node: Operation) -> Node | None:
+        """``node`` made of the different rows, where it is made of those that are read, or added to them."""
+        for match, make in _RULES.get(node.operator.name, ()):
+            found = match(node)
+            table = None if found is None else self.gathers.get(id(found[0].node))
+            if found is not None and table is not None and (made := make(table, node, *found)) is not None:
+                return made
+        return self._updated(node) if node.operator.name == "scatter_add" else None
 
-    def of_scatter(self, node: Operation) -> _Table | None:
-        """The table to which an array like it is added, at the places where it is read."""
-        base, _, place, *others = node.inputs
-        table = None if others or node.attributes["axes"] != (0,) else self.places.get(id(place))
-        return table if table is not None and table.table.type == base.type else None
+    def _updated(self, node: Operation) -> Node | None:
+        """A scatter to an array like a table, at the places where that is read."""
+        base, updates, place, *others = node.inputs
+        table, made = self.places.get(id(place)), _updates(updates)
+        fits = table is not None and table.table.type == base.type and node.attributes["axes"] == (0,)
+        if table is None or made is None or others or not fits:
+            return None
+        after = _update_of_product(table, node, made)
+        return _update_of_convolution(table, node, made) if after is None else after
 
 
-_RULES: Mapping[str, Sequence[Callable[[_Tables, Operation], Node | None]]] = {
-    "contract": (_multiply, _gradient_of_matrix),
-    "convolve": (_convolve, _gradient_of_window),
-    "scatter_add": (_update_of_product, _update_of_convolution),
+_RULES: Mapping[str, Sequence[tuple[Callable[[Operation], Any], Callable[..., Node | None]]]] = {
+    "contract": ((_multiplied, _multiply), (_summed, _gradient_of_matrix)),
+    "convolve": ((_convolved, _convolve), (_met_by_cotangents, _gradient_of_window)),
 }
+"""By operator: what finds rows that are read and what else a rule needs, and the rule."""
 
 
 def _columns(node: Node, early: bool) -> tuple[Operation, int] | None:
@@ -502,7 +499,8 @@ def _columns(node: Node, early: bool) -> tuple[Operation, int] | None:
     seen = None if convolution is None else _convolved(convolution)
     if convolution is None or seen is None:
         return None
-    return seen.node, convolution.inputs[1].size // seen.node.shape[-1]
+    (rows,) = seen
+    return rows.node, convolution.inputs[1].size // rows.node.shape[-1]
 
 
 def distinct_rows(target: Processor, early: bool = False) -> GraphPass:
@@ -534,11 +532,8 @@ def distinct_rows(target: Processor, early: bool = False) -> GraphPass:
 
         def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
             again = apply(node.operator, inputs, node.attributes)
-            for rule in _RULES.get(node.operator.name, ()):
-                made = rule(known, again)  # type: ignore[arg-type]
-                if made is not None:
-                    return made
-            return again
+            made = known.rewritten(again) if isinstance(again, Operation) else None
+            return again if made is None else made
 
         return with_host_calls(with_outputs(graph, substitute(graph.outputs, {}, rebuild)))
 
