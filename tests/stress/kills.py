@@ -72,6 +72,8 @@ class _Training:
         """How many epochs the checkpoint has."""
         if not self._file.exists():
             assert told == 0, f"epoch {told} was saved, and there is no file"
+            save_checkpoint(_trainer(), self._file)  # removes what a first save left behind
+            self._file.unlink()
             return 0
         trainer = _trainer()
         load_checkpoint(trainer, self._file)
