@@ -15,6 +15,8 @@ from pullback.compiler.stages import Same, check_stages, within
 from pullback.compiler.steps import Region
 from pullback.compiler.target import Processor
 from pullback.graph import Graph
+from pullback.testing.programs.processors import compiled_for
+from pullback.testing.programs.program import Asked
 from pullback.tracing.trace import leaf_type
 from pullback.tracing.trees import flatten
 
@@ -150,3 +152,15 @@ def test_zeros_are_what_callers_promise() -> None:
     (limit,) = kept.limits
     unknown = Graph(kept.inputs, kept.outputs, (limit._replace(zeros=()),))
     assert ended(unknown)[2] == 0
+
+
+@pytest.mark.parametrize("size", [129, 200])
+def test_a_sum_inside_of_what_is_masked_reads_zeros(size: int) -> None:
+    """The mean of all rows is no value of the row whose mask stands around it: what it reads is cleared."""
+
+    def deviation(x: Any, scale: Any) -> Any:
+        return np.std(np.sort(x) / scale, axis=0, keepdims=True)
+
+    with compiled_for(Asked(small=True, vectors=32).processor()):
+        found = pb.jit(deviation, shapes={"x": ("rows",)})(np.ones(size, np.float32), np.float32([-18.4]))
+    np.testing.assert_allclose(found, 0, atol=1e-6)

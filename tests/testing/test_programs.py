@@ -469,6 +469,14 @@ def test_what_a_transform_and_its_inverse_make_of_zeros_may_be_zero():
     assert estimate(function, x).decided.tolist() == (x != 0).tolist()
 
 
+def test_the_sign_of_a_zero_that_a_transform_gives_is_left_open():
+    x = np.array([[1.0], [-2.0]])
+    graph = pb.trace(lambda x: np.fft.rfft(x, 8, axis=1).imag, x).graph
+    (result,) = expected(graph, [x])
+    assert (result.value == 0).any()
+    assert result.difference(np.where(result.value == 0, -result.value, result.value)) is None
+
+
 def test_the_reference_of_gammaln_is_exact_next_to_its_zeros():
     mpmath = pytest.importorskip("mpmath")
     x = np.array([0.3, 0.999, 1.0706424252497293, 1.46, 1.0, 1 + 2**-52, 2.0, 2.0001, 3.9])

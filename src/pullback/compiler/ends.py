@@ -388,8 +388,14 @@ class _Facts:
             masked = None if mask is None else zeros[mask]
             if masked is not None:
                 facts |= masked
-                shown = shown[::2] if operands_of(part, "where") else shown
+                if operands_of(part, "where"):
+                    stack += _sums_of_their_own(shown.pop(1), row[0])
             elif isinstance(part, Load):
                 loads.add(part)
             stack += shown
         return loads, facts
+
+
+def _sums_of_their_own(masked: Expression, axis: Axis) -> Iterator[Expression]:
+    """What goes over all rows inside of what is masked in one: another turn of the same axis, and not masked."""
+    return (part for part in walk(masked) if isinstance(part, Reduce) and axis in part.over)

@@ -100,7 +100,7 @@ def _vary(node: Operation) -> Padding:
 concatenate = Operator(
     "concatenate",
     _concatenate_type,
-    lambda *arrays, axis: np.concatenate(arrays, axis),
+    lambda *arrays, axis: np.ascontiguousarray(np.concatenate(arrays, axis)),
     _concatenate_pullback,
     batch_first,
     _concatenate_lower,

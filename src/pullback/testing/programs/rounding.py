@@ -409,7 +409,11 @@ def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.n
 
 
 def _transformed(value: np.ndarray, function: OnPacked, random: np.random.Generator) -> np.ndarray:
-    """What a Fourier transform gives: each element, or part of one, is as exact as the largest of its row."""
+    """What a Fourier transform gives: each element, or part of one, is as exact as the largest of its row.
+
+    The sign of a zero depends on the order of its sums.
+    """
+    value = np.where(value == 0, np.copysign(value, random.random(value.shape) - 0.5), value)
     axis = dict(getattr(function.function, "attributes", ())).get("axis")
     if axis is None:
         return _moved(value, random, SUMS)
