@@ -114,6 +114,15 @@ def test_sums_of_equal_terms_may_be_rounded_to_the_same_side_each_time():
     assert found.difference(np.float32(1.001) * found.value) is not None
 
 
+def test_turns_of_a_loop_may_round_to_the_same_side_each_time():
+    x = np.array([23.077, -23.0], np.float32)
+    found = estimate(lambda x: pb.fori_loop(0, 1000, lambda k, total: total + x, x).sum(), x)
+    one_by_one = np.add.accumulate(np.broadcast_to(x, (1001, 2)), axis=0)[-1]
+    assert found.difference(one_by_one.sum()) is None
+    assert found.difference(np.float32(1001 * 0.077)) is None
+    assert found.difference(np.float32(1001 * 0.2)) is not None
+
+
 def test_a_difference_is_one_only_after_many_runs():
     """Each mean is as likely to be moved up as down, and below zero nothing of it is seen."""
     x = np.full((40, 6), -0.3132616877555847, np.float32)

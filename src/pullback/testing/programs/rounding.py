@@ -177,13 +177,15 @@ class _Moves:
     cancels: bool
     """Whether sums that only rounding keeps from zero are zero."""
     one_by_one: bool
-    """Whether sums add term after term, whose roundings may all be to the same side."""
+    """Whether sums add term after term, in loops one a turn, whose roundings may all be to the same side."""
     negative: float
     """The share of zero products that are negative where chance tells: sums are -0 where all of their terms are."""
     by_terms: bool
     """Whether sums of products that are all -0 are -0, as they are where nothing is added to them."""
     reordered: bool
     """Whether exact additions are moved, too: those of the same terms in another order may round."""
+    inside: bool = False
+    """Whether the run is that of a region, such as a turn of a loop."""
     salts: dict[str, int] = field(default_factory=dict)
 
 
@@ -219,7 +221,11 @@ class _Run:
                 # A branch that only rounding leads to is not moved.
                 unmoved = [other for other in moves.plain.regions[node] if other.graph is region]
                 turn = sum(other.graph is region for other in runs)
-                inside = replace(moves, plain=unmoved[min(turn, len(unmoved) - 1)]) if unmoved else None
+                inside = (
+                    replace(moves, plain=unmoved[min(turn, len(unmoved) - 1)], inside=True)
+                    if unmoved
+                    else None
+                )
             runs.append(_Run(region, given, inside))
             return [runs[-1].values[output] for output in region.outputs]
 
@@ -328,7 +334,12 @@ class _Run:
         # A product or quotient may have vanished; zeros of other functions are zeros.
         small = _is_small(value) & ((value != 0) | (name in ("multiply", "divide")))
         scale = np.where(small, np.finfo(value.dtype).smallest_normal, scale)
-        moved = _moved_alike(value, inputs, scale, salt, AMPLITUDE.get(name, OTHERS))
+        units = AMPLITUDE.get(name, OTHERS)
+        if moves.one_by_one and moves.inside and name in ("add", "subtract"):
+            step = np.copysign(scale, value) * (units * float(np.finfo(value.dtype).eps))
+            moved = np.asarray(value + step, value.dtype)
+        else:
+            moved = _moved_alike(value, inputs, scale, salt, units)
         return np.where(rounds & np.isfinite(value), moved, value)
 
     def _turned(self, node: Operation, value: np.ndarray, moves: _Moves) -> np.ndarray:
