@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 import numpy as np
 
 from pullback.compiler.cost import (
+    COPY_COST,
     DEEPEST_COST,
     DEEPEST_VALUE,
     LEAST_LINE,
+    LOOKUP_COST,
     MOST_CONCATENATED,
     RECOMPUTE_COST,
     REPEATED_COST,
@@ -461,7 +463,7 @@ def _needs_memory(
     """
     name = user.operator.name
     if user.operator.rereads:
-        return not _is_read_once(user, child)
+        return not (_is_read_once(user, child) or _is_looked_up(user, child))
     if user.operator.selects and child is user.inputs[0]:
         return cost.get(id(child), 0.0) * user.size > RECOMPUTE_COST * child.size
     if name == "broadcast":  # what is the same along an axis is computed once; a single number, once a kernel
@@ -509,6 +511,15 @@ def _is_read_once(user: Operation, child: Node) -> bool:
     a, b = user.inputs
     extents = dict(zip((*user.attributes["a_labels"], *user.attributes["b_labels"]), (*a.shape, *b.shape)))
     return math.prod(extents.values()) == child.size
+
+
+def _is_looked_up(user: Operation, child: Node) -> bool:
+    """Whether the rows of a table that ``user`` visits are looked up there, rather than copied before."""
+    rows = user.operator.visits(user) if child is user.inputs[0] else 0
+    if not rows or not isinstance(child, Operation) or child.operator.name != "gather":
+        return False
+    whole = child.inputs[0].ndim == 2 and child.attributes["axes"] == (0,)
+    return whole and rows * LOOKUP_COST <= child.size * COPY_COST
 
 
 def _merges_little(old: tuple[int, ...], new: tuple[int, ...]) -> bool:

@@ -50,32 +50,38 @@ def way_to_rows(target: Processor, lanes: int, places: int, extent: int, width: 
 class RowSums:
     """Whether cotangents of rows that are read are added up for each row before they meet a matrix, or the rows.
 
-    There are so many ``places`` and different ``rows`` of a ``width``; the matrix has ``columns``. ``visits`` are the
-    cycles of another way to do the same, that of a pool's winners.
+    There are so many ``places`` and different ``rows`` of a ``width``, which are ``trained`` or not. Each part has so
+    many ``columns`` of the matrix, and ``visits`` are the cycles of another way to do the same, that of a pool's
+    winners.
     """
 
     lanes: int
     places: int
     rows: float
     width: int
+    trained: bool
 
     def _vectors(self, count: int) -> int:
         return -(-count // self.lanes)
 
-    def _apart(self, columns: int) -> float:
+    def _at_places(self, columns: int) -> float:
         return self.places * self._vectors(columns) * (STORE + LOAD_AND_ADD)
 
-    def pay_matrix(self, columns: int, visits: float = math.inf) -> bool:
-        """For the gradient of the matrix: else each place needs its row beside it."""
+    def pay(self, columns: int, visits: float = math.inf) -> tuple[bool, bool]:
+        """For the gradient of the matrix, and for that of the rows: what is added up for one is there for the other."""
         product = self.width * self._vectors(columns) * MULTIPLY_ADD
-        read = self._apart(self.width)
-        summed = self._apart(columns) + self.rows * product
-        return summed <= WORTH_PROJECTING * (min(self.places * product, visits) + read)
-
-    def pay_rows(self, columns: int, visits: float = math.inf) -> bool:
-        """For the gradient of the rows, for which the sums are there if they pay for the matrix."""
+        apart = min(self.places * product + self._at_places(self.width), visits)
+        summed = self.rows * product
+        if not self.trained:
+            return self._at_places(columns) + summed <= WORTH_PROJECTING * apart, False
         product = columns * self._vectors(self.width) * MULTIPLY_ADD
-        added = self._apart(self.width)
-        summed = self.rows * (product + added / self.places)
-        summed += 0 if self.pay_matrix(columns, visits) else self._apart(columns)
-        return summed <= WORTH_PROJECTING * min(self.places * product + added, 2 * visits)
+        added = self._at_places(self.width)
+        rows_apart = min(self.places * product + added, 2 * visits)
+        rows_summed = self.rows * (product + added / self.places)
+        ways = {
+            (True, True): self._at_places(columns) + summed + rows_summed,
+            (True, False): self._at_places(columns) + summed + rows_apart,
+            (False, True): self._at_places(columns) + apart + rows_summed,
+        }
+        best = min(ways, key=lambda way: ways[way])
+        return best if ways[best] <= WORTH_PROJECTING * (apart + rows_apart) else (False, False)

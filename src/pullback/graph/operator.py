@@ -59,7 +59,9 @@ class Operator:
     ``cost`` is roughly how many arithmetic instructions one element takes: what is cheap is computed again
     rather than stored. A ``view`` only says where its input's elements are. What is ``stored`` always has memory of its
     own before kernels are fused. An operator that ``rereads`` needs its operands many times, and one that ``selects``
-    its first at computed places: they find them in memory, unless they are cheap. One that ``accumulates`` makes each
+    its first at computed places: they find them in memory, unless they are cheap. ``visits(node)`` tells of one that
+    does both how many rows, lines along the last axis, it reads of its first; zero where it reads no whole ones. One
+    that ``accumulates`` makes each
     element of its first input that function of itself and an update, one update after another.
     An operator with several results has a type rule that gives a ``TupleType``, a reference and a batching rule that
     give a list, and a pullback that takes a list of cotangents, ``None`` where there is none, and of each input whether
@@ -92,6 +94,7 @@ class Operator:
     stored: bool = False
     rereads: bool = False
     selects: bool = False
+    visits: Callable[[Operation], int] = lambda node: 0
     accumulates: str = ""
     narrow: Callable[[Operation, Sequence[int]], tuple[Operation, Sequence[int]]] | None = None
     pushforward: Callable[[Operation, Sequence[Node | None]], Sequence[Node | None]] | None = None

@@ -470,6 +470,13 @@ def _convolve_max_unpooled_lower(
     return Reduce("add", turning, product) if turning else product
 
 
+def _rows_visited(node: Operation) -> int:
+    """A row of ``x`` for each winner and each place of the window, if such a row is one element of the window."""
+    out = _by_label(node.attributes["out_layout"], node.shape)
+    window = math.prod(extent for label, extent in out.items() if label.isdigit())
+    return node.inputs[1].size * window if node.attributes["x_layout"].endswith("b") else 0
+
+
 def _all_places(
     node: Operation, operands: Sequence[Operand], out: Mapping[str, Index], over: Mapping[str, Axis]
 ) -> Expression:
@@ -579,6 +586,7 @@ convolve_max_unpooled = Operator(
     ),
     cost=float("inf"),
     rereads=True,
+    visits=_rows_visited,
     vary=_convolution_with_places,
 )
 """``convolve(x, max_unpool(y, winner))``, computed from the winners.

@@ -162,6 +162,30 @@ def test_rows_behind_the_last_one_are_not_computed() -> None:
     assert sorted(ended) == ["product", "scatter"]
 
 
+@pytest.mark.parametrize("value", [1.0, np.inf, np.nan])
+def test_winners_look_their_rows_up(value: float) -> None:
+    """Where the table is not trained, nothing has a row for each place; a text with what is not finite is as it was."""
+
+    def total(weights: Any, table: Any, words: Any) -> Any:
+        y = nn.relu(nn.conv(table[words], weights, channels="last"))
+        y = nn.max_pool(y, 6, channels="last")
+        return np.sum(y * np.cos(np.arange(y.size, dtype=np.float32)).reshape(y.shape))
+
+    table = TABLE.copy()
+    table[WORDS[1, 2], 3] *= value
+    arrays = [WINDOW, table, WORDS]
+    graph = pb.trace(pb.value_and_grad(total), *arrays).graph
+    after = optimised(graph)
+    assert "distinct" in names(after) and "convolve_max_unpooled" in names(after)
+    steps = plan(graph, {}, TARGET).steps
+    jobs = [job for s in steps if isinstance(s, Region) for group in s.groups for job in group.jobs]
+    assert (*WORDS.shape, WIDTH) not in {store.buffer.shape for job in jobs for store in job.given.stores}
+    with np.errstate(all="ignore"):
+        check_stages(graph, arrays, TARGET, same=lambda *_: ROUNDED)
+        for wanted, found in zip(evaluate(graph, arrays), evaluate(after, arrays)):
+            np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-4)
+
+
 @pytest.mark.parametrize("words", [np.zeros((TEXTS, LENGTH), np.int64), np.arange(60).reshape(TEXTS, LENGTH)])
 def test_one_row_and_all_different_ones(words: np.ndarray) -> None:
     for name in FUNCTIONS:
@@ -200,10 +224,17 @@ def test_where_it_pays(places: int, extent: int, width: int, columns: int, way: 
 
 def test_winners_of_a_pool_over_a_whole_text_are_visited() -> None:
     """There are so few of them that adding up rows of all columns takes longer."""
-    sums = RowSums(16, 8320, different_rows(8320, 12_000), 50)
-    assert sums.pay_matrix(24, 130_000) and sums.pay_rows(24, 130_000)
-    assert not sums.pay_matrix(500, 150_000) and not sums.pay_rows(500, 150_000)
-    assert sums.pay_matrix(500) and sums.pay_rows(500)
+    sums = RowSums(16, 8320, different_rows(8320, 12_000), 50, trained=True)
+    assert sums.pay(24, 147_000) == (True, True)
+    assert sums.pay(500, 150_000) == (False, False)
+    assert sums.pay(500) == (True, True)
+
+
+def test_winners_are_visited_where_only_the_matrix_is_trained() -> None:
+    """Sums that the rows need as well cost nothing more; for the matrix alone they take longer than winners do."""
+    sums = RowSums(16, 8320, different_rows(8320, 12_000), 50, trained=False)
+    assert sums.pay(24, 147_000) == (False, False)
+    assert sums.pay(24) == (True, False)
 
 
 # ---------------------------------------------------------------------- the routine

@@ -325,7 +325,7 @@ def _summed(node: Operation) -> tuple[_Rows, _Side] | None:
 
 
 def _gradient_of_matrix(table: _Table, node: Operation, rows: _Rows, side: _Side) -> Node | None:
-    if not table.sums.pay_matrix(node.size // table.width):
+    if not table.sums.pay(node.size // table.width)[0]:
         return None
     order = [label for label in side.labels if label in side.places]
     columns = [label for label in side.labels if label not in side.places]
@@ -354,7 +354,7 @@ def _update_of_product(table: _Table, node: Operation, made: _Rows) -> Node | No
     if found is None:
         return None
     side, columns = found
-    if not table.sums.pay_rows(side.rows.size // table.width):
+    if not table.sums.pay(side.rows.size // table.width)[1]:
         return None
     *out, within = made.node.attributes["out_labels"]
     order = [label for label in side.labels if label in out]
@@ -394,15 +394,14 @@ def _met_by_cotangents(node: Operation) -> tuple[_Rows] | None:
 
 def _gradient_of_window(table: _Table, node: Operation, rows: _Rows) -> Node | None:
     (x, g), how = node.inputs, node.attributes
-    if not table.sums.pay_matrix(
-        node.size // table.width, _visits_of_winners(g, node.size // g.shape[-1], table)
-    ):
-        return None
+    at_places = _ordered(table.at_places(table.read, rows.view), "c0b", how["x_layout"])
+    visits = _visits_of_winners(g, node.size // g.shape[-1], table)
+    if not table.sums.pay(node.size // table.width, visits)[0]:
+        return apply(node.operator, (at_places, g), how) if math.isfinite(visits) else None
     size, (distance,) = node.shape[how["out_layout"].index("0")], how["strides"]
     cotangents = _side_by_side(g, x.shape[1], size, distance)
     usual = _product(table.read, table.summed(cotangents, rows.view), "nk,nc->kc")
     usual = _ordered(_shaped(usual, table.width, size, g.shape[-1]), "b0o", how["out_layout"])
-    at_places = _ordered(table.at_places(table.read, rows.view), "c0b", how["x_layout"])
     return _or_rarely(table.spoilt(), convolve_where_read(at_places, g, **how), usual)
 
 
@@ -418,7 +417,7 @@ def _update_of_convolution(table: _Table, node: Operation, made: _Rows) -> Node 
     if padded is None or (padded.attributes["low"], padded.attributes["high"]) != (around, around):
         return None
     g = padded.inputs[0]
-    if not table.sums.pay_rows(w.size // table.width, _visits_of_winners(g, w.size // g.shape[-1], table)):
+    if not table.sums.pay(w.size // table.width, _visits_of_winners(g, w.size // g.shape[-1], table))[1]:
         return None
     cotangents = _side_by_side(g, made.node.shape[1], size, distance)
     matrix = reverse(_ordered(w, how["w_layout"], "0co"), axes=(0,))
@@ -432,7 +431,7 @@ def _visits_of_winners(cotangents: Node, elements: int, table: _Table) -> float:
     for _ in range(DEEPEST_FACTOR):
         placed = [node for node in behind if inner(node, "max_unpool") is not None]
         if placed:
-            return cycles_of_visits(placed[0].inputs[0].size, elements, elements, table.sums.lanes)
+            return cycles_of_visits(placed[0].inputs[0].size, elements, table.width, table.sums.lanes)
         factors = [node for node in behind if isinstance(node, Operation) and node.operator.name in _FACTORS]
         behind = [x for node in factors for x in node.inputs if x.dtype.kind == "f" and scalar(x) is None]
     return math.inf
@@ -515,13 +514,14 @@ def distinct_rows(target: Processor, early: bool = False) -> GraphPass:
             if (product := _columns(node, early)) is not None:
                 gathered, count = product
                 columns[gathered] = columns.get(gathered, 0) + count
+        trained = {id(node.inputs[2]) for node in graph.nodes() if inner(node, "scatter_add") is not None}  # type: ignore[attr-defined]
         made = {}
         for gathered, count in columns.items():
             (table, place), lanes = gathered.inputs, target.lanes(gathered.dtype.itemsize)
             way = way_to_rows(target, lanes, place.size, *table.shape, count)
             if way:
                 rows = different_rows(place.size, table.shape[0]) if way == "counted" else table.shape[0]
-                sums = RowSums(lanes, place.size, rows, table.shape[1])
+                sums = RowSums(lanes, place.size, rows, table.shape[1], id(place) in trained)
                 made[gathered] = _Table(gathered, way == "counted", sums)
         return made
 
