@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import pullback as pb
 from pullback.errors import DTypeError, ShapeError
 from pullback.graph import Operation, Type, Variable, constant
 from pullback.operators.arithmetic import add, divide
@@ -131,6 +134,30 @@ def test_terms_under_one_mask_are_added_inside_it() -> None:
     apart = summed(where(mask, a, zero), where(other, b, zero))
     assert isinstance(apart, Operation)
     assert apart.operator is add
+
+
+def test_a_mask_around_both_terms_comes_out_of_others() -> None:
+    mask, other = variable("bool", 3), variable("bool", 3)
+    a, b = variable("float32", 3), variable("float32", 3)
+    zero = zeros_like(a)
+    inner = where(other, b, zero)
+    for second in (where(other, where(mask, b, zero), zero), where(mask, inner, zero)):
+        assert summed(where(mask, a, zero), second) is where(mask, a + inner, zero)
+
+
+def test_second_derivatives_of_branches_not_taken_are_zero() -> None:
+    """The mask of the origin, of ``arctan2``, stands around one of two terms under the branch's."""
+
+    def branch(x: Any) -> Any:
+        angle = np.arctan2(x, 1.0)
+        return np.where(angle > 0, np.sqrt(angle), 0.0)
+
+    slope = pb.grad(lambda x: np.sum(branch(x) ** 3))
+    curvature = pb.grad(lambda x: np.sum(slope(x)))
+    x = np.array([2.2, -0.5])
+    with np.errstate(invalid="ignore"):
+        for found in (curvature(x), pb.jit(curvature)(x)):
+            assert found[0] < 0 and found[1] == 0
 
 
 @pytest.mark.parametrize(

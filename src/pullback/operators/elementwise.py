@@ -217,31 +217,37 @@ def _mask_of(node: Node) -> tuple[Node, Node] | None:
 
 def _masked(node: Node, masks: Sequence[Node]) -> Node:
     """``node`` inside ``masks``, the first outermost; a tower of them becomes one."""
-    if len(masks) > MOST_MASKS:
-        masks = [reduce(OPERATORS["logical_and"], masks)]
+    return _inside(masks if len(masks) <= MOST_MASKS else [reduce(OPERATORS["logical_and"], masks)], node)
+
+
+def _inside(masks: Sequence[Node], node: Node) -> Node:
     for mask in reversed(masks):
         node = where(mask, node, zeros_like(node))
     return node
 
 
 def summed(first: Node, second: Node) -> Node:
-    """``first + second``; two terms under one mask are added inside it, so that it stays outermost."""
-    around = list[tuple[Node, Node]]()
-    while (
-        isinstance(first, Operation)
-        and isinstance(second, Operation)
-        and first.operator.name == second.operator.name == "where"
-        and first.inputs[0] is second.inputs[0]
-        and is_zero(first.inputs[2])
-        and is_zero(second.inputs[2])
-    ):
-        mask, inner, zeros = first.inputs
-        around.append((mask, zeros))
-        first, second = inner, second.inputs[1]
-    total = first + second
-    for mask, zeros in reversed(around):
-        total = where(mask, total, zeros)
-    return total
+    """``first + second``; masks that are around both terms are around the sum, so that they stay outermost."""
+    first_masks, first_inner = _branches(first)
+    second_masks, second_inner = _branches(second)
+    shared = {id(mask) for mask in first_masks} & {id(mask) for mask in second_masks}
+    if not shared:
+        return first + second
+
+    def apart(masks: Sequence[Node], inner: Node) -> Node:
+        return _inside([mask for mask in masks if id(mask) not in shared], inner)
+
+    total = apart(first_masks, first_inner) + apart(second_masks, second_inner)
+    return _inside([mask for mask in first_masks if id(mask) in shared], total)
+
+
+def _branches(node: Node) -> tuple[list[Node], Node]:
+    """The masks right around ``node``, the outermost first, and what is inside."""
+    masks = list[Node]()
+    while isinstance(node, Operation) and node.operator.name == "where" and is_zero(node.inputs[2]):
+        masks.append(node.inputs[0])
+        node = node.inputs[1]
+    return masks, node
 
 
 def elementwise(
