@@ -61,8 +61,8 @@ class Operator:
     own before kernels are fused. An operator that ``rereads`` needs its operands many times, and one that ``selects``
     its first at computed places: they find them in memory, unless they are cheap. ``visits(node)`` tells of one that
     does both how many rows, lines along the last axis, it reads of its first; zero where it reads no whole ones. One
-    that ``accumulates`` makes each
-    element of its first input that function of itself and an update, one update after another.
+    that ``accumulates`` makes each element of its first input that function of itself and an update, one update after
+    another.
     An operator with several results has a type rule that gives a ``TupleType``, a reference and a batching rule that
     give a list, and a pullback that takes a list of cotangents, ``None`` where there is none, and of each input whether
     its cotangent is wanted.

@@ -217,10 +217,11 @@ def _mask_of(node: Node) -> tuple[Node, Node] | None:
 
 def _masked(node: Node, masks: Sequence[Node]) -> Node:
     """``node`` inside ``masks``, the first outermost; a tower of them becomes one."""
-    return _inside(masks if len(masks) <= MOST_MASKS else [reduce(OPERATORS["logical_and"], masks)], node)
+    return _inside(node, masks if len(masks) <= MOST_MASKS else [reduce(OPERATORS["logical_and"], masks)])
 
 
-def _inside(masks: Sequence[Node], node: Node) -> Node:
+def _inside(node: Node, masks: Sequence[Node]) -> Node:
+    """``node`` inside a mask each, the first outermost."""
     for mask in reversed(masks):
         node = where(mask, node, zeros_like(node))
     return node
@@ -235,10 +236,10 @@ def summed(first: Node, second: Node) -> Node:
         return first + second
 
     def apart(masks: Sequence[Node], inner: Node) -> Node:
-        return _inside([mask for mask in masks if id(mask) not in shared], inner)
+        return _inside(inner, [mask for mask in masks if id(mask) not in shared])
 
     total = apart(first_masks, first_inner) + apart(second_masks, second_inner)
-    return _inside([mask for mask in first_masks if id(mask) in shared], total)
+    return _inside(total, [mask for mask in first_masks if id(mask) in shared])
 
 
 def _branches(node: Node) -> tuple[list[Node], Node]:

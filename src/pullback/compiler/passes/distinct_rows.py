@@ -514,7 +514,8 @@ def distinct_rows(target: Processor, early: bool = False) -> GraphPass:
             if (product := _columns(node, early)) is not None:
                 gathered, count = product
                 columns[gathered] = columns.get(gathered, 0) + count
-        trained = {id(node.inputs[2]) for node in graph.nodes() if inner(node, "scatter_add") is not None}  # type: ignore[attr-defined]
+        scatters = [each for node in graph.nodes() if (each := inner(node, "scatter_add")) is not None]
+        trained = {id(place) for scatter in scatters for place in scatter.inputs[2:3]}
         made = {}
         for gathered, count in columns.items():
             (table, place), lanes = gathered.inputs, target.lanes(gathered.dtype.itemsize)
