@@ -122,6 +122,13 @@ def test_padded_gather(loop_value):
     np.testing.assert_array_equal(value, [0, 0, 3, 1, 0])
 
 
+def test_what_is_concatenated_lies_in_order():
+    """NumPy puts parts that are broadcast in another order, in which it would sum them in another order, too."""
+    part = np.broadcast_to(np.arange(4.0), (64, 4, 4))
+    assert not np.concatenate([part, part]).flags.c_contiguous
+    assert concatenate.reference(part, part, axis=0).flags.c_contiguous
+
+
 def test_concatenated_parts_are_read_where_they_are():
     """A slice of a concatenation that lies inside one part is a plain load of that part."""
     a, b = variable(4), variable(5)

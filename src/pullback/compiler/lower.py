@@ -49,6 +49,7 @@ from pullback.loops import (
 from pullback.loops.arithmetic import within_extent
 from pullback.loops.expression import Reduce, linear
 from pullback.loops.kernel import Kernel, Store
+from pullback.operators.indexing import gathers_rows
 from pullback.operators.interleave import places
 
 __all__ = ["Lowered", "lower"]
@@ -515,11 +516,10 @@ def _is_read_once(user: Operation, child: Node) -> bool:
 
 def _is_looked_up(user: Operation, child: Node) -> bool:
     """Whether the rows of a table that ``user`` visits are looked up there, rather than copied before."""
-    rows = user.operator.visits(user) if child is user.inputs[0] else 0
-    if not rows or not isinstance(child, Operation) or child.operator.name != "gather":
+    if child is not user.inputs[0] or not gathers_rows(child):
         return False
-    whole = child.inputs[0].ndim == 2 and child.attributes["axes"] == (0,)
-    return whole and rows * LOOKUP_COST <= child.size * COPY_COST
+    rows = user.operator.visits(user)
+    return bool(rows) and rows * LOOKUP_COST <= child.size * COPY_COST
 
 
 def _merges_little(old: tuple[int, ...], new: tuple[int, ...]) -> bool:

@@ -243,7 +243,7 @@ def summed(first: Node, second: Node) -> Node:
 
 
 def _branches(node: Node) -> tuple[list[Node], Node]:
-    """The masks right around ``node``, the outermost first, and what is inside."""
+    """The masks right around ``node``, the outermost first, and what is inside: broadcasts stay where they are."""
     masks = list[Node]()
     while isinstance(node, Operation) and node.operator.name == "where" and is_zero(node.inputs[2]):
         masks.append(node.inputs[0])

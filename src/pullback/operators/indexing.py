@@ -24,6 +24,7 @@ __all__ = [
     "examples",
     "gather",
     "gathered_shape",
+    "gathers_rows",
     "index_sample",
     "range_error",
 ]
@@ -155,6 +156,13 @@ def _gather_pullback(node: Operation, g: Node) -> list[Node | None]:
     x, *indices = node.inputs
     scattered = OPERATORS["scatter_add"](zeros_like(x), g, *indices, axes=node.attributes["axes"])
     return [scattered, *(None for _ in indices)]
+
+
+def gathers_rows(node: Node) -> bool:
+    """Whether ``node`` is whole rows of a table of two axes, one for each place of an array."""
+    if not isinstance(node, Operation) or node.operator is not gather or len(node.inputs) != 2:
+        return False
+    return node.inputs[0].ndim == 2 and node.attributes["axes"] == (0,)
 
 
 def examples(index: Node) -> Node:

@@ -54,7 +54,7 @@ from pullback.operators.concatenation import concatenate
 from pullback.operators.convolution import convolve_where_read
 from pullback.operators.distinct import distinct
 from pullback.operators.elementwise import where
-from pullback.operators.indexing import gather
+from pullback.operators.indexing import gather, gathers_rows
 from pullback.operators.logic import unlikely
 from pullback.operators.products import contract
 from pullback.operators.scatters import scatter_add
@@ -184,9 +184,9 @@ def _moved(node: Node) -> tuple[Node, View, View] | None:
 def _read(node: Node) -> _Rows | None:
     """Rows that are gathered at checked places of a table, in any order."""
     if (gathered := inner(node, "gather")) is not None:
-        table, place, *others = gathered.inputs
-        fits = table.ndim == 2 and not others and table.dtype.kind == "f" and node.size
-        fits = fits and gathered.attributes["axes"] == (0,) and inner(place, "check_index") is not None
+        table, place = gathered.inputs[:2]
+        fits = gathers_rows(gathered) and table.dtype.kind == "f" and node.size
+        fits = fits and inner(place, "check_index") is not None
         return _Rows(gathered, lambda places: places) if fits else None
     step = _moved(node)
     before = None if step is None else _read(step[0])

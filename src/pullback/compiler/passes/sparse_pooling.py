@@ -46,7 +46,7 @@ from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Node, Operation, constant
 from pullback.operators.convolution import convolve_where_read
 from pullback.operators.elementwise import where
-from pullback.operators.indexing import gather
+from pullback.operators.indexing import gather, gathers_rows
 from pullback.operators.logic import unlikely
 from pullback.operators.pooling import (
     argmax_index,
@@ -216,19 +216,11 @@ def _spoilt(x: Node, kept: Sequence[int]) -> Node:
     """For each place of the axes ``kept`` whether ``x`` has there what is not finite, or numbers beyond all measure."""
     while not kept and isinstance(x, Operation) and x.operator.name in ("reverse", "transpose"):
         x = x.inputs[0]
-    looked_up = inner(x, "gather")
-    if looked_up is not None and x.ndim - 1 not in kept and _repeats_rows(looked_up):
-        table, place = looked_up.inputs  # the sum of a row that is read many times is made once
+    if isinstance(x, Operation) and gathers_rows(x) and x.size >= x.inputs[0].size and x.ndim - 1 not in kept:
+        table, place = x.inputs  # the sum of a row that is read many times is made once
         x = gather(OPERATORS["sum"](table, axes=(1,)), place, axes=(0,))
     whole = OPERATORS["sum"](x, axes=tuple(axis for axis in range(x.ndim) if axis not in kept))
     return OPERATORS["logical_not"](OPERATORS["isfinite"](whole))
-
-
-def _repeats_rows(looked_up: Operation) -> bool:
-    """Whether there are more rows in a gather than in the table that it reads."""
-    table, places = looked_up.inputs[0], looked_up.inputs[1:]
-    whole = table.ndim == 2 and looked_up.attributes["axes"] == (0,)
-    return whole and looked_up.size >= table.size and len(places) == 1
 
 
 def _input_gradient(target: Processor, node: Operation) -> Node | None:
