@@ -18,16 +18,14 @@ def copy(source: Buffer, target: Buffer) -> Job:
     return Job(kernel, MapSchedule(nest_of(kernel), None, 1, {}), 1.0)
 
 
-def test_what_each_thread_reads_for_itself_is_in_use_until_then() -> None:
-    x, a, b, c, own, y = (
-        Buffer(name, np.dtype(np.float32), (8,)) for name in ("x", "a", "b", "c", "own", "y")
-    )
+def test_what_a_later_region_reads_is_in_use_until_then() -> None:
+    x, a, b, c, y, z = (Buffer(name, np.dtype(np.float32), (8,)) for name in ("x", "a", "b", "c", "y", "z"))
     regions = [
         Region([Group(1, [copy(x, a)])]),
         Region([Group(1, [copy(x, b)]), Group(1, [copy(x, c)])]),
-        Region([Group(1, [copy(b, y)]), Group(1, [copy(c, y)])], first=[copy(a, own)]),
+        Region([Group(1, [copy(b, y)]), Group(1, [copy(a, z)])]),
     ]
-    plan = plan_memory(regions, [x, y], 128)
+    plan = plan_memory(regions, [x, y, z], 128)
     spans = {placed.buffer: (placed.first, placed.last) for placed in plan.placed}
-    assert spans[a] == (0, 2)
+    assert spans == {a: (0, 2), b: (1, 2), c: (1, 1)}
     assert len({plan.offset(buffer) for buffer in (a, b, c)}) == 3

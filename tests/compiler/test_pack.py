@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.build import build
-from pullback.compiler.target import Processor
 
 
 def test_an_operand_along_its_rows_is_copied_before_its_first_use(stages):
@@ -115,28 +113,6 @@ for i<40, j<50:
 )
 def test_what_gains_nothing_is_not_copied(stages, function, shape):
     assert "packed" not in stages(function, shape)["pack"]
-
-
-def test_products_between_the_rows_of_others_keep_to_these_rows(traced):
-    """Their panels are copied by each thread for itself, and no thread waits for another one's rows."""
-
-    def slopes(x, w, v):
-        hidden = np.tanh(x @ v)
-        return np.tanh(hidden @ w.T) @ w, hidden.sum(0)
-
-    def alone(x, w):
-        return x @ w.T
-
-    def program(function, *shapes):
-        arrays, found = [np.zeros(shape, np.float32) for shape in shapes], {}
-        some = Processor("generic", "+avx2,+fma", "x86_64", vector_bytes=32, vector_registers=16)
-        build(traced(function, *arrays), {}, some, watch=lambda stage: found.update({stage.name: str(stage)}))
-        return found["recompute"]
-
-    between = program(slopes, (400, 40), (500, 40), (40, 40))
-    assert "Packing" not in between
-    assert between.index("each thread first") < between.index("packed0")
-    assert "Packing" in program(alone, (400, 40), (500, 40))
 
 
 def test_products_between_rows_are_right(compiler, traced, processor):

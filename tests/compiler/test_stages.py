@@ -26,8 +26,7 @@ from pullback.transforms.reverse import cotangents
 
 PROCESSORS = (
     Processor("znver3", "+avx2,+fma", "x86_64", vector_bytes=32, vector_registers=16),
-    # Lines of other cores take so long that all that each thread may compute for itself, it does.
-    Processor("sapphirerapids", "+avx512f", "x86_64", 64, 32, 48 << 10, 2 << 20, exchange_line_cycles=1e3),
+    Processor("sapphirerapids", "+avx512f", "x86_64", 64, 32, 48 << 10, 2 << 20),
     Processor("neoverse-v1", "+neon", "aarch64", 16, 32, l1_bytes=64 << 10, l2_bytes=1 << 20),
 )
 """Described, whatever this one is: nothing is made into code."""
@@ -112,14 +111,6 @@ def in_one_group(regions: list[Region]) -> list[Region]:
     return [Region([Group(rows.rows, rows.jobs, max(1, rows.rows // 4))])]
 
 
-def not_copied(regions: list[Region]) -> list[Region]:
-    """What each thread should have done for itself is forgotten."""
-    assert any(region.first for region in regions)
-    for region in regions:
-        region.first = []
-    return regions
-
-
 def overlapping(memory: MemoryPlan) -> MemoryPlan:
     assert len(memory.placed) > 1
     return replace(memory, placed=tuple(replace(p, offset=0) for p in memory.placed))
@@ -137,13 +128,6 @@ def network(x, w, v):
     return np.tanh(h @ v).sum(0), h.sum(0)
 
 
-def repeated(picture, rows):
-    """A small matrix that two regions need; the second waits for a sum over the rows."""
-    matrix = picture * picture
-    first = np.tanh(rows @ matrix)
-    return first.sum(), (rows * first.sum(0)) @ matrix
-
-
 NETWORK = [(200, 30), (30, 70), (70, 70)]
 FAULTS = [
     ("lower", "lower", lowered_off, network, NETWORK),
@@ -157,7 +141,6 @@ FAULTS = [
     ("donate", "arrange", lambda made: (made[0][::-1], made[1]), network, NETWORK),
     ("regions", "make_regions", in_one_region, network, NETWORK),
     ("regions", "make_regions", in_one_group, network, NETWORK),
-    ("recompute", "recompute_small", not_copied, repeated, [(24, 24), (300, 24)]),
     ("memory", "plan_memory", overlapping, network, NETWORK),
     ("memory", "plan_memory", rows_too_short, network, NETWORK),
 ]

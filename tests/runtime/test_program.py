@@ -149,35 +149,6 @@ def test_any_number_of_chunks_for_any_number_of_threads(threads):
         np.testing.assert_array_equal(found, np.arange(1, 21)[:, None] + np.zeros(chunks, int))
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_each_thread_enters_a_region_before_its_first_chunk(threads):
-    """What it then leaves in its scratch memory, its chunks find there; in the next region they do not."""
-    chunks, slots = 50, Slots(arguments=1, results=1)
-    module = Module()
-    for name, factor in (("first", 3), ("second", 5)):
-        f = region_function(module, name)
-        x, y = (emit_pointer(f, slot, f["step"]) for slot in (slots.argument(0), slots.result(0)))
-        with f.when(f.value(f"icmp eq i64 {f['chunk']}, {chunks}")):
-            value = f.value(f"load i64, ptr {x}, align 8")
-            f.do(f"store i64 {f.value(f'mul i64 {value}, {factor}')}, ptr {f['scratch']}, align 8")
-        with f.when(f.value(f"icmp ult i64 {f['chunk']}, {chunks}")):
-            at = f.value(f"getelementptr i64, ptr {y}, i64 {f['chunk']}")
-            own = f.value(f"load i64, ptr {f['scratch']}, align 8")
-            old = f.value(f"load i64, ptr {at}, align 8") if name == "second" else "0"
-            f.do(f"store i64 {f.value(f'add i64 {old}, {own}')}, ptr {at}, align 8")
-    program = Program(
-        load(module.text(), Processor.host()),
-        arguments=[ArgumentSpec(np.dtype(np.int64), ())],
-        results=[ResultSpec(np.dtype(np.int64), (chunks,))],
-        regions=[RegionSpec(name, chunks, enters=True) for name in ("first", "second")],
-        scratch_bytes=8,
-    )
-    set_num_threads(threads)
-    numbers, results = np.arange(200), np.zeros((200, chunks), np.int64)
-    assert program.run_steps([numbers], 200, [8], [results], [8 * chunks]) == 200
-    np.testing.assert_array_equal(results, np.repeat(8 * numbers[:, None], chunks, 1))
-
-
 def test_two_threads_call_one_program(mixing):
     set_num_threads(2)
     program, added = mixing(), np.arange(300)

@@ -253,12 +253,6 @@ More of them, until it takes as long as adding, only where their rows would leav
 CHOICE_CYCLES = 64.0
 """Of a choice between branches: those that all together take less are all computed."""
 
-WORTH_REPEATING = 0.005
-"""Share of their time that regions must gain where each thread computes something and no region is saved.
-
-It takes room in its caches.
-"""
-
 HOST_CYCLES = 35_000.0
 """Of a call out of the program, whatever it does there."""
 

@@ -51,10 +51,6 @@ def _lines(step: Item | Step, number: str, measured: str = "") -> Iterator[str]:
 
 
 def _chunks(region: Region) -> Iterator[str]:
-    if region.first:
-        yield "each thread first"
-    for job in region.first:
-        yield from (f"    {line}" for line in format_kernel(job.kernel).splitlines())
     for group in region.groups:
         turns = "" if group.turns is None else f", {group.turns.trips} turns each"
         end = "" if group.end is None else f" up to {group.end.size.name}"

@@ -36,13 +36,11 @@ class ChunkPrivate:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """All buffers of the arena and its size in bytes; and those that a chunk, or a thread, keeps to itself."""
+    """All buffers of the arena and its size in bytes; and those that a chunk keeps to itself."""
 
     placed: tuple[Placed, ...]
     arena_bytes: int
     kept: Mapping[Buffer, ChunkPrivate]
-    own: Mapping[Buffer, int]
-    """Where what each thread computes for itself lies in its scratch memory."""
     scratch_bytes: int
 
     def offset(self, buffer: Buffer) -> int | None:
@@ -57,7 +55,6 @@ class MemoryPlan:
         lines.append(f"scratch: {self.scratch_bytes:,} bytes for each thread")
         for buffer, kept in self.kept.items():
             lines.append(f"  {kept.offset:>10} {kept.row_bytes} bytes a row  {buffer!r}")
-        lines += [f"  {offset:>10} +{buffer.nbytes}  {buffer!r}" for buffer, offset in self.own.items()]
         return "\n".join(lines)
 
 
@@ -76,11 +73,8 @@ def plan_memory(
     """
     bound = bound or {}
     nested = list(every_step(steps))
-    regions = [step for step, _ in nested if isinstance(step, Region)]
-    firsts = [[buffer for job in region.first for buffer in buffers_of(job.kernel)] for region in regions]
-    private = {buffer for region in regions for job in region.first for buffer in job.kernel.writes()}
-    outside = {*elsewhere, *private, *bound}
-    groups = [group for region in regions for group in region.groups]
+    outside = {*elsewhere, *bound}
+    groups = [group for step, _ in nested if isinstance(step, Region) for group in step.groups]
     kept: dict[Buffer, ChunkPrivate] = {}
     scratch = 0
     for group, buffers in _kept_buffers(groups, outside):
@@ -89,9 +83,6 @@ def plan_memory(
         placed, total = _placed(uses, {buffer: group.grain * size for buffer, size in rows.items()}, apart)
         kept.update((p.buffer, ChunkPrivate(p.offset, rows[p.buffer])) for p in placed)
         scratch = max(scratch, total)
-    behind, total = _placed(_spans(firsts, private), {buffer: buffer.nbytes for buffer in private}, apart)
-    own = {p.buffer: scratch + p.offset for p in behind}
-    scratch += total
     moments: list[list[Buffer]] = []
     loops: dict[Loop[Any] | While[Any] | Counter, list[int]] = {}
     for step, around in nested:
@@ -110,7 +101,7 @@ def plan_memory(
     wanted = {buffer for touched in moments for buffer in touched} - outside - kept.keys()
     spans = {buffer: _in_all_turns(span, loops.values()) for buffer, span in _spans(moments, wanted).items()}
     placed, total = _placed(spans, {buffer: buffer.nbytes for buffer in spans}, apart)
-    return MemoryPlan(tuple(sorted(placed, key=lambda p: p.offset)), total, kept, own, scratch)
+    return MemoryPlan(tuple(sorted(placed, key=lambda p: p.offset)), total, kept, scratch)
 
 
 def _moments(step: Region | HostCall) -> Iterator[list[Buffer]]:
@@ -120,9 +111,8 @@ def _moments(step: Region | HostCall) -> Iterator[list[Buffer]]:
         return
     jobs = [job for group in step.groups for job in group.jobs]
     in_turn = sum(group.chunks for group in step.groups) == 1
-    before = [buffer for job in step.first for buffer in job.kernel.reads()]
     ends = [group.end for group in step.groups] + [job.ended for job in jobs]
-    before += [end.size for end in ends if end is not None]
+    before = [end.size for end in ends if end is not None]
     for part in [[job] for job in jobs] if in_turn else [jobs]:
         yield [*(buffer for job in part for buffer in buffers_of(job.kernel)), *before]
 

@@ -3,8 +3,7 @@
 A product reads whole vectors of its right operand. Where a gradient needs ``wᵀ``, a small kernel writes the transposed
 copy once, for all products that read it; large ones pack panels by themselves, as they go. In a loop a wide one is
 copied once for all turns, and each turn's product does some columns after the others, and finds in the copy all that it
-reads for them side by side. So it is between kernels that make or go on with the product's rows, where each thread can
-make a copy for itself sooner than it would fetch half of those rows from another core:
+reads for them side by side:
 
     for i<100, j<1014: y[i, j] = add[k<84](x[i, k] * w[j, k])
     →
@@ -23,10 +22,10 @@ of that, and a copy whose rows are those of the map is made a few rows at a time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from pullback.compiler.canonicalise import coalesced_axes
-from pullback.compiler.cost import COPY_CYCLES, FEWEST_PANELS, LEAST_COPIED, MOST_PANELS_ACROSS, SHARED_BY
+from pullback.compiler.cost import FEWEST_PANELS, LEAST_COPIED, MOST_PANELS_ACROSS
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction
@@ -35,7 +34,6 @@ from pullback.compiler.schedules.packing import Packing
 from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.schedules.tiles import choose_tile
-from pullback.compiler.steps import Job, keeps_to_rows
 from pullback.loops import (
     Affine,
     Axis,
@@ -67,9 +65,8 @@ def pack(
     kernels = list(kernels)
     copies: dict[tuple[object, ...], Buffer] = {}
     program: list[Kernel] = []
-    together = _between_rows(kernels, schedules) if fixed is None else set[Kernel]()
     for whole in kernels:
-        stays = whole in together or _stays(schedules.of(whole), fixed)
+        stays = _stays(schedules.of(whole), fixed)
         for kernel in _by_panels(whole, schedules) if stays else [whole]:
             panels = len(kernel.axes) > len(whole.axes)
             replaced: dict[Load, Expression] = {}
@@ -105,46 +102,6 @@ def _stays(schedule: Schedule, fixed: Callable[[Buffer], bool] | None) -> bool:
         and isinstance(schedule, ContractionSchedule)
         and all(fixed(pair.right.buffer) for pair in schedule.contraction.pairs)
     )
-
-
-def _between_rows(kernels: Sequence[Kernel], schedules: Schedules) -> set[Kernel]:
-    """Products that pack by themselves, whose rows come from other kernels or go on to them at more cost than a copy.
-
-    The copy is of arguments alone, so that each thread can make one for itself (``redundant.py``).
-    """
-    target, found = schedules.target, set[Kernel]()
-    written = {buffer for kernel in kernels for buffer in kernel.writes()}
-    rows = [job for k in kernels if not (job := Job(k, schedules.of(k), 0.0)).alone and job.rows > 1]
-    for kernel in kernels:
-        schedule = schedules.of(kernel)
-        if not isinstance(schedule, PackedContraction) or len(schedule.contraction.pairs) > 1:
-            continue
-        (pair,), columns = schedule.contraction.pairs, schedule.contraction.columns
-        elements = pair.depth[0].extent * columns.extent
-        along = (
-            pair.left.offset.coefficient(pair.depth[0]) == pair.right.offset.coefficient(pair.depth[0]) == 1
-        )
-        if (
-            not along
-            or pair.right.buffer in written
-            or elements * pair.right.dtype.itemsize > target.private_bytes
-        ):
-            continue
-        product = Job(kernel, schedule, 0.0)
-        shared = {buffer for job in rows for buffer in _handed_on(product, job)}
-        lines = sum(buffer.nbytes for buffer in shared) / target.line_bytes
-        if lines * target.exchange_line_cycles / SHARED_BY > elements * COPY_CYCLES:
-            found.add(kernel)
-    return found
-
-
-def _handed_on(first: Job, second: Job) -> set[Buffer]:
-    """What one of two kernels writes and the other one reads, each only its own rows, of which both have as many."""
-    buffers = set(first.kernel.writes()).intersection(second.kernel.reads())
-    buffers |= set(second.kernel.writes()).intersection(first.kernel.reads())
-    if first.kernel.axes[0].extent != second.rows:
-        return set()
-    return {b for b in buffers if keeps_to_rows(first, b) and keeps_to_rows(second, b)}
 
 
 def _with_columns(kernel: Kernel, axes: tuple[Axis, ...], columns: Affine) -> Kernel:

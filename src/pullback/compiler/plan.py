@@ -36,7 +36,6 @@ from pullback.compiler.pack import pack
 from pullback.compiler.passes import Pass, optimise, passes_for
 from pullback.compiler.passes.projected_convolutions import projected_convolutions
 from pullback.compiler.planned import Planned
-from pullback.compiler.redundant import recompute_small
 from pullback.compiler.regions import joined_region, make_regions
 from pullback.compiler.rematerialise import rematerialised
 from pullback.compiler.runtime.layout import Slots
@@ -227,8 +226,6 @@ class _Planner:
         self.see("donate", block.graph, **self.shown, kernels=tuple(kernels))
         regions = make_regions(kernels, before, self.schedules)
         self.see("regions", block.graph, **self.shown, regions=tuple(regions))
-        regions = recompute_small(regions, before, lowered.outputs, aliased.values(), self.processor)
-        self.see("recompute", block.graph, **self.shown, regions=tuple(regions))
         return list(regions)
 
     # ------------------------------------------------------------------ loops and choices

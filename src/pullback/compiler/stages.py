@@ -1,9 +1,9 @@
 """A program run after every stage of its way to code, so that what goes wrong is known by the stage that did it.
 
 Graphs are run by the graph's interpreter, kernels by that of loop programs. A schedule is run chunk by chunk, the last
-chunk of a region first: chunks must not need each other. What each thread computes for itself lies in memory that no
-other one sees. Once there is a memory plan chunks run from first to last, buffers lie where it says in one arena, and
-what a chunk keeps to itself lies in the scratch memory of its thread. All memory is full of NaN before it is written.
+chunk of a region first: chunks must not need each other. Once there is a memory plan chunks run from first to last,
+buffers lie where it says in one arena, and what a chunk keeps to itself lies in scratch memory. All memory is full of
+NaN before it is written.
 
 >>> import numpy as np, pullback as pb
 >>> from pullback.graph import Type, Variable
@@ -19,7 +19,7 @@ memory [array([3., 3.], dtype=float32)]
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,9 +54,6 @@ Comparison = Callable[[Graph, Sequence[Array]], "Same"]
 
 ROUNDING = 1024.0
 """Units in the last place of a result's largest number, by which results may differ unless told otherwise."""
-
-THREADS = 2
-"""Threads that share the chunks of a region, by turns."""
 
 
 def run_stages(
@@ -291,24 +288,19 @@ class _Run:
 
     def _region(self, region: Region) -> None:
         memory = self.stage.memory
-        threads = [_Thread(self.memory, memory) for _ in range(THREADS)]
-        for thread in threads:
-            for job in region.first:
-                thread.provide(job.kernel.writes())
-                self._job(job, 0, job.parts, thread.memory)
         chunks = [(group, k) for group in region.groups for k in range(group.chunks)]
         order = [chunks[k] for k in region.order()]
         writers = _Writers()
-        for k, (group, chunk) in enumerate(reversed(order) if memory is None else order):
-            self._chunk(group, chunk, threads[k % THREADS], writers)
+        for group, chunk in reversed(order) if memory is None else order:
+            self._chunk(group, chunk, writers)
         self._report()
 
-    def _chunk(self, group: Group, chunk: int, thread: _Thread, writers: _Writers) -> None:
+    def _chunk(self, group: Group, chunk: int, writers: _Writers) -> None:
         low, high = chunk * group.grain, min((chunk + 1) * group.grain, group.rows)
-        thread.begin(group, low, high)
+        memory = self._memory_of(group, low, high)
         if self.stage.memory is None:
             writers.chunk += 1
-            thread.memory.on_write = writers
+            memory.on_write = writers
         for turn in range(1 if group.turns is None else group.turns.trips):
             if group.turns is not None:
                 self.turns[group.turns] = turn
@@ -317,9 +309,21 @@ class _Run:
                 continue
             for job in group.jobs:
                 if job.rows == group.rows > 1:
-                    self._job(job, low * job.pitch, high * job.pitch, thread.memory)
+                    self._job(job, low * job.pitch, high * job.pitch, memory)
                 else:
-                    self._job(job, 0, job.parts, thread.memory)
+                    self._job(job, 0, job.parts, memory)
+
+    def _memory_of(self, group: Group, low: int, high: int) -> Memory:
+        """What a chunk sees: memory for its own rows, where it keeps them to itself, and all that is shared."""
+        arrays, starts, plan = dict(self.memory.arrays), dict[Buffer, int](), self.stage.memory
+        if plan is not None:
+            scratch = _bytes(plan.scratch_bytes)
+            used = {b for job in group.jobs for b in (*job.kernel.reads(), *job.kernel.writes())}
+            for buffer in used & plan.kept.keys():
+                kept, size = plan.kept[buffer], buffer.dtype.itemsize
+                rows = scratch[kept.offset : kept.offset + (high - low) * kept.row_bytes]
+                arrays[buffer], starts[buffer] = rows.view(buffer.dtype), low * kept.row_bytes // size
+        return Memory(arrays, starts, self.memory.failures)
 
     def _size(self, end: End) -> int:
         """How many rows count."""
@@ -376,38 +380,6 @@ class _Writers:
         if ((chunks[index] != 0) & (chunks[index] != self.chunk)).any():
             raise LoopError(f"two chunks of a region write an element of {buffer!r}")
         chunks[index] = self.chunk
-
-
-class _Thread:
-    """One thread's view of the memory in one region: what it computed for itself, and what its chunk keeps."""
-
-    def __init__(self, shared: Memory, plan: MemoryPlan | None) -> None:
-        self.shared, self.plan = shared, plan
-        self.private: dict[Buffer, Array] = {}
-        self.scratch = _bytes(0 if plan is None else plan.scratch_bytes)
-        self.memory = Memory(dict(shared.arrays), {}, shared.failures)
-
-    def provide(self, buffers: Iterable[Buffer]) -> None:
-        """Memory for what the thread computes for itself."""
-        for buffer in buffers:
-            place = (
-                _unset(buffer) if self.plan is None else _part(self.scratch, self.plan.own[buffer], buffer)
-            )
-            self.private[buffer] = self.memory.arrays[buffer] = place
-
-    def begin(self, group: Group, low: int, high: int) -> None:
-        """A chunk begins: nothing is left of what the one before has kept."""
-        if self.plan is None:
-            return
-        self.scratch[: min(self.plan.own.values(), default=len(self.scratch))] = 0xFF
-        arrays, starts = {**self.shared.arrays, **self.private}, dict[Buffer, int]()
-        for buffer in {b for job in group.jobs for b in (*job.kernel.reads(), *job.kernel.writes())}:
-            kept = self.plan.kept.get(buffer)
-            if kept is not None:
-                size = buffer.dtype.itemsize
-                rows = self.scratch[kept.offset : kept.offset + (high - low) * kept.row_bytes]
-                arrays[buffer], starts[buffer] = rows.view(buffer.dtype), low * kept.row_bytes // size
-        self.memory = Memory(arrays, starts, self.shared.failures)
 
 
 def _bytes(count: int) -> Array:

@@ -111,8 +111,6 @@ class Region:
     """Groups that run side by side; the heaviest first."""
 
     groups: list[Group] = field(default_factory=list)
-    first: list[Job] = field(default_factory=list)
-    """What each thread that takes part computes for itself before its first chunk."""
 
     def order(self) -> list[int]:
         """The chunks, numbered group by group, in the order in which they are dealt out to threads.

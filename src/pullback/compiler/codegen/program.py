@@ -96,9 +96,9 @@ class _Emitter:
         self.ready, self.characters = ready, 0
         self.slots, self.addressed, self.bound = planned.slots, planned.addressed, planned.bound
         self.offsets = {p.buffer: p.offset for p in planned.memory.placed}
-        self.kept, self.own = planned.memory.kept, planned.memory.own
-        own = {planned.addressed[buffer] for buffer in overwriting}
-        self.overwriting = {buffer for buffer, slot in planned.addressed.items() if slot in own}
+        self.kept = planned.memory.kept
+        taken = {planned.addressed[buffer] for buffer in overwriting}
+        self.overwriting = {buffer for buffer, slot in planned.addressed.items() if slot in taken}
         self.overwriting |= {buffer for buffer, view in self.bound.items() if view.base in self.overwriting}
         self.target = planned.target
         self.kernels: dict[str, str] = {}
@@ -116,7 +116,6 @@ class _Emitter:
         """The turn of each loop around what is being written."""
         self.registers: Registers
         """What is in registers where a step is written that one thread runs from end to end."""
-        self.outside = {*self.kept, *self.own}
         self.ahead: dict[Job, Mapping[Buffer, int]] = {}
         """Of products the arrays whose rows behind their own they ask for, and how many bytes a row has."""
         self.last_use: dict[Buffer, int] = {}
@@ -204,17 +203,15 @@ class _Emitter:
             return RepeatSpec(1, found)
         name = f"region{self.regions}"
         self.regions += 1
-        first = step.first if isinstance(step, Region) else []
-        serial = _in_turns(step) and not first
+        serial = _in_turns(step)
         # What a loop around keeps for its next turn may be what nobody else reads.
-        held = held_bases([step], self.bound, self.outside) if serial and not around else set[Buffer]()
+        held = held_bases([step], self.bound, self.kept.keys()) if serial and not around else set[Buffer]()
         functions: dict[Group, Calls] = {}
         for region, inside in every_region([step]):
             known = (*around, *(each.counter for each in inside if isinstance(each, Loop)))
             for group in region.groups:
                 self.loops[group] = known if group.turns is None else (*known, group.turns)
                 functions[group] = self._functions(group, held)
-        own = [(job, self.kernel(job, _grains(Group(1), job))) for job in first]
         f = region_function(self.module, name)
         self.turns = _turns(f, around)
         self.registers = Registers(f, self.target, held, self.bound, partial(self._element, f))
@@ -224,7 +221,7 @@ class _Emitter:
             if isinstance(step, HostCall):
                 self._host_call(f, step)
             elif isinstance(step, Region) and not serial:
-                self._region(f, name, step, functions, own)
+                self._region(f, name, step, functions)
             else:
                 self._serial(f, [step] if isinstance(step, Region) else step.steps, functions)
                 self.registers.write_back(self._needed_later(step))
@@ -232,7 +229,7 @@ class _Emitter:
         written = {b for group in functions for job in group.jobs for b in job.kernel.writes()}
         writes = not self.overwriting.isdisjoint(written)
         callers = any(isinstance(each, HostCall) for each, _ in every_step([step]))
-        return RegionSpec(name, chunks, enters=bool(own), writes=writes, callers=callers)
+        return RegionSpec(name, chunks, writes, callers)
 
     def _is_chosen(self, f: Function, choice: Choice[Step], number: int) -> str:
         """Whether the branch of this number is run."""
@@ -357,13 +354,9 @@ class _Emitter:
             loop.carry(count, *(value for _, value in self.registers.carried(changed)))
         self.registers.take(changed, [value for _, value in left])
 
-    def _region(self, f: Function, name: str, region: Region, functions: Functions, own: Calls) -> None:
-        """Which chunk is which rows of which group; the one after the last is what each thread does first."""
+    def _region(self, f: Function, name: str, region: Region, functions: Functions) -> None:
+        """Which chunk is which rows of which group."""
         order = region.order()
-        if own:
-            with f.when(f.value(f"icmp eq i64 {f['chunk']}, {len(order)}")):
-                for job, function in own:
-                    self._call(f, function, job, None)
         number = f["chunk"] if order == sorted(order) else self._dealt(f, name, order)
         first = 0
         for group in region.groups:
@@ -423,15 +416,15 @@ class _Emitter:
             self._call(f, function, job, rows if job.rows == group.rows else None, turn)
 
     def _dealt(self, f: Function, name: str, order: Sequence[int]) -> str:
-        """The number of a chunk among those of the groups; the chunk after the last, which enters, is none of them."""
-        kind, numbers = f"[{len(order) + 1} x i64]", ", ".join(f"i64 {k}" for k in (*order, len(order)))
+        """The number of a chunk among those of the groups."""
+        kind, numbers = f"[{len(order)} x i64]", ", ".join(f"i64 {k}" for k in order)
         table = self.module.define_global(f"{name}_order", f"private constant {kind} [{numbers}]")
         place = f.value(f"getelementptr i64, ptr {table}, i64 {f['chunk']}")
         return f.value(f"load i64, ptr {place}, align 8")
 
     def _functions(self, group: Group, held: Set[Buffer]) -> Calls:
         """The functions to call for a chunk of the group; none where a kernel is written out."""
-        loops, ahead = self.loops[group], asked_ahead(group, self.outside, self.target)
+        loops, ahead = self.loops[group], asked_ahead(group, self.kept, self.target)
         if ahead is not None:
             self.ahead[ahead.job] = ahead.rows
         calls: list[tuple[Job, str]] = []
@@ -498,9 +491,6 @@ class _Emitter:
             missing = f.value(f"mul i64 {rows[0]}, {-kept.row_bytes}")
             base = f.value(f"getelementptr i8, ptr {f['scratch']}, i64 {missing}")
             ahead += kept.offset
-        elif buffer in self.own:
-            base = f["scratch"]
-            ahead += self.own[buffer]
         else:
             return self._place(f, self.bound.get(buffer, View(buffer)), buffer.dtype.itemsize, ahead)
         return f.ahead(base, "i8", ahead)

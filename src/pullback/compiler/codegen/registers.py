@@ -90,8 +90,7 @@ def _touched(steps: Iterable[Step], bound: Mapping[Buffer, View]) -> Iterator[tu
             yield from ((view, False) for view in (*step.inputs, *step.outputs))
             continue
         # Chunks of a group are turns of a loop, around all of its jobs.
-        jobs = [(job, False) for job in step.first]
-        jobs += [(job, group.chunks == 1) for group in step.groups for job in group.jobs]
+        jobs = [(job, group.chunks == 1) for group in step.groups for job in group.jobs]
         for job, whole in jobs:
             for buffer in buffers_of(job.kernel):
                 view = bound.get(buffer, View(buffer))

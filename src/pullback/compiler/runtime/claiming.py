@@ -35,7 +35,6 @@ def share_region(
     used = count if count < ranges else ranges
     own = thread % ranges
     patience = PATIENCE
-    to_enter = region.ENTERS != 0
     # its own range first, then those of the threads after it
     for helped in range(ranges):
         number = own + helped
@@ -68,9 +67,6 @@ def share_region(
             seen, won = exchange(there.CLAIMS, seen, state + (half if owns else (1 << COUNT_BITS)), acquire)
             if not won:
                 continue
-            if to_enter:
-                call(void, function, context, step, iteration, count, scratch)
-                to_enter = False
             chunk = first + (front if owns else length - back - 1)
             end = chunk + amount
             while chunk < end:

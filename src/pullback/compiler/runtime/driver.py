@@ -48,8 +48,6 @@ def walk(context: Context, epoch: i64, step: i64, thread: i64, threads: i64) -> 
         if caller is not None:
             caller.OPEN = entry.OPEN
         if threads == 1:
-            if entry.ENTERS != 0:
-                call(void, entry.FUNCTION, context, step, visit - base, count, scratch)
             chunk = 0
             while chunk < count:
                 call(void, entry.FUNCTION, context, step, visit - base, chunk, scratch)

@@ -292,8 +292,6 @@ def _write_regions(
         def call(chunk: str, function: str = function) -> None:
             f.do(f"call void {function}(ptr {context}, i64 0, i64 {iteration}, i64 {chunk}, ptr {scratch})")
 
-        if region.enters:
-            call(str(region.chunks))
         if region.chunks == 1:
             call("0")
         else:

@@ -82,9 +82,8 @@ ENTRY = {
     "FUNCTION": 8,  # ptr
     "COUNT": 16,  # i64: chunks of a region, trips of a loop
     "TARGET": 24,  # i64: the first entry of the loop's body
-    "ENTERS": 32,  # i64: 1 if threads call a region's function for the chunk COUNT before their first
-    "OPEN": 40,  # i64: 1 if a step may be left there: nothing has been written in place yet
-    "CALLERS": 48,  # i64: 1 if no thread but the caller may run it
+    "OPEN": 32,  # i64: 1 if a step may be left there: nothing has been written in place yet
+    "CALLERS": 40,  # i64: 1 if no thread but the caller may run it
 }
 ENTRY_BYTES = 64
 REGION, REPEAT_BEGIN, REPEAT_END = 0, 1, 2

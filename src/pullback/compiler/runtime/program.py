@@ -345,7 +345,6 @@ class _Instance:
                 "FUNCTION": function,
                 "COUNT": row.turns,
                 "TARGET": row.target,
-                "ENTERS": int(row.enters),
                 "OPEN": int(row.open),
                 "CALLERS": int(row.callers),
             }
@@ -415,7 +414,6 @@ class _Row(NamedTuple):
     function: str = ""
     turns: int = 0
     target: int = 0
-    enters: bool = False
     open: bool = False
     callers: bool = False
 
@@ -431,9 +429,7 @@ def _flatten(regions: Sequence[RegionSpec | RepeatSpec], donates: bool) -> tuple
         for item in items:
             open = open and not (donates and _writes(item))
             if isinstance(item, RegionSpec):
-                rows.append(
-                    _Row(layout.REGION, item.function, item.chunks, 0, item.enters, open, item.callers)
-                )
+                rows.append(_Row(layout.REGION, item.function, item.chunks, 0, open, item.callers))
             elif item.trips > 0 and item.regions:
                 rows.append(_Row(layout.REPEAT_BEGIN, turns=item.trips))
                 start = len(rows)

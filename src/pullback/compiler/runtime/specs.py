@@ -33,9 +33,8 @@ class ResultSpec:
 class RegionSpec:
     """Calls of one function for the chunks ``0 … chunks-1``, in any order and at the same time.
 
-    If it ``enters``, each thread that takes part calls it once for the chunk ``chunks`` before its first. Unless it
-    ``writes`` in place, into donated memory, a step may be left in it. One that is the ``callers``, of one chunk, no
-    other thread may run.
+    Unless it ``writes`` in place, into donated memory, a step may be left in it. One that is the ``callers``, of one
+    chunk, no other thread may run.
 
     >>> RegionSpec("forward", 2000)
     Traceback (most recent call last):
@@ -44,7 +43,6 @@ class RegionSpec:
 
     function: str
     chunks: int = 1
-    enters: bool = False
     writes: bool = True
     callers: bool = False
 

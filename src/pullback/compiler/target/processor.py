@@ -68,8 +68,6 @@ class Processor:
     """Cycles in which a line arrives from the second cache."""
     far_line_cycles: float = 24.0
     """Cycles in which a line arrives from beyond it, one after another."""
-    exchange_line_cycles: float = 25.0
-    """Cycles in which a line arrives that another core has written, one after another."""
     exchange_cycles: float = 1000.0
     """Cycles that threads lose in a region: claims, waiting, and fetching what the other one wrote."""
     chunk_cycles: float = 6000.0

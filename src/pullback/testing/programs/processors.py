@@ -28,7 +28,6 @@ def with_small_caches(processor: Processor) -> Processor:
         known_bytes=256,
         near_line_cycles=1.0,
         far_line_cycles=1.0,
-        exchange_line_cycles=1.0,
         exchange_cycles=1.0,
         exchange_steps=2,
         chunk_cycles=20.0,
