@@ -244,6 +244,17 @@ def test_kinks_of_steps_are_not_taken_for_wrong_derivatives(texts, x):
     assert difference(Program((Input("x0", np.array(x)),), tuple(steps), (names[-1],), asked)) is None
 
 
+def test_floats_of_untraced_bytes_are_those_of_traced_ones():
+    """NumPy's ``sinh`` of untraced bytes has floats of 16 bits; a scan refuses to change its carry's dtype."""
+    x, y = (Input(f"x{k}", np.full((2, 3), k + 1, dtype)) for k, dtype in enumerate((np.int8, np.float32)))
+    steps = (
+        Step("v0", "np.sinh({0})", ("x0",)),
+        Step("v1", "pb.scan(lambda c, x: (np.sin(c) * x, c + 1), {0}[0], {1})[1]", ("x1", "v0")),
+    )
+    program = Program((x, y), steps, ("v0", "v1"), Asked("gradient", "sum"))
+    assert difference(program) is None
+
+
 def test_slopes_are_not_compared_where_steps_are_lost():
     assert difference(of("np.cos({0})", np.array([1e30]), form="gradient")) is None
 

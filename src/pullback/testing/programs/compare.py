@@ -290,10 +290,11 @@ def _evaluated_alike(
 def _without_bytes(program: Program) -> Program | None:
     """The program on longer whole numbers, if some have one byte: NumPy's own functions make floats of 16 bits of them.
 
-    Only arrays that are not traced meet these, in a function that is evaluated as it goes.
+    Only arrays that are not traced meet these, in a function that is evaluated as it goes. Those of two bytes become
+    the floats that traced ones of one byte do, which the rest of the program may go on with.
     """
     inputs = [
-        replace(x, values=x.values.astype(np.int64)) if x.values.dtype.name in ("int8", "uint8") else x
+        replace(x, values=x.values.astype(np.int16)) if x.values.dtype.name in ("int8", "uint8") else x
         for x in program.inputs
     ]
     changed = any(x is not y for x, y in zip(inputs, program.inputs))
