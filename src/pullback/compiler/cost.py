@@ -41,6 +41,9 @@ RECOMPUTE_COST = 4.0
 REPEATED_COST = 2.0
 """A row of up to this cost is computed again for each row that repeats it; a division is not."""
 
+REPEATED_ARRAY_COST = 12.0
+"""An element of a large array of up to this cost is computed again where others read it, as lines come in order."""
+
 LOOKUP_COST, COPY_COST = 2.0, 0.25
 """Of a row that is looked up, and of an element that is copied, so that rows are found beside each other."""
 

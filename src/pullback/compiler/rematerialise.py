@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from pullback.compiler.cost import RECOMPUTE_COST, kernel_cycles
+from pullback.compiler.cost import RECOMPUTE_COST, REPEATED_ARRAY_COST
 from pullback.compiler.regions import make_regions
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.map import MapSchedule
@@ -42,22 +42,16 @@ def rematerialised(
 
 
 def _is_cheap(kernel: Kernel, target: Processor) -> bool:
-    """Whether a kernel makes a large array, element by element, in less time than it takes to leave and to arrive.
-
-    None of its functions may cost more than lowering repeats: read in order, an array arrives sooner than line by line.
-    """
+    """Whether a kernel makes a large array, element by element, in less time than it takes to leave and to arrive."""
     if len(kernel.stores) != 1 or not kernel.is_plain or kernel.has_checks:
         return False
-    made = kernel.stores[0].buffer.nbytes
-    if made < target.private_bytes or any(load.dynamic for load in kernel.loads()):
+    if kernel.stores[0].buffer.nbytes < target.private_bytes or any(load.dynamic for load in kernel.loads()):
         return False
-    for expression in kernel.expressions():
-        if isinstance(expression, Reduce):
-            return False
-        operator = OPERATORS.get(expression.function) if isinstance(expression, Apply) else None
-        if operator is not None and operator.cost > RECOMPUTE_COST:
-            return False
-    return kernel_cycles(kernel, None, target) < 2 * made / target.line_bytes * target.far_line_cycles
+    if any(isinstance(expression, Reduce) for expression in kernel.expressions()):
+        return False
+    operators = (OPERATORS.get(e.function) for e in kernel.expressions() if isinstance(e, Apply))
+    costs = [operator.cost for operator in operators if operator is not None]
+    return max(costs, default=0.0) <= RECOMPUTE_COST and sum(costs) <= REPEATED_ARRAY_COST
 
 
 @dataclass(eq=False)
