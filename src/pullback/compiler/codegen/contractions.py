@@ -17,14 +17,13 @@ from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
-from pullback.compiler.codegen.prefetch import Cursors, Wanted, prefetch_line, wanted_by
+from pullback.compiler.codegen.prefetch import Cursors, Wanted, wanted_by
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
-from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ACCURACY, Lanes
-from pullback.compiler.cost import EPILOGUE_IN_REGISTERS, LOOP_BODY, MOST_TILE_VECTORS, UNROLLED
+from pullback.compiler.cost import EPILOGUE_IN_REGISTERS, LOOP_BODY, UNROLLED
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
-from pullback.compiler.target import Processor
 from pullback.loops import Affine, Apply, Axis, walk
 from pullback.loops.nest import levels_over
 
@@ -185,16 +184,7 @@ def _deep(
     def at(pointer: str, ahead: int) -> str:
         return f.ahead(pointer, element, ahead)
 
-    line_bytes = values.target.line_bytes
-    later = 0 if strip.packed else _later(values.target, group, pair, steps[1], depth)
-
     def step(left: str, right: str, ahead: int, sums: list[str]) -> list[str]:
-        if later:
-            size = pair.right.dtype.itemsize
-            width = min(group.vectors * group.lanes, group.axis.extent) * size
-            last = [width - 1] if steps[1] * size % line_bytes else []  # rows begin anywhere in a line
-            for line in [*range(0, width, line_bytes), *last]:
-                prefetch_line(f, at(right, ahead * steps[1] + later + line // size), cache=2)
         across = [
             _read_right(values, strip, at(right, ahead * steps[1] + band + v * group.lanes), v)
             for band in strip.bands
@@ -251,20 +241,6 @@ def _until(
     shift = unroll.bit_length() - 1
     current = repeat(f.value(f"lshr i64 {depth}, {shift}"), 1 << shift, (), current)
     return repeat(f.value(f"and i64 {depth}, {(1 << shift) - 1}"), 1, (), current) if shift else current
-
-
-def _later(target: Processor, group: Group, pair: Pair, step: int, depth: int | str) -> int:
-    """How many elements ahead to ask for a right operand that is not in the nearest cache.
-
-    Where its rows are short the processor sees that it is read in order, but does not look far enough where another
-    core has written it. Where they are long and many it sees no order; what comes next of each is on the same page.
-    """
-    near = step <= MOST_TILE_VECTORS * group.lanes
-    if not near and pair.right.buffer.nbytes > target.l2_bytes:
-        return group.vectors * group.lanes
-    steps = depth if isinstance(depth, int) else pair.depth[-1].extent
-    far = steps * step * pair.right.dtype.itemsize > target.tile_bytes
-    return target.exchange_steps * step if near and far else 0
 
 
 def _read_right(values: Values, strip: _Strip, address: str, vector: int) -> str:

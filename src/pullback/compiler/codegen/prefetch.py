@@ -10,10 +10,10 @@ from pullback.compiler.codegen.values import Values
 from pullback.compiler.cost import MOST_ASKED
 from pullback.loops import Axis, Load, Store, walk
 
-__all__ = ["Cursors", "Wanted", "lies_far", "prefetch_line", "wanted_by", "wanted_rows"]
+__all__ = ["Cursors", "Wanted", "lies_far", "wanted_by", "wanted_rows"]
 
 
-def prefetch_line(f: Function, address: str, cache: int = 1) -> None:
+def _prefetch_line(f: Function, address: str, cache: int = 1) -> None:
     """Ask for the line at ``address``, which need not exist, to come to the first or the second ``cache``."""
     near = ("i32", str(4 - cache))
     f.call("void", "llvm.prefetch.p0", ("ptr", address), ("i32", "0"), near, ("i32", "1"))
@@ -39,7 +39,7 @@ class Wanted:
             f"getelementptr i8, ptr {self.address}, i64 {f.value(f'mul i64 {row}, {self.pitch}')}"
         )
         for ahead in self.lines:
-            prefetch_line(f, f.ahead(start, "i8", ahead), self.cache)
+            _prefetch_line(f, f.ahead(start, "i8", ahead), self.cache)
 
 
 class Cursors:

@@ -72,8 +72,6 @@ class Processor:
     """Cycles that threads lose in a region: claims, waiting, and fetching what the other one wrote."""
     chunk_cycles: float = 6000.0
     """What a chunk should take at least: claiming one costs about a hundred."""
-    exchange_steps: int = 32
-    """Multiply-adds of a few vectors that the processor does until a line of another core's cache has arrived."""
     marking_cycles: float = 1.5
     """In which a row of a table is marked, or a mark looked at."""
     mispredicted_cycles: float = 20.0

@@ -29,7 +29,6 @@ def with_small_caches(processor: Processor) -> Processor:
         near_line_cycles=1.0,
         far_line_cycles=1.0,
         exchange_cycles=1.0,
-        exchange_steps=2,
         chunk_cycles=20.0,
         marking_cycles=0.0,
         mispredicted_cycles=0.0,
