@@ -114,6 +114,13 @@ def test_sums_of_equal_terms_may_be_rounded_to_the_same_side_each_time():
     assert found.difference(np.float32(1.001) * found.value) is not None
 
 
+def test_equal_terms_that_are_added_one_by_one_may_be_multiplied_by_their_number():
+    x = np.random.default_rng(0).uniform(0.1, 1, 200)
+    found = estimate(lambda x: (np.broadcast_to(x, (700, 200)) ** 3 + 1).sum(0), x)
+    assert found.difference(700 * (x**3 + 1)) is None
+    assert found.difference(700 * (x**3 + 1) + 1e-9) is not None
+
+
 def test_turns_of_a_loop_may_round_to_the_same_side_each_time():
     x = np.array([23.077, -23.0], np.float32)
     found = estimate(lambda x: pb.fori_loop(0, 1000, lambda k, total: total + x, x).sum(), x)

@@ -112,6 +112,7 @@ def expected(
             by_chance=number % 8 != 1,
             cancels=number % 3 == 0,
             one_by_one=number % 3 == 1,
+            in_pairs=number % 3 == 2,
             negative=random.random(),
             by_terms=number % 4 == 3,
             reordered=reordered,
@@ -178,6 +179,8 @@ class _Moves:
     """Whether sums that only rounding keeps from zero are zero."""
     one_by_one: bool
     """Whether sums add term after term, in loops one a turn, whose roundings may all be to the same side."""
+    in_pairs: bool
+    """Whether sums add halves, which are as exact as a product where terms are equal."""
     negative: float
     """The share of zero products that are negative where chance tells: sums are -0 where all of their terms are."""
     by_terms: bool
@@ -265,10 +268,11 @@ class _Run:
             terms = [_moved(x, random, SUMS) if x.dtype.kind == "f" else x for x in inputs]
             if name in CENTRED:
                 terms = [np.where(_is_small(x) & (x != 0), _unrounded(x, random), x) for x in terms]
-            one_by_one = name == "sum" and moves.one_by_one
-            total = (
-                _one_by_one(np.asarray(terms[0]), node.attributes["axes"]) if one_by_one else computed(terms)
-            )
+            if name == "sum" and (moves.one_by_one or moves.in_pairs):
+                rows = _rows(np.asarray(terms[0]), node.attributes["axes"])
+                total = _one_by_one(rows) if moves.one_by_one else np.asarray(rows.sum(-1), node.dtype)
+            else:
+                total = computed(terms)
             value = _moved(total, random, SUMS)
             if moves.cancels and name in DEGREE:
                 value = _cancelled(value, moves.plain.values[node])
@@ -442,13 +446,18 @@ def _of_any_sign(x: np.ndarray, random: np.random.Generator) -> np.ndarray:
     return np.where(np.isnan(x) & (random.random(x.shape) < 0.5), -x, x)
 
 
-def _one_by_one(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
-    """The sum over ``axes``, every term added to those before it."""
+def _rows(x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
+    """The terms of each sum over ``axes`` side by side, where NumPy adds halves."""
     kept = [axis for axis in range(x.ndim) if axis not in axes]
-    rows = np.transpose(x, (*kept, *axes)).reshape(
-        *(x.shape[axis] for axis in kept), math.prod(x.shape[k] for k in axes)
+    terms = math.prod(x.shape[k] for k in axes)
+    return np.ascontiguousarray(
+        np.transpose(x, (*kept, *axes)).reshape(*(x.shape[axis] for axis in kept), terms)
     )
-    return np.add.accumulate(rows, axis=-1, dtype=x.dtype)[..., -1] if rows.shape[-1] else rows.sum(-1)
+
+
+def _one_by_one(rows: np.ndarray) -> np.ndarray:
+    """The sum of each row, every term added to those before it."""
+    return np.add.accumulate(rows, axis=-1, dtype=rows.dtype)[..., -1] if rows.shape[-1] else rows.sum(-1)
 
 
 def _cancelled(value: np.ndarray, plain: np.ndarray) -> np.ndarray:
