@@ -238,6 +238,7 @@ COMPOSED = [
     ("np.cbrt", ["np.var({0})", "np.cbrt({0})"], [2.0]),
     ("arccosh", ["{0} * {0} + 1", "np.arccosh({0})", "{0} ** 3"], [4.0, 0.0]),
     ("a condition at one point", ["{0} != 0", "{1} * {0}"], [0.0, 3.0]),
+    ("two conditions", ["np.stack([{0} >= 0, {0} <= 0])", "np.where({0}, {1}, 0)"], [0.0, 3.0]),
     ("two kinks that cancel", ["np.clip({0}, 0, None)", "{0} - np.min({0})", "{0} ** 3"], [0.0, -2.0, 1.0]),
     ("one that no direction shows", ["np.median({0}, axis=0)"], [1.0, 1.0, 1.0, 1.0, 1.0]),
 ]
