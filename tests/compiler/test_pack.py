@@ -35,6 +35,26 @@ def test_other_parts_of_an_operand_are_other_copies(stages):
     assert "packed1" in packed
 
 
+def by_steps(a, g):
+    """A product with every second element of two axes, from each of the first ones: a transposed convolution's."""
+    return [np.einsum("bhwi,bjhw->ij", a, g[:, :, u::2, v::2]) for u in range(2) for v in range(2)]
+
+
+def test_an_array_that_is_read_in_steps_is_copied_once(stages):
+    packed = stages(by_steps, (3, 4, 5, 30), (3, 40, 8, 10))["pack"]
+    assert packed.count("packed0[3200*r0 + j + 40*r2] = argument1[3200*r0 + 80*j + r2]") == 1
+    assert packed.count("* packed0[j + 3200*r0 + 800*r1 + 80*r2") == 4
+    assert "packed1" not in packed
+    only = stages(lambda a, g: by_steps(a, g)[:3], (3, 4, 5, 30), (3, 40, 8, 10))["pack"]
+    assert "packed2" in only  # all of it would be more
+
+
+def test_an_array_that_is_read_in_steps_is_right(traced, compiler, processor):
+    random = np.random.default_rng(0)
+    arrays = [random.integers(-2, 3, size).astype(np.float32) for size in ((3, 4, 5, 30), (3, 40, 8, 10))]
+    compiler.assert_same(traced(by_steps, *arrays), arrays, processor=processor)
+
+
 def test_wide_operands_that_stay_the_same_are_copied_in_panels_once(stages):
     def turns(x, w):
         return pb.fori_loop(0, 3, lambda i, c: c + np.tanh((c @ w.T) + 1).sum(1)[:, None], x)

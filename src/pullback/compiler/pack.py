@@ -22,7 +22,10 @@ of that, and a copy whose rows are those of the map is made a few rows at a time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from pullback.compiler.canonicalise import coalesced_axes
 from pullback.compiler.cost import FEWEST_PANELS, LEAST_COPIED, MOST_PANELS_ACROSS
@@ -42,6 +45,7 @@ from pullback.loops import (
     Kernel,
     Load,
     load_at,
+    row_major,
     staged,
     turns_of,
     walk,
@@ -62,18 +66,20 @@ def pack(
     Large products pack their right operands by themselves, in whichever of two orders they lie; there it is the left
     operand that must lie along the summed axis, or along the rows if few panels read it.
     """
-    kernels = list(kernels)
-    copies: dict[tuple[object, ...], Buffer] = {}
-    program: list[Kernel] = []
+    wanted: list[tuple[Kernel, dict[Load, list[Axis]]]] = []
     for whole in kernels:
         stays = _stays(schedules.of(whole), fixed)
         for kernel in _by_panels(whole, schedules) if stays else [whole]:
             panels = len(kernel.axes) > len(whole.axes)
-            replaced: dict[Load, Expression] = {}
-            for load, axes in _to_copy(kernel, schedules, panels, stays):
-                if load not in replaced:
-                    replaced[load] = _copied(load, axes, copies, program, schedules.target.line_bytes)
-            program.append(kernel.with_loads(replaced) if replaced else kernel)
+            wanted.append((kernel, dict(_to_copy(kernel, schedules, panels, stays))))
+    copies = _Copies([read for _, loads in wanted for read in loads.items()], schedules.target.line_bytes)
+    program: list[Kernel] = []
+    for kernel, loads in wanted:
+        replaced: dict[Load, Expression] = {}
+        for load, axes in loads.items():
+            made, replaced[load] = copies.read(load, axes)
+            program += made
+        program.append(kernel.with_loads(replaced) if replaced else kernel)
     return program
 
 
@@ -170,24 +176,90 @@ def _is_read_in_place(product: Contraction, left: Load, packing: Packing) -> boo
     return bool(along - set(product.rows)) or (few and bool(along))
 
 
-def _copied(
-    load: Load,
-    axes: list[Axis],
-    copies: dict[tuple[object, ...], Buffer],
-    program: list[Kernel],
-    line: int,
-) -> Load:
-    """The read of a copy of ``load`` in which ``axes`` lie in order; made on first use."""
-    terms = tuple((axis.extent, load.offset.coefficient(axis)) for axis in axes)
-    key = (load.buffer, load.offset.constant, terms)
-    if key not in copies:
-        own = [Axis(axis.name, axis.extent) for axis in axes]
-        source = load.offset.replace({old: Affine.of(new) for old, new in zip(axes, own)})
-        pitch = _pitch(axes[-1].extent, load.dtype.itemsize, line)
-        copy, read = staged(f"packed{len(copies)}", Load(load.buffer, source), own, pitch)
-        copies[key] = read.buffer
-        program.append(coalesced_axes(copy))
-    return load_at(copies[key], [*map(Affine.of, axes)])
+class _Copies:
+    """The copies of operands, each made on first use.
+
+    Of an array that several of the ``reads`` to copy go through in steps, such as the four parts of an image that a
+    transposed convolution with a stride of two has made, all is copied once, if that is no more than they read.
+    """
+
+    def __init__(self, reads: Sequence[tuple[Load, list[Axis]]], line_bytes: int) -> None:
+        self.line_bytes = line_bytes
+        self.buffers: dict[tuple[object, ...], Buffer] = {}
+        parts: dict[tuple[Buffer, tuple[int, ...]], dict[tuple[int, ...], int]] = {}
+        for load, axes in reads:
+            place = _place_of(load, axes)
+            if place is not None and place.steps[-1] == 1 and max(place.steps) > 1:
+                elements = parts.setdefault((load.buffer, place.dimensions), {})
+                elements[place.starts] = max(turns_of(axes), elements.get(place.starts, 0))
+        self.wholes = {key for key, elements in parts.items() if sum(elements.values()) >= key[0].size}
+
+    def read(self, load: Load, axes: Sequence[Axis]) -> tuple[list[Kernel], Load]:
+        """The kernel that makes a copy of ``load`` with ``axes`` in order, the first time, and the read of it."""
+        place = _place_of(load, axes)
+        if place is None or (load.buffer, place.dimensions) not in self.wholes:
+            terms = tuple((axis.extent, load.offset.coefficient(axis)) for axis in axes)
+            return self._copy((load.buffer, load.offset.constant, terms), load, axes, [*map(Affine.of, axes)])
+        shape = load.buffer.shape
+        every = [Axis(axis.name, shape[d]) for axis, d in zip(axes, place.dimensions)]
+        steps = row_major(shape)
+        index = Affine.total(Affine.of(axis) * steps[d] for axis, d in zip(every, place.dimensions))
+        whole = Load(load.buffer, index)
+        found = (Affine.of(a) * step + start for a, step, start in zip(axes, place.steps, place.starts))
+        return self._copy((load.buffer, place.dimensions), whole, every, [*found])
+
+    def _copy(
+        self, key: tuple[object, ...], load: Load, axes: Sequence[Axis], index: Sequence[Affine]
+    ) -> tuple[list[Kernel], Load]:
+        made: list[Kernel] = []
+        if key not in self.buffers:
+            own = [Axis(axis.name, axis.extent) for axis in axes]
+            source = load.offset.replace({old: Affine.of(new) for old, new in zip(axes, own)})
+            pitch = _pitch(axes[-1].extent, load.dtype.itemsize, self.line_bytes)
+            name = f"packed{len(self.buffers)}"
+            copy, read = staged(name, Load(load.buffer, source), own, pitch)
+            self.buffers[key] = read.buffer
+            made.append(coalesced_axes(copy))
+        return made, load_at(self.buffers[key], index)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a read goes in its array: the dimension, the first index and the step of each of its axes in order."""
+
+    dimensions: tuple[int, ...]
+    starts: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+def _place_of(load: Load, axes: Sequence[Axis]) -> _Place | None:
+    """Where ``load`` goes, if each of ``axes`` stays in a dimension of its own, and every dimension has one.
+
+    >>> import numpy as np
+    >>> x = Buffer("x", np.dtype(np.float32), (3, 4, 6))
+    >>> i, j, k = Axis("i", 3), Axis("j", 2), Axis("k", 3)
+    >>> _place_of(Load(x, Affine.of(i) * 24 + Affine.of(j) * 12 + Affine.of(k) * 2 + 7), (j, k, i))
+    _Place(dimensions=(1, 2, 0), starts=(1, 1, 0), steps=(2, 2, 1))
+    """
+    shape = load.buffer.shape
+    if len(axes) != len(shape) or not load.is_plain or not 0 <= load.offset.constant < load.buffer.size:
+        return None
+    starts, strides = np.unravel_index(load.offset.constant, shape), row_major(shape)
+    places: list[tuple[int, int, int]] = []
+    for axis in axes:
+        along = load.offset.coefficient(axis)
+        for dimension, stride in enumerate(strides):
+            step, rest = divmod(along, stride)
+            start = int(starts[dimension])
+            if step > 0 and rest == 0:
+                if start + step * (axis.extent - 1) >= shape[dimension]:
+                    return None
+                places.append((dimension, start, step))
+                break
+    dimensions = tuple(dimension for dimension, _, _ in places)
+    if sorted(dimensions) != list(range(len(shape))):
+        return None
+    return _Place(dimensions, *(tuple(each) for each in list(zip(*places))[1:]))
 
 
 def _pitch(row: int, itemsize: int, line: int) -> int:

@@ -256,6 +256,25 @@ def words(m: Maker) -> str:
     return m.step(f"np.{m.pick(('max', 'mean', 'sum'))}({{0}}, axis=1)", made) if m.chance() else made
 
 
+@family(1)
+def stepped(m: Maker) -> str:
+    """Products with every other element of an array, from each of the first ones: a transposed convolution's."""
+    rows, columns, high, wide = (
+        m.pick((1, 3, 17)),
+        m.pick((2, 5, 16, 20)),
+        m.pick((1, 2, 5)),
+        m.pick((2, 4, 9)),
+    )
+    down, across = m.pick(((2, 2), (1, 2), (1, 3), (2, 1)))
+    x, y = m.input((rows, high, wide)), m.input((columns, high * down, wide * across))
+    parts = [
+        m.step(f"np.einsum('ihw,jhw->ij', {{0}}, {{1}}[:, {u}::{down}, {v}::{across}])", x, y)
+        for u in range(down)
+        for v in range(across)
+    ]
+    return m.step(m.pick((" + ", " * ")).join(f"{{{k}}}" for k in range(len(parts))), *parts)
+
+
 @family(2)
 def classified(m: Maker) -> str:
     """Cross-entropies of logits and labels."""
