@@ -348,7 +348,7 @@ max_unpool = Operator(
         for shape, attributes in WINDOWS
         if 0 not in shape
     ),
-    cost=4.0,
+    cost=5.0,
     linear=True,
     vary=_with_places,
 )
