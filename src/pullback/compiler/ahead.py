@@ -1,4 +1,4 @@
-"""What the next chunk reads of large arrays is asked for while this one multiplies.
+"""What the next chunk reads and writes of large arrays is asked for while this one multiplies.
 
 A chunk of a row group is products, whose operands are in the nearer caches, and maps, which mostly wait for memory:
 
@@ -6,8 +6,8 @@ A chunk of a row group is products, whose operands are in the nearer caches, and
     rows 1    y = relu(scale * x)    x[1] has come        convolution of y    asks for x[2]
 
 So the group's longest product asks for lines of the rows that come after its own, some in each turn of its sum: all at
-once they would keep what it reads by itself waiting. It is a guess, which costs little where it is wrong: other rows
-come next where a thread helps another.
+once they would keep what it reads by itself waiting. Lines that are written arrive too, before they are. It is a guess,
+which costs little where it is wrong: other rows come next where a thread helps another.
 """
 
 from __future__ import annotations
@@ -44,16 +44,14 @@ def asked_ahead(group: Group, private: Collection[Buffer], target: Processor) ->
     if not products:
         return None
     longest = max(products, key=lambda job: job.cycles)
-    made = {buffer for job in group.jobs for buffer in job.kernel.writes()}
-    read = {buffer: job for job in jobs for buffer in job.kernel.reads()}
+    users = {buffer: job for job in jobs for buffer in (*job.kernel.reads(), *job.kernel.writes())}
     rows = {
         buffer: buffer.nbytes // group.rows
-        for buffer, job in read.items()
-        if buffer not in made and buffer not in private and buffer.nbytes >= target.private_bytes
-        if keeps_to_rows(job, buffer)
+        for buffer, job in users.items()
+        if buffer not in private and buffer.nbytes >= target.private_bytes and keeps_to_rows(job, buffer)
     }
     asked = sum(rows.values()) * group.grain
-    if not asked or asked > target.l2_bytes // 4:
+    if not asked or asked > target.l2_bytes // 2:
         return None
     needed = asked / target.line_bytes * target.far_line_cycles / ON_THEIR_WAY
     return Ahead(longest, rows) if longest.cycles / group.chunks >= needed else None
