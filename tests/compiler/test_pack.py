@@ -50,9 +50,15 @@ def test_an_array_that_is_read_in_steps_is_copied_once(stages):
 
 
 def test_an_array_that_is_read_in_steps_is_right(traced, compiler, processor):
+    """Where another product goes through it in the same order, but with steps from column to column, too."""
+
+    def products(a, g):
+        return [*by_steps(a, g), np.einsum("bhwi,bjhw->ij", a, g[:, ::2, ::2, 1::2])]
+
     random = np.random.default_rng(0)
-    arrays = [random.integers(-2, 3, size).astype(np.float32) for size in ((3, 4, 5, 30), (3, 40, 8, 10))]
-    compiler.assert_same(traced(by_steps, *arrays), arrays, processor=processor)
+    sizes = (3, 4, 5, 30), (3, 40, 8, 10)
+    arrays = [random.integers(-2, 3, size).astype(np.float32) for size in sizes]
+    compiler.assert_same(traced(products, *arrays), arrays, processor=processor)
 
 
 def test_wide_operands_that_stay_the_same_are_copied_in_panels_once(stages):

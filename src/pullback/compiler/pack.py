@@ -189,7 +189,7 @@ class _Copies:
         parts: dict[tuple[Buffer, tuple[int, ...]], dict[tuple[int, ...], int]] = {}
         for load, axes in reads:
             place = _place_of(load, axes)
-            if place is not None and place.steps[-1] == 1 and max(place.steps) > 1:
+            if place is not None and max(place.steps) > 1:
                 elements = parts.setdefault((load.buffer, place.dimensions), {})
                 elements[place.starts] = max(turns_of(axes), elements.get(place.starts, 0))
         self.wholes = {key for key, elements in parts.items() if sum(elements.values()) >= key[0].size}
@@ -235,6 +235,8 @@ class _Place:
 def _place_of(load: Load, axes: Sequence[Axis]) -> _Place | None:
     """Where ``load`` goes, if each of ``axes`` stays in a dimension of its own, and every dimension has one.
 
+    Along the last one it must go without a step, as copies are read in vectors.
+
     >>> import numpy as np
     >>> x = Buffer("x", np.dtype(np.float32), (3, 4, 6))
     >>> i, j, k = Axis("i", 3), Axis("j", 2), Axis("k", 3)
@@ -257,7 +259,7 @@ def _place_of(load: Load, axes: Sequence[Axis]) -> _Place | None:
                 places.append((dimension, start, step))
                 break
     dimensions = tuple(dimension for dimension, _, _ in places)
-    if sorted(dimensions) != list(range(len(shape))):
+    if sorted(dimensions) != list(range(len(shape))) or places[-1][2] > 1:
         return None
     return _Place(dimensions, *(tuple(each) for each in list(zip(*places))[1:]))
 

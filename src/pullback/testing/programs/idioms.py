@@ -272,7 +272,11 @@ def stepped(m: Maker) -> str:
         for u in range(down)
         for v in range(across)
     ]
-    return m.step(m.pick((" + ", " * ")).join(f"{{{k}}}" for k in range(len(parts))), *parts)
+    made = m.step(m.pick((" + ", " * ")).join(f"{{{k}}}" for k in range(len(parts))), *parts)
+    if m.chance():
+        return made
+    other = m.step(f"np.einsum('ihw,jhw->ij', {{0}}, {{1}}[::2, ::{down}, ::{across}])", x, y)
+    return m.step("np.concatenate([{0}, {1}], axis=1)", made, other)
 
 
 @family(2)
