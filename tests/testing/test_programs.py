@@ -130,6 +130,19 @@ def test_turns_of_a_loop_may_round_to_the_same_side_each_time():
     assert found.difference(np.float32(1001 * 0.2)) is not None
 
 
+def test_sums_in_turns_of_a_loop_may_be_made_over_the_turns_first():
+    x = np.random.default_rng(0).uniform(0.5, 1, (8, 40))
+    x[7] = -x[:7].sum(0)
+
+    def added(x):
+        return pb.fori_loop(0, 129, lambda k, c: (c[0] + c[1].sum(0), c[1][::-1]), (x.sum(0), x))[0]
+
+    found = estimate(added, x)
+    turns_first = np.add.accumulate(np.broadcast_to(x, (130, 8, 40)), axis=0)[-1].sum(0)
+    assert found.difference(turns_first) is None
+    assert found.difference(found.value + 1e-8) is not None
+
+
 def test_a_difference_is_one_only_after_many_runs():
     """Each mean is as likely to be moved up as down, and below zero nothing of it is seen."""
     x = np.full((40, 6), -0.3132616877555847, np.float32)

@@ -13,7 +13,7 @@ from pullback.loops import Axis, Load, Store, walk
 __all__ = ["Cursors", "Wanted", "lies_far", "wanted_by", "wanted_rows"]
 
 
-def _prefetch_line(f: Function, address: str, cache: int = 1) -> None:
+def _prefetch_line(f: Function, address: str, cache: int) -> None:
     """Ask for the line at ``address``, which need not exist, to come to the first or the second ``cache``."""
     near = ("i32", str(4 - cache))
     f.call("void", "llvm.prefetch.p0", ("ptr", address), ("i32", "0"), near, ("i32", "1"))

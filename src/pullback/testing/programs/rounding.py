@@ -187,8 +187,8 @@ class _Moves:
     """Whether sums of products that are all -0 are -0, as they are where nothing is added to them."""
     reordered: bool
     """Whether exact additions are moved, too: those of the same terms in another order may round."""
-    inside: bool = False
-    """Whether the run is that of a region, such as a turn of a loop."""
+    turn: int = 0
+    """Which run of a region it is, such as a turn of a loop, from 1 on."""
     salts: dict[str, int] = field(default_factory=dict)
 
 
@@ -224,11 +224,8 @@ class _Run:
                 # A branch that only rounding leads to is not moved.
                 unmoved = [other for other in moves.plain.regions[node] if other.graph is region]
                 turn = sum(other.graph is region for other in runs)
-                inside = (
-                    replace(moves, plain=unmoved[min(turn, len(unmoved) - 1)], inside=True)
-                    if unmoved
-                    else None
-                )
+                if unmoved:
+                    inside = replace(moves, plain=unmoved[min(turn, len(unmoved) - 1)], turn=turn + 1)
             runs.append(_Run(region, given, inside))
             return [runs[-1].values[output] for output in region.outputs]
 
@@ -265,7 +262,12 @@ class _Run:
         computed = partial(self._value, node)
         if name not in DEGREE or not _small_multiples(inputs, DEGREE[name], computed):
             # Moving the terms shows what cancels.
-            terms = [_moved(x, random, SUMS) if x.dtype.kind == "f" else x for x in inputs]
+            alike, units = random, SUMS
+            if moves.one_by_one and moves.turn:
+                # The terms of all turns may be added up before those of each: their roundings are to one side, too.
+                alike = np.random.default_rng(moves.salts.setdefault(name, int(random.integers(1 << 30))))
+                units = max(SUMS, moves.turn / 2)
+            terms = [_moved(x, alike, units) if x.dtype.kind == "f" else x for x in inputs]
             if name in CENTRED:
                 terms = [np.where(_is_small(x) & (x != 0), _unrounded(x, random), x) for x in terms]
             if name == "sum" and (moves.one_by_one or moves.in_pairs):
@@ -339,7 +341,7 @@ class _Run:
         small = _is_small(value) & ((value != 0) | (name in ("multiply", "divide")))
         scale = np.where(small, np.finfo(value.dtype).smallest_normal, scale)
         units = AMPLITUDE.get(name, OTHERS)
-        if moves.one_by_one and moves.inside and name in ("add", "subtract"):
+        if moves.one_by_one and moves.turn and name in ("add", "subtract"):
             step = np.copysign(scale, value) * (units * float(np.finfo(value.dtype).eps))
             moved = np.asarray(value + step, value.dtype)
         else:
