@@ -42,6 +42,13 @@ def test_rows_of_three_are_written_out():
     assert "y[3*j + 2] =" in format_kernel(kernel)
 
 
+@pytest.mark.parametrize(("columns", "written"), [(2048, False), (2000, True)])
+def test_lines_with_one_place_in_the_cache_are_read_one_after_another(stages, columns, written):
+    """The rows of a matrix that a vector is multiplied with lie whole pages apart, or not."""
+    text = stages(lambda x, w: x @ w, (4096,), (4096, columns))["unroll"]
+    assert ("sum[" in text.split("\n\n")[0]) is not written
+
+
 @pytest.mark.parametrize("columns", [2, 5, 8, 12])
 def test_longer_rows_are_written_out_if_there_are_many(columns):
     many, few = rows_of_three(4000, columns), rows_of_three(200, columns)

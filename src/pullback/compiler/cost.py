@@ -208,6 +208,9 @@ FEWEST_PARTS = 8
 
 # -- Short axes
 
+PAGE_BYTES, MOST_IN_ONE_PLACE = 4096, 8
+"""Lines whole pages apart have the same place in the nearest cache, which holds about so many of them."""
+
 MOST_UNROLLED_FUNCTIONS, MOST_JOINED_FUNCTIONS = 256, 400
 """Functions of a turn that is written out, of one kernel and of those that are joined."""
 

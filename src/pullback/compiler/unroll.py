@@ -23,8 +23,10 @@ from pullback.compiler.canonicalise import coalesced_rows
 from pullback.compiler.cost import (
     DEEPEST_VALUE,
     FEWEST_UNROLLED_VECTORS,
+    MOST_IN_ONE_PLACE,
     MOST_JOINED_FUNCTIONS,
     MOST_UNROLLED_FUNCTIONS,
+    PAGE_BYTES,
     WORTH_UNROLLING,
     cycles_along_rows,
     cycles_of_epilogue,
@@ -117,6 +119,9 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
         return None
     if longest > target.gather_vectors and row.extent < FEWEST_UNROLLED_VECTORS * lanes:
         return None
+    far = (load for load in kernel.loads() if load.buffer.nbytes > target.l2_bytes)
+    if any(_in_one_place(load, every) > MOST_IN_ONE_PLACE for load in far):
+        return None
     rows = kernel.axes[: kernel.axes.index(row) + 1]
     if max(_functions(kernel, rows), _stores(kernel, rows)) > MOST_UNROLLED_FUNCTIONS:
         return None
@@ -140,6 +145,13 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
     made = Kernel(rows, tuple(parts)).with_parts(settled)
     stored = _in_whole_rows(made)
     return None if stored is None or _depth(made) > DEEPEST_VALUE else _Written(stored, (kernel,), now)
+
+
+def _in_one_place(load: Load, axes: set[Axis]) -> int:
+    """How many of the lines that are read while ``axes`` turn have the same place in the nearest cache."""
+    size = load.dtype.itemsize
+    steps = {axis: load.offset.coefficient(axis) * size for axis in axes}
+    return turns_of(axis for axis, step in steps.items() if step and step % PAGE_BYTES == 0)
 
 
 def _functions(kernel: Kernel, rows: Sequence[Axis]) -> int:
