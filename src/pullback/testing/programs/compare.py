@@ -508,12 +508,12 @@ def _is_smooth(step: Step, at: dict[str, Any], left: dict[str, Any], right: dict
     """Whether a step has no kink where it is: its result moves smoothly as its operands do, and along the sum of two
     directions as the sum of its moves. The median of equal numbers does the one and not the other.
 
-    A result that is no float must be the same on both sides as here, where a branch may be taken that is taken nowhere
+    Results that are no floats must be those of one of the sides: else a branch may be taken here that is taken nowhere
     else, or two that are taken on a side each.
     """
     value = np.asarray(at[step.name])
     if value.dtype.kind != "f":
-        return not np.any((value != left[step.name]) | (value != right[step.name]))
+        return bool(np.array_equal(value, left[step.name]) or np.array_equal(value, right[step.name]))
     random = np.random.default_rng(0)
     floats = [name for name in step.operands if np.asarray(at[name]).dtype.kind == "f"]
 

@@ -259,12 +259,8 @@ def words(m: Maker) -> str:
 @family(1)
 def stepped(m: Maker) -> str:
     """Products with every other element of an array, from each of the first ones: a transposed convolution's."""
-    rows, columns, high, wide = (
-        m.pick((1, 3, 17)),
-        m.pick((2, 5, 16, 20)),
-        m.pick((1, 2, 5)),
-        m.pick((2, 4, 9)),
-    )
+    rows, columns = m.pick((1, 3, 17)), m.pick((2, 5, 16, 20))
+    high, wide = m.pick((1, 2, 5)), m.pick((2, 4, 9))
     down, across = m.pick(((2, 2), (1, 2), (1, 3), (2, 1)))
     x, y = m.input((rows, high, wide)), m.input((columns, high * down, wide * across))
     parts = [

@@ -263,7 +263,7 @@ class _Run:
         if name not in DEGREE or not _small_multiples(inputs, DEGREE[name], computed):
             # Moving the terms shows what cancels.
             alike, units = random, SUMS
-            if moves.one_by_one and moves.turn:
+            if name == "sum" and moves.one_by_one and moves.turn:
                 # The terms of all turns may be added up before those of each: their roundings are to one side, too.
                 alike = np.random.default_rng(moves.salts.setdefault(name, int(random.integers(1 << 30))))
                 units = max(SUMS, moves.turn / 2)
