@@ -141,7 +141,7 @@ def test_what_gains_nothing_is_not_copied(stages, function, shape):
     assert "packed" not in stages(function, shape)["pack"]
 
 
-def test_products_between_rows_are_right(compiler, traced, processor):
+def test_products_of_products_are_right(compiler, traced, processor):
     random = np.random.default_rng(0)
     arrays = [random.integers(-2, 3, shape).astype(np.float32) for shape in ((300, 40), (500, 40), (40, 40))]
 

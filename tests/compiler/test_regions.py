@@ -77,7 +77,7 @@ def test_arguments_are_overwritten_after_their_readers(built):
     for result_name, argument in (("result0", "argument0"), ("result1", "argument1")):
         regions = {"write": [], "read": []}
         for position, region in enumerate(result.schedule):
-            for job in (job for group in region.groups for job in group.jobs):
+            for job in region.jobs:
                 names = [buffer.name for buffer in job.kernel.writes()]
                 if result_name in names:
                     regions["write"].append(position)

@@ -38,7 +38,7 @@ def arrays():
 def made(graph, target, donated=None):
     """The buffers that the schedule writes, by the names that they had, and the memory plan."""
     built = build(graph, donated or {}, target)
-    jobs = [job for region in built.schedule for group in region.groups for job in group.jobs]
+    jobs = [job for region in built.schedule for job in region.jobs]
     return Counter(buffer.name for job in jobs for buffer in job.kernel.writes()), built.plan
 
 

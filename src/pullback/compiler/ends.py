@@ -103,7 +103,7 @@ def end_rows(
         facts, end = _Facts(steps, promise, results, bound), promise.end
         regions = [step for step, _ in every_step(steps) if isinstance(step, Region)]
         groups = [g for region in regions for g in region.groups if g.end is None and g.chunks > 1]
-        jobs = [job for region in regions for group in region.groups for job in group.jobs]
+        jobs = [job for region in regions for job in region.jobs]
         summed = {job: sums for job in jobs if not job.ended and (sums := facts.of_sums(job)) is not None}
         facts.settle(fact for _, found in summed.values() for fact in found)
         for job, (axes, zeros) in summed.items():
@@ -143,7 +143,7 @@ class _Facts:
             if isinstance(step, HostCall):
                 self.foreign |= {view.base for view in (*step.inputs, *step.outputs)}
                 continue
-            for job in (job for group in step.groups for job in group.jobs):
+            for job in step.jobs:
                 for load in job.given.loads():
                     self.loads.setdefault(self._view(load.buffer).base, []).append((job.given, load))
                 for store in job.given.stores:

@@ -109,7 +109,7 @@ def _moments(step: Region | HostCall) -> Iterator[list[Buffer]]:
     if isinstance(step, HostCall):
         yield [view.base for view in (*step.inputs, *step.outputs)]
         return
-    jobs = [job for group in step.groups for job in group.jobs]
+    jobs = step.jobs
     in_turn = sum(group.chunks for group in step.groups) == 1
     ends = [group.end for group in step.groups] + [job.ended for job in jobs]
     before = [end.size for end in ends if end is not None]

@@ -35,7 +35,5 @@ class Planned:
     @property
     def scratch_bytes(self) -> int:
         """What a thread needs for itself: what chunks keep there, or the panels of a contraction."""
-        jobs = (
-            job for region, _ in every_region(self.steps) for group in region.groups for job in group.jobs
-        )
+        jobs = (job for region, _ in every_region(self.steps) for job in region.jobs)
         return max([self.memory.scratch_bytes, *(job.schedule.scratch_bytes for job in jobs)])

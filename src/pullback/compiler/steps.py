@@ -112,6 +112,11 @@ class Region:
 
     groups: list[Group] = field(default_factory=list)
 
+    @property
+    def jobs(self) -> list[Job]:
+        """All that its groups do."""
+        return [job for group in self.groups for job in group.jobs]
+
     def order(self) -> list[int]:
         """The chunks, numbered group by group, in the order in which they are dealt out to threads.
 

@@ -333,7 +333,7 @@ class _Emitter:
         """Turns that go on while the condition holds and all is well, which the body or a signal may change."""
         changed = self.registers.changed(step.steps)
         regions = [region for region, _ in every_region(step.steps)]
-        jobs = [job for region in regions for group in region.groups for job in group.jobs]
+        jobs = [job for region in regions for job in region.jobs]
         turns = max(1, int(CYCLES_BETWEEN_SIGNALS / max(sum(job.cycles for job in jobs), 1.0)))
         calls = any(isinstance(inner, HostCall) for inner, _ in every_step(step.steps))
         may_fail = calls or any(job.kernel.has_checks for job in jobs)

@@ -172,8 +172,7 @@ class Registers:
         written: set[Buffer] = set()
         for step, _ in every_step(steps):
             if isinstance(step, Region):
-                jobs = [job for group in step.groups for job in group.jobs]
-                written |= {self._view(buffer).base for job in jobs for buffer in job.kernel.writes()}
+                written |= {self._view(buffer).base for job in step.jobs for buffer in job.kernel.writes()}
         return [element for element in self.values if element[0] in written]
 
     def carried(self, elements: Sequence[Element]) -> list[tuple[str, str]]:
