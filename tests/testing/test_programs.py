@@ -518,6 +518,24 @@ def test_the_sign_of_a_zero_that_a_transform_gives_is_left_open():
     assert result.difference(np.where(result.value == 0, -result.value, result.value)) is None
 
 
+def test_zeros_that_a_transform_gives_are_as_exact_as_the_rest_of_the_row():
+    g = np.array([[1.0, -2.0, 0.5]], np.float32)
+    graph = pb.trace(lambda g: pb.grad(lambda x: (np.fft.rfft(x, 4).imag * g).sum())(g[:, :1]), g).graph
+    (result,) = expected(graph, [g])
+    assert result.value.dtype == np.float32 and (result.value == 0).all()
+    assert result.difference(np.full_like(result.value, 6e-8)) is None
+    assert result.difference(np.full_like(result.value, 6e-5)) is not None
+
+
+def test_a_sum_may_be_rounded_to_another_dtype_term_by_term():
+    x = np.array([1 / 3, 2 / 3])
+    (result,) = expected(pb.trace(lambda x: (x[0] - x[1] / 2.0000003).astype(np.float32), x).graph, [x])
+    apart = np.float32(x[0]) - np.float32(x[1] / 2.0000003)
+    assert abs(apart - result.value) > 0.1 * result.value
+    assert result.difference(apart) is None
+    assert result.difference(np.float32(2 * result.value + 1e-5)) is not None
+
+
 def test_the_reference_of_gammaln_is_exact_next_to_its_zeros():
     mpmath = pytest.importorskip("mpmath")
     x = np.array([0.3, 0.999, 1.0706424252497293, 1.46, 1.0, 1 + 2**-52, 2.0, 2.0001, 3.9])

@@ -15,7 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ import numpy as np
 from pullback.compiler.parts import OnPacked, with_parts
 from pullback.graph import Constant, Graph, Node, Operation, TupleType, regions
 from pullback.testing.programs.exactness import inexact, may_round, product_error
+from pullback.testing.programs.terms import DEGREE, sizes_of_terms
 from pullback.testing.programs.tolerance import MARGIN, Expected
 
 __all__ = ["SIGNS", "expected"]
@@ -47,18 +48,6 @@ EXACT = frozenset({
     "scatter_max", "scatter_min", "argsort", "cumargmax", "cumargmin", "bitcast", "half_value",
 })  # fmt: skip
 """Operators that round nothing: they choose, move or count."""
-
-DEGREE = {
-    "sum": 1,
-    "cumsum": 1,
-    "overlap_add": 1,
-    "scatter_add": 1,
-    "max_unpool": 1,
-    "contract": 2,
-    "convolve": 2,
-}
-"""Sums of products of so many factors: exact for small multiples of a power of two."""
-
 
 MOVES = frozenset(("broadcast", "reshape", "transpose", "slice", "reverse", "contiguous", "negative"))
 
@@ -97,7 +86,7 @@ def expected(
 ) -> list[Expected]:
     """The results of ``graph``, each with its moved ones; of complex numbers both parts, as they are computed.
 
-    Sums of several terms may be made in another order, if they are ``reordered``.
+    They are ``reordered`` where sums may be made in any other order, and rounded to another dtype term by term.
     """
     graph = with_parts(graph)
     plain = _Run(graph, arguments)
@@ -150,6 +139,10 @@ def expected(
         runs = map(another, (*first, *rest))
         return any((run.values[k] != plain.values[k]).any() for run in runs for k in comparisons)
 
+    @cache
+    def in_any_order() -> list[Expected]:
+        return expected(graph, arguments, seed, reordered=True)
+
     return [
         Expected(
             plain.values[node],
@@ -158,8 +151,9 @@ def expected(
             partial(values, node, rest),
             partial(overflowed, node),
             partial(chooses, node),
+            None if reordered else lambda k=k: in_any_order()[k],  # type: ignore[misc]
         )
-        for node in graph.outputs
+        for k, node in enumerate(graph.outputs)
     ]
 
 
@@ -186,7 +180,7 @@ class _Moves:
     by_terms: bool
     """Whether sums of products that are all -0 are -0, as they are where nothing is added to them."""
     reordered: bool
-    """Whether exact additions are moved, too: those of the same terms in another order may round."""
+    """Whether sums are made in another order, those that are exact here, too: moved by units of their terms."""
     turn: int = 0
     """Which run of a region it is, such as a turn of a loop, from 1 on."""
     salts: dict[str, int] = field(default_factory=dict)
@@ -213,6 +207,11 @@ class _Run:
                     self.values[node] = self._several(node, moves)
                 elif isinstance(node, Operation):
                     self.values[node] = self._value(node) if moves is None else self._moved(node, moves)
+
+    @cached_property
+    def terms(self) -> dict[Node, np.ndarray]:
+        """The size of the terms of each value."""
+        return sizes_of_terms(self.graph, self.values)
 
     def _several(self, node: Operation, moves: _Moves | None) -> list[np.ndarray]:
         """The results of an operation that has several; graphs in it are run, and moved, like the one around."""
@@ -276,6 +275,9 @@ class _Run:
             else:
                 total = computed(terms)
             value = _moved(total, random, SUMS)
+            if moves.reordered and name in DEGREE:
+                size = moves.plain.terms[node]
+                value = np.where(np.isfinite(value), value + (_moved(size, random, SUMS) - size), value)
             if moves.cancels and name in DEGREE:
                 value = _cancelled(value, moves.plain.values[node])
             if name == "prod":
@@ -328,14 +330,14 @@ class _Run:
             if moves.cancels:
                 value = _cancelled(value, moves.plain.values[node])
         rounds = inexact(name, inputs, value)
-        if name == "add" and moves.reordered:
+        if name in ("add", "subtract") and moves.reordered:
             rounds |= may_round(*inputs)
         if not rounds.any():
             return value
         salt = moves.salts.setdefault(name, int(moves.random.integers(1 << 30)))
         terms = inputs if name in SHIFTED else [TERMS[name](*inputs)] if name in TERMS else []
-        if name == "add" and moves.reordered:
-            terms = inputs
+        if moves.reordered and name in ("add", "subtract", "cast"):
+            terms = [*terms, moves.plain.terms[node].astype(value.dtype)]
         scale = np.max(np.abs([value, *terms]), axis=0)
         # A product or quotient may have vanished; zeros of other functions are zeros.
         small = _is_small(value) & ((value != 0) | (name in ("multiply", "divide")))
@@ -430,7 +432,7 @@ def _transformed(value: np.ndarray, function: OnPacked, random: np.random.Genera
 
     The sign of a zero depends on the order of its sums.
     """
-    value = np.where(value == 0, np.copysign(value, random.random(value.shape) - 0.5), value)
+    value = np.where((value == 0) & (random.random(value.shape) < 0.5), -value, value)
     axis = dict(getattr(function.function, "attributes", ())).get("axis")
     if axis is None:
         return _moved(value, random, SUMS)

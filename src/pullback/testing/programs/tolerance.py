@@ -35,6 +35,8 @@ class Expected:
     """
     chooses: Callable[[], bool] = lambda: False
     """Whether a comparison of sizes that the result needs is another one in some of the moved runs."""
+    in_any_order: Callable[[], Expected] | None = None
+    """The same where sums may be made in any other order."""
     margin: float = MARGIN
 
     @cached_property
@@ -103,6 +105,8 @@ class Expected:
             return replace(self, moved=(*self.moved, *more), more=tuple).difference(found, signs, units)
         if self.margin == MARGIN and self.chooses():
             return replace(self, margin=MARGIN_OF_CHOICES).difference(found, signs, units)
+        if self.in_any_order is not None:
+            return self.in_any_order().difference(found, signs, units)
         place = tuple(int(k) for k in np.argwhere(wrong)[0])
         return (
             f"{found[place]!r} for {value[place]!r} at {place}, {int(wrong.sum())} of {value.size} elements; "
