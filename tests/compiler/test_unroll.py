@@ -208,6 +208,13 @@ def test_lanes_that_read_nothing_divide_nothing(dtype, compiler, traced, process
     compiler.assert_same(traced(pb.grad(loss), x), [x], processor=processor)
 
 
+def test_quotients_that_are_not_chosen_are_not_taken_for_zero(compiler, traced, processor):
+    """The mean of no numbers, with zeros around it."""
+    x = np.zeros((0, 1, 1), np.float32)
+    padded = traced(lambda x: np.pad(np.mean(x, keepdims=True), ((1, 2), (0, 1), (2, 0))), x)
+    compiler.assert_same(padded, [x], processor=processor)
+
+
 def test_nothing_stands_between_kernels_that_become_one():
     """What needs the one and is needed by the other would have to come before and after both."""
     first = rows_of_three(4000)

@@ -487,7 +487,7 @@ class Values:
 
 def _may_be_filled(expression: Expression) -> bool:
     """Whether some lanes may be zeros that are known when the code is written."""
-    return any(
+    return (isinstance(expression, Literal) and not expression.value) or any(
         (isinstance(part, Load) and part.guard is not None) or operands_of(part, "where")
         for part in walk(expression)
     )
