@@ -527,6 +527,13 @@ def test_zeros_that_a_transform_gives_are_as_exact_as_the_rest_of_the_row():
     assert result.difference(np.full_like(result.value, 6e-5)) is not None
 
 
+@pytest.mark.parametrize("largest", [np.inf, 1.0])
+def test_infinity_under_the_padding_of_a_window_is_left_open(largest):
+    x, w = np.array([[[0.5, 1.0, largest]]], np.float32), np.ones((1, 1, 1), np.float32)
+    graph = pb.trace(lambda x, w: pb.nn.conv(x * 2, w, 1), x, w).graph
+    assert compare._moves_windows_over_infinity(graph, [x, w]) == np.isinf(largest)
+
+
 def test_a_sum_may_be_rounded_to_another_dtype_term_by_term():
     x = np.array([1 / 3, 2 / 3])
     (result,) = expected(pb.trace(lambda x: (x[0] - x[1] / 2.0000003).astype(np.float32), x).graph, [x])

@@ -488,7 +488,7 @@ def vary_convolution(node: Operation) -> Padding:
     """Zeros where what is summed, channels or the window, lies along a named axis.
 
     The window is one in the cotangent of a window, and channels are there. Where it moves along a named axis, it moves
-    by one place at a time.
+    by one place at a time. The zeros of a window meet inputs, of which infinite ones give NaN.
     """
     how = node.attributes
     labels = {how["x_layout"][axis] for axis in named_axes(node.inputs[0])}
