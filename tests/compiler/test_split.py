@@ -76,6 +76,20 @@ def test_other_long_reductions_are_cut_like_sums(stages, compiler, traced, proce
     compiler.assert_same(traced(function, *arrays), arrays, processor=processor)
 
 
+def test_few_rows_that_are_read_along_are_cut_too(stages, compiler, traced, processor):
+    """A vector has a row in each lane: of one there would be a single share."""
+    assert "part_" in stages(lambda x: x.sum(1), (10, 100_000))["split"]
+    assert "part_" not in stages(lambda x: x.sum(1), (100, 10_000))["split"]
+
+    def of_their_own(x):
+        y = np.tanh(x)
+        return y, y.sum(1)
+
+    assert "part_" not in stages(of_their_own, (10, 100_000))["split"], "the rows are made one by one"
+    x = np.random.default_rng(0).integers(-3, 4, (10, 20_001)).astype(np.float32)
+    compiler.assert_same(traced(lambda x: (x.sum(1), x.max(1)), x), [x], processor=processor)
+
+
 def test_sums_in_parts_are_right(compiler, traced, processor):
     def function(x, y):
         return x.sum(0), (x * y).sum(0) + 1, (x[:, 0] * 2).sum(), x.max(), np.tanh(x.sum() / 100)
@@ -147,10 +161,10 @@ def test_deep_products_are_cut_so_that_their_operands_stay_near(stages, compiler
 
 
 def test_few_rows_times_a_large_matrix_go_through_it_once(stages):
-    """The matrix is beyond the second-level cache: 32 of its rows side by side."""
+    """The matrix is beyond the second-level cache: 16 of its rows side by side, or 32 where each serves several."""
     one = stages(lambda x, w: x @ w, (2048,), (2048, 400))["split"]
-    assert "for r0<16, r0_1<4, i<400:" in one
-    assert "sum[r0_2<32]" in one
+    assert "for r0<16, r0_1<8, i<400:" in one
+    assert "sum[r0_2<16]" in one
     few = stages(lambda x, w: x @ w, (3, 2048), (2048, 400))["split"]
     assert "for r0<16, r0_1<4, i<3, j<400:" in few
     assert "sum[r0_2<32]" in few

@@ -184,8 +184,8 @@ LEAST_SPLIT_DEPTH = 256
 
 MOST_SPLIT_RESULTS = 4096
 MOST_PARTS = 128
-ENOUGH_ROWS = 8
-"""Kernels with this many rows have enough to share out as they are.
+ENOUGH_ROWS, FEWEST_SHARES = 8, 4
+"""Kernels with this many rows have enough to share out as they are, if these make so many shares.
 
 But vectors times matrices are cut by the matrix' rows, and sums at computed places stay with their samples.
 """
@@ -291,6 +291,9 @@ SHORTEST_TRANSPOSED_ROW = 8
 
 ACCUMULATORS = 4
 """Vectors summed side by side: an addition takes about four cycles and two start in each."""
+
+ROWS_AT_ONCE = 8
+"""Rows that are read side by side, a vector of each: their lines may all have the same place in the nearest cache."""
 
 
 # -- Register tiles

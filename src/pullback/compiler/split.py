@@ -25,6 +25,7 @@ from pullback.compiler.cost import (
     ENOUGH_ROWS,
     FEWEST_PACKED_ROWS,
     FEWEST_PARTS,
+    FEWEST_SHARES,
     LEAST_PART,
     LEAST_PART_CYCLES,
     LEAST_SPLIT_CYCLES,
@@ -40,6 +41,7 @@ from pullback.compiler.cost import (
 from pullback.compiler.schedules.contraction import contractions, is_contraction
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
 from pullback.compiler.schedules.lanes import lanes_of
+from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
@@ -227,10 +229,25 @@ def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> 
         if parts < (ENOUGH_ROWS if enough else 2):
             return None
     elif results > MOST_SPLIT_RESULTS or (
-        extent >= ENOUGH_ROWS and not _by_matrix(kernel, reduce) and indexed_sum(kernel) is None
+        extent >= ENOUGH_ROWS
+        and _shares(kernel, reduce, target, rows) >= FEWEST_SHARES
+        and not _by_matrix(kernel, reduce)
+        and indexed_sum(kernel) is None
     ):
         return None
     return reduce if _cycles(kernel, reduce, target) >= LEAST_SPLIT_CYCLES else None
+
+
+def _shares(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer, int]) -> int:
+    """Into how many shares the rows of a kernel can be cut: by vectors of them where each row is read along.
+
+    Rows that another kernel makes belong to its row group, whose chunks are rows.
+    """
+    first = kernel.axes[0]
+    made = any(load.buffer in rows for load in kernel.loads())
+    if made or first is not kernel.axes[-1] or not is_transposed(reduce, first, target):
+        return first.extent
+    return -(-first.extent // lanes_of(kernel, target))
 
 
 def _by_matrix(kernel: Kernel, reduce: Reduce) -> bool:
@@ -357,9 +374,11 @@ def _cut(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer
 def _in_strips(kernel: Kernel, outside: int) -> list[Kernel]:
     """Sums over some rows of a matrix as sums over a few, which are read side by side, and sums of those."""
     reduce = _only_reduction(kernel)
-    if reduce is None or reduce.over[0].extent <= STREAMS:
+    # Of a single row longer pieces are read (``schedules/map.py``), and so of fewer rows.
+    streams = STREAMS if len(kernel.axes) - outside > 1 else STREAMS // 2
+    if reduce is None or reduce.over[0].extent <= streams:
         return [kernel]
-    return _in_parts(kernel, reduce, reduce.over[0].extent // STREAMS, outside)
+    return _in_parts(kernel, reduce, reduce.over[0].extent // streams, outside)
 
 
 def _in_parts(

@@ -19,7 +19,7 @@ from pullback.compiler.codegen.nest import Tile, each_place, emit_nest
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
-from pullback.compiler.cost import ACCUMULATORS, WRITTEN_OUT
+from pullback.compiler.cost import ACCUMULATORS, ROWS_AT_ONCE, WRITTEN_OUT
 from pullback.compiler.schedules.reduction import is_transposed, runs_along
 from pullback.loops import Affine, Apply, Axis, Load, Reduce, turns_of
 from pullback.loops.nest import Kind, Level, level_of, levels_over, vectors_over
@@ -102,7 +102,10 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
 
 
 def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
-    """The vector of results of some rows, one a lane: a vector of partial results for each row, then all turned."""
+    """The vector of results of some rows, one a lane: a vector of partial results for each row, then all turned.
+
+    A few rows are read side by side, then the next: their lines may all have the same place in the nearest cache.
+    """
     assert values.group is not None
     group, here = values.group, values.places[values.group.axis]
     *outer, along = reduce.over
@@ -114,7 +117,7 @@ def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
     def turn(tile: Tile, sums: list[str]) -> list[str]:
         new = []
         values.hoist([reduce.body], [group.axis])
-        for row, value in enumerate(sums):
+        for row, value in enumerate(sums, first):
             values.places[group.axis] = places[row]
             with values.scope():
                 new += _added(values, reduce, [value])
@@ -124,9 +127,11 @@ def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
     with values.shadowing([group.axis]), values.scope():
         empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
         levels = [*levels_over(outer), *vectors_over(along, lanes)]
-        sums = emit_nest(values, levels, turn, [(kind, empty)] * rows)
+        made = list[str]()
+        for first in range(0, rows, ROWS_AT_ONCE):
+            made += emit_nest(values, levels, turn, [(kind, empty)] * min(ROWS_AT_ONCE, rows - first))
     return across_rows(
-        values, reduce.kind, [*sums, *["zeroinitializer"] * (lanes - rows)], reduce.dtype, lanes
+        values, reduce.kind, [*made, *["zeroinitializer"] * (lanes - rows)], reduce.dtype, lanes
     )
 
 

@@ -11,7 +11,7 @@ from pullback.compiler.schedules.columns import RowBlock, blocks_of_rows
 from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, walk
+from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, operands_of, walk
 from pullback.loops.nest import Strips, nest_of, parallelise, split, strips_of, vectorise
 
 __all__ = ["MapSchedule", "lane_axis", "lane_strips", "schedule_map", "side_by_side"]
@@ -111,10 +111,16 @@ def side_by_side(axis: Axis, roots: Sequence[Expression], target: Processor) -> 
 
 
 def lane_strips(axis: Axis, roots: Sequence[Expression], lanes: int, target: Processor) -> Strips:
-    """Strips of the vectors that a loop body works on at once; one strip where registers hold all of ``axis``."""
+    """Strips of the vectors that a loop body works on at once; one strip where registers hold all of ``axis``.
+
+    Of sums over the rows of a large matrix these are half of the registers: longer pieces of a row are read then,
+    before the next one on another page of memory.
+    """
     side = side_by_side(axis, roots, target)
     if side > 1 and row_fits_registers(axis, roots, lanes, target):
         return strips_of(axis.extent, axis.extent)
+    if side > 1 and all(isinstance(root, Reduce) and _reads_far(root.body, target) for root in roots):
+        side = max(side, target.vector_registers // 2 // len(roots))
     return strips_of(axis.extent, side * lanes)
 
 
@@ -129,6 +135,13 @@ def row_fits_registers(axis: Axis, roots: Sequence[Expression], lanes: int, targ
 def _unrolled(roots: Sequence[Expression]) -> int:
     functions = sum(1 for e in walk(*roots) if isinstance(e, Apply))
     return SIDE_BY_SIDE if functions <= CHEAP_FUNCTIONS else COSTLY_SIDE_BY_SIDE
+
+
+def _reads_far(body: Expression, target: Processor) -> bool:
+    """Whether what is summed is read, or a product of what is, from an array that the second cache does not hold."""
+    read = operands_of(body, "multiply") or (body,)
+    loads = [e for e in read if isinstance(e, Load)]
+    return len(loads) == len(read) and any(load.buffer.nbytes > target.l2_bytes for load in loads)
 
 
 def _one_row(kernel: Kernel, roots: Sequence[Expression], lanes: int, target: Processor) -> Axis | None:
