@@ -14,11 +14,14 @@ from contenders import LIBRARIES, NUMERICAL
 from contest import Settings, entrants
 from report import Table
 from suite import BENCHMARKS, benchmark
+from vectors import with_vectors
 
 
 def main() -> None:
     options = _parser().parse_args()
     peers = dict(_peer(text) for text in options.peer)
+    if options.vectors:
+        with_vectors(options.vectors)
     names = list(BENCHMARKS) if "all" in options.benchmark else options.benchmark
 
     def say(line: str) -> None:
@@ -72,6 +75,12 @@ def _parser() -> argparse.ArgumentParser:
         help="leave a contender out, such as torch:compiled",
     )
     parser.add_argument("--threads", type=int, default=2, help="threads for every contender (2)")
+    parser.add_argument(
+        "--vectors",
+        type=int,
+        choices=(16, 32),
+        help="bytes of the vectors that libraries may use: 32 for AVX2",
+    )
     parser.add_argument("--rounds", type=int, default=10, help="turns for each contender (10)")
     parser.add_argument(
         "--steps", type=int, default=0, help="steps a turn; each benchmark has its own number"

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from networks import accuracy
 from numpy.typing import NDArray
+from vectors import keep_short
 from workload import Job, batch_rows
 
 Answer = dict[str, Any]
@@ -69,6 +70,8 @@ class Worker:
         begun = time.perf_counter()
         module = importlib.import_module(f"contenders.{name}")
         imported = time.perf_counter() - begun
+        if library == "pullback":
+            keep_short()
         begun = time.perf_counter()
         self.contender = module.Contender(*arguments)
         built = time.perf_counter() - begun

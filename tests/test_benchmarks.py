@@ -159,6 +159,18 @@ def test_a_library_that_fails_is_left_out_with_a_line(networks: Any, data: Path)
     ]
 
 
+def test_vectors_can_be_kept_short(networks: Any) -> None:
+    program = (
+        "import vectors; vectors.with_vectors(16)\n"
+        "import worker\n"
+        "from pullback.compiler.target import Processor\n"
+        "vectors.keep_short(); print(Processor.host().vector_bytes)"
+    )
+    run = [sys.executable, "-c", program]
+    done = subprocess.run(run, cwd=FOLDER, capture_output=True, text=True, check=True)
+    assert done.stdout == "16\n"
+
+
 def test_tables_read_the_same_as_text_and_as_markdown(networks: Any) -> None:
     report = importlib.import_module("report")
     table = report.Table("t", ("name", "ms"), [["a", "1.5"], ["long", "10"]], ["A note."])
