@@ -543,6 +543,17 @@ def test_a_sum_may_be_rounded_to_another_dtype_term_by_term():
     assert result.difference(np.float32(2 * result.value + 1e-5)) is not None
 
 
+@pytest.mark.parametrize("f", [lambda x, w: x.sum() * w, lambda x, w: x.sum(0, keepdims=True) @ w[None]])
+def test_a_sum_may_be_multiplied_term_by_term(f):
+    """A pool's windows that overlap are added up before the weights are met, or after: 0, or 3 w + 4 w - 7 w."""
+    x, w = np.array([3, 4, -7], np.float32), np.array([0.7], np.float32)
+    (result,) = expected(pb.trace(f, x, w).graph, [x, w])
+    apart = (x[0] * w + x[1] * w + x[2] * w).reshape(result.value.shape)
+    assert result.value == 0 and apart != 0
+    assert result.difference(apart) is None
+    assert result.difference(1000 * apart) is not None
+
+
 def test_the_reference_of_gammaln_is_exact_next_to_its_zeros():
     mpmath = pytest.importorskip("mpmath")
     x = np.array([0.3, 0.999, 1.0706424252497293, 1.46, 1.0, 1 + 2**-52, 2.0, 2.0001, 3.9])

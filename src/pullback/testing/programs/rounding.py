@@ -86,7 +86,7 @@ def expected(
 ) -> list[Expected]:
     """The results of ``graph``, each with its moved ones; of complex numbers both parts, as they are computed.
 
-    They are ``reordered`` where sums may be made in any other order, and rounded to another dtype term by term.
+    They are ``reordered`` where sums may be made in another order, multiplied and rounded to other dtypes term by term.
     """
     graph = with_parts(graph)
     plain = _Run(graph, arguments)
@@ -332,16 +332,19 @@ class _Run:
         rounds = inexact(name, inputs, value)
         if name in ("add", "subtract") and moves.reordered:
             rounds |= may_round(*inputs)
+        if name == "multiply" and moves.reordered:
+            sizes = [moves.plain.terms[child] for child in node.inputs]
+            rounds |= inexact(name, sizes, sizes[0] * sizes[1])
         if not rounds.any():
             return value
         salt = moves.salts.setdefault(name, int(moves.random.integers(1 << 30)))
         terms = inputs if name in SHIFTED else [TERMS[name](*inputs)] if name in TERMS else []
-        if moves.reordered and name in ("add", "subtract", "cast"):
-            terms = [*terms, moves.plain.terms[node].astype(value.dtype)]
         scale = np.max(np.abs([value, *terms]), axis=0)
         # A product or quotient may have vanished; zeros of other functions are zeros.
         small = _is_small(value) & ((value != 0) | (name in ("multiply", "divide")))
         scale = np.where(small, np.finfo(value.dtype).smallest_normal, scale)
+        if moves.reordered and name in ("add", "subtract", "multiply", "cast"):
+            scale = np.maximum(scale, moves.plain.terms[node].astype(value.dtype))
         units = AMPLITUDE.get(name, OTHERS)
         if moves.one_by_one and moves.turn and name in ("add", "subtract"):
             step = np.copysign(scale, value) * (units * float(np.finfo(value.dtype).eps))
