@@ -209,7 +209,10 @@ FEWEST_PARTS = 8
 # -- Short axes
 
 PAGE_BYTES, MOST_IN_ONE_PLACE = 4096, 8
-"""Lines whole pages apart have the same place in the nearest cache, which holds about so many of them."""
+"""Lines whole pages apart have the same place in the nearest cache, which holds about so many of them.
+
+So many rows are read side by side at most.
+"""
 
 MOST_UNROLLED_FUNCTIONS, MOST_JOINED_FUNCTIONS = 256, 400
 """Functions of a turn that is written out, of one kernel and of those that are joined."""
@@ -291,9 +294,6 @@ SHORTEST_TRANSPOSED_ROW = 8
 
 ACCUMULATORS = 4
 """Vectors summed side by side: an addition takes about four cycles and two start in each."""
-
-ROWS_AT_ONCE = 8
-"""Rows that are read side by side, a vector of each: their lines may all have the same place in the nearest cache."""
 
 
 # -- Register tiles

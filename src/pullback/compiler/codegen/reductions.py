@@ -19,7 +19,7 @@ from pullback.compiler.codegen.nest import Tile, each_place, emit_nest
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
-from pullback.compiler.cost import ACCUMULATORS, ROWS_AT_ONCE, WRITTEN_OUT
+from pullback.compiler.cost import ACCUMULATORS, MOST_IN_ONE_PLACE, WRITTEN_OUT
 from pullback.compiler.schedules.reduction import is_transposed, runs_along
 from pullback.loops import Affine, Apply, Axis, Load, Reduce, turns_of
 from pullback.loops.nest import Kind, Level, level_of, levels_over, vectors_over
@@ -128,8 +128,8 @@ def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
         empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
         levels = [*levels_over(outer), *vectors_over(along, lanes)]
         made = list[str]()
-        for first in range(0, rows, ROWS_AT_ONCE):
-            made += emit_nest(values, levels, turn, [(kind, empty)] * min(ROWS_AT_ONCE, rows - first))
+        for first in range(0, rows, MOST_IN_ONE_PLACE):
+            made += emit_nest(values, levels, turn, [(kind, empty)] * min(MOST_IN_ONE_PLACE, rows - first))
     return across_rows(
         values, reduce.kind, [*made, *["zeroinitializer"] * (lanes - rows)], reduce.dtype, lanes
     )
