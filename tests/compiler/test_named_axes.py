@@ -232,6 +232,26 @@ def test_errors_of_one_size_are_those_of_the_function() -> None:
         named(rows(6))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+@pytest.mark.parametrize("last", [1.5, np.inf, np.nan])
+@pytest.mark.parametrize("size", [5, 6, 13])
+def test_the_end_of_a_window_of_any_size_meets_no_infinity(size: int, last: float, dtype: Any) -> None:
+    """The window of a weight gradient is the cotangent, and a kernel may be as long as its input."""
+    random = np.random.default_rng(0)
+    x, short, long = (
+        random.standard_normal(shape).astype(dtype) for shape in ((2, 3, size), (4, 3, 3), (2, 3, size))
+    )
+    x[0, 1, -1] = last
+    slope = pb.grad(lambda x, w: nn.conv(x, w).real.sum(), 1)
+    for function, w, named in (
+        (slope, short, {"x": (None, None, "rows")}),
+        (lambda x, w: nn.conv(x, w, 1, 2), long, {"x": (None, None, "rows"), "w": (None, None, "rows")}),
+    ):
+        wanted = pb.trace(function, x, w).evaluate([x, w])
+        assert np.isfinite(wanted).any()
+        np.testing.assert_allclose(pb.jit(function, shapes=named)(x, w), wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_second_derivatives_of_strided_convolutions_are_refused_at_once() -> None:
     """Parts of a window as long as a named axis are found without going through it."""
     x, w = np.ones((2, 3, 5, 2)), np.ones((3, 1, 2, 2))

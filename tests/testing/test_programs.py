@@ -527,13 +527,6 @@ def test_zeros_that_a_transform_gives_are_as_exact_as_the_rest_of_the_row():
     assert result.difference(np.full_like(result.value, 6e-5)) is not None
 
 
-@pytest.mark.parametrize("largest", [np.inf, 1.0])
-def test_infinity_under_the_padding_of_a_window_is_left_open(largest):
-    x, w = np.array([[[0.5, 1.0, largest]]], np.float32), np.ones((1, 1, 1), np.float32)
-    graph = pb.trace(lambda x, w: pb.nn.conv(x * 2, w, 1), x, w).graph
-    assert compare._moves_windows_over_infinity(graph, [x, w]) == np.isinf(largest)
-
-
 def test_a_sum_may_be_rounded_to_another_dtype_term_by_term():
     x = np.array([1 / 3, 2 / 3])
     (result,) = expected(pb.trace(lambda x: (x[0] - x[1] / 2.0000003).astype(np.float32), x).graph, [x])
@@ -552,6 +545,13 @@ def test_a_sum_may_be_multiplied_term_by_term(f):
     assert result.value == 0 and apart != 0
     assert result.difference(apart) is None
     assert result.difference(1000 * apart) is not None
+
+
+def test_an_exponent_that_is_computed_is_known_to_what_is_evaluated_as_it_goes():
+    """There the slope of a cube is ``3 * (x * x)``, and in the graph ``3 * power(x, 2.0)``: a unit apart at 1.92."""
+    x = Input("x0", np.linspace(0.5, 2.0, 143)), Input("x1", np.array(-4))
+    steps = Step("v0", "np.invert({0})", ("x1",)), Step("v1", "np.power({0}, {1})", ("x0", "v0"))
+    assert difference(Program(x, steps, ("v1",), Asked("gradient", "sum"))) is None
 
 
 def test_the_reference_of_gammaln_is_exact_next_to_its_zeros():

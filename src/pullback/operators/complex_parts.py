@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pullback.graph import OPERATORS, Operation, constant, part_dtype
+from pullback.graph import OPERATORS, Node, Operation, constant, part_dtype
 
 __all__ = [
     "ACCURACY",
@@ -95,9 +95,9 @@ def multiplied(node: Operation, x: Parts, y: Parts) -> Parts:
     return Parts(a * c - b * d, a * d + b * c)
 
 
-def bilinear(node: Operation, x: Parts, y: Parts) -> Parts:
+def bilinear(node: Operation, x: Parts, y: Parts, *others: Node) -> Parts:
     """Four products of the same operator; the two of each part become one with two pairs of operands."""
-    (a, b), (c, d) = ([node.operator(part, other, **node.attributes) for other in y] for part in x)
+    (a, b), (c, d) = ([node.operator(part, other, *others, **node.attributes) for other in y] for part in x)
     return Parts(a - d, b + c)
 
 

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pullback.errors import DTypeError, ShapeError
-from pullback.graph import Case, Node, Operation, Operator, Sample, Type
+from pullback.graph import OPERATORS, Case, Node, Operation, Operator, Sample, Type
 from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Operand, Reduce
 from pullback.loops.arithmetic import times, total
-from pullback.operators.batching import batch_size, is_batched, moved
+from pullback.operators.batching import all_batched, any_batched, batch_size, is_batched, moved
 from pullback.operators.complex_parts import bilinear
-from pullback.operators.elementwise import filled
+from pullback.operators.elementwise import filled, where
 from pullback.operators.interleave import interleave, part_shape, places
 from pullback.operators.shapes import dilated, framed, reshape, reverse, slice, transpose
-from pullback.operators.varying import Padding, named_axes, refuse_named
+from pullback.operators.varying import AtCapacity, Padding, named_axes, refuse_named
 
-__all__ = ["convolve", "convolve_where_read", "transposed_convolve", "window_count"]
+__all__ = ["convolve", "transposed_convolve", "window_count", "windows_met"]
 
 Widths = tuple[int, ...]
 
@@ -98,7 +99,14 @@ def _convolve_type(
     return Type(x.dtype, tuple(extents[label] for label in out_layout), x.weak and w.weak)
 
 
-def _convolve_reference(
+def _convolve_reference(x: np.ndarray, w: np.ndarray, **how: Any) -> np.ndarray:
+    """A product of ``w`` and the windows of ``x`` that it meets."""
+    view, labels, window, out = windows_met(x, w, **how)
+    product: np.ndarray = np.einsum(f"{labels},{window}->{out}", view, w, optimize=True)
+    return product
+
+
+def windows_met(
     x: np.ndarray,
     w: np.ndarray,
     *,
@@ -107,8 +115,11 @@ def _convolve_reference(
     out_layout: str,
     strides: Widths,
     dilations: Widths,
-) -> np.ndarray:
-    """A product of ``w`` and a view of ``x`` that has an axis for the window beside each axis it moves on."""
+) -> tuple[np.ndarray, str, str, str]:
+    """A view of ``x`` that has an axis for the window beside each axis it moves on; and the letters of ``einsum``.
+
+    These are those of the view, of ``w`` and of the result.
+    """
     sizes = dict(zip(w_layout, w.shape))
     shape, steps, labels = [], [], []
     for label, extent, step in zip(x_layout, x.shape, x.strides):
@@ -122,10 +133,8 @@ def _convolve_reference(
             steps.append(step)
             labels.append(label)
     view = np.lib.stride_tricks.as_strided(x, shape, steps, writeable=False)
-    window = "".join(_letter(label, window=True) for label in w_layout)
-    out = "".join(map(_letter, out_layout))
-    product: np.ndarray = np.einsum(f"{''.join(labels)},{window}->{out}", view, w, optimize=True)
-    return product
+    window = "".join([_letter(label, window=True) for label in w_layout])
+    return view, "".join(labels), window, "".join(map(_letter, out_layout))
 
 
 def _letter(label: str, window: bool = False) -> str:
@@ -433,21 +442,24 @@ def _interleaved(y: Node, layout: str, phases: dict[str, int]) -> Node:
 
 
 def _convolve_batch(node: Operation, inputs: Sequence[Node]) -> Node:
-    """Examples are samples where only ``x`` differs, outputs where only ``w`` does, and groups where both do."""
+    """Examples are samples where only ``x`` differs, outputs where only the window does, and groups where both do."""
     layouts = [node.attributes[key] for key in ("x_layout", "w_layout", "out_layout")]
-    batched = [*map(is_batched, inputs, node.inputs)]
-    if all(batched) and "g" not in layouts[0]:
+    (x, *window), (one, *ones) = inputs, node.inputs
+    if any_batched(window, ones):
+        window = all_batched(window, ones)
+    of_x, of_window = is_batched(x, one), any_batched(window, ones)
+    if of_x and of_window and "g" not in layouts[0]:
         x_layout, w_layout, out_layout = ("g" + layout for layout in layouts)
         grouped = {"x_layout": x_layout, "w_layout": w_layout, "out_layout": out_layout}
-        return convolve(*inputs, **{**node.attributes, **grouped})
-    label = "g" if all(batched) else "b" if batched[0] else "o"
-    merged = [
-        _merged(x, layout.index(label)) if inside else x
-        for x, layout, inside in zip(inputs, layouts, batched)
-    ]
+        return node.operator(x, *window, **{**node.attributes, **grouped})
+    label = "g" if of_x and of_window else "b" if of_x else "o"
+    if of_x:
+        x = _merged(x, layouts[0].index(label))
+    if of_window:
+        window = [_merged(each, layouts[1].index(label)) for each in window]
     axis, size = layouts[2].index(label), batch_size(inputs, node.inputs)
     apart = (*node.shape[:axis], size, *node.shape[axis:])
-    return moved(reshape(convolve(*merged, **node.attributes), shape=apart), axis, 0)
+    return moved(reshape(node.operator(x, *window, **node.attributes), shape=apart), axis, 0)
 
 
 def _merged(x: Node, axis: int) -> Node:
@@ -475,11 +487,11 @@ def _convolve_lower(node: Operation, operands: Sequence[Operand], index: Sequenc
         k = int(label)
         return total((times(out[label], strides[k]), times(turn[label], dilations[k])))
 
-    factors = (
-        operands[0]([place(label) for label in x_layout]),
-        operands[1]([turn[label] if label in turn else out[label] for label in w_layout]),
-    )
+    window = [turn[label] if label in turn else out[label] for label in w_layout]
+    factors = operands[0]([place(label) for label in x_layout]), operands[1](window)
     product = Apply("multiply", factors, node.dtype)
+    for inside in operands[2:]:
+        product = Apply("where", (inside(window), product, Literal(0, node.dtype)), node.dtype)
     turning = tuple(axis for axis in over.values() if axis.extent != 1)
     return Reduce("add", turning, product) if turning else product
 
@@ -488,7 +500,7 @@ def vary_convolution(node: Operation) -> Padding:
     """Zeros where what is summed, channels or the window, lies along a named axis.
 
     The window is one in the cotangent of a window, and channels are there. Where it moves along a named axis, it moves
-    by one place at a time. The zeros of a window meet inputs, of which infinite ones give NaN.
+    by one place at a time. What its zeros make of infinite inputs is not added, see ``_inside_of_window``.
     """
     how = node.attributes
     labels = {how["x_layout"][axis] for axis in named_axes(node.inputs[0])}
@@ -499,7 +511,26 @@ def vary_convolution(node: Operation) -> Padding:
                 node, "moves windows along it by several places", "take windows of each place, then some"
             )
     fill = 0 if windows or "c" in labels else None
-    return Padding((fill, fill, *(None for _ in node.inputs[2:])))
+    inside = _inside_of_window if windows - {"c"} and node.dtype.kind in "fc" else None
+    return Padding((fill, fill, *(None for _ in node.inputs[2:])), instead=inside)
+
+
+def _inside_of_window(node: Operation, inputs: Sequence[Node], at: AtCapacity) -> Node:
+    """A convolution by a window of named extent: where zeros behind its end make NaN, they are left out.
+
+    Zeros times infinite inputs are what makes them, and that is rare: then all is computed again, product by product.
+    """
+    x, w, *met = inputs
+    usual = node.operator(x, w, *met, **node.attributes)
+    total = OPERATORS["sum"](usual, axes=tuple(range(usual.ndim)))
+    rare = OPERATORS["unlikely"](OPERATORS["logical_not"](OPERATORS["isfinite"](total)))
+    inside = met[0] if met else filled(True, rare.dtype, w.shape)
+    for axis in named_axes(node.inputs[1]):
+        place = OPERATORS["iota"](shape=w.shape, axis=axis, dtype=np.dtype(np.int64))
+        end = OPERATORS["broadcast"](at.number(node.inputs[1].shape[axis]), shape=w.shape, axes=())
+        inside = OPERATORS["logical_and"](inside, OPERATORS["less"](place, end))
+    every: Node = OPERATORS["convolve_where_read"](x, w, inside, **node.attributes)
+    return where(OPERATORS["broadcast"](rare, shape=usual.shape, axes=()), every, usual)
 
 
 def _case(
@@ -564,6 +595,3 @@ elements. Integers, which wrap around, floats and complex numbers.
 Raises ``ShapeError`` where channels or groups differ or a window is larger than its input, ``DTypeError``
 where dtypes differ.
 """
-
-convolve_where_read = replace(convolve, name="convolve_where_read", cost=0.0, rereads=False)
-"""``convolve``, each element computed where it is read, and what it is made of likewise: for rare cases."""

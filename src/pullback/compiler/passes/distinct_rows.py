@@ -51,7 +51,7 @@ from pullback.compiler.target import Processor
 from pullback.control.host import with_host_calls
 from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
 from pullback.operators.concatenation import concatenate
-from pullback.operators.convolution import convolve_where_read
+from pullback.operators.convolution_where_read import convolve_where_read
 from pullback.operators.distinct import distinct
 from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather, gathers_rows

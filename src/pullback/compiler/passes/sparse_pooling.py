@@ -44,7 +44,7 @@ from pullback.compiler.passes.finite import is_finite
 from pullback.compiler.passes.rewriting import Rule, RulePass, filled, inner, is_zero, scalar
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Node, Operation, constant
-from pullback.operators.convolution import convolve_where_read
+from pullback.operators.convolution_where_read import convolve_where_read
 from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather, gathers_rows
 from pullback.operators.logic import unlikely
