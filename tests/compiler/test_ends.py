@@ -164,3 +164,28 @@ def test_a_sum_inside_of_what_is_masked_reads_zeros(size: int) -> None:
     with compiled_for(Asked(small=True, vectors=32).processor()):
         found = pb.jit(deviation, shapes={"x": ("rows",)})(np.ones(size, np.float32), np.float32([-18.4]))
     np.testing.assert_allclose(found, 0, atol=1e-6)
+
+
+def over_rows(x: Any, y: Any) -> Any:
+    return np.tanh(x).T @ np.sin(y) + 1, (np.tanh(x) + 1).T @ (np.sin(y) + x[:, :40] ** 2)
+
+
+def along_rows(x: Any, y: Any) -> Any:
+    return np.tanh(x) @ np.sin(y).T, 1
+
+
+@pytest.mark.parametrize(("function", "axis"), [(over_rows, 0), (along_rows, 1)])
+def test_panels_end_where_the_size_does(function: Callable[..., Any], axis: int) -> None:
+    """Rounds of panels behind the size are left out, and the one that it lies in is cut."""
+    random = np.random.default_rng(0)
+    x, y = (np.moveaxis(random.uniform(-1, 1, (96, k)).astype(np.float32), 0, axis) for k in (48, 40))
+    axes = ("size", None) if axis == 0 else (None, "size")
+    processor = Asked(small=True, vectors=32).processor()
+    with compiled_for(processor):
+        named = pb.jit(function, shapes={"x": axes, "y": axes})
+        for size in (96, 65, 81, 70):
+            given = [np.ascontiguousarray(each.take(range(size), axis)) for each in (x, y)]
+            np.testing.assert_allclose(named(*given)[0], function(*given)[0], rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(named(*given)[1], function(*given)[1], rtol=1e-4, atol=1e-4)
+        lines = named.inspect(*given).loops.splitlines()
+    assert any("panels" in line and "up to" in line for line in lines)

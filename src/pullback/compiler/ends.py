@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from pullback.compiler.items import Choice, HostCall, View, While, every_step
 from pullback.compiler.repeated_rows import different_rows
-from pullback.compiler.schedules.contraction_schedules import TiledContraction
+from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.steps import End, Group, Job, Region, Step, keeps_to_rows
 from pullback.control.host import Reference
@@ -221,10 +221,12 @@ class _Facts:
         """
         if isinstance(job.schedule, ScatterSchedule):
             return self._of_updates(job.kernel, job.schedule)
-        if not isinstance(job.schedule, TiledContraction):
+        if not isinstance(job.schedule, ContractionSchedule):
             return None
         found = set[_Fact]()
         for pair in job.schedule.contraction.pairs:
+            if isinstance(job.schedule, PackedContraction) and pair.depth[-1].extent != self.capacity:
+                return None
             for load in (pair.left, pair.right):
                 pitch = load.offset.coefficient(pair.depth[-1])
                 if self._row(load.buffer, load.offset, pitch) != (pair.depth[-1], 1):

@@ -32,7 +32,7 @@ from pullback.compiler.passes import Pass, passes_for
 from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
 from pullback.compiler.schedules.contraction import Contraction
-from pullback.compiler.schedules.contraction_schedules import TiledContraction
+from pullback.compiler.schedules.contraction_schedules import ContractionSchedule
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.steps import End, Group, Job, Region, Step, every_region
 from pullback.compiler.target import Processor
@@ -350,7 +350,7 @@ class _Run:
         for buffer in (*kernel.reads(), *kernel.writes()):
             self._bound(buffer, memory.arrays)
         places: dict[Axis, range] = {}
-        if job.ended is not None and isinstance(job.schedule, TiledContraction):
+        if job.ended is not None and isinstance(job.schedule, ContractionSchedule):
             memory = self._up_to(job.ended, job.schedule.contraction, memory)
         elif job.ended is not None and isinstance(job.schedule, ScatterSchedule):
             places = dict.fromkeys(job.schedule.positions, range(self._size(job.ended)))

@@ -144,7 +144,7 @@ def multiply_panel(
     tile: Tile,
     panel: str,
     width: int,
-    extent: tuple[Place, int],
+    extent: tuple[Place, int | str],
     sums: list[str],
     wanted: Sequence[Wanted] = (),
 ) -> list[str]:

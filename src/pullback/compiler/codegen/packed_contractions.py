@@ -115,8 +115,19 @@ class _Blocks:
             if count == 1:
                 run(turn)
                 continue
-            with self.f.loop("0", str(count * step), step) as loop, self.values.scope():
+            stop = self._made(Place(None, min(s.start for s in turn.segments)), count * step)
+            counted = isinstance(stop, int)
+            with self.f.loop("0", str(stop), step, counted=counted) as loop, self.values.scope():
                 run(replace(turn, ahead=loop.index))
+
+    def _made(self, start: Place, steps: int) -> int | str:
+        """How many of so many steps from ``start`` on are made: all, or a register with those before the sum's end."""
+        if self.values.end is None:
+            return steps
+        first = self.f.value(f"add i64 {start.value or 0}, {start.constant}")
+        left = self.f.value(f"sub i64 {self.values.end[0]}, {first}")
+        least = self.f.call("i64", "llvm.smin.i64", ("i64", left), ("i64", str(steps)))
+        return self.f.call("i64", "llvm.smax.i64", ("i64", least), ("i64", "0"))
 
     def _column(self, panel: str) -> str:
         """Where the panel begins; beyond the last one, behind the last whole vector."""
@@ -163,14 +174,15 @@ class _Blocks:
             steps = pair.right.offset.coefficient(depth)
             across = pair.right.offset.coefficient(self.product.columns)
             if across == 1:
-                self._copy(source, steps, target, segment.stop - segment.start, columns)
+                count = self._made(turn.place(segment), segment.stop - segment.start)
+                self._copy(source, steps, target, count, columns)
             else:
                 self._turn(source, steps, across, target, segment.stop - segment.start, columns)
 
-    def _copy(self, source: str, steps: int, target: str, depth: int, columns: int) -> None:
+    def _copy(self, source: str, steps: int, target: str, depth: int | str, columns: int) -> None:
         """Rows of the operand as they are."""
         f, lanes, width = self.f, self.packing.lanes, self.packing.width
-        with f.loop("0", str(depth)) as loop:
+        with f.loop("0", str(depth), counted=isinstance(depth, int)) as loop:
             row = self._at(source, f.value(f"mul i64 {loop.index}, {steps}"))
             packed = self._at(target, f.value(f"mul i64 {loop.index}, {width}"))
             for start in range(0, columns, lanes):
@@ -239,7 +251,8 @@ class _Blocks:
             for segment in turn.segments:
                 pair = self.product.pairs[segment.pair]
                 packed = self._at(panel, str(segment.packed_at * packing.width))
-                extent = (turn.place(segment), segment.stop - segment.start)
+                start = turn.place(segment)
+                extent = start, self._made(start, segment.stop - segment.start)
                 sums = multiply_panel(values, pair, tile, packed, packing.width, extent, sums, wanted)
                 wanted = []
             if turn.last:

@@ -67,7 +67,12 @@ class PackedContraction(ContractionSchedule):
             yield {"places": {rows: _range(rows, row, packing.block_rows), columns: range(*starts)}}
 
     def __str__(self) -> str:
-        return f"{self.name} {self.packing}"
+        packing = self.packing
+        return (
+            f"{self.name}: blocks of {packing.block_rows} rows, {packing.panels} of {packing.all_panels} panels of "
+            f"{packing.width} columns; {len(packing.rounds)} rounds of {packing.depth} steps; register "
+            f"{packing.tile.rows} rows; vector of {packing.lanes}"
+        )
 
 
 def schedule_contraction(
