@@ -42,7 +42,6 @@ from pullback.graph import (
     result,
     results,
     substitute,
-    topological,
 )
 from pullback.loops import Buffer
 from pullback.operators.arithmetic import cast
@@ -124,6 +123,12 @@ class _Arrangement:
         """For each block what it stores where."""
         self.offers, self.constants = donated, constants
         self.users = Counts(child for node in self.order for child in map(id, node.inputs))
+        self.readers: dict[int, list[Node]] = {}
+        for node in self.order:
+            for child in node.inputs:
+                self.readers.setdefault(id(child), []).append(node)
+        self.failing = max((self._when(node) for node in self.order if _may_fail(node)), default=-1)
+        """When the last error may be reported."""
         self.users.update(map(id, graph.outputs))
 
     def _sink(self) -> None:
@@ -230,20 +235,27 @@ class _Arrangement:
         A view of it is read where it is needed, and an output that is the argument is copied at the end. Of what the
         block itself reads it knows the argument, but not its views from blocks before.
         """
+        if self.failing > 2 * stage:
+            return False
+        views: list[Node] = [argument]
         shown = {id(argument)}
-        for node in self.order:
-            late = self.stage[id(node)] > stage or (_is_loop(node) and self.stage[id(node)] >= stage)
-            reads = any(id(child) in shown for child in node.inputs)
-            if late and (reads or _may_fail(node)):
-                return False
-            views = (child for child in node.inputs if child is not argument and id(child) in shown)
-            if self.stage[id(node)] == stage and any(self.stage[id(view)] < stage for view in views):
-                return False
-            if reads and isinstance(node, Operation) and node.operator.name in VIEWS | {"slice"}:
-                shown.add(id(node))
+        for view in views:
+            before = view is not argument and self.stage[id(view)] < stage
+            for node in self.readers.get(id(view), ()):
+                if self._when(node) > 2 * stage or (before and self.stage[id(node)] == stage):
+                    return False
+                is_view = isinstance(node, Operation) and node.operator.name in VIEWS | {"slice"}
+                if is_view and id(node) not in shown:
+                    shown.add(id(node))
+                    views.append(node)
         if any(_behind_reshapes(node) is argument for node in self.graph.outputs):
             return False
-        return all(self.stage[id(node)] <= stage for node in self.graph.outputs if _shows(node, argument))
+        later = [node for node in self.graph.outputs if self.stage[id(node)] > stage]
+        return not later or dependent(self.order, [argument]).isdisjoint(map(id, later))
+
+    def _when(self, node: Node) -> int:
+        """Twice the stage of a block's operation; a loop comes behind the block of its stage."""
+        return 2 * self.stage[id(node)] + _is_loop(node)
 
     def _storage(self, node: Operation) -> None:
         """Places for the results that have none; those that are carries of a loop get theirs with it."""
@@ -516,9 +528,3 @@ def _may_fail(node: Node) -> bool:
     if node.operator.name == "check_index" or node.operator is host_call:
         return True
     return any(_may_fail(inner) for region in regions(node) for inner in region.nodes())
-
-
-def _shows(node: Node, argument: Node) -> bool:
-    """Whether ``node`` is a view of ``argument``."""
-    order = topological([node])
-    return id(node) in dependent(order, [argument])
