@@ -19,8 +19,9 @@ from pullback.loops import Affine, Apply, Axis, Expression, Index, Literal, Oper
 from pullback.loops.arithmetic import times, total
 from pullback.operators.batching import all_batched, any_batched, batch_size, is_batched, moved
 from pullback.operators.complex_parts import bilinear
-from pullback.operators.elementwise import filled, where
+from pullback.operators.elementwise import filled
 from pullback.operators.interleave import interleave, part_shape, places
+from pullback.operators.logic import rarely, spoilt, unlikely
 from pullback.operators.shapes import dilated, framed, reshape, reverse, slice, transpose
 from pullback.operators.varying import AtCapacity, Padding, named_axes, refuse_named
 
@@ -522,15 +523,14 @@ def _inside_of_window(node: Operation, inputs: Sequence[Node], at: AtCapacity) -
     """
     x, w, *met = inputs
     usual = node.operator(x, w, *met, **node.attributes)
-    total = OPERATORS["sum"](usual, axes=tuple(range(usual.ndim)))
-    rare = OPERATORS["unlikely"](OPERATORS["logical_not"](OPERATORS["isfinite"](total)))
+    rare = unlikely(spoilt(usual))
     inside = met[0] if met else filled(True, rare.dtype, w.shape)
     for axis in named_axes(node.inputs[1]):
         place = OPERATORS["iota"](shape=w.shape, axis=axis, dtype=np.dtype(np.int64))
         end = OPERATORS["broadcast"](at.number(node.inputs[1].shape[axis]), shape=w.shape, axes=())
         inside = OPERATORS["logical_and"](inside, OPERATORS["less"](place, end))
     every: Node = OPERATORS["convolve_where_read"](x, w, inside, **node.attributes)
-    return where(OPERATORS["broadcast"](rare, shape=usual.shape, axes=()), every, usual)
+    return rarely(rare, every, usual)
 
 
 def _case(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from pullback.graph import Case, Sample
+from pullback.graph import OPERATORS, Case, Node, Sample
 from pullback.loops import rare
 from pullback.operators import complex_parts
 from pullback.operators.elementwise import SHAPE, elementwise, where
@@ -28,7 +30,9 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "not_equal",
+    "rarely",
     "right_shift",
+    "spoilt",
     "unlikely",
     "where",
 ]
@@ -114,3 +118,15 @@ isfinite = elementwise(
     "isfinite", np.isfinite, None, ONE, kinds="fc", result=bool, cases=HUGE, parts=complex_parts.isfinite
 )
 """Whether it is neither infinite nor NaN."""
+
+
+def spoilt(x: Node, kept: Sequence[int] = ()) -> Node:
+    """For each place of the axes ``kept`` whether ``x`` has there what is not finite, or numbers beyond all measure."""
+    total = OPERATORS["sum"](x, axes=tuple(axis for axis in range(x.ndim) if axis not in kept))
+    made: Node = OPERATORS["logical_not"](OPERATORS["isfinite"](total))
+    return made
+
+
+def rarely(rare: Node, then: Node, usual: Node) -> Node:
+    """``then`` if a condition without axes holds, which is ``unlikely``, and ``usual`` if not."""
+    return where(OPERATORS["broadcast"](rare, shape=usual.shape, axes=()), then, usual)

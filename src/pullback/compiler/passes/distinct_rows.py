@@ -55,7 +55,7 @@ from pullback.operators.convolution_where_read import convolve_where_read
 from pullback.operators.distinct import distinct
 from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather, gathers_rows
-from pullback.operators.logic import unlikely
+from pullback.operators.logic import rarely, spoilt, unlikely
 from pullback.operators.products import contract
 from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import broadcast, iota, pad, reshape, reverse, slice, transpose
@@ -130,23 +130,11 @@ def _where_row(is_row: Node | None, node: Node) -> Node:
     return made
 
 
-def _rarely(rare: Node, then: Node, usual: Node) -> Node:
-    made: Node = where(broadcast(rare, shape=usual.shape, axes=()), then, usual)
-    return made
-
-
 def _or_rarely(rare: Node, then: Node, usual: Node) -> Node:
     """``usual``, or ``then`` in the rare case, added to zeros by a kernel of its own, which is left out as a whole."""
     rows = iota(shape=usual.shape[:1], axis=0, dtype=np.dtype(np.int64))
-    usual = _rarely(rare, filled(0, usual), usual)
-    made: Node = scatter_add(usual, _rarely(rare, then, filled(0, then)), rows, axes=(0,))
-    return made
-
-
-def _spoilt(node: Node) -> Node:
-    """Whether there is something in ``node`` that is not finite."""
-    total = OPERATORS["sum"](node, axes=tuple(range(node.ndim)))
-    made: Node = unlikely(OPERATORS["logical_not"](OPERATORS["isfinite"](total)))
+    usual = rarely(rare, filled(0, usual), usual)
+    made: Node = scatter_add(usual, rarely(rare, then, filled(0, then)), rows, axes=(0,))
     return made
 
 
@@ -259,19 +247,19 @@ class _Table:
     def spoilt(self) -> Node:
         """Whether a row is not finite: then no number of its product is, and one column tells."""
         if self.product is None:
-            return _spoilt(_where_row(self.is_row, self.read))
-        return _spoilt(self.at_places(_part(self.product, 0, 1, axis=1), lambda places: places))
+            return unlikely(spoilt(_where_row(self.is_row, self.read)))
+        return unlikely(spoilt(self.at_places(_part(self.product, 0, 1, axis=1), lambda places: places)))
 
     def updated(self, base: Node, cotangents: Node, matrix: Node, every: Node, view: View) -> Node:
         """``base`` with the products of cotangents and a matrix added to the rows that these belong to.
 
         In the rare case they are those of ``every`` place.
         """
-        rare = _spoilt(matrix)
+        rare = unlikely(spoilt(matrix))
         made = _product(self.summed(cotangents, view), matrix, "nc,ck->nk")
-        made = _where_row(self.is_row, _rarely(rare, filled(0, made), made))
+        made = _where_row(self.is_row, rarely(rare, filled(0, made), made))
         base = base + made if self.rows is None else scatter_add(base, made, self.rows, axes=(0,))
-        updated: Node = scatter_add(base, _rarely(rare, every, filled(0, every)), view(self.place), axes=(0,))
+        updated: Node = scatter_add(base, rarely(rare, every, filled(0, every)), view(self.place), axes=(0,))
         return updated
 
 

@@ -47,7 +47,7 @@ from pullback.graph import OPERATORS, Node, Operation, constant
 from pullback.operators.convolution_where_read import convolve_where_read
 from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather, gathers_rows
-from pullback.operators.logic import unlikely
+from pullback.operators.logic import rarely, spoilt, unlikely
 from pullback.operators.pooling import (
     argmax_index,
     convolve_max_unpooled,
@@ -208,19 +208,18 @@ def _weight_gradient(target: Processor, node: Operation) -> Node | None:
     if cycles_of_visits(y.size, elements, run, lanes) >= _sweep(placed.size, elements, lanes):
         return None
     pool = tuple(pool_attributes(placed).values())
-    spoilt = [] if is_finite(x) else [_spoilt(x, [x_layout.index("c")])]
-    return convolve_max_unpooled(x, y, winner, *spoilt, shape=placed.shape, pool=pool, **node.attributes)
+    flags = [] if is_finite(x) else [_is_spoilt(x, [x_layout.index("c")])]
+    return convolve_max_unpooled(x, y, winner, *flags, shape=placed.shape, pool=pool, **node.attributes)
 
 
-def _spoilt(x: Node, kept: Sequence[int]) -> Node:
-    """For each place of the axes ``kept`` whether ``x`` has there what is not finite, or numbers beyond all measure."""
+def _is_spoilt(x: Node, kept: Sequence[int]) -> Node:
+    """``spoilt``, of the sums of rows where ``x`` reads them many times."""
     while not kept and isinstance(x, Operation) and x.operator.name in ("reverse", "transpose"):
         x = x.inputs[0]
     if isinstance(x, Operation) and gathers_rows(x) and x.size >= x.inputs[0].size and x.ndim - 1 not in kept:
         table, place = x.inputs  # the sum of a row that is read many times is made once
         x = gather(OPERATORS["sum"](table, axes=(1,)), place, axes=(0,))
-    whole = OPERATORS["sum"](x, axes=tuple(axis for axis in range(x.ndim) if axis not in kept))
-    return OPERATORS["logical_not"](OPERATORS["isfinite"](whole))
+    return spoilt(x, kept)
 
 
 def _input_gradient(target: Processor, node: Operation) -> Node | None:
@@ -294,13 +293,9 @@ def _spread(
     target = tuple(whole[label] for label in out_layout)
     zeros = broadcast(constant(0, y.dtype), shape=target, axes=())
     updates = over_winners(y) * weights
-    rare = unlikely(_spoilt(w, ()))
-
-    def in_rare_cases(yes: Node, no: Node) -> Node:
-        return where(broadcast(rare, shape=yes.shape, axes=()), yes, no)
-
+    rare = unlikely(_is_spoilt(w, ()))
     if not is_finite(w):
-        updates = in_rare_cases(filled(0, updates), updates)
+        updates = rarely(rare, filled(0, updates), updates)
     made: Node = scatter_add(zeros, updates, *indices, axes=tuple(range(len(target))))
     first, last = (tuple(ends[label] for label in out_layout) for ends in (starts, stops))
     if last != target or any(first):
@@ -310,7 +305,7 @@ def _spread(
     again = _turned(transpose(arranged, axes=tuple(order.index(axis) for axis in range(w.ndim))), w_layout)
     every = convolve_where_read(node.inputs[0], again, **attributes)
     places = (iota(shape=every.shape, axis=axis, dtype=np.dtype(np.int64)) for axis in range(every.ndim))
-    rest = in_rare_cases(every, filled(0, every))
+    rest = rarely(rare, every, filled(0, every))
     return scatter_add(made, rest, *places, axes=tuple(range(every.ndim)))
 
 
