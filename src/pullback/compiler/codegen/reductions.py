@@ -10,6 +10,7 @@ the latency, and adds them up in a fixed order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,11 @@ from pullback.compiler.codegen.nest import Tile, each_place, emit_nest
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
+from pullback.compiler.codegen.vectormath.extrema import Extremum
 from pullback.compiler.cost import ACCUMULATORS, MOST_IN_ONE_PLACE, WRITTEN_OUT
 from pullback.compiler.schedules.reduction import is_transposed, runs_along
 from pullback.loops import Affine, Apply, Axis, Load, Reduce, turns_of
-from pullback.loops.nest import Kind, Level, level_of, levels_over, vectors_over
+from pullback.loops.nest import Kind, Level, level_of, levels_over
 
 __all__ = ["across_rows", "better", "emit_reduction", "horizontal", "neutral"]
 
@@ -85,8 +87,7 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
         assert group is not None
         if is_transposed(reduce, group.axis, values.target):
             return [_transposed(values, reduce, vector) for vector in range(group.vectors)]
-        start = [literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), group.lanes)] * group.vectors
-        return _accumulate(values, reduce, start, group.lanes)
+        return _accumulate(values, reduce, group.vectors, group.lanes)
     if across:
         assert group is not None
         vectors = _masked(values, reduce, values.vectors(reduce.body))
@@ -97,8 +98,7 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
         return [result]
     if runs_along(reduce) and reduce.over[-1].extent >= 4:
         return [_along_lanes(values, reduce)]
-    start = [literal(reduce.dtype, neutral(reduce.kind, reduce.dtype))]
-    return _accumulate(values, reduce, start, 1)
+    return _accumulate(values, reduce, 1, 1)
 
 
 def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
@@ -111,25 +111,31 @@ def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
     *outer, along = reduce.over
     lanes = group.lanes
     rows = lanes if values.mask(vector) is None else group.tail
-    kind = vector_of(scalar_type(reduce.dtype), lanes)
     places = [Place(here.value, here.constant + vector * lanes + row) for row in range(rows)]
+    accumulators = _accumulators(values, reduce, lanes)
+    start = accumulators.start(1)
+    strip, most = (1, MOST_IN_ONE_PLACE) if len(start) == 1 else (ACCUMULATORS, MOST_IN_ONE_PLACE // 2)
 
-    def turn(tile: Tile, sums: list[str]) -> list[str]:
-        new = []
+    def turn(tile: Tile, carried: list[str]) -> list[str]:
+        new = list[str]()
         values.hoist([reduce.body], [group.axis])
-        for row, value in enumerate(sums, first):
+        for row, state in enumerate(_split(carried, len(carried) // len(start)), first):
             values.places[group.axis] = places[row]
             with values.scope():
-                new += _added(values, reduce, [value])
+                new += accumulators.taken(state, _terms(values, reduce))
             del values.places[group.axis]
         return new
 
     with values.shadowing([group.axis]), values.scope():
-        empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
-        levels = [*levels_over(outer), *vectors_over(along, lanes)]
+        levels = [
+            *levels_over(outer),
+            _lane_level(along, strip, lanes),
+            Level(along, Kind.VECTOR, lanes=lanes),
+        ]
         made = list[str]()
-        for first in range(0, rows, MOST_IN_ONE_PLACE):
-            made += emit_nest(values, levels, turn, [(kind, empty)] * min(MOST_IN_ONE_PLACE, rows - first))
+        for first in range(0, rows, most):
+            count = min(most, rows - first)
+            made += map(accumulators.found, _split(emit_nest(values, levels, turn, start * count), count))
     return across_rows(
         values, reduce.kind, [*made, *["zeroinitializer"] * (lanes - rows)], reduce.dtype, lanes
     )
@@ -160,8 +166,44 @@ def across_rows(values: Values, kind: str, rows: Sequence[str], dtype: np.dtype,
     return current[0]
 
 
-def _added(values: Values, reduce: Reduce, sums: list[str]) -> list[str]:
-    """The accumulators with the body's vectors taken in; a product is multiplied and added in one instruction."""
+class _Accumulators:
+    """What a loop carries of a reduction: vectors to each of which every so manieth value is added."""
+
+    def __init__(self, values: Values, reduce: Reduce, lanes: int) -> None:
+        self.values, self.kind, self.dtype, self.lanes = values, reduce.kind, reduce.dtype, lanes
+
+    def start(self, side: int) -> list[tuple[str, str]]:
+        """The types and first values of what a loop carries that has ``side`` accumulators."""
+        empty = literal(self.dtype, neutral(self.kind, self.dtype), self.lanes)
+        return [(vector_of(scalar_type(self.dtype), self.lanes), empty)] * side
+
+    def taken(self, carried: Sequence[str], terms: Sequence[str | tuple[str, str]]) -> list[str]:
+        """What is carried, with ``terms`` taken in, no more than there are accumulators; products are not rounded."""
+        new = [self._added(total, term) for total, term in zip(carried, terms)]
+        return [*new, *carried[len(new) :]]
+
+    def found(self, carried: Sequence[str]) -> str:
+        """All accumulators in one."""
+        row = list(carried)
+        while len(row) > 1:
+            paired = [self._added(a, b) for a, b in zip(row[::2], row[1::2])]
+            row = paired + row[len(paired) * 2 :]
+        return row[0]
+
+    def _added(self, total: str, term: str | tuple[str, str]) -> str:
+        if isinstance(term, tuple):
+            return Lanes(self.values.f, scalar_type(self.dtype), self.lanes).fma(*term, total)
+        return combine(self.values, self.kind, total, term, self.dtype, self.lanes)
+
+
+def _accumulators(values: Values, reduce: Reduce, lanes: int) -> _Accumulators | Extremum:
+    if reduce.kind in ("maximum", "minimum") and reduce.dtype.kind == "f":
+        return Extremum(Lanes(values.f, scalar_type(reduce.dtype), lanes), reduce.kind)
+    return _Accumulators(values, reduce, lanes)
+
+
+def _terms(values: Values, reduce: Reduce) -> list[Any]:
+    """What accumulators take in of the body: vectors, or the two factors where a sum takes in a product."""
     assert values.group is not None
     group, body = values.group, reduce.body
     along = group.axis in reduce.over
@@ -173,50 +215,42 @@ def _added(values: Values, reduce: Reduce, sums: list[str]) -> list[str]:
         # Lanes that do not exist are read as zeros.
         and (not along or all(isinstance(e, Load) and group.axis in e.axes for e in body.operands))
     ):
-        lanes = Lanes(values.f, scalar_type(body.dtype), group.lanes)
         left, right = (values.vectors(operand) for operand in body.operands)
-        return [lanes.fma(a, b, c) for a, b, c in zip(left, right, sums)]
+        return list(zip(left, right))
     vectors = values.vectors(body)
-    if along:
-        vectors = _masked(values, reduce, vectors)
-    return [combine(values, reduce.kind, a, b, reduce.dtype, group.lanes) for a, b in zip(sums, vectors)]
+    return _masked(values, reduce, vectors) if along else vectors
 
 
-def _accumulate(values: Values, reduce: Reduce, start: list[str], lanes: int) -> list[str]:
-    """Loops over the reduced axes around ``accumulator = combine(accumulator, body)``.
+def _accumulate(values: Values, reduce: Reduce, count: int, lanes: int) -> list[str]:
+    """Loops over the reduced axes around ``accumulator = combine(accumulator, body)``, for ``count`` vectors.
 
     Turns of a long last axis go to several sets of accumulators in turn: no addition waits for the one before it.
     """
     *outer, last = reduce.over
-    kind, count = vector_of(scalar_type(reduce.dtype), lanes), len(start)
     side, short = ACCUMULATORS // count, _written_out(values, reduce)
     if short or values.rare or side < 2 or last.extent < 2 * side:
         side, levels = 1, levels_over(reduce.over, short)
     else:
         levels = [*levels_over(outer), level_of(last, size=side), Level(last, Kind.REGISTER)]
-    empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
+    accumulators = _accumulators(values, reduce, lanes)
 
-    def turns(tile: Tile, sums: list[str]) -> list[str]:
-        new = list(sums)
-        for k in each_place(values, tile):
-            own = slice(k * count, (k + 1) * count)
-            if lanes > 1:
-                new[own] = _added(values, reduce, new[own])
-            else:
-                pairs = zip(new[own], values.emit(reduce.body))
-                new[own] = [combine(values, reduce.kind, *ab, reduce.dtype, lanes) for ab in pairs]
-        return new
-
-    carried = [(kind, value) for value in [*start, *[empty] * (count * (side - 1))]]
-    sums = emit_nest(values, levels, turns, carried, hoisted=([reduce.body], []))
-    sets = [sums[k : k + count] for k in range(0, len(sums), count)]
-    while len(sets) > 1:
-        neighbours = zip(sets[::2], sets[1::2])
-        paired = [
-            [combine(values, reduce.kind, *ab, reduce.dtype, lanes) for ab in zip(*p)] for p in neighbours
+    def turns(tile: Tile, carried: list[str]) -> list[str]:
+        terms = [
+            _terms(values, reduce) if lanes > 1 else values.emit(reduce.body)
+            for _ in each_place(values, tile)
         ]
-        sets = paired + sets[len(paired) * 2 :]
-    return sets[0]
+        states = zip(_split(carried, count), zip(*terms))
+        return [value for state, own in states for value in accumulators.taken(state, own)]
+
+    start = accumulators.start(side) * count
+    found = emit_nest(values, levels, turns, start, hoisted=([reduce.body], []))
+    return [accumulators.found(state) for state in _split(found, count)]
+
+
+def _split(row: Sequence[str], count: int) -> list[Sequence[str]]:
+    """``count`` parts of the same length."""
+    size = len(row) // count
+    return [row[start : start + size] for start in range(0, len(row), size)]
 
 
 def _written_out(values: Values, reduce: Reduce) -> int:
@@ -249,19 +283,16 @@ def _along_lanes(values: Values, reduce: Reduce) -> str:
     while lanes > axis.extent:
         lanes //= 2
     side = min(ACCUMULATORS, max(axis.extent // lanes, 1))
-    kind = vector_of(scalar_type(reduce.dtype), lanes)
-    empty = literal(reduce.dtype, neutral(reduce.kind, reduce.dtype), lanes)
     levels = [*levels_over(reduce.over[:-1]), _lane_level(axis, side, lanes)]
     levels.append(Level(axis, Kind.VECTOR, lanes=lanes))
+    accumulators = _accumulators(values, reduce, lanes)
 
-    def group(tile: Tile, sums: list[str]) -> list[str]:
-        body = _masked(values, reduce, values.vectors(reduce.body))
-        new = [combine(values, reduce.kind, a, b, reduce.dtype, lanes) for a, b in zip(sums, body)]
-        return new + sums[len(new) :]
+    def group(tile: Tile, carried: list[str]) -> list[str]:
+        return accumulators.taken(carried, _masked(values, reduce, values.vectors(reduce.body)))
 
     with values.scope():
-        sums = emit_nest(values, levels, group, [(kind, empty)] * side, hoisted=([reduce.body], []))
-    return horizontal(values, reduce.kind, sums, reduce.dtype, lanes)
+        found = emit_nest(values, levels, group, accumulators.start(side), hoisted=([reduce.body], []))
+    return horizontal(values, reduce.kind, [accumulators.found(found)], reduce.dtype, lanes)
 
 
 def _lane_level(axis: Axis, side: int, lanes: int) -> Level:

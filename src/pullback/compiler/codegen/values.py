@@ -7,7 +7,8 @@ all that does not depend on the loop's axis is emitted outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from pullback.compiler.codegen.halves import half_bits, half_value
 from pullback.compiler.codegen.integers import COMPARISONS, integer_function
 from pullback.compiler.codegen.types import convert, is_signed, literal, memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
+from pullback.compiler.codegen.vectormath.extrema import Extremum
 from pullback.compiler.schedules.columns import RowBlock
 from pullback.compiler.target import Processor
 from pullback.loops import (
@@ -221,15 +223,13 @@ class Values:
         What belongs to a loop inside is left to that.
         """
         depth: dict[Expression, int] = {}
-        summed = set[Expression]()
         for expression in walk(*roots):
             depth[expression] = 1 + max((depth[operand] for operand in expression.operands), default=0)
-            if (place := fused_product(expression)) is not None:
-                summed.add(expression.operands[place])
+        inner = _taken_in(depth)
         for expression in sorted(depth, key=depth.__getitem__):
             if (
                 self.is_vector(expression)
-                and expression not in summed
+                and expression not in inner
                 and expression.axes <= self.places.keys()
             ):
                 self.emit(expression)
@@ -237,9 +237,9 @@ class Values:
     def emit_in_order(self, root: Expression) -> str:
         """The scalar that ``root`` is, its operands before it: a chain may have more links than Python has calls."""
         parts = list(walk(root, enter=lambda part: rare_case(part) is None))
-        summed = {part.operands[place] for part in parts if (place := fused_product(part)) is not None}
+        inner = _taken_in(parts)
         for part in parts:
-            if part not in summed:
+            if part not in inner:
                 self.emit(part)
         return self.emit(root)[0]
 
@@ -349,6 +349,7 @@ class Values:
         fused = (
             self._multiply_add(expression)
             or self._negated_product(expression)
+            or self._extremum(expression)
             or self._fixed_lanes(expression)
         )
         if fused is not None:
@@ -471,6 +472,29 @@ class Values:
             results.append(lanes.fma(left, b, lanes.neg(c) if negate_rest else c))
         return results
 
+    def _extremum(self, expression: Apply) -> list[str] | None:
+        """A chain of maxima, or of minima, as one of many values."""
+        links, parts, stack = set(_links(expression)), list[Expression](), [*reversed(expression.operands)]
+        while stack:
+            part = stack.pop()
+            if part in links and not any(part in scope for scope in self._scopes):
+                links.update(_links(part))
+                stack += reversed(part.operands)
+            else:
+                parts.append(part)
+        if len(parts) == len(expression.operands):
+            return None
+        count = self.group.lanes if self.group is not None and self.is_vector(expression) else 1
+        extremum = Extremum(Lanes(self.f, scalar_type(expression.dtype), count), expression.function)
+        vectors = self.group.vectors if self.group is not None and count > 1 else 1
+        states = [[value for _, value in extremum.start(1)]] * vectors
+        for pair in zip(
+            parts[::2], [*parts[1::2], None]
+        ):  # read when they are taken in, to need few registers
+            rows = [self.vectors(part) if count > 1 else self.emit(part) for part in pair if part is not None]
+            states = [extremum.taken(state, values) for state, values in zip(states, zip(*rows))]
+        return [extremum.found(state) for state in states]
+
     def _negated_product(self, expression: Apply) -> list[str] | None:
         """``-a * b`` as one instruction, ``-(a * b) - 0``: the product of zeros keeps its sign."""
         if expression.function != "multiply" or expression.dtype.kind != "f":
@@ -491,3 +515,20 @@ def _may_be_filled(expression: Expression) -> bool:
         (isinstance(part, Load) and part.guard is not None) or operands_of(part, "where")
         for part in walk(expression)
     )
+
+
+def _links(expression: Expression) -> list[Expression]:
+    """The operands that are a maximum of floats as ``expression`` is, or a minimum: links of one chain."""
+    if not isinstance(expression, Apply) or expression.function not in ("maximum", "minimum"):
+        return []
+    same = expression.function
+    return [part for part in expression.operands if operands_of(part, same) and part.dtype.kind == "f"]
+
+
+def _taken_in(parts: Collection[Expression]) -> set[Expression]:
+    """What needs no value before its user: products that a sum takes in, links of a chain and what they read."""
+    products = {part.operands[place] for part in parts if (place := fused_product(part)) is not None}
+    users = Counter(operand for part in parts for operand in part.operands)
+    links = {link for part in parts for link in _links(part)}
+    chained = {operand for part in parts if part in links or _links(part) for operand in part.operands}
+    return products | {p for p in chained if users[p] == 1 and (p in links or isinstance(p, Load))}
