@@ -554,6 +554,18 @@ def test_an_exponent_that_is_computed_is_known_to_what_is_evaluated_as_it_goes()
     assert difference(Program(x, steps, ("v1",), Asked("gradient", "sum"))) is None
 
 
+def test_a_matrix_that_is_refused_for_what_rounding_leaves_is_left_open():
+    """The second element of v0 is 0, 1e-16 or any number between: of its logarithm everything may become."""
+    x = Input("x0", np.array([[3.0], [0.0]])), Input("x1", np.array([[1.0]]))
+    steps = (
+        Step("v0", "np.imag(np.sqrt({0} + 1.5j) * np.conj({1} + 1j))", ("x0", "x1")),
+        Step("v1", "np.where(({0} > 0), np.log10({0}), {0})", ("v0",)),
+        Step("v2", "np.swapaxes({0}, -1, -2) @ {0} + 1 * np.eye(6, dtype=np.float64)", ("v1",)),
+        Step("v3", "np.linalg.cholesky({0})", ("v2",)),
+    )
+    assert difference(Program(x, steps, ("v3",), Asked("value"))) is None
+
+
 def test_the_reference_of_gammaln_is_exact_next_to_its_zeros():
     mpmath = pytest.importorskip("mpmath")
     x = np.array([0.3, 0.999, 1.0706424252497293, 1.46, 1.0, 1 + 2**-52, 2.0, 2.0001, 3.9])

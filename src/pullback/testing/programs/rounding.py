@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from pullback.compiler.parts import OnPacked, with_parts
+from pullback.errors import MatrixError
 from pullback.graph import Constant, Graph, Node, Operation, TupleType, regions
 from pullback.testing.programs.exactness import inexact, may_round, product_error
 from pullback.testing.programs.terms import DEGREE, sizes_of_terms
@@ -206,7 +207,9 @@ class _Run:
                 elif isinstance(node, Operation) and isinstance(node.type, TupleType):
                     self.values[node] = self._several(node, moves)
                 elif isinstance(node, Operation):
-                    self.values[node] = self._value(node) if moves is None else self._moved(node, moves)
+                    self.values[node] = (
+                        self._value(node) if moves is None else self._moved_or_refused(node, moves)
+                    )
 
     @cached_property
     def terms(self) -> dict[Node, np.ndarray]:
@@ -246,6 +249,13 @@ class _Run:
         if inputs is None:
             inputs = [self.values[child] for child in node.inputs]
         return np.asarray(node.operator.reference(*inputs, **node.attributes), node.dtype)
+
+    def _moved_or_refused(self, node: Operation, moves: _Moves) -> np.ndarray:
+        """The moved value, NaN where moving has made of a matrix one that the operator refuses."""
+        try:
+            return self._moved(node, moves)
+        except MatrixError:
+            return np.full(node.shape, np.nan, node.dtype)
 
     def _moved(self, node: Operation, moves: _Moves) -> np.ndarray:
         name, value = node.operator.name, self._value(node)
