@@ -89,3 +89,18 @@ def test_diagonals_that_are_shorter_for_few_rows(offset):
         for rows in (2, 3, 7, 8, 9, 10, 11, 20):
             x = np.arange(8.0 * rows).reshape(rows, 8)
             np.testing.assert_array_equal(call(x), function(x, offset))
+
+
+@pytest.mark.parametrize(
+    "places", [np.argsort, lambda x: np.argsort(-x), lambda x: np.cumsum(x * 0).astype(int)]
+)
+def test_places_counted_along_rows_name_rows_of_an_array_that_has_fewer(places):
+    """Beyond the last row are places from the size on, which the other array does not have."""
+    x, y = np.array([2.0, 1.0, 3.0]), np.array([1.0, 2.0, 4.0])
+
+    def function(x, y):
+        return np.take_along_axis(y, places(x), 0)
+
+    gradient = pb.grad(lambda x, y: np.sum(function(x, y) ** 2), 1)
+    for each in (function, gradient):
+        np.testing.assert_array_equal(pb.jit(each, shapes={"x": ("rows",)})(x, y), each(x, y))

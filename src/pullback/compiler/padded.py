@@ -27,7 +27,8 @@ output %11
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -71,7 +72,16 @@ _INT = np.dtype(np.int64)
 _IN_RANGE = frozenset({
     "argmax", "argmin", "argmax_index", "argsort", "check_index", "cumargmax", "cumargmin", "iota", "window_argmax",
 })  # fmt: skip
-"""Operators whose results are places that there are, whatever they are given."""
+"""Operators whose results are places that there are, whatever they are given: of what they count along."""
+
+_COUNTED: Mapping[str, Callable[[Operation], int]] = {
+    "argmax": lambda node: math.prod(node.inputs[0].shape[axis] for axis in node.attributes["axes"]),
+    "argmin": lambda node: math.prod(node.inputs[0].shape[axis] for axis in node.attributes["axes"]),
+    "argsort": lambda node: node.shape[-1],
+    "check_index": lambda node: int(node.attributes["extent"]),
+    "iota": lambda node: node.shape[node.attributes["axis"]],
+}
+"""How many places these tell apart."""
 _REGION_INPUTS = {"scan": 0, "while": 0, "switch": 1, "call": 0}
 """Operators that hold graphs, and how many inputs they have before those of the graphs."""
 
@@ -161,7 +171,9 @@ class _Instance:
                 fills, _, _, instead = rules[id(node)]
                 given = tuple(
                     [
-                        new if fill in (None, 0) else self._filled(new, old, fill, own)
+                        new
+                        if fill in (None, 0) or (fill == "index" and _in_range(old, node))
+                        else self._filled(new, old, fill, own)
                         for new, old, fill in zip(given, node.inputs, fills)
                     ]
                 )
@@ -248,7 +260,7 @@ class _Instance:
 
     def _filled(self, new: Node, old: Node, fill: Fill, own: Sequence[Node]) -> Node:
         """``new`` with ``fill`` in its padding."""
-        if not named_axes(old) or (fill == "index" and _in_range(old)):
+        if not named_axes(old):
             return new
         inside = []
         for axis in named_axes(old):
@@ -368,11 +380,16 @@ class _AtCapacity:
         return constant(number, _INT) if found is None else self.instance.number(found, self.own)
 
 
-def _in_range(node: Node) -> bool:
-    """Whether an index is a place that there is, in the padding too."""
-    while isinstance(node, Operation) and node.operator.name in ("broadcast", "reshape", "transpose"):
-        (node,) = node.inputs
-    return isinstance(node, Constant) or (isinstance(node, Operation) and node.operator.name in _IN_RANGE)
+def _in_range(index: Node, user: Operation) -> bool:
+    """Whether an index is a place that there is in what ``user`` reads, in the padding too."""
+    while isinstance(index, Operation) and index.operator.name in ("broadcast", "reshape", "transpose"):
+        (index,) = index.inputs
+    if not isinstance(index, Operation):
+        return isinstance(index, Constant)
+    name = index.operator.name
+    if user.operator.name != "check_index":  # what is not checked was, or tells places of what it was made of
+        return name in _IN_RANGE
+    return name in _COUNTED and _COUNTED[name](index) <= user.attributes["extent"]
 
 
 def _chosen(condition: Node, x: Node, other: Node) -> Node:
