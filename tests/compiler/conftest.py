@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from pullback.compiler.build import Stage, build
-from pullback.compiler.codegen.function import Module
 from pullback.compiler.executable import make_executable
+from pullback.compiler.llvm.function import Module
 from pullback.compiler.lower import Lowered
 from pullback.compiler.parts import packed_array
 from pullback.compiler.runtime.program import Program

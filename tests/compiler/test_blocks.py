@@ -10,7 +10,7 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes
-from pullback.compiler.codegen.function import Module
+from pullback.compiler.llvm.function import Module
 
 KINDS = {"float": np.float32, "double": np.float64}
 

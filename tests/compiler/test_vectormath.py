@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from pullback import operators as _operators  # noqa: F401  (fills the table)
-from pullback.compiler.codegen.function import Module
 from pullback.compiler.codegen.vectormath import ACCURACY, ELEMENTWISE, Lanes
+from pullback.compiler.llvm.function import Module
 from pullback.graph import OPERATORS
 
 KINDS = {"float": np.float32, "double": np.float64}

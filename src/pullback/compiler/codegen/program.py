@@ -11,15 +11,15 @@ from typing import Any
 from pullback.compiler.ahead import asked_ahead
 from pullback.compiler.codegen.access import emit_load
 from pullback.compiler.codegen.checks import emit_check, index_load
-from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.codegen.kernels import emit_kernel
 from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.registers import Registers, bases_of, held_bases, is_written_out
 from pullback.compiler.codegen.routines import emit_routine
-from pullback.compiler.codegen.subnormals import unflushed
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.cost import CYCLES_BETWEEN_SIGNALS, PART_CHARACTERS
 from pullback.compiler.items import Choice, Counter, HostCall, Loop, View, While, every_step
+from pullback.compiler.llvm.function import Function, Module
+from pullback.compiler.llvm.subnormals import unflushed
 from pullback.compiler.planned import Planned
 from pullback.compiler.runtime.layout import (
     emit_ask,

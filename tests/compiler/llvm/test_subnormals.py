@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.codegen.function import Module
-from pullback.compiler.codegen.subnormals import mode_functions, switched, unflushed
+from pullback.compiler.llvm.function import Module
+from pullback.compiler.llvm.subnormals import mode_functions, switched, unflushed
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.compiler.target import Processor
 

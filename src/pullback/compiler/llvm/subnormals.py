@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pullback.compiler.codegen.function import Function, Module
+from pullback.compiler.llvm.function import Function, Module
 from pullback.compiler.target import Processor
 
 __all__ = ["mode_functions", "switched", "unflushed"]

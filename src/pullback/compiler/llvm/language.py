@@ -39,7 +39,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pullback.compiler.codegen.function import Function, Module
+from pullback.compiler.llvm.function import Function, Module
 
 __all__ = ["Record", "Unit"]
 

@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pullback.compiler.codegen.language import Record, Unit
+from pullback.compiler.llvm.language import Record, Unit
 from pullback.compiler.runtime.engine import Loaded, compile_object
 from pullback.compiler.target import Processor
 
