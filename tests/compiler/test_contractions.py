@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.cost import PACKED_STEPS
+from pullback.compiler.schedules.cost import PACKED_STEPS
 from pullback.compiler.schedules.packing import _best_cut
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable

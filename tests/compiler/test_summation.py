@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pullback.compiler.cost import LONGEST_BLOCK, LONGEST_CHAIN
+from pullback.compiler.schedules.cost import LONGEST_BLOCK, LONGEST_CHAIN
 from pullback.compiler.summation import sum_in_blocks
 from pullback.loops import Affine, Axis, Buffer, Kernel, Load, Reduce, Store, walk
 

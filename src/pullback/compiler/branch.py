@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from pullback.compiler.cost import branch_gain
 from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.cost import branch_gain
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.compiler.schedules.reduction import is_transposed, runs_along
 from pullback.compiler.target import Processor

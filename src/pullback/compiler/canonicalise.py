@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from pullback.compiler.cost import ALONG_SUM, COPY_CYCLES, LONG_SUM, WORTH_REORDERING
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
+from pullback.compiler.schedules.cost import ALONG_SUM, COPY_CYCLES, LONG_SUM, WORTH_REORDERING
 from pullback.compiler.schedules.indexed_contraction import with_columns_last
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.target import Processor

@@ -18,8 +18,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from pullback.compiler.cost import compaction_gain
 from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.cost import compaction_gain
 from pullback.compiler.schedules.indexed_contraction import (
     IndexedContraction,
     can_compact,

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.cost import MOST_COFACTOR_ROWS, MOST_ELIMINATED_ROWS, MOST_HALVINGS
+from pullback.compiler.schedules.cost import MOST_COFACTOR_ROWS, MOST_ELIMINATED_ROWS, MOST_HALVINGS
 from pullback.graph import (
     OPERATORS,
     Graph,

@@ -19,7 +19,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pullback.compiler.canonicalise import shared_rows
-from pullback.compiler.cost import (
+from pullback.compiler.order import adds_to, sort_kernels
+from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
+from pullback.compiler.schedules.cost import (
     FEWEST_UNROLLED_VECTORS,
     HANDING_ON,
     HANDING_ON_ALL,
@@ -29,8 +31,6 @@ from pullback.compiler.cost import (
     MOST_REPEATED_WORK,
     SHORTEST_SWEPT_ROW,
 )
-from pullback.compiler.order import adds_to, sort_kernels
-from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
 from pullback.compiler.schedules.map import lane_axis
 from pullback.compiler.schedules.window_maximum import find_window_maximum
 from pullback.compiler.single_evaluation import evaluated_twice, has_varying_sum

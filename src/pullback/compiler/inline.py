@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pullback.compiler.cost import ENOUGH_WINDOW_ROWS, LEAST_FILLED, MOST_TAPS, MOST_WINDOW_SUMS
 from pullback.compiler.passes.rewriting import inner, uses
+from pullback.compiler.schedules.cost import ENOUGH_WINDOW_ROWS, LEAST_FILLED, MOST_TAPS, MOST_WINDOW_SUMS
 from pullback.compiler.schedules.lanes import filled
 from pullback.compiler.schedules.window_maximum import rows_at_once
 from pullback.compiler.target import Processor

@@ -12,7 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
-from pullback.compiler.cost import (
+from pullback.compiler.inline import pooled_convolutions
+from pullback.compiler.key import repeats_one_value
+from pullback.compiler.passes.rewriting import uses
+from pullback.compiler.schedules.cost import (
     COPY_COST,
     DEEPEST_COST,
     DEEPEST_VALUE,
@@ -23,9 +26,6 @@ from pullback.compiler.cost import (
     REPEATED_COST,
     SHORT_AXIS,
 )
-from pullback.compiler.inline import pooled_convolutions
-from pullback.compiler.key import repeats_one_value
-from pullback.compiler.passes.rewriting import uses
 from pullback.compiler.target import Processor
 from pullback.graph import Constant, Graph, Node, Operation, Variable, topological
 from pullback.loops import (

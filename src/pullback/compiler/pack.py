@@ -28,10 +28,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.compiler.canonicalise import coalesced_axes
-from pullback.compiler.cost import FEWEST_PANELS, LEAST_COPIED, MOST_PANELS_ACROSS
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction
+from pullback.compiler.schedules.cost import FEWEST_PANELS, LEAST_COPIED, MOST_PANELS_ACROSS
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.compiler.schedules.packing import Packing
 from pullback.compiler.schedules.reduction import is_transposed

@@ -18,7 +18,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from pullback.compiler.canonicalise import coalesced_rows
-from pullback.compiler.cost import COMPARING, MOST_CHUNKS, SHORT_CYCLES, kernel_cycles
 from pullback.compiler.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.schedules.choose import Schedules
@@ -27,6 +26,7 @@ from pullback.compiler.schedules.contraction_schedules import (
     PackedContraction,
     TiledContraction,
 )
+from pullback.compiler.schedules.cost import COMPARING, MOST_CHUNKS, SHORT_CYCLES, kernel_cycles
 from pullback.compiler.schedules.map import MapSchedule, schedule_map
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.schedules.transpose import TransposedCopy

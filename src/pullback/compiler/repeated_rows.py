@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pullback.compiler.cost import LOAD_AND_ADD, MULTIPLY_ADD, STORE, WORTH_PROJECTING
+from pullback.compiler.schedules.cost import LOAD_AND_ADD, MULTIPLY_ADD, STORE, WORTH_PROJECTING
 from pullback.compiler.target import Processor
 
 __all__ = ["RowSums", "different_rows", "way_to_rows"]

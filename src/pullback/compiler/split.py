@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.compiler.canonicalise import coalesced_axes
-from pullback.compiler.cost import (
+from pullback.compiler.schedules.contraction import contractions, is_contraction
+from pullback.compiler.schedules.cost import (
     ENOUGH_ROWS,
     FEWEST_PACKED_ROWS,
     FEWEST_PARTS,
@@ -38,7 +39,6 @@ from pullback.compiler.cost import (
     STREAMS,
     kernel_cycles,
 )
-from pullback.compiler.schedules.contraction import contractions, is_contraction
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.schedules.reduction import is_transposed

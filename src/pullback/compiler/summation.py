@@ -9,8 +9,8 @@ accumulators are few registers, and their operands are read in blocks already.
 
 from __future__ import annotations
 
-from pullback.compiler.cost import LONGEST_BLOCK, LONGEST_CHAIN
 from pullback.compiler.schedules.contraction import is_contraction
+from pullback.compiler.schedules.cost import LONGEST_BLOCK, LONGEST_CHAIN
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
 from pullback.loops import (
     Affine,

@@ -20,7 +20,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pullback.compiler.canonicalise import coalesced_rows
-from pullback.compiler.cost import (
+from pullback.compiler.order import dependencies, sort_kernels
+from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.contraction_schedules import TiledContraction
+from pullback.compiler.schedules.cost import (
     DEEPEST_VALUE,
     FEWEST_UNROLLED_VECTORS,
     MOST_IN_ONE_PLACE,
@@ -32,9 +35,6 @@ from pullback.compiler.cost import (
     cycles_of_epilogue,
     cycles_of_rows,
 )
-from pullback.compiler.order import dependencies, sort_kernels
-from pullback.compiler.schedules.choose import Schedules
-from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.lanes import filled
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.compiler.schedules.tiles import cycles_of_tiles

@@ -20,10 +20,10 @@ from pullback.compiler.codegen.prefetch import Cursors, Wanted, wanted_by
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ACCURACY, Lanes
-from pullback.compiler.cost import EPILOGUE_IN_REGISTERS, LOOP_BODY, UNROLLED
 from pullback.compiler.llvm.function import Function
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
+from pullback.compiler.schedules.cost import EPILOGUE_IN_REGISTERS, LOOP_BODY, UNROLLED
 from pullback.loops import Affine, Apply, Axis, walk
 from pullback.loops.nest import levels_over
 

@@ -16,7 +16,6 @@ from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.registers import Registers, bases_of, held_bases, is_written_out
 from pullback.compiler.codegen.routines import emit_routine
 from pullback.compiler.codegen.values import Values
-from pullback.compiler.cost import CYCLES_BETWEEN_SIGNALS, PART_CHARACTERS
 from pullback.compiler.items import Choice, Counter, HostCall, Loop, View, While, every_step
 from pullback.compiler.llvm.function import Function, Module
 from pullback.compiler.llvm.subnormals import unflushed
@@ -29,6 +28,7 @@ from pullback.compiler.runtime.layout import (
     region_function,
 )
 from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
+from pullback.compiler.schedules.cost import CYCLES_BETWEEN_SIGNALS, PART_CHARACTERS
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.steps import (
     End,

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pullback.compiler.cost import kernel_cycles
 from pullback.compiler.schedules.contraction import find_contraction
+from pullback.compiler.schedules.cost import kernel_cycles
 from pullback.compiler.target import Processor
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
 
