@@ -17,7 +17,7 @@ import numpy as np
 
 from pullback.compiler.budget import Need
 from pullback.compiler.factors import with_factors
-from pullback.compiler.key import check_sites, graph_key
+from pullback.compiler.key.graph import check_sites, graph_key
 from pullback.compiler.outside import BoundCall
 from pullback.compiler.parts import with_parts
 from pullback.compiler.progress import shown_progress

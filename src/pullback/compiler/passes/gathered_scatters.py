@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pullback.compiler.key import constant_is_code
+from pullback.compiler.key.graph import constant_is_code
 from pullback.compiler.passes.rewriting import GraphPass, filled, scalar, uses, with_outputs
 from pullback.compiler.schedules.cost import (
     DEEPEST_FACTOR,

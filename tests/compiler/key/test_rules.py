@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from pullback import operators as _operators  # noqa: F401  (fills the table)
-from pullback.compiler.key import graph_key
-from pullback.compiler.rules import Untold, describe, is_plain, rules_text
+from pullback.compiler.key.graph import graph_key
+from pullback.compiler.key.rules import Untold, describe, is_plain, rules_text
 from pullback.graph import OPERATORS, Graph, Operator, Type, Variable
 from pullback.loops import Apply
 from pullback.operators.batching import batch_first

@@ -11,7 +11,7 @@ functions written in C, objects of unknown classes, or ``getattr``, programs wit
 ('ufunc numpy.sin', 'float 1.0', 'bool True')
 >>> describe(object())
 Traceback (most recent call last):
-pullback.compiler.rules.Untold: an object of object
+pullback.compiler.key.rules.Untold: an object of object
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.rules import Untold, describe, is_plain, rules_text
+from pullback.compiler.key.rules import Untold, describe, is_plain, rules_text
 from pullback.compiler.schedules.cost import LARGEST_TABLE
 from pullback.control.host import HostFunction, host_functions
 from pullback.graph import (
