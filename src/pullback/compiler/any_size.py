@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pullback.compiler.at_size import unlike_at
+from pullback.compiler.legalise.padded import with_capacity
 from pullback.compiler.named import (
     NamedCall,
     NamedShapes,
@@ -20,7 +21,6 @@ from pullback.compiler.named import (
     sizes_known,
     slices_of,
 )
-from pullback.compiler.padded import with_capacity
 from pullback.compiler.request import Request, Requested
 from pullback.compiler.retraces import note_one_size
 from pullback.compiler.runtime.arguments import check_overlap, conform

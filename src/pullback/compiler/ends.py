@@ -1,12 +1,12 @@
 """Where work ends: rows from a size on, of which nothing is left in any result, are not computed.
 
-A program for any size has arrays of a capacity; what its sums read of the rows beyond is zero (``compiler/padded.py``).
-So has one that works on the different rows of a table that it reads, which it counts (``passes/distinct_rows.py``).
-Of each array two things may be known: its rows from the size on are *zero*, as each store of it is masked there, or
-they are *unseen*, as whoever reads them is masked or makes rows that are unseen or zero in turn. Chunks of a row group
-that writes no other rows are not run where they begin beyond the size; they write zeros where somebody reads them. And
-a product that is summed over rows which are zero in both operands ends at the size, as does a scatter of updates that
-are zero: neither reads any.
+A program for any size has arrays of a capacity; what its sums read of the rows beyond is zero (``legalise/padded.py``).
+So has one that works on the different rows of a table that it reads, which it counts (``passes/distinct_rows.py``). Of
+each array two things may be known: its rows from the size on are *zero*, as each store of it is masked there, or they
+are *unseen*, as whoever reads them is masked or makes rows that are unseen or zero in turn. Chunks of a row group that
+writes no other rows are not run where they begin beyond the size; they write zeros where somebody reads them. And a
+product that is summed over rows which are zero in both operands ends at the size, as does a scatter of updates that are
+zero: neither reads any.
 
     h[b, j] = where(b < size, relu(sum(x[b, k] * w[k, j])), 0)     8 chunks of 12 rows, of which 6 are run for 65
     dw[k, j] = sum[b<96](x[b, k] * h[b, j])                        65 steps

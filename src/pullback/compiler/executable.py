@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pullback.compiler.budget import Need
-from pullback.compiler.factors import with_factors
 from pullback.compiler.key.graph import check_sites, graph_key
+from pullback.compiler.legalise.factors import with_factors
+from pullback.compiler.legalise.parts import with_parts
 from pullback.compiler.outside import BoundCall
-from pullback.compiler.parts import with_parts
 from pullback.compiler.progress import shown_progress
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.compiling import Compilation

@@ -43,7 +43,7 @@ from functools import lru_cache, partial
 from typing import Any, cast
 from weakref import WeakSet
 
-from pullback.compiler.factors import with_factors
+from pullback.compiler.legalise.factors import with_factors
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.distinct_rows import distinct_rows
 from pullback.compiler.passes.equal_regions import equal_regions
