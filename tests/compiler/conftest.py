@@ -16,7 +16,7 @@ from pullback.compiler.build import Stage, build
 from pullback.compiler.executable import make_executable
 from pullback.compiler.legalise.parts import packed_array
 from pullback.compiler.llvm.function import Module
-from pullback.compiler.lower import Lowered
+from pullback.compiler.lowering.lower import Lowered
 from pullback.compiler.runtime.program import Program
 from pullback.compiler.single_evaluation import evaluated_twice
 from pullback.compiler.target import Processor

@@ -11,7 +11,7 @@ import pytest
 
 from pullback.compiler import plan as planning
 from pullback.compiler.donate import arrange
-from pullback.compiler.lower import Lowered
+from pullback.compiler.lowering.lower import Lowered
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import PASSES
 from pullback.compiler.passes.rewriting import RulePass

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.compiler.codegen.program import Emitted, emit_program
-from pullback.compiler.items import Loop, Serial, While, every_step
 from pullback.compiler.listing import listed
+from pullback.compiler.lowering.items import Loop, Serial, While, every_step
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import Pass
 from pullback.compiler.plan import Stage, Watch, plan

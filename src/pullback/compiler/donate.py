@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pullback.compiler.lower import axes_of
+from pullback.compiler.lowering.lower import axes_of
 from pullback.compiler.order import sort_kernels
 from pullback.compiler.schedules.contraction import find_contraction
 from pullback.loops import (

@@ -18,8 +18,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pullback.compiler.items import Choice, HostCall, View, While, every_step
-from pullback.compiler.repeated_rows import different_rows
+from pullback.compiler.lowering.items import Choice, HostCall, View, While, every_step
+from pullback.compiler.passes.repeated_rows import different_rows
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.steps import End, Group, Job, Region, Step, keeps_to_rows

@@ -47,7 +47,7 @@ from pullback.undisturbed import undisturbed
 
 if TYPE_CHECKING:
     from pullback.compiler.build import Built, Stage, Watch
-    from pullback.compiler.items import HostCall
+    from pullback.compiler.lowering.items import HostCall
 
 __all__ = ["Executable", "Report", "make_executable"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pullback.compiler.items import Block, Choice, Held, HostCall, Item, Loop, While
+from pullback.compiler.lowering.items import Block, Choice, Held, HostCall, Item, Loop, While
 from pullback.compiler.steps import Region, Step
 from pullback.graph import format_graph
 from pullback.loops.printer import format_kernel
@@ -15,7 +15,7 @@ __all__ = ["listed"]
 def listed(steps: Sequence[Item] | Sequence[Step], seconds: Sequence[float] = ()) -> str:
     """The steps as text, numbered, with the time that each takes where that is known.
 
-    >>> from pullback.compiler.items import Counter, Serial
+    >>> from pullback.compiler.lowering.items import Counter, Serial
     >>> print(listed([Loop(Counter(3), [Serial([Region()])])]))
     repeat 0, 3 turns
       serial 0.0, one chunk

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from pullback.compiler.items import Choice, Counter, HostCall, Loop, View, While, every_step
+from pullback.compiler.lowering.items import Choice, Counter, HostCall, Loop, View, While, every_step
 from pullback.compiler.steps import Group, Job, Region, Step, buffers_of, keeps_to_rows
 from pullback.loops import Buffer
 

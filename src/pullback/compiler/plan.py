@@ -16,7 +16,8 @@ from pullback.compiler.compact import compact_masked
 from pullback.compiler.donate import arrange
 from pullback.compiler.ends import Promise, counted_rows, end_rows
 from pullback.compiler.fuse import fuse
-from pullback.compiler.items import (
+from pullback.compiler.listing import listed
+from pullback.compiler.lowering.items import (
     Block,
     Choice,
     HostCall,
@@ -28,8 +29,8 @@ from pullback.compiler.items import (
     every_step,
     written_by,
 )
-from pullback.compiler.listing import listed
-from pullback.compiler.lower import Lowered, lower
+from pullback.compiler.lowering.lower import Lowered, lower
+from pullback.compiler.lowering.structure import arranged, has_loops, with_single_call
 from pullback.compiler.materialise import materialise_indices
 from pullback.compiler.memory import MemoryPlan, plan_memory
 from pullback.compiler.pack import pack
@@ -42,7 +43,6 @@ from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.split import split_by_rows, split_sums
 from pullback.compiler.steps import Group, Region, Step, keeps_to_rows
-from pullback.compiler.structure import arranged, has_loops, with_single_call
 from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.target import Processor
 from pullback.compiler.unroll import unroll_short_axes

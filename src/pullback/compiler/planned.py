@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.compiler.items import View
+from pullback.compiler.lowering.items import View
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.steps import Step, every_region

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.items import Block, Counter, blocks_of
 from pullback.compiler.legalise.parts import packed_array, with_parts
+from pullback.compiler.lowering.items import Block, Counter, blocks_of
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import Pass, passes_for
 from pullback.compiler.passes.rewriting import RulePass, rewrite

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pullback.compiler.items import Choice, Counter, Held, HostCall, Loop, Serial, While, every_step
+from pullback.compiler.lowering.items import Choice, Counter, Held, HostCall, Loop, Serial, While, every_step
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.loops import Buffer, Kernel

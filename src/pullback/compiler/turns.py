@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.items import Block, Choice, Counter, HostCall, Loop, Serial, View, While
+from pullback.compiler.lowering.items import Block, Choice, Counter, HostCall, Loop, Serial, View, While
 from pullback.graph import Type, results
 from pullback.interpreter import evaluate
 from pullback.loops import Buffer

@@ -16,9 +16,9 @@ from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.registers import Registers, bases_of, held_bases, is_written_out
 from pullback.compiler.codegen.routines import emit_routine
 from pullback.compiler.codegen.values import Values
-from pullback.compiler.items import Choice, Counter, HostCall, Loop, View, While, every_step
 from pullback.compiler.llvm.function import Function, Module
 from pullback.compiler.llvm.subnormals import unflushed
+from pullback.compiler.lowering.items import Choice, Counter, HostCall, Loop, View, While, every_step
 from pullback.compiler.planned import Planned
 from pullback.compiler.runtime.layout import (
     emit_ask,

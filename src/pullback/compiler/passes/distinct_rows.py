@@ -43,9 +43,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pullback.compiler.passes.projected_convolutions import multiples_of, sum_of_parts
+from pullback.compiler.passes.repeated_rows import RowSums, different_rows, way_to_rows
 from pullback.compiler.passes.rewriting import GraphPass, filled, inner, scalar, with_outputs
 from pullback.compiler.passes.sparse_pooling import cycles_of_visits
-from pullback.compiler.repeated_rows import RowSums, different_rows, way_to_rows
 from pullback.compiler.schedules.cost import DEEPEST_FACTOR
 from pullback.compiler.target import Processor
 from pullback.control.host import with_host_calls

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
-from pullback.compiler.inline import pooled_convolutions
 from pullback.compiler.key.graph import repeats_one_value
+from pullback.compiler.lowering.inline import pooled_convolutions
 from pullback.compiler.passes.rewriting import uses
 from pullback.compiler.schedules.cost import (
     COPY_COST,

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pullback.compiler.items import Block, Choice, Counter, HostCall, Item, Loop, View, While
+from pullback.compiler.lowering.items import Block, Choice, Counter, HostCall, Item, Loop, View, While
 from pullback.control.checkpoint import call
 from pullback.control.choice import switch
 from pullback.control.host import host_call

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.lower import lower
+from pullback.compiler.lowering.lower import lower
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable, constant
 
