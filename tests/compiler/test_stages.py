@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pullback.compiler import plan as planning
-from pullback.compiler.donate import arrange
+from pullback.compiler.kernels.donate import arrange
 from pullback.compiler.lowering.lower import Lowered
 from pullback.compiler.memory import MemoryPlan
 from pullback.compiler.passes import PASSES

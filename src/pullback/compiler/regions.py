@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from pullback.compiler.canonicalise import coalesced_rows
-from pullback.compiler.order import dependencies
+from pullback.compiler.kernels.canonicalise import coalesced_rows
+from pullback.compiler.kernels.order import dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction_schedules import (

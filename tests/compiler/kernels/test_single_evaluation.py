@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.single_evaluation import evaluated_twice, has_varying_sum
+from pullback.compiler.kernels.single_evaluation import evaluated_twice, has_varying_sum
 from pullback.errors import LoopError
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store, fused
 from pullback.loops.checker import check_kernel

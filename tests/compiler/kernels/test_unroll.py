@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback.compiler.kernels.unroll import unroll_short_axes
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.stages import check_stages
 from pullback.compiler.target import Processor
-from pullback.compiler.unroll import unroll_short_axes
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store, fused_product
 from pullback.loops.printer import format_kernel
 

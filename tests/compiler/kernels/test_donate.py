@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.donate import arrange
+from pullback.compiler.kernels.donate import arrange
 from pullback.compiler.stages import check_stages
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pullback.compiler.fuse import fuse
+from pullback.compiler.kernels.fuse import fuse
 from pullback.compiler.target import Processor
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Store
 

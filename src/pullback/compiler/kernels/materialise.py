@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pullback.compiler.canonicalise import coalesced_rows
+from pullback.compiler.kernels.canonicalise import coalesced_rows
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.loops import (

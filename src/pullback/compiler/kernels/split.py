@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.compiler.canonicalise import coalesced_axes
+from pullback.compiler.kernels.canonicalise import coalesced_axes
 from pullback.compiler.schedules.contraction import contractions, is_contraction
 from pullback.compiler.schedules.cost import (
     ENOUGH_ROWS,

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from pullback.compiler.kernels.order import sort_kernels
 from pullback.compiler.lowering.lower import axes_of
-from pullback.compiler.order import sort_kernels
 from pullback.compiler.schedules.contraction import find_contraction
 from pullback.loops import (
     Affine,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pullback.compiler.kernels.summation import sum_in_blocks
 from pullback.compiler.schedules.cost import LONGEST_BLOCK, LONGEST_CHAIN
-from pullback.compiler.summation import sum_in_blocks
 from pullback.loops import Affine, Axis, Buffer, Kernel, Load, Reduce, Store, walk
 
 FLOAT = np.dtype(np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pullback.compiler.canonicalise import canonicalise, coalesced_rows
+from pullback.compiler.kernels.canonicalise import canonicalise, coalesced_rows
 from pullback.compiler.target import Processor
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
 from pullback.loops.printer import format_kernel

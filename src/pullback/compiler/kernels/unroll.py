@@ -19,8 +19,8 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pullback.compiler.canonicalise import coalesced_rows
-from pullback.compiler.order import dependencies, sort_kernels
+from pullback.compiler.kernels.canonicalise import coalesced_rows
+from pullback.compiler.kernels.order import dependencies, sort_kernels
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.cost import (

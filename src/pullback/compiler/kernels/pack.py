@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.compiler.canonicalise import coalesced_axes
+from pullback.compiler.kernels.canonicalise import coalesced_axes
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pullback.compiler.order import dependencies, sort_kernels
+from pullback.compiler.kernels.order import dependencies, sort_kernels
 from pullback.loops import Affine, Axis, Buffer, Kernel, Literal, Load, Store
 
 FLOAT = np.dtype(np.float32)

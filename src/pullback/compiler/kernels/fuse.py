@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pullback.compiler.canonicalise import shared_rows
-from pullback.compiler.order import adds_to, sort_kernels
+from pullback.compiler.kernels.canonicalise import shared_rows
+from pullback.compiler.kernels.order import adds_to, sort_kernels
+from pullback.compiler.kernels.single_evaluation import evaluated_twice, has_varying_sum
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
 from pullback.compiler.schedules.cost import (
     FEWEST_UNROLLED_VECTORS,
@@ -33,7 +34,6 @@ from pullback.compiler.schedules.cost import (
 )
 from pullback.compiler.schedules.map import lane_axis
 from pullback.compiler.schedules.window_maximum import find_window_maximum
-from pullback.compiler.single_evaluation import evaluated_twice, has_varying_sum
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS
 from pullback.loops import (
