@@ -24,7 +24,7 @@ input  %2 w: float32[64, 48]
 output %5
 
 How many different rows there are is known when the program runs. Arrays have room for as many as there may be; what
-stands behind the last one is zero, or not read, and is not computed (``compiler/ends.py``). A table that is hardly
+stands behind the last one is zero, or not read, and is not computed (``regions/ends.py``). A table that is hardly
 larger than what is read of it, as this one, is multiplied as it is.
 
 A convolution of texts, channels last, is one product with all elements of the window side by side, whose parts are

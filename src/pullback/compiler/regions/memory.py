@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pullback.compiler.lowering.items import Choice, Counter, HostCall, Loop, View, While, every_step
-from pullback.compiler.steps import Group, Job, Region, Step, buffers_of, keeps_to_rows
+from pullback.compiler.regions.steps import Group, Job, Region, Step, buffers_of, keeps_to_rows
 from pullback.loops import Buffer
 
 __all__ = ["ChunkPrivate", "MemoryPlan", "Placed", "plan_memory"]

@@ -11,8 +11,8 @@ import pytest
 import pullback as pb
 from pullback import nn
 from pullback.compiler.plan import plan
+from pullback.compiler.regions.steps import Region
 from pullback.compiler.stages import Same, check_stages, within
-from pullback.compiler.steps import Region
 from pullback.compiler.target import Processor
 from pullback.graph import Graph
 from pullback.testing.programs.processors import compiled_for

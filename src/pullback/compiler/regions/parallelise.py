@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pullback.compiler.kernels.canonicalise import coalesced_rows
 from pullback.compiler.kernels.order import dependencies
+from pullback.compiler.regions.steps import Group, Job, Region, keeps_to_rows
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction_schedules import (
@@ -30,7 +31,6 @@ from pullback.compiler.schedules.cost import COMPARING, MOST_CHUNKS, SHORT_CYCLE
 from pullback.compiler.schedules.map import MapSchedule, schedule_map
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.schedules.transpose import TransposedCopy
-from pullback.compiler.steps import Group, Job, Region, keeps_to_rows
 from pullback.compiler.target import Processor
 from pullback.loops import Kernel
 

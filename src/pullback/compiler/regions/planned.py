@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.compiler.lowering.items import View
-from pullback.compiler.memory import MemoryPlan
+from pullback.compiler.regions.memory import MemoryPlan
+from pullback.compiler.regions.steps import Step, every_region
 from pullback.compiler.runtime.layout import Slots
-from pullback.compiler.steps import Step, every_region
 from pullback.compiler.target import Processor
 from pullback.loops import Buffer
 

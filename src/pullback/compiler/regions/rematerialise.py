@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from pullback.compiler.regions import make_regions
+from pullback.compiler.regions.parallelise import make_regions
+from pullback.compiler.regions.steps import Group, Job, keeps_to_rows
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.cost import RECOMPUTE_COST, REPEATED_ARRAY_COST
 from pullback.compiler.schedules.map import MapSchedule
-from pullback.compiler.steps import Group, Job, keeps_to_rows
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS
 from pullback.loops import Apply, Buffer, Kernel, Reduce

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pullback.compiler.lowering.items import Block, Choice, Held, HostCall, Item, Loop, While
-from pullback.compiler.steps import Region, Step
+from pullback.compiler.regions.steps import Region, Step
 from pullback.graph import format_graph
 from pullback.loops.printer import format_kernel
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from pullback.compiler.regions.steps import Group, Job, keeps_to_rows
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.cost import ON_THEIR_WAY
-from pullback.compiler.steps import Group, Job, keeps_to_rows
 from pullback.compiler.target import Processor
 from pullback.loops import Buffer
 

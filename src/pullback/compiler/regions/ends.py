@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from pullback.compiler.lowering.items import Choice, HostCall, View, While, every_step
 from pullback.compiler.passes.repeated_rows import different_rows
+from pullback.compiler.regions.steps import End, Group, Job, Region, Step, keeps_to_rows
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction
 from pullback.compiler.schedules.scatter import ScatterSchedule
-from pullback.compiler.steps import End, Group, Job, Region, Step, keeps_to_rows
 from pullback.control.host import Reference
 from pullback.graph import Limit
 from pullback.loops import (

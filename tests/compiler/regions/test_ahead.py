@@ -9,8 +9,8 @@ import pytest
 
 import pullback as pb
 from pullback import nn
-from pullback.compiler.ahead import asked_ahead
 from pullback.compiler.build import build
+from pullback.compiler.regions.ahead import asked_ahead
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
 
 
