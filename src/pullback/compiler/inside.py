@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from pullback.compiler.draws import without_draws
-from pullback.compiler.executable import make_executable
-from pullback.compiler.nans import explain_nan, has_nan
+from pullback.compiler.programs.executable import make_executable
+from pullback.compiler.programs.nans import explain_nan, has_nan
 from pullback.compiler.target import Processor
 from pullback.control.compiled import Body, Run, applied_compiled
 from pullback.graph import Graph, Type, every_node

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from pullback.compiler.any_size import AnySize, Sized
-from pullback.compiler.budget import Decisions, budget_bytes, described, within
 from pullback.compiler.disabled import is_anywhere, is_here, watched
-from pullback.compiler.executable import BudgetDecisions, Report, make_executable, needed
 from pullback.compiler.inside import Inside
-from pullback.compiler.nans import explain_nan, has_nan
 from pullback.compiler.parameters import (
     argument_numbers,
     count_positional,
@@ -22,6 +19,9 @@ from pullback.compiler.parameters import (
     most_traces,
     named_arguments,
 )
+from pullback.compiler.programs.budget import Decisions, budget_bytes, described, within
+from pullback.compiler.programs.executable import BudgetDecisions, Report, make_executable, needed
+from pullback.compiler.programs.nans import explain_nan, has_nan
 from pullback.compiler.request import ClosesOver, Request, Requested
 from pullback.compiler.retraces import note_retrace
 from pullback.compiler.runtime.exported import CFunction

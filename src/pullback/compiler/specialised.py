@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pullback.compiler.calls import trees
-from pullback.compiler.executable import Executable
+from pullback.compiler.programs.executable import Executable
 from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.exported import CFunction
 from pullback.compiler.runtime.machine import machine

@@ -48,7 +48,7 @@ sys.dont_write_bytecode = True
 import numpy as np
 import pullback as pb
 from odd import odd
-from pullback.compiler.executable import make_executable
+from pullback.compiler.programs.executable import make_executable
 from pullback.graph import Graph, Type, Variable
 x = Variable(Type(np.dtype(np.float64), (3,)), "x")
 program = make_executable(Graph((x,), (odd(x),)), {{}}).program

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pullback.compiler.budget import Need
 from pullback.compiler.key.graph import check_sites, graph_key
 from pullback.compiler.legalise.factors import with_factors
 from pullback.compiler.legalise.parts import with_parts
-from pullback.compiler.outside import BoundCall
-from pullback.compiler.progress import shown_progress
+from pullback.compiler.programs.budget import Need
+from pullback.compiler.programs.outside import BoundCall
+from pullback.compiler.programs.progress import shown_progress
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.compiling import Compilation
 from pullback.compiler.runtime.engine import Loaded, assembly, rest
@@ -96,7 +96,7 @@ class Executable:
 
     def report(self, arguments: Sequence[Any]) -> Report:
         """Every intermediate form, made anew, and the time of each region on ``arguments``, which stay as they are."""
-        from pullback.compiler.timing import region_seconds
+        from pullback.compiler.programs.timing import region_seconds
 
         builder, processor = _builder(), self.program.code.processor
         stages: dict[str, str] = {}

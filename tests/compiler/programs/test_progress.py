@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pullback import jit
-from pullback.compiler import executable
-from pullback.compiler.progress import PATIENCE, shown_progress
+from pullback.compiler.programs import executable
+from pullback.compiler.programs.progress import PATIENCE, shown_progress
 
 
 class Terminal(io.StringIO):

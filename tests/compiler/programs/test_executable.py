@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.executable import make_executable
 from pullback.compiler.key.graph import graph_key
+from pullback.compiler.programs.executable import make_executable
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.graph import Graph, Type, Variable, constant
 

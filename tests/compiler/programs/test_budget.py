@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.budget import budget_bytes
+from pullback.compiler.programs.budget import budget_bytes
 from pullback.errors import MemoryBudgetError
 
 Array = Any
