@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler import inside, jit
+from pullback.compiler.jit import compiled, inside
 from pullback.control.compiled import MOST_DERIVED
 from pullback.errors import DerivativeError, IndexRangeError, NaNError, RetraceError, TracingError
 from pullback.graph.node import forget_dead
@@ -73,7 +73,7 @@ USES = {
 def programs(monkeypatch):
     """The graphs that have been compiled."""
     found = []
-    for module in (inside, jit):
+    for module in (inside, compiled):
         original = module.make_executable
 
         def counting(graph, *arguments, original=original, **named):

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pullback.compiler.at_size import unlike_at
-from pullback.compiler.legalise.padded import with_capacity
-from pullback.compiler.named import (
+from pullback.compiler.jit.at_size import unlike_at
+from pullback.compiler.jit.named import (
     NamedCall,
     NamedShapes,
     Places,
@@ -21,8 +20,9 @@ from pullback.compiler.named import (
     sizes_known,
     slices_of,
 )
-from pullback.compiler.request import Request, Requested
-from pullback.compiler.retraces import note_one_size
+from pullback.compiler.jit.request import Request, Requested
+from pullback.compiler.jit.retraces import note_one_size
+from pullback.compiler.legalise.padded import with_capacity
 from pullback.compiler.runtime.arguments import check_overlap, conform
 from pullback.compiler.runtime.program import Program
 from pullback.graph import Type

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.draws import without_draws
+from pullback.compiler.jit.draws import without_draws
 from pullback.compiler.programs.executable import make_executable
 from pullback.compiler.programs.nans import explain_nan, has_nan
 from pullback.compiler.target import Processor

@@ -22,7 +22,7 @@ import pytest
 
 import pullback as pb
 from pullback import nn, optim
-from pullback.compiler.calls import made, taken
+from pullback.compiler.jit.calls import made, taken
 from pullback.errors import DonationError, IndexRangeError, ShapeError, TreeError
 from pullback.tracing.trees import flatten, map_tree
 

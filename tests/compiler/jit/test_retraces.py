@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.retraces import MANY_SHAPES
+from pullback.compiler.jit.retraces import MANY_SHAPES
 from pullback.errors import DonationError, RetraceError, TreeError
 
 X = np.array([1.0, 2.0, 3.0])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pullback.compiler.calls import trees
+from pullback.compiler.jit.calls import trees
 from pullback.compiler.programs.executable import Executable
 from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.exported import CFunction

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pullback.compiler.draws import without_draws
+from pullback.compiler.jit.draws import without_draws
 from pullback.compiler.runtime.specs import ResultSpec
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
 from pullback.graph import Graph, Node, Type

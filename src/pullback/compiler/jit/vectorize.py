@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.jit import jit
+from pullback.compiler.jit.compiled import jit
 from pullback.errors import ShapeError, TreeError
 from pullback.graph import Node
 from pullback.numpy.promotion import Scalar

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
-from pullback.compiler.any_size import AnySize, Sized
-from pullback.compiler.disabled import is_anywhere, is_here, watched
-from pullback.compiler.inside import Inside
-from pullback.compiler.parameters import (
+from pullback.compiler.jit.any_size import AnySize, Sized
+from pullback.compiler.jit.disabled import is_anywhere, is_here, watched
+from pullback.compiler.jit.inside import Inside
+from pullback.compiler.jit.parameters import (
     argument_numbers,
     count_positional,
     least_positional,
     most_traces,
     named_arguments,
 )
+from pullback.compiler.jit.request import ClosesOver, Request, Requested
+from pullback.compiler.jit.retraces import note_retrace
+from pullback.compiler.jit.specialised import Latest, Specialised, given
 from pullback.compiler.programs.budget import Decisions, budget_bytes, described, within
 from pullback.compiler.programs.executable import BudgetDecisions, Report, make_executable, needed
 from pullback.compiler.programs.nans import explain_nan, has_nan
-from pullback.compiler.request import ClosesOver, Request, Requested
-from pullback.compiler.retraces import note_retrace
 from pullback.compiler.runtime.exported import CFunction
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.objects import CallableObject, called_directly, set_entry
 from pullback.compiler.runtime.signature import Signature
-from pullback.compiler.specialised import Latest, Specialised, given
 from pullback.compiler.target import Processor
 from pullback.control.compiled import MOST_DERIVED
 from pullback.control.schedules import Levels, without_segments
