@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pullback.compiler.codegen.function import Module
+from pullback.compiler.llvm.function import Module
 from pullback.compiler.runtime.engine import load
 from pullback.compiler.target import Processor
 

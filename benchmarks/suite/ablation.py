@@ -24,8 +24,8 @@ from report import Table
 
 import pullback as pb
 from pullback.compiler import build as builder
-from pullback.compiler.executable import make_executable
 from pullback.compiler.passes import PASSES, Pass, pipeline
+from pullback.compiler.programs.executable import make_executable
 from pullback.graph import Graph
 from pullback.tracing import flatten, trace
 

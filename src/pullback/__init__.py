@@ -184,7 +184,7 @@ _MODULES = (
 )
 _NAMES = {
     "Trainer": "train",
-    "disable_jit": "compiler.disabled",
+    "disable_jit": "compiler.jit.disabled",
     "get_num_threads": "compiler.runtime.threads",
     "jit": "compiler.jit",
     "load": "io",
@@ -192,7 +192,7 @@ _NAMES = {
     "set_num_threads": "compiler.runtime.threads",
     "sparse_hessian": "sparse",
     "sparse_jacobian": "sparse",
-    "vectorize": "compiler.vectorize",
+    "vectorize": "compiler.jit.vectorize",
 }
 """Packages, and names with the package of each, that are loaded when first used: importing stays quick."""
 
@@ -210,11 +210,11 @@ if TYPE_CHECKING:  # what type checkers read in place of the function below, whi
     from pullback import sparse as sparse
     from pullback import testing as testing
     from pullback import train as train
-    from pullback.compiler.disabled import disable_jit as disable_jit
     from pullback.compiler.jit import jit as jit
+    from pullback.compiler.jit.disabled import disable_jit as disable_jit
+    from pullback.compiler.jit.vectorize import vectorize as vectorize
     from pullback.compiler.runtime.threads import get_num_threads as get_num_threads
     from pullback.compiler.runtime.threads import set_num_threads as set_num_threads
-    from pullback.compiler.vectorize import vectorize as vectorize
     from pullback.io import load as load
     from pullback.io import save as save
     from pullback.sparse import sparse_hessian as sparse_hessian

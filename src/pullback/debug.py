@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pullback.compiler.nans import explain_nan, has_nan
+from pullback.compiler.programs.nans import explain_nan, has_nan
 from pullback.control.host import pure_callback
 from pullback.graph import OPERATORS, Node, Operation, Variable, force, is_known
 from pullback.graph.values import mode

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from pullback.compiler.build import Stage, build
-from pullback.compiler.codegen.function import Module
-from pullback.compiler.executable import make_executable
-from pullback.compiler.lower import Lowered
-from pullback.compiler.parts import packed_array
+from pullback.compiler.kernels.single_evaluation import evaluated_twice
+from pullback.compiler.legalise.parts import packed_array
+from pullback.compiler.llvm.function import Module
+from pullback.compiler.lowering.lower import Lowered
+from pullback.compiler.programs.executable import make_executable
 from pullback.compiler.runtime.program import Program
-from pullback.compiler.single_evaluation import evaluated_twice
 from pullback.compiler.target import Processor
 from pullback.graph import Graph, float_limits, is_half
 from pullback.interpreter import evaluate

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from pullback.compiler import plan as planning
-from pullback.compiler.donate import arrange
-from pullback.compiler.lower import Lowered
-from pullback.compiler.memory import MemoryPlan
+from pullback.compiler.kernels.donate import arrange
+from pullback.compiler.lowering.lower import Lowered
 from pullback.compiler.passes import PASSES
 from pullback.compiler.passes.rewriting import RulePass
-from pullback.compiler.regions import Group, Region
+from pullback.compiler.regions.memory import MemoryPlan
+from pullback.compiler.regions.parallelise import Group, Region
 from pullback.compiler.stages import check_stages, run_stages, within
 from pullback.compiler.target import Processor
 from pullback.errors import IndexRangeError, StageError

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.key import graph_key
+from pullback.compiler.key.graph import graph_key
 from pullback.compiler.stages import check_stages
 from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.executable import make_executable
-from pullback.compiler.key import graph_key
+from pullback.compiler.key.graph import graph_key
+from pullback.compiler.programs.executable import make_executable
 from pullback.compiler.stages import check_stages
 from pullback.compiler.target import Processor
 from pullback.control.host import with_host_calls

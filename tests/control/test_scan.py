@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.executable import make_executable
 from pullback.compiler.passes import PASSES
+from pullback.compiler.programs.executable import make_executable
 from pullback.compiler.stages import check_stages
 from pullback.compiler.target import Processor
 from pullback.control.scan import scan as scan_operator

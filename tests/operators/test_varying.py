@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from pullback.compiler.named import cut, slices_of
-from pullback.compiler.padded import with_capacity
+from pullback.compiler.jit.named import cut, slices_of
+from pullback.compiler.legalise.padded import with_capacity
 from pullback.errors import DTypeError, NamedAxisError, PullbackError, ShapeError
 from pullback.graph import OPERATORS, Graph, Node, Type, Variable, is_complex, is_float
 from pullback.graph.named import STAND_INS, NamedSize, named_sizes

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pullback.compiler.codegen.function import Module
+from pullback.compiler.llvm.function import Module
 from pullback.compiler.runtime.engine import Loaded, load
 from pullback.compiler.runtime.layout import Slots, emit_failure, emit_pointer, region_function
 from pullback.compiler.runtime.program import ArgumentSpec, Program, RegionSpec, RepeatSpec, ResultSpec

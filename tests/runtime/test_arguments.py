@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from pullback.compiler.codegen.function import Module
+from pullback.compiler.llvm.function import Module
 from pullback.compiler.runtime.engine import load
 from pullback.compiler.runtime.layout import Slots, emit_pointer, region_function
 from pullback.compiler.runtime.machine import machine

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pullback.compiler.codegen.function import Module
+from pullback.compiler.llvm.function import Module
 from pullback.compiler.runtime.compiling import Compilation
 from pullback.compiler.runtime.engine import Loaded, compile_object
 from pullback.compiler.target import Processor

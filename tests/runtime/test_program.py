@@ -12,7 +12,7 @@ import weakref
 import numpy as np
 import pytest
 
-from pullback.compiler.codegen.function import Module
+from pullback.compiler.llvm.function import Module
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import load
 from pullback.compiler.runtime.layout import Slots, emit_pointer, region_function

@@ -66,7 +66,7 @@ def test_program_runs_where_no_thread_can_be_started(mixing, monkeypatch):
 _LEAVING = """
 import sys, threading, time
 import numpy as np
-from pullback.compiler.codegen.function import Module
+from pullback.compiler.llvm.function import Module
 from pullback.compiler.runtime.engine import load
 from pullback.compiler.runtime.layout import region_function
 from pullback.compiler.target import Processor

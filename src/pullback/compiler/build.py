@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.compiler.codegen.program import Emitted, emit_program
-from pullback.compiler.cost import HOST_CYCLES
-from pullback.compiler.items import Loop, Serial, While, every_step
-from pullback.compiler.listing import listed
-from pullback.compiler.memory import MemoryPlan
+from pullback.compiler.lowering.items import Loop, Serial, While, every_step
 from pullback.compiler.passes import Pass
 from pullback.compiler.plan import Stage, Watch, plan
-from pullback.compiler.steps import Region, Step
+from pullback.compiler.regions.listing import listed
+from pullback.compiler.regions.memory import MemoryPlan
+from pullback.compiler.regions.steps import Region, Step
+from pullback.compiler.schedules.cost import HOST_CYCLES
 from pullback.compiler.target import Processor
 from pullback.graph import Graph
 

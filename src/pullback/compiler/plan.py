@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.branch import branch_on_matches
-from pullback.compiler.canonicalise import canonicalise, few_rows_last
-from pullback.compiler.compact import compact_masked
-from pullback.compiler.donate import arrange
-from pullback.compiler.ends import Promise, counted_rows, end_rows
-from pullback.compiler.fuse import fuse
-from pullback.compiler.items import (
+from pullback.compiler.kernels.branch import branch_on_matches
+from pullback.compiler.kernels.canonicalise import canonicalise, few_rows_last
+from pullback.compiler.kernels.compact import compact_masked
+from pullback.compiler.kernels.donate import arrange
+from pullback.compiler.kernels.fuse import fuse
+from pullback.compiler.kernels.materialise import materialise_indices
+from pullback.compiler.kernels.pack import pack
+from pullback.compiler.kernels.split import split_by_rows, split_sums
+from pullback.compiler.kernels.summation import sum_in_blocks
+from pullback.compiler.kernels.unroll import unroll_short_axes
+from pullback.compiler.lowering.items import (
     Block,
     Choice,
     HostCall,
@@ -28,24 +32,20 @@ from pullback.compiler.items import (
     every_step,
     written_by,
 )
-from pullback.compiler.listing import listed
-from pullback.compiler.lower import Lowered, lower
-from pullback.compiler.materialise import materialise_indices
-from pullback.compiler.memory import MemoryPlan, plan_memory
-from pullback.compiler.pack import pack
+from pullback.compiler.lowering.lower import Lowered, lower
+from pullback.compiler.lowering.structure import arranged, has_loops, with_single_call
 from pullback.compiler.passes import Pass, optimise, passes_for
 from pullback.compiler.passes.projected_convolutions import projected_convolutions
-from pullback.compiler.planned import Planned
-from pullback.compiler.regions import joined_region, make_regions
-from pullback.compiler.rematerialise import rematerialised
+from pullback.compiler.regions.ends import Promise, counted_rows, end_rows
+from pullback.compiler.regions.listing import listed
+from pullback.compiler.regions.memory import MemoryPlan, plan_memory
+from pullback.compiler.regions.parallelise import joined_region, make_regions
+from pullback.compiler.regions.planned import Planned
+from pullback.compiler.regions.rematerialise import rematerialised
+from pullback.compiler.regions.steps import Group, Region, Step, keeps_to_rows
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.schedules.choose import Schedules
-from pullback.compiler.split import split_by_rows, split_sums
-from pullback.compiler.steps import Group, Region, Step, keeps_to_rows
-from pullback.compiler.structure import arranged, has_loops, with_single_call
-from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.target import Processor
-from pullback.compiler.unroll import unroll_short_axes
 from pullback.graph import Graph, format_graph
 from pullback.loops import Buffer, Kernel
 from pullback.loops.printer import format_program

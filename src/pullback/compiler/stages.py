@@ -25,18 +25,18 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.items import Block, Counter, blocks_of
-from pullback.compiler.memory import MemoryPlan
-from pullback.compiler.parts import packed_array, with_parts
+from pullback.compiler.legalise.parts import packed_array, with_parts
+from pullback.compiler.lowering.items import Block, Counter, blocks_of
 from pullback.compiler.passes import Pass, passes_for
 from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
+from pullback.compiler.regions.memory import MemoryPlan
+from pullback.compiler.regions.steps import End, Group, Job, Region, Step, every_region
+from pullback.compiler.regions.turns import first_element, run_block, run_steps
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule
 from pullback.compiler.schedules.scatter import ScatterSchedule
-from pullback.compiler.steps import End, Group, Job, Region, Step, every_region
 from pullback.compiler.target import Processor
-from pullback.compiler.turns import first_element, run_block, run_steps
 from pullback.errors import IndexRangeError, LoopError, StageError
 from pullback.graph import Graph
 from pullback.interpreter import evaluate

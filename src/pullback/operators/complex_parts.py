@@ -1,8 +1,9 @@
 r"""Complex numbers as their parts: what an operator of the table does to the real and the imaginary part.
 
-The compiler knows real numbers only. Before anything else it takes each complex value apart (``compiler/parts.py``),
-and these are the rules by which it does: for :math:`z = x + iy` the parts of :math:`f(z)` from those of :math:`z`. What
-is linear needs no rule: it does the same to both parts. The result of a rule is ``Parts``, or a real node.
+The compiler knows real numbers only. Before anything else it takes each complex value apart
+(``compiler/legalise/parts.py``), and these are the rules by which it does: for :math:`z = x + iy` the parts of
+:math:`f(z)` from those of :math:`z`. What is linear needs no rule: it does the same to both parts. The result of a rule
+is ``Parts``, or a real node.
 
 What a rule gives agrees with NumPy up to rounding relative to the size of the result. Overflow on the way is avoided
 where NumPy avoids it; of infinite and NaN parts the result is what the formula gives, where a rule does not say more.

@@ -1,7 +1,7 @@
 """Floats of 16 bits as they lie in memory: their bits, of which the compiler makes numbers of 32 and back.
 
-No graph of the user's holds these operators: ``compiler/parts.py`` writes them around the operations on ``float16`` and
-``bfloat16``, so that kernels read and write 16 bits and compute with 32.
+No graph of the user's holds these operators: ``compiler/legalise/parts.py`` writes them around the operations on
+``float16`` and ``bfloat16``, so that kernels read and write 16 bits and compute with 32.
 """
 
 from __future__ import annotations

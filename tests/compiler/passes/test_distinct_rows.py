@@ -11,10 +11,10 @@ import pytest
 import pullback as pb
 from pullback import nn
 from pullback.compiler.passes import optimise, passes_for
+from pullback.compiler.passes.repeated_rows import RowSums, different_rows, way_to_rows
 from pullback.compiler.plan import plan
-from pullback.compiler.repeated_rows import RowSums, different_rows, way_to_rows
+from pullback.compiler.regions.steps import Region
 from pullback.compiler.stages import check_stages, within
-from pullback.compiler.steps import Region
 from pullback.compiler.target import Processor
 from pullback.graph import Graph, Operation
 from pullback.interpreter import evaluate

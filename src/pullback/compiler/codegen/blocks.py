@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.types import vector_of
+from pullback.compiler.llvm.function import Function
 
 __all__ = ["fenced", "load_lanes", "store_lanes", "transpose_block"]
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.nest import Tile, emit_nest
 from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Values
+from pullback.compiler.llvm.function import Function
 from pullback.loops import Affine, Axis, Expression, Load, turns_of
 from pullback.loops.nest import levels_over, vectors_over
 

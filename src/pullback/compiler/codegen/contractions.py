@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
-from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
 from pullback.compiler.codegen.prefetch import Cursors, Wanted, wanted_by
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ACCURACY, Lanes
-from pullback.compiler.cost import EPILOGUE_IN_REGISTERS, LOOP_BODY, UNROLLED
+from pullback.compiler.llvm.function import Function
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
+from pullback.compiler.schedules.cost import EPILOGUE_IN_REGISTERS, LOOP_BODY, UNROLLED
 from pullback.loops import Affine, Apply, Axis, walk
 from pullback.loops.nest import levels_over
 

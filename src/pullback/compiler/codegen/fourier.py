@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from pullback.compiler.codegen.function import Function, Module, float_literal
 from pullback.compiler.codegen.types import literal, scalar_type, vector_of
+from pullback.compiler.llvm.function import Function, Module, float_literal
 from pullback.operators.stockham import radices
 
 __all__ = ["define_transform"]

@@ -8,8 +8,8 @@ Source: IEEE 754-2019, 3.4 and 4.3.1; for the rounding to odd Boldo & Melquiond,
 
 from __future__ import annotations
 
-from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.types import vector_of
+from pullback.compiler.llvm.function import Function
 from pullback.compiler.target import Processor
 
 __all__ = ["half_bits", "half_value"]

@@ -15,7 +15,7 @@ from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
-from pullback.compiler.cost import CHAINS, MOST_INDEXED_ROWS
+from pullback.compiler.schedules.cost import CHAINS, MOST_INDEXED_ROWS
 from pullback.compiler.schedules.indexed_contraction import (
     IndexedContraction,
     vector_width,

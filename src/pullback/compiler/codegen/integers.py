@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.types import is_signed, literal, scalar_type, vector_of
+from pullback.compiler.llvm.function import Function
 
 __all__ = ["COMPARISONS", "integer_function"]
 

@@ -15,6 +15,7 @@ from pullback.compiler.codegen.scatters import emit_scatter
 from pullback.compiler.codegen.transposes import emit_transposed
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.codegen.windows import emit_window_maximum
+from pullback.compiler.regions.steps import Job
 from pullback.compiler.schedules.contraction_schedules import PackedContraction, TiledContraction
 from pullback.compiler.schedules.indexed_contraction import IndexedContraction
 from pullback.compiler.schedules.map import MapSchedule
@@ -23,7 +24,6 @@ from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.schedules.transpose import TransposedCopy
 from pullback.compiler.schedules.window_maximum import WindowMaximum
-from pullback.compiler.steps import Job
 from pullback.loops import Kernel
 from pullback.loops.kernel import updates_case
 

@@ -6,8 +6,8 @@ to each, and a number for each eight of them says how many were before. Places a
 
 from __future__ import annotations
 
-from pullback.compiler.codegen.function import Module
-from pullback.compiler.codegen.language import Unit
+from pullback.compiler.llvm.function import Module
+from pullback.compiler.llvm.language import Unit
 
 __all__ = ["define_distinct"]
 

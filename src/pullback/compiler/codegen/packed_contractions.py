@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes, transpose_block
 from pullback.compiler.codegen.contractions import multiply_panel, run_epilogue
-from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
 from pullback.compiler.codegen.prefetch import Wanted, lies_far, wanted_by, wanted_rows
 from pullback.compiler.codegen.types import memory_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.llvm.function import Function
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
 from pullback.compiler.schedules.packing import Segment
 from pullback.compiler.schedules.tiles import row_axis

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.values import Values
-from pullback.compiler.cost import MOST_ASKED
+from pullback.compiler.llvm.function import Function
+from pullback.compiler.schedules.cost import MOST_ASKED
 from pullback.loops import Axis, Load, Store, walk
 
 __all__ = ["Cursors", "Wanted", "lies_far", "wanted_by", "wanted_rows"]

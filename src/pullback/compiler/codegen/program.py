@@ -8,29 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pullback.compiler.ahead import asked_ahead
 from pullback.compiler.codegen.access import emit_load
 from pullback.compiler.codegen.checks import emit_check, index_load
-from pullback.compiler.codegen.function import Function, Module
 from pullback.compiler.codegen.kernels import emit_kernel
 from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.registers import Registers, bases_of, held_bases, is_written_out
 from pullback.compiler.codegen.routines import emit_routine
-from pullback.compiler.codegen.subnormals import unflushed
 from pullback.compiler.codegen.values import Values
-from pullback.compiler.cost import CYCLES_BETWEEN_SIGNALS, PART_CHARACTERS
-from pullback.compiler.items import Choice, Counter, HostCall, Loop, View, While, every_step
-from pullback.compiler.planned import Planned
-from pullback.compiler.runtime.layout import (
-    emit_ask,
-    emit_host_call,
-    emit_is_well,
-    emit_pointer,
-    region_function,
-)
-from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
-from pullback.compiler.schedules.lanes import lanes_of
-from pullback.compiler.steps import (
+from pullback.compiler.llvm.function import Function, Module
+from pullback.compiler.llvm.subnormals import unflushed
+from pullback.compiler.lowering.items import Choice, Counter, HostCall, Loop, View, While, every_step
+from pullback.compiler.regions.ahead import asked_ahead
+from pullback.compiler.regions.planned import Planned
+from pullback.compiler.regions.steps import (
     End,
     Group,
     Job,
@@ -39,6 +29,16 @@ from pullback.compiler.steps import (
     buffers_of,
     every_region,
 )
+from pullback.compiler.runtime.layout import (
+    emit_ask,
+    emit_host_call,
+    emit_is_well,
+    emit_pointer,
+    region_function,
+)
+from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
+from pullback.compiler.schedules.cost import CYCLES_BETWEEN_SIGNALS, PART_CHARACTERS
+from pullback.compiler.schedules.lanes import lanes_of
 from pullback.graph import Source, results
 from pullback.loops import Apply, Buffer, Kernel
 

@@ -21,7 +21,7 @@ from pullback.compiler.codegen.types import convert, literal, scalar_type, vecto
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.compiler.codegen.vectormath.extrema import Extremum
-from pullback.compiler.cost import ACCUMULATORS, MOST_IN_ONE_PLACE, WRITTEN_OUT
+from pullback.compiler.schedules.cost import ACCUMULATORS, MOST_IN_ONE_PLACE, WRITTEN_OUT
 from pullback.compiler.schedules.reduction import is_transposed, runs_along
 from pullback.loops import Affine, Apply, Axis, Load, Reduce, turns_of
 from pullback.loops.nest import Kind, Level, level_of, levels_over

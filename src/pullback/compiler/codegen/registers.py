@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from pullback.compiler.codegen import access
-from pullback.compiler.codegen.function import Function
 from pullback.compiler.codegen.types import literal, memory_type, scalar_type
 from pullback.compiler.codegen.values import Values
-from pullback.compiler.cost import MOST_HELD, MOST_UNROLLED_FUNCTIONS
-from pullback.compiler.items import Choice, Counter, HostCall, Loop, View, While, every_step
-from pullback.compiler.steps import Job, Region, Step, buffers_of
+from pullback.compiler.llvm.function import Function
+from pullback.compiler.lowering.items import Choice, Counter, HostCall, Loop, View, While, every_step
+from pullback.compiler.regions.steps import Job, Region, Step, buffers_of
+from pullback.compiler.schedules.cost import MOST_HELD, MOST_UNROLLED_FUNCTIONS
 from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from pullback.compiler.codegen.fourier import define_transform
-from pullback.compiler.codegen.function import Function, float_literal
 from pullback.compiler.codegen.marking import define_distinct
 from pullback.compiler.codegen.running import define_running
 from pullback.compiler.codegen.sorting import define_argsort
+from pullback.compiler.llvm.function import Function, float_literal
 from pullback.compiler.runtime.layout import emit_call_word, emit_is_well
 from pullback.compiler.target import Processor
 from pullback.graph import Type

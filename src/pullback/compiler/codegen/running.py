@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pullback.compiler.codegen.function import Function, Loop, Module
 from pullback.compiler.codegen.types import literal, memory_type, vector_of
+from pullback.compiler.llvm.function import Function, Loop, Module
 
 __all__ = ["define_running"]
 

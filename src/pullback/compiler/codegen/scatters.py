@@ -29,7 +29,7 @@ from pullback.compiler.codegen.maps import emit_stores
 from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
 from pullback.compiler.codegen.types import convert, scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
-from pullback.compiler.cost import MOST_COMPARED
+from pullback.compiler.schedules.cost import MOST_COMPARED
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, row_major, turns_of
 from pullback.loops.nest import Kind, level_of, levels_over

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pullback.compiler.codegen.function import Module
-from pullback.compiler.codegen.language import Record, Unit
-from pullback.compiler.cost import LONGEST_MERGED_ROW, SORTED_RUN
+from pullback.compiler.llvm.function import Module
+from pullback.compiler.llvm.language import Record, Unit
+from pullback.compiler.schedules.cost import LONGEST_MERGED_ROW, SORTED_RUN
 
 __all__ = ["define_argsort"]
 

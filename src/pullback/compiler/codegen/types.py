@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.codegen.function import Function, float_literal
+from pullback.compiler.llvm.function import Function, float_literal
 
 __all__ = ["convert", "is_signed", "literal", "memory_type", "scalar_type", "vector_of"]
 

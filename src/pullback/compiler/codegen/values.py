@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pullback.compiler.codegen.function import Function, Loop
 from pullback.compiler.codegen.halves import half_bits, half_value
 from pullback.compiler.codegen.integers import COMPARISONS, integer_function
 from pullback.compiler.codegen.types import convert, is_signed, literal, memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.compiler.codegen.vectormath.extrema import Extremum
+from pullback.compiler.llvm.function import Function, Loop
 from pullback.compiler.schedules.columns import RowBlock
 from pullback.compiler.target import Processor
 from pullback.loops import (

@@ -15,7 +15,7 @@ from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest, mu
 from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
-from pullback.compiler.cost import MOST_TAPS
+from pullback.compiler.schedules.cost import MOST_TAPS
 from pullback.compiler.schedules.window_maximum import WindowMaximum
 from pullback.loops import Reduce, row_major
 from pullback.loops.nest import levels_over

@@ -1,4 +1,7 @@
-"""Passes: graph to better graph, one a file, and their order in ``pipeline``."""
+"""Passes: graph to better graph, one a file, and their order in ``pipeline``.
+
+Imports what makes graphs fit for kernels, the key and the cost model.
+"""
 
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.fold_constants import fold_constants

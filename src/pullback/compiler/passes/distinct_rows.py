@@ -24,7 +24,7 @@ input  %2 w: float32[64, 48]
 output %5
 
 How many different rows there are is known when the program runs. Arrays have room for as many as there may be; what
-stands behind the last one is zero, or not read, and is not computed (``compiler/ends.py``). A table that is hardly
+stands behind the last one is zero, or not read, and is not computed (``regions/ends.py``). A table that is hardly
 larger than what is read of it, as this one, is multiplied as it is.
 
 A convolution of texts, channels last, is one product with all elements of the window side by side, whose parts are
@@ -42,11 +42,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pullback.compiler.cost import DEEPEST_FACTOR
 from pullback.compiler.passes.projected_convolutions import multiples_of, sum_of_parts
+from pullback.compiler.passes.repeated_rows import RowSums, different_rows, way_to_rows
 from pullback.compiler.passes.rewriting import GraphPass, filled, inner, scalar, with_outputs
 from pullback.compiler.passes.sparse_pooling import cycles_of_visits
-from pullback.compiler.repeated_rows import RowSums, different_rows, way_to_rows
+from pullback.compiler.schedules.cost import DEEPEST_FACTOR
 from pullback.compiler.target import Processor
 from pullback.control.host import with_host_calls
 from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute

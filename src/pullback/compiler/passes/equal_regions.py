@@ -15,7 +15,7 @@ with a derivative of its own, for one, is traced by itself and once more by its 
 
 from __future__ import annotations
 
-from pullback.compiler.key import check_sites, held_text
+from pullback.compiler.key.graph import check_sites, held_text
 from pullback.compiler.passes.rewriting import GraphPass, with_outputs
 from pullback.control.host import host_functions
 from pullback.graph import Graph, Node, Operation, apply, every_node, regions, substitute

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from pullback.compiler.cost import DEEPEST_FACTOR
+from pullback.compiler.schedules.cost import DEEPEST_FACTOR
 from pullback.graph import Constant, Node, Operation
 from pullback.loops import Affine, Axis, Literal
 from pullback.loops.magnitudes import largest

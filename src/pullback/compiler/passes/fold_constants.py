@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pullback.compiler.key import repeats_one_value
+from pullback.compiler.key.graph import repeats_one_value
 from pullback.compiler.passes.rewriting import ANY, CONSTANT, ELEMENTWISE, RulePass, filled, inner, scalar
 from pullback.graph import SMALL_CONSTANT, Constant, Node, Operation, constant
 

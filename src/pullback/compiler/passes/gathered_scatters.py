@@ -32,9 +32,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pullback.compiler.cost import DEEPEST_FACTOR, FEW_GATHERED, LARGEST_TABLE, MOST_GATHERED, RECOMPUTE_COST
-from pullback.compiler.key import constant_is_code
+from pullback.compiler.key.graph import constant_is_code
 from pullback.compiler.passes.rewriting import GraphPass, filled, scalar, uses, with_outputs
+from pullback.compiler.schedules.cost import (
+    DEEPEST_FACTOR,
+    FEW_GATHERED,
+    LARGEST_TABLE,
+    MOST_GATHERED,
+    RECOMPUTE_COST,
+)
 from pullback.graph import Constant, Graph, Node, Operation, apply, constant, substitute
 from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from pullback.compiler.cost import CHEAP_FOR_STEPS
 from pullback.compiler.passes.loops import Rebuilt, all_steps, lazy, rewrite_scans
 from pullback.compiler.passes.rewriting import GraphPass
+from pullback.compiler.schedules.cost import CHEAP_FOR_STEPS
 from pullback.control.regions import PARTS
 from pullback.graph import Constant, Node, Operation, Variable, topological
 from pullback.operators.shapes import broadcast

@@ -37,9 +37,9 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from pullback.compiler.cost import CHOICE_CYCLES
 from pullback.compiler.passes.loops import rewrite_held
 from pullback.compiler.passes.rewriting import GraphPass
+from pullback.compiler.schedules.cost import CHOICE_CYCLES
 from pullback.compiler.target import Processor
 from pullback.control.choice import picked_branch, switch
 from pullback.graph import Node, Operation, regions, substitute

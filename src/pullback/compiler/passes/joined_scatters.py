@@ -32,8 +32,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pullback.compiler.cost import MOST_JOINED_UPDATES
 from pullback.compiler.passes.rewriting import GraphPass, in_rare_cases, inner, is_zero, uses, with_outputs
+from pullback.compiler.schedules.cost import MOST_JOINED_UPDATES
 from pullback.graph import Graph, Node, Operation, apply, substitute
 from pullback.operators.indexing import gather
 from pullback.operators.scatters import scatter_add

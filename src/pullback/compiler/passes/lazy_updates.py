@@ -33,9 +33,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pullback.compiler.cost import LEAST_UNTOUCHED
 from pullback.compiler.passes.rewriting import GraphPass, filled, inner, scalar, with_outputs
 from pullback.compiler.passes.sparse_updates import Sparse, sparse_of
+from pullback.compiler.schedules.cost import LEAST_UNTOUCHED
 from pullback.graph import Graph, Node, Operation, apply, substitute
 from pullback.operators.concatenation import concatenate
 from pullback.operators.indexing import gather

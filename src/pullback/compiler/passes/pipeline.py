@@ -43,8 +43,7 @@ from functools import lru_cache, partial
 from typing import Any, cast
 from weakref import WeakSet
 
-from pullback.compiler.cost import MOST_HELD, MOST_ROUNDS
-from pullback.compiler.factors import with_factors
+from pullback.compiler.legalise.factors import with_factors
 from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.compiler.passes.distinct_rows import distinct_rows
 from pullback.compiler.passes.equal_regions import equal_regions
@@ -69,6 +68,7 @@ from pullback.compiler.passes.sparse_updates import sparse_updates
 from pullback.compiler.passes.standardise_in_steps import standardise_in_steps
 from pullback.compiler.passes.sunk_steps import sunk_steps
 from pullback.compiler.passes.transposed_products import transposed_products
+from pullback.compiler.schedules.cost import MOST_HELD, MOST_ROUNDS
 from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules
 from pullback.control.host import with_host_calls

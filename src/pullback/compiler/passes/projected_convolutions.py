@@ -32,8 +32,8 @@ import itertools
 import math
 from collections.abc import Callable, Mapping
 
-from pullback.compiler.cost import LOAD_AND_ADD, MULTIPLY_ADD, STORE, WORTH_PROJECTING
 from pullback.compiler.passes.rewriting import inner, with_outputs
+from pullback.compiler.schedules.cost import LOAD_AND_ADD, MULTIPLY_ADD, STORE, WORTH_PROJECTING
 from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
 from pullback.operators.arithmetic import add
 from pullback.operators.logic import isfinite

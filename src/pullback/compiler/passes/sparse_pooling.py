@@ -39,9 +39,9 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.cost import DEEPEST_FACTOR, FINDING_ARGMAX, UNALIGNED
 from pullback.compiler.passes.finite import is_finite
 from pullback.compiler.passes.rewriting import Rule, RulePass, filled, inner, is_zero, scalar
+from pullback.compiler.schedules.cost import DEEPEST_FACTOR, FINDING_ARGMAX, UNALIGNED
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Node, Operation, constant
 from pullback.operators.convolution_where_read import convolve_where_read

@@ -38,7 +38,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.compiler.cost import LEAST_UNTOUCHED, MOST_SPARSE_NODES
 from pullback.compiler.passes.rewriting import (
     GraphPass,
     filled,
@@ -50,6 +49,7 @@ from pullback.compiler.passes.rewriting import (
     uses,
     with_outputs,
 )
+from pullback.compiler.schedules.cost import LEAST_UNTOUCHED, MOST_SPARSE_NODES
 from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
 from pullback.operators.concatenation import concatenate
 from pullback.operators.elementwise import where

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pullback.compiler.codegen.function import Function, Module, float_literal
-from pullback.compiler.codegen.subnormals import switched
+from pullback.compiler.llvm.function import Function, Module, float_literal
+from pullback.compiler.llvm.subnormals import switched
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import Loaded, compile_object
 from pullback.compiler.runtime.machine import machine

@@ -1,4 +1,4 @@
-"""The machine code that all programs share, as one unit of the small language (``codegen/language.py``).
+"""The machine code that all programs share, as one unit of the small language (``llvm/language.py``).
 
 Its texts stand with what they are about: the driver (``driver.py``, ``claiming.py``, ``waiting.py``), and the calls
 from Python (``entry.py``, ``nodes.py``, ``reading.py``, ``returning.py``, ``objects.py``). Here is what they name.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from pullback.compiler.codegen.language import Record, Unit
-from pullback.compiler.codegen.subnormals import mode_functions
+from pullback.compiler.llvm.language import Record, Unit
+from pullback.compiler.llvm.subnormals import mode_functions
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.claiming import SHARING
 from pullback.compiler.runtime.driver import DRIVER

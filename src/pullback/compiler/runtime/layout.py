@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pullback.compiler.codegen.function import Function, Module
+from pullback.compiler.llvm.function import Function, Module
 
 __all__ = [
     "MAX_CHUNKS",

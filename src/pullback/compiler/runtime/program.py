@@ -1,6 +1,6 @@
 """A compiled program: machine code, its schedule, its memory, and the ways to call it.
 
->>> from pullback.compiler.codegen.function import Module
+>>> from pullback.compiler.llvm.function import Module
 >>> from pullback.compiler.runtime.engine import load
 >>> from pullback.compiler.runtime.layout import Slots, emit_pointer, region_function
 >>> from pullback.compiler.target import Processor

@@ -9,5 +9,6 @@
     transposed copy                     transpose.py               the two axes that change places
 
 Most are moves on the nest of the kernel's loops (``loops/nest.py``). ``choose.py`` asks for each kind once. Inside a
-kernel ``reduction.py`` says where the lanes of a sum lie.
+kernel ``reduction.py`` says where the lanes of a sum lie. ``cost.py`` is the model by which they choose, and all floors
+above, passes included, ask it too. Imports the target alone.
 """

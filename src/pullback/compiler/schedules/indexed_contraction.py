@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pullback.compiler.cost import LONGEST_LIST, MOST_COLUMN_VECTORS
+from pullback.compiler.schedules.cost import LONGEST_LIST, MOST_COLUMN_VECTORS
 from pullback.compiler.schedules.schedule import Schedule
 from pullback.compiler.target import Processor
 from pullback.loops import (

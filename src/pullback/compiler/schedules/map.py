@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pullback.compiler.cost import CHEAP_FUNCTIONS, COSTLY_SIDE_BY_SIDE, MANY_SHARED, SIDE_BY_SIDE
 from pullback.compiler.schedules.columns import RowBlock, blocks_of_rows
+from pullback.compiler.schedules.cost import CHEAP_FUNCTIONS, COSTLY_SIDE_BY_SIDE, MANY_SHARED, SIDE_BY_SIDE
 from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor

@@ -10,7 +10,8 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pullback.compiler.cost import (
+from pullback.compiler.schedules.contraction import Contraction, Pair
+from pullback.compiler.schedules.cost import (
     FETCHED_AHEAD,
     FEW_BLOCKS,
     FEWEST_PACKED_ROWS,
@@ -19,7 +20,6 @@ from pullback.compiler.cost import (
     PACKED_STEPS,
     SHARED_BY,
 )
-from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.tiles import Tile, fitting_rows, row_axis, tile_cycles
 from pullback.compiler.target import Processor
 from pullback.loops.nest import strips_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pullback.compiler.cost import SHORTEST_TRANSPOSED_ROW
+from pullback.compiler.schedules.cost import SHORTEST_TRANSPOSED_ROW
 from pullback.compiler.target import Processor
 from pullback.loops import Axis, Load, Reduce, walk
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pullback.compiler.cost import SHORTEST_SUM
 from pullback.compiler.schedules.contraction import Pair, contractions, with_accumulator
+from pullback.compiler.schedules.cost import SHORTEST_SUM
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
 from pullback.loops import Kernel, Load, Placeholder, Store

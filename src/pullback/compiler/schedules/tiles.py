@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pullback.compiler.cost import (
+from pullback.compiler.schedules.contraction import Contraction
+from pullback.compiler.schedules.cost import (
     LONG_DEPTH,
     MOST_TILE_ROWS,
     MOST_TILE_VECTORS,
@@ -25,7 +26,6 @@ from pullback.compiler.cost import (
     UNEVEN,
     UNROLLED,
 )
-from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.target import Processor
 from pullback.loops import Axis, Load
 from pullback.loops.nest import strips_of

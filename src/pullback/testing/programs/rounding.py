@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.parts import OnPacked, with_parts
+from pullback.compiler.legalise.parts import OnPacked, with_parts
 from pullback.errors import MatrixError
 from pullback.graph import Constant, Graph, Node, Operation, TupleType, regions
 from pullback.testing.programs.exactness import inexact, may_round, product_error

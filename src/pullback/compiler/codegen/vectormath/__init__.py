@@ -8,7 +8,7 @@ in the lanes concerned.
 Every function is exact where its value is a matter of definition (signed zeros, infinities, NaN) and its
 error is bounded by :data:`ACCURACY` elsewhere, in the whole range of the kind, subnormal numbers included.
 
->>> from pullback.compiler.codegen.function import Module
+>>> from pullback.compiler.llvm.function import Module
 >>> module = Module()
 >>> function = module.function("logistic", [("<8 x float>", "x")], result="<8 x float>")
 >>> function.returns(Lanes(function, "float", 8).sigmoid(function["x"]))
@@ -31,7 +31,7 @@ __all__ = ["ACCURACY", "ELEMENTWISE", "Lanes"]
 class Lanes(Hyperbolic, Trigonometric, Powers):
     """``count`` lanes of ``"float"`` or ``"double"``: arithmetic and all the functions.
 
-    >>> from pullback.compiler.codegen.function import Module
+    >>> from pullback.compiler.llvm.function import Module
     >>> function = Module().function("norm", [("double", "x"), ("double", "y")], result="double")
     >>> lanes = Lanes(function, "double", 1)
     >>> x, y = function["x"], function["y"]

@@ -23,7 +23,7 @@ __all__ = ["Extremum"]
 class Extremum:
     """``maximum`` or ``minimum`` of many values in each lane; the best ones, NaN and signs are a loop's to carry.
 
-    >>> from pullback.compiler.codegen.function import Module
+    >>> from pullback.compiler.llvm.function import Module
     >>> function = Module().function("largest", [(f"<8 x float>", n) for n in "abc"], result="<8 x float>")
     >>> function.returns(Extremum(Arithmetic(function, "float", 8), "maximum").of([function[n] for n in "abc"]))
     >>> print(function.text())  # doctest: +ELLIPSIS

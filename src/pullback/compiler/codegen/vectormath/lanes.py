@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from pullback.compiler.codegen.function import Function, float_literal
+from pullback.compiler.llvm.function import Function, float_literal
 
 __all__ = ["Arithmetic"]
 
@@ -26,7 +26,7 @@ class Arithmetic:
 
     ``type``, ``int_type`` and ``mask_type`` are the LLVM types of a value, of its bits and of a comparison.
 
-    >>> from pullback.compiler.codegen.function import Module
+    >>> from pullback.compiler.llvm.function import Module
     >>> function = Module().function("twice", [("<4 x float>", "x")], result="<4 x float>")
     >>> lanes = Arithmetic(function, "float", 4)
     >>> lanes.add("%x", "%x"), lanes.type, lanes.int_type, lanes.mask_type

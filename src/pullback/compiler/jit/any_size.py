@@ -1,0 +1,184 @@
+"""The programs of ``jit(f, shapes=…)``: traced once for all sizes of the named axes, compiled for a capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pullback.compiler.jit.at_size import unlike_at
+from pullback.compiler.jit.named import (
+    NamedCall,
+    NamedShapes,
+    Places,
+    Slices,
+    capacity,
+    cut,
+    padded,
+    sizes_known,
+    slices_of,
+)
+from pullback.compiler.jit.request import Request, Requested
+from pullback.compiler.jit.retraces import note_one_size
+from pullback.compiler.legalise.padded import with_capacity
+from pullback.compiler.runtime.arguments import check_overlap, conform
+from pullback.compiler.runtime.program import Program
+from pullback.graph import Type
+from pullback.graph.named import NamedSize
+from pullback.tracing.trees import Structure
+
+__all__ = ["AnySize", "Instance", "Sized"]
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A program for any size up to a capacity."""
+
+    types: tuple[Type, ...]
+    """Of the arguments as the program has them."""
+    leaves: tuple[Places, ...]
+    """Of each of them its named axes."""
+    requested: Requested
+    slices: Slices
+    least: int
+    """The least size that it is right for."""
+
+
+class Sized(NamedTuple):
+    """A call of such a program."""
+
+    owner: AnySize
+    structure: Structure
+    instance: Instance
+    call: NamedCall
+
+    def arguments(
+        self, leaves: Sequence[Any], program: Program, fronts: Sequence[tuple[int, ...]] | None = None
+    ) -> list[Any]:
+        """What the program is given: ``leaves`` with padding, and the sizes.
+
+        In a run each leaf has the axes ``fronts`` in front, of steps where it is sliced. Raises ``DonationError`` for
+        memory that is donated and cannot be written.
+        """
+        fronts = [()] * len(leaves) if fronts is None else fronts
+        named = [k for k, places in enumerate(self.call.leaves) if places]
+        if any(program.arguments[k].donated_to is not None for k in named):
+            specs = [
+                replace(spec, shape=(*front, *type.shape))
+                for spec, type, front in zip(program.arguments, self.call.types, fronts)
+            ]
+            check_overlap(specs, conform(specs, leaves))
+        found = list(leaves)
+        for k in named:
+            found[k] = padded(leaves[k], self.instance.types[k], fronts[k])
+        return [*found, *[np.array(size) for size in self.call.sizes]]
+
+    def write_back(self, given: Sequence[Any], leaves: Sequence[Any], program: Program) -> None:
+        """Update donated ``leaves`` in place that the program was ``given`` with padding."""
+        for leaf, made, spec in zip(leaves, given, program.arguments):
+            if spec.donated_to is not None and made is not leaf:
+                leaf[...] = made[tuple(map(slice, leaf.shape))]
+
+    def results(
+        self, results: Sequence[Any], leaves: Sequence[Any], program: Program, front: int = 0
+    ) -> list[Any]:
+        """What the program has given, without padding, or the donated ``leaves`` that it was written to.
+
+        What a run keeps of each step has ``front`` further axes.
+        """
+        found = []
+        for k, (result, ends) in enumerate(zip(results, self.instance.slices)):
+            if k in program.aliased:
+                found.append(leaves[program.aliased[k]])
+            else:
+                found += cut([result], (ends,), self.call.sizes, front)
+        return found
+
+    def again(self, request: Request) -> Requested:
+        """What is to be compiled, traced anew: for decisions that a trace is made with."""
+        extents = tuple(map(capacity, self.call.sizes))
+        traced = self.owner.trace(self.structure, self.call, request)
+        return self.owner.made(self.call, extents, *traced).requested
+
+
+class AnySize:
+    """The traces and instances of one function; ``request(structure, types)`` traces it for some types."""
+
+    def __init__(self, function: Callable[..., Any], shapes: Mapping[str, Sequence[Any]]) -> None:
+        self.shapes = NamedShapes(function, shapes)
+        self._name = getattr(function, "__name__", "function")
+        self._traced: dict[Any, tuple[Requested, list[NamedSize]]] = {}
+        self._instances: dict[Any, Instance] = {}
+        self._calls: dict[tuple[Structure, tuple[Type, ...]], Sized | None] = {}
+        self._noted = False
+
+    def sized(
+        self,
+        structure: Structure,
+        types: tuple[Type, ...],
+        request: Request,
+    ) -> Sized | None:
+        """How a program for any size is called here; None where these sizes have one of their own.
+
+        That is so for sizes that are too small, and those at which the function is another one: it is traced for each.
+        Raises ``NamedAxisError`` where there is no program for any size, however small it is here.
+        """
+        key = structure, types
+        if key not in self._calls:
+            self._calls[key] = self._sized(structure, types, request)
+        return self._calls[key]
+
+    def _sized(
+        self,
+        structure: Structure,
+        types: tuple[Type, ...],
+        request: Request,
+    ) -> Sized | None:
+        call = self.shapes.call(structure, types)
+        if not call.names:
+            return None
+        extents = tuple(map(capacity, call.sizes))
+        key = structure, call.leaves, call.with_extents(extents)
+        known = self._instances.get(key)
+        traced, sizes = self._for_all(structure, call, request)
+        if known is None:
+            known = self._instances[key] = self.made(call, extents, traced, sizes)
+        if min(call.sizes) < known.least:
+            return None
+        here = request(structure, types)
+        unlike = unlike_at(traced.graph, sizes, call.sizes, here.graph)
+        if unlike is not None or here != traced._replace(graph=here.graph):
+            note_one_size(self._name, call.names, call.sizes, unlike, warn=not self._noted)
+            self._noted = True
+            return None
+        return Sized(self, structure, known, call)
+
+    def made(
+        self, call: NamedCall, extents: Sequence[int], traced: Requested, sizes: list[NamedSize]
+    ) -> Instance:
+        """The instance of a trace for some extents."""
+        # In a run the padding of what is donated is what the step before has left there.
+        zeroed = [k not in traced.offered.values() for k in range(len(traced.graph.inputs))]
+        instance = with_capacity(traced.graph, sizes, extents, zeroed)
+        requested = traced._replace(graph=instance.graph)
+        slices = slices_of(traced.graph, sizes)
+        return Instance(call.with_extents(extents), call.leaves, requested, slices, instance.least)
+
+    def _for_all(
+        self, structure: Structure, call: NamedCall, request: Request
+    ) -> tuple[Requested, list[NamedSize]]:
+        """The function traced for every size."""
+        key = structure, call.leaves, call.with_extents((0,) * len(call.sizes))
+        if key not in self._traced:
+            self._traced[key] = self.trace(structure, call, request)
+        return self._traced[key]
+
+    def trace(
+        self, structure: Structure, call: NamedCall, request: Request
+    ) -> tuple[Requested, list[NamedSize]]:
+        """The function traced for stand-ins of the sizes, and these."""
+        sizes = call.stand_ins()
+        with sizes_known(sizes):
+            return request(structure, call.with_extents([size.stand_in for size in sizes])), sizes

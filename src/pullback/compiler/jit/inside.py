@@ -1,0 +1,83 @@
+"""Compiled functions within transformations that are called from Python: which program a call there is.
+
+``vmap(lambda x: g(x) + 1)`` with ``g = jit(f)`` calls ``g`` on one example. It is traced once for these types, and what
+stands for the call is one operation (``control/compiled.py``), whose batch and derivatives are programs too.
+
+>>> import pullback as pb
+>>> slope = pb.jit(pb.grad(lambda x: np.sin(x) * x))
+>>> pb.vmap(lambda x: slope(x) + 1)(np.zeros(3)), slope.traces
+(array([1., 1., 1.]), 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pullback.compiler.jit.draws import without_draws
+from pullback.compiler.programs.executable import make_executable
+from pullback.compiler.programs.nans import explain_nan, has_nan
+from pullback.compiler.target import Processor
+from pullback.control.compiled import Body, Run, applied_compiled
+from pullback.graph import Graph, Type, every_node
+from pullback.numpy.promotion import as_array_node
+from pullback.tracing.trace import leaf_type, trace_flat
+from pullback.tracing.trees import Structure
+from pullback.transforms.named import is_collective
+
+__all__ = ["Inside"]
+
+
+class Inside:
+    """The graphs of a compiled function that stand for its calls within transformations."""
+
+    def __init__(self, function: Callable[..., Any], check_nan: bool, flush_subnormals: bool) -> None:
+        self.known: dict[tuple[Structure, tuple[Type, ...]], tuple[Body, Structure]] = {}
+        """By structures and types of arguments the graph, and the structure of its results."""
+        self._function = function
+        self._compile = _compiler(check_nan, flush_subnormals)
+
+    def call(
+        self, leaves: Sequence[Any], structure: Structure, note: Callable[[Structure, tuple[Type, ...]], None]
+    ) -> Any:
+        """The results for these leaves, some of which are traced; ``note`` is called where a graph is new.
+
+        A function that closes over traced values, or that sums over a named axis, is another one each time: it is
+        part of the graph around it.
+        """
+        types = tuple([leaf_type(leaf) for leaf in leaves])
+        found = self.known.get((structure, types))
+        if found is None:
+            traced = without_draws(
+                lambda: trace_flat(self._function, structure, types), self._function, structure.spec
+            )
+            if traced.free or any(map(is_collective, every_node(traced.graph))):
+                return traced.evaluate(leaves)
+            note(structure, types)
+            found = Body(traced.graph, self._compile), traced.out_structure
+            self.known[structure, types] = found
+        body, out_structure = found
+        return out_structure.unflatten(applied_compiled(body, [as_array_node(leaf) for leaf in leaves]))
+
+
+def _compiler(check_nan: bool, flush_subnormals: bool) -> Callable[[Graph], Run]:
+    """How graphs are compiled, by the settings of ``jit``."""
+
+    def compiled(graph: Graph) -> Run:
+        processor = replace(Processor.host(), flush_subnormals=True) if flush_subnormals else None
+        program = make_executable(graph, {}, processor=processor).program
+        if not check_nan:
+            return program
+
+        def checked(*arrays: np.ndarray) -> Sequence[np.ndarray]:
+            results = program(*arrays)
+            if any(map(has_nan, results)):
+                explain_nan(graph, arrays)
+            return results
+
+        return checked
+
+    return compiled

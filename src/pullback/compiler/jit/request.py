@@ -1,0 +1,146 @@
+"""What ``jit`` asks to be compiled: a function's graph, and which results may take over which arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pullback.compiler.jit.draws import without_draws
+from pullback.compiler.runtime.specs import ResultSpec
+from pullback.errors import DonationError, ShapeError, TracingError, TreeError
+from pullback.graph import Graph, Node, Type
+from pullback.graph.named import sizes_under_way
+from pullback.tracing.trace import Traced, trace_flat
+from pullback.tracing.trees import Structure, difference, flatten
+
+__all__ = ["ClosesOver", "Request", "Requested"]
+
+
+class ClosesOver(TracingError):
+    """A function uses values of a trace around it: it is no program of its own, but part of that trace."""
+
+    def __init__(self, message: str, traced: Traced) -> None:
+        super().__init__(message)
+        self.traced = traced
+
+
+class Requested(NamedTuple):
+    """What is to be compiled."""
+
+    graph: Graph
+    out_structure: Structure
+    offered: dict[int, int]
+    """Which argument each result may take over, by number."""
+    carried: bool
+    """Whether the donated arguments are, in order, the first results."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """How a function's programs are asked for, by the structure and the types of arguments."""
+
+    function: Callable[..., Any]
+    name: str
+    donate_argnums: tuple[int, ...]
+    watch: int | None
+
+    def __call__(self, structure: Structure, types: tuple[Type, ...]) -> Requested:
+        """The graph that the function is traced to, with what its results may take over."""
+        traced = without_draws(
+            lambda: trace_flat(self.function, structure, types), self.function, structure.spec
+        )
+        own = [size.variable for size in sizes_under_way()]
+        foreign = [variable for variable in traced.free if not any(variable is each for each in own)]
+        if foreign:
+            raise ClosesOver(
+                f"{self.name} uses {foreign[0]!r} of a trace around it; give it as an argument", traced
+            )
+        donated_leaves, parts = self.donated_leaves(structure)
+        carried, pairs = self._pairs(traced.out_structure, donated_leaves, parts)
+        graph = traced.graph
+        offered: dict[int, int] = {}
+        if carried and all(_fits(graph.inputs[a].type, graph.outputs[r].type) for r, a in pairs.items()):
+            offered = pairs
+        else:
+            carried = False
+            free = [leaf for group in donated_leaves for leaf in group]
+            for result, node in enumerate(graph.outputs):
+                match = next((a for a in free if _fits(graph.inputs[a].type, node.type)), None)
+                if match is not None:
+                    offered[result] = match
+                    free.remove(match)
+        return Requested(graph, traced.out_structure, offered, carried)
+
+    def donated_leaves(self, structure: Structure) -> tuple[list[list[int]], list[Any]]:
+        """For each donated argument the numbers of its leaves, and its structure."""
+        arguments, _ = _numbered(structure)
+        groups, parts = [], []
+        for number in self.donate_argnums:
+            if number >= len(arguments):
+                raise DonationError(f"{self.name}: argument {number} is donated, {len(arguments)} were given")
+            leaves, part = flatten(arguments[number])
+            groups.append([int(leaf) for leaf in leaves])
+            parts.append(part)
+        return groups, parts
+
+    def _pairs(
+        self, out_structure: Structure, donated: list[list[int]], parts: list[Any]
+    ) -> tuple[bool, dict[int, int]]:
+        """Result leaf to argument leaf, if the first results have the structures of the donated arguments."""
+        out = _numbered(out_structure)
+        heads = list(out) if isinstance(out, tuple) and type(out) is tuple else [out]
+        pairs: dict[int, int] = {}
+        if len(heads) < len(donated):
+            return False, {}
+        for head, group, part in zip(heads, donated, parts):
+            leaves, structure = flatten(head)
+            if not structure.fits(part):
+                return False, {}
+            pairs.update(zip((int(leaf) for leaf in leaves), group))
+        return True, pairs
+
+    def uncarried(
+        self,
+        structure: Structure,
+        types: Sequence[Type],
+        out_structure: Structure,
+        results: Sequence[ResultSpec],
+    ) -> str:
+        """The first of the donated arguments that does not come back as it was, in words."""
+        out = _numbered(out_structure)
+        heads = list(out) if type(out) is tuple else [out]
+        for number, group, part, head in zip(self.donate_argnums, *self.donated_leaves(structure), heads):
+            leaves, found = flatten(head)
+            if not found.fits(part):
+                return (
+                    f"argument {number} has another structure as result {number}: {difference(part, found)}"
+                )
+            for path, argument, result in zip(part.paths, group, leaves):
+                before, after = types[argument], Type(results[int(result)].dtype, results[int(result)].shape)
+                if not _fits(before, after):
+                    place = f" at {path}" if path else ""
+                    return f"argument {number}{place} is {before}, and comes back as {after}"
+        return f"{len(self.donate_argnums)} are donated, and {len(heads)} come back"
+
+    def watched(self, out_structure: Structure, outputs: Sequence[Node]) -> int | None:
+        """The number of the result that ``watch`` names, if any."""
+        if self.watch is None:
+            return None
+        out = _numbered(out_structure)
+        if not isinstance(out, tuple) or not 0 <= self.watch < len(out):
+            raise TreeError(f"{self.name}: watch={self.watch} is no element of the returned tuple")
+        leaf = out[self.watch]
+        node = outputs[int(leaf)] if isinstance(leaf, float) else None
+        if node is None or node.shape or node.dtype.kind != "f":
+            raise ShapeError(f"{self.name}: the watched result {self.watch} must be a scalar float")
+        return int(leaf)
+
+
+def _numbered(structure: Structure) -> Any:
+    """The tree with each leaf's number in its place; as floats, which are leaves in dataclasses too."""
+    return structure.unflatten(map(float, range(structure.size)))
+
+
+def _fits(argument: Type, result: Type) -> bool:
+    return (argument.dtype, argument.shape) == (result.dtype, result.shape)

@@ -1,0 +1,280 @@
+"""Kernels put in order before code is made: axes that memory does not tell apart are joined, inner loops shared."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
+from pullback.compiler.schedules.cost import ALONG_SUM, COPY_CYCLES, LONG_SUM, WORTH_REORDERING
+from pullback.compiler.schedules.indexed_contraction import with_columns_last
+from pullback.compiler.schedules.lanes import lanes_of
+from pullback.compiler.target import Processor
+from pullback.loops import (
+    Affine,
+    Apply,
+    Axis,
+    Expression,
+    Kernel,
+    Load,
+    Position,
+    Reduce,
+    Store,
+    rewrite,
+    turns_of,
+    walk,
+)
+
+__all__ = ["canonicalise", "coalesced_axes", "coalesced_rows", "few_rows_last", "shared_rows"]
+
+
+def canonicalise(kernel: Kernel, target: Processor) -> Kernel:
+    """Coalesce axes, put those last that fill the vectors of ``target``, then share inner axes.
+
+    The first axis is joined with the next only when the kernel has a single row of work for each of its turns and
+    nothing else depends on its rows; that is the schedule's to decide, so here it stays as it is.
+    """
+    kernel = with_columns_last(_coalesced_depth(kernel))
+    kernel = _with_best_columns(coalesced_axes(kernel), target)
+    return kernel if find_contraction(kernel) else shared_rows(kernel)
+
+
+def _indices(kernel: Kernel) -> Iterator[Affine]:
+    """Every index of a kernel."""
+    for store in kernel.stores:
+        yield store.offset
+    for expression in kernel.expressions():
+        if isinstance(expression, Load):
+            yield expression.offset
+        elif isinstance(expression, Position):
+            yield expression.index
+
+
+def _with_best_columns(kernel: Kernel, target: Processor) -> Kernel:
+    """A product's axes with those last that fill vectors best.
+
+    The last axis of the result is the best if one operand lies along it and it fills a vector, or nearly so. A weight
+    gradient may end in an axis of three: then other axes of one operand give fuller vectors, and only the stores, few
+    beside a long sum, have to step over memory. Axes that lie one behind the other in that operand stay together,
+    so that they can be joined where the sums are first written in parts.
+    """
+    found = contractions(kernel)
+    if not found or not kernel.axes:
+        return kernel
+    lanes = lanes_of(kernel, target)
+    depth = min(turns_of(reduce.over) for reduce in found)
+    if depth < LONG_SUM or kernel.axes[-1].extent % lanes == 0:
+        return kernel
+    best = kernel.axes[-1:]
+    cycles = min(_cycles(kernel, found, best, lanes, target), _cycles_along_sum(kernel, found, lanes))
+    for axis in kernel.axes:
+        run = _run(kernel, found[0], axis)
+        if len(found) > 1:
+            run = run[-1:]
+        if (other := _cycles(kernel, found, run, lanes, target)) < WORTH_REORDERING * cycles:
+            best, cycles = run, other
+    return Kernel((*(axis for axis in kernel.axes if axis not in best), *best), kernel.stores)
+
+
+def few_rows_last(kernels: Sequence[Kernel], target: Processor) -> list[Kernel]:
+    """Products of few rows by the transpose of a matrix, with the axis of the matrix' rows first.
+
+    The pullback of a small batch through a layer reads each row of the weights as it lies, and sums along it; a copy
+    of the weights turned round, which larger products read, would take longer than the product. It is worth its while
+    where several products read it.
+    """
+    found = {kernel: find_contraction(kernel) for kernel in kernels}
+    turned = Counter(
+        pair.right.buffer
+        for product in found.values()
+        if product is not None
+        for pair in product.pairs
+        if pair.right.offset.coefficient(product.columns) != 1
+    )
+
+    def narrow(kernel: Kernel, product: Contraction | None) -> bool:
+        if product is None or turned[product.pairs[0].right.buffer] != 1:
+            return False
+        return _is_narrow(product, lanes_of(kernel, target))
+
+    return [
+        Kernel((kernel.axes[-1], *kernel.axes[:-1]), kernel.stores) if narrow(kernel, product) else kernel
+        for kernel, product in found.items()
+    ]
+
+
+def _is_narrow(product: Contraction, lanes: int) -> bool:
+    """Whether a product has few rows, and both its operands lie along the summed axis."""
+    if len(product.pairs) != 1 or len(product.rows) != 1 or len(product.pairs[0].depth) != 1:
+        return False
+    (pair,), (rows,) = product.pairs, product.rows
+    (depth,) = pair.depth
+    return (
+        2 * rows.extent <= lanes
+        and 2 * lanes <= product.columns.extent
+        and max(lanes, 2 * rows.extent) <= depth.extent
+        and pair.left.offset.coefficient(depth) == pair.right.offset.coefficient(depth) == 1
+        and pair.right.offset.coefficient(product.columns) > 1
+    )
+
+
+def _run(kernel: Kernel, reduce: Reduce, last: Axis) -> tuple[Axis, ...]:
+    """The axes that ``last`` continues in the operand that depends on it, and ``last``."""
+    run: tuple[Axis, ...] = (last,)
+    load = next((o for o in _factors(reduce) if last in o.axes), None)
+    while load is not None:
+        step = load.offset.coefficient(run[0]) * run[0].extent
+        before = [a for a in kernel.axes if a not in run and load.offset.coefficient(a) == step]
+        if len(before) != 1 or any(before[0] in o.axes for o in _factors(reduce) if o is not load):
+            break
+        run = (before[0], *run)
+    return run
+
+
+def _factors(reduce: Reduce) -> list[Load]:
+    """The two operands of a contraction."""
+    assert isinstance(reduce.body, Apply)
+    return [operand for operand in reduce.body.operands if isinstance(operand, Load)]
+
+
+def _cycles(
+    kernel: Kernel, found: list[Reduce], columns: tuple[Axis, ...], lanes: int, target: Processor
+) -> float:
+    """Cycles of a product whose lanes lie along ``columns``, with the copies of operands that lie another way."""
+    extent = turns_of(columns)
+    rows = turns_of(kernel.axes) // extent
+    total = 0.0
+    for reduce in found:
+        depth = turns_of(reduce.over)
+        rights = [load for load in _factors(reduce) if columns[-1] in load.axes]
+        if len(rights) != 1:
+            return math.inf
+        total += depth * max(-(-extent // lanes) * rows / target.multiply_adds, target.latency)
+        if rights[0].offset.coefficient(columns[-1]) != 1:
+            total += COPY_CYCLES * math.prod(
+                axis.extent for axis in {*rights[0].axes} & {*kernel.axes, *reduce.over}
+            )
+    return total
+
+
+def _cycles_along_sum(kernel: Kernel, found: list[Reduce], lanes: int) -> float:
+    """Cycles with the lanes along the last summed axis, if both operands lie along it."""
+    (*rest, along) = found[0].over
+    if len(found) > 1 or any(load.offset.coefficient(along) != 1 for load in _factors(found[0])):
+        return math.inf
+    results = turns_of(kernel.axes)
+    return results * turns_of(rest) * -(-along.extent // lanes) * ALONG_SUM / 2
+
+
+def _contiguous(first: Axis, second: Axis, indices: list[Affine]) -> bool:
+    """Whether a step of ``first`` is always ``second.extent`` steps of ``second``."""
+    return all(i.coefficient(first) == i.coefficient(second) * second.extent for i in indices)
+
+
+def _renamed(kernel: Kernel, axes: tuple[Axis, ...], new: dict[Axis, Affine]) -> Kernel:
+    memo: dict[int, Expression] = {}
+    return Kernel(axes, tuple(store.rewritten(new, memo) for store in kernel.stores))
+
+
+def coalesced_axes(kernel: Kernel) -> Kernel:
+    """Join neighbouring axes after the first."""
+    position = 1
+    while position + 1 < len(kernel.axes):
+        joined = _coalesced(kernel, position)
+        position, kernel = (position + 1, kernel) if joined is None else (position, joined)
+    return kernel
+
+
+def coalesced_rows(kernel: Kernel) -> Kernel:
+    """The kernel with its first axis joined to the second where memory allows: for kernels outside row groups."""
+    while len(kernel.axes) > 1 and (joined := _coalesced(kernel, 0)) is not None:
+        kernel = joined
+    return kernel
+
+
+def _coalesced(kernel: Kernel, position: int) -> Kernel | None:
+    """The kernel with the axis at ``position`` and the next one joined, if memory does not tell them apart."""
+    first, second = kernel.axes[position : position + 2]
+    if not _contiguous(first, second, list(_indices(kernel))):
+        return None
+    joined, new = _joined(first, second)
+    return _renamed(kernel, (*kernel.axes[:position], joined, *kernel.axes[position + 2 :]), new)
+
+
+def _joined(first: Axis, second: Axis) -> tuple[Axis, dict[Axis, Affine]]:
+    """Both axes as one, which stands for the second: a step of the first is a multiple of the second's."""
+    joined = Axis(second.name, first.extent * second.extent)
+    return joined, {first: Affine(), second: Affine.of(joined)}
+
+
+def _coalesced_depth(kernel: Kernel) -> Kernel:
+    """Join neighbouring axes of reductions."""
+    return kernel.with_reductions(_coalesced_reduction)
+
+
+def _coalesced_reduction(reduce: Reduce) -> Reduce:
+    over, body, position = reduce.over, reduce.body, 0
+    while position + 1 < len(over):
+        first, second = over[position], over[position + 1]
+        indices = [e.offset for e in walk(body) if isinstance(e, Load)]
+        indices += [e.index for e in walk(body) if isinstance(e, Position)]
+        if not _contiguous(first, second, indices):
+            position += 1
+            continue
+        joined, new = _joined(first, second)
+        body = rewrite(body, new, {}, {})
+        over = (*over[:position], joined, *over[position + 2 :])
+    return Reduce(reduce.kind, over, body, reduce.dtype)
+
+
+def shared_rows(kernel: Kernel) -> Kernel:
+    """Give all inner loops, and reductions, over rows of one length the same axis; and reductions over equal windows.
+
+    Equal values in different loops of a row are then one expression; where the row fits into registers it is read
+    and computed once.
+    """
+    inner = [store.inner for store in kernel.stores if store.inner]
+    reductions = kernel.reductions
+    if any(len(axes) != 1 for axes in inner) or (not inner and len(reductions) < 2):
+        return kernel
+    axis = inner[0][0] if inner else reductions[0].over[-1]
+    if any(axes[0].extent != axis.extent for axes in inner):
+        return kernel
+
+    def along_axis(store: Store) -> Store:
+        if not store.inner or store.inner[0] is axis:
+            return store
+        return replace(store.rewritten({store.inner[0]: Affine.of(axis)}, {}), inner=(axis,))
+
+    known: dict[tuple[int, ...], list[tuple[Axis, ...]]] = {(axis.extent,): [(axis,)]}
+    shared = kernel.with_stores(map(along_axis, kernel.stores)).with_reductions(partial(_over_known, known))
+    # Where the largest element is goes first: then what it is is known as well.
+    return shared.with_stores(sorted(shared.stores, key=_finds_no_place)) if shared.is_plain else shared
+
+
+def _over_known(known: dict[tuple[int, ...], list[tuple[Axis, ...]]], reduce: Reduce) -> Reduce:
+    """A reduction over axes that are known for its extents, if there are such that are free in it."""
+    over, body = reduce.over, reduce.body
+    others = known.setdefault(tuple([axis.extent for axis in over]), [])
+    for axes in others:
+        if axes == over:
+            return reduce
+        if all(_free(new, old, body) for old, new in zip(over, axes)):
+            new = {old: Affine.of(axis) for old, axis in zip(over, axes)}
+            return Reduce(reduce.kind, axes, rewrite(body, new, {}, {}), reduce.dtype)
+    others.append(over)
+    return reduce
+
+
+def _finds_no_place(store: Store) -> bool:
+    return not any(isinstance(e, Reduce) and e.kind in ("argmax", "argmin") for e in walk(store.value))
+
+
+def _free(axis: Axis, old: Axis, body: Expression) -> bool:
+    """Whether ``axis`` may stand for ``old`` in ``body``: it means nothing else there, nor where ``old`` is used."""
+    if axis is old or axis in body.axes:
+        return False
+    return not any(isinstance(e, Reduce) and axis in e.over and old in e.axes for e in walk(body))

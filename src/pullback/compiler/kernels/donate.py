@@ -1,0 +1,235 @@
+"""Results that take over an argument's memory: proof that nobody reads the old value later, or a copy at the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from pullback.compiler.kernels.order import sort_kernels
+from pullback.compiler.lowering.lower import axes_of
+from pullback.compiler.schedules.contraction import find_contraction
+from pullback.loops import (
+    Affine,
+    Axis,
+    Buffer,
+    Kernel,
+    Load,
+    Store,
+    element,
+    load_at,
+    staged,
+    turns_of,
+)
+from pullback.loops.kernel import with_buffer
+
+__all__ = ["arrange"]
+
+
+def arrange(
+    kernels: Sequence[Kernel], aliased: Mapping[Buffer, Buffer]
+) -> tuple[list[Kernel], dict[Kernel, list[Kernel]]]:
+    """Kernels in an order in which each result may overwrite the argument that ``aliased`` gives for it.
+
+    Returns the kernels and, for those that overwrite, which kernels must have finished in an earlier region: the other
+    readers of the argument and everything that may still report an error, so that a failed step changes nothing. A
+    result that is the very argument it takes over needs no kernel.
+    """
+    program, in_place, changed = _Program(kernels), list[Buffer](), dict[Buffer, Buffer]()
+    for result, argument in aliased.items():
+        writers = program.writers(result)
+        if len(writers) == 1 and _stays(writers[0], result, argument):
+            program.remove(writers[0])
+        elif writers:
+            changed[result] = argument
+    for result in changed:
+        _store_few_updates(program, result, changed)
+    for result, argument in changed.items():
+        if _in_place(program, result, argument):
+            in_place.append(result)
+        else:
+            program.compute_elsewhere(result)
+    while True:
+        before = _before(program, changed)
+        done, waiting = sort_kernels(program.kernels, before)
+        if not waiting:
+            idle = {k for r in in_place for k in program.writers(r) if _stays(k, r, changed[r])}
+            before = {
+                k: [o for o in others if o not in idle] for k, others in before.items() if k not in idle
+            }
+            return [kernel for kernel in done if kernel not in idle], before
+        # These would overwrite what others of them still read, as when two arguments change places.
+        written = {buffer for kernel in waiting for buffer in kernel.writes()}
+        stuck = next(result for result in in_place if result in written)
+        in_place.remove(stuck)
+        program.compute_elsewhere(stuck)
+
+
+class _Program:
+    """Kernels in their order, with who writes and who reads each buffer."""
+
+    def __init__(self, kernels: Iterable[Kernel]) -> None:
+        self._end = 0
+        self._kernels: dict[int, Kernel] = {}
+        self._numbers: dict[Kernel, int] = {}
+        self._writers: dict[Buffer, dict[int, None]] = {}
+        self._readers: dict[Buffer, dict[int, None]] = {}
+        for number, kernel in enumerate(kernels):
+            self._put(number, kernel)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """All of them, in their order."""
+        return [self._kernels[number] for number in sorted(self._kernels)]
+
+    def writers(self, buffer: Buffer) -> list[Kernel]:
+        """The kernels that write a buffer, in their order."""
+        return [self._kernels[number] for number in sorted(self._writers.get(buffer, ()))]
+
+    def readers(self, buffer: Buffer) -> list[Kernel]:
+        """The kernels that read a buffer, in their order."""
+        return [self._kernels[number] for number in sorted(self._readers.get(buffer, ()))]
+
+    def _put(self, number: int, kernel: Kernel) -> None:
+        self._kernels[number] = kernel
+        self._numbers[kernel] = number
+        self._end = max(self._end, number + 1)
+        for table, buffers in ((self._writers, kernel.writes()), (self._readers, kernel.reads())):
+            for buffer in buffers:
+                table.setdefault(buffer, {})[number] = None
+
+    def add(self, kernel: Kernel) -> None:
+        """One kernel more."""
+        self._put(self._end, kernel)
+
+    def replace(self, kernel: Kernel, other: Kernel) -> None:
+        """Put another kernel in the place of one."""
+        self._put(self.remove(kernel), other)
+
+    def remove(self, kernel: Kernel) -> int:
+        """Leave a kernel out; returns its number."""
+        number = self._numbers.pop(kernel)
+        del self._kernels[number]
+        for table, buffers in ((self._writers, kernel.writes()), (self._readers, kernel.reads())):
+            for buffer in buffers:
+                del table[buffer][number]
+        return number
+
+    def compute_elsewhere(self, result: Buffer) -> None:
+        """Have ``result`` computed in memory of its own, and copied at the end."""
+        temporary = Buffer(f"new_{result.name}", result.dtype, result.shape)
+        for kernel in dict.fromkeys((*self.writers(result), *self.readers(result))):
+            self.replace(kernel, with_buffer(kernel, result, temporary))
+        axes, index = axes_of(result.shape)
+        value = load_at(temporary, index)
+        self.add(Kernel(axes, (Store(result, value.offset, value),)))
+
+    def reached(self, buffer: Buffer) -> Iterator[Kernel]:
+        """The kernels that need ``buffer``, directly or not."""
+        found: set[Kernel] = set()
+        stack = [buffer]
+        while stack:
+            for kernel in self.readers(stack.pop()):
+                if kernel not in found:
+                    found.add(kernel)
+                    yield kernel
+                    stack.extend(kernel.writes())
+
+
+def _store_few_updates(program: _Program, result: Buffer, taken_over: Mapping[Buffer, Buffer]) -> None:
+    """Have a scatter of few updates into ``result`` find them in memory, where they could not be computed in place.
+
+        for i, j: table[j + 8*rows[i]] += check_index(...) …
+        →
+        for i, j: update_table[i, j] = check_index(...) …
+        for i, j: table[j + 8*rows[i]] += update_table[i, j]
+
+    So the table stays where it is, although the updates check indices or read what others overwrite, such as each
+    other's tables: all of them are computed first.
+    """
+    writers = program.writers(result)
+    if len(writers) != 2 or not _stays(writers[0], result, taken_over[result]):
+        return
+    scatter = writers[1]
+    if len(scatter.stores) != 1 or scatter.stores[0].inner:
+        return
+    (store,) = scatter.stores
+    shape = tuple(axis.extent for axis in scatter.axes)
+    overwritten = any(buffer in taken_over.values() for buffer in scatter.reads())
+    if 2 * math.prod(shape) > result.size or not (overwritten or scatter.has_checks):
+        return
+    updates, read = staged(f"update_{result.name}", store.value, scatter.axes)
+    program.add(updates)
+    program.replace(scatter, scatter.with_stores([replace(store, value=read)]))
+
+
+def _stays(kernel: Kernel, result: Buffer, argument: Buffer) -> bool:
+    """Whether the kernel would only copy the argument over itself."""
+    if len(kernel.stores) != 1:
+        return False
+    (store,) = kernel.stores
+    value = store.value
+    return (
+        isinstance(value, Load)
+        and store.buffer is result
+        and value.buffer is argument
+        and value.offset == store.offset
+        and not (value.dynamic or store.dynamic or store.accumulate or value.guard is not None)
+    )
+
+
+def _before(program: _Program, aliased: Mapping[Buffer, Buffer]) -> dict[Kernel, list[Kernel]]:
+    """For each kernel that overwrites an argument, its other readers and everything that checks an index."""
+    before: dict[Kernel, list[Kernel]] = {}
+    checking = [kernel for kernel in program.kernels if kernel.has_checks]
+    for result, argument in aliased.items():
+        others = dict.fromkeys((*program.readers(argument), *checking))
+        for writer in program.writers(result):
+            before.setdefault(writer, []).extend(k for k in others if k is not writer)
+    return before
+
+
+def _in_place(program: _Program, result: Buffer, argument: Buffer) -> bool:
+    """Whether the writers may write into the argument's memory while others still want to read it."""
+    writers = program.writers(result)
+    if any(argument in k.reads() or k.has_checks for k in program.reached(result)):
+        return False
+    if len(writers) > 1:  # a scatter: the argument as it is, then what is added to it
+        added = [kernel for kernel in writers if not _stays(kernel, result, argument)]
+        return len(added) < len(writers) and set(added) <= set(program.reached(result))
+    (writer,) = writers
+    if writer.has_checks or any(store.accumulate or store.dynamic for store in writer.stores):
+        return False
+    stores = [store for store in writer.stores if store.buffer is result]
+    if len({store.inner for store in stores}) > 1:  # parts that are joined, in loops of their own
+        return False
+    store, offsets = stores[0], {store.offset for store in stores}
+    product = find_contraction(writer)
+    operands = [] if product is None else [load for pair in product.pairs for load in (pair.left, pair.right)]
+    for other in writer.stores:
+        for load in other.loads:
+            if load.buffer is not argument:
+                continue
+            if load in operands or load.dynamic:
+                return False
+            if other.inner == store.inner:
+                if load.offset not in offsets:
+                    return False
+            elif (
+                len(other.inner) >= len(store.inner)
+                or len(stores) > 1
+                or not _same_row(load, store, writer.axes)
+            ):
+                return False
+    return True
+
+
+def _same_row(load: Load, store: Store, rows: Sequence[Axis]) -> bool:
+    """Whether each turn of ``rows`` reads only of the elements that ``store``, later in the turn, writes.
+
+    Loops inside a turn run by their depth, the row's own values first.
+    """
+    pitch = max(1, turns_of(store.inner))
+    numbers = [split and split[0] for split in (load.offset.divide(pitch), store.offset.divide(pitch))]
+    wanted = element(map(Affine.of, rows), [axis.extent for axis in rows])
+    return numbers == [wanted, wanted]

@@ -1,0 +1,443 @@
+"""Fusing kernels: a producer's value takes the place of the read in its consumer, and both share one loop nest.
+
+    for i, j: e[i, j] = exp(x[i, j])                for i:
+    for i:    s[i] = add[k](e[i, k])          →         s[i] = add[k](exp(x[i, k]))
+    for i, j: y[i, j] = e[i, j] / s[i]                  for j: y[i, j] = exp(x[i, j]) / s[i]
+
+Two kernels share the axes that they have in common; what is left of the longer one becomes loops inside. A product
+takes what follows it elementwise as its epilogue, and several products that are only added become one. Kernels that
+do not need each other, but go through the same rows of a large array, become one sweep of it:
+
+    for i:    p[i] = add[k](w[i, k] * z[k])                for i:
+    for i, j: v[i, j] = w[i, j] - x[i] * z[j]         →         p[i] = add[k](w[i, k] * z[k])
+                                                                for j: v[i, j] = w[i, j] - x[i] * z[j]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from pullback.compiler.kernels.canonicalise import shared_rows
+from pullback.compiler.kernels.order import adds_to, sort_kernels
+from pullback.compiler.kernels.single_evaluation import evaluated_twice, has_varying_sum
+from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
+from pullback.compiler.schedules.cost import (
+    FEWEST_UNROLLED_VECTORS,
+    HANDING_ON,
+    HANDING_ON_ALL,
+    LARGEST_KERNEL,
+    LEAST_SWEEP,
+    LONGEST_ROW,
+    MOST_REPEATED_WORK,
+    SHORTEST_SWEPT_ROW,
+)
+from pullback.compiler.schedules.map import lane_axis
+from pullback.compiler.schedules.window_maximum import find_window_maximum
+from pullback.compiler.target import Processor
+from pullback.graph import OPERATORS
+from pullback.loops import (
+    Affine,
+    Apply,
+    Axis,
+    Buffer,
+    Expression,
+    Kernel,
+    Load,
+    Reduce,
+    Store,
+    rewrite,
+    row_major,
+    turns_of,
+    walk,
+)
+
+__all__ = ["fuse"]
+
+
+def fuse(kernels: Sequence[Kernel], outputs: Iterable[Buffer], target: Processor) -> list[Kernel]:
+    """Fuse wherever it is legal and pays on ``target``; stores that nobody reads any more are dropped."""
+    program = _Program(kernels, outputs)
+    for kernel in kernels:
+        if kernel in program.level:
+            _fuse_vertically(program, kernel, target)
+    _fuse_horizontally(program)
+    ordered, waiting = sort_kernels(list(program.level), {})
+    assert not waiting, "kernels that wait for each other"
+    return ordered
+
+
+def _fuse_vertically(program: _Program, consumer: Kernel, target: Processor) -> None:
+    """Fuse ``consumer`` with its producers, then with theirs, until none fits."""
+    changed = True
+    while changed:
+        changed = False
+        for producer in program.producers(consumer):
+            merged = _merge(producer, consumer, program.needed_without(producer, consumer), target)
+            if merged is not None and not program.detour(producer, consumer):
+                program.replace(producer, consumer, merged)
+                consumer, changed = merged, True
+                break
+
+
+def _fuse_horizontally(program: _Program) -> None:
+    """Fuse kernels that walk the same loops, or the same rows, and read the same memory.
+
+    Such are a pool's maximum and its place, or the pullback of a matrix-vector product and the matrix's update.
+    """
+    for kernel in list(program.level):
+        if kernel not in program.level:
+            continue
+        first = kernel
+        for second in [k for buffer in kernel.reads() for k in program.readers.get(buffer, ())]:
+            if (
+                second is first
+                or second not in program.level
+                or program.level[first] != program.level[second]
+            ):
+                continue  # on different levels one may need the other
+            merged = _fused_horizontally(first, second) or _fused_over_rows(first, second)
+            if merged is not None:
+                program.replace(first, second, merged)
+                first = merged
+
+
+def _fused_horizontally(first: Kernel, second: Kernel) -> Kernel | None:
+    """Two independent kernels as one, or ``None`` where their loops differ or one of them is no plain map."""
+    if [axis.extent for axis in first.axes] != [axis.extent for axis in second.axes] or not first.axes:
+        return None
+    if first.functions + second.functions > LARGEST_KERNEL:
+        return None
+    if not (first.is_plain and second.is_plain):
+        return None
+    axes = {old: Affine.of(new) for old, new in zip(second.axes, first.axes)}
+    memo: dict[int, Expression] = {}
+    stores = *first.stores, *(_moved(store, (), axes, memo) for store in second.stores)
+    merged = shared_rows(Kernel(first.axes, stores))
+    if (contractions(first) or contractions(second)) and find_window_maximum(merged) is None:
+        return None
+    return merged
+
+
+def _fused_over_rows(first: Kernel, second: Kernel) -> Kernel | None:
+    """Two independent kernels as one whose turns are rows of a large array that both read, or ``None``."""
+    short, long = sorted((first, second), key=lambda kernel: len(kernel.axes))
+    shared = len(short.axes)
+    if not shared or len(long.axes) != shared + 1:
+        return None
+    if [axis.extent for axis in short.axes] != [axis.extent for axis in long.axes[:shared]]:
+        return None
+    row = long.axes[-1].extent
+    if not SHORTEST_SWEPT_ROW <= row <= LONGEST_ROW or first.functions + second.functions > LARGEST_KERNEL:
+        return None
+    if contractions(short) or contractions(long):
+        return None
+    if not (short.is_plain and long.is_plain):
+        return None
+    axes = {old: Affine.of(new) for old, new in zip(long.axes[:shared], short.axes)}
+    if not any(_swept(load, long, row) and _swept_too(load, axes, short, row) for load in long.loads()):
+        return None
+    memo: dict[int, Expression] = {}
+    return Kernel(
+        short.axes, (*short.stores, *(_moved(s, long.axes[shared:], axes, memo) for s in long.stores))
+    )
+
+
+def _swept(load: Load, kernel: Kernel, row: int) -> bool:
+    """Whether a large array is read element by element, row by row."""
+    steps = [load.offset.coefficient(axis) for axis in kernel.axes]
+    return (
+        load.buffer.nbytes >= LEAST_SWEEP
+        and steps == list(row_major([axis.extent for axis in kernel.axes]))
+        and load.buffer.size == kernel.axes[0].extent * steps[0]
+        and not load.dynamic
+    )
+
+
+def _swept_too(load: Load, axes: dict[Axis, Affine], kernel: Kernel, row: int) -> bool:
+    """Whether the kernel sums over the rows that ``load``, its axes renamed, reads of."""
+    start = load.offset.replace(axes).without([a for a in load.offset.axes if a not in axes])
+    for reduce in kernel.expressions():
+        if isinstance(reduce, Reduce) and len(reduce.over) == 1:
+            along = Affine.of(reduce.over[0])
+            for other in walk(reduce.body):
+                if not isinstance(other, Load) or other.buffer is not load.buffer or other.dynamic:
+                    continue
+                if other.offset == start + along and reduce.over[0].extent == row:
+                    return True
+    return False
+
+
+class _Program:
+    """The kernels with who writes and who reads each buffer, and the length of the longest way to each kernel."""
+
+    def __init__(self, kernels: Sequence[Kernel], outputs: Iterable[Buffer]) -> None:
+        self.outputs = set(outputs)
+        self.writers: dict[Buffer, list[Kernel]] = {}
+        self.readers: dict[Buffer, list[Kernel]] = {}
+        self.level: dict[Kernel, int] = {}
+        self.place = {kernel: k for k, kernel in enumerate(kernels)}
+        for kernel in kernels:
+            self._enter(kernel)
+            self.level[kernel] = 1 + max((self.level[k] for k in self._before(kernel)), default=-1)
+
+    def _enter(self, kernel: Kernel) -> None:
+        for table, buffers in ((self.writers, kernel.writes()), (self.readers, kernel.reads())):
+            for buffer in buffers:
+                table.setdefault(buffer, []).append(kernel)
+
+    def _leave(self, kernel: Kernel) -> None:
+        for table, buffers in ((self.writers, kernel.writes()), (self.readers, kernel.reads())):
+            for buffer in buffers:
+                table[buffer].remove(kernel)
+
+    def _before(self, kernel: Kernel) -> list[Kernel]:
+        return [
+            writer
+            for buffer in kernel.reads()
+            for writer in self.writers.get(buffer, ())
+            if writer is not kernel and self._comes_first(writer, kernel, buffer)
+        ]
+
+    def _after(self, kernel: Kernel) -> list[Kernel]:
+        return [
+            reader
+            for buffer in kernel.writes()
+            for reader in self.readers.get(buffer, ())
+            if reader is not kernel and self._comes_first(kernel, reader, buffer)
+        ]
+
+    def _comes_first(self, writer: Kernel, reader: Kernel, buffer: Buffer) -> bool:
+        """Whether who writes a buffer comes before who reads it: of two that add to it, which are never fused, one."""
+        both = adds_to(writer, buffer) and adds_to(reader, buffer)
+        return not both or self.place[writer] < self.place[reader]
+
+    def producers(self, consumer: Kernel) -> list[Kernel]:
+        """Kernels that alone write what ``consumer`` reads; of what else they write others may write other parts."""
+        read = set(consumer.reads())
+        found = dict.fromkeys(self._before(consumer))
+        return [
+            p
+            for p in found
+            if all(
+                len(self.writers[buffer]) == 1 or (buffer not in read and self._in_parts(buffer))
+                for buffer in p.writes()
+            )
+        ]
+
+    def _in_parts(self, buffer: Buffer) -> bool:
+        """Whether several kernels write a buffer, each a part of its own, in whatever order."""
+        stores = (s for kernel in self.writers[buffer] for s in kernel.stores if s.buffer is buffer)
+        return not any(store.accumulate or store.dynamic for store in stores)
+
+    def needed_without(self, producer: Kernel, consumer: Kernel) -> set[Buffer]:
+        """The producer's buffers that are still read by others, or by the caller, once both are one."""
+        return {
+            buffer
+            for buffer in producer.writes()
+            if buffer in self.outputs or any(r is not consumer for r in self.readers.get(buffer, ()))
+        }
+
+    def detour(self, producer: Kernel, consumer: Kernel) -> bool:
+        """Whether some third kernel needs the producer and is needed by the consumer."""
+        limit = self.level[consumer]
+        seen = {producer, consumer}
+        stack = [k for k in self._after(producer) if k is not consumer]
+        while stack:
+            kernel = stack.pop()
+            if kernel in seen or self.level[kernel] >= limit:
+                continue
+            seen.add(kernel)
+            after = self._after(kernel)
+            if consumer in after:
+                return True
+            stack.extend(after)
+        return False
+
+    def replace(self, producer: Kernel, consumer: Kernel, merged: Kernel) -> None:
+        """Put ``merged`` in the place of both; whoever reads of it now stands behind it."""
+        for kernel in (producer, consumer):
+            del self.level[kernel]
+            self._leave(kernel)
+        self._enter(merged)
+        # Not the consumer's: what the producer alone has put before it may stand beside it now.
+        self.level[merged] = 1 + max((self.level[k] for k in self._before(merged)), default=-1)
+        stack = [merged]
+        while stack:
+            kernel = stack.pop()
+            for reader in self._after(kernel):
+                if self.level[reader] <= self.level[kernel]:
+                    self.level[reader] = self.level[kernel] + 1
+                    stack.append(reader)
+
+
+def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Processor) -> Kernel | None:
+    """Both kernels as one, or ``None`` where that is illegal or does not pay; stores not ``needed`` are dropped."""
+    if any(store.accumulate or store.dynamic for kernel in (producer, consumer) for store in kernel.stores):
+        return None
+    if producer.functions + consumer.functions > LARGEST_KERNEL:
+        return None
+    shared = min(len(producer.axes), len(consumer.axes))
+    if shared == 0 and len(producer.axes) + len(consumer.axes) > 0:
+        return None
+    if any(p.extent != c.extent for p, c in zip(producer.axes[:shared], consumer.axes[:shared])):
+        return None
+    same_domain = len(producer.axes) == len(consumer.axes)
+    has_product = bool(contractions(producer)) or bool(contractions(consumer))
+    if has_product and not same_domain:
+        return None
+    if not same_domain and not _row_fits(producer, consumer, shared, target):
+        return None
+    if not same_domain and _looks_up(producer, shared) and _uses(producer, consumer, needed) > 1:
+        return None
+    flat = same_domain and producer.is_plain and consumer.is_plain
+    if not flat and _sums_columns(producer, target):
+        return None
+    to_consumer = {p: Affine.of(c) for p, c in zip(producer.axes[:shared], consumer.axes[:shared])}
+    replaced = _replacements(producer, consumer, to_consumer, shared)
+    if replaced is None:
+        return None
+    memo: dict[int, Expression] = {}
+    kept = [store for store in producer.stores if store.buffer in needed]
+    stores = [_moved(store, producer.axes[shared:], to_consumer, memo) for store in kept]
+    memo = {}
+    for store in consumer.stores:
+        value = rewrite(store.value, {}, replaced, memo)
+        stores.append(Store(store.buffer, store.offset, value, consumer.axes[shared:] + store.inner))
+    merged = Kernel(consumer.axes[:shared], tuple(stores))
+    if has_product:
+        product = find_contraction(merged)
+        if product is None or _idles(product, target):
+            return None
+    sums_inside = any(has_varying_sum(kernel, kernel.axes[:shared]) for kernel in (producer, consumer))
+    if sums_inside and evaluated_twice([merged]) is not None:
+        return None
+    return merged
+
+
+def _sums_columns(kernel: Kernel, target: Processor) -> bool:
+    """Whether long sums lie beside each other along the last axis: with lanes inside, each would be read by itself."""
+    lane = lane_axis(kernel, target)
+    return lane is not None and any(
+        isinstance(e, Reduce)
+        and lane.extent * turns_of(e.over) > target.exchange_cycles
+        and any(
+            isinstance(load, Load)
+            and load.offset.coefficient(lane) == 1
+            and abs(load.offset.coefficient(e.over[-1])) > target.gather_vectors
+            for load in walk(e.body)
+        )
+        for e in kernel.expressions()
+    )
+
+
+def _idles(product: Contraction, target: Processor) -> bool:
+    """Whether functions behind a product of few columns are computed sooner by themselves, with all lanes filled."""
+    lanes = target.lanes(product.accumulator.dtype.itemsize)
+    columns, rows = product.columns.extent, turns_of(product.rows)
+    # Where rows share their columns' operand no vector lies in several of them, as in several lines of an image.
+    if 2 * columns > lanes or any(axis in pair.right.axes for pair in product.pairs for axis in product.rows):
+        return False
+    filled = rows * columns / lanes
+    functions = [e for e in walk(*(store.value for store in product.stores)) if isinstance(e, Apply)]
+    cost = sum(OPERATORS[e.function].cost for e in functions if e.function in OPERATORS)
+    return (rows - filled) * cost > HANDING_ON * filled + HANDING_ON_ALL
+
+
+def _row_fits(producer: Kernel, consumer: Kernel, shared: int, target: Processor) -> bool:
+    """Whether the axes that become inner loops are short enough, and what is repeated in them cheap enough."""
+    longer = producer if len(producer.axes) > shared else consumer
+    size = 1
+    for axis in longer.axes[shared:]:
+        size *= axis.extent
+    if size > LONGEST_ROW or _has_short_rows(longer, shared, target):
+        return False
+    return _repeated_work(producer, shared) <= MOST_REPEATED_WORK
+
+
+def _has_short_rows(kernel: Kernel, shared: int, target: Processor) -> bool:
+    """Whether a row holds many of a few elements each: written out by themselves they have lanes along the many."""
+    inner = kernel.axes[shared:]
+    lanes = target.lanes(kernel.stores[0].buffer.dtype.itemsize)
+    return (
+        len(inner) > 1
+        and 1 < inner[-1].extent <= lanes // 2
+        and turns_of(inner[:-1]) >= FEWEST_UNROLLED_VECTORS * lanes
+    )
+
+
+def _looks_up(kernel: Kernel, shared: int) -> bool:
+    """Whether each element of a row is found at a place of its own that is computed: then it is not found twice."""
+    inner = {*kernel.axes[shared:], *(axis for store in kernel.stores for axis in store.inner)}
+    return any(place.axes & inner for load in kernel.loads() for place, _ in load.dynamic)
+
+
+def _uses(producer: Kernel, consumer: Kernel, needed: set[Buffer]) -> int:
+    """How many loops of a merged kernel would compute what the producer stores."""
+    made = {store.buffer for store in producer.stores}
+    return sum(load.buffer in made for load in consumer.loads()) + len(made & needed)
+
+
+def _repeated_work(producer: Kernel, shared: int) -> int:
+    """Functions to compute again for one element of a row; those of a sum that belongs to the element in every turn."""
+    inner = {*producer.axes[shared:], *(axis for store in producer.stores for axis in store.inner)}
+    work = producer.functions
+    for expression in producer.expressions():
+        if isinstance(expression, Reduce) and expression.axes & inner:
+            turns = turns_of(expression.over)
+            work += (turns - 1) * max(1, sum(isinstance(e, Apply) for e in walk(expression.body)))
+    return work
+
+
+def _moved(
+    store: Store, trailing: tuple[Axis, ...], axes: dict[Axis, Affine], memo: dict[int, Expression]
+) -> Store:
+    """A producer's store inside the consumer's axes."""
+    return replace(store.rewritten(axes, memo), inner=trailing + store.inner)
+
+
+def _replacements(
+    producer: Kernel, consumer: Kernel, axes: dict[Axis, Affine], shared: int
+) -> dict[Load, Expression] | None:
+    """For each of the consumer's reads of the producer's buffers, the value that it would find there."""
+    stores = {store.buffer: store for store in producer.stores}
+    available = _enclosing(consumer, shared)
+    replaced: dict[Load, Expression] = {}
+    for load in consumer.loads():
+        store = stores.get(load.buffer)
+        if store is None:
+            continue
+        if not load.is_plain:
+            return None
+        mapping = _match(store, producer.axes[shared:] + store.inner, axes, load, available)
+        if mapping is None:
+            return None
+        replaced[load] = rewrite(store.value, mapping, {}, {})
+    return replaced
+
+
+def _enclosing(consumer: Kernel, shared: int) -> set[Axis]:
+    """The axes inside the shared ones over which the consumer may read."""
+    inside = set(consumer.axes[shared:])
+    for store in consumer.stores:
+        inside.update(store.inner)
+    for expression in consumer.expressions():
+        if isinstance(expression, Reduce):
+            inside.update(expression.over)
+    return inside
+
+
+def _match(
+    store: Store, inner: tuple[Axis, ...], axes: dict[Axis, Affine], load: Load, available: set[Axis]
+) -> dict[Axis, Affine] | None:
+    """Which of the consumer's axes each of the store's inner axes is, so that the read is of just what was stored."""
+    mapping = dict(axes)
+    for axis in inner:
+        coefficient = store.offset.coefficient(axis)
+        same = [
+            a for a, c in load.offset.terms if c == coefficient and a.extent == axis.extent and a in available
+        ]
+        if len(same) != 1:
+            return None
+        mapping[axis] = Affine.of(same[0])
+    return mapping if store.offset.replace(mapping) == load.offset else None

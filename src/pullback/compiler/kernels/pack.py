@@ -1,0 +1,275 @@
+"""Operands that are read across memory are copied into an order in which they lie as they are read.
+
+A product reads whole vectors of its right operand. Where a gradient needs ``wᵀ``, a small kernel writes the transposed
+copy once, for all products that read it; large ones pack panels by themselves, as they go. In a loop a wide one is
+copied once for all turns, and each turn's product does some columns after the others, and finds in the copy all that it
+reads for them side by side:
+
+    for i<100, j<1014: y[i, j] = add[k<84](x[i, k] * w[j, k])
+    →
+    for p<12, k<84, j<80:    panels[p, k, j] = w[80*p + j, k]
+    for i<100, p<12, j<80:   y[i, 80*p + j] = add[k<84](x[i, k] * panels[p, k, j])
+    …                        and the same for the 54 columns that are left
+
+A map whose lanes lie across an operand would gather it lane by lane. Blocks of it transposed in registers cost a third
+of that, and a copy whose rows are those of the map is made a few rows at a time, in the cache:
+
+    for i<1000, j<1000: y[i, j] = x[1000*j + i] + 1
+    →
+    for i<1000, j<1000: packed[i, j] = x[1000*j + i]
+    for i<1000, j<1000: y[i, j] = packed[i, j] + 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.compiler.kernels.canonicalise import coalesced_axes
+from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.contraction import Contraction, Pair
+from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction
+from pullback.compiler.schedules.cost import FEWEST_PANELS, LEAST_COPIED, MOST_PANELS_ACROSS
+from pullback.compiler.schedules.map import MapSchedule
+from pullback.compiler.schedules.packing import Packing
+from pullback.compiler.schedules.reduction import is_transposed
+from pullback.compiler.schedules.schedule import Schedule
+from pullback.compiler.schedules.tiles import choose_tile
+from pullback.loops import (
+    Affine,
+    Axis,
+    Buffer,
+    Expression,
+    Kernel,
+    Load,
+    load_at,
+    row_major,
+    staged,
+    turns_of,
+    walk,
+)
+
+__all__ = ["pack"]
+
+
+def pack(
+    kernels: Iterable[Kernel],
+    schedules: Schedules,
+    fixed: Callable[[Buffer], bool] | None = None,
+) -> list[Kernel]:
+    """The kernels with transposed copies of operands put before their first users.
+
+    In the body of a loop a right operand that is ``fixed``, the same in every turn, is copied once for all of them; so
+    panels of it pay in either order, and however large it is.
+    Large products pack their right operands by themselves, in whichever of two orders they lie; there it is the left
+    operand that must lie along the summed axis, or along the rows if few panels read it.
+    """
+    wanted: list[tuple[Kernel, dict[Load, list[Axis]]]] = []
+    for whole in kernels:
+        stays = _stays(schedules.of(whole), fixed)
+        for kernel in _by_panels(whole, schedules) if stays else [whole]:
+            panels = len(kernel.axes) > len(whole.axes)
+            wanted.append((kernel, dict(_to_copy(kernel, schedules, panels, stays))))
+    copies = _Copies([read for _, loads in wanted for read in loads.items()], schedules.target.line_bytes)
+    program: list[Kernel] = []
+    for kernel, loads in wanted:
+        replaced: dict[Load, Expression] = {}
+        for load, axes in loads.items():
+            made, replaced[load] = copies.read(load, axes)
+            program += made
+        program.append(kernel.with_loads(replaced) if replaced else kernel)
+    return program
+
+
+def _by_panels(kernel: Kernel, schedules: Schedules) -> list[Kernel]:
+    """A product with a wide operand that is copied once as two: of whole panels, and of the columns that are left."""
+    schedule, lanes, target = schedules.of(kernel), schedules.lanes(kernel), schedules.target
+    assert isinstance(schedule, ContractionSchedule)
+    product = schedule.contraction
+    if not any(pair.right.buffer.nbytes > target.tile_bytes for pair in product.pairs):
+        return [kernel]
+    width = choose_tile(product, lanes, target).columns[0] * lanes
+    count, left = divmod(product.columns.extent, width)
+    if count < FEWEST_PANELS:
+        return [kernel]
+    panel, inside, rest = (Axis(product.columns.name, extent) for extent in (count, width, left))
+    parts = [_with_columns(kernel, (panel, inside), Affine.of(panel) * width + Affine.of(inside))]
+    if left:
+        parts.append(_with_columns(kernel, (rest,), Affine.of(rest) + count * width))
+    return parts
+
+
+def _stays(schedule: Schedule, fixed: Callable[[Buffer], bool] | None) -> bool:
+    """Whether the right operands of a product are the same in every turn of the loop around."""
+    return (
+        fixed is not None
+        and isinstance(schedule, ContractionSchedule)
+        and all(fixed(pair.right.buffer) for pair in schedule.contraction.pairs)
+    )
+
+
+def _with_columns(kernel: Kernel, axes: tuple[Axis, ...], columns: Affine) -> Kernel:
+    """The kernel for the ``columns`` that ``axes`` go through, its own first axes new."""
+    own = tuple(Axis(axis.name, axis.extent) for axis in kernel.axes[:-1])
+    new = {old: Affine.of(axis) for old, axis in zip(kernel.axes, own)}
+    new[kernel.axes[-1]] = columns
+    memo: dict[int, Expression] = {}
+    return Kernel((*own, *axes), tuple(store.rewritten(new, memo) for store in kernel.stores))
+
+
+def _to_copy(
+    kernel: Kernel, schedules: Schedules, panels: bool, stays: bool
+) -> Iterator[tuple[Load, list[Axis]]]:
+    """The operands of a kernel to copy, each with its axes in the order in which they should lie."""
+    schedule = schedules.of(kernel)
+    if isinstance(schedule, ContractionSchedule):
+        packing = schedule.packing if isinstance(schedule, PackedContraction) else None
+        for pair in schedule.contraction.pairs:
+            yield from _of_pair(schedule.contraction, pair, packing, panels, stays)
+    elif isinstance(schedule, MapSchedule) and schedule.nest.vector is not None:
+        yield from _of_map(kernel, schedule.nest.vector, schedules)
+
+
+def _of_map(kernel: Kernel, lane: Axis, schedules: Schedules) -> Iterator[tuple[Load, list[Axis]]]:
+    """What lies along another axis than the lanes, if there is enough of it for blocks of whole vectors.
+
+    Rows that are summed are read as they lie, and their sums transposed.
+    """
+    lanes, target = schedules.lanes(kernel), schedules.target
+    sums = [e for e in kernel.reductions if is_transposed(e, lane, target)]
+    rows = {e for e in walk(*sums) if isinstance(e, Load)}
+    for load in kernel.loads():
+        if load in rows or not load.is_plain or load.dtype.kind != "f":
+            continue
+        along = load.offset.coefficient
+        if lane.extent < lanes or along(lane) <= target.gather_vectors:
+            continue
+        axes = load.offset.axes
+        slow = next((axis for axis in axes if along(axis) == 1 and axis.extent >= lanes), None)
+        elements = turns_of(axes)
+        if slow is not None and LEAST_COPIED <= elements <= load.buffer.size:
+            outer = [a for a in kernel.axes if a in axes] + [a for a in axes if a not in kernel.axes]
+            yield load, [a for a in outer if a not in (slow, lane)] + [slow, lane]
+
+
+def _of_pair(
+    product: Contraction, pair: Pair, packing: Packing | None, panels: bool, stays: bool
+) -> Iterator[tuple[Load, list[Axis]]]:
+    """The operands of a pair to copy, each with its axes in the order in which they should lie."""
+    along = pair.right.offset.coefficient
+    by_itself = packing is not None and not stays and along(pair.depth[-1]) == 1
+    if panels or (along(product.columns) != 1 and not by_itself):
+        yield (
+            pair.right,
+            [a for a in (*product.rows, *pair.depth) if a in pair.right.axes] + [product.columns],
+        )
+    if packing is not None and not _is_read_in_place(product, pair.left, packing):
+        yield pair.left, [axis for axis in (*product.rows, *pair.depth) if axis in pair.left.axes]
+
+
+def _is_read_in_place(product: Contraction, left: Load, packing: Packing) -> bool:
+    """Whether tiles over panels read a left operand where it lies: a copy pays where many panels read it."""
+    along = {axis for axis in left.axes if left.offset.coefficient(axis) == 1}
+    few = product.columns.extent <= MOST_PANELS_ACROSS * packing.width
+    return bool(along - set(product.rows)) or (few and bool(along))
+
+
+class _Copies:
+    """The copies of operands, each made on first use.
+
+    Of an array that several of the ``reads`` to copy go through in steps, such as the four parts of an image that a
+    transposed convolution with a stride of two has made, all is copied once, if that is no more than they read.
+    """
+
+    def __init__(self, reads: Sequence[tuple[Load, list[Axis]]], line_bytes: int) -> None:
+        self.line_bytes = line_bytes
+        self.buffers: dict[tuple[object, ...], Buffer] = {}
+        parts: dict[tuple[Buffer, tuple[int, ...]], dict[tuple[int, ...], int]] = {}
+        for load, axes in reads:
+            place = _place_of(load, axes)
+            if place is not None and max(place.steps) > 1:
+                elements = parts.setdefault((load.buffer, place.dimensions), {})
+                elements[place.starts] = max(turns_of(axes), elements.get(place.starts, 0))
+        self.wholes = {key for key, elements in parts.items() if sum(elements.values()) >= key[0].size}
+
+    def read(self, load: Load, axes: Sequence[Axis]) -> tuple[list[Kernel], Load]:
+        """The kernel that makes a copy of ``load`` with ``axes`` in order, the first time, and the read of it."""
+        place = _place_of(load, axes)
+        if place is None or (load.buffer, place.dimensions) not in self.wholes:
+            terms = tuple((axis.extent, load.offset.coefficient(axis)) for axis in axes)
+            return self._copy((load.buffer, load.offset.constant, terms), load, axes, [*map(Affine.of, axes)])
+        shape = load.buffer.shape
+        every = [Axis(axis.name, shape[d]) for axis, d in zip(axes, place.dimensions)]
+        steps = row_major(shape)
+        index = Affine.total(Affine.of(axis) * steps[d] for axis, d in zip(every, place.dimensions))
+        whole = Load(load.buffer, index)
+        found = (Affine.of(a) * step + start for a, step, start in zip(axes, place.steps, place.starts))
+        return self._copy((load.buffer, place.dimensions), whole, every, [*found])
+
+    def _copy(
+        self, key: tuple[object, ...], load: Load, axes: Sequence[Axis], index: Sequence[Affine]
+    ) -> tuple[list[Kernel], Load]:
+        made: list[Kernel] = []
+        if key not in self.buffers:
+            own = [Axis(axis.name, axis.extent) for axis in axes]
+            source = load.offset.replace({old: Affine.of(new) for old, new in zip(axes, own)})
+            pitch = _pitch(axes[-1].extent, load.dtype.itemsize, self.line_bytes)
+            name = f"packed{len(self.buffers)}"
+            copy, read = staged(name, Load(load.buffer, source), own, pitch)
+            self.buffers[key] = read.buffer
+            made.append(coalesced_axes(copy))
+        return made, load_at(self.buffers[key], index)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a read goes in its array: the dimension, the first index and the step of each of its axes in order."""
+
+    dimensions: tuple[int, ...]
+    starts: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+def _place_of(load: Load, axes: Sequence[Axis]) -> _Place | None:
+    """Where ``load`` goes, if each of ``axes`` stays in a dimension of its own, and every dimension has one.
+
+    Along the last one it must go without a step, as copies are read in vectors.
+
+    >>> import numpy as np
+    >>> x = Buffer("x", np.dtype(np.float32), (3, 4, 6))
+    >>> i, j, k = Axis("i", 3), Axis("j", 2), Axis("k", 3)
+    >>> _place_of(Load(x, Affine.of(i) * 24 + Affine.of(j) * 12 + Affine.of(k) * 2 + 7), (j, k, i))
+    _Place(dimensions=(1, 2, 0), starts=(1, 1, 0), steps=(2, 2, 1))
+    """
+    shape = load.buffer.shape
+    if len(axes) != len(shape) or not load.is_plain or not 0 <= load.offset.constant < load.buffer.size:
+        return None
+    starts, strides = np.unravel_index(load.offset.constant, shape), row_major(shape)
+    places: list[tuple[int, int, int]] = []
+    for axis in axes:
+        along = load.offset.coefficient(axis)
+        for dimension, stride in enumerate(strides):
+            step, rest = divmod(along, stride)
+            start = int(starts[dimension])
+            if step > 0 and rest == 0:
+                if start + step * (axis.extent - 1) >= shape[dimension]:
+                    return None
+                places.append((dimension, start, step))
+                break
+    dimensions = tuple(dimension for dimension, _, _ in places)
+    if sorted(dimensions) != list(range(len(shape))) or places[-1][2] > 1:
+        return None
+    return _Place(dimensions, *(tuple(each) for each in list(zip(*places))[1:]))
+
+
+def _pitch(row: int, itemsize: int, line: int) -> int:
+    """Elements from one row of a copy to the next: whole lines, an odd number of them if they are many.
+
+    Vectors that lie across two lines are read twice, and rows a power of two apart would share few places of the cache.
+    """
+    lines = -(-row * itemsize // line)
+    if lines < 8:
+        return row
+    return (lines | 1) * line // itemsize

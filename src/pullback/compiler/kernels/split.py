@@ -1,0 +1,430 @@
+"""Sums over rows that are made one by one, and long reductions with few results, are cut in two steps.
+
+    for o, k: dw[o, k] = add[b, p](g[b, o, p] * x[b, p + k])
+    →
+    for b, o, k: part[b, o, k] = add[p](g[b, o, p] * x[b, p + k])
+    for o, k:    dw[o, k] = add[b](part[b, o, k])
+
+So there is something to share out. The first step treats the samples of a batch one by one, and so belongs to their
+row group. A vector times a matrix is cut by rows of the matrix: a share is then one piece of memory, the same that a
+share of its update writes. If it can, it is cut as what makes the vector is: a channel at a time, say; a part then goes
+on where that has stopped. A few rows times a matrix that no near cache holds are cut so too: it goes by once, some of
+its rows side by side, as fast as memory gives it. Extremes and products of elements are cut like sums. How a sum is
+cut depends on its shape only: results are the same bits for any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pullback.compiler.kernels.canonicalise import coalesced_axes
+from pullback.compiler.schedules.contraction import contractions, is_contraction
+from pullback.compiler.schedules.cost import (
+    ENOUGH_ROWS,
+    FEWEST_PACKED_ROWS,
+    FEWEST_PARTS,
+    FEWEST_SHARES,
+    LEAST_PART,
+    LEAST_PART_CYCLES,
+    LEAST_SPLIT_CYCLES,
+    LEAST_SPLIT_DEPTH,
+    LEAST_STREAMED,
+    MOST_PARTS,
+    MOST_SPLIT_RESULTS,
+    SHORTEST_SUMMED_ROW,
+    STREAMED_ROWS,
+    STREAMS,
+    kernel_cycles,
+)
+from pullback.compiler.schedules.indexed_contraction import indexed_sum
+from pullback.compiler.schedules.lanes import lanes_of
+from pullback.compiler.schedules.reduction import is_transposed
+from pullback.compiler.target import Processor
+from pullback.loops import (
+    Affine,
+    Apply,
+    Axis,
+    Buffer,
+    Expression,
+    Kernel,
+    Literal,
+    Load,
+    Reduce,
+    Store,
+    element,
+    fused,
+    load_at,
+    operands_of,
+    rewrite,
+    row_major,
+    staged,
+    turns_of,
+    walk,
+)
+
+__all__ = ["split_by_rows", "split_sums"]
+
+ASSOCIATIVE = frozenset(["add", "multiply", "maximum", "minimum"])
+"""What may be cut into parts: reductions to a value, not to a position."""
+
+
+def split_sums(kernels: Iterable[Kernel], target: Processor) -> list[Kernel]:
+    """The kernels with long sums cut into parts and a sum of the parts."""
+    program: list[Kernel] = []
+    rows: dict[Buffer, int] = {}
+    for kernel in (part for whole in kernels for part in _one_by_one(whole, target)):
+        reduce = _long_sum(kernel, target, rows)
+        if reduce is None:
+            program.append(kernel)
+        else:
+            program.extend(_cut(kernel, reduce, target, rows))
+        rows.update((buffer, kernel.axes[0].extent) for buffer in kernel.writes() if kernel.axes)
+    return program
+
+
+def split_by_rows(kernels: Iterable[Kernel]) -> list[Kernel]:
+    """The kernels with sums over the rows that another kernel makes, and over more, as sums of a sum for each row.
+
+        for c: s[c] = add[b, p](x[b, c, p])
+        →
+        for b, c: part[b, c] = add[p](x[b, c, p])
+        for c:    s[c] = add[b](part[b, c])
+
+    The first of them belongs to the row group in which ``x`` is made, and reads it while it is in the cache. Such are
+    the statistics of batch normalisation, and the gradients of what is added to or multiplies a whole channel. Squared
+    distances from a mean are taken from the mean of each row, which is known as soon as the row is:
+
+        for c: v[c] = add[b, p]((x[b, c, p] - m[c])²)
+        →
+        for b, c: part[b, c] = add[p]((x[b, c, p] - mean[b, c])²)
+        for c:    v[c] = add[b](part[b, c] + n (mean[b, c] - m[c])²)
+    """
+    program: list[Kernel] = []
+    rows: dict[Buffer, int] = {}
+    sums: dict[Buffer, _InParts] = {}
+    for kernel in kernels:
+        reduce = _sum_over_rows(kernel, rows)
+        if reduce is None:
+            program.append(kernel)
+        else:
+            new, beside = _from_own_means(kernel, reduce, sums) or (reduce, None)
+            parts = _in_parts(_replaced(kernel, reduce, new), new, new.over[0].extent, beside=beside)
+            program += parts
+            whole = _InParts(kernel, reduce, parts[0].stores[0].buffer)
+            sums.update((store.buffer, whole) for store in kernel.stores if store.value is reduce)
+        rows.update((buffer, kernel.axes[0].extent) for buffer in kernel.writes() if kernel.axes)
+    return program
+
+
+@dataclass(frozen=True)
+class _InParts:
+    """A kernel that was a sum over rows, and the buffer of the sums of each row."""
+
+    kernel: Kernel
+    reduce: Reduce
+    parts: Buffer
+
+
+def _from_own_means(
+    kernel: Kernel, reduce: Reduce, sums: Mapping[Buffer, _InParts]
+) -> tuple[Reduce, Expression] | None:
+    """A sum of squared distances of what has been summed by rows, from each row's mean, and what that leaves out.
+
+    Neither is a difference of large numbers, wherever the distances are from. ``None`` for other sums.
+    """
+    distance, again = operands_of(reduce.body, "multiply") or (None, None)
+    if distance is None or distance is not again or not operands_of(distance, "subtract"):
+        return None
+    value, centre = operands_of(distance, "subtract")
+    first = reduce.over[0]
+    axes = (*kernel.axes, *reduce.over)
+    for load in walk(centre):
+        known = sums.get(load.buffer) if isinstance(load, Load) else None
+        if known is None or not centre.axes.isdisjoint(reduce.over):
+            continue
+        own = (*known.kernel.axes, *known.reduce.over)
+        if [axis.extent for axis in own] != [axis.extent for axis in axes]:
+            continue
+        if rewrite(known.reduce.body, {old: Affine.of(new) for old, new in zip(own, axes)}, {}, {}) is value:
+            count, dtype = turns_of(reduce.over) // first.extent, reduce.dtype
+            total = load_at(known.parts, [*map(Affine.of, (first, *kernel.axes))])
+            mean = Apply("multiply", (total, Literal(1 / count, dtype)), dtype)
+            near, far = (fused(Apply("subtract", pair, dtype)) for pair in ((value, mean), (mean, centre)))
+            square = Apply("multiply", (far, far), dtype)
+            beside = Apply("multiply", (Literal(count, dtype), square), dtype)
+            # Two infinite means are no distance from each other, and their difference is NaN.
+            equal = Apply("equal", (mean, centre), np.dtype(np.bool_))
+            beside = Apply("where", (equal, Literal(0, dtype), beside), dtype)
+            return Reduce("add", reduce.over, Apply("multiply", (near, near), dtype), dtype), beside
+    return None
+
+
+def _sum_over_rows(kernel: Kernel, rows: Mapping[Buffer, int]) -> Reduce | None:
+    """The only reduction of a kernel, if it is a long sum over rows that are made one by one, and long ones."""
+    reduce = kernel.only_reduction
+    if reduce is None or not reduce.adds_floats or len(reduce.over) < 2 or is_contraction(reduce):
+        return None
+    first = reduce.over[0]
+    results = turns_of(kernel.axes)
+    row = turns_of(reduce.over) // first.extent
+    if row < SHORTEST_SUMMED_ROW or results * row * first.extent < LEAST_SPLIT_CYCLES:
+        return None
+    loads = [load for load in walk(reduce.body) if isinstance(load, Load)]
+    if any(load.dynamic for load in loads):
+        return None  # split_sums cuts sums at computed places, in an order of its own
+    made = any(
+        rows.get(load.buffer) == first.extent
+        and load.offset.coefficient(first) * first.extent == load.buffer.size
+        and results * first.extent * SHORTEST_SUMMED_ROW <= load.buffer.size
+        for load in loads
+    )
+    return reduce if made else None
+
+
+def _one_by_one(kernel: Kernel, target: Processor) -> list[Kernel]:
+    """A kernel of single numbers with several reductions, a long sum among them, as one for each and one of the rest.
+
+    value[] = exp(add[r<100000](cos(x[r]))) - sqrt(add[r<100000](x[r] * x[r]))
+    →
+    sum0[] = add[r<100000](cos(x[r]));    sum1[] = add[r<100000](x[r] * x[r])
+    value[] = exp(sum0[]) - sqrt(sum1[])
+    """
+    found = [e for e in walk(*(store.value for store in kernel.stores)) if isinstance(e, Reduce)]
+    if kernel.axes or len(found) < 2 or any(e.axes or e.kind not in ASSOCIATIVE for e in found):
+        return [kernel]
+    if not kernel.is_plain:
+        return [kernel]
+    name, made = kernel.stores[0].buffer.name, list[Kernel]()
+
+    def stored(reduce: Reduce) -> Expression:
+        alone, read = staged(f"{name}_{reduce.kind}{len(made)}", reduce, ())
+        made.append(alone)
+        return read
+
+    rest = kernel.with_reductions(stored)
+    return [*made, rest] if any(_long_sum(part, target, {}) for part in made) else [kernel]
+
+
+def _only_reduction(kernel: Kernel) -> Reduce | None:
+    """The only reduction of a kernel, if it may be cut: it is associative, and stored as it is found."""
+    reduce = kernel.only_reduction
+    return reduce if reduce is not None and reduce.kind in ASSOCIATIVE else None
+
+
+def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> Reduce | None:
+    """The only reduction of a kernel, if it is a long one with few results: a sum, an extreme, or a product."""
+    reduce = _only_reduction(kernel)
+    if reduce is None:
+        return None
+    results = turns_of(kernel.axes)
+    extent = kernel.axes[0].extent if kernel.axes else 1
+    if _streams(kernel, reduce, target):
+        return reduce
+    if _has_window(reduce):
+        parts = _parts(kernel, reduce, target, rows)
+        enough = extent >= ENOUGH_ROWS and _near_parts(kernel, reduce, target) == 1
+        if parts < (ENOUGH_ROWS if enough else 2):
+            return None
+    elif results > MOST_SPLIT_RESULTS or (
+        extent >= ENOUGH_ROWS
+        and _shares(kernel, reduce, target, rows) >= FEWEST_SHARES
+        and not _by_matrix(kernel, reduce)
+        and indexed_sum(kernel) is None
+    ):
+        return None
+    return reduce if _cycles(kernel, reduce, target) >= LEAST_SPLIT_CYCLES else None
+
+
+def _shares(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer, int]) -> int:
+    """Into how many shares the rows of a kernel can be cut: by vectors of them where each row is read along.
+
+    Rows that another kernel makes belong to its row group, whose chunks are rows.
+    """
+    first = kernel.axes[0]
+    made = any(load.buffer in rows for load in kernel.loads())
+    if made or first is not kernel.axes[-1] or not is_transposed(reduce, first, target):
+        return first.extent
+    return -(-first.extent // lanes_of(kernel, target))
+
+
+def _by_matrix(kernel: Kernel, reduce: Reduce) -> bool:
+    """Whether the kernel is a vector times a matrix whose rows lie along its results."""
+    if not kernel.axes:
+        return False
+    steps = list(row_major([axis.extent for axis in (*reduce.over, *kernel.axes)]))
+    return len(reduce.over) == 1 and any(
+        [load.offset.coefficient(axis) for axis in (*reduce.over, *kernel.axes)] == steps
+        for load in kernel.loads()
+        if not load.dynamic
+    )
+
+
+def _streams(kernel: Kernel, reduce: Reduce, target: Processor) -> bool:
+    """Whether the kernel is one row, or a few, times a matrix by rows that the second-level cache does not hold.
+
+    One column after another, or a few of them, each of its rows would be met anew, and on another page of memory.
+    """
+    if len(reduce.over) != 1 or not kernel.axes or not isinstance(reduce.body, Apply):
+        return False
+    (depth,), (*rows, columns) = reduce.over, kernel.axes
+    if rows and not is_contraction(reduce):
+        return False
+    return turns_of(rows) < FEWEST_PACKED_ROWS and any(
+        isinstance(load, Load)
+        and not load.dynamic
+        and load.axes == {depth, columns}
+        and load.offset.coefficient(columns) == 1
+        and load.offset.coefficient(depth) >= columns.extent
+        and depth.extent * columns.extent * load.dtype.itemsize > target.l2_bytes
+        for load in reduce.body.operands
+    )
+
+
+def _cycles(kernel: Kernel, reduce: Reduce, target: Processor) -> float:
+    if (
+        contractions(kernel) or indexed_sum(kernel) is not None
+    ):  # each vector that is read serves several sums
+        return turns_of(kernel.axes) * turns_of(reduce.over) / lanes_of(kernel, target)
+    return kernel_cycles(kernel, None, target)
+
+
+def _has_window(reduce: Reduce) -> bool:
+    """Whether the sum is a product over several axes, as the weight gradient of a convolution is."""
+    return is_contraction(reduce) and len(reduce.over) > 1
+
+
+def _near_parts(kernel: Kernel, reduce: Reduce, target: Processor) -> int:
+    """Into how many equal parts a product is cut so that the operands of each stay near, if it is deep enough.
+
+    Each row of a tile reads a whole operand, and from beyond the second-level cache it does not arrive in time. Of an
+    operand that has the kernel's rows, such as the images of a convolution, that is what one row reads.
+    """
+    extent = reduce.over[0].extent
+    size = sum(
+        min(load.buffer.size, _places(load)) * load.dtype.itemsize // _own_rows(kernel, load)
+        for load in kernel.loads()
+        if load in reduce.body.operands
+    )
+    deep = [
+        part
+        for part in range(1, extent + 1)
+        if extent % part == 0 and part * LEAST_SPLIT_DEPTH <= turns_of(reduce.over)
+    ]
+    return next((part for part in deep if size <= part * target.l2_bytes), max(deep, default=1))
+
+
+def _own_rows(kernel: Kernel, load: Load) -> int:
+    """How many turns of the kernel's first axis read a piece of the operand each, one after the other in memory."""
+    if not kernel.axes:
+        return 1
+    rows = kernel.axes[0]
+    return rows.extent if load.offset.coefficient(rows) * rows.extent == load.buffer.size else 1
+
+
+def _parts(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer, int]) -> int:
+    """Into how many parts of one length the first summed axis is cut; what they leave over is one more.
+
+    As many as divide it, if these are not too few. A vector times a matrix has no use for more than can be shared out,
+    and takes the number of ``rows`` of the kernel that makes the vector if it is one that it might take.
+    A sum at computed places reads its samples in no order: it is done best while they are in the cache, one by one.
+    Of products with a window there are so few that writing and reading the parts is little beside reading the operands,
+    or as many as keep these near.
+    """
+    extent = reduce.over[0].extent
+    gathered = indexed_sum(kernel) is not None
+    most = min(extent, MOST_PARTS, turns_of(reduce.over) // (1 if gathered else LEAST_PART))
+    if _has_window(reduce):
+        read: int = sum(min(load.buffer.size, _places(load)) for load in kernel.loads())
+        few = read // (2 * turns_of(kernel.axes))
+        most = min(most, max(few, _near_parts(kernel, reduce, target)))
+    if _by_matrix(kernel, reduce):
+        most = min(most, max(2, int(_cycles(kernel, reduce, target) / LEAST_PART_CYCLES)))
+        made = [rows[load.buffer] for load in kernel.loads() if load.buffer in rows]
+        found = [part for part in made if 2 <= part <= most and extent % part == 0]
+        if found:
+            return found[0]
+    if _streams(kernel, reduce, target):
+        sums = turns_of(kernel.axes[:-1])
+        most = max(2, extent // max(STREAMED_ROWS, LEAST_STREAMED * sums))
+    equal = max((part for part in range(1, most + 1) if extent % part == 0), default=1)
+    if gathered or _has_window(reduce) or equal >= min(FEWEST_PARTS, most):
+        return equal
+    return 1 << (most.bit_length() - 1)
+
+
+def _places(load: Load) -> int:
+    """How many different elements a read may be of."""
+    low, high = load.offset.bounds()
+    return int(high - low + 1)
+
+
+def _cut(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer, int]) -> list[Kernel]:
+    parts = _parts(kernel, reduce, target, rows)
+    if parts < 2:
+        return [kernel]
+    *made, total = _in_parts(kernel, reduce, parts)
+    if _streams(kernel, reduce, target):
+        made = [finer for part in made for finer in _in_strips(part, len(part.axes) - len(kernel.axes))]
+    return [*made, total]
+
+
+def _in_strips(kernel: Kernel, outside: int) -> list[Kernel]:
+    """Sums over some rows of a matrix as sums over a few, which are read side by side, and sums of those."""
+    reduce = _only_reduction(kernel)
+    # Of a single row longer pieces are read (``schedules/map.py``), and so of fewer rows.
+    streams = STREAMS if len(kernel.axes) - outside > 1 else STREAMS // 2
+    if reduce is None or reduce.over[0].extent <= streams:
+        return [kernel]
+    return _in_parts(kernel, reduce, reduce.over[0].extent // streams, outside)
+
+
+def _in_parts(
+    kernel: Kernel, reduce: Reduce, parts: int, outside: int = 0, beside: Expression | None = None
+) -> list[Kernel]:
+    """The sum of ``parts`` of the first summed axis; what they leave over is one more.
+
+    The axis of parts is inside of as many of the kernel's axes as stay ``outside``. Where a part is one turn, what
+    stands ``beside`` the sum of that turn is added to it.
+    """
+    first = reduce.over[0]
+    size, left = divmod(first.extent, parts)
+    number = Axis(first.name, parts + bool(left))
+    axes = (*kernel.axes[:outside], number, *kernel.axes[outside:])
+    shape = tuple(axis.extent for axis in axes)
+    buffer = Buffer(f"part_{kernel.stores[0].buffer.name}", reduce.dtype, shape)
+    program = [_part(kernel, reduce, buffer, 0, parts, size, outside)]
+    if left:
+        program.append(_part(kernel, reduce, buffer, parts, 1, left, outside))
+    each: Expression = load_at(buffer, [*map(Affine.of, axes)])
+    if beside is not None:
+        each = Apply("add", (each, rewrite(beside, {first: Affine.of(number)}, {}, {})), reduce.dtype)
+    total = Reduce(reduce.kind, (number,), each, reduce.dtype)
+    return [*program, _replaced(kernel, reduce, total)]
+
+
+def _part(
+    kernel: Kernel, reduce: Reduce, buffer: Buffer, number: int, parts: int, size: int, outside: int
+) -> Kernel:
+    """The kernel of ``parts`` sums of ``size``, from part ``number`` of ``buffer`` to the last of their size."""
+    first, *rest = reduce.over
+    outer, inner = Axis(first.name, parts), Axis(first.name, size)
+    start = first.extent - size if number else 0
+    own = tuple(Axis(axis.name, axis.extent) for axis in kernel.axes)
+    new = {old: Affine.of(axis) for old, axis in zip(kernel.axes, own)}
+    new[first] = Affine.of(outer) * size + Affine.of(inner) + start
+    body = rewrite(reduce.body, new, {}, {})
+    over = tuple(axis for axis in (inner, *rest) if axis.extent > 1)
+    value: Expression = Reduce(reduce.kind, over, body, reduce.dtype) if over else body
+    places = (*own[:outside], outer, *own[outside:])
+    axes = tuple(axis for axis in places if axis is not outer or parts > 1)
+    index = [*map(Affine.of, places)]
+    index[outside] += number
+    part = Kernel(axes, (Store(buffer, element(index, buffer.shape), value),))
+    return part if outside else coalesced_axes(part)
+
+
+def _replaced(kernel: Kernel, old: Reduce, new: Reduce) -> Kernel:
+    return kernel.with_reductions(lambda reduce: new if reduce is old else reduce)

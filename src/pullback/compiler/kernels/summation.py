@@ -1,0 +1,88 @@
+"""Long sums of floats are added up in blocks, so that their rounding errors do not grow with their length.
+
+    s = add[k<1000000](x[k])    →    s = add[b<2000](add[k<500](x[500*b + k]))
+
+An accumulator that has grown large rounds what is added to it: the mean of ten million numbers near 1,000 would be off
+by a thousandth. The order is part of the program, the same for every processor. Products keep their order: their
+accumulators are few registers, and their operands are read in blocks already.
+"""
+
+from __future__ import annotations
+
+from pullback.compiler.schedules.contraction import is_contraction
+from pullback.compiler.schedules.cost import LONGEST_BLOCK, LONGEST_CHAIN
+from pullback.compiler.schedules.indexed_contraction import indexed_sum
+from pullback.loops import (
+    Affine,
+    Apply,
+    Axis,
+    Expression,
+    Kernel,
+    Load,
+    Reduce,
+    rewrite,
+    turns_of,
+    walk,
+)
+
+__all__ = ["sum_in_blocks"]
+
+
+def sum_in_blocks(kernel: Kernel) -> Kernel:
+    """The kernel with its long sums in blocks."""
+    if not any(_is_long(e) for e in kernel.expressions()) or indexed_sum(kernel) is not None:
+        return kernel
+    return kernel.with_reductions(lambda reduce: _in_blocks(reduce) if _is_long(reduce) else reduce)
+
+
+def _is_long(expression: Expression) -> bool:
+    return (
+        isinstance(expression, Reduce)
+        and expression.adds_floats
+        and not is_contraction(expression)
+        and turns_of(expression.over) > _longest(expression)
+    )
+
+
+def _longest(reduce: Reduce) -> int:
+    """How many terms a block has."""
+    loads = [e for e in walk(reduce.body) if isinstance(e, Load) and reduce.over[-1] in e.axes]
+    along = any(load.offset.coefficient(reduce.over[-1]) == 1 for load in loads)
+    return LONGEST_BLOCK if along else LONGEST_CHAIN
+
+
+def _in_blocks(reduce: Reduce) -> Expression:
+    """A long sum as a sum of blocks, itself in blocks, and of what these leave over."""
+    position, terms, most = len(reduce.over) - 1, 1, _longest(reduce)
+    while terms * reduce.over[position].extent <= most:
+        terms *= reduce.over[position].extent
+        position -= 1
+    *outer, axis = reduce.over[: position + 1]
+    inner = reduce.over[position + 1 :]
+    turns = _turns(axis.extent, most // terms)
+    if turns == 1 and inner:  # the axes inside make the block
+        whole = Reduce("add", inner, reduce.body, reduce.dtype)
+        return _again(Reduce("add", (*outer, axis), whole, reduce.dtype))
+    blocks, left = divmod(axis.extent, turns)
+    number, turn = Axis(axis.name, blocks), Axis(axis.name, turns)
+
+    def sum_over(own: Axis, index: Affine) -> Expression:
+        return Reduce("add", (own, *inner), rewrite(reduce.body, {axis: index}, {}, {}), reduce.dtype)
+
+    block = sum_over(turn, Affine.of(number) * turns + Affine.of(turn))
+    total = _again(Reduce("add", (*outer, number), block, reduce.dtype))
+    if left:
+        rest = Axis(axis.name, left)
+        over = sum_over(rest, Affine.of(rest) + blocks * turns)
+        remainder = _again(Reduce("add", tuple(outer), over, reduce.dtype)) if outer else over
+        return Apply("add", (total, remainder), reduce.dtype)
+    return total
+
+
+def _again(total: Reduce) -> Expression:
+    return _in_blocks(total) if turns_of(total.over) > LONGEST_CHAIN else total
+
+
+def _turns(extent: int, most: int) -> int:
+    """Turns of a block: such that blocks are equal, if they need not be much shorter for it."""
+    return max((n for n in range(max(1, most // 2), most + 1) if extent % n == 0), default=max(1, most))

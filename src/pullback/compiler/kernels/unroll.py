@@ -1,0 +1,261 @@
+"""Short axes at the end of an array, such as coordinates or colours, are written out, so that lanes lie along rows.
+
+    for j<240:                                       for j<240:
+        s = sum[k<3](x[3*j + k] ** 2)          →         s = x[3*j]**2 + x[3*j + 1]**2 + x[3*j + 2]**2
+        for k<3:                                         y[3*j] = x[3*j] / s
+            y[3*j + k] = x[3*j + k] / s                  y[3*j + 1] = x[3*j + 1] / s
+                                                         y[3*j + 2] = x[3*j + 2] / s
+
+Lanes along an axis of three leave most of a vector idle, what belongs to a whole row is computed one row at a time, and
+sums go across lanes. Vectors along the rows are taken out of what lies in memory, and mixed again where they are
+stored. Kernels that are written out and hand rows on to each other become one: its values stay in registers.
+
+It is done where the cost model finds fewer cycles so, for all kernels together that hand rows on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pullback.compiler.kernels.canonicalise import coalesced_rows
+from pullback.compiler.kernels.order import dependencies, sort_kernels
+from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.contraction_schedules import TiledContraction
+from pullback.compiler.schedules.cost import (
+    DEEPEST_VALUE,
+    FEWEST_UNROLLED_VECTORS,
+    MOST_IN_ONE_PLACE,
+    MOST_JOINED_FUNCTIONS,
+    MOST_UNROLLED_FUNCTIONS,
+    PAGE_BYTES,
+    WORTH_UNROLLING,
+    cycles_along_rows,
+    cycles_of_epilogue,
+    cycles_of_rows,
+)
+from pullback.compiler.schedules.lanes import filled
+from pullback.compiler.schedules.map import MapSchedule
+from pullback.compiler.schedules.tiles import cycles_of_tiles
+from pullback.loops import (
+    Affine,
+    Apply,
+    Axis,
+    Buffer,
+    Expression,
+    Kernel,
+    Load,
+    Store,
+    turns_of,
+)
+from pullback.loops.chains import CHAINED, chained
+from pullback.loops.fixed import settled
+
+__all__ = ["unroll_short_axes"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Written:
+    """A kernel whose short axes are written out, made of one or several kernels."""
+
+    kernel: Kernel
+    parts: tuple[Kernel, ...]
+    now: float
+    """Cycles that the parts take for a vector of rows as they are."""
+
+    def pays(self, schedules: Schedules) -> bool:
+        """Whether it takes less."""
+        row, lanes = self.kernel.axes[-1], schedules.lanes(self.kernel)
+        along = cycles_along_rows(self.kernel, row, lanes, schedules.target) / filled(row.extent, lanes)
+        return along < WORTH_UNROLLING * self.now
+
+
+def unroll_short_axes(
+    kernels: Sequence[Kernel], outputs: Collection[Buffer], schedules: Schedules
+) -> list[Kernel]:
+    """The kernels with short axes written out where that pays; those that hand rows on to each other are joined."""
+    written = {kernel: found for kernel in kernels if (found := _written_out(kernel, schedules))}
+    if not written:
+        return list(kernels)
+    groups = _joined(kernels, written, outputs)
+    while True:
+        made = {kernel: kernel for kernel in kernels}
+        for group in groups:
+            for each in [group] if group.pays(schedules) else [written[part] for part in group.parts]:
+                if each.pays(schedules):
+                    made.update((part, each.kernel) for part in each.parts)
+        ordered, waiting = sort_kernels(list(dict.fromkeys(made.values())), {})
+        if not waiting:
+            return ordered
+        # Groups that wait for each other: the last of them is taken apart.
+        circle = set(waiting)
+        last = max(k for k, group in enumerate(groups) if len(group.parts) > 1 and group.kernel in circle)
+        groups[last : last + 1] = [written[part] for part in groups[last].parts]
+
+
+# ---------------------------------------------------------------------- one kernel
+
+
+def _written_out(kernel: Kernel, schedules: Schedules) -> _Written | None:
+    """The kernel with all but its rows written out, where that is a short turn and rows are many."""
+    if any(store.dynamic or store.accumulate for store in kernel.stores):
+        return None
+    if not kernel.stores or turns_of(kernel.axes) == 0:
+        return None
+    inner = {axis for store in kernel.stores for axis in store.inner}
+    found = [
+        _along(kernel, row, inner.union(kernel.axes[k + 1 :]), schedules) for k, row in enumerate(kernel.axes)
+    ]
+    return max(filter(None, found), key=lambda written: written.kernel.axes[-1].extent, default=None)
+
+
+def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) -> _Written | None:
+    """The kernel with the axes behind ``row`` written out."""
+    target, lanes = schedules.target, schedules.lanes(kernel)
+    every = short.union(axis for e in kernel.reductions for axis in e.over)
+    longest = max((axis.extent for axis in every), default=1)
+    if longest == 1 or turns_of(every) == 0 or any(e.kind not in CHAINED for e in kernel.reductions):
+        return None
+    if longest > target.gather_vectors and row.extent < FEWEST_UNROLLED_VECTORS * lanes:
+        return None
+    far = (load for load in kernel.loads() if load.buffer.nbytes > target.l2_bytes)
+    if any(_in_one_place(load, every) > MOST_IN_ONE_PLACE for load in far):
+        return None
+    rows = kernel.axes[: kernel.axes.index(row) + 1]
+    if max(_functions(kernel, rows), _stores(kernel, rows)) > MOST_UNROLLED_FUNCTIONS:
+        return None
+    schedule = schedules.of(kernel)
+    if isinstance(schedule, TiledContraction):
+        product = schedule.contraction
+        now = cycles_of_tiles(product, schedule.tile, target) + cycles_of_epilogue(product, lanes, target)
+        now *= lanes / turns_of(rows)
+    elif not isinstance(schedule, MapSchedule):
+        return None
+    elif not kernel.reductions and len(kernel.axes) > len(coalesced_rows(kernel).axes):
+        now = cycles_along_rows(kernel, kernel.axes[-1], 1, target) * turns_of(short)
+    else:
+        now = cycles_of_rows(kernel, row, lanes, target)
+    stores = kernel.with_reductions(chained).stores
+    parts = [
+        part
+        for store in stores
+        for part in _parts_of(store, [a for a in (*kernel.axes, *store.inner) if a in short])
+    ]
+    made = Kernel(rows, tuple(parts)).with_parts(settled)
+    stored = _in_whole_rows(made)
+    return None if stored is None or _depth(made) > DEEPEST_VALUE else _Written(stored, (kernel,), now)
+
+
+def _in_one_place(load: Load, axes: set[Axis]) -> int:
+    """How many of the lines that are read while ``axes`` turn have the same place in the nearest cache."""
+    size = load.dtype.itemsize
+    steps = {axis: load.offset.coefficient(axis) * size for axis in axes}
+    return turns_of(axis for axis, step in steps.items() if step and step % PAGE_BYTES == 0)
+
+
+def _functions(kernel: Kernel, rows: Sequence[Axis]) -> int:
+    """How many functions one row evaluates."""
+    return sum(turns_of(e.axes.difference(rows)) for e in kernel.expressions() if isinstance(e, Apply))
+
+
+def _stores(kernel: Kernel, rows: Sequence[Axis]) -> int:
+    """How many elements one row stores."""
+    return sum(turns_of({*kernel.axes, *store.inner}.difference(rows)) for store in kernel.stores)
+
+
+def _parts_of(store: Store, short: Sequence[Axis]) -> Iterator[Store]:
+    """A store for each turn of the short axes that it goes through."""
+    for turns in itertools.product(*(range(axis.extent) for axis in short)):
+        place = {axis: Affine() + turn for axis, turn in zip(short, turns)}
+        yield replace(store.rewritten(place, {}), inner=())
+
+
+def _in_whole_rows(kernel: Kernel) -> Kernel | None:
+    """The kernel with what it stores in the order of memory; None where that is not all of each row."""
+    row, by_row = kernel.axes[-1], dict[tuple[Buffer, Affine], dict[int, Store]]()
+    for store in kernel.stores:
+        place = store.offset.constant
+        by_row.setdefault((store.buffer, store.offset + -place), {})[place] = store
+    for (_, start), columns in by_row.items():
+        if max(columns) - min(columns) + 1 != len(columns) or len(columns) != start.coefficient(row):
+            return None
+    return kernel.with_stores(columns[place] for columns in by_row.values() for place in sorted(columns))
+
+
+def _depth(kernel: Kernel) -> int:
+    """How many operations are computed inside each other."""
+    depth: dict[Expression, int] = {}
+    for e in kernel.expressions():
+        depth[e] = 1 + max((depth[operand] for operand in e.operands), default=0)
+    return max(depth.values())
+
+
+# ---------------------------------------------------------------------- several kernels
+
+
+def _joined(
+    kernels: Sequence[Kernel], written: Mapping[Kernel, _Written], outputs: Collection[Buffer]
+) -> list[_Written]:
+    """What is written out, joined where one goes on with the rows of another and nothing has to come between."""
+    needs, order = dependencies(kernels), {kernel: k for k, kernel in enumerate(kernels)}
+    found: dict[Kernel, _Written] = {}
+    for kernel in kernels:
+        if kernel not in written:
+            continue
+        current = found[kernel] = written[kernel]
+        for other in needs[kernel]:
+            if other not in found or found[other] is current:
+                continue
+            both = _merged(found[other], current)
+            if both is not None and not _something_between(both.parts, needs, order):
+                current = both
+                found.update(dict.fromkeys(both.parts, both))
+    return [_without_unread(each, kernels, outputs) for each in dict.fromkeys(found.values())]
+
+
+def _something_between(
+    parts: Collection[Kernel], needs: Mapping[Kernel, Sequence[Kernel]], order: Mapping[Kernel, int]
+) -> bool:
+    """Whether another kernel needs one of the ``parts`` and is needed by one."""
+    first = min(order[part] for part in parts)
+    seen, stack = set(parts), [other for part in parts for other in needs[part] if other not in parts]
+    while stack:
+        kernel = stack.pop()
+        if kernel in seen or order[kernel] < first:
+            continue
+        seen.add(kernel)
+        if any(other in parts for other in needs[kernel]):
+            return True
+        stack += needs[kernel]
+    return False
+
+
+def _merged(first: _Written, second: _Written) -> _Written | None:
+    """Both as one, in which the second takes over the values that the first stores."""
+    one, two = first.kernel, second.kernel
+    if [axis.extent for axis in one.axes] != [axis.extent for axis in two.axes]:
+        return None
+    axes, memo = {old: Affine.of(new) for old, new in zip(two.axes, one.axes)}, dict[int, Expression]()
+    two = Kernel(one.axes, tuple(store.rewritten(axes, memo) for store in two.stores))
+    stored = {(store.buffer, store.offset): store.value for store in one.stores}
+    made, values = set(one.writes()), dict[Load, Expression]()
+    for load in two.loads():
+        if load.buffer in made:
+            value = stored.get((load.buffer, load.offset)) if load.is_plain else None
+            if value is None:
+                return None
+            values[load] = value
+    merged = one.with_stores((*one.stores, *two.with_loads(values).stores))
+    if merged.functions > MOST_JOINED_FUNCTIONS or _depth(merged) > DEEPEST_VALUE:
+        return None
+    return _Written(merged, (*first.parts, *second.parts), first.now + second.now)
+
+
+def _without_unread(written: _Written, kernels: Sequence[Kernel], outputs: Collection[Buffer]) -> _Written:
+    """The same without what only its own parts would have read."""
+    own = {buffer for part in written.parts for buffer in part.reads()}
+    others = {buffer for kernel in kernels if kernel not in written.parts for buffer in kernel.reads()}
+    passing = own.difference(others, outputs)
+    stores = [store for store in written.kernel.stores if store.buffer not in passing]
+    return replace(written, kernel=written.kernel.with_stores(stores))

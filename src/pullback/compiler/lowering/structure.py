@@ -1,0 +1,530 @@
+"""A graph with loops as blocks and loops in their order: where each begins, what it reads, where its results go.
+
+    h, ys = scan(cell, h0, x @ w)                 block 0   x @ w, and h0 as the first state
+    loss = (h * h).sum() + ys.sum()        →      loop      body: block 0   the cell of one step
+                                                  block 1   the loss
+
+A *block* is a graph without loops; what it reads and gives lies in memory, at a *view*: a buffer and a place in it that
+may move with the turns of the loops around. So a body reads ``x[t]`` as an array like any other, and everything behind
+this that treats graphs and kernels knows nothing about loops. A carry moves from slot to slot of one buffer, two slots
+by turns or, where the states of all steps are wanted, one for each; then they need no copy. Nor does a part of a
+sequence that a loop goes through, or a sequence that is put together from what loops give one after another.
+
+The branches of a ``switch`` write the same places, and only one of them is run; the state of a ``while`` loop stays in
+one place and is copied there at the end of each turn; a ``call`` is blocks of its own. What is called out of the
+program reads and writes whole arrays between blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter as Counts
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pullback.compiler.lowering.items import Block, Choice, Counter, HostCall, Item, Loop, View, While
+from pullback.control.checkpoint import call
+from pullback.control.choice import switch
+from pullback.control.host import host_call
+from pullback.control.regions import PARTS, VIEWS, dependent
+from pullback.control.scan import Scan
+from pullback.control.scan import scan as scan_operator
+from pullback.control.unbounded import unbounded
+from pullback.graph import (
+    Constant,
+    Graph,
+    Node,
+    Operation,
+    TupleType,
+    Variable,
+    regions,
+    result,
+    results,
+    substitute,
+)
+from pullback.loops import Buffer
+from pullback.operators.arithmetic import cast
+
+__all__ = ["arranged", "has_loops", "with_single_call"]
+
+
+_SHOWN = VIEWS | {"unlikely"}
+"""What each block that reads it has anew: another order of what is stored, and what says that it is rare."""
+
+
+def has_loops(graph: Graph) -> bool:
+    """Whether an operation of ``graph`` has several results: it holds graphs, or is called out of the program."""
+    return any(isinstance(node.type, TupleType) for node in graph.nodes())
+
+
+def with_single_call(graph: Graph) -> Graph:
+    """``graph`` with the region of its only call in the place of it.
+
+    Operations of a call are kept apart from those of another one that computes them again; one alone needs not be.
+    """
+    calls = [node for node in graph.nodes() if isinstance(node, Operation) and node.operator is call]
+    if len(calls) != 1:
+        return graph
+    (node,) = calls
+    (region,) = regions(node)
+    made = substitute(region.outputs, dict(zip(region.inputs, node.inputs)))
+    picked: dict[Node, Node] = dict(zip(results(node), made))
+    return with_single_call(Graph(graph.inputs, substitute(graph.outputs, picked)))
+
+
+def arranged(
+    graph: Graph,
+    inputs: Sequence[View],
+    outputs: Sequence[View],
+    donated: Mapping[int, int],
+    constants: dict[Buffer, np.ndarray],
+) -> list[Item]:
+    """The blocks and loops of ``graph``; ``donated`` offers the memory of inputs to outputs, by number.
+
+    ``constants`` that loops read are added to those of the program.
+    """
+    return _Arrangement(graph, inputs, outputs, donated, constants).items()
+
+
+class _Arrangement:
+    """Operations stand in the earliest block that their inputs allow; after block ``k`` come loops of stage ``k``."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Sequence[View],
+        outputs: Sequence[View],
+        donated: Mapping[int, int],
+        constants: dict[Buffer, np.ndarray],
+    ) -> None:
+        self.graph, self.targets = graph, outputs
+        self.order = graph.nodes()
+        self.places: dict[int, View] = {id(variable): view for variable, view in zip(graph.inputs, inputs)}
+        self.nodes: dict[int, Node] = {id(node): node for node in self.order}
+        self.stage: dict[int, int] = {}
+        self.local = {id(node) for node in self.order if isinstance(node, Constant)}
+        """What is made of constants alone is made wherever it is used."""
+        for node in self.order:
+            below = (
+                self.stage[id(child)] + (node.operator is result)
+                for child in node.inputs
+                if isinstance(node, Operation)
+            )
+            self.stage[id(node)] = max(below, default=0)
+            computed = isinstance(node, Operation) and not _is_loop(node)
+            if computed and all(id(child) in self.local for child in node.inputs):
+                self.local.add(id(node))
+        self._sink()
+        self.loops = [node for node in self.order if isinstance(node, Operation) and _is_loop(node)]
+        self.last = max((self.stage[id(node)] for node in graph.outputs), default=0)
+        self.last = max([self.last, *(self.stage[id(node)] + 1 for node in self.loops)])
+        self.wanted: list[list[tuple[Node, View]]] = [[] for _ in range(self.last + 2)]
+        """For each block what it stores where."""
+        self.offers, self.constants = donated, constants
+        self.users = Counts(child for node in self.order for child in map(id, node.inputs))
+        self.readers: dict[int, list[Node]] = {}
+        for node in self.order:
+            for child in node.inputs:
+                self.readers.setdefault(id(child), []).append(node)
+        self.failing = max((self._when(node) for node in self.order if _may_fail(node)), default=-1)
+        """When the last error may be reported."""
+        self.users.update(map(id, graph.outputs))
+
+    def _sink(self) -> None:
+        """What is made element by element of what is stored anyway stands in the block of its first user, not before.
+
+        So does what an optimiser makes of its moments beside the gradient, and what is gathered for a rare case.
+        """
+        there = {*self.local, *map(id, self.graph.inputs)}
+        for node in self.order:
+            there |= {id(child) for child in node.inputs if self.stage[id(child)] < self.stage[id(node)]}
+        moving = set[int]()
+        for node in self.order:
+            moves = isinstance(node, Operation) and (node.operator.elementwise or _is_moved(node))
+            if moves and all(id(child) in there or child.size == 1 for child in node.inputs):
+                moving.add(id(node))
+                there.add(id(node))
+        first: dict[int, int] = {id(node): 0 for node in self.graph.outputs}
+        for node in reversed(self.order):
+            if id(node) in moving and id(node) in first:
+                self.stage[id(node)] = max(self.stage[id(node)], first[id(node)])
+            for child in node.inputs:
+                first[id(child)] = min(self.stage[id(node)], first.get(id(child), self.stage[id(node)]))
+
+    def items(self) -> list[Item]:
+        self._place_outputs()
+        for node in self.order:
+            if (parts := self._free_parts(node)) and id(node) not in self.places:
+                self._place_parts(parts, self._own(node))
+        bodies: dict[int, list[Item]] = {}
+        for node in reversed(self.loops):
+            self._storage(node)
+        for node in self.loops:
+            bodies.setdefault(self.stage[id(node)], []).extend(self._held(node))
+        made: list[Item] = []
+        stages = range(len(self.wanted))
+        blocks = {k: block for k in reversed(stages) if (block := self._block(k)) is not None}
+        for k in stages:
+            if k in blocks:
+                made.append(blocks[k])
+            made += bodies.get(k, [])
+        return made
+
+    # ------------------------------------------------------------------ places
+
+    def _place_outputs(self) -> None:
+        """Each output is stored by the block that computes it, by its loop, or copied at the end."""
+        for position, (shown, target) in enumerate(zip(self.graph.outputs, self.targets)):
+            node = _behind_reshapes(shown)
+            stage = self.stage[id(node)]
+            computed = isinstance(node, Operation) and node.operator is not result
+            safe = computed and id(node) not in self.local and id(node) not in self.places
+            if position in self.offers:
+                safe = safe and self._may_take_over(stage, self.graph.inputs[self.offers[position]])
+            elif safe and (parts := self._free_parts(node)):
+                self.places[id(node)] = target
+                self._place_parts(parts, target)
+                continue
+            if safe:
+                self.places[id(node)] = target
+                self.wanted[stage].append((node, target))
+            elif isinstance(node, Operation) and node.operator is result and position not in self.offers:
+                several, index = node.inputs[0], node.attributes["index"]
+                assert isinstance(several, Operation)
+                anywhere = several.operator is not unbounded
+                if several.operator is scan_operator:
+                    anywhere = index >= several.attributes["carries"]
+                if anywhere and id(node) not in self.places:
+                    self.places[id(node)] = target  # what is no carry is written where it is wanted
+                else:
+                    self.wanted[-1].append((node, target))
+            else:
+                self.wanted[-1].append((node, target))
+
+    def _free_parts(self, node: Node) -> list[Node]:
+        """What ``node`` is put together from, one after another, if all of it is yet to be written, some by loops."""
+        if (
+            not isinstance(node, Operation)
+            or node.operator.name != "concatenate"
+            or node.attributes["axis"] != 0
+        ):
+            return []
+        parts = [_behind_reshapes(part) for part in node.inputs]
+        if len(set(map(id, parts))) < len(parts) or not any(map(_is_kept, parts)):
+            return []
+        if any(id(part) in self.places for part in parts):
+            return []
+        return parts if all(_is_kept(part) or self._is_computed(part) for part in parts) else []
+
+    def _is_computed(self, node: Node) -> bool:
+        """Whether a block computes ``node``."""
+        return isinstance(node, Operation) and node.operator is not result and id(node) not in self.local
+
+    def _place_parts(self, parts: Sequence[Node], whole: View) -> None:
+        start = 0
+        for part in parts:
+            self.places[id(part)] = view = whole.after(start)
+            if not _is_kept(part):
+                self.wanted[self.stage[id(part)]].append((part, view))
+            start += part.size
+
+    def _may_take_over(self, stage: int, argument: Variable) -> bool:
+        """Whether nobody behind the block of this stage reads the argument or may still report an error.
+
+        A view of it is read where it is needed, and an output that is the argument is copied at the end. Of what the
+        block itself reads it knows the argument, but not its views from blocks before.
+        """
+        if self.failing > 2 * stage:
+            return False
+        views: list[Node] = [argument]
+        shown = {id(argument)}
+        for view in views:
+            before = view is not argument and self.stage[id(view)] < stage
+            for node in self.readers.get(id(view), ()):
+                if self._when(node) > 2 * stage or (before and self.stage[id(node)] == stage):
+                    return False
+                is_view = isinstance(node, Operation) and node.operator.name in VIEWS | {"slice"}
+                if is_view and id(node) not in shown:
+                    shown.add(id(node))
+                    views.append(node)
+        if any(_behind_reshapes(node) is argument for node in self.graph.outputs):
+            return False
+        later = [node for node in self.graph.outputs if self.stage[id(node)] > stage]
+        return not later or dependent(self.order, [argument]).isdisjoint(map(id, later))
+
+    def _when(self, node: Node) -> int:
+        """Twice the stage of a block's operation; a loop comes behind the block of its stage."""
+        return 2 * self.stage[id(node)] + _is_loop(node)
+
+    def _storage(self, node: Operation) -> None:
+        """Places for the results that have none; those that are carries of a loop get theirs with it."""
+        if node.operator is unbounded:
+            return
+        if node.operator is not scan_operator:
+            for picked in results(node):
+                if id(picked) in self.stage and id(picked) not in self.places:
+                    self._own(picked)
+            return
+        this = Scan.of(node)
+        for k, y in enumerate(this.ys):
+            picked = result(node, index=len(this.carries) + k)
+            if id(picked) in self.stage and id(picked) not in self.places and self._alias(this, y) is None:
+                self._own(picked)
+
+    @staticmethod
+    def _alias(this: Scan, y: Node) -> tuple[int, bool] | None:
+        """The carry whose states ``y`` is the sequence of, and whether of those that leave a step."""
+        for k, (variable, after) in enumerate(zip(this.variables.carries, this.carries)):
+            if y is after and y is not variable:
+                return k, True
+            if y is variable:
+                return k, False
+        return None
+
+    def _own(self, node: Node) -> View:
+        """A buffer of its own for ``node``, which lives as long as its place is known: nothing else may have its id."""
+        self.nodes[id(node)] = node
+        name = node.operator.name if isinstance(node, Operation) else "value"
+        view = View(Buffer(f"{name}{len(self.places)}", node.dtype, node.shape))
+        self.places[id(node)] = view
+        return view
+
+    def _stored(self, node: Node) -> View:
+        """Where ``node`` lies; what has no place gets one, and the block that computes it stores it there."""
+        node = _behind_reshapes(node)
+        known = self.places.get(id(node))
+        if known is not None:
+            return known
+        if (first := _first_of_steps(node)) is not None:
+            return self._stored(node.inputs[0]).after(first)
+        view = self._own(node)
+        if isinstance(node, Constant):
+            self.constants[view.base] = node.value
+            return view
+        self.wanted[self.stage[id(node)]].append((node, view))
+        return view
+
+    # ------------------------------------------------------------------ loops and choices
+
+    def _held(self, node: Operation) -> Sequence[Item]:
+        """What an operation of several results has become."""
+        if node.operator is scan_operator:
+            return [self._loop(node)]
+        if node.operator is unbounded:
+            return [self._while(node)]
+        if node.operator is host_call:
+            made = [self.places.get(id(picked)) or self._own(picked) for picked in results(node)]
+            return [HostCall(node, tuple(map(self._stored, node.inputs)), tuple(made))]
+        chooses = node.operator is switch
+        given = node.inputs[1:] if chooses else node.inputs
+        inputs = [self._stored(x) for x in given]
+        kept = [(k, picked) for k, picked in enumerate(results(node)) if id(picked) in self.places]
+        targets = [self.places[id(picked)] for _, picked in kept]
+        branches: list[tuple[Item, ...]] = []
+        for branch in regions(node):
+            region = Graph(branch.inputs, tuple(branch.outputs[k] for k, _ in kept))
+            branches.append(tuple(arranged(region, inputs, targets, {}, self.constants)))
+        return [Choice(self._stored(node.inputs[0]), tuple(branches))] if chooses else branches[0]
+
+    def _while(self, node: Operation) -> While[Item]:
+        """A carry that changes has one place for the turn, and another one for the next, from which it is copied."""
+        condition, body = regions(node)
+        consts, stage = node.attributes["consts"], self.stage[id(node)]
+        inputs = [self._stored(const) for const in node.inputs[:consts]]
+        changed: list[tuple[Node, View, View]] = []
+        for k, (init, after) in enumerate(zip(node.inputs[consts:], body.outputs)):
+            state = View(Buffer(f"state{len(self.places)}_{k}", init.dtype, init.shape))
+            inputs.append(state)
+            self.wanted[stage].append((init, state))
+            final = result(node, index=k)
+            if id(final) in self.stage:
+                self.places[id(final)] = state
+            if after is not body.inputs[consts + k]:
+                following = View(Buffer(f"next{len(self.places)}_{k}", init.dtype, init.shape))
+                changed.append((after, following, state))
+        flag = View(Buffer(f"flag{len(self.places)}", np.dtype(np.int64), ()))
+        (truth,) = condition.outputs
+        ask = Graph(condition.inputs, (cast(truth, dtype=np.dtype(np.int64)),))
+        step = Graph(body.inputs, tuple(after for after, _, _ in changed))
+        copied = tuple(Variable(after.type) for after, _, _ in changed)
+        copy = Block(
+            Graph(copied, copied),
+            tuple(view for _, view, _ in changed),
+            tuple(view for _, _, view in changed),
+        )
+        return While(
+            flag,
+            tuple(arranged(ask, inputs, [flag], {}, self.constants)),
+            (*arranged(step, inputs, [view for _, view, _ in changed], {}, self.constants), copy),
+        )
+
+    def _loop(self, node: Operation) -> Loop[Item]:
+        this = Scan.of(node)
+        counter = Counter(this.trips, this.reverse)
+        count, stage = len(this.carries), self.stage[id(node)]
+        kept: dict[int, list[tuple[Node, bool]]] = {}
+        """Of each carry the results that are its states in all steps."""
+        ys: list[tuple[Node, View]] = []
+        for k, y in enumerate(this.ys):
+            picked = result(node, index=count + k)
+            alias = self._alias(this, y)
+            if alias is not None and id(picked) in self.stage and id(picked) not in self.places:
+                kept.setdefault(alias[0], []).append((picked, alias[1]))
+            elif id(picked) in self.places:
+                ys.append((y, self._step(self.places[id(picked)], y, counter, this)))
+        pairs: list[tuple[View, View]] = []
+        for k, init in enumerate(this.inputs.carries):
+            pairs.append(self._carry(node, this, counter, k, init, stage, kept.get(k, [])))
+        inputs = [
+            *(self._stored(const) for const in this.inputs.consts),
+            *(enter for enter, _ in pairs),
+            *(
+                self._step(self._stored(x), variable, counter, this)
+                for x, variable in zip(this.inputs.xs, this.variables.xs)
+            ),
+        ]
+        body = with_single_call(Graph(this.variables.all, (*this.carries, *(y for y, _ in ys))))
+        targets = [*(leave for _, leave in pairs), *(view for _, view in ys)]
+        return Loop(counter, tuple(arranged(body, inputs, targets, {}, self.constants)), tuple(pairs))
+
+    @staticmethod
+    def _step(whole: View, one: Node, counter: Counter, this: Scan) -> View:
+        """The part of a sequence that belongs to a turn."""
+        if this.reverse:
+            return whole.part((this.trips - 1) * one.size, counter, -one.size)
+        return whole.part(0, counter, one.size)
+
+    def _carry(
+        self,
+        node: Operation,
+        this: Scan,
+        counter: Counter,
+        k: int,
+        init: Node,
+        stage: int,
+        kept: Sequence[tuple[Node, bool]],
+    ) -> tuple[View, View]:
+        """Where a carry enters and leaves a turn; its first value is stored, or copied, by the block before."""
+        size, trips = init.size, this.trips
+        slots = trips + 1 if kept else 2
+        whole = View(Buffer(f"carry{len(self.places)}_{k}", init.dtype, (slots, *init.shape)))
+        if not kept:
+            first, last = 0, trips % 2 * size
+            enter, leave = whole.part(0, counter, size, 2), _following(whole, counter, size)
+        elif this.reverse:
+            first, last = trips * size, 0
+            enter = whole.part(first, counter, -size)
+            leave = whole.part(first - size, counter, -size)
+        else:
+            first, last = 0, trips * size
+            enter, leave = whole.part(0, counter, size), whole.part(size, counter, size)
+        for picked, leaves in kept:
+            self.places[id(picked)] = whole.after(size if leaves != this.reverse else 0)
+        final = result(node, index=k)
+        if id(final) in self.stage:
+            self.places[id(final)] = whole.after(last)
+        target = whole.after(first)
+        # The first slot of two is overwritten in the second turn; nobody else may read it then.
+        computed = isinstance(init, Operation) and init.operator is not result and id(init) not in self.local
+        if computed and id(init) not in self.places and (kept or self.users[id(init)] == 1):
+            self.places[id(init)] = target
+            stage = self.stage[id(init)]
+        self.wanted[stage].append((init, target))
+        return enter, leave
+
+    # ------------------------------------------------------------------ blocks
+
+    def _block(self, stage: int) -> Block | None:
+        """The block of a stage; what it reads of others gets a place."""
+        stores = self.wanted[stage]
+        if not stores:
+            return None
+        outputs = [node for node, _ in stores]
+        captured: dict[int, Node] = {}
+        pending = list(outputs)
+        seen: set[int] = set()
+        while pending:
+            node = pending.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if id(node) in self.local:
+                continue
+            crossing = (
+                not isinstance(node, Operation) or node.operator is result or self.stage[id(node)] < stage
+            )
+            if not crossing:
+                pending += node.inputs
+            elif isinstance(node, Operation) and node.operator.name in _SHOWN and id(node) not in self.places:
+                pending += node.inputs  # rather than stored
+            else:
+                captured[id(node)] = node
+        views = [self._stored(node) for node in captured.values()]
+        own = {node: Variable(node.type, getattr(node, "name", "")) for node in captured.values()}
+        made = substitute(outputs, dict(own))
+        numbers = {id(node): k for k, node in enumerate(captured.values())}
+        over = {}
+        for position, argument in self.offers.items():
+            node, target = _behind_reshapes(self.graph.outputs[position]), self.targets[position]
+            for k, (stored, view) in enumerate(stores):
+                variable = self.graph.inputs[argument]
+                if stored is node and view is target and id(variable) in numbers:
+                    over[k] = numbers[id(variable)]
+        return Block(Graph(tuple(own.values()), made), tuple(views), tuple(view for _, view in stores), over)
+
+
+def _following(whole: View, counter: Counter, size: int) -> View:
+    """Where the turn after this one finds a carry of two slots: at the end of the first, then at its start."""
+    return whole.after(size).part(0, counter, -size, 2)
+
+
+def _behind_reshapes(node: Node) -> Node:
+    """What lies in memory as ``node`` does."""
+    while isinstance(node, Operation) and node.operator.name == "reshape":
+        (node,) = node.inputs
+    return node
+
+
+def _is_kept(node: Node) -> bool:
+    """Whether ``node`` is what a loop keeps of each step."""
+    if not isinstance(node, Operation) or node.operator is not result:
+        return False
+    (several,) = node.inputs
+    assert isinstance(several, Operation)
+    scans = several.operator is scan_operator
+    return scans and node.attributes["index"] >= several.attributes["carries"]
+
+
+def _first_of_steps(node: Node) -> int | None:
+    """Where ``node`` begins in what it is some steps of, one after another, and which lies in memory anyway."""
+    if not isinstance(node, Operation) or node.operator.name != "slice":
+        return None
+    (x,), starts, stops = node.inputs, node.attributes["starts"], node.attributes["stops"]
+    others = all((a, b) == (0, extent) for a, b, extent in zip(starts[1:], stops[1:], x.shape[1:]))
+    if not others or any(step != 1 for step in node.attributes["steps"]):
+        return None
+    base = _behind_reshapes(x)
+    if isinstance(base, Operation) and (base.operator.elementwise or base.operator.name in PARTS):
+        return None
+    return int(starts[0] * math.prod(x.shape[1:]))
+
+
+def _is_moved(node: Operation) -> bool:
+    """Whether ``node`` is other elements of an array, but no argument, whose memory a result may take over."""
+    return node.operator.name in VIEWS or (
+        node.operator.name == "gather" and not isinstance(node.inputs[0], Variable)
+    )
+
+
+def _is_loop(node: Node) -> bool:
+    return isinstance(node, Operation) and isinstance(node.type, TupleType)
+
+
+def _may_fail(node: Node) -> bool:
+    """Whether an operation may report an error, also inside."""
+    if not isinstance(node, Operation):
+        return False
+    if node.operator.name == "check_index" or node.operator is host_call:
+        return True
+    return any(_may_fail(inner) for region in regions(node) for inner in region.nodes())

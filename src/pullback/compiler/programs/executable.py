@@ -1,0 +1,355 @@
+"""A graph as a loaded program: from the code cache when it is there, built and compiled when it is not."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import math
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pullback.compiler.key.graph import check_sites, graph_key
+from pullback.compiler.legalise.factors import with_factors
+from pullback.compiler.legalise.parts import with_parts
+from pullback.compiler.programs.budget import Need
+from pullback.compiler.programs.outside import BoundCall
+from pullback.compiler.programs.progress import shown_progress
+from pullback.compiler.runtime.cache import default_cache
+from pullback.compiler.runtime.compiling import Compilation
+from pullback.compiler.runtime.engine import Loaded, assembly, rest
+from pullback.compiler.runtime.layout import TURN_SHIFT
+from pullback.compiler.runtime.machine import machine
+from pullback.compiler.runtime.program import Program, working_bytes, working_threads
+from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, RepeatSpec, ResultSpec
+from pullback.compiler.target import Processor
+from pullback.control.custom import without_rules
+from pullback.control.host import HostFunction, host_functions, with_host_calls
+from pullback.control.schedules import Levels
+from pullback.graph import (
+    Constant,
+    Graph,
+    Node,
+    Source,
+    Type,
+    every_node,
+    format_graph,
+    results,
+)
+from pullback.operators.indexing import range_error
+from pullback.undisturbed import undisturbed
+
+if TYPE_CHECKING:
+    from pullback.compiler.build import Built, Stage, Watch
+    from pullback.compiler.lowering.items import HostCall
+
+__all__ = ["Executable", "Report", "make_executable"]
+
+
+def _builder() -> ModuleType:
+    """What builds programs, imported where one is built: a program from the cache starts sooner without it."""
+    return undisturbed(lambda: import_module("pullback.compiler.build"))
+
+
+@dataclass(frozen=True)
+class Report:
+    """All forms of a program as text, and what it took to make it."""
+
+    graph: str
+    optimised: str
+    """The graph after its passes."""
+    stages: Mapping[str, str]
+    """The program as each stage leaves it, by the stage's name: graphs, kernels, the schedule."""
+    loops: str
+    """The schedule, with the time that each region takes."""
+    memory: str
+    llvm: str
+    assembly: str
+    compile_seconds: float
+    from_cache: bool
+    region_seconds: tuple[float, ...]
+    """The time of each region, measured on the arguments that were given."""
+
+
+class Executable:
+    """A program for one graph, with the means to show how it was made."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        offered: Mapping[int, int],
+        program: Program,
+        seconds: float,
+        levels: Levels | None = None,
+    ) -> None:
+        self.graph = graph
+        self.levels = levels
+        self.program = program
+        self.compile_seconds = seconds
+        self._offered = dict(offered)
+
+    def report(self, arguments: Sequence[Any]) -> Report:
+        """Every intermediate form, made anew, and the time of each region on ``arguments``, which stay as they are."""
+        from pullback.compiler.programs.timing import region_seconds
+
+        builder, processor = _builder(), self.program.code.processor
+        stages: dict[str, str] = {}
+        optimised = format_graph(self.graph)
+
+        def watch(stage: Stage) -> None:
+            nonlocal optimised
+            text, name = str(stage), stage.name
+            if stage.lowered is None:
+                optimised = text
+            while name in stages:  # passes are run until none changes anything
+                name += " again"
+            stages[name] = text
+
+        built = builder.build(self.graph, self._offered, processor, watch=watch)
+        seconds = region_seconds(self.program, arguments)
+        return Report(
+            graph=format_graph(self.graph),
+            optimised=optimised,
+            stages=stages,
+            loops=builder.listed(built.schedule, seconds),
+            memory=f"{self._memory()}\n{built.plan}",
+            llvm=built.emitted.text,
+            assembly=assembly(built.emitted.text, processor),
+            compile_seconds=self.compile_seconds,
+            from_cache=self.program.code.cached,
+            region_seconds=seconds,
+        )
+
+    @property
+    def memory_bytes(self) -> int:
+        """What a call takes beside arguments, results and constants: the arena, and scratch memory of all threads."""
+        program = self.program
+        return working_bytes(program.arena_bytes, program.scratch_bytes, program.code.processor)
+
+    def _memory(self) -> str:
+        threads = working_threads(self.program.code.processor)
+        text = f"{self.memory_bytes:,} bytes: an arena, and scratch memory for {threads} threads"
+        return text if self.levels is None else f"{text}\n{self.levels}"
+
+
+def make_executable(
+    graph: Graph,
+    offered: Mapping[int, int],
+    watch_result: int | None = None,
+    levels: Levels | None = None,
+    processor: Processor | None = None,
+    watch: Watch | None = None,
+) -> Executable:
+    """Compile ``graph``; ``offered`` says which argument each result may take over, by number.
+
+    ``processor`` is this one unless another is given, such as the same with narrower vectors. ``watch`` sees the
+    kernels of each stage where code is made, not where it comes from the cache.
+    """
+    start = time.perf_counter()
+    whole = graph
+    graph = with_parts(without_rules(graph))  # rules matter to derivatives alone
+    graph = with_factors(graph)
+    graph = with_host_calls(graph)  # a program from the cache is told what it calls
+    cache = default_cache()
+    if cache is not None:
+        cache.learn_processor()
+    processor = processor or Processor.host()
+    key = graph_key(graph, offered) if cache is not None else None
+    entry = cache.load(key, processor) if cache is not None and key is not None else None
+    if entry is not None:
+        metadata = entry.metadata
+        ends = [0, *itertools.accumulate(metadata["objects"])]
+        objects = [entry.object_bytes[start:end] for start, end in itertools.pairwise(ends)]
+    else:
+        with Compilation(processor) as compilation, shown_progress() as tell:
+            compilation.begin(machine)  # all programs need it, and building this one takes a while
+
+            def seen(stage: Stage) -> None:
+                tell(stage.name)
+                if watch is not None:
+                    watch(stage)
+
+            def ready(part: str) -> None:
+                tell("a part of the code")
+                compilation.add(part)
+
+            built = _builder().build(graph, offered, processor, watch=seen, ready=ready)
+            objects = compilation.objects(tell)
+        metadata = {**_metadata(graph, built), "objects": [len(data) for data in objects]}
+        if cache is not None and key is not None:
+            cache.store(key, processor, b"".join(objects), metadata)
+    code = Loaded(objects, processor, cached=entry is not None)
+    program = _program(graph, whole, offered, code, metadata, watch_result)
+    rest()
+    return Executable(graph, offered, program, time.perf_counter() - start, levels)
+
+
+def needed(graph: Graph, offered: Mapping[int, int]) -> Need:
+    """What the program of ``graph`` would take for itself: memory, and time."""
+    builder, processor = _builder(), Processor.host()
+    plan = builder.plan(with_parts(without_rules(graph)), offered, processor)
+    nanoseconds, _ = builder.estimated(plan.steps, processor)
+    return Need(working_bytes(plan.memory.arena_bytes, plan.scratch_bytes, processor), nanoseconds)
+
+
+class BudgetDecisions:
+    """What was decided for a program and a budget of memory, in the code cache: it need not be planned again."""
+
+    def __init__(self, budget: int) -> None:
+        cache = default_cache()
+        if cache is not None:
+            cache.learn_processor()
+        self.processor = Processor.host()
+        self.kind = f"budget {budget} for {working_threads(self.processor)} threads"
+
+    def _key(self, graph: Graph, offered: Mapping[int, int]) -> str | None:
+        key = graph_key(with_parts(without_rules(graph)), offered)
+        return None if key is None else f"{self.kind}\n{key}"
+
+    def load(self, graph: Graph, offered: Mapping[int, int]) -> Mapping[str, Any] | None:
+        """The decision for the program of ``graph``, as its scans say by themselves, if it is known."""
+        cache, key = default_cache(), self._key(graph, offered)
+        entry = None if cache is None or key is None else cache.load(key, self.processor)
+        return None if entry is None else entry.metadata
+
+    def store(self, graph: Graph, offered: Mapping[int, int], decision: Mapping[str, Any]) -> None:
+        """Keep the decision for that."""
+        cache, key = default_cache(), self._key(graph, offered)
+        if cache is not None and key is not None:
+            cache.store(key, self.processor, b"", dict(decision))
+
+
+def _metadata(graph: Graph, built: Built) -> dict[str, Any]:
+    """What the runtime must know beside the code, as JSON."""
+    nodes = every_node(graph)
+    positions = {id(node.value): k for k, node in enumerate(nodes) if isinstance(node, Constant)}
+    sites, functions = check_sites(nodes), host_functions(nodes)
+    return {
+        "regions": [_step(step) for step in built.emitted.regions],
+        "arena_bytes": built.plan.arena_bytes,
+        "scratch_bytes": built.emitted.scratch_bytes,
+        "nanoseconds": built.nanoseconds,
+        "saving": built.saving,
+        "checks": [
+            [check.what, check.low, check.extent, sites.get(check.source), list(check.shape), check.loops]
+            for check in built.emitted.checks
+        ],
+        "calls": [_call(call, functions, sites) for call in built.emitted.calls],
+        "constants": [
+            positions[id(value)] if id(value) in positions else _written(value) for value in built.constants
+        ],
+    }
+
+
+def _call(
+    call: HostCall, functions: Mapping[HostFunction, int], sites: Mapping[Source | None, int]
+) -> list[Any]:
+    """A call out of the program as JSON: which function, where it is written, and its types.
+
+    A routine that a pass has made is none of the graph's functions; it is part of the program.
+    """
+    types = [
+        [[str(x.dtype), list(x.shape)] for x in nodes] for nodes in (call.node.inputs, results(call.node))
+    ]
+    return [functions.get(call.node.attributes["function"]), sites.get(call.node.source), *types]
+
+
+def _bound(
+    row: Sequence[Any], functions: Sequence[HostFunction], lines: Sequence[Source | None]
+) -> BoundCall | int:
+    """What a program calls: in Python, or at an address of this process."""
+    number, site, given, made = row
+    if number is None:
+        return 0
+    function: HostFunction = functions[number]
+    if function.routine is not None:
+        return function.routine.address or 0
+    inputs, outputs = (
+        [Type(np.dtype(dtype), tuple(shape)) for dtype, shape in each] for each in (given, made)
+    )
+    return BoundCall(function, inputs, outputs, None if site is None else lines[site])
+
+
+def _step(step: RegionSpec | RepeatSpec) -> list[Any]:
+    """A step of the schedule as JSON."""
+    if isinstance(step, RepeatSpec):
+        return [step.trips, [_step(inner) for inner in step.regions]]
+    return [*astuple(step)]
+
+
+def _read_step(row: Sequence[Any]) -> RegionSpec | RepeatSpec:
+    if isinstance(row[0], int):
+        return RepeatSpec(row[0], [_read_step(inner) for inner in row[1]])
+    return RegionSpec(*row)
+
+
+def _written(value: np.ndarray) -> list[Any]:
+    """A constant that a pass has made, as JSON; most are small, and large ones are tables of places."""
+    packed = base64.b85encode(zlib.compress(value.tobytes()))
+    return [str(value.dtype), list(value.shape), packed.decode("ascii")]
+
+
+def _constant(nodes: list[Node], found: int | list[Any]) -> np.ndarray:
+    """The value of a constant: at its place among the graph's nodes, or written out."""
+    if isinstance(found, int):
+        node = nodes[found]
+        assert isinstance(node, Constant)
+        return node.value
+    dtype, shape, packed = found
+    value: np.ndarray = np.frombuffer(zlib.decompress(base64.b85decode(packed)), dtype).reshape(shape)
+    return value
+
+
+def _program(
+    graph: Graph,
+    whole: Graph,
+    donated: Mapping[int, int],
+    code: Loaded,
+    metadata: Mapping[str, Any],
+    watch_result: int | None,
+) -> Program:
+    """The program of ``graph`` with the arguments and results of ``whole``, which may be complex."""
+    target = {argument: result for result, argument in donated.items()}
+    nodes = every_node(graph)
+    constants = [_constant(nodes, found) for found in metadata["constants"]]
+    lines, functions = list(check_sites(nodes)), list(host_functions(nodes))
+
+    def explain(failure: Failure) -> Exception:
+        what, low, extent, site, shape, loops = metadata["checks"][failure.code - 1]
+        turn, position = divmod(failure.position, 1 << TURN_SHIFT) if loops else (0, failure.position)
+        place = _place(position, tuple(shape)) if shape else ()
+        error = range_error(what, failure.value, low, extent, place)
+        source = None if site is None else lines[site]
+        error = error if source is None else error.extended(f"at {source}", source=source)
+        for trips, reverse in reversed(loops):
+            turn, step = divmod(turn, trips)
+            error = error.extended(f"in step {trips - 1 - step if reverse else step} of {trips}")
+        return error
+
+    return Program(
+        code,
+        arguments=[ArgumentSpec(v.dtype, v.shape, target.get(k)) for k, v in enumerate(whole.inputs)],
+        results=[ResultSpec(node.dtype, node.shape) for node in whole.outputs],
+        regions=[_read_step(row) for row in metadata["regions"]],
+        arena_bytes=metadata["arena_bytes"],
+        scratch_bytes=metadata["scratch_bytes"],
+        constants=constants,
+        cost=metadata["nanoseconds"],
+        saving=metadata["saving"],
+        watch_result=watch_result,
+        explain=explain,
+        calls=[_bound(row, functions, lines) for row in metadata["calls"]],
+    )
+
+
+def _place(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of the element at a position in memory; of one in another array, the position itself."""
+    if position >= math.prod(shape):
+        return (position,)
+    return tuple(int(index) for index in np.unravel_index(position, shape))

@@ -1,0 +1,148 @@
+"""Cheap maps that are computed again where they are read, instead of being kept in memory for a later region.
+
+    region 0   y = relu(scale * x); pad = zeros around y;        region 0   y = …; pad = …; convolution of pad
+               convolution of pad                            →   …
+    …                                                            region 9   y again; pad again; where(y > 0, …, x …)
+    region 9   where(y > 0, … x …); sum of pad * cotangent                  sum of pad again * cotangent
+
+A large array that two row groups read is in memory as a whole: written once, fetched from there each time. Where a
+group reads what the array was made of anyway, it makes its rows of it by itself, which then never leave the nearer
+caches; and where all do, nobody keeps the array. Bits are the same, since only maps of single elements are repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from pullback.compiler.regions.parallelise import make_regions
+from pullback.compiler.regions.steps import Group, Job, keeps_to_rows
+from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.cost import RECOMPUTE_COST, REPEATED_ARRAY_COST
+from pullback.compiler.schedules.map import MapSchedule
+from pullback.compiler.target import Processor
+from pullback.graph import OPERATORS
+from pullback.loops import Apply, Buffer, Kernel, Reduce
+from pullback.loops.kernel import with_buffer
+
+__all__ = ["rematerialised"]
+
+
+def rematerialised(
+    kernels: Sequence[Kernel], results: Collection[Buffer], schedules: Schedules
+) -> list[Kernel]:
+    """The kernels, with a map of its own for each row group that reads a large array and may as well make it."""
+    if not any(_is_cheap(kernel, schedules.target) for kernel in kernels):
+        return list(kernels)
+    program = _Program(kernels, schedules)
+    for kernel in reversed(kernels):  # readers first: what they are made of is then read where they are
+        if _is_cheap(kernel, schedules.target) and kernel.stores[0].buffer not in results:
+            program.repeat(kernel, results)
+    return program.kernels()
+
+
+def _is_cheap(kernel: Kernel, target: Processor) -> bool:
+    """Whether a kernel makes a large array, element by element, in less time than it takes to leave and to arrive."""
+    if len(kernel.stores) != 1 or not kernel.is_plain or kernel.has_checks:
+        return False
+    if kernel.stores[0].buffer.nbytes < target.private_bytes or any(load.dynamic for load in kernel.loads()):
+        return False
+    if any(isinstance(expression, Reduce) for expression in kernel.expressions()):
+        return False
+    operators = (OPERATORS.get(e.function) for e in kernel.expressions() if isinstance(e, Apply))
+    costs = [operator.cost for operator in operators if operator is not None]
+    return max(costs, default=0.0) <= RECOMPUTE_COST and sum(costs) <= REPEATED_ARRAY_COST
+
+
+@dataclass(eq=False)
+class _Entry:
+    """A kernel, and where it is; one that repeats another stands before its first reader."""
+
+    kernel: Kernel
+    job: Job
+    group: Group
+    number: int
+    before: list[_Entry] = field(default_factory=list)
+
+
+class _Program:
+    def __init__(self, kernels: Sequence[Kernel], schedules: Schedules) -> None:
+        self.least = schedules.target.private_bytes
+        places = {
+            job.given: (job, group)
+            for region in make_regions(kernels, {}, schedules)
+            for group in region.groups
+            for job in group.jobs
+        }
+        self.entries = [_Entry(kernel, *places[kernel], number) for number, kernel in enumerate(kernels)]
+        self.idle: set[_Entry] = set()
+        self.writers: dict[Buffer, list[_Entry]] = {}
+        self.readers: dict[Buffer, list[_Entry]] = {}
+        for entry in self.entries:
+            for table, buffers in (
+                (self.writers, entry.kernel.writes()),
+                (self.readers, entry.kernel.reads()),
+            ):
+                for buffer in buffers:
+                    table.setdefault(buffer, []).append(entry)
+
+    def kernels(self) -> list[Kernel]:
+        """All of them, in order, without those that nobody reads any more."""
+        left = [entry for entry in self.entries if entry not in self.idle]
+        return [part.kernel for entry in left for part in (*reversed(entry.before), entry)]
+
+    def repeat(self, kernel: Kernel, results: Collection[Buffer]) -> None:
+        """Have groups that read what ``kernel`` makes, and may make it themselves, do so."""
+        (store,) = kernel.stores
+        (own, *others) = self.writers[store.buffer]
+        if others or not isinstance(own.job.schedule, MapSchedule):
+            return
+        groups: dict[Group, list[_Entry]] = {}
+        for entry in self.readers.get(store.buffer, ()):
+            groups.setdefault(entry.group, []).append(entry)
+        groups.pop(own.group, None)
+        large = [buffer for buffer in kernel.reads() if buffer.nbytes >= self.least]
+        more = {group: self._fetched(large, group) for group in groups}
+        able = [group for group, users in groups.items() if _goes_on(group, own, users, store.buffer)]
+        able = [group for group in able if all(self._stays(b, own, results) for b in large)]
+        if len(able) < len(groups) or any(more[group] > 1 for group in able):
+            able = [group for group in able if more[group] == 0]
+        for group in able:
+            self._repeat(own, store.buffer, group, groups[group])
+        if able and not self.readers[store.buffer]:
+            self.idle.add(own)
+            for buffer in kernel.reads():
+                self.readers[buffer].remove(own)
+
+    def _fetched(self, large: Sequence[Buffer], group: Group) -> int:
+        """How many of these arrays the group does not read as it is."""
+        return sum(
+            all(entry.group is not group for entry in self.readers.get(buffer, ())) for buffer in large
+        )
+
+    def _stays(self, source: Buffer, own: _Entry, results: Collection[Buffer]) -> bool:
+        """Whether an array is in memory anyway, because others than the group that makes the copy read it too."""
+        readers = [entry for entry in self.readers[source] if entry.group is not own.group]
+        return source not in self.writers or source in results or bool(readers)
+
+    def _repeat(self, own: _Entry, made: Buffer, group: Group, users: Sequence[_Entry]) -> None:
+        again = Buffer(made.name, made.dtype, made.shape)
+        first = min(users, key=lambda user: user.number)
+        entry = _Entry(with_buffer(own.kernel, made, again), own.job, group, first.number)
+        self.entries[first.number].before.append(entry)
+        for user in users:
+            user.kernel = with_buffer(user.kernel, made, again)
+            self.readers[made].remove(user)
+        self.readers[again] = list(users)
+        for buffer in entry.kernel.reads():
+            self.readers[buffer].append(entry)
+
+
+def _goes_on(group: Group, own: _Entry, users: Sequence[_Entry], made: Buffer) -> bool:
+    """Whether a chunk of the group needs no other rows than those it can make itself."""
+    return (
+        not group.alone
+        and group.rows == own.group.rows > 1
+        and keeps_to_rows(own.job, made)
+        and all(keeps_to_rows(user.job, made) for user in users)
+    )

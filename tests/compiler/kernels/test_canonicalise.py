@@ -1,0 +1,77 @@
+"""Axes joined where memory does not tell them apart, and shared by the loops of one row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pullback.compiler.kernels.canonicalise import canonicalise, coalesced_rows
+from pullback.compiler.target import Processor
+from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
+from pullback.loops.printer import format_kernel
+
+FLOAT = np.dtype(np.float32)
+WIDE = Processor("generic", "", "x86_64", 64, 32)
+
+
+def test_neighbouring_axes_are_joined_but_for_the_first(stages):
+    assert (
+        stages(lambda x: np.exp(x) + 1, (4, 5, 6))["canonicalise"]
+        == """\
+for i<4, k<30:
+    result0[30*i + k] = exp(argument0[30*i + k]) + 1.0"""
+    )
+    assert (
+        stages(lambda x: (x * x).sum((1, 2)), (4, 5, 6))["canonicalise"]
+        == """\
+for i<4:
+    result0[i] = sum[r2<30](argument0[30*i + r2] * argument0[30*i + r2])"""
+    )
+
+
+def test_axes_that_some_operand_tells_apart_stay(stages):
+    tidied = stages(lambda x, y: x * y[:, None], (4, 5, 6), (4, 6))["canonicalise"]
+    assert tidied.startswith("for i<4, j<5, k<6:")
+
+
+def test_the_first_axis_is_joined_for_a_kernel_by_itself():
+    i, j, k = Axis("i", 3), Axis("j", 4), Axis("k", 5)
+    x, y = Buffer("x", FLOAT, (3, 4, 5)), Buffer("y", FLOAT, (3, 4, 5))
+    place = Affine.of(i) * 20 + Affine.of(j) * 5 + Affine.of(k)
+    joined = coalesced_rows(Kernel((i, j, k), (Store(y, place, Load(x, place)),)))
+    assert format_kernel(joined) == "for k<60:\n    y[k] = x[k]"
+    turned = Affine.of(i) + Affine.of(j) * 3 + Affine.of(k) * 12
+    apart = Kernel((i, j, k), (Store(y, place, Load(x, turned)),))
+    assert coalesced_rows(apart) is apart
+
+
+def test_loops_of_a_row_share_their_axis(stages):
+    tidied = stages(lambda x: x - x.max(1, keepdims=True), (4, 5))["canonicalise"]
+    assert (
+        tidied
+        == """\
+for i<4:
+    s0 = max[j<5](argument0[5*i + j])
+    for j<5:
+        result0[5*i + j] = argument0[5*i + j] - s0"""
+    )
+
+
+def test_an_axis_is_not_shared_where_it_would_mean_two_things():
+    """The inner sum depends on the turn of the outer one; both are of one length."""
+    i, outer, inner = Axis("i", 3), Axis("o", 4), Axis("n", 4)
+    x, w, y = Buffer("x", FLOAT, (3, 4)), Buffer("w", FLOAT, (4, 4)), Buffer("y", FLOAT, (3,))
+    product = Apply(
+        "multiply",
+        (
+            Load(w, Affine.of(outer) * 4 + Affine.of(inner)),
+            Load(x, Affine.of(i) * 4 + Affine.of(inner)),
+        ),
+        FLOAT,
+    )
+    value = Reduce("add", (outer,), Reduce("add", (inner,), product))
+    kernel = Kernel((i,), (Store(y, Affine.of(i), value),))
+    (found,) = canonicalise(kernel, WIDE).stores
+    assert isinstance(found.value, Reduce)
+    assert isinstance(found.value.body, Reduce)
+    assert found.value.over != found.value.body.over
+    assert found.value.body.axes == {i, *found.value.over}
