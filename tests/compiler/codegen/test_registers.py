@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.compiler.codegen.registers import is_small
+from pullback.compiler.build import plan
+from pullback.compiler.codegen.registers import held_bases, is_small
+from pullback.compiler.regions.steps import buffers_of, every_region
 from pullback.compiler.target import Processor
 from pullback.interpreter import evaluate
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
@@ -134,6 +136,23 @@ def test_loops_are_as_interpreted(name, compiler, traced):
     for processor in compiler.processors:
         for found, value in zip(compiler.run(graph, [X], processor=processor), wanted):
             np.testing.assert_allclose(found, value, rtol=1e-6 if value.dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("name", ["collatz", "three ways", "mixed", "chosen by a loop"])
+def test_what_is_held_is_read_in_the_order_in_which_it_is_touched(name, traced):
+    """And not in that of addresses, of which there are others in each process: the same program is the same code."""
+    planned = plan(traced(LOOPS[name], X), {}, Processor.host())
+    steps = planned.steps
+    held = list(held_bases(steps, planned.bound, set()))
+    touched = [
+        planned.bound[buffer].base if buffer in planned.bound else buffer
+        for region, _ in every_region(steps)
+        for job in region.jobs
+        for buffer in buffers_of(job.kernel)
+    ]
+    assert len(held) > 5
+    first = [base for base in dict.fromkeys(touched) if base in held]
+    assert [base for base in held if base in first] == first
 
 
 @pytest.mark.parametrize("name", ["collatz", "root", "three ways", "8 turns", "powers", "within"])

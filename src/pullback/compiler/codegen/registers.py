@@ -97,21 +97,21 @@ def _touched(steps: Iterable[Step], bound: Mapping[Buffer, View]) -> Iterator[tu
                 yield view, whole and is_small(job.kernel) and buffer.dtype == view.base.dtype
 
 
-def held_bases(steps: Sequence[Step], bound: Mapping[Buffer, View], elsewhere: Set[Buffer]) -> set[Buffer]:
+def held_bases(steps: Sequence[Step], bound: Mapping[Buffer, View], elsewhere: Set[Buffer]) -> Set[Buffer]:
     """The buffers whose elements are in registers while ``steps`` run, but for those that lie ``elsewhere``.
 
-    They are small, and touched at known places by small kernels only; of the two slots of a loop's carry it is known
-    which one a turn enters with.
+    They are in the order in which they are touched. They are small, and touched at known places by small kernels only;
+    of the two slots of a loop's carry it is known which one a turn enters with.
     """
     counters = {step.counter for _, around in every_step(steps) for step in around if isinstance(step, Loop)}
     regions = [step for step, _ in every_step(steps) if isinstance(step, Region)]
     counters |= {group.turns for step in regions for group in step.groups if group.turns is not None}
-    found, others = set[Buffer](), set(elsewhere)
+    found, others = dict[Buffer, None](), dict.fromkeys(elsewhere)
     for view, small in _touched(steps, bound):
         slots = [counter for counter, _, period in view.moves if period == 2 and counter in counters]
         fixed = len(slots) == len(view.moves) <= 1
-        (found if small and fixed and view.base.size <= MOST_HELD else others).add(view.base)
-    return found - others
+        (found if small and fixed and view.base.size <= MOST_HELD else others)[view.base] = None
+    return dict.fromkeys(base for base in found if base not in others).keys()
 
 
 def is_written_out(job: Job, held: Set[Buffer], bound: Mapping[Buffer, View]) -> bool:
@@ -137,7 +137,7 @@ class Registers:
         self.values: dict[Element, str] = {}
         self.truths: dict[str, str] = {}
         """What whole numbers are made of that are a truth value, by their names."""
-        for base in sorted(bases, key=lambda base: base.name):
+        for base in bases:
             for k in range(base.size):
                 self.values[base, k] = self._read(base, k)
 
