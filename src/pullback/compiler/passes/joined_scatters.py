@@ -34,7 +34,7 @@ import numpy as np
 
 from pullback.compiler.cost import MOST_JOINED_UPDATES
 from pullback.compiler.passes.rewriting import GraphPass, in_rare_cases, inner, is_zero, uses, with_outputs
-from pullback.graph import Graph, Node, Operation, apply, substitute
+from pullback.graph import Graph, Node, Operation, substitute
 from pullback.operators.indexing import gather
 from pullback.operators.scatters import scatter_add
 from pullback.operators.shapes import broadcast, transpose
@@ -55,9 +55,9 @@ def _joined_scatters(graph: Graph) -> Graph:
         and all(inner(place, "check_index") is None or count[id(place)] > 1 for place in node.inputs[2:])
     }
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
         if id(node) not in alone:
-            return apply(node.operator, inputs, node.attributes)
+            return None
         target, updates, *places = inputs
         for before in _into_zeros(updates):
             target = _joined(target, before, places, node.attributes["axes"])

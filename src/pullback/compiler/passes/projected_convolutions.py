@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping
 
 from pullback.compiler.cost import LOAD_AND_ADD, MULTIPLY_ADD, STORE, WORTH_PROJECTING
 from pullback.compiler.passes.rewriting import inner, with_outputs
-from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
+from pullback.graph import OPERATORS, Graph, Node, Operation, substitute
 from pullback.operators.arithmetic import add
 from pullback.operators.logic import isfinite
 from pullback.operators.products import contract
@@ -48,22 +48,20 @@ def projected_convolutions(graph: Graph, lanes: Callable[[int], int]) -> Graph:
 
     found: dict[int, tuple[Operation, Node, Node]] = {}
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
         if node.operator.name == "convolve" and _fills_better(node, lanes(node.dtype.itemsize)):
             product = _product(node, *inputs)
             found[id(inputs[0])] = node, inputs[0], product
             return sum_of_parts(node, product)
-        return apply(node.operator, inputs, node.attributes)
+        return None
 
     if not any(isinstance(node, Operation) and node.operator.name == "convolve" for node in graph.nodes()):
         return graph
     graph = with_outputs(graph, substitute(graph.outputs, {}, rebuild))
-
-    def ask(node: Operation, inputs: tuple[Node, ...]) -> Node:
-        made = _asked_of_product(node, found)
-        return apply(node.operator, inputs, node.attributes) if made is None else made
-
-    return with_outputs(graph, substitute(graph.outputs, {}, ask)) if found else graph
+    if not found:
+        return graph
+    asked = substitute(graph.outputs, {}, lambda node, _: _asked_of_product(node, found))
+    return with_outputs(graph, asked)
 
 
 def _fills_better(node: Operation, lanes: int) -> bool:

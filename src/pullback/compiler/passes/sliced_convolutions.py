@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pullback.compiler.passes.rewriting import GraphPass, inner, uses, with_outputs
-from pullback.graph import Graph, Node, Operation, apply, substitute
+from pullback.graph import Graph, Node, Operation, substitute
 from pullback.operators.convolution import convolve
 from pullback.operators.shapes import slice
 
@@ -50,10 +50,10 @@ def _sliced_convolutions(graph: Graph) -> Graph:
         if count[convolution] == len(found) and (len(found) == 1 or _leaves_some(found))
     }
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
         whole = _convolution_behind(node)
         if whole is None or id(whole) not in hulls or not node.size:
-            return apply(node.operator, inputs, node.attributes)
+            return None
         new, ranges = inputs[0], _ranges(node)
         assert isinstance(new, Operation)
         if len(cuts[id(whole)]) == 1:
