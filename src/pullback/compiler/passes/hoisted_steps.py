@@ -31,17 +31,10 @@ def _hoisted(node: Operation) -> Sequence[Node] | None:
     free = {
         k: y for k, y in enumerate(this.ys) if id(y) not in this.of_carry and id(y) not in staying
     }  # what is kept and needs no state: of a step's input, or the same in every step
-    wanted: dict[int, Node] = {}
-    for user in this.order:
-        if (id(user) in this.of_carry or id(user) in staying) and isinstance(user, Operation):
-            for child in user.inputs:
-                base = _base(child)
-                if _is_dear(base, ahead):
-                    wanted[id(base)] = base
-    for carry in this.carries:
-        base = _base(carry)
-        if _is_dear(base, ahead):
-            wanted[id(base)] = base
+    inside = this.of_carry | staying
+    read = [child for user in this.order if id(user) in inside for child in user.inputs]
+    bases = {id(base): base for base in map(_base, (*read, *this.carries))}
+    wanted = {key: base for key, base in bases.items() if _is_dear(base, ahead)}
     moving = [y for y in free.values() if id(y) in ahead]
     if not wanted and not free and not _has_fixed(this):
         return None
