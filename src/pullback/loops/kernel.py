@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Generic, TypeVar
@@ -284,8 +284,13 @@ def rewrite(
     ``memo`` is shared between calls with equal ``axes`` and ``loads``. Replaced loads are given as they stand in
     ``root``, before its axes change.
     """
-    named = {axis for index in axes.values() for axis in index.axes}
-    for expression in _walk_outside(root, axes, named):
+    named = axes.keys() | {axis for index in axes.values() for axis in index.axes}
+
+    def is_closed(part: Expression) -> bool:
+        """Whether it is a reduction over an axis that is to be replaced, or that a new index names."""
+        return isinstance(part, Reduce) and not named.isdisjoint(part.over)
+
+    for expression in walk(root, enter=lambda part: not is_closed(part)):
         if id(expression) in memo:
             continue
         if isinstance(expression, Load) and expression in loads:
@@ -295,7 +300,7 @@ def rewrite(
             new = Load(expression.buffer, place, *expression.computed(memo))
         elif isinstance(expression, Position):
             new = Position(expression.index.replace(axes))
-        elif isinstance(expression, Reduce) and _closes_over(expression, axes, named):
+        elif isinstance(expression, Reduce) and is_closed(expression):
             new = _rewritten_inside(expression, axes, loads)
         else:
             new = expression.remade(memo)
@@ -362,15 +367,3 @@ def _rewritten_inside(
     own = {axis: Axis(axis.name, axis.extent) for axis in reduce.over if axis in named}
     body = rewrite(reduce.body, inside | {old: Affine.of(new) for old, new in own.items()}, loads, {})
     return Reduce(reduce.kind, tuple(own.get(axis, axis) for axis in reduce.over), body, reduce.dtype)
-
-
-def _closes_over(reduce: Reduce, axes: Mapping[Axis, Affine], named: Collection[Axis]) -> bool:
-    """Whether a reduction is over an axis that is to be replaced, or that a new index names."""
-    return any(axis in axes or axis in named for axis in reduce.over)
-
-
-def _walk_outside(
-    root: Expression, axes: Mapping[Axis, Affine], named: Collection[Axis]
-) -> Iterator[Expression]:
-    """Expressions under ``root``, operands before users, but none inside reductions that close over these axes."""
-    return walk(root, enter=lambda e: not (isinstance(e, Reduce) and _closes_over(e, axes, named)))

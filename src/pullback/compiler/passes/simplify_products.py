@@ -26,7 +26,8 @@ input  %1 w: float32[3, 7]
 %8 = multiply(%5, %7): float32[5, 3, 7]
 %9 = sum(%8, axes=(2,)): float32[5, 3]
 output %3, %9
->>> from pullback.compiler.passes import optimise, simplify_shapes
+>>> from pullback.compiler.passes import optimise
+>>> from pullback.compiler.passes.simplify_shapes import simplify_shapes
 >>> print(format_graph(optimise(graph, (simplify_shapes, simplify_products)), sources=False))
 input  %0 x: float32[5, 7]
 input  %1 w: float32[3, 7]
