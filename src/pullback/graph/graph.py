@@ -10,7 +10,17 @@ from pullback.errors import GraphError
 from pullback.graph.node import Constant, Node, Operation, Variable, apply
 from pullback.graph.source import written_at
 
-__all__ = ["Graph", "Limit", "check", "every_node", "free_variables", "regions", "substitute", "topological"]
+__all__ = [
+    "Graph",
+    "Limit",
+    "check",
+    "every_node",
+    "free_variables",
+    "regions",
+    "substitute",
+    "topological",
+    "with_regions",
+]
 
 
 class Limit(NamedTuple):
@@ -75,6 +85,17 @@ def regions(node: Node) -> list[Graph]:
     return found
 
 
+def with_regions(attributes: Mapping[str, Any], change: Callable[[Graph], Graph]) -> dict[str, Any]:
+    """The attributes of an operation with what ``change`` makes of the graphs among them."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, Graph):
+            return change(value)
+        return tuple(map(changed, value)) if type(value) is tuple else value
+
+    return {name: changed(value) for name, value in attributes.items()}
+
+
 def every_node(graph: Graph) -> list[Node]:
     """The nodes of a graph and of all regions inside it, each before the operation that holds it."""
     found: list[Node] = []
@@ -88,11 +109,12 @@ def every_node(graph: Graph) -> list[Node]:
 def substitute(
     outputs: Iterable[Node],
     replacements: Mapping[Node, Node],
-    rebuild: Callable[[Operation, tuple[Node, ...]], Node] | None = None,
+    rebuild: Callable[[Operation, tuple[Node, ...]], Node | None] | None = None,
 ) -> tuple[Node, ...]:
     """``outputs`` with nodes replaced, operations on them built again and all else shared.
 
-    ``rebuild(operation, new_inputs)`` may give another node for an operation; by default it is applied anew.
+    ``rebuild(operation, new_inputs)`` may give another node for an operation; where it gives ``None``, and by default,
+    the operation is applied anew.
     """
     outputs = tuple(outputs)
     made: dict[int, Node] = {id(old): new for old, new in replacements.items()}
@@ -103,14 +125,15 @@ def substitute(
             made[id(node)] = node
             continue
         inputs = tuple(made[id(child)] for child in node.inputs)
-        if rebuild is not None:
-            with written_at(node.source):
-                made[id(node)] = rebuild(node, inputs)
-        elif all(new is old for new, old in zip(inputs, node.inputs)):
+        same = all(new is old for new, old in zip(inputs, node.inputs))
+        if rebuild is None and same:
             made[id(node)] = node
-        else:
-            with written_at(node.source):
-                made[id(node)] = apply(node.operator, inputs, node.attributes)
+            continue
+        with written_at(node.source):
+            new = None if rebuild is None else rebuild(node, inputs)
+            if new is None:
+                new = node if same else apply(node.operator, inputs, node.attributes)
+        made[id(node)] = new
     return tuple(made[id(node)] for node in outputs)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 __all__ = ["Affine", "Axis", "turns_of"]
@@ -119,8 +119,12 @@ class Affine:
             return None
         return Affine(whole, quotient), Affine(rest, remainder)
 
-    def __str__(self) -> str:
-        parts = [axis.name if c == 1 else f"{c}*{axis.name}" for axis, c in self.terms]
+    def text(self, name: Callable[[Axis], str]) -> str:
+        """The index with its axes called by their ``name``."""
+        parts = [name(axis) if c == 1 else f"{c}*{name(axis)}" for axis, c in self.terms]
         if self.constant or not parts:
             parts.append(str(self.constant))
         return " + ".join(parts)
+
+    def __str__(self) -> str:
+        return self.text(lambda axis: axis.name)

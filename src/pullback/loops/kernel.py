@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Generic, TypeVar
@@ -56,6 +56,28 @@ class _Once(Generic[_T]):
         return value
 
 
+def once(compute: Callable[[Kernel], _T]) -> Callable[[Kernel], _T]:
+    """A function of a kernel that is computed when first asked for, wherever it is defined.
+
+    >>> count = once(lambda kernel: print("counted") or len(kernel.stores))
+    >>> kernel = Kernel((), ())
+    >>> count(kernel), count(kernel)
+    counted
+    (0, 0)
+    """
+    name = f"{compute.__module__}.{compute.__qualname__}"
+
+    @wraps(compute)
+    def known(kernel: Kernel) -> _T:
+        facts = kernel.__dict__
+        if name not in facts:
+            facts[name] = compute(kernel)
+        found: _T = facts[name]
+        return found
+
+    return known
+
+
 @dataclass(frozen=True, eq=False)
 class Store:
     """``buffer[offset + sum(stride * dynamic)] = value`` for every turn of the kernel's axes and ``inner``.
@@ -81,11 +103,15 @@ class Store:
         """Every read of memory."""
         return tuple(e for e in walk(*self.roots()) if isinstance(e, Load))
 
+    def with_roots(self, change: Callable[[Expression], Expression]) -> Store:
+        """The store of what ``change`` makes of each expression that it evaluates."""
+        dynamic = tuple((change(e), stride) for e, stride in self.dynamic)
+        return replace(self, value=change(self.value), dynamic=dynamic)
+
     def rewritten(self, axes: Mapping[Axis, Affine], memo: dict[int, Expression]) -> Store:
         """The store with indices in the place of axes, but for its ``inner`` ones; see ``rewrite``."""
-        value = rewrite(self.value, axes, {}, memo)
-        dynamic = tuple((rewrite(e, axes, {}, memo), stride) for e, stride in self.dynamic)
-        return replace(self, offset=self.offset.replace(axes), value=value, dynamic=dynamic)
+        moved = self.with_roots(lambda root: rewrite(root, axes, {}, memo))
+        return replace(moved, offset=self.offset.replace(axes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,25 +121,27 @@ class Kernel:
     axes: tuple[Axis, ...]
     stores: tuple[Store, ...]
 
+    @once
     def expressions(self) -> tuple[Expression, ...]:
         """Every expression of every store, each once, operands before users."""
-        return self._expressions
+        return tuple(walk(*(root for store in self.stores for root in store.roots())))
 
+    @once
     def loads(self) -> tuple[Load, ...]:
         """Every read of memory."""
-        return self._loads
+        return tuple(expression for expression in self.expressions() if isinstance(expression, Load))
 
+    @once
     def reads(self) -> tuple[Buffer, ...]:
         """Buffers read, in the order of first use; an accumulating store reads its target too."""
-        return self._reads
+        found = {load.buffer: None for load in self.loads()}
+        found.update({store.buffer: None for store in self.stores if store.accumulate})
+        return tuple(found)
 
+    @once
     def writes(self) -> tuple[Buffer, ...]:
         """Buffers written."""
-        return self._writes
-
-    @_Once
-    def _expressions(self) -> tuple[Expression, ...]:
-        return tuple(walk(*(root for store in self.stores for root in store.roots())))
+        return tuple({store.buffer: None for store in self.stores})
 
     @_Once
     def functions(self) -> int:
@@ -138,20 +166,6 @@ class Kernel:
     def has_checks(self) -> bool:
         """Whether the kernel may report an error."""
         return any(isinstance(e, Apply) and e.function == "check_index" for e in self.expressions())
-
-    @_Once
-    def _loads(self) -> tuple[Load, ...]:
-        return tuple(expression for expression in self.expressions() if isinstance(expression, Load))
-
-    @_Once
-    def _reads(self) -> tuple[Buffer, ...]:
-        found = {load.buffer: None for load in self._loads}
-        found.update({store.buffer: None for store in self.stores if store.accumulate})
-        return tuple(found)
-
-    @_Once
-    def _writes(self) -> tuple[Buffer, ...]:
-        return tuple({store.buffer: None for store in self.stores})
 
     @_Once
     def likeness(self) -> tuple[Any, ...]:
@@ -248,28 +262,6 @@ def staged(name: str, value: Expression, axes: Sequence[Axis], pitch: int = 0) -
     return Kernel(tuple(axes), (Store(buffer, place, value),)), Load(buffer, place)
 
 
-def once(compute: Callable[[Kernel], _T]) -> Callable[[Kernel], _T]:
-    """A function of a kernel that is computed when first asked for, wherever it is defined.
-
-    >>> count = once(lambda kernel: print("counted") or len(kernel.stores))
-    >>> kernel = Kernel((), ())
-    >>> count(kernel), count(kernel)
-    counted
-    (0, 0)
-    """
-    name = f"{compute.__module__}.{compute.__qualname__}"
-
-    @wraps(compute)
-    def known(kernel: Kernel) -> _T:
-        facts = kernel.__dict__
-        if name not in facts:
-            facts[name] = compute(kernel)
-        found: _T = facts[name]
-        return found
-
-    return known
-
-
 def rewrite(
     root: Expression,
     axes: Mapping[Axis, Affine],
@@ -292,8 +284,13 @@ def rewrite(
     ``memo`` is shared between calls with equal ``axes`` and ``loads``. Replaced loads are given as they stand in
     ``root``, before its axes change.
     """
-    named = {axis for index in axes.values() for axis in index.axes}
-    for expression in _walk_outside(root, axes, named):
+    named = axes.keys() | {axis for index in axes.values() for axis in index.axes}
+
+    def is_closed(part: Expression) -> bool:
+        """Whether it is a reduction over an axis that is to be replaced, or that a new index names."""
+        return isinstance(part, Reduce) and not named.isdisjoint(part.over)
+
+    for expression in walk(root, enter=lambda part: not is_closed(part)):
         if id(expression) in memo:
             continue
         if isinstance(expression, Load) and expression in loads:
@@ -303,7 +300,7 @@ def rewrite(
             new = Load(expression.buffer, place, *expression.computed(memo))
         elif isinstance(expression, Position):
             new = Position(expression.index.replace(axes))
-        elif isinstance(expression, Reduce) and _closes_over(expression, axes, named):
+        elif isinstance(expression, Reduce) and is_closed(expression):
             new = _rewritten_inside(expression, axes, loads)
         else:
             new = expression.remade(memo)
@@ -355,18 +352,8 @@ def with_buffer(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
             return part
         return Load(new, part.offset, part.dynamic, part.guard)
 
-    def renamed(expression: Expression) -> Expression:
-        return rebuilt(expression, moved, memo)
-
-    return kernel.with_stores(
-        replace(
-            store,
-            buffer=new if store.buffer is old else store.buffer,
-            value=renamed(store.value),
-            dynamic=tuple((renamed(index), stride) for index, stride in store.dynamic),
-        )
-        for store in kernel.stores
-    )
+    made = (store.with_roots(lambda root: rebuilt(root, moved, memo)) for store in kernel.stores)
+    return kernel.with_stores(replace(s, buffer=new) if s.buffer is old else s for s in made)
 
 
 def _rewritten_inside(
@@ -380,15 +367,3 @@ def _rewritten_inside(
     own = {axis: Axis(axis.name, axis.extent) for axis in reduce.over if axis in named}
     body = rewrite(reduce.body, inside | {old: Affine.of(new) for old, new in own.items()}, loads, {})
     return Reduce(reduce.kind, tuple(own.get(axis, axis) for axis in reduce.over), body, reduce.dtype)
-
-
-def _closes_over(reduce: Reduce, axes: Mapping[Axis, Affine], named: Collection[Axis]) -> bool:
-    """Whether a reduction is over an axis that is to be replaced, or that a new index names."""
-    return any(axis in axes or axis in named for axis in reduce.over)
-
-
-def _walk_outside(
-    root: Expression, axes: Mapping[Axis, Affine], named: Collection[Axis]
-) -> Iterator[Expression]:
-    """Expressions under ``root``, operands before users, but none inside reductions that close over these axes."""
-    return walk(root, enter=lambda e: not (isinstance(e, Reduce) and _closes_over(e, axes, named)))

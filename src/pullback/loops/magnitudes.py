@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from pullback.loops.expression import Apply, Buffer, Expression, Literal, Load, Reduce
+from pullback.loops.index import turns_of
 from pullback.loops.kernel import Store
 
 __all__ = ["largest"]
@@ -84,7 +85,7 @@ def _unknown(*operands: float) -> float:
 
 
 def _reduced(value: Reduce, body: float) -> float:
-    terms = math.prod(axis.extent for axis in value.over)
+    terms = turns_of(value.over)
     if value.kind in ("maximum", "minimum"):
         return body if terms else math.inf
     eps = float(np.finfo(value.dtype).eps)

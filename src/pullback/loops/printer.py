@@ -108,10 +108,7 @@ class _Names:
 
     def affine(self, index: Affine) -> str:
         """An affine index."""
-        parts = [self.axes[axis] if step == 1 else f"{step}*{self.axes[axis]}" for axis, step in index.terms]
-        if index.constant or not parts:
-            parts.append(str(index.constant))
-        return " + ".join(parts)
+        return index.text(self.axes.__getitem__)
 
     def element(
         self, buffer: Buffer, offset: Affine, dynamic: Sequence[tuple[tuple[str, int], int]], guard: str = ""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pullback.numpy as pnp
-from pullback.compiler.passes import broadcast_late
+from pullback.compiler.passes.broadcast_late import broadcast_late
 from pullback.graph import OPERATORS, Node
 
 Shape = tuple[int, ...]

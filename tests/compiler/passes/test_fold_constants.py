@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pullback.compiler.passes import fold_constants
+from pullback.compiler.passes.fold_constants import fold_constants
 from pullback.graph import OPERATORS, Constant, Graph, Operation, constant
 from pullback.operators.elementwise import filled
 

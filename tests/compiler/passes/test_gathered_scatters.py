@@ -9,7 +9,8 @@ import pytest
 
 import pullback as pb
 import pullback.numpy as pnp
-from pullback.compiler.passes import gathered_scatters, optimise
+from pullback.compiler.passes import optimise
+from pullback.compiler.passes.gathered_scatters import gathered_scatters
 from pullback.graph import OPERATORS, Node, constant
 
 broadcast, scatter_add = OPERATORS["broadcast"], OPERATORS["scatter_add"]

@@ -9,7 +9,8 @@ import pytest
 
 import pullback.numpy as pnp
 from pullback import nn
-from pullback.compiler.passes import joined_scatters, optimise
+from pullback.compiler.passes import optimise
+from pullback.compiler.passes.joined_scatters import joined_scatters
 from pullback.graph import OPERATORS, Graph, Node, constant
 from pullback.transforms.reverse import cotangents
 

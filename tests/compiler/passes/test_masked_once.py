@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import pullback.numpy as pnp
-from pullback.compiler.passes import PASSES, masked_once, optimise
+from pullback.compiler.passes import PASSES, optimise
+from pullback.compiler.passes.masked_once import masked_once
 from pullback.graph import Node
 
 A, B = ("float64", (2, 3)), ("float64", (3, 4))

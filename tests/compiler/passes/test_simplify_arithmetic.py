@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import pullback.numpy as pnp
-from pullback.compiler.passes import fold_constants, optimise, simplify_arithmetic
+from pullback.compiler.passes import optimise
+from pullback.compiler.passes.fold_constants import fold_constants
+from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
 from pullback.graph import DTYPES, OPERATORS, Graph, Node
 from pullback.operators.elementwise import filled
 

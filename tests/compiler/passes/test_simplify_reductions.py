@@ -8,7 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from pullback.compiler.passes import optimise, simplify_reductions, simplify_shapes
+from pullback.compiler.passes import optimise
+from pullback.compiler.passes.simplify_reductions import simplify_reductions
+from pullback.compiler.passes.simplify_shapes import simplify_shapes
 from pullback.graph import OPERATORS, Node
 from pullback.interpreter import evaluate
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import pullback.numpy as pnp
-from pullback.compiler.passes import fold_constants, optimise, simplify_shapes
+from pullback.compiler.passes import optimise
+from pullback.compiler.passes.fold_constants import fold_constants
+from pullback.compiler.passes.simplify_shapes import simplify_shapes
 from pullback.graph import OPERATORS, Node
 from pullback.operators.elementwise import filled
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pullback import nn
-from pullback.compiler.passes import optimise, sliced_convolutions
+from pullback.compiler.passes import optimise
+from pullback.compiler.passes.sliced_convolutions import sliced_convolutions
 from pullback.graph import Graph, Node, constant
 from pullback.operators.convolution import convolve
 from pullback.operators.shapes import slice

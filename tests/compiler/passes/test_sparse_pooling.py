@@ -10,8 +10,9 @@ import pytest
 import pullback as pb
 import pullback.numpy as pnp
 from pullback import nn
-from pullback.compiler.passes import optimise, sparse_pooling
+from pullback.compiler.passes import optimise
 from pullback.compiler.passes.projected_convolutions import projected_convolutions
+from pullback.compiler.passes.sparse_pooling import sparse_pooling
 from pullback.compiler.stages import run_stages
 from pullback.compiler.target import Processor
 from pullback.graph import Graph, Node, Operation, Variable, constant

@@ -7,7 +7,8 @@ import pytest
 
 import pullback as pb
 from pullback import nn, optim
-from pullback.compiler.passes import optimise, sparse_updates
+from pullback.compiler.passes import optimise
+from pullback.compiler.passes.sparse_updates import sparse_updates
 from pullback.compiler.stages import check_stages
 from pullback.errors import IndexRangeError
 

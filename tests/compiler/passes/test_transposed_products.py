@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pullback.compiler.passes import PASSES, optimise, transposed_products
+from pullback.compiler.passes import PASSES, optimise
+from pullback.compiler.passes.transposed_products import transposed_products
 from pullback.graph import Node
 
 A, B = ("float64", (2, 3)), ("float64", (3, 4))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import operator
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -107,8 +106,7 @@ def _known(store: Store, known: Mapping[Apply, bool], memo: dict[int, Expression
         holds = known.get(part) if isinstance(part, Apply) else None
         return settled(part) if holds is None else Literal(holds, part.dtype)
 
-    dynamic = tuple((rebuilt(e, change, memo), stride) for e, stride in store.dynamic)
-    return replace(store, value=rebuilt(store.value, change, memo), dynamic=dynamic)
+    return store.with_roots(lambda root: rebuilt(root, change, memo))
 
 
 def _interior(axis: Axis, roots: Sequence[Expression]) -> tuple[dict[Apply, bool], int, int]:

@@ -44,7 +44,16 @@ import numpy as np
 
 from pullback.compiler.passes.projected_convolutions import multiples_of, sum_of_parts
 from pullback.compiler.passes.repeated_rows import RowSums, different_rows, way_to_rows
-from pullback.compiler.passes.rewriting import GraphPass, filled, inner, scalar, with_outputs
+from pullback.compiler.passes.rewriting import (
+    GraphPass,
+    filled,
+    inner,
+    labelled,
+    ordered,
+    scalar,
+    sliced,
+    with_outputs,
+)
 from pullback.compiler.passes.sparse_pooling import cycles_of_visits
 from pullback.compiler.schedules.cost import DEEPEST_FACTOR
 from pullback.compiler.target import Processor
@@ -56,9 +65,8 @@ from pullback.operators.distinct import distinct
 from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather, gathers_rows
 from pullback.operators.logic import rarely, spoilt, unlikely
-from pullback.operators.products import contract
 from pullback.operators.scatters import scatter_add
-from pullback.operators.shapes import broadcast, iota, pad, reshape, reverse, slice, transpose
+from pullback.operators.shapes import broadcast, iota, pad, reshape, reverse
 
 __all__ = ["distinct_rows"]
 
@@ -83,20 +91,8 @@ View = Callable[[Node], Node]
 # -- nodes
 
 
-def _product(a: Node, b: Node, axes: str) -> Node:
-    """``contract``, with a letter for each axis."""
-    a_labels, b_labels, out_labels = axes.replace("->", ",").split(",")
-    number = {label: k for k, label in enumerate(dict.fromkeys(a_labels + b_labels))}
-    labels = [tuple(number[label] for label in text) for text in (a_labels, b_labels, out_labels)]
-    made: Node = contract(a, b, a_labels=labels[0], b_labels=labels[1], out_labels=labels[2])
-    return made
-
-
 def _part(node: Node, start: int, stop: int, axis: int = 0) -> Node:
-    starts, stops = [0] * node.ndim, list(node.shape)
-    starts[axis], stops[axis] = start, stop
-    made: Node = slice(node, starts=tuple(starts), stops=tuple(stops), steps=(1,) * node.ndim)
-    return made
+    return sliced(node, range(node.ndim), {axis: (start, stop, 1)})
 
 
 def _shaped(node: Node, *shape: int) -> Node:
@@ -113,13 +109,6 @@ def _matrix(node: Node, rank: int) -> Node:
     """``node`` with its first axes as one, and all others as one."""
     rows = math.prod(node.shape[:rank])
     return _shaped(node, rows, node.size // rows)
-
-
-def _ordered(node: Node, labels: Labels | str, wanted: Labels | str) -> Node:
-    """``node``, whose axes have ``labels``, with its axes in another order."""
-    axes = tuple(labels.index(label) for label in wanted)  # type: ignore[arg-type]
-    made: Node = node if axes == tuple(range(node.ndim)) else transpose(node, axes=axes)
-    return made
 
 
 def _where_row(is_row: Node | None, node: Node) -> Node:
@@ -164,8 +153,8 @@ def _moved(node: Node) -> tuple[Node, View, View] | None:
         return None
     return (
         below,
-        lambda places: _ordered(places, range(len(axes) - 1), axes[:-1]),
-        lambda places: _ordered(places, axes[:-1], range(len(axes) - 1)),
+        lambda places: ordered(places, range(len(axes) - 1), axes[:-1]),
+        lambda places: ordered(places, axes[:-1], range(len(axes) - 1)),
     )
 
 
@@ -216,7 +205,7 @@ class _Table:
 
     def times(self, matrix: Node, view: View) -> Node:
         """The products of the rows and a matrix, in the places where they are read."""
-        rows = _product(self.read, matrix, "nk,kc->nc")
+        rows = labelled(self.read, matrix, "nk", "kc", "nc")
         self.product = rows if self.product is None else self.product
         return self.at_places(rows, view)
 
@@ -236,7 +225,7 @@ class _Table:
 
     def gradient(self, cotangents: Node, view: View) -> Node:
         """The gradient of a matrix."""
-        usual = _product(self.read, self.summed(cotangents, view), "nk,nc->kc")
+        usual = labelled(self.read, self.summed(cotangents, view), "nk", "nc", "kc")
         rank = cotangents.ndim - 1
         at_places, given = (_matrix(each, rank) for each in (self.at_places(self.read, view), cotangents))
         every = convolve_where_read(
@@ -256,7 +245,7 @@ class _Table:
         In the rare case they are those of ``every`` place.
         """
         rare = unlikely(spoilt(matrix))
-        made = _product(self.summed(cotangents, view), matrix, "nc,ck->nk")
+        made = labelled(self.summed(cotangents, view), matrix, "nc", "ck", "nk")
         made = _where_row(self.is_row, rarely(rare, filled(0, made), made))
         base = base + made if self.rows is None else scatter_add(base, made, self.rows, axes=(0,))
         updated: Node = scatter_add(base, rarely(rare, every, filled(0, every)), view(self.place), axes=(0,))
@@ -295,10 +284,10 @@ def _multiplied(node: Operation) -> tuple[_Rows, _Side] | None:
 
 def _multiply(table: _Table, node: Operation, rows: _Rows, side: _Side) -> Node | None:
     columns = [label for label in side.labels if label != side.within]
-    matrix = _ordered(side.other, side.labels, [side.within, *columns])
+    matrix = ordered(side.other, side.labels, [side.within, *columns])
     made = table.times(_matrix(matrix, 1), rows.view)
     made = _shaped(made, *made.shape[:-1], *matrix.shape[1:])
-    return _ordered(made, [*side.places, *columns], node.attributes["out_labels"])
+    return ordered(made, [*side.places, *columns], node.attributes["out_labels"])
 
 
 def _summed(node: Operation) -> tuple[_Rows, _Side] | None:
@@ -317,12 +306,12 @@ def _gradient_of_matrix(table: _Table, node: Operation, rows: _Rows, side: _Side
         return None
     order = [label for label in side.labels if label in side.places]
     columns = [label for label in side.labels if label not in side.places]
-    cotangents = _ordered(side.other, side.labels, [*order, *columns])
+    cotangents = ordered(side.other, side.labels, [*order, *columns])
     made = table.gradient(
-        _in_rows(cotangents, len(order)), lambda places: _ordered(rows.view(places), side.places, order)
+        _in_rows(cotangents, len(order)), lambda places: ordered(rows.view(places), side.places, order)
     )
     made = _shaped(made, table.width, *cotangents.shape[len(order) :])
-    return _ordered(made, [side.within, *columns], node.attributes["out_labels"])
+    return ordered(made, [side.within, *columns], node.attributes["out_labels"])
 
 
 def _matrix_of_rows(product: Operation) -> tuple[_Side, Labels] | None:
@@ -346,15 +335,15 @@ def _update_of_product(table: _Table, node: Operation, made: _Rows) -> Node | No
         return None
     *out, within = made.node.attributes["out_labels"]
     order = [label for label in side.labels if label in out]
-    cotangents = _in_rows(_ordered(side.other, side.labels, [*order, *columns]), len(order))
-    matrix = _matrix(_ordered(side.rows, side.places, [*columns, within]), len(columns))
+    cotangents = _in_rows(ordered(side.other, side.labels, [*order, *columns]), len(order))
+    matrix = _matrix(ordered(side.rows, side.places, [*columns, within]), len(columns))
     given = _matrix(cotangents, len(order))
     every: Node = convolve_where_read(
         _shaped(given, 1, *given.shape), _shaped(matrix, *matrix.shape, 1), **_ROW_BY_ROW
     )
     every = _shaped(every, *cotangents.shape[:-1], table.width)
     return table.updated(
-        node.inputs[0], cotangents, matrix, every, lambda places: _ordered(made.view(places), out, order)
+        node.inputs[0], cotangents, matrix, every, lambda places: ordered(made.view(places), out, order)
     )
 
 
@@ -382,14 +371,14 @@ def _met_by_cotangents(node: Operation) -> tuple[_Rows] | None:
 
 def _gradient_of_window(table: _Table, node: Operation, rows: _Rows) -> Node | None:
     (x, g), how = node.inputs, node.attributes
-    at_places = _ordered(table.at_places(table.read, rows.view), "c0b", how["x_layout"])
+    at_places = ordered(table.at_places(table.read, rows.view), "c0b", how["x_layout"])
     visits = _visits_of_winners(g, node.size // g.shape[-1], table)
     if not table.sums.pay(node.size // table.width, visits)[0]:
         return apply(node.operator, (at_places, g), how) if math.isfinite(visits) else None
     size, (distance,) = node.shape[how["out_layout"].index("0")], how["strides"]
     cotangents = _side_by_side(g, x.shape[1], size, distance)
-    usual = _product(table.read, table.summed(cotangents, rows.view), "nk,nc->kc")
-    usual = _ordered(_shaped(usual, table.width, size, g.shape[-1]), "b0o", how["out_layout"])
+    usual = labelled(table.read, table.summed(cotangents, rows.view), "nk", "nc", "kc")
+    usual = ordered(_shaped(usual, table.width, size, g.shape[-1]), "b0o", how["out_layout"])
     return _or_rarely(table.spoilt(), convolve_where_read(at_places, g, **how), usual)
 
 
@@ -408,7 +397,7 @@ def _update_of_convolution(table: _Table, node: Operation, made: _Rows) -> Node 
     if not table.sums.pay(w.size // table.width, _visits_of_winners(g, w.size // g.shape[-1], table))[1]:
         return None
     cotangents = _side_by_side(g, made.node.shape[1], size, distance)
-    matrix = reverse(_ordered(w, how["w_layout"], "0co"), axes=(0,))
+    matrix = reverse(ordered(w, how["w_layout"], "0co"), axes=(0,))
     every = convolve_where_read(x, w, **how)
     return table.updated(node.inputs[0], cotangents, _matrix(matrix, 2), every, made.view)
 

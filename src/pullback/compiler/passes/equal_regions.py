@@ -30,20 +30,15 @@ def _equal_regions(graph: Graph) -> Graph:
     nodes = every_node(graph)
     sites, functions = check_sites(nodes), host_functions(nodes)
     known: dict[object, Operation] = {}
-    changed = False
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
-        nonlocal changed
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
+        if not regions(node):
+            return None
         new = apply(node.operator, inputs, node.attributes)
-        text = held_text(new, sites, functions) if regions(new) else None
-        if text is None:
-            return new
-        first = known.setdefault((new.operator, tuple(map(id, inputs)), text), new)
-        changed = changed or first is not new
-        return first
+        text = held_text(new, sites, functions)
+        return new if text is None else known.setdefault((new.operator, tuple(map(id, inputs)), text), new)
 
-    outputs = substitute(graph.outputs, {}, rebuild)
-    return with_outputs(graph, outputs) if changed else graph
+    return with_outputs(graph, substitute(graph.outputs, {}, rebuild))
 
 
 equal_regions = GraphPass("equal_regions", _equal_regions)

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pullback.compiler.key.graph import constant_is_code
-from pullback.compiler.passes.rewriting import GraphPass, filled, scalar, uses, with_outputs
+from pullback.compiler.passes.rewriting import GraphPass, filled, ordered, scalar, uses, with_outputs
 from pullback.compiler.schedules.cost import (
     DEEPEST_FACTOR,
     FEW_GATHERED,
@@ -45,7 +45,7 @@ from pullback.graph import Constant, Graph, Node, Operation, apply, constant, su
 from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather
 from pullback.operators.reductions import sum as sum_along
-from pullback.operators.shapes import broadcast, reshape, transpose
+from pullback.operators.shapes import broadcast, reshape
 
 __all__ = ["gathered_scatters"]
 
@@ -147,9 +147,7 @@ def _gathered(
         found = sum_along(terms, axes=(0,))
     if len(axes) > 1:
         found = reshape(found, shape=tuple(base.shape[axis] for axis in first))
-    if first == sorted(first):
-        return found
-    return transpose(found, axes=tuple(first.index(axis) for axis in range(base.ndim)))
+    return ordered(found, first, range(base.ndim))
 
 
 class _Moved:

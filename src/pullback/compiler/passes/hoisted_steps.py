@@ -10,7 +10,7 @@ by the loop at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import partial
 
 from pullback.compiler.passes.loops import Rebuilt, all_steps, lazy, rewrite_scans
@@ -31,17 +31,8 @@ def _hoisted(node: Operation) -> Sequence[Node] | None:
     free = {
         k: y for k, y in enumerate(this.ys) if id(y) not in this.of_carry and id(y) not in staying
     }  # what is kept and needs no state: of a step's input, or the same in every step
-    wanted: dict[int, Node] = {}
-    for user in this.order:
-        if (id(user) in this.of_carry or id(user) in staying) and isinstance(user, Operation):
-            for child in user.inputs:
-                base = _base(child)
-                if _is_dear(base, ahead):
-                    wanted[id(base)] = base
-    for carry in this.carries:
-        base = _base(carry)
-        if _is_dear(base, ahead):
-            wanted[id(base)] = base
+    bases = {**_read(this, this.of_carry | staying), **{id(base): base for base in map(_base, this.carries)}}
+    wanted = {key: base for key, base in bases.items() if _is_dear(base, ahead)}
     moving = [y for y in free.values() if id(y) in ahead]
     if not wanted and not free and not _has_fixed(this):
         return None
@@ -69,6 +60,12 @@ def _base(node: Node) -> Node:
     return node
 
 
+def _read(this: Rebuilt, inside: Set[int]) -> dict[int, Node]:
+    """What the nodes ``inside`` read, or show a part of, by ``id``."""
+    children = (child for user in this.order if id(user) in inside for child in user.inputs)
+    return {id(base): base for base in map(_base, children)}
+
+
 def _is_dear(node: Node, ahead: set[int]) -> bool:
     """Whether ``node`` is computed of a step's input, and takes more than a few instructions for an element."""
     if id(node) not in ahead or not isinstance(node, Operation):
@@ -86,13 +83,8 @@ def _has_fixed(this: Rebuilt) -> bool:
     """Whether something is computed in the body that is the same in every step."""
     changing = this.of_x | this.of_carry
     consts = {id(const) for const in this.scan.inputs.consts}
-    for user in this.order:
-        if id(user) in changing and isinstance(user, Operation):
-            for child in user.inputs:
-                base = _base(child)
-                if id(base) not in changing and id(base) not in consts and _depends(base, consts):
-                    return True
-    return False
+    read = _read(this, changing)
+    return any(_depends(read[key], consts) for key in read.keys() - changing - consts)
 
 
 def _depends(node: Node, consts: set[int]) -> bool:

@@ -32,12 +32,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pullback.compiler.passes.rewriting import GraphPass, in_rare_cases, inner, is_zero, uses, with_outputs
+from pullback.compiler.passes.rewriting import (
+    GraphPass,
+    in_rare_cases,
+    inner,
+    is_zero,
+    ordered,
+    uses,
+    with_outputs,
+)
 from pullback.compiler.schedules.cost import MOST_JOINED_UPDATES
-from pullback.graph import Graph, Node, Operation, apply, substitute
+from pullback.graph import Graph, Node, Operation, substitute
 from pullback.operators.indexing import gather
 from pullback.operators.scatters import scatter_add
-from pullback.operators.shapes import broadcast, transpose
+from pullback.operators.shapes import broadcast
 
 __all__ = ["joined_scatters"]
 
@@ -55,9 +63,9 @@ def _joined_scatters(graph: Graph) -> Graph:
         and all(inner(place, "check_index") is None or count[id(place)] > 1 for place in node.inputs[2:])
     }
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
         if id(node) not in alone:
-            return apply(node.operator, inputs, node.attributes)
+            return None
         target, updates, *places = inputs
         for before in _into_zeros(updates):
             target = _joined(target, before, places, node.attributes["axes"])
@@ -103,8 +111,7 @@ def _joined(target: Node, before: Operation, places: Sequence[Node], axes: tuple
     found: dict[int, Node] = {axis: of_updates(place) for axis, place in zip(axes, places)}
     indices: list[Node] = [found[axis] if axis in found else next(rest) for axis in range(target.ndim)]
     order = _order(updates.shape, row)
-    if order != tuple(range(updates.ndim)):
-        updates, indices = transpose(updates, axes=order), [transpose(each, axes=order) for each in indices]
+    updates, *indices = (ordered(each, range(updates.ndim), order) for each in (updates, *indices))
     return scatter_add(target, updates, *indices, axes=tuple(range(target.ndim)))
 
 

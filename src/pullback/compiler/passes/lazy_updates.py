@@ -30,13 +30,14 @@ a row stays out of it, whether the row was named or not.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
 from pullback.compiler.passes.rewriting import GraphPass, filled, inner, scalar, with_outputs
 from pullback.compiler.passes.sparse_updates import Sparse, sparse_of
 from pullback.compiler.schedules.cost import LEAST_UNTOUCHED
-from pullback.graph import Graph, Node, Operation, apply, substitute
+from pullback.graph import Graph, Node, Operation, apply, substitute, topological
 from pullback.operators.concatenation import concatenate
 from pullback.operators.indexing import gather
 from pullback.operators.scatters import scatter_add, scatter_set
@@ -104,6 +105,7 @@ def _at_rows(node: Node, gradient: Sparse) -> Node:
     last = scatter_set(filled(0, numbers, (extent,)), numbers, rows, axes=(0,))
     own = gather(last, rows, axes=(0,))
     known: dict[int, Node] = {}
+    read_by_rows = partial(_read_by_rows, scatters=scatters, extent=extent)
 
     def at_rows(part: Node) -> Node:
         """The rows of a value that has as many as the table."""
@@ -115,26 +117,14 @@ def _at_rows(node: Node, gradient: Sparse) -> Node:
             zeros = filled(zero, part, (count, *part.shape[1:]))
             places = gather(last, lines[id(part)], axes=(0,))
             return gather(scatter_add(zeros, updates, places, axes=(0,)), own, axes=(0,))
-        if isinstance(part, Operation):
-            inputs, attributes = part.inputs, dict(part.attributes)
-            if part.operator.name == "broadcast":
-                attributes["shape"] = (count, *part.shape[1:])
-                whole = attributes["axes"][:1] == (0,) and inputs[0].shape[0] == extent
-                return apply(part.operator, (known[id(inputs[0])],) if whole else inputs, attributes)
-            if part.operator.elementwise or part.operator.name in ("cast", "max", "reshape"):
-                if part.operator.name == "reshape":
-                    attributes["shape"] = (count, *part.shape[1:])
-                return apply(part.operator, tuple(known[id(each)] for each in inputs), attributes)
-        return gather(part, rows, axes=(0,))
+        by_rows = read_by_rows(part)
+        if not isinstance(part, Operation) or not (by_rows or part.operator.name == "broadcast"):
+            return gather(part, rows, axes=(0,))
+        inputs = tuple(known[id(each)] for each in by_rows) or part.inputs
+        shape = {"shape": (count, *part.shape[1:])} if part.operator.name in ("broadcast", "reshape") else {}
+        return apply(part.operator, inputs, {**part.attributes, **shape})
 
-    stack = [node]
-    while stack:
-        part = stack[-1]
-        waiting = [each for each in _read_by_rows(part, scatters, extent) if id(each) not in known]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
+    for part in topological([node], lambda each: not read_by_rows(each)):
         known[id(part)] = at_rows(part)
     return scatter_set(node.inputs[2], known[id(node)], rows, axes=(0,))
 

@@ -67,25 +67,21 @@ def rewrite_held(graph: Graph, rule: ScanRule) -> Graph:
     if not any(regions(node) for node in graph.nodes()):
         return graph
     several: dict[int, Sequence[Node]] = {}
-    changed = False
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
-        nonlocal changed
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
         if node.operator is result and id(node.inputs[0]) in several:
             picked: Node = several[id(node.inputs[0])][node.attributes["index"]]
             return picked
-        new = node
-        if any(child is not old for child, old in zip(inputs, node.inputs)):
-            new = apply(node.operator, inputs, node.attributes)
-        if regions(new):
-            made = rule(new)
-            if made is not None:
-                changed = True
-                several[id(node)] = made
+        if not regions(node):
+            return None
+        new = apply(node.operator, inputs, node.attributes)
+        made = rule(new)
+        if made is not None:
+            several[id(node)] = made
         return new
 
     outputs = substitute(graph.outputs, {}, rebuild)
-    return with_outputs(graph, pruned(outputs)) if changed else graph
+    return with_outputs(graph, pruned(outputs)) if several else graph
 
 
 class Rebuilt:

@@ -73,14 +73,14 @@ def _masked_once(graph: Graph) -> Graph:
     if not replaced:
         return graph
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
         choice = inner(node, "where")
         body = None if choice is None else choice.inputs[1]
         if choice is None or not isinstance(body, Operation):
-            return apply(node.operator, inputs, node.attributes)
+            return None
         mask, new, other = inputs
         if not isinstance(new, Operation) or len(new.inputs) != len(body.inputs):
-            return apply(node.operator, inputs, node.attributes)
+            return None
         parts = list(new.inputs)
         for k, old in enumerate(body.inputs):
             known = replaced.get(id(old))

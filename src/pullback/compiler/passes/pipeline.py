@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any, cast
+from typing import cast
 from weakref import WeakSet
 
 from pullback.compiler.legalise.factors import with_factors
@@ -73,7 +73,7 @@ from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules
 from pullback.control.host import with_host_calls
 from pullback.control.unbounded import unbounded
-from pullback.graph import Graph, Node, Operation, TupleType, pruned, regions, results
+from pullback.graph import Graph, Node, Operation, TupleType, pruned, regions, results, with_regions
 
 __all__ = ["PASSES", "Pass", "optimise", "passes_for"]
 
@@ -97,16 +97,10 @@ def _better_bodies(passes: Callable[[bool], Sequence[Pass]], branching: bool) ->
         return region
 
     def better(node: Operation) -> Sequence[Node] | None:
-        attributes: dict[str, Any] = {}
         stays = branching or (node.operator is unbounded and _is_small(node))
-        for name, value in node.attributes.items():
-            several = value if isinstance(value, tuple) else (value,)
-            made = tuple(settled(each, stays) if isinstance(each, Graph) else each for each in several)
-            if any(new is not old for new, old in zip(made, several)):
-                attributes[name] = made if isinstance(value, tuple) else made[0]
-        return (
-            results(node.operator(*node.inputs, **{**node.attributes, **attributes})) if attributes else None
-        )
+        attributes = with_regions(node.attributes, lambda region: settled(region, stays))
+        made = node.operator(*node.inputs, **attributes)
+        return None if made is node else results(made)
 
     def with_better_bodies(graph: Graph) -> Graph:
         graph = rewrite_held(graph, better)

@@ -32,13 +32,12 @@ import itertools
 import math
 from collections.abc import Callable, Mapping
 
-from pullback.compiler.passes.rewriting import inner, with_outputs
+from pullback.compiler.passes.rewriting import inner, labelled, ordered, sliced, with_outputs
 from pullback.compiler.schedules.cost import LOAD_AND_ADD, MULTIPLY_ADD, STORE, WORTH_PROJECTING
-from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
+from pullback.graph import OPERATORS, Graph, Node, Operation, substitute
 from pullback.operators.arithmetic import add
 from pullback.operators.logic import isfinite
-from pullback.operators.products import contract
-from pullback.operators.shapes import reshape, slice, transpose
+from pullback.operators.shapes import reshape
 
 __all__ = ["multiples_of", "projected_convolutions", "sum_of_parts"]
 
@@ -48,22 +47,21 @@ def projected_convolutions(graph: Graph, lanes: Callable[[int], int]) -> Graph:
 
     found: dict[int, tuple[Operation, Node, Node]] = {}
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
         if node.operator.name == "convolve" and _fills_better(node, lanes(node.dtype.itemsize)):
-            product = _product(node, *inputs)
+            x_layout, out_layout = node.attributes["x_layout"], node.attributes["out_layout"]
+            product = labelled(inputs[0], multiples_of(node, inputs[1]), x_layout, "co", out_layout)
             found[id(inputs[0])] = node, inputs[0], product
             return sum_of_parts(node, product)
-        return apply(node.operator, inputs, node.attributes)
+        return None
 
     if not any(isinstance(node, Operation) and node.operator.name == "convolve" for node in graph.nodes()):
         return graph
     graph = with_outputs(graph, substitute(graph.outputs, {}, rebuild))
-
-    def ask(node: Operation, inputs: tuple[Node, ...]) -> Node:
-        made = _asked_of_product(node, found)
-        return apply(node.operator, inputs, node.attributes) if made is None else made
-
-    return with_outputs(graph, substitute(graph.outputs, {}, ask)) if found else graph
+    if not found:
+        return graph
+    asked = substitute(graph.outputs, {}, lambda node, _: _asked_of_product(node, found))
+    return with_outputs(graph, asked)
 
 
 def _fills_better(node: Operation, lanes: int) -> bool:
@@ -96,36 +94,15 @@ def _asked_of_product(node: Operation, found: Mapping[int, tuple[Operation, Node
     order = [label for label in out_layout if label in kept]
     if order != kept:
         return None  # not the channels, which have no axis there, nor another order
-    column = slice(
-        product,
-        starts=(0,) * product.ndim,
-        stops=tuple(1 if label == "o" else n for label, n in zip(out_layout, product.shape)),
-        steps=(1,) * product.ndim,
-    )
+    column = sliced(product, out_layout, {"o": (0, 1, 1)})
     axes = tuple(axis for axis, label in enumerate(out_layout) if label not in kept)
     return isfinite(OPERATORS["sum"](column, axes=axes))
 
 
-def _product(node: Operation, x: Node, w: Node) -> Node:
-    """All places times all elements of the window, a column for each of these and each output."""
-    x_layout, out_layout = (node.attributes[key] for key in ("x_layout", "out_layout"))
-    number = {label: position for position, label in enumerate(x_layout)}
-    number["o"] = len(x_layout)
-    made: Node = contract(
-        x,
-        multiples_of(node, w),
-        a_labels=tuple(number[label] for label in x_layout),
-        b_labels=(number["c"], number["o"]),
-        out_labels=tuple(number[label] for label in out_layout),
-    )
-    return made
-
-
 def multiples_of(node: Operation, w: Node) -> Node:
     """The weights of a convolution as a matrix: a row for each channel, a column for each element and each output."""
-    layout = node.attributes["w_layout"]
     order = ["c", *(str(k) for k in range(len(node.attributes["strides"]))), "o"]
-    arranged = transpose(w, axes=tuple(layout.index(label) for label in order))
+    arranged = ordered(w, node.attributes["w_layout"], order)
     made: Node = reshape(arranged, shape=(arranged.shape[0], math.prod(arranged.shape[1:])))
     return made
 
@@ -143,8 +120,5 @@ def sum_of_parts(node: Operation, product: Node) -> Node:
         for k, turn in enumerate(turns):
             start = turn * dilations[k]
             ranges[str(k)] = (start, start + (counts[str(k)] - 1) * strides[k] + 1, strides[k])
-        starts, stops, steps = zip(
-            *(ranges.get(label, (0, n, 1)) for label, n in zip(out_layout, product.shape))
-        )
-        parts.append(slice(product, starts=starts, stops=stops, steps=steps))
+        parts.append(sliced(product, out_layout, ranges))
     return functools.reduce(add, parts)

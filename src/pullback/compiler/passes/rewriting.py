@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
+from typing import Any
 
 import numpy as np
 
@@ -19,28 +20,37 @@ from pullback.graph import (
     constant,
     written_at,
 )
+from pullback.operators.products import contract
+from pullback.operators.shapes import slice, transpose
 
 __all__ = [
     "ANY",
     "CONSTANT",
     "ELEMENTWISE",
     "GraphPass",
+    "Range",
     "Rule",
     "RulePass",
     "filled",
     "in_rare_cases",
     "inner",
     "is_zero",
+    "labelled",
+    "ordered",
     "rare_case",
     "rewrite",
     "same",
     "scalar",
+    "sliced",
     "uses",
     "with_outputs",
 ]
 
 Rule = Callable[..., "Node | None"]
 """``rule(node)``: another node of the same value, dtype and shape, or ``None`` where it says nothing."""
+
+Range = tuple[int, int, int]
+"""Start, stop and step."""
 
 ANY = "any operation"
 ELEMENTWISE = "elementwise operations"
@@ -203,3 +213,33 @@ def filled(value: np.ndarray | float, like: Node, shape: tuple[int, ...] | None 
     shape = like.shape if shape is None else shape
     single = constant(value, like.dtype)
     return OPERATORS["broadcast"](single, shape=shape, axes=()) if shape else single
+
+
+# -- nodes whose axes have labels: letters of a layout, or numbers
+
+
+def labelled(
+    a: Node, b: Node, a_labels: Sequence[object], b_labels: Sequence[object], out: Sequence[object]
+) -> Node:
+    """The contraction of ``a`` and ``b``, its labels numbered as they come, so that equal products are one node."""
+    number: dict[object, int] = {}
+    for label in (*a_labels, *b_labels):
+        number.setdefault(label, len(number))
+    numbered = [tuple([number[label] for label in labels]) for labels in (a_labels, b_labels, out)]
+    made: Node = contract(a, b, a_labels=numbered[0], b_labels=numbered[1], out_labels=numbered[2])
+    return made
+
+
+def ordered(node: Node, labels: Sequence[object], wanted: Sequence[object]) -> Node:
+    """``node`` with its axes in another order of their labels."""
+    axes = tuple(labels.index(label) for label in wanted)
+    made: Node = node if axes == tuple(range(node.ndim)) else transpose(node, axes=axes)
+    return made
+
+
+def sliced(node: Node, labels: Sequence[object], ranges: Mapping[Any, Range]) -> Node:
+    """``node`` sliced along the axes whose labels have a range."""
+    starts, stops, steps = zip(*(ranges.get(label, (0, n, 1)) for label, n in zip(labels, node.shape)))
+    whole = not any(starts) and stops == node.shape and set(steps) == {1}
+    made: Node = node if whole else slice(node, starts=starts, stops=stops, steps=steps)
+    return made

@@ -35,6 +35,7 @@ output %5
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -211,14 +212,6 @@ def _equal_operands(node: Operation) -> Node | None:
     return x if x is y else None
 
 
-def _maximum(node: Operation) -> Node | None:
-    return _extreme(node, least=True)
-
-
-def _minimum(node: Operation) -> Node | None:
-    return _extreme(node, least=False)
-
-
 def _extreme(node: Operation, least: bool) -> Node | None:
     """Of two equal operands, or of one and the bound of its dtype, the first is the result."""
     x, y = node.inputs
@@ -301,8 +294,8 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "negative": (_negative,),
     "absolute": (_absolute,),
     "power": (_power,),
-    "maximum": (_maximum,),
-    "minimum": (_minimum,),
+    "maximum": (partial(_extreme, least=True),),
+    "minimum": (partial(_extreme, least=False),),
     "logical_and": (_equal_operands,),
     "logical_or": (_equal_operands,),
     "logical_not": (_logical_not,),

@@ -26,7 +26,8 @@ input  %1 w: float32[3, 7]
 %8 = multiply(%5, %7): float32[5, 3, 7]
 %9 = sum(%8, axes=(2,)): float32[5, 3]
 output %3, %9
->>> from pullback.compiler.passes import optimise, simplify_shapes
+>>> from pullback.compiler.passes import optimise
+>>> from pullback.compiler.passes.simplify_shapes import simplify_shapes
 >>> print(format_graph(optimise(graph, (simplify_shapes, simplify_products)), sources=False))
 input  %0 x: float32[5, 7]
 input  %1 w: float32[3, 7]
@@ -36,16 +37,13 @@ output %2, %2
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from pullback.compiler.passes.rewriting import Rule, RulePass, filled, inner, scalar
+from pullback.compiler.passes.rewriting import Rule, RulePass, filled, inner, labelled, ordered, scalar
 from pullback.graph import Node, Operation
 from pullback.operators.arithmetic import multiply
-from pullback.operators.products import contract
 from pullback.operators.reductions import sum as sum_
-from pullback.operators.shapes import broadcast, reshape, transpose
+from pullback.operators.shapes import broadcast, reshape
 
 __all__ = ["simplify_products"]
 
@@ -54,15 +52,6 @@ Labels = tuple[int, ...]
 
 def _labels(node: Operation) -> tuple[Labels, Labels, Labels]:
     return node.attributes["a_labels"], node.attributes["b_labels"], node.attributes["out_labels"]
-
-
-def _contract(a: Node, b: Node, a_labels: Sequence[int], b_labels: Sequence[int], out: Sequence[int]) -> Node:
-    """The contraction with labels numbered as they come."""
-    number: dict[int, int] = {}
-    for label in (*a_labels, *b_labels):
-        number.setdefault(label, len(number))
-    numbered = [tuple([number[label] for label in labels]) for labels in (a_labels, b_labels, out)]
-    return contract(a, b, a_labels=numbered[0], b_labels=numbered[1], out_labels=numbered[2])
 
 
 def _extents(node: Operation) -> dict[int, int]:
@@ -81,7 +70,7 @@ def _transposed(node: Operation) -> Node | None:
         (a,), a_labels = turned_a.inputs, _put_back(a_labels, turned_a.attributes["axes"])
     if turned_b is not None:
         (b,), b_labels = turned_b.inputs, _put_back(b_labels, turned_b.attributes["axes"])
-    return _contract(a, b, a_labels, b_labels, out)
+    return labelled(a, b, a_labels, b_labels, out)
 
 
 def _put_back(labels: Labels, axes: Labels) -> Labels:
@@ -96,7 +85,7 @@ def _units(node: Operation) -> Node | None:
     a_labels, b_labels, out = _labels(node)
     extents = _extents(node)
     first, second = ([label for label in labels if extents[label] != 1] for labels in (a_labels, b_labels))
-    small = _contract(
+    small = labelled(
         reshape(a, shape=tuple(extents[label] for label in first)),
         reshape(b, shape=tuple(extents[label] for label in second)),
         first,
@@ -123,7 +112,7 @@ def _repeated(node: Operation) -> Node | None:
     if labels == list(_labels(node)[:2]):
         return None
     made = [label for label in out if label in labels[0] or label in labels[1]]
-    product = _contract(operands[0], operands[1], labels[0], labels[1], made)
+    product = labelled(operands[0], operands[1], labels[0], labels[1], made)
     return broadcast(product, shape=node.shape, axes=tuple(out.index(label) for label in made))
 
 
@@ -153,17 +142,15 @@ def _nothing_summed(node: Operation) -> Node | None:
 
 def _spread(x: Node, labels: Labels, out: Labels, shape: tuple[int, ...]) -> Node:
     """``x`` with its axes in the order of ``out``, repeated along those that it has not."""
-    order = tuple(sorted(range(len(labels)), key=lambda axis: out.index(labels[axis])))
-    if order != tuple(range(len(order))):
-        x = transpose(x, axes=order)
-    return broadcast(x, shape=shape, axes=tuple(out.index(labels[axis]) for axis in order))
+    order = sorted(labels, key=out.index)
+    return broadcast(ordered(x, labels, order), shape=shape, axes=tuple(map(out.index, order)))
 
 
 def _in_order(node: Operation) -> Node:
     """Labels numbered as they come."""
     a, b = node.inputs
     a_labels, b_labels, out = _labels(node)
-    return _contract(a, b, a_labels, b_labels, out)
+    return labelled(a, b, a_labels, b_labels, out)
 
 
 def _sum_of_products(node: Operation) -> Node | None:
@@ -182,7 +169,7 @@ def _sum_of_products(node: Operation) -> Node | None:
     if any(product.shape[label] != 1 for label in missing):
         return None
     made = [label for label in out if label not in missing]
-    return reshape(_contract(a.inputs[0], b.inputs[0], a_labels, b_labels, made), shape=node.shape)
+    return reshape(labelled(a.inputs[0], b.inputs[0], a_labels, b_labels, made), shape=node.shape)
 
 
 def _sum_of_contraction(node: Operation) -> Node | None:
@@ -194,7 +181,7 @@ def _sum_of_contraction(node: Operation) -> Node | None:
     gone = [out[axis] for axis in axes]
     if not {*gone} <= {*a_labels} & {*b_labels}:
         return None
-    return _contract(a, b, a_labels, b_labels, [label for label in out if label not in gone])
+    return labelled(a, b, a_labels, b_labels, [label for label in out if label not in gone])
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {

@@ -30,7 +30,16 @@ from itertools import combinations
 
 import numpy as np
 
-from pullback.compiler.passes.rewriting import ELEMENTWISE, Rule, RulePass, filled, inner, same, scalar
+from pullback.compiler.passes.rewriting import (
+    ELEMENTWISE,
+    Rule,
+    RulePass,
+    filled,
+    inner,
+    same,
+    scalar,
+    sliced,
+)
 from pullback.graph import Node, Operation
 from pullback.operators.concatenation import concatenate
 from pullback.operators.interleave import interleave, part_shape, places
@@ -246,7 +255,8 @@ def _slice_of_concatenate(
         after = position + piece.shape[axis]
         if position < end and after > begin:
             first = first if touched else position
-            touched.append(_part(piece, axis, begin - position, end - position) if step == 1 else piece)
+            own = max(begin, position) - position, min(end, after) - position, 1
+            touched.append(sliced(piece, range(piece.ndim), {axis: own}) if step == 1 else piece)
         position = after
     if not touched or (len(touched) == len(joined.inputs) and same(touched, joined.inputs)):
         return None
@@ -257,15 +267,6 @@ def _slice_of_concatenate(
         for values in (starts, stops)
     )
     return slice(rest, starts=starts, stops=stops, steps=steps)
-
-
-def _part(piece: Node, axis: int, start: int, stop: int) -> Node:
-    """The piece from ``start`` to ``stop`` along an axis, as far as it goes."""
-    starts = tuple(max(start, 0) if k == axis else 0 for k in range(piece.ndim))
-    stops = tuple(min(stop, extent) if k == axis else extent for k, extent in enumerate(piece.shape))
-    if stops[axis] - starts[axis] == piece.shape[axis]:
-        return piece
-    return slice(piece, starts=starts, stops=stops, steps=(1,) * piece.ndim)
 
 
 def _slice_of_interleave(joined: Operation, starts: Shape, stops: Shape, steps: Shape) -> Node | None:

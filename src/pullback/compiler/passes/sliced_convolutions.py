@@ -25,14 +25,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pullback.compiler.passes.rewriting import GraphPass, inner, uses, with_outputs
-from pullback.graph import Graph, Node, Operation, apply, substitute
+from pullback.compiler.passes.rewriting import GraphPass, Range, inner, sliced, uses, with_outputs
+from pullback.graph import Graph, Node, Operation, substitute
 from pullback.operators.convolution import convolve
-from pullback.operators.shapes import slice
 
 __all__ = ["sliced_convolutions"]
-
-Range = tuple[int, int, int]
 
 
 def _sliced_convolutions(graph: Graph) -> Graph:
@@ -50,18 +47,17 @@ def _sliced_convolutions(graph: Graph) -> Graph:
         if count[convolution] == len(found) and (len(found) == 1 or _leaves_some(found))
     }
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
         whole = _convolution_behind(node)
         if whole is None or id(whole) not in hulls or not node.size:
-            return apply(node.operator, inputs, node.attributes)
+            return None
         new, ranges = inputs[0], _ranges(node)
         assert isinstance(new, Operation)
         if len(cuts[id(whole)]) == 1:
             return _part(new, ranges)
         hull = hulls[id(whole)]
         within = [(start - h[0], stop - h[0], step) for (start, stop, step), h in zip(ranges, hull)]
-        starts, stops, steps = zip(*within)
-        return slice(_part(new, hull), starts=starts, stops=stops, steps=steps)
+        return sliced(_part(new, hull), range(node.ndim), dict(enumerate(within)))
 
     return with_outputs(graph, substitute(graph.outputs, {}, rebuild)) if hulls else graph
 
@@ -106,17 +102,10 @@ def _part(whole: Operation, ranges: list[Range]) -> Node:
         longer[k] = stride * step
     kept = {label: wanted[label] for label in "og" if label in wanted}
     return convolve(
-        _cut(x, x_layout, read),
-        _cut(w, w_layout, kept),
+        sliced(x, x_layout, read),
+        sliced(w, w_layout, kept),
         **{**attributes, "strides": tuple(longer)},
     )
-
-
-def _cut(node: Node, layout: str, ranges: dict[str, Range]) -> Node:
-    """``node`` sliced along the axes that have a range."""
-    starts, stops, steps = zip(*(ranges.get(label, (0, n, 1)) for label, n in zip(layout, node.shape)))
-    whole = not any(starts) and stops == node.shape and set(steps) == {1}
-    return node if whole else slice(node, starts=starts, stops=stops, steps=steps)
 
 
 sliced_convolutions = GraphPass("sliced_convolutions", _sliced_convolutions)

@@ -40,10 +40,10 @@ from typing import Any
 import numpy as np
 
 from pullback.compiler.passes.finite import is_finite
-from pullback.compiler.passes.rewriting import Rule, RulePass, filled, inner, is_zero, scalar
+from pullback.compiler.passes.rewriting import Rule, RulePass, filled, inner, is_zero, ordered, scalar, sliced
 from pullback.compiler.schedules.cost import DEEPEST_FACTOR, FINDING_ARGMAX, UNALIGNED
 from pullback.compiler.target import Processor
-from pullback.graph import OPERATORS, Node, Operation, constant
+from pullback.graph import OPERATORS, Node, Operation
 from pullback.operators.convolution_where_read import convolve_where_read
 from pullback.operators.elementwise import where
 from pullback.operators.indexing import gather, gathers_rows
@@ -58,7 +58,7 @@ from pullback.operators.pooling import (
     won,
 )
 from pullback.operators.scatters import scatter_add
-from pullback.operators.shapes import broadcast, contiguous, iota, reverse, slice, transpose
+from pullback.operators.shapes import broadcast, contiguous, iota, reverse
 
 __all__ = ["cycles_of_visits", "sparse_pooling"]
 
@@ -67,7 +67,7 @@ def _pulled(node: Node, winner: Node, pool: dict[str, Any], depth: int = DEEPEST
     """``gather_at_argmax(node, winner)``, with elementwise operations done for the winners alone."""
     single, spread = scalar(node), inner(node, "broadcast")
     if single is not None:
-        return broadcast(constant(single), shape=winner.shape, axes=())
+        return filled(single, node, winner.shape)
     if spread is not None and not set(spread.attributes["axes"]) & set(pool["axes"]):
         return broadcast(spread.inputs[0], shape=winner.shape, axes=spread.attributes["axes"])
     named = inner(winner, "window_argmax")
@@ -105,7 +105,7 @@ def _masked(node: Operation) -> Node | None:
         if found is not None and found.inputs[1] is like.inputs[1] and found.attributes == like.attributes:
             chosen.append(found.inputs[0])
         elif is_zero(side):
-            chosen.append(broadcast(constant(0, node.dtype), shape=like.inputs[0].shape, axes=()))
+            chosen.append(filled(0, node, like.inputs[0].shape))
         else:
             return None
     return _placed(where(_pulled(mask, like.inputs[1], pool_attributes(like)), *chosen), like)
@@ -287,22 +287,18 @@ def _spread(
         indices.append(over_winners(place) + counted(label, attributes["dilations"][int(label)]))
     # Element k of the window, counted from its end, goes k places further.
     kept = [label for label in x_layout if label in "cg"] + window
-    order = tuple(w_layout.index(label) for label in kept)
-    arranged = contiguous(transpose(_turned(w, w_layout), axes=order))
+    arranged = contiguous(ordered(_turned(w, w_layout), w_layout, kept))
     weights = broadcast(arranged, shape=shape, axes=tuple(loops.index(label) for label in kept))
     target = tuple(whole[label] for label in out_layout)
-    zeros = broadcast(constant(0, y.dtype), shape=target, axes=())
     updates = over_winners(y) * weights
     rare = unlikely(_is_spoilt(w, ()))
     if not is_finite(w):
         updates = rarely(rare, filled(0, updates), updates)
-    made: Node = scatter_add(zeros, updates, *indices, axes=tuple(range(len(target))))
-    first, last = (tuple(ends[label] for label in out_layout) for ends in (starts, stops))
-    if last != target or any(first):
-        made = slice(made, starts=first, stops=last, steps=(1,) * made.ndim)
+    made: Node = scatter_add(filled(0, y, target), updates, *indices, axes=tuple(range(len(target))))
+    made = sliced(made, out_layout, {label: (starts[label], stops[label], 1) for label in out_layout})
     if is_finite(w):
         return made
-    again = _turned(transpose(arranged, axes=tuple(order.index(axis) for axis in range(w.ndim))), w_layout)
+    again = _turned(ordered(arranged, kept, w_layout), w_layout)
     every = convolve_where_read(node.inputs[0], again, **attributes)
     places = (iota(shape=every.shape, axis=axis, dtype=np.dtype(np.int64)) for axis in range(every.ndim))
     rest = rarely(rare, every, filled(0, every))

@@ -25,7 +25,7 @@ output %2
 from __future__ import annotations
 
 from pullback.compiler.passes.rewriting import GraphPass, inner, uses, with_outputs
-from pullback.graph import Graph, Node, Operation, apply, substitute
+from pullback.graph import Graph, Node, Operation, substitute
 from pullback.operators.products import contract
 
 __all__ = ["transposed_products"]
@@ -40,9 +40,9 @@ def _transposed_products(graph: Graph) -> Graph:
     count = uses(order, graph.outputs)
     alone = {id(node) for node, product in turned if count[id(product)] == 1}
 
-    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
+    def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node | None:
         if id(node) not in alone:
-            return apply(node.operator, inputs, node.attributes)
+            return None
         product = inputs[0]
         assert isinstance(product, Operation)
         labels = product.attributes["out_labels"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pullback.compiler.schedules.contraction import find_contraction
 from pullback.compiler.schedules.contraction_schedules import schedule_contraction
 from pullback.compiler.schedules.indexed_contraction import find_indexed_contraction
 from pullback.compiler.schedules.lanes import lanes_of
@@ -54,12 +53,7 @@ def choose_schedule(kernel: Kernel, target: Processor) -> Schedule:
         or find_indexed_contraction(kernel, lanes, target)
         or schedule_window_maximum(kernel, lanes, target)
         or find_reduction_vectorised(kernel, lanes, target)
-        or _contraction(kernel, lanes, target)
+        or schedule_contraction(kernel, lanes, target)
         or find_transposed(kernel, lanes)
         or schedule_map(kernel, lanes, target)
     )
-
-
-def _contraction(kernel: Kernel, lanes: int, target: Processor) -> Schedule | None:
-    found = find_contraction(kernel)
-    return None if found is None else schedule_contraction(kernel, found, lanes, target)

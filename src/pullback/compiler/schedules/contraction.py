@@ -21,6 +21,7 @@ from pullback.loops import (
     fused_product,
     once,
     operands_of,
+    turns_of,
     walk,
 )
 
@@ -49,6 +50,11 @@ class Contraction:
     pairs: tuple[Pair, ...]
     accumulator: Placeholder
     stores: tuple[Store, ...]
+
+    @property
+    def depth(self) -> int:
+        """How many products each sum adds up."""
+        return sum(turns_of(pair.depth) for pair in self.pairs)
 
 
 def is_contraction(expression: Expression) -> bool:
@@ -81,9 +87,7 @@ def find_contraction(kernel: Kernel) -> Contraction | None:
     if any(pair is None for pair in pairs) or len({reduce.dtype for reduce in found}) > 1:
         return None
     root = _accumulation(kernel, found)
-    if root is None:
-        return None
-    if len(kernel.reductions) > len(found):
+    if root is None or len(kernel.reductions) > len(found):
         return None
     placeholder, stores = with_accumulator(kernel, found, root)
     return Contraction(

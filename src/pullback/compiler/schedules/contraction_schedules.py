@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pullback.compiler.schedules.contraction import Contraction
+from pullback.compiler.schedules.contraction import Contraction, find_contraction
 from pullback.compiler.schedules.packing import Packing, choose_packing
 from pullback.compiler.schedules.schedule import NestSchedule, Schedule
 from pullback.compiler.schedules.tiles import Tile, choose_tile
 from pullback.compiler.target import Processor
-from pullback.loops import Axis, Kernel
+from pullback.loops import Axis, Kernel, turns_of
 from pullback.loops.nest import Nest, keep, nest_of, parallelise, reorder, split, strips_of, vectorise
 
 __all__ = ["ContractionSchedule", "PackedContraction", "TiledContraction", "schedule_contraction"]
@@ -75,10 +74,11 @@ class PackedContraction(ContractionSchedule):
         )
 
 
-def schedule_contraction(
-    kernel: Kernel, found: Contraction, lanes: int, target: Processor
-) -> ContractionSchedule:
-    """Packed panels where the right operand is large, tiles over it as it lies elsewhere."""
+def schedule_contraction(kernel: Kernel, lanes: int, target: Processor) -> ContractionSchedule | None:
+    """Packed panels where the right operand is large, tiles over it as it lies elsewhere; ``None`` for no product."""
+    found = find_contraction(kernel)
+    if found is None:
+        return None
     packing = choose_packing(found, lanes, target)
     if packing is not None:
         return PackedContraction(found, packing)
@@ -120,9 +120,6 @@ def _by_columns(product: Contraction, target: Processor) -> bool:
     outer = {axis for pair in product.pairs for axis in pair.left.axes & pair.right.axes} - {
         axis for pair in product.pairs for axis in pair.depth
     }
-    size = sum(
-        math.prod(axis.extent for axis in pair.right.axes - outer) * pair.right.dtype.itemsize
-        for pair in product.pairs
-    )
+    size = sum(turns_of(pair.right.axes - outer) * pair.right.dtype.itemsize for pair in product.pairs)
     along = all(pair.left.offset.coefficient(pair.depth[-1]) == 1 for pair in product.pairs)
     return along and size > target.tile_bytes

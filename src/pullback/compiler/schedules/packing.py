@@ -103,14 +103,13 @@ def choose_packing(product: Contraction, lanes: int, target: Processor) -> Packi
     if axis.extent < (FEWEST_TRANSPOSED_ROWS if along else FEWEST_PACKED_ROWS):
         return None
     itemsize, columns = product.accumulator.dtype.itemsize, product.columns.extent
-    depth = sum(pair.depth[0].extent for pair in product.pairs)
     # What lies along the sum is copied in any case, and panels are the better copy; a small one stays in L1.
     resident = target.tile_bytes if along else _resident(axis.extent, target)
-    if depth * columns * itemsize <= resident or columns < 2 * lanes:
+    if product.depth * columns * itemsize <= resident or columns < 2 * lanes:
         return None
     widest = 4 if target.vector_registers >= 32 else 2
     height = fitting_rows(axis.extent, widest, target)
-    extents = (axis.extent, columns, depth)
+    extents = (axis.extent, columns, product.depth)
     block_rows, panels, all_panels = _best_cut(extents, height, widest, lanes, target, itemsize)
     tile = Tile(height, (-(-columns // (lanes * all_panels)),), row_axis=axis)
     rounds = _rounds(product.pairs, _steps(tile.columns[0] * lanes * itemsize, target))

@@ -12,7 +12,6 @@ as many tiles each.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,7 +26,7 @@ from pullback.compiler.schedules.cost import (
     UNROLLED,
 )
 from pullback.compiler.target import Processor
-from pullback.loops import Axis, Load
+from pullback.loops import Axis, Load, turns_of
 from pullback.loops.nest import strips_of
 
 __all__ = [
@@ -118,9 +117,8 @@ def tile_cycles(
 
 def cycles_of_tiles(product: Contraction, tile: Tile, target: Processor) -> float:
     """Cycles of all multiply-adds of a product with such tiles."""
-    rows = tile.rows * math.prod(axis.extent for axis in tile.inner)
-    depth = sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
-    places = math.prod(axis.extent for axis in product.rows) / (rows * tile.bands)
+    rows, depth = tile.rows * turns_of(tile.inner), product.depth
+    places = turns_of(product.rows) / (rows * tile.bands)
     across = [width * tile.bands for width in tile.columns]
     return places * sum(tile_cycles(target, rows, vectors, vectors, depth) for vectors in across)
 
@@ -131,15 +129,15 @@ def choose_tile(product: Contraction, lanes: int, target: Processor) -> Tile:
     lefts = [axis for axis in product.rows if not any(axis in p.right.axes for p in product.pairs)]
     rights = [axis for axis in product.rows[1:] if not any(axis in p.left.axes for p in product.pairs)]
     vectors = -(-product.columns.extent // lanes)
-    depth = sum(math.prod(axis.extent for axis in pair.depth) for pair in product.pairs)
+    depth = product.depth
     if depth < LONG_DEPTH or vectors > MOST_TILE_VECTORS:
         rights = []
     crossing = not all(_aligned(pair.right, product.columns, lanes) for pair in product.pairs)
-    others = math.prod(axis.extent for axis in product.rows)
+    others = turns_of(product.rows)
     itemsize = product.accumulator.dtype.itemsize
     best: tuple[float, Tile] | None = None
     for main, inner in _row_choices(lefts, first):
-        whole = math.prod(axis.extent for axis in inner)
+        whole = turns_of(inner)
         length = main.extent if main is not None else 1
         for band_axis in (None, *rights[-1:]):
             lines = band_axis.extent if band_axis is not None else 1
@@ -202,7 +200,7 @@ def _row_choices(lefts: list[Axis], first: Axis | None) -> Iterator[tuple[Axis |
         rest = [axis for axis in lefts if axis is not main and axis is not first]
         for count in range(len(rest) + 1):
             inner = tuple(rest[len(rest) - count :])
-            if math.prod(axis.extent for axis in inner) <= MOST_TILE_ROWS:
+            if turns_of(inner) <= MOST_TILE_ROWS:
                 yield main, inner
 
 
