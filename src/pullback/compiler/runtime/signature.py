@@ -28,7 +28,7 @@ from pullback.compiler.runtime.reading import (
 )
 from pullback.compiler.runtime.specs import ArgumentSpec, ResultSpec
 
-__all__ = ["DESCRIPTOR", "EVER", "RESULT", "RESULT_BYTES", "Signature", "Trees", "steps_from"]
+__all__ = ["DESCRIPTOR", "RESULT", "RESULT_BYTES", "Signature", "Trees", "flat"]
 
 DESCRIPTOR = {
     "CONTEXT": 0,
@@ -77,7 +77,6 @@ RESULT = {
 RESULT_BYTES = 88
 _STORAGE_BYTES = 32
 
-EVER = 1 << 62
 _NEW_SCALAR, _NEW_FROM_DESCR = (
     60,
     94,
@@ -106,8 +105,11 @@ class Signature:
     """The records of one way to call a program; ``address`` is that of its descriptor."""
 
     owner: Any
-    """What holds the context, the types of arguments and results, and all that a call needs."""
+    """What holds the context and the program, and all that a call needs."""
     trees: Trees
+    share_from: int
+    release_from: int
+    most_steps: int
     shown: Callable[[BaseException], None] | None = None
     weak: Sequence[bool] | None = None
     """Of each argument whether it is a Python number, or none; either is taken where this is not said."""
@@ -115,26 +117,20 @@ class Signature:
     """Results that are NumPy's scalars rather than arrays."""
     sliced: Collection[int] | None = None
     """In a run of steps the arguments that have a first axis of steps; all results have one that are not carried."""
-    share_from: int = EVER
-    release_from: int = EVER
-    most_steps: int = 1
     address: int = field(init=False)
 
     def __post_init__(self) -> None:
         self._memory = memory = Memory(mmap.PAGESIZE)
-        arguments, results = (
-            self.owner.arguments,
-            self.owner.results,
-        )  # the records have addresses of their dtypes
+        program = self.owner.program
+        arguments, results = program.arguments, program.results  # the records have addresses of their dtypes
         specs = memory.reserve(ARGUMENT_BYTES * len(arguments))
         result_specs = memory.reserve(RESULT_BYTES * len(results))
         places = [specs + ARGUMENT_BYTES * k for k in range(len(arguments))]
         made = [result_specs + RESULT_BYTES * k for k in range(len(results))]
-        aliases = {spec.donated_to: k for k, spec in enumerate(arguments) if spec.donated_to is not None}
         for k, argument in enumerate(arguments):
             memory.write(places[k], ARGUMENT, self._argument(k, argument))
         for k, result in enumerate(results):
-            memory.write(made[k], RESULT, self._result(k, result, aliases.get(k, -1)))
+            memory.write(made[k], RESULT, self._result(k, result, program.aliased.get(k, -1)))
         trees = self.trees
         first = trees.taken.parts[0] if isinstance(trees.taken, Items) and trees.taken.parts else None
         self.address = memory.reserve(DESCRIPTOR_BYTES)
@@ -152,13 +148,13 @@ class Signature:
             "NEW_SCALAR": _numpy_function(_NEW_SCALAR),
             "NEW_OBJECT": _type_slot(object, _TP_NEW),
             "NO_ARGUMENTS": id(()),
-            "FAILED": id(self.owner.reader),
+            "FAILED": id(self.owner.failed),
             "SHOWN": 0 if self.shown is None else id(self.shown),
             "FLOAT_TYPE": id(float),
             "INT_TYPE": id(int),
             "BOOL_TYPE": id(bool),
             "TRUE": id(True),
-            "DONATED": len(aliases),
+            "DONATED": len(program.aliased),
             "SPECS": specs,
             "RESULT_SPECS": result_specs,
             "TAKEN": write_node(memory, trees.taken, places, match=True),
@@ -217,15 +213,6 @@ class Signature:
             "ALLOCATE": 0 if scalar is None else _type_slot(scalar, _TP_ALLOC),
             "WIDE": int(spec.dtype.itemsize > 8),
         }
-
-
-def steps_from(nanoseconds: float, cost: float) -> int:
-    """The least number of steps, each of ``cost``, that take so many nanoseconds.
-
-    >>> steps_from(5_000, 300.0), steps_from(5_000, float("inf"))
-    (17, 1)
-    """
-    return EVER if cost <= 0 else max(1, min(EVER, math.ceil(nanoseconds / cost)))
 
 
 def _numpy_function(place: int) -> int:
