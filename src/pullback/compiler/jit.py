@@ -256,14 +256,13 @@ class Compiled(_CalledAtOnce[P, R]):
                 )
             types.append(kind.with_shape(kind.shape[1:]) if cut else kind)
         special, sized = self._fitting_types(tuple(types), structure)
+        program = special.executable.program
         if not special.carried:
+            returned = [Type(spec.dtype, spec.shape) for spec in program.results]
             raise TreeError(
                 "run_steps: the donated arguments must be the first results, in the same order and structure; "
-                + self._requested.uncarried(
-                    structure, special.types, special.out_structure, special.executable.program.results
-                )
+                + self._requested.uncarried(structure, special.types, special.out_structure, returned)
             )
-        program = special.executable.program
         results: list[Any] = []
         for position, spec in enumerate(program.results):
             kept = position in program.aliased
