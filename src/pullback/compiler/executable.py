@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pullback.compiler.budget import Need
 from pullback.compiler.factors import with_factors
 from pullback.compiler.key import check_sites, graph_key
 from pullback.compiler.outside import BoundCall
 from pullback.compiler.parts import with_parts
 from pullback.compiler.progress import shown_progress
+from pullback.compiler.request import Requested
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.compiling import Compilation
 from pullback.compiler.runtime.engine import Loaded, assembly, rest
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pullback.compiler.build import Built, Stage, Watch
     from pullback.compiler.items import HostCall
 
-__all__ = ["Executable", "Report", "make_executable"]
+__all__ = ["BudgetDecisions", "Executable", "Need", "Report", "make_executable", "needed"]
 
 
 def _builder() -> ModuleType:
@@ -190,10 +190,17 @@ def make_executable(
     return Executable(graph, offered, program, time.perf_counter() - start, levels)
 
 
-def needed(graph: Graph, offered: Mapping[int, int]) -> Need:
-    """What the program of ``graph`` would take for itself: memory, and time."""
+class Need(NamedTuple):
+    """What a program takes: bytes, and the estimated time of a call in nanoseconds."""
+
+    bytes: int
+    nanoseconds: float
+
+
+def needed(made: Requested) -> Need:
+    """What the program would take for itself: memory, and time."""
     builder, processor = _builder(), Processor.host()
-    plan = builder.plan(with_parts(without_rules(graph)), offered, processor)
+    plan = builder.plan(with_parts(without_rules(made.graph)), made.offered, processor)
     nanoseconds, _ = builder.estimated(plan.steps, processor)
     return Need(working_bytes(plan.memory.arena_bytes, plan.scratch_bytes, processor), nanoseconds)
 
@@ -208,19 +215,19 @@ class BudgetDecisions:
         self.processor = Processor.host()
         self.kind = f"budget {budget} for {working_threads(self.processor)} threads"
 
-    def _key(self, graph: Graph, offered: Mapping[int, int]) -> str | None:
-        key = graph_key(with_parts(without_rules(graph)), offered)
+    def _key(self, made: Requested) -> str | None:
+        key = graph_key(with_parts(without_rules(made.graph)), made.offered)
         return None if key is None else f"{self.kind}\n{key}"
 
-    def load(self, graph: Graph, offered: Mapping[int, int]) -> Mapping[str, Any] | None:
-        """The decision for the program of ``graph``, as its scans say by themselves, if it is known."""
-        cache, key = default_cache(), self._key(graph, offered)
+    def load(self, made: Requested) -> Mapping[str, Any] | None:
+        """The decision, as JSON, for the program of what its scans say by themselves, if it is known."""
+        cache, key = default_cache(), self._key(made)
         entry = None if cache is None or key is None else cache.load(key, self.processor)
         return None if entry is None else entry.metadata
 
-    def store(self, graph: Graph, offered: Mapping[int, int], decision: Mapping[str, Any]) -> None:
+    def store(self, made: Requested, decision: Mapping[str, Any]) -> None:
         """Keep the decision for that."""
-        cache, key = default_cache(), self._key(graph, offered)
+        cache, key = default_cache(), self._key(made)
         if cache is not None and key is not None:
             cache.store(key, self.processor, b"", dict(decision))
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from pullback.compiler.any_size import AnySize, Sized
-from pullback.compiler.budget import Decisions, budget_bytes, described, within
+from pullback.compiler.budget import budget_bytes, described, within
 from pullback.compiler.disabled import is_anywhere, is_here, watched
-from pullback.compiler.executable import BudgetDecisions, Report, make_executable, needed
+from pullback.compiler.executable import Report, make_executable
 from pullback.compiler.inside import Inside
 from pullback.compiler.nans import explain_nan, has_nan
 from pullback.compiler.parameters import (
@@ -455,15 +455,9 @@ class Compiled(_CalledAtOnce[P, R]):
     ) -> tuple[Requested, Levels]:
         """A program that takes no more memory than the budget."""
         given = sum(type.nbytes for type in types)
-        known = BudgetDecisions(budget)
         return within(
             budget,
             request,
-            lambda made: needed(made.graph, made.offered),
-            Decisions(
-                lambda made: known.load(made.graph, made.offered),
-                lambda made, decision: known.store(made.graph, made.offered, decision),
-            ),
             self.__name__,
             f" The arguments have {described(given)}, which is not counted. Give more memory, or fewer or smaller "
             "examples.",
