@@ -8,7 +8,7 @@ import math
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -145,11 +145,13 @@ def make_executable(
     levels: Levels | None = None,
     processor: Processor | None = None,
     watch: Watch | None = None,
+    flush_subnormals: bool = False,
 ) -> Executable:
     """Compile ``graph``; ``offered`` says which argument each result may take over, by number.
 
-    ``processor`` is this one unless another is given, such as the same with narrower vectors. ``watch`` sees the
-    kernels of each stage where code is made, not where it comes from the cache.
+    ``processor`` is this one unless another is given, such as the same with narrower vectors; it may
+    ``flush_subnormals``. ``watch`` sees the kernels of each stage where code is made, not where it comes from the
+    cache.
     """
     start = time.perf_counter()
     whole = graph
@@ -160,6 +162,8 @@ def make_executable(
     if cache is not None:
         cache.learn_processor()
     processor = processor or Processor.host()
+    if flush_subnormals:
+        processor = replace(processor, flush_subnormals=True)
     key = graph_key(graph, offered) if cache is not None else None
     entry = cache.load(key, processor) if cache is not None and key is not None else None
     if entry is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -28,8 +27,7 @@ from pullback.compiler.runtime.exported import CFunction
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.objects import CallableObject, called_directly, set_entry
 from pullback.compiler.runtime.signature import Signature
-from pullback.compiler.specialised import Latest, Specialised, given
-from pullback.compiler.target import Processor
+from pullback.compiler.specialised import Latest, Specialised
 from pullback.control.compiled import MOST_DERIVED
 from pullback.control.schedules import Levels, without_segments
 from pullback.errors import DonationError, NamedAxisError, ShapeError, TreeError
@@ -313,7 +311,7 @@ class Compiled(_CalledAtOnce[P, R]):
         program = special.executable.program
         before = list(leaves)
         if self.check_nan:
-            before = [np.array(leaf) if given(program, k) else leaf for k, leaf in enumerate(leaves)]
+            before = program.with_copies(leaves)
         if sized is None:
             results: Sequence[Any] = program(*leaves)
         else:
@@ -445,8 +443,7 @@ class Compiled(_CalledAtOnce[P, R]):
             made, levels = self._within(self.memory, types, request)
         graph, offered = made.graph, made.offered
         watched = self._requested.watched(made.out_structure, graph.outputs)
-        processor = replace(Processor.host(), flush_subnormals=True) if self.flush_subnormals else None
-        executable = make_executable(graph, offered, watched, levels, processor)
+        executable = make_executable(graph, offered, watched, levels, flush_subnormals=self.flush_subnormals)
         scalars = tuple(k for k, node in enumerate(graph.outputs) if not node.shape and k not in offered)
         return Specialised(structure, types, made.out_structure, executable, scalars, made.carried)
 

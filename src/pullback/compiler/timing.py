@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from pullback.compiler.runtime.program import Program
 from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
 from pullback.errors import IndexRangeError, MatrixError
@@ -63,7 +61,7 @@ def _least(program: Program, arguments: Sequence[Any]) -> float:
 
 def _run(program: Program, arguments: Sequence[Any]) -> float:
     """The seconds of one call, with copies of arrays that it may overwrite."""
-    own = [np.array(value) if k in program.aliased.values() else value for k, value in enumerate(arguments)]
+    own = program.with_copies(arguments)
     start = time.perf_counter()
     program(*own)
     return time.perf_counter() - start

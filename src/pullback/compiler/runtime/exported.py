@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,11 +81,11 @@ class CFunction:
                 f"{_declaration(program, self._name, 'values' if by_value else 'pointers')}"
             )
         #: Words for the calls out of the program: addresses of routines.
-        self._calls = (ctypes.c_int64 * max(1, len(program.calls)))(*map(_word, program.calls))
+        routines = [call for call in program.calls if isinstance(call, int)]
+        self._calls = (ctypes.c_int64 * max(1, len(routines)))(*routines)
         text = _text(program, self._form, ctypes.addressof(self._calls))
         processor = program.code.processor
         self._code = Loaded([compile_object(text, processor)], processor)
-        self._packed: CFunction | None = None
         self.address = self._code.address("pullback_exported")
         self.signature = _declaration(program, self._name, self._form)
 
@@ -96,15 +97,13 @@ class CFunction:
         function.owner = self  # type: ignore[attr-defined]
         return function
 
-    @property
+    @cached_property
     def packed(self) -> CFunction:
         """The function of the same numbers in one array: ``double f(int n, double *x)``, NaN if ``n`` is another.
 
         It is what ``scipy.integrate.quad`` with ``args=`` and ``scipy.integrate.nquad`` call.
         """
-        if self._packed is None:
-            self._packed = CFunction(self._program, self._name, "packed")
-        return self._packed
+        return CFunction(self._program, self._name, "packed")
 
     def __repr__(self) -> str:
         return f"CFunction({self.signature})"
@@ -127,11 +126,6 @@ def _refuse(program: Program, name: str) -> None:
     for dtype in _dtypes(program):
         if dtype.name not in _KINDS:
             raise AddressError(f"{name}: C has no {dtype}; take and return arrays of another dtype")
-
-
-def _word(call: object) -> int:
-    assert isinstance(call, int)
-    return call
 
 
 def _by_value(program: Program) -> bool:

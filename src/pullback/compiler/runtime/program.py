@@ -92,10 +92,9 @@ class Program:
         self._sharing = Sharing(self.cost)
         self._release_from = steps_from(RELEASED_RUN, self.cost)
         self._runs: list[Signature] = []
-        self.aliased: dict[int, int] = {}
-        for index, argument in enumerate(self.arguments):
-            if argument.donated_to is not None:
-                self.aliased[argument.donated_to] = index
+        self.aliased = {
+            spec.donated_to: index for index, spec in enumerate(self.arguments) if spec.donated_to is not None
+        }
         self._check()
         self._instances = [_Instance(self)]
         #: The compiled function: a tuple of arrays, or ``NotImplemented`` where ``program(...)`` has to help.
@@ -128,6 +127,11 @@ class Program:
         """
         outcome = self.entry(*arrays)
         return outcome if outcome is not NotImplemented else self._call_helped(arrays)
+
+    def with_copies(self, arrays: Sequence[Any]) -> list[Any]:
+        """The arguments of a call, with copies of those that it overwrites."""
+        donated = self.aliased.values()
+        return [np.array(array) if k in donated else array for k, array in enumerate(arrays)]
 
     def _call_helped(self, arrays: Sequence[Any]) -> tuple[NDArray[Any], ...]:
         prepared = conform(self.arguments, arrays)
