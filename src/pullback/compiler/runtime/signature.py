@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,16 +19,16 @@ from pullback.compiler.runtime.memory import Memory
 from pullback.compiler.runtime.nodes import Items, Leaf, Node, Pairs, write_node
 from pullback.compiler.runtime.reading import (
     ALIGNED,
-    ARGUMENT,
-    ARGUMENT_BYTES,
     C_CONTIGUOUS,
-    SCALAR_KINDS,
+    NUMBER_KINDS,
+    SPEC,
+    SPEC_BYTES,
     WRITEABLE,
     numpy_scalar,
 )
 from pullback.compiler.runtime.specs import ArgumentSpec, ResultSpec
 
-__all__ = ["DESCRIPTOR", "RESULT", "RESULT_BYTES", "Signature", "Trees", "flat"]
+__all__ = ["DESCRIPTOR", "Signature", "Trees", "flat"]
 
 DESCRIPTOR = {
     "CONTEXT": 0,
@@ -60,21 +60,6 @@ DESCRIPTOR = {
 }
 DESCRIPTOR_BYTES = 208
 
-# The record of a result; the first fields are those of an argument's.
-RESULT = {
-    "DTYPE": 0,
-    "RANK": 8,
-    "SHAPE": 16,
-    "OBJECT": 24,  # the object made in this call, until it stands in the tree of results
-    "SLICED": 32,
-    "STRIDE": 40,
-    "ALIAS": 48,  # the donated argument's index, or -1
-    "STORAGE": 56,  # where the value of a NumPy scalar is put, null for an array
-    "SCALAR": 64,  # the type of that scalar, if its value is known to lie behind the head of the object, or null
-    "ALLOCATE": 72,  # its function for new instances without a value
-    "WIDE": 80,  # i64: 1 if the value takes 16 bytes rather than up to 8
-}
-RESULT_BYTES = 88
 _STORAGE_BYTES = 32
 
 _NEW_SCALAR, _NEW_FROM_DESCR = (
@@ -123,14 +108,8 @@ class Signature:
         self._memory = memory = Memory(mmap.PAGESIZE)
         program = self.owner.program
         arguments, results = program.arguments, program.results  # the records have addresses of their dtypes
-        specs = memory.reserve(ARGUMENT_BYTES * len(arguments))
-        result_specs = memory.reserve(RESULT_BYTES * len(results))
-        places = [specs + ARGUMENT_BYTES * k for k in range(len(arguments))]
-        made = [result_specs + RESULT_BYTES * k for k in range(len(results))]
-        for k, argument in enumerate(arguments):
-            memory.write(places[k], ARGUMENT, self._argument(k, argument))
-        for k, result in enumerate(results):
-            memory.write(made[k], RESULT, self._result(k, result, program.aliased.get(k, -1)))
+        given = self._records([self._argument(k, spec) for k, spec in enumerate(arguments)])
+        made = self._records([self._result(k, spec) for k, spec in enumerate(results)])
         trees = self.trees
         first = trees.taken.parts[0] if isinstance(trees.taken, Items) and trees.taken.parts else None
         self.address = memory.reserve(DESCRIPTOR_BYTES)
@@ -155,14 +134,14 @@ class Signature:
             "BOOL_TYPE": id(bool),
             "TRUE": id(True),
             "DONATED": len(program.aliased),
-            "SPECS": specs,
-            "RESULT_SPECS": result_specs,
-            "TAKEN": write_node(memory, trees.taken, places, match=True),
+            "SPECS": given.start,
+            "RESULT_SPECS": made.start,
+            "TAKEN": write_node(memory, trees.taken, given, match=True),
             "KEYWORDS": 0
             if trees.keywords is None
-            else write_node(memory, trees.keywords, places, match=True),
+            else write_node(memory, trees.keywords, given, match=True),
             "MADE": write_node(memory, trees.made, made, match=False),
-            "FIRST": places[first.number] if isinstance(first, Leaf) else 0,
+            "FIRST": given[first.number] if isinstance(first, Leaf) else 0,
         }
         memory.write(self.address, DESCRIPTOR, values)
 
@@ -170,48 +149,54 @@ class Signature:
         """From how many steps on runs are shared with other threads."""
         self._memory.set_word(self.address + DESCRIPTOR["SHARE_FROM"], steps)
 
+    def _records(self, values: Sequence[Mapping[str, int]]) -> range:
+        """Write records side by side; their addresses."""
+        start = self._memory.reserve(SPEC_BYTES * len(values))
+        places = range(start, start + SPEC_BYTES * len(values), SPEC_BYTES)
+        for place, record in zip(places, values):
+            self._memory.write(place, SPEC, record)
+        return places
+
     def _argument(self, number: int, spec: ArgumentSpec) -> dict[str, int]:
         donated = spec.donated_to is not None
         weak = None if self.weak is None else self.weak[number]
-        single = not donated and not spec.shape
         sliced = self.sliced is not None and number in self.sliced
-        scalar = numpy_scalar(spec.dtype) if single and not weak and not sliced else None
-        shape = (0, *spec.shape) if sliced else spec.shape
-        size = spec.dtype.itemsize * math.prod(spec.shape)
+        single = not donated and not spec.shape and not sliced
+        takes_number = single and weak is not False
         return {
-            "DTYPE": id(spec.dtype),
-            "RANK": -1 if weak else len(shape),
-            "SHAPE": self._memory.put(shape),
-            "SLICED": int(sliced),
-            "STRIDE": size if sliced else 0,
+            **self._array(spec, sliced, numpy_scalar(spec.dtype) if single and not weak else None),
+            **({"RANK": -1} if weak else {}),
             "FLAGS": C_CONTIGUOUS | ALIGNED | (WRITEABLE if donated else 0),
-            "BYTES": size,
-            "NUMPY": 0 if scalar is None else id(scalar),
-            "SCALAR": SCALAR_KINDS.get(spec.dtype.name, 0)
-            if single and weak is not False and not sliced
-            else 0,
+            "NUMBER": NUMBER_KINDS.get(spec.dtype.name, 0) if takes_number else 0,
             "STORAGE": self._memory.put((0,)),
             "DONATED": int(donated),
         }
 
-    def _result(self, number: int, spec: ResultSpec, alias: int) -> dict[str, int]:
-        sliced = self.sliced is not None and alias < 0
-        shape = (0, *spec.shape) if sliced else spec.shape
+    def _result(self, number: int, spec: ResultSpec) -> dict[str, int]:
+        alias = self.owner.program.aliased.get(number, -1)
         storage, scalar = 0, None
         if number in self.scalars:
             storage = self._memory.reserve(_STORAGE_BYTES, _STORAGE_BYTES)
             scalar = None if spec.dtype.kind == "b" else numpy_scalar(spec.dtype)  # there are two bools only
         return {
+            **self._array(spec, self.sliced is not None and alias < 0, scalar),
+            "ALIAS": alias,
+            "STORAGE": storage,
+            "ALLOCATE": 0 if scalar is None else _type_slot(scalar, _TP_ALLOC),
+        }
+
+    def _array(self, spec: ArgumentSpec | ResultSpec, sliced: bool, scalar: type | None) -> dict[str, int]:
+        """What the records of arguments and of results say of the array, or of the NumPy scalar in its place."""
+        shape = (0, *spec.shape) if sliced else spec.shape
+        size = spec.dtype.itemsize * math.prod(spec.shape)
+        return {
             "DTYPE": id(spec.dtype),
             "RANK": len(shape),
             "SHAPE": self._memory.put(shape),
             "SLICED": int(sliced),
-            "STRIDE": spec.dtype.itemsize * math.prod(spec.shape) if sliced else 0,
-            "ALIAS": alias,
-            "STORAGE": storage,
+            "STRIDE": size if sliced else 0,
+            "BYTES": size,
             "SCALAR": 0 if scalar is None else id(scalar),
-            "ALLOCATE": 0 if scalar is None else _type_slot(scalar, _TP_ALLOC),
-            "WIDE": int(spec.dtype.itemsize > 8),
         }
 
 
