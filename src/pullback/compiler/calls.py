@@ -33,16 +33,14 @@ class _Unmatched(Exception):
 def trees(given: Structure, returned: Structure) -> Trees | None:
     """What matches ``(arguments, keywords)`` and builds the results; None where Python has to do it."""
     try:
-        root = taken(given.spec)
-        built = made(returned.spec)
+        root, built = taken(given.spec), made(returned.spec)
     except RecursionError:
         return None
     if root is None:
         return None
     assert isinstance(root, Items)
     arguments, keywords = root.parts
-    assert isinstance(keywords, Pairs)
-    return Trees(arguments, built, keywords if keywords.keys else None)
+    return Trees(arguments, keywords, built)
 
 
 def taken(spec: Spec) -> Node | None:

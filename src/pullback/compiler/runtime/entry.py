@@ -38,13 +38,10 @@ def takes(descriptor: Descriptor, arguments: Pointers, given: i64, names: ptr, s
         if not match(descriptor, taken.PARTS[index], arguments[index]):
             return False
     keywords = descriptor.KEYWORDS
-    wanted = 0
     named = 0
-    if keywords is not None:
-        wanted = keywords.COUNT
     if names is not None:
         named = PyTuple_Size(names)
-    if named != wanted:
+    if named != keywords.COUNT:
         return False
     for index in range(named):
         if not match(descriptor, keywords.PARTS[2 * index], PyTuple_GetItem(names, index)):

@@ -54,7 +54,7 @@ DESCRIPTOR = {
     "SPECS": 160,
     "RESULT_SPECS": 168,
     "TAKEN": 176,  # the node of the tuple of positional arguments
-    "KEYWORDS": 184,  # that of the dict of keywords, null if there are none
+    "KEYWORDS": 184,  # that of the dict of keywords
     "MADE": 192,  # that of the results
     "FIRST": 200,  # the record of the first positional argument if that is no tree, else null
 }
@@ -72,17 +72,17 @@ _TP_ALLOC, _TP_NEW = 47, 65
 
 @dataclass(frozen=True)
 class Trees:
-    """What is compared with the positional arguments and with the keywords, and what is built of the results."""
+    """What is compared with the positional arguments and with the dict of keywords, and what is built of results."""
 
     taken: Node
+    keywords: Node
     made: Node
-    keywords: Pairs | None = None
 
 
 def flat(arguments: int, results: int) -> Trees:
     """Arguments one by one, and a tuple of results."""
     taken, made = (Items(tuple, tuple(map(Leaf, range(count)))) for count in (arguments, results))
-    return Trees(taken, made)
+    return Trees(taken, Pairs((), ()), made)
 
 
 @dataclass(eq=False)
@@ -137,9 +137,7 @@ class Signature:
             "SPECS": given.start,
             "RESULT_SPECS": made.start,
             "TAKEN": write_node(memory, trees.taken, given, match=True),
-            "KEYWORDS": 0
-            if trees.keywords is None
-            else write_node(memory, trees.keywords, given, match=True),
+            "KEYWORDS": write_node(memory, trees.keywords, given, match=True),
             "MADE": write_node(memory, trees.made, made, match=False),
             "FIRST": given[first.number] if isinstance(first, Leaf) else 0,
         }
