@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pullback.compiler.parameters import parameters_of
 from pullback.errors import NamedAxisError, TracingError
 from pullback.graph import Graph, Node, Type, Variable
 from pullback.graph.named import STAND_INS, NamedSize, multiple, named_sizes, with_names
@@ -199,11 +200,8 @@ class NamedShapes:
 
 def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
     """The names of a function's parameters, and whether it takes others by name."""
-    import inspect
-
-    try:
-        given = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
+    given = parameters_of(function)
+    if given is None:
         return [], True
     names = [p.name for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     return names, any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in given)
