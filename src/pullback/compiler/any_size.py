@@ -88,13 +88,11 @@ class Sized(NamedTuple):
 
         What a run keeps of each step has ``front`` further axes.
         """
-        found = []
-        for k, (result, ends) in enumerate(zip(results, self.instance.slices)):
-            if k in program.aliased:
-                found.append(leaves[program.aliased[k]])
-            else:
-                found += cut([result], (ends,), self.call.sizes, front)
-        return found
+        taken = program.aliased
+        return [
+            leaves[taken[k]] if k in taken else cut(result, cuts, self.call.sizes, front)
+            for k, (result, cuts) in enumerate(zip(results, self.instance.slices))
+        ]
 
     def again(self, request: Request) -> Requested:
         """What is to be compiled, traced anew: for decisions that a trace is made with."""

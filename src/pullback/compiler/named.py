@@ -290,12 +290,11 @@ def padded(leaf: Any, type: Type, steps: tuple[int, ...] = ()) -> np.ndarray:
     return made
 
 
-def cut(results: Sequence[Any], slices: Slices, sizes: Sequence[int], steps: int = 0) -> list[Any]:
-    """Results without their padding; those of runs have ``steps`` further axes in front."""
-    found = []
-    for array, cuts in zip(results, slices):
-        ends: list[slice] = [slice(None)] * array.ndim
-        for axis, which, times, beside in cuts:
-            ends[axis + steps] = slice(times * sizes[which] + beside)
-        found.append(np.ascontiguousarray(array[tuple(ends)]) if cuts else array)
-    return found
+def cut(array: Any, cuts: Sequence[tuple[int, int, int, int]], sizes: Sequence[int], steps: int) -> Any:
+    """A result without its padding; that of a run has ``steps`` further axes in front."""
+    if not cuts:
+        return array
+    ends: list[slice] = [slice(None)] * array.ndim
+    for axis, which, times, beside in cuts:
+        ends[axis + steps] = slice(times * sizes[which] + beside)
+    return np.ascontiguousarray(array[tuple(ends)])
