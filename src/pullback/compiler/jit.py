@@ -261,11 +261,6 @@ class Compiled(_CalledAtOnce[P, R]):
                 "run_steps: the donated arguments must be the first results, in the same order and structure; "
                 + self._requested.uncarried(structure, special.types, special.out_structure, returned)
             )
-        results: list[Any] = []
-        for position, spec in enumerate(program.results):
-            kept = position in program.aliased
-            results.append(None if kept else np.empty((steps, *spec.shape), spec.dtype))
-        strides = [0 if r is None else r[:1].nbytes for r in results]
         if sized is not None:
             passed = sized.arguments(arrays, program, [(steps,) if cut else () for cut in slices])
             slices += [False] * (len(passed) - len(arrays))
@@ -277,11 +272,10 @@ class Compiled(_CalledAtOnce[P, R]):
         ]
         sizes = [a[:1].nbytes if cut else 0 for a, cut in zip(values, slices)]
         try:
-            done = program.run_steps(values, steps, sizes, results, strides)
+            final, done = program.run(values, steps, sizes, (steps,))
         finally:
             if sized is not None:
                 sized.write_back(values, arrays, program)
-        final = [values[program.aliased[k]] if r is None else r for k, r in enumerate(results)]
         if sized is not None:
             return (special.out_structure.unflatten(sized.results(final, arrays, program, 1)), done), None
         sliced_leaves = frozenset(k for k, cut in enumerate(slices) if cut)

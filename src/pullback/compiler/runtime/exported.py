@@ -26,7 +26,7 @@ from pullback.compiler.codegen.subnormals import switched
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import Loaded, compile_object
 from pullback.compiler.runtime.machine import machine
-from pullback.compiler.runtime.specs import ArgumentSpec, RegionSpec, RepeatSpec, ResultSpec
+from pullback.compiler.runtime.specs import ArraySpec, RegionSpec, RepeatSpec
 from pullback.errors import AddressError
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _returned(program: Program, form: str) -> _Kind:
     return _INT if form == "pointers" else _kind(program.results[0])
 
 
-def _kind(spec: ArgumentSpec | ResultSpec) -> _Kind:
+def _kind(spec: ArraySpec) -> _Kind:
     return _KINDS[spec.dtype.name]
 
 
@@ -246,7 +246,7 @@ def _text(program: Program, form: str, calls: int) -> str:
     return module.text()
 
 
-def _argument(f: Function, form: str, number: int, spec: ArgumentSpec) -> str:
+def _argument(f: Function, form: str, number: int, spec: ArraySpec) -> str:
     """Where an argument lies in memory; a number that came by value is put there."""
     if form == "packed":
         return f.value(f"getelementptr double, ptr {f['x']}, i64 {number}")

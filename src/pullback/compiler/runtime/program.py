@@ -140,13 +140,20 @@ class Program:
             outcome = instance.function(*prepared)
             if outcome is not NotImplemented:
                 return outcome  # type: ignore[no-any-return]
-        results = [
-            prepared[self.aliased[index]] if index in self.aliased else np.empty(spec.shape, spec.dtype)
+        results, _ = self.run(prepared, 1, [0] * len(prepared))
+        return tuple(results)
+
+    def run(
+        self, arrays: Sequence[Any], steps: int, strides: Sequence[int], front: tuple[int, ...] = ()
+    ) -> tuple[list[NDArray[Any]], int]:
+        """The results of ``run_steps``, new ones with axes ``front`` of steps, and how many steps were done."""
+        made = [
+            None if index in self.aliased else np.empty((*front, *spec.shape), spec.dtype)
             for index, spec in enumerate(self.results)
         ]
-        fresh = [None if index in self.aliased else result for index, result in enumerate(results)]
-        self.run_steps(prepared, 1, [0] * len(prepared), fresh, [0] * len(results))
-        return tuple(results)
+        sizes = [0 if array is None else spec.nbytes for array, spec in zip(made, self.results)]
+        done = self.run_steps(arrays, steps, strides, made, sizes)
+        return [arrays[self.aliased[k]] if array is None else array for k, array in enumerate(made)], done
 
     def run_steps(
         self,

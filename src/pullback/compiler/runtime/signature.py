@@ -7,7 +7,6 @@ the same context, which one call at a time may use; the records that a call writ
 from __future__ import annotations
 
 import ctypes
-import math
 import mmap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from pullback.compiler.runtime.reading import (
     WRITEABLE,
     numpy_scalar,
 )
-from pullback.compiler.runtime.specs import ArgumentSpec, ResultSpec
+from pullback.compiler.runtime.specs import ArgumentSpec, ArraySpec, ResultSpec
 
 __all__ = ["DESCRIPTOR", "Signature", "Trees", "flat"]
 
@@ -183,17 +182,16 @@ class Signature:
             "ALLOCATE": 0 if scalar is None else _type_slot(scalar, _TP_ALLOC),
         }
 
-    def _array(self, spec: ArgumentSpec | ResultSpec, sliced: bool, scalar: type | None) -> dict[str, int]:
+    def _array(self, spec: ArraySpec, sliced: bool, scalar: type | None) -> dict[str, int]:
         """What the records of arguments and of results say of the array, or of the NumPy scalar in its place."""
         shape = (0, *spec.shape) if sliced else spec.shape
-        size = spec.dtype.itemsize * math.prod(spec.shape)
         return {
             "DTYPE": id(spec.dtype),
             "RANK": len(shape),
             "SHAPE": self._memory.put(shape),
             "SLICED": int(sliced),
-            "STRIDE": size if sliced else 0,
-            "BYTES": size,
+            "STRIDE": spec.nbytes if sliced else 0,
+            "BYTES": spec.nbytes,
             "SCALAR": 0 if scalar is None else id(scalar),
         }
 
