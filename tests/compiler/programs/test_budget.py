@@ -75,7 +75,7 @@ def test_what_was_decided_once_is_not_searched_again(tmp_path: Any, monkeypatch:
     gradient = pb.grad(short_and_long)
     budget = pb.jit(gradient).memory_bytes(W, XS) // 3
     first = pb.jit(gradient, memory=budget).inspect(W, XS)
-    monkeypatch.setattr("pullback.compiler.jit.compiled.needed", None)
+    monkeypatch.setattr("pullback.compiler.programs.budget.needed", None)
     again = pb.jit(gradient, memory=budget).inspect(W, XS)
     assert (first.from_cache, again.from_cache) == (False, True)
     assert again.memory == first.memory

@@ -20,9 +20,10 @@ from pullback.compiler.jit.named import (
     sizes_known,
     slices_of,
 )
-from pullback.compiler.jit.request import Request, Requested
+from pullback.compiler.jit.request import Request
 from pullback.compiler.jit.retraces import note_one_size
 from pullback.compiler.legalise.padded import with_capacity
+from pullback.compiler.programs.requested import Requested
 from pullback.compiler.runtime.arguments import check_overlap, conform
 from pullback.compiler.runtime.program import Program
 from pullback.graph import Type
@@ -88,13 +89,11 @@ class Sized(NamedTuple):
 
         What a run keeps of each step has ``front`` further axes.
         """
-        found = []
-        for k, (result, ends) in enumerate(zip(results, self.instance.slices)):
-            if k in program.aliased:
-                found.append(leaves[program.aliased[k]])
-            else:
-                found += cut([result], (ends,), self.call.sizes, front)
-        return found
+        taken = program.aliased
+        return [
+            leaves[taken[k]] if k in taken else cut(result, cuts, self.call.sizes, front)
+            for k, (result, cuts) in enumerate(zip(results, self.instance.slices))
+        ]
 
     def again(self, request: Request) -> Requested:
         """What is to be compiled, traced anew: for decisions that a trace is made with."""

@@ -33,16 +33,14 @@ class _Unmatched(Exception):
 def trees(given: Structure, returned: Structure) -> Trees | None:
     """What matches ``(arguments, keywords)`` and builds the results; None where Python has to do it."""
     try:
-        root = taken(given.spec)
-        built = made(returned.spec)
+        root, built = taken(given.spec), made(returned.spec)
     except RecursionError:
         return None
     if root is None:
         return None
     assert isinstance(root, Items)
     arguments, keywords = root.parts
-    assert isinstance(keywords, Pairs)
-    return Trees(arguments, built, keywords if keywords.keys else None)
+    return Trees(arguments, keywords, built)
 
 
 def taken(spec: Spec) -> Node | None:
@@ -53,30 +51,43 @@ def taken(spec: Spec) -> Node | None:
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None  # containers may change while they are looked at
     try:
-        return _taken(spec, itertools.count())
+        return _node(spec, itertools.count(), match=True)
     except _Unmatched:
         return None
 
 
-def _taken(spec: Spec, numbers: Iterator[int]) -> Node:
+def made(spec: Spec) -> Node:
+    """What builds a tree of this structure around results, which are numbered as ``flatten`` gives them."""
+    return _node(spec, itertools.count(), match=False)
+
+
+def _node(spec: Spec, numbers: Iterator[int], match: bool) -> Node:
+    static = static_node if match else Same
     if spec is LEAF:
         return Leaf(next(numbers))
     if len(spec) == 2:
-        return static_node(spec[0])
+        return static(spec[0])
     cls, rest, specs = spec
-    if cls in REGISTERED:
-        raise _Unmatched
-    parts = tuple([_taken(part, numbers) for part in specs])
-    if cls in FIELDS:
-        fixed = FIELDS[cls][1]
-        names = (*FIELDS[cls][0], *attributes_of(rest), *fixed)
-        statics = tuple(map(static_node, rest[: len(fixed)]))
-        return Fields(cls, tuple(map(sys.intern, names)), (*parts, *statics), _in_slots(cls, names))
+    parts = tuple([_node(part, numbers, match) for part in specs])
+    if cls in FIELDS and cls not in REGISTERED:
+        moving, fixed = FIELDS[cls]
+        names = (*moving, *fixed, *attributes_of(rest))
+        parts = (*parts[: len(moving)], *map(static, rest[: len(fixed)]), *parts[len(moving) :])
+        try:
+            slots = _in_slots(cls, names)
+        except _Unmatched:
+            if match:
+                raise
+            slots = True
+        return Fields(cls, tuple(map(sys.intern, names)), parts, slots)
     if cls is dict:
         return _pairs(rest, parts)
-    if cls in (tuple, list) or _is_plain_tuple(cls):
+    if cls in (tuple, list) or (match and cls not in REGISTERED and _is_plain_tuple(cls)):
         return Items(cls, parts)
-    raise _Unmatched
+    if match:
+        raise _Unmatched
+    build = builder(cls)
+    return Called(lambda elements: build(rest, list(elements)), parts)
 
 
 def _pairs(rest: Any, parts: Sequence[Node]) -> Pairs:
@@ -120,33 +131,3 @@ def _in_slots(cls: type, names: tuple[str, ...]) -> bool:
 def _of_class(cls: type, name: str) -> Any:
     """What the class or one of its bases has by that name, as it stands there."""
     return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
-
-
-def made(spec: Spec) -> Node:
-    """What builds a tree of this structure around results, which are numbered as ``flatten`` gives them."""
-    return _made(spec, itertools.count())
-
-
-def _made(spec: Spec, numbers: Iterator[int]) -> Node:
-    if spec is LEAF:
-        return Leaf(next(numbers))
-    if len(spec) == 2:
-        return Same(spec[0])
-    cls, rest, specs = spec
-    parts = tuple([_made(part, numbers) for part in specs])
-    if cls in (tuple, list):
-        return Items(cls, parts)
-    if cls is dict:
-        return _pairs(rest, parts)
-    if cls in FIELDS and cls not in REGISTERED:
-        moving, fixed = FIELDS[cls]
-        statics = tuple(map(Same, rest[: len(fixed)]))
-        names = (*moving, *fixed, *attributes_of(rest))
-        middle = len(moving)
-        try:
-            slots = _in_slots(cls, names)
-        except _Unmatched:
-            slots = True
-        return Fields(cls, tuple(map(sys.intern, names)), (*parts[:middle], *statics, *parts[middle:]), slots)
-    build = builder(cls)
-    return Called(lambda elements: build(rest, list(elements)), parts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -19,17 +18,17 @@ from pullback.compiler.jit.parameters import (
     most_traces,
     named_arguments,
 )
-from pullback.compiler.jit.request import ClosesOver, Request, Requested
+from pullback.compiler.jit.request import ClosesOver, Request
 from pullback.compiler.jit.retraces import note_retrace
-from pullback.compiler.jit.specialised import Latest, Specialised, given
-from pullback.compiler.programs.budget import Decisions, budget_bytes, described, within
-from pullback.compiler.programs.executable import BudgetDecisions, Report, make_executable, needed
+from pullback.compiler.jit.specialised import Latest, Specialised
+from pullback.compiler.programs.budget import budget_bytes, described, within
+from pullback.compiler.programs.executable import Report, make_executable
 from pullback.compiler.programs.nans import explain_nan, has_nan
+from pullback.compiler.programs.requested import Requested
 from pullback.compiler.runtime.exported import CFunction
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.objects import CallableObject, called_directly, set_entry
 from pullback.compiler.runtime.signature import Signature
-from pullback.compiler.target import Processor
 from pullback.control.compiled import MOST_DERIVED
 from pullback.control.schedules import Levels, without_segments
 from pullback.errors import DonationError, NamedAxisError, ShapeError, TreeError
@@ -256,19 +255,13 @@ class Compiled(_CalledAtOnce[P, R]):
                 )
             types.append(kind.with_shape(kind.shape[1:]) if cut else kind)
         special, sized = self._fitting_types(tuple(types), structure)
+        program = special.executable.program
         if not special.carried:
+            returned = [Type(spec.dtype, spec.shape) for spec in program.results]
             raise TreeError(
                 "run_steps: the donated arguments must be the first results, in the same order and structure; "
-                + self._requested.uncarried(
-                    structure, special.types, special.out_structure, special.executable.program.results
-                )
+                + self._requested.uncarried(structure, special.types, special.out_structure, returned)
             )
-        program = special.executable.program
-        results: list[Any] = []
-        for position, spec in enumerate(program.results):
-            kept = position in program.aliased
-            results.append(None if kept else np.empty((steps, *spec.shape), spec.dtype))
-        strides = [0 if r is None else r[:1].nbytes for r in results]
         if sized is not None:
             passed = sized.arguments(arrays, program, [(steps,) if cut else () for cut in slices])
             slices += [False] * (len(passed) - len(arrays))
@@ -280,11 +273,10 @@ class Compiled(_CalledAtOnce[P, R]):
         ]
         sizes = [a[:1].nbytes if cut else 0 for a, cut in zip(values, slices)]
         try:
-            done = program.run_steps(values, steps, sizes, results, strides)
+            final, done = program.run(values, steps, sizes, (steps,))
         finally:
             if sized is not None:
                 sized.write_back(values, arrays, program)
-        final = [values[program.aliased[k]] if r is None else r for k, r in enumerate(results)]
         if sized is not None:
             return (special.out_structure.unflatten(sized.results(final, arrays, program, 1)), done), None
         sliced_leaves = frozenset(k for k, cut in enumerate(slices) if cut)
@@ -314,7 +306,7 @@ class Compiled(_CalledAtOnce[P, R]):
         program = special.executable.program
         before = list(leaves)
         if self.check_nan:
-            before = [np.array(leaf) if given(program, k) else leaf for k, leaf in enumerate(leaves)]
+            before = program.with_copies(leaves)
         if sized is None:
             results: Sequence[Any] = program(*leaves)
         else:
@@ -446,8 +438,7 @@ class Compiled(_CalledAtOnce[P, R]):
             made, levels = self._within(self.memory, types, request)
         graph, offered = made.graph, made.offered
         watched = self._requested.watched(made.out_structure, graph.outputs)
-        processor = replace(Processor.host(), flush_subnormals=True) if self.flush_subnormals else None
-        executable = make_executable(graph, offered, watched, levels, processor)
+        executable = make_executable(graph, offered, watched, levels, flush_subnormals=self.flush_subnormals)
         scalars = tuple(k for k, node in enumerate(graph.outputs) if not node.shape and k not in offered)
         return Specialised(structure, types, made.out_structure, executable, scalars, made.carried)
 
@@ -456,15 +447,9 @@ class Compiled(_CalledAtOnce[P, R]):
     ) -> tuple[Requested, Levels]:
         """A program that takes no more memory than the budget."""
         given = sum(type.nbytes for type in types)
-        known = BudgetDecisions(budget)
         return within(
             budget,
             request,
-            lambda made: needed(made.graph, made.offered),
-            Decisions(
-                lambda made: known.load(made.graph, made.offered),
-                lambda made, decision: known.store(made.graph, made.offered, decision),
-            ),
             self.__name__,
             f" The arguments have {described(given)}, which is not counted. Give more memory, or fewer or smaller "
             "examples.",

@@ -12,7 +12,6 @@ stands for the call is one operation (``control/compiled.py``), whose batch and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ import numpy as np
 from pullback.compiler.jit.draws import without_draws
 from pullback.compiler.programs.executable import make_executable
 from pullback.compiler.programs.nans import explain_nan, has_nan
-from pullback.compiler.target import Processor
 from pullback.control.compiled import Body, Run, applied_compiled
 from pullback.graph import Graph, Type, every_node
 from pullback.numpy.promotion import as_array_node
@@ -67,8 +65,7 @@ def _compiler(check_nan: bool, flush_subnormals: bool) -> Callable[[Graph], Run]
     """How graphs are compiled, by the settings of ``jit``."""
 
     def compiled(graph: Graph) -> Run:
-        processor = replace(Processor.host(), flush_subnormals=True) if flush_subnormals else None
-        program = make_executable(graph, {}, processor=processor).program
+        program = make_executable(graph, {}, flush_subnormals=flush_subnormals).program
         if not check_nan:
             return program
 

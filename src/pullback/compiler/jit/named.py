@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pullback.compiler.jit.parameters import parameters_of
 from pullback.errors import NamedAxisError, TracingError
 from pullback.graph import Graph, Node, Type, Variable
 from pullback.graph.named import STAND_INS, NamedSize, multiple, named_sizes, with_names
@@ -199,11 +200,8 @@ class NamedShapes:
 
 def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
     """The names of a function's parameters, and whether it takes others by name."""
-    import inspect
-
-    try:
-        given = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
+    given = parameters_of(function)
+    if given is None:
         return [], True
     names = [p.name for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     return names, any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in given)
@@ -292,12 +290,11 @@ def padded(leaf: Any, type: Type, steps: tuple[int, ...] = ()) -> np.ndarray:
     return made
 
 
-def cut(results: Sequence[Any], slices: Slices, sizes: Sequence[int], steps: int = 0) -> list[Any]:
-    """Results without their padding; those of runs have ``steps`` further axes in front."""
-    found = []
-    for array, cuts in zip(results, slices):
-        ends: list[slice] = [slice(None)] * array.ndim
-        for axis, which, times, beside in cuts:
-            ends[axis + steps] = slice(times * sizes[which] + beside)
-        found.append(np.ascontiguousarray(array[tuple(ends)]) if cuts else array)
-    return found
+def cut(array: Any, cuts: Sequence[tuple[int, int, int, int]], sizes: Sequence[int], steps: int) -> Any:
+    """A result without its padding; that of a run has ``steps`` further axes in front."""
+    if not cuts:
+        return array
+    ends: list[slice] = [slice(None)] * array.ndim
+    for axis, which, times, beside in cuts:
+        ends[axis + steps] = slice(times * sizes[which] + beside)
+    return np.ascontiguousarray(array[tuple(ends)])

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pullback.errors import AddressError, TreeError
 
-__all__ = ["argument_numbers", "count_positional", "least_positional", "most_traces", "named_arguments"]
+__all__ = [
+    "argument_numbers", "count_positional", "least_positional", "most_traces", "named_arguments", "parameters_of",
+]  # fmt: skip
+
+_BY_POSITION = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def parameters_of(function: Callable[..., Any], follow: bool = True) -> list[inspect.Parameter] | None:
+    """The parameters of a function; None of one that does not tell.
+
+    What a decorator says of the function inside it is believed only where it is ``follow``ed.
+    """
+    try:
+        return list(inspect.signature(function, follow_wrapped=follow).parameters.values())
+    except (TypeError, ValueError):
+        return None
 
 
 def _as_tuple(numbers: int | Iterable[int]) -> tuple[int, ...]:
@@ -31,11 +47,9 @@ def count_positional(function: Callable[..., Any], *numbers: int | Iterable[int]
 
 def least_positional(function: Callable[..., Any], static: Sequence[int]) -> int:
     """How many positional arguments a call must have, all of which are no static ones."""
-    import inspect
-
-    parameters = list(inspect.signature(function).parameters.values())
-    wanted = [p for p in parameters if p.default is p.empty]
-    if static or not all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in wanted):
+    parameters = parameters_of(function)
+    wanted = [p for p in parameters or () if p.default is p.empty]
+    if parameters is None or static or not all(p.kind in _BY_POSITION for p in wanted):
         raise AddressError(
             "address: a function with static arguments, keywords, or any number of arguments needs an example of "
             "what it is called with: compiled.c_function(1.0, 2.0).address"
@@ -44,32 +58,24 @@ def least_positional(function: Callable[..., Any], static: Sequence[int]) -> int
 
 
 def _count(function: Callable[..., Any], follow: bool) -> int | None:
-    import inspect
-
-    try:
-        parameters = inspect.signature(function, follow_wrapped=follow).parameters.values()
-    except (TypeError, ValueError):
+    parameters = parameters_of(function, follow)
+    if parameters is None or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return None
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return None
-    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    return sum(p.kind in _BY_POSITION for p in parameters)
 
 
 def named_arguments(
     function: Callable[..., Any], names: str | Iterable[str]
 ) -> tuple[frozenset[str], list[int]]:
     """The names, and the positions of those that may be given by position."""
-    import inspect
-
     given = (names,) if isinstance(names, str) else tuple(names)
     wrong = [name for name in given if not isinstance(name, str)]
     if wrong:
         raise TreeError(f"static_argnames={names!r}: {wrong[0]!r} is no name")
     if not given:
         return frozenset(), []
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
+    parameters = parameters_of(function)
+    if parameters is None:
         return frozenset(given), []
     known = [p.name for p in parameters]
     if not any(p.kind is p.VAR_KEYWORD for p in parameters) and not set(known) >= set(given):

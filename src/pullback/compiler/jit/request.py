@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from pullback.compiler.jit.draws import without_draws
-from pullback.compiler.runtime.specs import ResultSpec
+from pullback.compiler.programs.requested import Requested
 from pullback.errors import DonationError, ShapeError, TracingError, TreeError
-from pullback.graph import Graph, Node, Type
+from pullback.graph import Node, Type
 from pullback.graph.named import sizes_under_way
 from pullback.tracing.trace import Traced, trace_flat
 from pullback.tracing.trees import Structure, difference, flatten
 
-__all__ = ["ClosesOver", "Request", "Requested"]
+__all__ = ["ClosesOver", "Request"]
 
 
 class ClosesOver(TracingError):
@@ -23,17 +23,6 @@ class ClosesOver(TracingError):
     def __init__(self, message: str, traced: Traced) -> None:
         super().__init__(message)
         self.traced = traced
-
-
-class Requested(NamedTuple):
-    """What is to be compiled."""
-
-    graph: Graph
-    out_structure: Structure
-    offered: dict[int, int]
-    """Which argument each result may take over, by number."""
-    carried: bool
-    """Whether the donated arguments are, in order, the first results."""
 
 
 @dataclass(frozen=True)
@@ -56,72 +45,57 @@ class Request:
             raise ClosesOver(
                 f"{self.name} uses {foreign[0]!r} of a trace around it; give it as an argument", traced
             )
-        donated_leaves, parts = self.donated_leaves(structure)
-        carried, pairs = self._pairs(traced.out_structure, donated_leaves, parts)
         graph = traced.graph
+        donated = [leaf for group, _ in self._donated(structure) for leaf in group]
+        results = [node.type for node in graph.outputs]
+        carried = not self.uncarried(structure, types, traced.out_structure, results)
+        if carried:
+            return Requested(graph, traced.out_structure, dict(enumerate(donated)), carried)
         offered: dict[int, int] = {}
-        if carried and all(_fits(graph.inputs[a].type, graph.outputs[r].type) for r, a in pairs.items()):
-            offered = pairs
-        else:
-            carried = False
-            free = [leaf for group in donated_leaves for leaf in group]
-            for result, node in enumerate(graph.outputs):
-                match = next((a for a in free if _fits(graph.inputs[a].type, node.type)), None)
-                if match is not None:
-                    offered[result] = match
-                    free.remove(match)
+        for result, type in enumerate(results):
+            match = next((a for a in donated if _fits(types[a], type)), None)
+            if match is not None:
+                offered[result] = match
+                donated.remove(match)
         return Requested(graph, traced.out_structure, offered, carried)
 
-    def donated_leaves(self, structure: Structure) -> tuple[list[list[int]], list[Any]]:
+    def _donated(self, structure: Structure) -> list[tuple[list[int], Structure]]:
         """For each donated argument the numbers of its leaves, and its structure."""
         arguments, _ = _numbered(structure)
-        groups, parts = [], []
+        found = []
         for number in self.donate_argnums:
             if number >= len(arguments):
                 raise DonationError(f"{self.name}: argument {number} is donated, {len(arguments)} were given")
             leaves, part = flatten(arguments[number])
-            groups.append([int(leaf) for leaf in leaves])
-            parts.append(part)
-        return groups, parts
-
-    def _pairs(
-        self, out_structure: Structure, donated: list[list[int]], parts: list[Any]
-    ) -> tuple[bool, dict[int, int]]:
-        """Result leaf to argument leaf, if the first results have the structures of the donated arguments."""
-        out = _numbered(out_structure)
-        heads = list(out) if isinstance(out, tuple) and type(out) is tuple else [out]
-        pairs: dict[int, int] = {}
-        if len(heads) < len(donated):
-            return False, {}
-        for head, group, part in zip(heads, donated, parts):
-            leaves, structure = flatten(head)
-            if not structure.fits(part):
-                return False, {}
-            pairs.update(zip((int(leaf) for leaf in leaves), group))
-        return True, pairs
+            found.append(([int(leaf) for leaf in leaves], part))
+        return found
 
     def uncarried(
         self,
         structure: Structure,
         types: Sequence[Type],
         out_structure: Structure,
-        results: Sequence[ResultSpec],
+        results: Sequence[Type],
     ) -> str:
-        """The first of the donated arguments that does not come back as it was, in words."""
+        """The first of the donated arguments that does not come back as it was, in words; empty if all do.
+
+        Those that do are, in order, the first results.
+        """
         out = _numbered(out_structure)
         heads = list(out) if type(out) is tuple else [out]
-        for number, group, part, head in zip(self.donate_argnums, *self.donated_leaves(structure), heads):
+        for number, (group, part), head in zip(self.donate_argnums, self._donated(structure), heads):
             leaves, found = flatten(head)
             if not found.fits(part):
                 return (
                     f"argument {number} has another structure as result {number}: {difference(part, found)}"
                 )
             for path, argument, result in zip(part.paths, group, leaves):
-                before, after = types[argument], Type(results[int(result)].dtype, results[int(result)].shape)
+                before, after = types[argument], results[int(result)]
                 if not _fits(before, after):
                     place = f" at {path}" if path else ""
                     return f"argument {number}{place} is {before}, and comes back as {after}"
-        return f"{len(self.donate_argnums)} are donated, and {len(heads)} come back"
+        few = len(heads) < len(self.donate_argnums)
+        return f"{len(self.donate_argnums)} are donated, and {len(heads)} come back" if few else ""
 
     def watched(self, out_structure: Structure, outputs: Sequence[Node]) -> int | None:
         """The number of the result that ``watch`` names, if any."""

@@ -11,13 +11,12 @@ from pullback.compiler.programs.executable import Executable
 from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.exported import CFunction
 from pullback.compiler.runtime.machine import machine
-from pullback.compiler.runtime.program import Program
 from pullback.compiler.runtime.signature import Signature
 from pullback.graph import Type
 from pullback.tracing.tracebacks import cut_to_users, without_numpys
 from pullback.tracing.trees import Structure
 
-__all__ = ["Latest", "Specialised", "given"]
+__all__ = ["Latest", "Specialised"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +84,3 @@ def _show(error: BaseException) -> None:
         error = without_numpys(error)
         cut_to_users(error)
     raise error
-
-
-def given(program: Program, position: int) -> bool:
-    """Whether an argument is donated and must be used as it is."""
-    return program.arguments[position].donated_to is not None

@@ -14,27 +14,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
 
+from pullback.compiler.programs.executable import BudgetDecisions, Need, needed
+from pullback.compiler.programs.requested import Requested
 from pullback.control.schedules import Found, Levels, most_levels
 from pullback.errors import MemoryBudgetError
 
-__all__ = ["Decisions", "Need", "budget_bytes", "described", "within"]
-
-T = TypeVar("T")
+__all__ = ["budget_bytes", "described", "within"]
 
 _UNITS = {"B": 1} | {
     f"{letter}{'i' if base == 1024 else ''}B": base**power
     for base in (1000, 1024)
     for power, letter in enumerate("kMGT", 1)
 }
-
-
-class Need(NamedTuple):
-    """What a program takes: bytes, and the estimated time of a call in nanoseconds."""
-
-    bytes: int
-    nanoseconds: float
 
 
 def budget_bytes(memory: int | str) -> int:
@@ -70,55 +62,38 @@ def described(size: float) -> str:
 
 
 @dataclass(frozen=True)
-class _Candidate(Generic[T]):
-    traced: T
+class _Candidate:
+    traced: Requested
     levels: Levels
-    measure: Callable[[T], Need]
 
     @cached_property
     def need(self) -> Need:
-        return self.measure(self.traced)
+        return needed(self.traced)
 
 
 @dataclass
-class _Search(Generic[T]):
+class _Search:
     """The candidates that have been looked at."""
 
-    trace: Callable[[], T]
-    need: Callable[[T], Need]
-    known: dict[object, _Candidate[T]] = field(default_factory=dict)
+    trace: Callable[[], Requested]
+    known: dict[object, _Candidate] = field(default_factory=dict)
 
-    def of(self, chosen: Mapping[Found, int], step_bytes: float = 0.0) -> _Candidate[T]:
+    def of(self, chosen: Mapping[Found, int], step_bytes: float = 0.0) -> _Candidate:
         key = frozenset(chosen.items()), step_bytes
         if key not in self.known:
             levels = Levels(chosen, step_bytes)
             with levels.during():
                 traced = self.trace()
-            self.known[key] = _Candidate(traced, levels, self.need)
+            self.known[key] = _Candidate(traced, levels)
         return self.known[key]
 
 
-@dataclass(frozen=True)
-class Decisions(Generic[T]):
-    """What was decided for the same program before, as JSON: for what is traced with no steps run again."""
-
-    load: Callable[[T], Mapping[str, Any] | None]
-    store: Callable[[T, Mapping[str, Any]], None]
-
-
-def within(
-    budget: int,
-    trace: Callable[[], T],
-    need: Callable[[T], Need],
-    decisions: Decisions[T],
-    name: str,
-    beside: str = "",
-) -> tuple[T, Levels]:
-    """What ``trace()`` gives with the fewest steps run again of those whose ``need`` is within the budget.
+def within(budget: int, trace: Callable[[], Requested], name: str, beside: str) -> tuple[Requested, Levels]:
+    """What ``trace()`` gives with the fewest steps run again of those that need no more than the budget.
 
     Raises ``MemoryBudgetError`` with the least that can be reached.
     """
-    search = _Search(trace, need)
+    search, decisions = _Search(trace), BudgetDecisions(budget)
     first = search.of({})
     scans = list(first.levels.met)
     decided = decisions.load(first.traced)
@@ -133,9 +108,7 @@ def within(
     return found.traced, found.levels
 
 
-def _searched(
-    search: _Search[T], budget: int, scans: Sequence[Found], name: str, beside: str
-) -> _Candidate[T]:
+def _searched(search: _Search, budget: int, scans: Sequence[Found], name: str, beside: str) -> _Candidate:
     first = least = search.of({})
     # Long segments first, which cost less; then those that take the least memory, for what a step seems to keep.
     kept = first.need.bytes / max(1, sum(found.trips for found in scans))
@@ -160,7 +133,7 @@ def _searched(
     return _with_fewer(search, least, budget)
 
 
-def _with_fewer(search: _Search[T], found: _Candidate[T], budget: int) -> _Candidate[T]:
+def _with_fewer(search: _Search, found: _Candidate, budget: int) -> _Candidate:
     """The same with fewer levels for scans that can do with fewer."""
     chosen, step_bytes = dict(found.levels.chosen), found.levels.step_bytes
     several = [s for s, levels in chosen.items() if levels]

@@ -8,19 +8,19 @@ import math
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pullback.compiler.key.graph import check_sites, graph_key
 from pullback.compiler.legalise.factors import with_factors
 from pullback.compiler.legalise.parts import with_parts
-from pullback.compiler.programs.budget import Need
 from pullback.compiler.programs.outside import BoundCall
 from pullback.compiler.programs.progress import shown_progress
+from pullback.compiler.programs.requested import Requested
 from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.compiling import Compilation
 from pullback.compiler.runtime.engine import Loaded, assembly, rest
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pullback.compiler.build import Built, Stage, Watch
     from pullback.compiler.lowering.items import HostCall
 
-__all__ = ["Executable", "Report", "make_executable"]
+__all__ = ["BudgetDecisions", "Executable", "Need", "Report", "make_executable", "needed"]
 
 
 def _builder() -> ModuleType:
@@ -145,11 +145,13 @@ def make_executable(
     levels: Levels | None = None,
     processor: Processor | None = None,
     watch: Watch | None = None,
+    flush_subnormals: bool = False,
 ) -> Executable:
     """Compile ``graph``; ``offered`` says which argument each result may take over, by number.
 
-    ``processor`` is this one unless another is given, such as the same with narrower vectors. ``watch`` sees the
-    kernels of each stage where code is made, not where it comes from the cache.
+    ``processor`` is this one unless another is given, such as the same with narrower vectors; it may
+    ``flush_subnormals``. ``watch`` sees the kernels of each stage where code is made, not where it comes from the
+    cache.
     """
     start = time.perf_counter()
     whole = graph
@@ -160,6 +162,8 @@ def make_executable(
     if cache is not None:
         cache.learn_processor()
     processor = processor or Processor.host()
+    if flush_subnormals:
+        processor = replace(processor, flush_subnormals=True)
     key = graph_key(graph, offered) if cache is not None else None
     entry = cache.load(key, processor) if cache is not None and key is not None else None
     if entry is not None:
@@ -190,10 +194,17 @@ def make_executable(
     return Executable(graph, offered, program, time.perf_counter() - start, levels)
 
 
-def needed(graph: Graph, offered: Mapping[int, int]) -> Need:
-    """What the program of ``graph`` would take for itself: memory, and time."""
+class Need(NamedTuple):
+    """What a program takes: bytes, and the estimated time of a call in nanoseconds."""
+
+    bytes: int
+    nanoseconds: float
+
+
+def needed(made: Requested) -> Need:
+    """What the program would take for itself: memory, and time."""
     builder, processor = _builder(), Processor.host()
-    plan = builder.plan(with_parts(without_rules(graph)), offered, processor)
+    plan = builder.plan(with_parts(without_rules(made.graph)), made.offered, processor)
     nanoseconds, _ = builder.estimated(plan.steps, processor)
     return Need(working_bytes(plan.memory.arena_bytes, plan.scratch_bytes, processor), nanoseconds)
 
@@ -208,19 +219,19 @@ class BudgetDecisions:
         self.processor = Processor.host()
         self.kind = f"budget {budget} for {working_threads(self.processor)} threads"
 
-    def _key(self, graph: Graph, offered: Mapping[int, int]) -> str | None:
-        key = graph_key(with_parts(without_rules(graph)), offered)
+    def _key(self, made: Requested) -> str | None:
+        key = graph_key(with_parts(without_rules(made.graph)), made.offered)
         return None if key is None else f"{self.kind}\n{key}"
 
-    def load(self, graph: Graph, offered: Mapping[int, int]) -> Mapping[str, Any] | None:
-        """The decision for the program of ``graph``, as its scans say by themselves, if it is known."""
-        cache, key = default_cache(), self._key(graph, offered)
+    def load(self, made: Requested) -> Mapping[str, Any] | None:
+        """The decision, as JSON, for the program of what its scans say by themselves, if it is known."""
+        cache, key = default_cache(), self._key(made)
         entry = None if cache is None or key is None else cache.load(key, self.processor)
         return None if entry is None else entry.metadata
 
-    def store(self, graph: Graph, offered: Mapping[int, int], decision: Mapping[str, Any]) -> None:
+    def store(self, made: Requested, decision: Mapping[str, Any]) -> None:
         """Keep the decision for that."""
-        cache, key = default_cache(), self._key(graph, offered)
+        cache, key = default_cache(), self._key(made)
         if cache is not None and key is not None:
             cache.store(key, self.processor, b"", dict(decision))
 

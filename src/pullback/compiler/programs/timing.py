@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from pullback.compiler.runtime.program import Program
 from pullback.compiler.runtime.specs import RegionSpec, RepeatSpec
@@ -42,13 +41,13 @@ def _seconds(
     given: Sequence[Any],
 ) -> float:
     turns = 1
-    least = _least(_scheduled(program, [*before, region]), given)
+    least = _least(replace(program, regions=[*before, region]), given)
     while True:
-        once, more = (_scheduled(program, [*before, RepeatSpec(n, [region])]) for n in (1, 1 + turns))
+        once, more = (replace(program, regions=[*before, RepeatSpec(n, [region])]) for n in (1, 1 + turns))
         try:
             samples = [(_run(once, given), _run(more, given)) for _ in range(SAMPLES)]
         except (IndexRangeError, MatrixError):  # a turn has overwritten what the next one looks at
-            return max(0.0, least - _least(_scheduled(program, before), given) if before else least)
+            return max(0.0, least - _least(replace(program, regions=before), given) if before else least)
         least, most = (min(column) for column in zip(*samples))
         seconds: float = max(0.0, most - least)
         if seconds >= LEAST_SECONDS or turns >= MOST_TURNS:
@@ -60,26 +59,9 @@ def _least(program: Program, arguments: Sequence[Any]) -> float:
     return min(_run(program, arguments) for _ in range(SAMPLES))
 
 
-def _scheduled(program: Program, regions: Sequence[RegionSpec | RepeatSpec]) -> Program:
-    """The program with other regions."""
-    return Program(
-        program.code,
-        arguments=program.arguments,
-        results=program.results,
-        regions=regions,
-        arena_bytes=program.arena_bytes,
-        scratch_bytes=program.scratch_bytes,
-        constants=program.constants,
-        cost=program.cost,
-        saving=1.0 if program.shares else -1.0,
-        explain=program.explain,
-        calls=program.calls,
-    )
-
-
 def _run(program: Program, arguments: Sequence[Any]) -> float:
     """The seconds of one call, with copies of arrays that it may overwrite."""
-    own = [np.array(value) if k in program.aliased.values() else value for k, value in enumerate(arguments)]
+    own = program.with_copies(arguments)
     start = time.perf_counter()
     program(*own)
     return time.perf_counter() - start

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pullback.compiler.runtime.specs import ArgumentSpec, ResultSpec
+from pullback.compiler.runtime.specs import ArgumentSpec, ArraySpec
 from pullback.errors import DonationError, DTypeError, ShapeError
 
 __all__ = ["check_overlap", "conform", "run_address"]
@@ -106,7 +105,7 @@ def check_overlap(
 
 def run_address(
     name: str,
-    spec: ArgumentSpec | ResultSpec,
+    spec: ArraySpec,
     array: NDArray[Any] | None,
     *,
     steps: int,
@@ -120,8 +119,7 @@ def run_address(
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned and (flags.writeable or not written)):
         raise DonationError(f"{name} is not contiguous, not aligned or read-only: pass x.copy()")
-    size = spec.dtype.itemsize * math.prod(spec.shape)
-    needed = size + stride * (steps - 1) if steps else 0
+    needed = spec.nbytes + stride * (steps - 1) if steps else 0
     if stride < 0 or stride % spec.dtype.itemsize or array.nbytes < needed:
         raise ShapeError(
             f"{name} has {array.nbytes} bytes, "

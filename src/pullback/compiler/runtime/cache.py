@@ -252,13 +252,11 @@ def default_cache() -> Cache | None:
         return None
     if chosen:
         return Cache(Path(chosen))
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    if shared:
-        return Cache(Path(shared) / "pullback" / "code")
     try:
-        return Cache(Path.home() / ".cache" / "pullback" / "code")
+        shared = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
     except RuntimeError:
         return None
+    return Cache(Path(shared) / "pullback" / "code")
 
 
 @functools.lru_cache(maxsize=1)

@@ -21,7 +21,6 @@ import functools
 import mmap
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -196,14 +195,10 @@ def _loaded_by_llvm(owner: Loaded) -> Any:
 class Loaded:
     """Machine code in memory; it is unloaded when this object is freed.
 
-    ``objects`` is what was loaded, ``seconds`` how long compiling (nothing if ``cached``) and
-    loading took.
+    ``objects`` is what was loaded, ``cached`` whether that came from the cache.
     """
 
-    def __init__(
-        self, objects: Sequence[bytes], processor: Processor, cached: bool = False, seconds: float = 0.0
-    ) -> None:
-        start = time.perf_counter()
+    def __init__(self, objects: Sequence[bytes], processor: Processor, cached: bool = False) -> None:
         self.processor = processor
         self.objects = tuple(objects)
         self.cached = cached
@@ -214,7 +209,6 @@ class Loaded:
         else:
             engine = undisturbed(lambda: _loaded_by_llvm(self))
             self._find = lambda name: undisturbed(lambda: engine.get_function_address(name))
-        self.seconds = seconds + time.perf_counter() - start
 
     def address(self, name: str) -> int:
         """The address of a function or global of the module.
@@ -239,13 +233,12 @@ def load(
     The key must say everything that the text depends on; the cache adds versions, processor and the library's files by
     itself. Without ``key`` the text is its own key; a function is called for it only where it is needed.
     """
-    start = time.perf_counter()
     written = text() if key is None and callable(text) else text
     name = key if key is not None else str(written)
     entry = cache.load(name, processor) if cache is not None else None
     if entry is not None:
-        return Loaded([entry.object_bytes], processor, cached=True, seconds=time.perf_counter() - start)
+        return Loaded([entry.object_bytes], processor, cached=True)
     data = compile_object(written() if callable(written) else written, processor)
     if cache is not None:
         cache.store(name, processor, data, {})
-    return Loaded([data], processor, seconds=time.perf_counter() - start)
+    return Loaded([data], processor)

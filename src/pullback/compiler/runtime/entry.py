@@ -38,13 +38,10 @@ def takes(descriptor: Descriptor, arguments: Pointers, given: i64, names: ptr, s
         if not match(descriptor, taken.PARTS[index], arguments[index]):
             return False
     keywords = descriptor.KEYWORDS
-    wanted = 0
     named = 0
-    if keywords is not None:
-        wanted = keywords.COUNT
     if names is not None:
         named = PyTuple_Size(names)
-    if named != wanted:
+    if named != keywords.COUNT:
         return False
     for index in range(named):
         if not match(descriptor, keywords.PARTS[2 * index], PyTuple_GetItem(names, index)):
@@ -61,7 +58,7 @@ def differs(descriptor: Descriptor, arguments: Pointers, given: i64) -> i1:
     object: Object = arguments[0]
     if object.TYPE == descriptor.ARRAY_TYPE:
         return object.RANK != i32(spec.RANK)
-    return object.TYPE != spec.NUMPY and spec.SCALAR == 0
+    return object.TYPE != spec.SCALAR and spec.NUMBER == 0
 
 # The results of a call by one signature, null with Python's error set, or the pool's address if it does not fit.
 def attempt(descriptor: Descriptor, arguments: Pointers, given: i64, names: ptr, steps: i64) -> ptr:
@@ -75,8 +72,8 @@ def attempt(descriptor: Descriptor, arguments: Pointers, given: i64, names: ptr,
     if pullback_take(context) != 0:
         return pool
     if descriptor.IS_RUN != 0:
-        set_steps(descriptor.SPECS, descriptor.ARGUMENTS, ARGUMENT_BYTES, steps)
-        set_steps(descriptor.RESULT_SPECS, descriptor.RESULTS, RESULT_BYTES, steps)
+        set_steps(descriptor.SPECS, descriptor.ARGUMENTS, steps)
+        set_steps(descriptor.RESULT_SPECS, descriptor.RESULTS, steps)
     if takes(descriptor, arguments, given, names, steps):
         flags = USE_POOL if shares else 0
         flags = flags | RELEASE_LOCK if steps >= descriptor.RELEASE_FROM else flags
@@ -86,7 +83,7 @@ def attempt(descriptor: Descriptor, arguments: Pointers, given: i64, names: ptr,
             return None
     else:
         answer = pool
-    release_objects(descriptor.SPECS, descriptor.ARGUMENTS, ARGUMENT_BYTES)
+    release_objects(descriptor.SPECS, descriptor.ARGUMENTS)
     pullback_give(context)
     return answer
 
@@ -115,8 +112,8 @@ def give_up(descriptor: Descriptor):
     shown = descriptor.SHOWN
     # whatever is let go of must not meet the exception
     PyErr_Fetch(type, error, trace)
-    release_objects(descriptor.SPECS, descriptor.ARGUMENTS, ARGUMENT_BYTES)
-    release_objects(descriptor.RESULT_SPECS, descriptor.RESULTS, RESULT_BYTES)
+    release_objects(descriptor.SPECS, descriptor.ARGUMENTS)
+    release_objects(descriptor.RESULT_SPECS, descriptor.RESULTS)
     pullback_give(descriptor.CONTEXT)
     if shown is None:
         PyErr_Restore(type[0], error[0], trace[0])

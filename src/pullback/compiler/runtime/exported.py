@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from pullback.compiler.llvm.subnormals import switched
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import Loaded, compile_object
 from pullback.compiler.runtime.machine import machine
-from pullback.compiler.runtime.specs import ArgumentSpec, RegionSpec, RepeatSpec, ResultSpec
+from pullback.compiler.runtime.specs import ArraySpec, RegionSpec, RepeatSpec
 from pullback.errors import AddressError
 
 if TYPE_CHECKING:
@@ -36,20 +37,39 @@ __all__ = ["CFunction"]
 _STACK_BYTES = 16 << 10
 """What a call may take of its thread's stack: others have much smaller ones than the first thread."""
 
-_KINDS: dict[str, tuple[str, str, Any]] = {
-    "bool": ("_Bool", "i8", ctypes.c_bool),
-    "int8": ("int8_t", "i8", ctypes.c_int8),
-    "int16": ("int16_t", "i16", ctypes.c_int16),
-    "int32": ("int32_t", "i32", ctypes.c_int32),
-    "int64": ("int64_t", "i64", ctypes.c_int64),
-    "uint8": ("uint8_t", "i8", ctypes.c_uint8),
-    "uint16": ("uint16_t", "i16", ctypes.c_uint16),
-    "uint32": ("uint32_t", "i32", ctypes.c_uint32),
-    "uint64": ("uint64_t", "i64", ctypes.c_uint64),
-    "float32": ("float", "float", ctypes.c_float),
-    "float64": ("double", "double", ctypes.c_double),
+
+class _Kind(NamedTuple):
+    """What C, LLVM and ctypes call a type."""
+
+    c: str
+    llvm: str
+    ctypes: Any
+
+
+class _Parameter(NamedTuple):
+    """A parameter of the function: a number, or the address of the first."""
+
+    name: str
+    kind: _Kind
+    is_address: bool = False
+    is_constant: bool = False
+
+
+_INT = _Kind("int", "i32", ctypes.c_int)
+_KINDS = {
+    "bool": _Kind("_Bool", "i8", ctypes.c_bool),
+    "int8": _Kind("int8_t", "i8", ctypes.c_int8),
+    "int16": _Kind("int16_t", "i16", ctypes.c_int16),
+    "int32": _Kind("int32_t", "i32", ctypes.c_int32),
+    "int64": _Kind("int64_t", "i64", ctypes.c_int64),
+    "uint8": _Kind("uint8_t", "i8", ctypes.c_uint8),
+    "uint16": _Kind("uint16_t", "i16", ctypes.c_uint16),
+    "uint32": _Kind("uint32_t", "i32", ctypes.c_uint32),
+    "uint64": _Kind("uint64_t", "i64", ctypes.c_uint64),
+    "float32": _Kind("float", "float", ctypes.c_float),
+    "float64": _Kind("double", "double", ctypes.c_double),
 }
-"""What C, LLVM and ctypes call the dtypes that C has."""
+"""The dtypes that C has."""
 
 
 class CFunction:
@@ -80,31 +100,32 @@ class CFunction:
                 f"{_declaration(program, self._name, 'values' if by_value else 'pointers')}"
             )
         #: Words for the calls out of the program: addresses of routines.
-        self._calls = (ctypes.c_int64 * max(1, len(program.calls)))(*map(_word, program.calls))
+        routines = [call for call in program.calls if isinstance(call, int)]
+        self._calls = (ctypes.c_int64 * max(1, len(routines)))(*routines)
         text = _text(program, self._form, ctypes.addressof(self._calls))
         processor = program.code.processor
         self._code = Loaded([compile_object(text, processor)], processor)
-        self._packed: CFunction | None = None
         self.address = self._code.address("pullback_exported")
         self.signature = _declaration(program, self._name, self._form)
 
     @property
     def ctypes(self) -> Any:
         """The function for ctypes, which gives the interpreter lock away while it runs."""
-        kinds, returned = _ctypes(self._program, self._form)
-        function = ctypes.CFUNCTYPE(returned, *kinds)(self.address)
+        kinds = [
+            ctypes.POINTER(p.kind.ctypes) if p.is_address else p.kind.ctypes
+            for p in _parameters(self._program, self._form)
+        ]
+        function = ctypes.CFUNCTYPE(_returned(self._program, self._form).ctypes, *kinds)(self.address)
         function.owner = self  # type: ignore[attr-defined]
         return function
 
-    @property
+    @cached_property
     def packed(self) -> CFunction:
         """The function of the same numbers in one array: ``double f(int n, double *x)``, NaN if ``n`` is another.
 
         It is what ``scipy.integrate.quad`` with ``args=`` and ``scipy.integrate.nquad`` call.
         """
-        if self._packed is None:
-            self._packed = CFunction(self._program, self._name, "packed")
-        return self._packed
+        return CFunction(self._program, self._name, "packed")
 
     def __repr__(self) -> str:
         return f"CFunction({self.signature})"
@@ -129,11 +150,6 @@ def _refuse(program: Program, name: str) -> None:
             raise AddressError(f"{name}: C has no {dtype}; take and return arrays of another dtype")
 
 
-def _word(call: object) -> int:
-    assert isinstance(call, int)
-    return call
-
-
 def _by_value(program: Program) -> bool:
     """Whether numbers come in and one float goes out."""
     results = program.results
@@ -149,41 +165,40 @@ def _dtypes(program: Program) -> list[np.dtype[Any]]:
     return [*(spec.dtype for spec in program.arguments), *(spec.dtype for spec in program.results)]
 
 
-def _declaration(program: Program, name: str, form: str) -> str:
+def _parameters(program: Program, form: str) -> list[_Parameter]:
     if form == "packed":
-        return f"double {name}(int n, double *x)"
-    parameters = [
-        f"const {_c(spec)} *x{k}" if spec.shape else f"{_c(spec)} x{k}"
+        return [_Parameter("n", _INT), _Parameter("x", _kind(program.results[0]), is_address=True)]
+    given = [
+        _Parameter(f"x{k}", _kind(spec), bool(spec.shape), bool(spec.shape))
         for k, spec in enumerate(program.arguments)
     ]
-    if form == "values":
-        return f"{_c(program.results[0])} {name}({', '.join(parameters) or 'void'})"
-    parameters += [f"{_c(spec)} *y{k}" for k, spec in enumerate(program.results)]
-    return f"int {name}({', '.join(parameters) or 'void'})"
+    made = [_Parameter(f"y{k}", _kind(spec), is_address=True) for k, spec in enumerate(program.results)]
+    return given if form == "values" else given + made
 
 
-def _c(spec: ArgumentSpec | ResultSpec) -> str:
-    return _KINDS[spec.dtype.name][0]
+def _returned(program: Program, form: str) -> _Kind:
+    return _INT if form == "pointers" else _kind(program.results[0])
 
 
-def _ctypes(program: Program, form: str) -> tuple[list[Any], Any]:
-    if form == "packed":
-        return [ctypes.c_int, ctypes.POINTER(ctypes.c_double)], ctypes.c_double
-    kinds = [
-        ctypes.POINTER(_KINDS[spec.dtype.name][2]) if spec.shape else _KINDS[spec.dtype.name][2]
-        for spec in program.arguments
+def _kind(spec: ArraySpec) -> _Kind:
+    return _KINDS[spec.dtype.name]
+
+
+def _declaration(program: Program, name: str, form: str) -> str:
+    written = [
+        f"{'const ' if p.is_constant else ''}{p.kind.c} {'*' if p.is_address else ''}{p.name}"
+        for p in _parameters(program, form)
     ]
-    if form == "values":
-        return kinds, _KINDS[program.results[0].dtype.name][2]
-    return [*kinds, *(ctypes.POINTER(_KINDS[spec.dtype.name][2]) for spec in program.results)], ctypes.c_int
+    return f"{_returned(program, form).c} {name}({', '.join(written) or 'void'})"
 
 
 def _text(program: Program, form: str, calls: int) -> str:
     """The function ``pullback_exported`` as LLVM IR."""
     module = Module()
     slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
-    returned = "i32" if form == "pointers" else _llvm(program.results[0])
-    f = module.function("pullback_exported", _parameters(program, form), returned)
+    returned = _returned(program, form).llvm
+    parameters = [("ptr" if p.is_address else p.kind.llvm, p.name) for p in _parameters(program, form)]
+    f = module.function("pullback_exported", parameters, returned)
     context = f.reserve(f"[{layout.slot_offset(slots.count)} x i8]")
 
     def put(offset: int, kind: str, value: str) -> None:
@@ -231,25 +246,14 @@ def _text(program: Program, form: str, calls: int) -> str:
     return module.text()
 
 
-def _llvm(spec: ArgumentSpec | ResultSpec) -> str:
-    return _KINDS[spec.dtype.name][1]
-
-
-def _parameters(program: Program, form: str) -> list[tuple[str, str]]:
-    if form == "packed":
-        return [("i32", "n"), ("ptr", "x")]
-    given = [("ptr" if spec.shape else _llvm(spec), f"x{k}") for k, spec in enumerate(program.arguments)]
-    return given + [("ptr", f"y{k}") for k in range(len(program.results)) if form == "pointers"]
-
-
-def _argument(f: Function, form: str, number: int, spec: ArgumentSpec) -> str:
+def _argument(f: Function, form: str, number: int, spec: ArraySpec) -> str:
     """Where an argument lies in memory; a number that came by value is put there."""
     if form == "packed":
         return f.value(f"getelementptr double, ptr {f['x']}, i64 {number}")
     if spec.shape:
         return f[f"x{number}"]
-    place = f.reserve(_llvm(spec))
-    f.do(f"store {_llvm(spec)} {f[f'x{number}']}, ptr {place}, align 8")
+    place = f.reserve(_kind(spec).llvm)
+    f.do(f"store {_kind(spec).llvm} {f[f'x{number}']}, ptr {place}, align 8")
     return place
 
 

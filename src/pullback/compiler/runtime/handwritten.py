@@ -18,16 +18,16 @@ from pullback.compiler.runtime.entry import ENTRY, TABLE
 from pullback.compiler.runtime.nodes import KINDS, NODE, NODE_BYTES, WALKING
 from pullback.compiler.runtime.objects import CALLABLE, CALLING
 from pullback.compiler.runtime.reading import (
-    ARGUMENT,
-    ARGUMENT_BYTES,
     DTYPE,
     FIELDS,
     HEAD,
+    NUMBER_KINDS,
     READING,
-    SCALAR_KINDS,
+    SPEC,
+    SPEC_BYTES,
 )
 from pullback.compiler.runtime.returning import RETURNING
-from pullback.compiler.runtime.signature import DESCRIPTOR, RESULT, RESULT_BYTES
+from pullback.compiler.runtime.signature import DESCRIPTOR
 from pullback.compiler.runtime.waiting import WAITING
 
 __all__ = ["PYTHON_FUNCTIONS", "machine_text"]
@@ -52,11 +52,13 @@ _RECORDS = {
     "Object": Record(FIELDS, i32="RANK FLAGS", ptr="TYPE DATA", Words="SHAPE", DType="DTYPE"),
     "DType": Record(DTYPE, i8="ORDER", ptr="SCALAR_TYPE"),
     "Callable": Record(CALLABLE, ptr="ENTRY SLOT"),
-    "Argument": Record(
-        ARGUMENT, ARGUMENT_BYTES, ptr="NUMPY STORAGE CURRENT", Words="SHAPE", DType="DTYPE", Object="OBJECT"
-    ),
-    "Result": Record(
-        RESULT, RESULT_BYTES, ptr="STORAGE SCALAR ALLOCATE", Words="SHAPE", DType="DTYPE", Object="OBJECT"
+    "Spec": Record(
+        SPEC,
+        SPEC_BYTES,
+        ptr="STORAGE SCALAR CURRENT ALLOCATE",
+        Words="SHAPE",
+        DType="DTYPE",
+        Object="OBJECT",
     ),
     "Node": Record(NODE, NODE_BYTES, ptr="TYPE VALUE", Node="PARTS", Pointers="NAMES"),
     "Descriptor": Record(
@@ -64,8 +66,7 @@ _RECORDS = {
         ptr="ARRAY_TYPE NEW_ARRAY NEW_SCALAR NEW_OBJECT NO_ARGUMENTS FAILED SHOWN FLOAT_TYPE INT_TYPE BOOL_TYPE TRUE",
         Context="CONTEXT",
         Pool="POOL",
-        Argument="SPECS FIRST",
-        Result="RESULT_SPECS",
+        Spec="SPECS FIRST RESULT_SPECS",
         Node="TAKEN KEYWORDS MADE",
     ),
     "Table": Record(TABLE, ptr="LAST NOT_IMPLEMENTED INT_TYPE"),
@@ -142,9 +143,7 @@ _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221}
 _CONSTANTS: dict[str, Any] = {
     **{name: value for name, value in vars(layout).items() if isinstance(value, int)},
     **{f"KIND_{kind}": number for number, kind in enumerate(KINDS)},
-    **{name.upper(): number for name, number in SCALAR_KINDS.items()},
-    "ARGUMENT_BYTES": ARGUMENT_BYTES,
-    "RESULT_BYTES": RESULT_BYTES,
+    **{name.upper(): number for name, number in NUMBER_KINDS.items()},
     "FIRST_ARGUMENT": layout.slot_offset(1),
     "HEAD": HEAD,
     "NATIVE": ord("="),

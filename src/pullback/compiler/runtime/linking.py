@@ -9,7 +9,6 @@ Sources: System V ABI, AMD64 supplement, chapter 4; ``elf(5)``.
 from __future__ import annotations
 
 import ctypes
-import functools
 import mmap
 import platform
 import struct
@@ -17,6 +16,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from pullback.compiler.runtime.memory import page_function
 
 __all__ = ["Image", "link"]
 
@@ -206,13 +207,6 @@ def _mapped(image: bytes, code: int, places: dict[str, int]) -> Image:
         (0, code, mmap.PROT_READ | mmap.PROT_EXEC),
         (code, len(image) - code, mmap.PROT_READ),
     ):
-        if size and _mprotect()(start + offset, size, protection):
+        if size and page_function("mprotect")(start + offset, size, protection):
             raise _Unknown
     return Image(memory, {name: start + place for name, place in places.items()})
-
-
-@functools.cache
-def _mprotect() -> Any:
-    function = ctypes.CDLL(None).mprotect
-    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    return function

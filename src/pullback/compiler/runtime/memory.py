@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "page_function"]
 
 
 class Memory:
@@ -61,3 +63,11 @@ class Memory:
 
     def set_word(self, address: int, value: int) -> None:
         ctypes.c_int64.from_address(address).value = value
+
+
+@functools.cache
+def page_function(name: str) -> Any:
+    """The system's function of that name for pages: of an address, a number of bytes, and what is to be done."""
+    function = getattr(ctypes.CDLL(None), name)
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return function

@@ -145,7 +145,7 @@ WALKING = """
 def match(descriptor: Descriptor, node: Node, object: Object) -> i1:
     kind = node.KIND
     if kind == KIND_LEAF:
-        spec: Argument = node.VALUE
+        spec: Spec = node.VALUE
         if not read_argument(descriptor, spec, object):
             return False
         Py_IncRef(object)
@@ -240,7 +240,7 @@ def match_slots(descriptor: Descriptor, node: Node, object: Object) -> i1:
 def build(descriptor: Descriptor, node: Node) -> Object:
     kind = node.KIND
     if kind == KIND_LEAF:
-        spec: Result = node.VALUE
+        spec: Spec = node.VALUE
         object = spec.OBJECT
         spec.OBJECT = None
         return object

@@ -7,12 +7,12 @@ system's file cache.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import mmap
 import re
 from pathlib import Path
-from typing import Any
+
+from pullback.compiler.runtime.memory import page_function
 
 __all__ = ["give_back_pages"]
 
@@ -27,14 +27,7 @@ def give_back_pages(folder: Path) -> None:
     once. Where the system does not tell what was changed (other than Linux) nothing happens.
     """
     for start, end in _unchanged(folder):
-        _madvise()(start, end - start, mmap.MADV_DONTNEED)
-
-
-@functools.cache
-def _madvise() -> Any:
-    function = ctypes.CDLL(None).madvise
-    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    return function
+        page_function("madvise")(start, end - start, mmap.MADV_DONTNEED)
 
 
 @functools.cache

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,8 +35,8 @@ from pullback.compiler.runtime.engine import Loaded
 from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.memory import Memory
-from pullback.compiler.runtime.sharing import Sharing
-from pullback.compiler.runtime.signature import EVER, Signature, Trees, flat, steps_from
+from pullback.compiler.runtime.sharing import EVER, Sharing, steps_from
+from pullback.compiler.runtime.signature import Signature, Trees, flat
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, RepeatSpec, ResultSpec
 from pullback.compiler.runtime.threads import get_num_threads
 from pullback.compiler.target import Processor
@@ -56,6 +57,7 @@ __all__ = [
 _HUGE_PAGE = 2 << 20
 
 
+@dataclass(eq=False, repr=False)
 class Program:
     """Loaded machine code that is called with NumPy arrays.
 
@@ -70,41 +72,29 @@ class Program:
     Two threads may call one program at once: each then works in memory of its own.
     """
 
-    def __init__(
-        self,
-        code: Loaded,
-        *,
-        arguments: Sequence[ArgumentSpec],
-        results: Sequence[ResultSpec],
-        regions: Sequence[RegionSpec | RepeatSpec],
-        arena_bytes: int = 0,
-        scratch_bytes: int = 0,
-        constants: Sequence[NDArray[Any]] = (),
-        cost: float = math.inf,
-        saving: float = math.inf,
-        watch_result: int | None = None,
-        explain: Callable[[Failure], Exception] | None = None,
-        calls: Sequence[Callable[[int], None] | int] = (),
-    ) -> None:
-        self.code = code
-        self.arguments = tuple(arguments)
-        self.results = tuple(results)
-        self.regions = tuple(regions)
-        self.arena_bytes = arena_bytes
-        self.scratch_bytes = scratch_bytes
-        self.constants = tuple(np.ascontiguousarray(constant) for constant in constants)
-        self.cost = float(cost)
-        self.shares = saving > 0
-        self.watch_result = watch_result
-        self.explain = explain or _explain
-        self.calls = tuple(calls)
+    code: Loaded
+    _: KW_ONLY
+    arguments: Sequence[ArgumentSpec]
+    results: Sequence[ResultSpec]
+    regions: Sequence[RegionSpec | RepeatSpec]
+    arena_bytes: int = 0
+    scratch_bytes: int = 0
+    constants: Sequence[NDArray[Any]] = ()
+    cost: float = math.inf
+    saving: float = math.inf
+    watch_result: int | None = None
+    explain: Callable[[Failure], Exception] | None = None
+    calls: Sequence[Callable[[int], None] | int] = ()
+
+    def __post_init__(self) -> None:
+        self.constants = tuple(np.ascontiguousarray(constant) for constant in self.constants)
         self.steps_done = 0
         self._sharing = Sharing(self.cost)
+        self._release_from = steps_from(RELEASED_RUN, self.cost)
         self._runs: list[Signature] = []
-        self.aliased: dict[int, int] = {}
-        for index, argument in enumerate(self.arguments):
-            if argument.donated_to is not None:
-                self.aliased[argument.donated_to] = index
+        self.aliased = {
+            spec.donated_to: index for index, spec in enumerate(self.arguments) if spec.donated_to is not None
+        }
         self._check()
         self._instances = [_Instance(self)]
         #: The compiled function: a tuple of arrays, or ``NotImplemented`` where ``program(...)`` has to help.
@@ -138,26 +128,32 @@ class Program:
         outcome = self.entry(*arrays)
         return outcome if outcome is not NotImplemented else self._call_helped(arrays)
 
+    def with_copies(self, arrays: Sequence[Any]) -> list[Any]:
+        """The arguments of a call, with copies of those that it overwrites."""
+        donated = self.aliased.values()
+        return [np.array(array) if k in donated else array for k, array in enumerate(arrays)]
+
     def _call_helped(self, arrays: Sequence[Any]) -> tuple[NDArray[Any], ...]:
         prepared = conform(self.arguments, arrays)
         machine().pool.start()
-        if not machine().reads_arrays:
-            return self._call_plain(prepared)
         for instance in tuple(self._instances):
             outcome = instance.function(*prepared)
             if outcome is not NotImplemented:
                 return outcome  # type: ignore[no-any-return]
-        check_overlap(self.arguments, prepared)
-        return self._new_instance().function(*prepared)  # type: ignore[no-any-return]
+        results, _ = self.run(prepared, 1, [0] * len(prepared))
+        return tuple(results)
 
-    def _call_plain(self, arrays: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
-        results = [
-            arrays[self.aliased[index]] if index in self.aliased else np.empty(spec.shape, spec.dtype)
+    def run(
+        self, arrays: Sequence[Any], steps: int, strides: Sequence[int], front: tuple[int, ...] = ()
+    ) -> tuple[list[NDArray[Any]], int]:
+        """The results of ``run_steps``, new ones with axes ``front`` of steps, and how many steps were done."""
+        made = [
+            None if index in self.aliased else np.empty((*front, *spec.shape), spec.dtype)
             for index, spec in enumerate(self.results)
         ]
-        fresh = [None if index in self.aliased else result for index, result in enumerate(results)]
-        self.run_steps(arrays, 1, [0] * len(arrays), fresh, [0] * len(results))
-        return tuple(results)
+        sizes = [0 if array is None else spec.nbytes for array, spec in zip(made, self.results)]
+        done = self.run_steps(arrays, steps, strides, made, sizes)
+        return [arrays[self.aliased[k]] if array is None else array for k, array in enumerate(made)], done
 
     def run_steps(
         self,
@@ -203,55 +199,63 @@ class Program:
                 )
         written = [array for array in outputs if array is not None]
         check_overlap(self.arguments, arrays, written)
-        if self.shares and self.cost * steps >= SHARED_RUN:
+        if steps >= self._share_from():
             machine().pool.start()
         instance, strides = self._taken_instance(), [*argument_strides, *result_strides]
-        self.steps_done = 0
+        done = self.steps_done = 0
         try:
             for count, shared in self._sharing.parts(steps):
-                before = self.steps_done
-                instance.point([a + before * stride for a, stride in zip(addresses, strides)], strides)
+                instance.point([a + done * stride for a, stride in zip(addresses, strides)], strides)
+                share = layout.USE_POOL if count >= self._share_from(shared) else 0
+                release = layout.RELEASE_LOCK if count >= self._release_from else 0
                 try:
-                    done = instance.run(count, shared)
+                    instance.run(count, share | release)
                 finally:
-                    self.steps_done = before + instance.steps_done()
-                if done < count:
+                    latest = instance.steps_done()
+                    done = self.steps_done = done + latest
+                if latest < count:
                     break
         finally:
             instance.give()
             for signature in self._runs:
                 signature.share(self._share_from(self._sharing.shared))
-        return self.steps_done
+        return done
 
-    def signature(self, trees: Trees, sliced: Collection[int] | None = None, **options: Any) -> Signature:
+    def signature(
+        self,
+        trees: Trees,
+        sliced: Collection[int] | None = None,
+        instance: _Instance | None = None,
+        **options: Any,
+    ) -> Signature:
         """Another way to call the program, with trees of arguments: for ``make_function``.
 
         With ``sliced`` it is a run of many steps: these arguments have a first axis of steps, and so have the results
         that are not carried. The ``options`` are those of ``Signature``.
         """
         is_run = sliced is not None
-        share_from = self._share_from(self._sharing.shared or not is_run)
-        most_steps = self._sharing.most_untried if is_run else 1
-        signature = self._instances[0].signature(trees, share_from, most_steps, sliced=sliced, **options)
+        signature = Signature(
+            instance or self._instances[0],
+            trees,
+            share_from=self._share_from(self._sharing.shared or not is_run),
+            release_from=self._release_from,
+            most_steps=0 if not machine().reads_arrays else self._sharing.most_untried if is_run else 1,
+            sliced=sliced,
+            **options,
+        )
         if is_run:
             self._runs.append(signature)
         return signature
 
-    def _share_from(self, shared: bool) -> int:
-        return steps_from(SHARED_RUN, self.cost) if self.shares and shared else EVER
-
-    def _new_instance(self, taken: bool = False) -> _Instance:
-        instance = _Instance(self)
-        if taken:
-            instance.take()
-        self._instances.append(instance)  # no lock: a fork must not find one taken
-        return instance
+    def _share_from(self, shared: bool = True) -> int:
+        return steps_from(SHARED_RUN, self.cost) if self.saving > 0 and shared else EVER
 
     def _taken_instance(self) -> _Instance:
-        for instance in tuple(self._instances):
-            if instance.take():
-                return instance
-        return self._new_instance(taken=True)
+        while True:
+            for instance in tuple(self._instances):
+                if instance.take():
+                    return instance
+            self._instances.append(_Instance(self))  # no lock: a fork must not find one taken
 
 
 def working_threads(processor: Processor) -> int:
@@ -280,62 +284,32 @@ def _explain(failure: Failure) -> Exception:
     )
 
 
-class _FailureReader:
-    """What the compiled entry calls to raise the exception of a recorded failure."""
-
-    def __init__(self, memory: Memory, context: int, explain: Callable[[Failure], Exception]) -> None:
-        self.memory, self.context, self.explain = memory, context, explain
-
-    def failure(self) -> Failure:
-        words = [
-            self.memory.word(self.context + layout.CONTEXT[name])
-            for name in ("FAILURE_CODE", "FAILURE_POSITION", "FAILURE_VALUE", "STEPS_DONE")
-        ]
-        return Failure(*words)
-
-    def __call__(self) -> None:
-        raise self.explain(self.failure())
-
-
 class _Instance:
     """One set of memory in which a program runs: context, schedule, arena, scratch."""
 
     def __init__(self, program: Program) -> None:
-        shared = machine()
-        self.pool = shared.pool.address
-        self.arguments, self.results = program.arguments, program.results
-        self._machine = shared
-        self._slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
-        self._calls = program.calls  # the context has their addresses
-        self._cost = program.cost
-        self._shares = program.shares
+        self.program = program
+        self.pool = machine().pool.address
+        alignment = _HUGE_PAGE if program.arena_bytes >= 2 * _HUGE_PAGE else 64
         width = working_threads(program.code.processor)
         scratch_stride = _scratch_stride(program.scratch_bytes)
-        alignment = _HUGE_PAGE if program.arena_bytes >= 2 * _HUGE_PAGE else 64
         self._arena = Memory(program.arena_bytes, alignment)
         self._scratch = Memory(scratch_stride * width, 128)
-        ranges = min(width, layout.MAX_RANGES)
-        self._memory = Memory(layout.slot_offset(self._slots.count), 128)
-        self.context = context = self._memory.reserve(layout.slot_offset(self._slots.count), 128)
-        self._write_context(program, context, width, scratch_stride, ranges)
+        slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
+        context_bytes = layout.slot_offset(slots.count)
+        self._memory = Memory(context_bytes, 128)
+        self.context = self._memory.reserve(context_bytes, 128)
+        self._write_context(slots, width, scratch_stride)
         # What a worker may still be looking at when this object goes, the machine code among it.
         owners = self._memory, self._arena, self._scratch, program.code, program.constants
-        self._held = shared.hold(context, owners)
-        self.reader = _FailureReader(self._memory, context, program.explain)
-        plain = self.signature(flat(len(program.arguments), len(program.results)), program._share_from(True))
-        self.function = make_function(shared.entry_address, [plain])
+        self._held = machine().hold(self.context, owners)
+        #: What the compiled entry calls where a failure is recorded.
+        self.failed = self._raise_failure
+        plain = program.signature(flat(len(program.arguments), len(program.results)), instance=self)
+        self.function = make_function(machine().entry_address, [plain])
 
-    def signature(self, trees: Trees, share_from: int, most_steps: int = 1, **options: Any) -> Signature:
-        """A way to call the program in this memory."""
-        release_from = steps_from(RELEASED_RUN, self._cost)
-        most_steps = most_steps if self._machine.reads_arrays else 0
-        return Signature(
-            self, trees, share_from=share_from, release_from=release_from, most_steps=most_steps, **options
-        )
-
-    def _write_context(
-        self, program: Program, context: int, width: int, scratch_stride: int, ranges: int
-    ) -> None:
+    def _write_context(self, slots: layout.Slots, width: int, scratch_stride: int) -> None:
+        program, ranges = self.program, min(width, layout.MAX_RANGES)
         entries, trips = _flatten(program.regions, bool(program.aliased))
         table = self._memory.reserve(layout.ENTRY_BYTES * len(entries), 128)
         for index, row in enumerate(entries):
@@ -359,7 +333,7 @@ class _Instance:
             "WORDS": self._memory.reserve(layout.WORD_BYTES * ranges * len(entries), 128),
             "RANGES": ranges,
             "WATCH_KIND": 0 if watched is None else program.results[watched].dtype.itemsize // 4,
-            "WATCH_SLOT": 0 if watched is None else layout.slot_offset(self._slots.result(watched)),
+            "WATCH_SLOT": 0 if watched is None else layout.slot_offset(slots.result(watched)),
             "EPOCH_LIMIT": layout.MAX_VISITS // trips - 1,
             "EPOCH": 1,
             "FLUSHES": int(program.code.processor.flush_subnormals),
@@ -367,19 +341,13 @@ class _Instance:
             "CALLS": self._memory.put(
                 [call if isinstance(call, int) else id(call) for call in program.calls]
             ),
-            "CALL": self._machine.call_address,
-            "ASK": self._machine.ask_address,
+            "CALL": machine().call_address,
+            "ASK": machine().ask_address,
         }
-        self._memory.write(context, layout.CONTEXT, values)
-        self._point_slot(self._slots.arena, self._arena.address, 0)
+        self._memory.write(self.context, layout.CONTEXT, values)
+        self._point_slot(slots.arena, self._arena.address, 0)
         for index, constant in enumerate(program.constants):
-            self._point_slot(self._slots.constant(index), constant.ctypes.data, 0)
-
-    def _flags(self, steps: int, shared: bool = True) -> int:
-        cost = self._cost * steps
-        share = layout.USE_POOL if shared and self._shares and cost >= SHARED_RUN else 0
-        release = layout.RELEASE_LOCK if cost >= RELEASED_RUN else 0
-        return share | release
+            self._point_slot(slots.constant(index), constant.ctypes.data, 0)
 
     def _point_slot(self, slot: int, address: int, stride: int) -> None:
         at = self.context + layout.slot_offset(slot)
@@ -388,25 +356,30 @@ class _Instance:
 
     def take(self) -> bool:
         """Make this memory the caller's own; false if another call is in it."""
-        return bool(self._machine.take(self.context) == 0)
+        return bool(machine().take(self.context) == 0)
 
     def give(self) -> None:
-        self._machine.give(self.context)
+        machine().give(self.context)
 
     def point(self, addresses: Sequence[int], strides: Sequence[int]) -> None:
         """Fill the slots of arguments and results."""
         for slot, (address, stride) in enumerate(zip(addresses, strides), start=1):
             self._point_slot(slot, address, stride)
 
-    def run(self, steps: int, shared: bool) -> int:
-        """Run the driver and return the steps done; raises what a failure or a signal handler says."""
-        status = self._machine.run(self.context, self.pool, steps, self._flags(steps, shared))
-        if status == layout.STATUS_FAILED:
-            self.reader()
-        return self.steps_done()
+    def run(self, steps: int, flags: int) -> None:
+        """Run the driver; raises what a failure or a signal handler says."""
+        if machine().run(self.context, self.pool, steps, flags) == layout.STATUS_FAILED:
+            self.failed()
 
     def steps_done(self) -> int:
-        return self._memory.word(self.context + layout.CONTEXT["STEPS_DONE"])
+        return self._word("STEPS_DONE")
+
+    def _word(self, name: str) -> int:
+        return self._memory.word(self.context + layout.CONTEXT[name])
+
+    def _raise_failure(self) -> None:
+        words = map(self._word, ("FAILURE_CODE", "FAILURE_POSITION", "FAILURE_VALUE", "STEPS_DONE"))
+        raise (self.program.explain or _explain)(Failure(*words))
 
 
 class _Row(NamedTuple):

@@ -19,38 +19,42 @@ import numpy as np
 
 __all__ = [
     "ALIGNED",
-    "ARGUMENT",
-    "ARGUMENT_BYTES",
     "C_CONTIGUOUS",
     "DTYPE",
     "FIELDS",
     "HEAD",
+    "NUMBER_KINDS",
     "READING",
-    "SCALAR_KINDS",
+    "SPEC",
+    "SPEC_BYTES",
     "WRITEABLE",
     "array_layout_holds",
     "numpy_scalar",
 ]
 
-# The record of an argument. The first fields are those of a result's record, too.
-ARGUMENT = {
+# The record of an argument or of a result.
+SPEC = {
     "DTYPE": 0,  # numpy.dtype object
     "RANK": 8,  # -1: no array is taken
     "SHAPE": 16,  # ptr to i64 extents
-    "OBJECT": 24,  # the object given in this call, which is held until it ends
+    "OBJECT": 24,  # the object given in this call, held until it ends, or made in it, until it stands in a tree
     "SLICED": 32,  # i64: 1 if the first axis is that of the steps of a run
     "STRIDE": 40,  # i64: bytes from one step to the next
-    "FLAGS": 48,  # array flags that must be set
-    "BYTES": 56,  # of one step
-    "NUMPY": 64,  # the type of NumPy scalars that are taken, or null
-    "SCALAR": 72,  # the kind of Python numbers taken, see SCALAR_KINDS
-    "STORAGE": 80,  # where such a number is put
+    "BYTES": 48,  # of one step
+    "STORAGE": 56,  # where a Python number is put, and the value of a NumPy scalar that is returned; null for an array
+    "SCALAR": 64,  # the type of NumPy scalars that are taken, or made with the value behind the object's head, or null
+    # Of an argument:
+    "FLAGS": 72,  # array flags that must be set
+    "NUMBER": 80,  # the kind of Python numbers taken, see NUMBER_KINDS
     "DONATED": 88,
     "CHECKED": 96,  # the address last found not to overlap
     "CURRENT": 104,  # the address in this call
+    # Of a result:
+    "ALIAS": 112,  # the donated argument's index, or -1
+    "ALLOCATE": 120,  # the scalar type's function for new instances without a value
 }
-ARGUMENT_BYTES = 112
-SCALAR_KINDS = {"float32": 1, "float64": 2, "int32": 3, "int64": 4, "bool": 5}
+SPEC_BYTES = 128
+NUMBER_KINDS = {"float32": 1, "float64": 2, "int32": 3, "int64": 4, "bool": 5}
 
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 HEAD = object.__basicsize__  # the object header, 16 bytes except in free-threaded builds
@@ -65,7 +69,7 @@ FIELDS = {
 DTYPE = {"SCALAR_TYPE": HEAD, "ORDER": HEAD + 10}
 
 READING = """
-def read_argument(descriptor: Descriptor, spec: Argument, object: Object) -> i1:
+def read_argument(descriptor: Descriptor, spec: Spec, object: Object) -> i1:
     type = object.TYPE
     if type == descriptor.ARRAY_TYPE:
         if object.DTYPE != spec.DTYPE and not as_good(object.DTYPE, spec.DTYPE):
@@ -77,10 +81,10 @@ def read_argument(descriptor: Descriptor, spec: Argument, object: Object) -> i1:
                 return False
         spec.CURRENT = object.DATA
         return True
-    if type == spec.NUMPY:
+    if type == spec.SCALAR:
         spec.CURRENT = object + HEAD
         return True
-    kind = spec.SCALAR
+    kind = spec.NUMBER
     storage = spec.STORAGE
     spec.CURRENT = storage
     if type == descriptor.FLOAT_TYPE and (kind == FLOAT32 or kind == FLOAT64):
@@ -107,11 +111,11 @@ def as_good(dtype: DType, wanted: DType) -> i1:
     return dtype.SCALAR_TYPE == wanted.SCALAR_TYPE and (dtype.ORDER == NATIVE or dtype.ORDER == NO_ORDER)
 
 # How many bytes of an argument are read or written in all steps.
-def bytes_of(spec: Argument, steps: i64) -> i64:
+def bytes_of(spec: Spec, steps: i64) -> i64:
     return spec.BYTES * steps if spec.SLICED != 0 else spec.BYTES
 
 # Does donated memory overlap another argument? Only pairs with an address that changed, or a size, are asked.
-def overlaps(specs: Argument, count: i64, steps: i64) -> i1:
+def overlaps(specs: Spec, count: i64, steps: i64) -> i1:
     for i in range(count):
         a = specs[i]
         start = i64(a.CURRENT)

@@ -49,7 +49,7 @@ def make_scalars(descriptor: Descriptor) -> i1:
             if scalar is not None:
                 value = Words(scalar + HEAD)
                 value[0] = storage[0]
-                if spec.WIDE != 0:
+                if spec.BYTES > 8:
                     value[1] = storage[1]
         if scalar is None:
             return False
@@ -57,23 +57,23 @@ def make_scalars(descriptor: Descriptor) -> i1:
     return True
 
 # In the records of arguments or results, let go of the objects that are held.
-def release_objects(specs: ptr, count: i64, size: i64):
+def release_objects(specs: Spec, count: i64):
     for index in range(count):
-        spec = Argument(specs + index * size)
+        spec = specs[index]
         object = spec.OBJECT
         if object is not None:
             spec.OBJECT = None
             Py_DecRef(object)
 
 # In the records of arguments or results of a run, write the number of its steps into the shapes.
-def set_steps(specs: ptr, count: i64, size: i64, steps: i64):
+def set_steps(specs: Spec, count: i64, steps: i64):
     for index in range(count):
-        spec = Argument(specs + index * size)
+        spec = specs[index]
         if spec.SLICED != 0:
             spec.SHAPE[0] = steps
 
 # Write the addresses of arguments into the slots.
-def point(specs: Argument, count: i64, slots: Slot):
+def point(specs: Spec, count: i64, slots: Slot):
     for index in range(count):
         slots[index].BASE = specs[index].CURRENT
         slots[index].STRIDE = specs[index].STRIDE

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 
 from pullback.compiler.target.runs import LEAST_RUN, LONGEST_STEP, RUNS_BETWEEN, TRIAL
 
-__all__ = ["Sharing"]
+__all__ = ["EVER", "Sharing", "steps_from"]
+
+EVER = 1 << 62
 
 
 class Sharing:
@@ -30,9 +32,7 @@ class Sharing:
         >>> Sharing(1e6).most_untried > 1e9, Sharing(5e4).most_untried
         (True, 399)
         """
-        if self._cost > LONGEST_STEP:
-            return 1 << 62
-        return math.ceil(LEAST_RUN / self._cost) - 1 if self._cost else 1 << 62
+        return EVER if self._cost > LONGEST_STEP else steps_from(LEAST_RUN, self._cost) - 1
 
     def parts(self, steps: int) -> Iterator[tuple[int, bool]]:
         """A run of so many steps in parts, each with whether to share it; the time until the next is asked for counts.
@@ -55,3 +55,12 @@ class Sharing:
         self.shared = shortest[True] < shortest[False]
         self._left = RUNS_BETWEEN
         yield steps - 4 * trial, self.shared
+
+
+def steps_from(nanoseconds: float, cost: float) -> int:
+    """The least number of steps, each of ``cost``, that take so many nanoseconds.
+
+    >>> steps_from(5_000, 300.0), steps_from(5_000, float("inf"))
+    (17, 1)
+    """
+    return EVER if cost <= 0 else max(1, min(EVER, math.ceil(nanoseconds / cost)))

@@ -7,9 +7,8 @@ the same context, which one call at a time may use; the records that a call writ
 from __future__ import annotations
 
 import ctypes
-import math
 import mmap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,16 +18,16 @@ from pullback.compiler.runtime.memory import Memory
 from pullback.compiler.runtime.nodes import Items, Leaf, Node, Pairs, write_node
 from pullback.compiler.runtime.reading import (
     ALIGNED,
-    ARGUMENT,
-    ARGUMENT_BYTES,
     C_CONTIGUOUS,
-    SCALAR_KINDS,
+    NUMBER_KINDS,
+    SPEC,
+    SPEC_BYTES,
     WRITEABLE,
     numpy_scalar,
 )
-from pullback.compiler.runtime.specs import ArgumentSpec, ResultSpec
+from pullback.compiler.runtime.specs import ArgumentSpec, ArraySpec, ResultSpec
 
-__all__ = ["DESCRIPTOR", "EVER", "RESULT", "RESULT_BYTES", "Signature", "Trees", "steps_from"]
+__all__ = ["DESCRIPTOR", "Signature", "Trees", "flat"]
 
 DESCRIPTOR = {
     "CONTEXT": 0,
@@ -54,30 +53,14 @@ DESCRIPTOR = {
     "SPECS": 160,
     "RESULT_SPECS": 168,
     "TAKEN": 176,  # the node of the tuple of positional arguments
-    "KEYWORDS": 184,  # that of the dict of keywords, null if there are none
+    "KEYWORDS": 184,  # that of the dict of keywords
     "MADE": 192,  # that of the results
     "FIRST": 200,  # the record of the first positional argument if that is no tree, else null
 }
 DESCRIPTOR_BYTES = 208
 
-# The record of a result; the first fields are those of an argument's.
-RESULT = {
-    "DTYPE": 0,
-    "RANK": 8,
-    "SHAPE": 16,
-    "OBJECT": 24,  # the object made in this call, until it stands in the tree of results
-    "SLICED": 32,
-    "STRIDE": 40,
-    "ALIAS": 48,  # the donated argument's index, or -1
-    "STORAGE": 56,  # where the value of a NumPy scalar is put, null for an array
-    "SCALAR": 64,  # the type of that scalar, if its value is known to lie behind the head of the object, or null
-    "ALLOCATE": 72,  # its function for new instances without a value
-    "WIDE": 80,  # i64: 1 if the value takes 16 bytes rather than up to 8
-}
-RESULT_BYTES = 88
 _STORAGE_BYTES = 32
 
-EVER = 1 << 62
 _NEW_SCALAR, _NEW_FROM_DESCR = (
     60,
     94,
@@ -88,17 +71,17 @@ _TP_ALLOC, _TP_NEW = 47, 65
 
 @dataclass(frozen=True)
 class Trees:
-    """What is compared with the positional arguments and with the keywords, and what is built of the results."""
+    """What is compared with the positional arguments and with the dict of keywords, and what is built of results."""
 
     taken: Node
+    keywords: Node
     made: Node
-    keywords: Pairs | None = None
 
 
 def flat(arguments: int, results: int) -> Trees:
     """Arguments one by one, and a tuple of results."""
     taken, made = (Items(tuple, tuple(map(Leaf, range(count)))) for count in (arguments, results))
-    return Trees(taken, made)
+    return Trees(taken, Pairs((), ()), made)
 
 
 @dataclass(eq=False)
@@ -106,8 +89,11 @@ class Signature:
     """The records of one way to call a program; ``address`` is that of its descriptor."""
 
     owner: Any
-    """What holds the context, the types of arguments and results, and all that a call needs."""
+    """What holds the context and the program, and all that a call needs."""
     trees: Trees
+    share_from: int
+    release_from: int
+    most_steps: int
     shown: Callable[[BaseException], None] | None = None
     weak: Sequence[bool] | None = None
     """Of each argument whether it is a Python number, or none; either is taken where this is not said."""
@@ -115,26 +101,14 @@ class Signature:
     """Results that are NumPy's scalars rather than arrays."""
     sliced: Collection[int] | None = None
     """In a run of steps the arguments that have a first axis of steps; all results have one that are not carried."""
-    share_from: int = EVER
-    release_from: int = EVER
-    most_steps: int = 1
     address: int = field(init=False)
 
     def __post_init__(self) -> None:
         self._memory = memory = Memory(mmap.PAGESIZE)
-        arguments, results = (
-            self.owner.arguments,
-            self.owner.results,
-        )  # the records have addresses of their dtypes
-        specs = memory.reserve(ARGUMENT_BYTES * len(arguments))
-        result_specs = memory.reserve(RESULT_BYTES * len(results))
-        places = [specs + ARGUMENT_BYTES * k for k in range(len(arguments))]
-        made = [result_specs + RESULT_BYTES * k for k in range(len(results))]
-        aliases = {spec.donated_to: k for k, spec in enumerate(arguments) if spec.donated_to is not None}
-        for k, argument in enumerate(arguments):
-            memory.write(places[k], ARGUMENT, self._argument(k, argument))
-        for k, result in enumerate(results):
-            memory.write(made[k], RESULT, self._result(k, result, aliases.get(k, -1)))
+        program = self.owner.program
+        arguments, results = program.arguments, program.results  # the records have addresses of their dtypes
+        given = self._records([self._argument(k, spec) for k, spec in enumerate(arguments)])
+        made = self._records([self._result(k, spec) for k, spec in enumerate(results)])
         trees = self.trees
         first = trees.taken.parts[0] if isinstance(trees.taken, Items) and trees.taken.parts else None
         self.address = memory.reserve(DESCRIPTOR_BYTES)
@@ -152,21 +126,19 @@ class Signature:
             "NEW_SCALAR": _numpy_function(_NEW_SCALAR),
             "NEW_OBJECT": _type_slot(object, _TP_NEW),
             "NO_ARGUMENTS": id(()),
-            "FAILED": id(self.owner.reader),
+            "FAILED": id(self.owner.failed),
             "SHOWN": 0 if self.shown is None else id(self.shown),
             "FLOAT_TYPE": id(float),
             "INT_TYPE": id(int),
             "BOOL_TYPE": id(bool),
             "TRUE": id(True),
-            "DONATED": len(aliases),
-            "SPECS": specs,
-            "RESULT_SPECS": result_specs,
-            "TAKEN": write_node(memory, trees.taken, places, match=True),
-            "KEYWORDS": 0
-            if trees.keywords is None
-            else write_node(memory, trees.keywords, places, match=True),
+            "DONATED": len(program.aliased),
+            "SPECS": given.start,
+            "RESULT_SPECS": made.start,
+            "TAKEN": write_node(memory, trees.taken, given, match=True),
+            "KEYWORDS": write_node(memory, trees.keywords, given, match=True),
             "MADE": write_node(memory, trees.made, made, match=False),
-            "FIRST": places[first.number] if isinstance(first, Leaf) else 0,
+            "FIRST": given[first.number] if isinstance(first, Leaf) else 0,
         }
         memory.write(self.address, DESCRIPTOR, values)
 
@@ -174,58 +146,54 @@ class Signature:
         """From how many steps on runs are shared with other threads."""
         self._memory.set_word(self.address + DESCRIPTOR["SHARE_FROM"], steps)
 
+    def _records(self, values: Sequence[Mapping[str, int]]) -> range:
+        """Write records side by side; their addresses."""
+        start = self._memory.reserve(SPEC_BYTES * len(values))
+        places = range(start, start + SPEC_BYTES * len(values), SPEC_BYTES)
+        for place, record in zip(places, values):
+            self._memory.write(place, SPEC, record)
+        return places
+
     def _argument(self, number: int, spec: ArgumentSpec) -> dict[str, int]:
         donated = spec.donated_to is not None
         weak = None if self.weak is None else self.weak[number]
-        single = not donated and not spec.shape
         sliced = self.sliced is not None and number in self.sliced
-        scalar = numpy_scalar(spec.dtype) if single and not weak and not sliced else None
-        shape = (0, *spec.shape) if sliced else spec.shape
-        size = spec.dtype.itemsize * math.prod(spec.shape)
+        single = not donated and not spec.shape and not sliced
+        takes_number = single and weak is not False
         return {
-            "DTYPE": id(spec.dtype),
-            "RANK": -1 if weak else len(shape),
-            "SHAPE": self._memory.put(shape),
-            "SLICED": int(sliced),
-            "STRIDE": size if sliced else 0,
+            **self._array(spec, sliced, numpy_scalar(spec.dtype) if single and not weak else None),
+            **({"RANK": -1} if weak else {}),
             "FLAGS": C_CONTIGUOUS | ALIGNED | (WRITEABLE if donated else 0),
-            "BYTES": size,
-            "NUMPY": 0 if scalar is None else id(scalar),
-            "SCALAR": SCALAR_KINDS.get(spec.dtype.name, 0)
-            if single and weak is not False and not sliced
-            else 0,
+            "NUMBER": NUMBER_KINDS.get(spec.dtype.name, 0) if takes_number else 0,
             "STORAGE": self._memory.put((0,)),
             "DONATED": int(donated),
         }
 
-    def _result(self, number: int, spec: ResultSpec, alias: int) -> dict[str, int]:
-        sliced = self.sliced is not None and alias < 0
-        shape = (0, *spec.shape) if sliced else spec.shape
+    def _result(self, number: int, spec: ResultSpec) -> dict[str, int]:
+        alias = self.owner.program.aliased.get(number, -1)
         storage, scalar = 0, None
         if number in self.scalars:
             storage = self._memory.reserve(_STORAGE_BYTES, _STORAGE_BYTES)
             scalar = None if spec.dtype.kind == "b" else numpy_scalar(spec.dtype)  # there are two bools only
         return {
+            **self._array(spec, self.sliced is not None and alias < 0, scalar),
+            "ALIAS": alias,
+            "STORAGE": storage,
+            "ALLOCATE": 0 if scalar is None else _type_slot(scalar, _TP_ALLOC),
+        }
+
+    def _array(self, spec: ArraySpec, sliced: bool, scalar: type | None) -> dict[str, int]:
+        """What the records of arguments and of results say of the array, or of the NumPy scalar in its place."""
+        shape = (0, *spec.shape) if sliced else spec.shape
+        return {
             "DTYPE": id(spec.dtype),
             "RANK": len(shape),
             "SHAPE": self._memory.put(shape),
             "SLICED": int(sliced),
-            "STRIDE": spec.dtype.itemsize * math.prod(spec.shape) if sliced else 0,
-            "ALIAS": alias,
-            "STORAGE": storage,
+            "STRIDE": spec.nbytes if sliced else 0,
+            "BYTES": spec.nbytes,
             "SCALAR": 0 if scalar is None else id(scalar),
-            "ALLOCATE": 0 if scalar is None else _type_slot(scalar, _TP_ALLOC),
-            "WIDE": int(spec.dtype.itemsize > 8),
         }
-
-
-def steps_from(nanoseconds: float, cost: float) -> int:
-    """The least number of steps, each of ``cost``, that take so many nanoseconds.
-
-    >>> steps_from(5_000, 300.0), steps_from(5_000, float("inf"))
-    (17, 1)
-    """
-    return EVER if cost <= 0 else max(1, min(EVER, math.ceil(nanoseconds / cost)))
 
 
 def _numpy_function(place: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,24 +10,32 @@ import numpy as np
 
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 
-__all__ = ["ArgumentSpec", "Failure", "RegionSpec", "RepeatSpec", "ResultSpec"]
+__all__ = ["ArgumentSpec", "ArraySpec", "Failure", "RegionSpec", "RepeatSpec", "ResultSpec"]
 
 
 @dataclass(frozen=True)
-class ArgumentSpec:
-    """An argument; ``donated_to`` is the result that takes over its memory, if one does."""
+class ArraySpec:
+    """An argument or a result."""
 
     dtype: np.dtype[np.generic]
     shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements."""
+        return self.dtype.itemsize * math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class ArgumentSpec(ArraySpec):
+    """An argument; ``donated_to`` is the result that takes over its memory, if one does."""
+
     donated_to: int | None = None
 
 
 @dataclass(frozen=True)
-class ResultSpec:
+class ResultSpec(ArraySpec):
     """A result; it is a new array unless an argument is donated to it."""
-
-    dtype: np.dtype[np.generic]
-    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
