@@ -37,9 +37,7 @@ def define_transform(
     result = frequencies if kind == "rfft" else 2 * count
     with f.loop("0", f["rows"], counted=False) as row:
         x, y = (
-            f.value(
-                f"getelementptr {made.element}, ptr {f[each]}, i64 {f.value(f'mul i64 {row.index}, {size}')}"
-            )
+            f.ahead(f[each], made.element, f.value(f"mul i64 {row.index}, {size}"))
             for each, size in (("x", given), ("y", result))
         )
         made.row(kind, x, y, int(length), int(beside))
@@ -312,7 +310,7 @@ class _Transform:
 
     def _near(self, base: str, at: str) -> str:
         """The address of a complex number."""
-        return self.f.value(f"getelementptr [2 x {self.element}], ptr {base}, i64 {at}")
+        return self.f.ahead(base, f"[2 x {self.element}]", at)
 
     def _load(self, base: str, ahead: int, width: int) -> str:
         place = self.f.ahead(base, f"[2 x {self.element}]", ahead)

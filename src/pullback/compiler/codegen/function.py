@@ -159,9 +159,17 @@ class Function:
             known = self._known[instruction] = self.value(instruction)
         return known
 
-    def ahead(self, pointer: str, kind: str, count: int) -> str:
-        """The address ``count`` elements after a pointer."""
-        return self.value(f"getelementptr {kind}, ptr {pointer}, i64 {count}") if count else pointer
+    def ahead(self, pointer: str, kind: str, count: int | str) -> str:
+        """The address ``count`` elements after a pointer, a number or a register."""
+        return pointer if count == 0 else self.value(f"getelementptr {kind}, ptr {pointer}, i64 {count}")
+
+    def smaller(self, x: str, y: int | str) -> str:
+        """The smaller one of two signed ``i64``."""
+        return self.call("i64", "llvm.smin.i64", ("i64", x), ("i64", str(y)))
+
+    def larger(self, x: str, y: int | str) -> str:
+        """The larger one of two signed ``i64``."""
+        return self.call("i64", "llvm.smax.i64", ("i64", x), ("i64", str(y)))
 
     def shuffled(self, vector: str, first: str, second: str, lanes: Iterable[int]) -> str:
         """A vector of these ``lanes`` of two, those of the second counted after those of the first."""

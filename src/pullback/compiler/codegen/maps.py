@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from pullback.compiler.codegen import access
@@ -84,10 +85,9 @@ def write_stores(values: Values, stores: Sequence[Store]) -> None:
         if store.accumulate:
             _accumulate(values, store)
         elif count > 1:
-            mixed = [each.value for each in stores[position : position + count]]
-            access.store_mixed(values, store.buffer, store.offset, mixed)
+            access.store_mixed(values, stores[position : position + count])
         else:
-            access.store(values, store.buffer, store.offset, store.value, store.dynamic)
+            access.emit_store(values, store)
         position += count
 
 
@@ -114,4 +114,4 @@ def _accumulate(values: Values, store: Store) -> None:
         if store.accumulate != "set":
             there = Load(store.buffer, store.offset, store.dynamic)
             value = Apply(store.accumulate, (there, value), value.dtype)
-        access.store(values, store.buffer, store.offset, value, store.dynamic)
+        access.emit_store(values, replace(store, value=value))

@@ -128,8 +128,8 @@ def multiply_add(
     values: Values, tile: Tile, left: Expression, right: Expression, sums: Sequence[str]
 ) -> Carried:
     """``sums`` with the product at each place of a tile added; what is the same for several places is read once."""
-    assert values.group is not None
-    lanes, vectors = Lanes(values.f, scalar_type(left.dtype), values.group.lanes), values.group.vectors
+    lanes = Lanes(values.f, scalar_type(left.dtype), values.current_group.lanes)
+    vectors = values.current_group.vectors
     known: dict[tuple[object, ...], list[str]] = {}
 
     def operand(expression: Expression) -> list[str]:

@@ -35,9 +35,7 @@ class Wanted:
 
     def ask(self, f: Function, row: str) -> None:
         """Ask for the lines of one row, a register."""
-        start = f.value(
-            f"getelementptr i8, ptr {self.address}, i64 {f.value(f'mul i64 {row}, {self.pitch}')}"
-        )
+        start = f.ahead(self.address, "i8", f.value(f"mul i64 {row}, {self.pitch}"))
         for ahead in self.lines:
             _prefetch_line(f, f.ahead(start, "i8", ahead), self.cache)
 
@@ -80,9 +78,8 @@ def wanted_by(values: Values, stores: Sequence[Store], rows: tuple[Axis, int], c
 
     It would wait for them; the products before it need not.
     """
-    (axis, count), group = rows, values.group
-    assert group is not None
-    run = (group.vectors - 1) * group.lanes + (group.tail or group.lanes)
+    (axis, count), group = rows, values.current_group
+    run = (group.vectors - 1) * group.lanes + group.present(group.vectors - 1)
     reads = (e for e in walk(*(store.value for store in stores)) if isinstance(e, Load))
     wanted: dict[str, Wanted] = {}
     for load in reads:

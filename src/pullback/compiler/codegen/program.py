@@ -369,7 +369,7 @@ class _Emitter:
         """A chunk of a group, in all turns of its loop if it has one."""
         low = f.value(f"mul i64 {chunk}, {group.grain}")
         end = f.value(f"add i64 {low}, {group.grain}")
-        high = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(group.rows)))
+        high = f.smaller(end, group.rows)
         rows = (low, high) if group.rows > 1 else None
         counted = nullcontext() if group.turns is None else self._counted(f, group.turns, [Region([group])])
         with counted:
@@ -395,16 +395,10 @@ class _Emitter:
             if buffer not in self.kept:
                 pitch = buffer.nbytes // group.rows
                 start = f.value(f"mul i64 {low}, {pitch}")
-                place = f.value(f"getelementptr i8, ptr {self._pointer(f, buffer, 0, None)}, i64 {start}")
+                place = f.ahead(self._pointer(f, buffer, 0, None), "i8", start)
                 length = f.value(f"mul i64 {f.value(f'sub i64 {high}, {low}')}, {pitch}")
-                f.call(
-                    "void",
-                    "llvm.memset.p0.i64",
-                    ("ptr", place),
-                    ("i8", "0"),
-                    ("i64", length),
-                    ("i1", "false"),
-                )
+                given = ("ptr", place), ("i8", "0"), ("i64", length), ("i1", "false")
+                f.call("void", "llvm.memset.p0.i64", *given)
 
     def _jobs(self, f: Function, group: Group, calls: Calls, rows: tuple[str, str] | None) -> None:
         """Calls for some rows of a group."""
@@ -419,7 +413,7 @@ class _Emitter:
         """The number of a chunk among those of the groups."""
         kind, numbers = f"[{len(order)} x i64]", ", ".join(f"i64 {k}" for k in order)
         table = self.module.define_global(f"{name}_order", f"private constant {kind} [{numbers}]")
-        place = f.value(f"getelementptr i64, ptr {table}, i64 {f['chunk']}")
+        place = f.ahead(table, "i64", f["chunk"])
         return f.value(f"load i64, ptr {place}, align 8")
 
     def _functions(self, group: Group, held: Set[Buffer]) -> Calls:
@@ -481,7 +475,7 @@ class _Emitter:
         """Where the rows of a buffer, of so many bytes each, go on behind those of a chunk; there may be none."""
         assert rows is not None
         base = self._place(f, self.bound.get(buffer, View(buffer)), buffer.dtype.itemsize, 0)
-        return f.value(f"getelementptr i8, ptr {base}, i64 {f.value(f'mul i64 {rows[1]}, {row}')}")
+        return f.ahead(base, "i8", f.value(f"mul i64 {rows[1]}, {row}"))
 
     def _pointer(self, f: Function, buffer: Buffer, shift: int, rows: tuple[str, str] | None) -> str:
         """The address of the buffer's element ``shift``; of a buffer in scratch memory only ``rows`` are there."""
@@ -489,11 +483,9 @@ class _Emitter:
         if buffer in self.kept and rows is not None:
             kept = self.kept[buffer]
             missing = f.value(f"mul i64 {rows[0]}, {-kept.row_bytes}")
-            base = f.value(f"getelementptr i8, ptr {f['scratch']}, i64 {missing}")
-            ahead += kept.offset
-        else:
-            return self._place(f, self.bound.get(buffer, View(buffer)), buffer.dtype.itemsize, ahead)
-        return f.ahead(base, "i8", ahead)
+            base = f.ahead(f["scratch"], "i8", missing)
+            return f.ahead(base, "i8", ahead + kept.offset)
+        return self._place(f, self.bound.get(buffer, View(buffer)), buffer.dtype.itemsize, ahead)
 
     def _place(self, f: Function, view: View, itemsize: int, ahead: int) -> str:
         """The address ``ahead`` of the first element of a view."""
@@ -508,7 +500,7 @@ class _Emitter:
             if period:
                 turn = f.value(f"urem i64 {turn}, {period}")
             distance = f.value(f"mul i64 {turn}, {stride * itemsize}")
-            base = f.value(f"getelementptr i8, ptr {base}, i64 {distance}")
+            base = f.ahead(base, "i8", distance)
         return f.ahead(base, "i8", ahead)
 
 

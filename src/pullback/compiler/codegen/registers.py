@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from pullback.compiler.codegen import access
 from pullback.compiler.codegen.function import Function
-from pullback.compiler.codegen.types import literal, memory_type, scalar_type
+from pullback.compiler.codegen.types import from_memory, literal, memory_type, scalar_type, to_memory
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.cost import MOST_HELD, MOST_UNROLLED_FUNCTIONS
 from pullback.compiler.items import Choice, Counter, HostCall, Loop, View, While, every_step
@@ -154,13 +154,13 @@ class Registers:
         for (base, k), value in self.values.items():
             if base in bases:
                 kind, address = memory_type(base.dtype), self.place(View(base), k)
-                stored = self.f.value(f"zext i1 {value} to i8") if base.dtype.kind == "b" else value
+                stored = to_memory(self.f, value, base.dtype)
                 self.f.do(f"store {kind} {stored}, ptr {address}, align {base.dtype.itemsize}")
 
     def _read(self, base: Buffer, k: int) -> str:
         kind = memory_type(base.dtype)
         value = self.f.value(f"load {kind}, ptr {self.place(View(base), k)}, align {base.dtype.itemsize}")
-        return self.f.value(f"icmp ne i8 {value}, 0") if base.dtype.kind == "b" else value
+        return from_memory(self.f, value, base.dtype)
 
     def _view(self, buffer: Buffer) -> View:
         return self.bound.get(buffer, View(buffer))
@@ -228,7 +228,7 @@ class Registers:
                     if operand.dtype.kind == "b":
                         self.truths[result] = values.emit(operand)[0]
             else:
-                access.store(values, store.buffer, store.offset, store.value, ())
+                access.emit_store(values, store)
 
     @staticmethod
     def _written_out(store: Store, place: Mapping[Axis, Affine]) -> Store:

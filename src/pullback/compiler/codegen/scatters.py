@@ -102,7 +102,7 @@ class _Search:
         if blocks:
             end = str(blocks * step)
             if self.values.end is not None:
-                end = self.values.f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", self.values.end[0]))
+                end = self.values.f.smaller(end, self.values.end[0])
             with self.values.f.loop("0", end, step) as loop:
                 self._block(Group(self.axis, vectors, lanes), Place(loop.index), visit)
         if left or tail:
@@ -132,8 +132,7 @@ class _Search:
         """The bits of positions before the end."""
         f = self.values.f
         left = f.value(f"sub i64 {size}, {place.value or place.constant}")
-        bits = f.call("i64", "llvm.smax.i64", ("i64", left), ("i64", "0"))
-        bits = f.call("i64", "llvm.smin.i64", ("i64", bits), ("i64", "63"))
+        bits = f.smaller(f.larger(left, 0), 63)
         mask = f.value(f"sub i64 {f.value(f'shl i64 1, {bits}')}, 1")
         whole = f.value(f"icmp sgt i64 {left}, 63")
         mask = f.value(f"select i1 {whole}, i64 -1, i64 {mask}")
@@ -160,9 +159,7 @@ class _Search:
             index = convert(f, vector, self.index.dtype, self.dtype, lanes)
             # One unsigned comparison for both ends: what is below wraps round to something large.
             within = f.value(f"icmp ult {kind} {f.value(f'sub {kind} {index}, {low}')}, {count}")
-            exists = values.mask(k)
-            if exists is not None:
-                within = f.value(f"and {mask_kind} {within}, {exists}")
+            within = values.existing(within, k)
             bits = f.value(f"zext i{lanes} {f.value(f'bitcast {mask_kind} {within} to i{lanes}')} to i64")
             if k:
                 bits = f.value(f"shl i64 {bits}, {k * lanes}")
