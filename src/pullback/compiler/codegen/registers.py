@@ -162,7 +162,7 @@ class Registers:
         value = self.f.value(f"load {kind}, ptr {self.place(View(base), k)}, align {base.dtype.itemsize}")
         return from_memory(self.f, value, base.dtype)
 
-    def _view(self, buffer: Buffer) -> View:
+    def view(self, buffer: Buffer) -> View:
         return self.bound.get(buffer, View(buffer))
 
     # ------------------------------------------------------------------ loops and choices
@@ -172,7 +172,7 @@ class Registers:
         written: set[Buffer] = set()
         for step, _ in every_step(steps):
             if isinstance(step, Region):
-                written |= {self._view(buffer).base for job in step.jobs for buffer in job.kernel.writes()}
+                written |= {self.view(buffer).base for job in step.jobs for buffer in job.kernel.writes()}
         return [element for element in self.values if element[0] in written]
 
     def carried(self, elements: Sequence[Element]) -> list[tuple[str, str]]:
@@ -200,7 +200,7 @@ class Registers:
         kernel = job.kernel
         values = Values(self.f, pointers, 1, self.target, {}, _none, _none, self._load)
         written, read = (
-            {self._view(b).base for b in buffers} for buffers in (kernel.writes(), kernel.reads())
+            {self.view(b).base for b in buffers} for buffers in (kernel.writes(), kernel.reads())
         )
         apart = not written.isdisjoint(read)
         with values.scope():
@@ -221,7 +221,7 @@ class Registers:
         made = [self._written_out(store, place) for store in stores]
         results = [values.emit_in_order(store.value) for store in made]
         for store, result in zip(made, results):
-            view = self._view(store.buffer)
+            view = self.view(store.buffer)
             if view.base in self.bases:
                 self.values[view.base, view.start + store.offset.constant] = result
                 for operand in operands_of(store.value, "cast"):
@@ -242,7 +242,7 @@ class Registers:
         return Store(store.buffer, offset, rebuilt(value, settled, {}))
 
     def _load(self, values: Values, load: Load) -> list[str]:
-        view = self._view(load.buffer)
+        view = self.view(load.buffer)
         if view.base not in self.bases:
             return access.emit_load(values, load)
         value, zero = self.values.get((view.base, view.start + load.offset.constant)), literal(load.dtype, 0)
