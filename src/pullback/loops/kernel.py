@@ -112,6 +112,17 @@ class Kernel:
         return self._writes
 
     @_Once
+    def by_inner(self) -> tuple[tuple[tuple[Axis, ...], list[Store]], ...]:
+        """The stores as each turn takes them: those in the same loops inside together, in fewer loops first.
+
+        What is stored for a whole row may need what the others leave.
+        """
+        found: dict[tuple[Axis, ...], list[Store]] = {}
+        for store in self.stores:
+            found.setdefault(store.inner, []).append(store)
+        return tuple(sorted(found.items(), key=lambda item: len(item[0])))
+
+    @_Once
     def _expressions(self) -> tuple[Expression, ...]:
         return tuple(walk(*(root for store in self.stores for root in store.roots())))
 

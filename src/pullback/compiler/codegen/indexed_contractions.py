@@ -190,10 +190,10 @@ class _Part:
         values, width, wanted = self.values, self.width, self._wanted(totals)
         *others, lane = self.sums.columns
         for piece in self.pieces:
-            end = (piece.first + piece.count) * width
-            group = Group(lane, piece.count, width, lane.extent % width if end > lane.extent else 0)
+            start = piece.first * width
+            group = Group.over(lane, min(piece.count * width, lane.extent - start), width)
             places = {axis: Place(None, turn) for axis, turn in zip(others, piece.turns)}
-            with values.standing(places), values.lane_group(group, Place(None, piece.first * width)):
+            with values.standing(places), values.lane_group(group, Place(None, start)):
                 values.bind(self.sums.accumulator, wanted[: piece.count])
                 write_stores(values, self.sums.stores)
             wanted = wanted[piece.count :]

@@ -59,8 +59,7 @@ def emit_nest(
 
         def strip(place: Place, length: int, current: Carried) -> Carried:
             if inner is not None and inner.kind is Kind.VECTOR:
-                group = Group(axis, -(-length // inner.lanes), inner.lanes, length % inner.lanes)
-                with values.lane_group(group, place):
+                with values.lane_group(Group.over(axis, length, inner.lanes), place):
                     entered(axis, tile)
                     return nest(rest, current)
             values.places[axis] = place

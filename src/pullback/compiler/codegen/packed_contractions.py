@@ -238,8 +238,8 @@ class _Blocks:
     def _tile(self, tile: Tile, turn: _Round, panel: _Panel) -> None:
         """One register tile over one panel; between rounds its sums wait in memory."""
         values, packing, f = self.values, self.packing, self.f
-        lanes, rows, vectors = packing.lanes, tile[self.axis], -(-panel.columns // packing.lanes)
-        group = Group(self.product.columns, vectors, lanes, panel.columns % lanes)
+        group = Group.over(self.product.columns, panel.columns, packing.lanes)
+        lanes, rows, vectors = packing.lanes, tile[self.axis], group.vectors
         packed = self._packed(panel)
         with values.lane_group(group, Place(panel.column)):
             waiting = self._waiting(panel) if len(packing.rounds) > 1 else ""

@@ -13,12 +13,6 @@ from pullback.loops import Axis, Load, Store, walk
 __all__ = ["Cursors", "Wanted", "lies_far", "wanted_by", "wanted_rows"]
 
 
-def _prefetch_line(f: Function, address: str, cache: int) -> None:
-    """Ask for the line at ``address``, which need not exist, to come to the first or the second ``cache``."""
-    near = ("i32", str(4 - cache))
-    f.call("void", "llvm.prefetch.p0", ("ptr", address), ("i32", "0"), near, ("i32", "1"))
-
-
 @dataclass(frozen=True)
 class Wanted:
     """Rows of lines that are needed later: where the first of them begins, and how many bytes the next one is ahead.
@@ -34,10 +28,11 @@ class Wanted:
     cache: int
 
     def ask(self, f: Function, row: str) -> None:
-        """Ask for the lines of one row, a register."""
+        """Ask for the lines of one row, a register; they need not exist."""
         start = f.ahead(self.address, "i8", f.value(f"mul i64 {row}, {self.pitch}"))
+        how = ("i32", "0"), ("i32", str(4 - self.cache)), ("i32", "1")
         for ahead in self.lines:
-            _prefetch_line(f, f.ahead(start, "i8", ahead), self.cache)
+            f.call("void", "llvm.prefetch.p0", ("ptr", f.ahead(start, "i8", ahead)), *how)
 
 
 class Cursors:

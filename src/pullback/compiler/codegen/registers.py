@@ -205,10 +205,7 @@ class Registers:
         apart = not written.isdisjoint(read)
         with values.scope():
             for place in _turns(kernel.axes):
-                groups: dict[tuple[Axis, ...], list[Store]] = {}
-                for store in kernel.stores:
-                    groups.setdefault(store.inner, []).append(store)
-                for inner, stores in sorted(groups.items(), key=lambda item: len(item[0])):
+                for inner, stores in kernel.by_inner:
                     for turn in _turns(inner):
                         if apart:
                             with values.scope():

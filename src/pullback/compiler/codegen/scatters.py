@@ -95,19 +95,17 @@ class _Search:
     def run(self, visit: Callable[[], object]) -> None:
         """``visit`` each position found, in order."""
         lanes = self.values.lanes * max(1, 4 // self.dtype.itemsize)
-        vectors = max(1, MOST_COMPARED // lanes)
-        full, tail = divmod(self.axis.extent, lanes)
-        blocks, left = divmod(full, vectors)
-        step = vectors * lanes
-        if blocks:
-            end = str(blocks * step)
+        step = lanes * max(1, MOST_COMPARED // lanes)
+        whole = self.axis.extent // step * step
+        if whole:
+            end = str(whole)
             if self.values.end is not None:
                 end = self.values.f.smaller(end, self.values.end[0])
             with self.values.f.loop("0", end, step) as loop:
-                self._block(Group(self.axis, vectors, lanes), Place(loop.index), visit)
-        if left or tail:
-            group = Group(self.axis, left + bool(tail), lanes, tail)
-            self._block(group, Place(None, blocks * step), visit)
+                self._block(Group.over(self.axis, step, lanes), Place(loop.index), visit)
+        if whole < self.axis.extent:
+            group = Group.over(self.axis, self.axis.extent - whole, lanes)
+            self._block(group, Place(None, whole), visit)
 
     def _block(self, group: Group, place: Place, visit: Callable[[], object]) -> None:
         f, values = self.values.f, self.values

@@ -78,6 +78,11 @@ class Group:
     tail: int = 0
     whole: bool = False
 
+    @classmethod
+    def over(cls, axis: Axis, length: int, lanes: int, whole: bool = False) -> Group:
+        """As many vectors as ``length`` turns of the axis take."""
+        return cls(axis, -(-length // lanes), lanes, length % lanes, whole)
+
     def present(self, vector: int) -> int:
         """How many lanes of one of the vectors exist."""
         return self.tail if self.tail and vector == self.vectors - 1 else self.lanes
