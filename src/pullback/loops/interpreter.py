@@ -210,10 +210,7 @@ class _Turns:
         self.values: dict[Expression, _Value] = {}
 
     def run(self, rows: Rows | None) -> None:
-        by_inner: dict[tuple[Axis, ...], list[Store]] = {}
-        for store in self.kernel.stores:
-            by_inner.setdefault(store.inner, []).append(store)
-        for _, stores in sorted(by_inner.items(), key=lambda item: len(item[0])):
+        for _, stores in self.kernel.by_inner:
             for store in stores:
                 for root in store.roots():
                     self.value(root)

@@ -144,6 +144,17 @@ class Kernel:
         return tuple({store.buffer: None for store in self.stores})
 
     @_Once
+    def by_inner(self) -> tuple[tuple[tuple[Axis, ...], list[Store]], ...]:
+        """The stores as each turn takes them: those in the same loops inside together, in fewer loops first.
+
+        What is stored for a whole row may need what the others leave.
+        """
+        found: dict[tuple[Axis, ...], list[Store]] = {}
+        for store in self.stores:
+            found.setdefault(store.inner, []).append(store)
+        return tuple(sorted(found.items(), key=lambda item: len(item[0])))
+
+    @_Once
     def functions(self) -> int:
         """How many different functions one turn evaluates."""
         return sum(1 for expression in self.expressions() if isinstance(expression, Apply))

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 
 import numpy as np
 
-from pullback.compiler.codegen.blocks import fenced, load_lanes, store_lanes
+from pullback.compiler.codegen.blocks import fenced, load_lanes, load_under, store_lanes
 from pullback.compiler.codegen.columns import mixed, separated
-from pullback.compiler.codegen.types import convert, literal, memory_type, scalar_type, vector_of
+from pullback.compiler.codegen.types import (
+    convert,
+    from_memory,
+    literal,
+    mangled,
+    memory_type,
+    scalar_type,
+    to_memory,
+    vector_of,
+)
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.schedules.columns import in_blocks
-from pullback.loops import Affine, Buffer, Expression, Load
+from pullback.loops import Buffer, Expression, Load, Store
 from pullback.loops.arithmetic import conditions
 from pullback.loops.fixed import fixed_value
 
-__all__ = ["emit_load", "store", "store_mixed", "store_vector"]
+__all__ = ["emit_load", "emit_store", "store_mixed"]
 
 _INT64 = np.dtype(np.int64)
 
@@ -25,15 +34,14 @@ def emit_load(values: Values, load: Load) -> list[str]:
     """What is read: one scalar, or the vectors of the group."""
     if not values.is_vector(load):
         return [_load_scalar(values, load)]
-    assert values.group is not None
-    lane_axis = values.group.axis
+    lane_axis = values.current_group.axis
     if load in values.columns and values.columns[load][0].lane is lane_axis:
         return _column(values, load)
     varying = [e for e, _ in load.dynamic if lane_axis in e.axes]
     step = load.offset.coefficient(lane_axis)
-    fixed = [(_index(values, e), stride) for e, stride in load.dynamic if lane_axis not in e.axes]
-    start = values.element(load.buffer, load.offset, fixed)
-    count = values.group.vectors
+    fixed = [(e, stride) for e, stride in load.dynamic if lane_axis not in e.axes]
+    start = values.element(load.buffer, load.offset, _indices(values, fixed))
+    count = values.current_group.vectors
     together = not varying and step == 1
     picks = [None if together else _picks(values, load, k) for k in range(count)]
     if None not in picks:
@@ -52,17 +60,15 @@ def emit_load(values: Values, load: Load) -> list[str]:
 
 def _column(values: Values, load: Load) -> list[str]:
     """A column of a block of rows; the others that are needed are computed with it."""
-    group = values.group
-    assert group is not None
+    group = values.current_group
     block, loads = values.columns[load]
     lanes, element = group.lanes, memory_type(load.dtype)
     kind, start = vector_of(element, lanes), values.element(load.buffer, block.place)
     found: dict[Load, list[str]] = {each: [] for each in loads}
     for k in range(group.vectors):
-        rows = lanes if values.mask(k) is None else group.tail
 
         @cache
-        def source(part: int, first: int = k * lanes * block.step, rows: int = rows) -> str:
+        def source(part: int, first: int = k * lanes * block.step, rows: int = group.present(k)) -> str:
             whole = block.width == block.step
             there = max(0, block.step * rows - part * lanes) if whole else block.width * (part < rows)
             address = values.address(load.buffer, start, first + part * (lanes if whole else block.step))
@@ -80,15 +86,13 @@ def _column(values: Values, load: Load) -> list[str]:
     return found[load]
 
 
-def _index(values: Values, expression: Expression) -> str:
-    """A computed index as an i64 scalar."""
-    return convert(values.f, values.emit(expression)[0], expression.dtype, _INT64, 1)
+def _indices(values: Values, dynamic: Iterable[tuple[Expression, int]]) -> list[tuple[str, int]]:
+    """Computed indices as ``i64`` scalars, with their strides."""
+    return [(values.convert_index(index)[0], stride) for index, stride in dynamic]
 
 
 def _load_scalar(values: Values, load: Load) -> str:
-    offset = values.element(
-        load.buffer, load.offset, [(_index(values, e), stride) for e, stride in load.dynamic]
-    )
+    offset = values.element(load.buffer, load.offset, _indices(values, load.dynamic))
     kind, dtype = memory_type(load.dtype), load.dtype
     guard = None if load.guard is None else values.emit(load.guard)[0]
     address = values.address(load.buffer, offset)
@@ -98,7 +102,7 @@ def _load_scalar(values: Values, load: Load) -> str:
     if guard is not None:
         zero = "0" if dtype.kind != "f" else "0.0"
         value = values.f.value(f"select i1 {guard}, {kind} {value}, {kind} {zero}")
-    return value if dtype.kind != "b" else values.f.value(f"icmp ne i8 {value}, 0")
+    return from_memory(values.f, value, dtype)
 
 
 def _there(values: Values, guard: str, address: str, kind: str) -> str:
@@ -118,32 +122,21 @@ def _load_vector(
     A short last vector is read as one of fewer lanes: LLVM may read past the end of the parts of a long one that
     no register holds as a whole.
     """
-    assert values.group is not None
-    lanes, size = values.group.lanes, buffer.dtype.itemsize
+    lanes, there = values.current_group.lanes, values.current_group.present(vector)
     element, address = memory_type(buffer.dtype), values.address(buffer, start, vector * lanes)
-    kind = vector_of(element, lanes)
     if mask is None:
-        return _to_mask(
-            values, values.f.value(f"load {kind}, ptr {address}, align {size}"), buffer.dtype, lanes
+        return from_memory(
+            values.f, load_lanes(values.f, address, element, lanes, lanes), buffer.dtype, lanes
         )
     if guard is not None:
-        address = _there(values, guard, address, kind)
-    there = lanes if vector < values.group.vectors - 1 else values.group.tail or lanes
+        address = _there(values, guard, address, vector_of(element, lanes))
     short = max(2, 1 << (there - 1).bit_length())
     if short < lanes:
         mask = _resized(values, mask, "i1", lanes, short)
-    part = vector_of(element, short)
-    value = values.f.call(
-        part,
-        f"llvm.masked.load.v{short}{_mangled(buffer.dtype)}.p0",
-        ("ptr", address),
-        ("i32", str(size)),
-        (vector_of("i1", short), mask),
-        (part, "zeroinitializer"),
-    )
+    value = load_under(values.f, address, element, short, mask)
     if short < lanes:
         value = _resized(values, value, element, short, lanes)
-    return _to_mask(values, value, buffer.dtype, lanes)
+    return from_memory(values.f, value, buffer.dtype, lanes)
 
 
 def _resized(values: Values, value: str, element: str, lanes: int, wanted: int) -> str:
@@ -154,28 +147,23 @@ def _resized(values: Values, value: str, element: str, lanes: int, wanted: int) 
 
 def _picks(values: Values, load: Load, vector: int) -> list[int | None] | None:
     """Where the elements of the lanes lie, None for lanes that read nothing; None unless near and known."""
-    assert values.group is not None
+    axis, lanes = values.current_group.axis, values.current_group.lanes
     offsets = None if load.dtype.kind == "b" else _lane_offsets(values, load, vector)
     if offsets is None:
         return None
     found: list[int | None] = [*offsets]
-    place, first = values.places[values.group.axis], vector * values.group.lanes
     for condition in conditions(load.guard):
-        if values.group.axis not in condition.axes:
+        if axis not in condition.axes:
             continue
-        if place.value is not None:
+        if values.places[axis].value is not None:
             return None
         for lane in range(len(found)):
-            there = fixed_value(condition, values.group.axis, place.constant + first + lane)
+            there = fixed_value(condition, axis, values.places[axis].constant + vector * lanes + lane)
             if there is None:
                 return None
             found[lane] = found[lane] if there else None
     near = [offset for offset in found if offset is not None]
-    return (
-        found
-        if not near or max(near) - min(near) < values.target.gather_vectors * values.group.lanes
-        else None
-    )
+    return found if not near or max(near) - min(near) < values.target.gather_vectors * lanes else None
 
 
 def _picked(values: Values, load: Load, start: str, offsets: Sequence[int | None]) -> str:
@@ -183,8 +171,7 @@ def _picked(values: Values, load: Load, start: str, offsets: Sequence[int | None
 
     Nothing outside the first and the last of them is read, and zeros are taken where no lane reads anything.
     """
-    assert values.group is not None
-    lanes, element = values.group.lanes, memory_type(load.dtype)
+    lanes, element = values.current_group.lanes, memory_type(load.dtype)
     kind = vector_of(element, lanes)
     known = [offset for offset in offsets if offset is not None]
     if not known:
@@ -200,7 +187,7 @@ def _picked(values: Values, load: Load, start: str, offsets: Sequence[int | None
         there = min(lanes, span - part)
         address = values.address(load.buffer, start, first + part)
         if guard is not None:  # read something that is there instead, and forget it
-            instead = values.f.value(f"getelementptr {element}, ptr {spare}, i64 {part}")
+            instead = values.f.ahead(spare, element, str(part))
             address = values.f.value(f"select i1 {guard}, ptr {address}, ptr {instead}")
         row = load_lanes(values.f, address, element, lanes, there)
         lies_at = [-1 if offset is None else offset - part for offset in wanted]
@@ -216,8 +203,7 @@ def _picked(values: Values, load: Load, start: str, offsets: Sequence[int | None
 
 def _common_guard(values: Values, load: Load) -> str | None:
     """Of the conditions under which ``load`` reads, those that are the same for all lanes."""
-    assert values.group is not None
-    common = [c for c in conditions(load.guard) if values.group.axis not in c.axes]
+    common = [c for c in conditions(load.guard) if values.current_group.axis not in c.axes]
     found = [values.emit(condition)[0] for condition in common]
     guard = found[0] if found else None
     for value in found[1:]:
@@ -227,38 +213,29 @@ def _common_guard(values: Values, load: Load) -> str | None:
 
 def _lane_offsets(values: Values, load: Load, vector: int) -> list[int] | None:
     """For each lane of a vector that exists, how far its element lies from that of the group's start, if fixed."""
-    assert values.group is not None
-    axis, lanes = values.group.axis, values.group.lanes
-    place = values.places[axis]
-    count = values.group.tail if values.mask(vector) is not None else lanes
-    step = load.offset.coefficient(axis)
-    offsets = [(vector * lanes + lane) * step for lane in range(count)]
+    axis, first = values.current_group.axis, vector * values.current_group.lanes
+    place, step = values.places[axis], load.offset.coefficient(axis)
+    count = values.current_group.present(vector)
+    offsets = [(first + lane) * step for lane in range(count)]
     for expression, stride in load.dynamic:
         if axis in expression.axes:
             if place.value is not None:
                 return None
             for lane in range(count):
-                value = fixed_value(expression, axis, place.constant + vector * lanes + lane)
+                value = fixed_value(expression, axis, place.constant + first + lane)
                 if value is None:
                     return None
                 offsets[lane] += value * stride
     return offsets
 
 
-def _to_mask(values: Values, value: str, dtype: np.dtype, lanes: int) -> str:
-    if dtype.kind != "b":
-        return value
-    return values.f.value(f"icmp ne {vector_of('i8', lanes)} {value}, zeroinitializer")
-
-
 def _gather(values: Values, load: Load, start: str, step: int, vector: int, mask: str | None) -> str:
     """Lanes that do not lie side by side."""
-    assert values.group is not None
-    lanes = values.group.lanes
-    indices = values.lane_positions(start, step, vector, _INT64)
+    lanes = values.current_group.lanes
+    indices = values.lane_positions(start, step, vector)
     kind64 = vector_of("i64", lanes)
     for expression, stride in load.dynamic:
-        if values.group.axis in expression.axes:
+        if values.is_vector(expression):
             index = convert(values.f, values.vectors(expression)[vector], expression.dtype, _INT64, lanes)
             index = values.f.value(f"mul {kind64} {index}, {literal(_INT64, stride, lanes)}")
             indices = values.f.value(f"add {kind64} {indices}, {index}")
@@ -267,54 +244,48 @@ def _gather(values: Values, load: Load, start: str, step: int, vector: int, mask
     vector_kind = vector_of(kind, lanes)
     value = values.f.call(
         vector_kind,
-        f"llvm.masked.gather.v{lanes}{_mangled(load.dtype)}.v{lanes}p0",
+        f"llvm.masked.gather.{mangled(kind, lanes)}.v{lanes}p0",
         (vector_of("ptr", lanes), pointers),
         ("i32", str(load.dtype.itemsize)),
         (vector_of("i1", lanes), mask or "splat (i1 true)"),
         (vector_kind, "zeroinitializer"),
     )
-    return _to_mask(values, value, load.dtype, lanes)
+    return from_memory(values.f, value, load.dtype, lanes)
 
 
 def _both(values: Values, first: str | None, second: str | None) -> str | None:
     if first is None or second is None:
         return first or second
-    assert values.group is not None
-    return values.f.value(f"and {vector_of('i1', values.group.lanes)} {first}, {second}")
+    return values.f.value(f"and {vector_of('i1', values.current_group.lanes)} {first}, {second}")
 
 
-def store(
-    values: Values,
-    buffer: Buffer,
-    index: Affine,
-    value: Expression,
-    dynamic: Sequence[tuple[Expression, int]],
-) -> None:
-    """Write ``value``; along the lanes where the group's axis moves the target."""
-    fixed = [(_index(values, e), stride) for e, stride in dynamic]
-    if values.group is None or not (values.is_vector(value) or index.coefficient(values.group.axis)):
-        scalar = values.emit(value)[0]
-        _store_scalar(values, buffer, values.address(buffer, values.element(buffer, index, fixed)), scalar)
+def emit_store(values: Values, store: Store) -> None:
+    """Write the value; along the lanes where the group's axis moves the target."""
+    group, buffer, indices = values.group, store.buffer, _indices(values, store.dynamic)
+    step = 0 if group is None else store.offset.coefficient(group.axis)
+    if group is None or not (values.is_vector(store.value) or step):
+        scalar = values.emit(store.value)[0]
+        address = values.address(buffer, values.element(buffer, store.offset, indices))
+        _store_scalar(values, buffer, address, scalar)
         return
-    found = values.vectors(value)
-    start = values.element(buffer, index, fixed)
-    step = index.coefficient(values.group.axis)
+    found = values.vectors(store.value)
+    start = values.element(buffer, store.offset, indices)
     for k, vector in enumerate(found):
         if step == 1:
-            store_vector(values, buffer, start, k * values.group.lanes, vector, values.mask(k))
+            _store_lanes(values, buffer, start, k * group.lanes, vector, group.present(k))
         else:
             _scatter(values, buffer, start, step, k, vector)
 
 
-def store_mixed(values: Values, buffer: Buffer, index: Affine, columns: Sequence[Expression]) -> None:
-    """Write the columns of rows: values whose lanes lie as far apart as there are values, one beside the other."""
-    assert values.group is not None
-    lanes, step = values.group.lanes, len(columns)
+def store_mixed(values: Values, stores: Sequence[Store]) -> None:
+    """Write the columns of rows: values whose lanes lie as far apart as there are stores, one beside the other."""
+    group, buffer = values.current_group, stores[0].buffer
+    lanes, step = group.lanes, len(stores)
     mix = partial(values.f.shuffled, vector_of(scalar_type(buffer.dtype), lanes))
-    start = values.element(buffer, index)
-    vectors = [values.vectors(value) for value in columns]
-    for k in range(values.group.vectors):
-        rows = lanes if values.mask(k) is None else values.group.tail
+    start = values.element(buffer, stores[0].offset)
+    vectors = [values.vectors(store.value) for store in stores]
+    for k in range(group.vectors):
+        rows = group.present(k)
         if not in_blocks(step, lanes):
             for part, whole in enumerate(mixed([column[k] for column in vectors], lanes, mix)):
                 ahead, there = k * lanes * step + part * lanes, min(lanes, step * rows - part * lanes)
@@ -329,45 +300,25 @@ def store_mixed(values: Values, buffer: Buffer, index: Affine, columns: Sequence
 
 
 def _store_scalar(values: Values, buffer: Buffer, address: str, value: str) -> None:
-    kind = memory_type(buffer.dtype)
-    if buffer.dtype.kind == "b":
-        value = values.f.value(f"zext i1 {value} to i8")
+    kind, value = memory_type(buffer.dtype), to_memory(values.f, value, buffer.dtype)
     values.f.do(f"store {kind} {value}, ptr {address}, align {buffer.dtype.itemsize}")
 
 
-def store_vector(
-    values: Values, buffer: Buffer, start: str, ahead: int, value: str, mask: str | None
-) -> None:
-    """Write one vector to consecutive elements."""
-    assert values.group is not None
-    _store_lanes(
-        values, buffer, start, ahead, value, values.group.lanes if mask is None else values.group.tail
-    )
-
-
 def _store_lanes(values: Values, buffer: Buffer, start: str, ahead: int, value: str, count: int) -> None:
-    assert values.group is not None
-    lanes, element = values.group.lanes, memory_type(buffer.dtype)
-    if buffer.dtype.kind == "b":
-        value = values.f.value(f"zext {vector_of('i1', lanes)} {value} to {vector_of(element, lanes)}")
+    """Write the first ``count`` lanes of a vector to elements that lie side by side."""
+    lanes, element = values.current_group.lanes, memory_type(buffer.dtype)
+    value = to_memory(values.f, value, buffer.dtype, lanes)
     store_lanes(values.f, value, values.address(buffer, start, ahead), element, lanes, count)
 
 
 def _scatter(values: Values, buffer: Buffer, start: str, step: int, vector: int, value: str) -> None:
     """Write lanes that do not lie side by side, one by one."""
-    assert values.group is not None
-    lanes = values.group.tail if values.mask(vector) is not None else values.group.lanes
+    lanes, present = values.current_group.lanes, values.current_group.present(vector)
     kind = scalar_type(buffer.dtype)
     first = values.address(buffer, start)  # one for all lanes: LLVM looks at each address that is computed
-    if lanes % 2:
-        value = fenced(values.f, kind, values.group.lanes, value)
-    for lane in range(lanes):
-        element = values.f.value(f"extractelement {vector_of(kind, values.group.lanes)} {value}, i32 {lane}")
-        _store_scalar(
-            values, buffer, values.ahead(first, buffer, (vector * values.group.lanes + lane) * step), element
-        )
-
-
-def _mangled(dtype: np.dtype) -> str:
-    """The element type in memory as intrinsic names spell it."""
-    return {"b": "i8", "f": f"f{8 * dtype.itemsize}"}.get(dtype.kind, f"i{8 * dtype.itemsize}")
+    if present % 2:
+        value = fenced(values.f, kind, lanes, value)
+    for lane in range(present):
+        element = values.f.value(f"extractelement {vector_of(kind, lanes)} {value}, i32 {lane}")
+        address = values.ahead(first, buffer, (vector * lanes + lane) * step)
+        _store_scalar(values, buffer, address, element)

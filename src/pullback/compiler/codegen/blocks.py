@@ -13,21 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pullback.compiler.codegen.types import vector_of
+from pullback.compiler.codegen.types import bytes_of, first_lanes, mangled, vector_of
 from pullback.compiler.llvm.function import Function
 
-__all__ = ["fenced", "load_lanes", "store_lanes", "transpose_block"]
-
-
-def _mask(count: int, lanes: int) -> str:
-    return "<" + ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes)) + ">"
-
-
-def _suffix(kind: str) -> tuple[str, int]:
-    """How intrinsic names spell a type in memory, and its bytes."""
-    if kind in ("float", "double"):
-        return ("f32", 4) if kind == "float" else ("f64", 8)
-    return kind, int(kind[1:]) // 8
+__all__ = ["fenced", "load_lanes", "load_under", "store_lanes", "transpose_block"]
 
 
 def fenced(f: Function, kind: str, lanes: int, value: str) -> str:
@@ -39,17 +28,21 @@ def fenced(f: Function, kind: str, lanes: int, value: str) -> str:
     if kind not in ("float", "double"):
         return value
     vector = vector_of(kind, lanes)
-    return f.call(vector, f"llvm.arithmetic.fence.v{lanes}{_suffix(kind)[0]}", (vector, value))
+    return f.call(vector, f"llvm.arithmetic.fence.{mangled(kind, lanes)}", (vector, value))
 
 
 def load_lanes(f: Function, address: str, kind: str, lanes: int, count: int) -> str:
     """The first ``count`` of ``lanes`` elements at ``address``; zeros beyond them."""
-    vector, (suffix, size) = vector_of(kind, lanes), _suffix(kind)
     if count == lanes:
-        return f.value(f"load {vector}, ptr {address}, align {size}")
-    mask = (vector_of("i1", lanes), _mask(count, lanes))
-    name = f"llvm.masked.load.v{lanes}{suffix}.p0"
-    return f.call(vector, name, ("ptr", address), ("i32", str(size)), mask, (vector, "zeroinitializer"))
+        return f.value(f"load {vector_of(kind, lanes)}, ptr {address}, align {bytes_of(kind)}")
+    return load_under(f, address, kind, lanes, first_lanes(count, lanes))
+
+
+def load_under(f: Function, address: str, kind: str, lanes: int, mask: str) -> str:
+    """The elements at ``address`` under ``mask``; zeros in the other ones of so many lanes."""
+    vector, size = vector_of(kind, lanes), ("i32", str(bytes_of(kind)))
+    name, under = f"llvm.masked.load.{mangled(kind, lanes)}.p0", (vector_of("i1", lanes), mask)
+    return f.call(vector, name, ("ptr", address), size, under, (vector, "zeroinitializer"))
 
 
 def store_lanes(f: Function, value: str, address: str, kind: str, lanes: int, count: int) -> None:
@@ -57,7 +50,7 @@ def store_lanes(f: Function, value: str, address: str, kind: str, lanes: int, co
 
     A masked store would cover what follows too, and a read of that would wait until it has reached memory.
     """
-    vector, (_, size) = vector_of(kind, lanes), _suffix(kind)
+    vector, size = vector_of(kind, lanes), bytes_of(kind)
     if count == lanes:
         f.do(f"store {vector} {value}, ptr {address}, align {size}")
         return
@@ -90,7 +83,7 @@ def transpose_block(
     Rows are read in pieces of ``piece_bytes``, which a processor exchanges within a vector at no delay. With
     ``full_rows`` whole vectors are written, zeros where the source has no row.
     """
-    piece = min(lanes, piece_bytes // _suffix(kind)[1])
+    piece = min(lanes, piece_bytes // bytes_of(kind))
     for first in range(0, columns, piece):
         there = min(piece, columns - first)
         vectors = [
@@ -106,7 +99,7 @@ def _pieces(
 ) -> str:
     """Elements ``first`` to ``first + there`` of several rows, a piece each; zeros beyond them."""
     vector, part = vector_of(kind, lanes), vector_of(kind, piece)
-    name = f"llvm.vector.insert.v{lanes}{_suffix(kind)[0]}.v{piece}{_suffix(kind)[0]}"
+    name = f"llvm.vector.insert.{mangled(kind, lanes)}.{mangled(kind, piece)}"
     found = "zeroinitializer"
     for number, row in enumerate(rows):
         read = load_lanes(f, f.ahead(row, kind, first), kind, piece, there)

@@ -6,6 +6,7 @@ import numpy as np
 
 from pullback.compiler.codegen.types import literal, vector_of
 from pullback.compiler.codegen.values import Values
+from pullback.compiler.llvm.function import Function
 from pullback.compiler.runtime.layout import TURN_SHIFT, emit_failure
 from pullback.loops import Affine, Apply, Expression, Load, walk
 
@@ -21,18 +22,28 @@ def emit_check(values: Values, expression: Apply, code: int, turn: str | None = 
     """
     attributes = dict(expression.attributes)
     extent, wrap = attributes["extent"], attributes["wrap"]
-    operand = expression.operands[0]
+    operand, lanes, f = expression.operands[0], values.lanes_of(expression), values.f
     position = _position(values, operand)
     place = values.offset(position)
     if turn is not None:
-        place = values.f.value(f"add i64 {place}, {values.f.value(f'shl i64 {turn}, {TURN_SHIFT}')}")
-    if not values.is_vector(expression):
-        index = values.convert_index(operand)[0]
-        return [_checked(values, index, extent, wrap, code, place)]
-    assert values.group is not None
-    step = position.coefficient(values.group.axis)
-    rows = values.convert_index(operand)
-    return [_checked_lanes(values, row, k, extent, wrap, code, place, step) for k, row in enumerate(rows)]
+        place = f.value(f"add i64 {place}, {f.value(f'shl i64 {turn}, {TURN_SHIFT}')}")
+    kind, mask, zero = (
+        vector_of("i64", lanes),
+        vector_of("i1", lanes),
+        "0" if lanes == 1 else "zeroinitializer",
+    )
+    found = []
+    for k, index in enumerate(values.convert_index(operand)):
+        outside, counted = _outside(f, index, extent, wrap, lanes)
+        if lanes == 1:
+            with f.when(outside):
+                emit_failure(f, code, place, index)
+        else:
+            outside = values.existing(outside, k)
+            step = position.coefficient(values.current_group.axis)
+            _record_first(values, outside, index, code, place, step, k)
+        found.append(f.value(f"select {mask} {outside}, {kind} {zero}, {kind} {counted}"))
+    return found
 
 
 def index_load(index: Expression) -> Load | None:
@@ -54,9 +65,9 @@ def _position(values: Values, index: Expression) -> Affine:
     return load.offset if load and all(axis in values.places for axis in load.offset.axes) else Affine()
 
 
-def _outside(values: Values, index: str, extent: int, wrap: bool, lanes: int) -> tuple[str, str]:
+def _outside(f: Function, index: str, extent: int, wrap: bool, lanes: int) -> tuple[str, str]:
     """Whether the index is out of range, and the index counted from the start."""
-    kind, f = vector_of("i64", lanes), values.f
+    kind = vector_of("i64", lanes)
     if wrap:
         negative = f.value(f"icmp slt {kind} {index}, {literal(_INT64, 0, lanes)}")
         wrapped = f.value(f"add {kind} {index}, {literal(_INT64, extent, lanes)}")
@@ -64,29 +75,15 @@ def _outside(values: Values, index: str, extent: int, wrap: bool, lanes: int) ->
     return f.value(f"icmp uge {kind} {index}, {literal(_INT64, extent, lanes)}"), index
 
 
-def _checked(values: Values, index: str, extent: int, wrap: bool, code: int, place: str) -> str:
-    outside, counted = _outside(values, index, extent, wrap, 1)
-    with values.f.when(outside):
-        emit_failure(values.f, code, place, index)
-    return values.f.value(f"select i1 {outside}, i64 0, i64 {counted}")
-
-
-def _checked_lanes(
-    values: Values, index: str, vector: int, extent: int, wrap: bool, code: int, place: str, step: int
-) -> str:
-    assert values.group is not None
-    f, lanes = values.f, values.group.lanes
-    kind, mask_kind = vector_of("i64", lanes), vector_of("i1", lanes)
-    outside, counted = _outside(values, index, extent, wrap, lanes)
-    exists = values.mask(vector)
-    if exists is not None:
-        outside = f.value(f"and {mask_kind} {outside}, {exists}")
-    bits = f.value(f"bitcast {mask_kind} {outside} to i{lanes}") if lanes > 1 else outside
-    any_outside = f.value(f"icmp ne i{lanes} {bits}, 0")
-    with f.when(any_outside):
+def _record_first(
+    values: Values, outside: str, index: str, code: int, place: str, step: int, vector: int
+) -> None:
+    """Record the first lane that is ``outside``, if any; the group's first is at ``place``, the next ``step`` on."""
+    f, lanes = values.f, values.current_group.lanes
+    bits = f.value(f"bitcast {vector_of('i1', lanes)} {outside} to i{lanes}")
+    with f.when(f.value(f"icmp ne i{lanes} {bits}, 0")):
         wide = f.value(f"zext i{lanes} {bits} to i64")
         lane = f.call("i64", "llvm.cttz.i64", ("i64", wide), ("i1", "true"))
-        value = f.value(f"extractelement {kind} {index}, i64 {lane}")
+        value = f.value(f"extractelement {vector_of('i64', lanes)} {index}, i64 {lane}")
         ahead = f.value(f"mul i64 {f.value(f'add i64 {lane}, {vector * lanes}')}, {step}")
         emit_failure(f, code, f.value(f"add i64 {place}, {ahead}"), value)
-    return f.value(f"select {mask_kind} {outside}, {kind} zeroinitializer, {kind} {counted}")

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from pullback.compiler.codegen.nest import Tile, emit_nest
-from pullback.compiler.codegen.types import memory_type, vector_of
+from pullback.compiler.codegen.types import convert, mangled, memory_type, splat, vector_of
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.llvm.function import Function
 from pullback.loops import Affine, Axis, Expression, Load, turns_of
@@ -32,12 +34,12 @@ class Compacted:
 
     def factor(self, f: Function, element: str, position: str) -> str:
         """The factor at ``position``."""
-        at = f.value(f"getelementptr {element}, ptr {self.factors}, i64 {position}")
+        at = f.ahead(self.factors, element, position)
         return f.value(f"load {element}, ptr {at}, align 4")
 
     def place(self, f: Function, position: str) -> str:
         """The place at ``position``, in elements from the buffer's pointer."""
-        at = f.value(f"getelementptr i32, ptr {self.places}, i64 {position}")
+        at = f.ahead(self.places, "i32", position)
         return f.value(f"sext i32 {f.value(f'load i32, ptr {at}, align 4')} to i64")
 
 
@@ -52,9 +54,7 @@ def compact(
 
     def append(_: Tile, counted: list[str]) -> list[str]:
         (count,) = counted
-        (mask,), exists = values.vectors(chosen), values.mask(0)
-        if exists is not None:
-            mask = f.value(f"and <{lanes} x i1> {mask}, {exists}")
+        mask = values.existing(values.vectors(chosen)[0], 0)
         _append(f, factors, count, values.vectors(factor)[0], mask, element, lanes)
         _append(f, places, count, _places(values, load, start, along), mask, "i32", lanes)
         bits = f.value(f"bitcast <{lanes} x i1> {mask} to i{lanes}")
@@ -71,17 +71,10 @@ def _places(values: Values, load: Load, start: Affine, along: Axis) -> str:
     f, lanes = values.f, values.lanes
     kind = vector_of("i32", lanes)
     first = f.value(f"trunc i64 {values.element(load.buffer, start)} to i32")
-    head = f.value(f"insertelement {kind} poison, i32 {first}, i32 0")
-    places = f.value(f"shufflevector {kind} {head}, {kind} poison, <{lanes} x i32> zeroinitializer")
     steps = ", ".join(f"i32 {start.coefficient(along) * lane}" for lane in range(lanes))
-    places = f.value(f"add {kind} {places}, <{steps}>")
+    places = f.value(f"add {kind} {splat(f, first, 'i32', lanes)}, <{steps}>")
     for index, stride in load.dynamic:
-        (row,) = values.vectors(index)
-        if index.dtype.itemsize > 4:
-            row = f.value(f"trunc {vector_of('i64', lanes)} {row} to {kind}")
-        elif index.dtype.itemsize < 4:
-            extend = "sext" if index.dtype.kind == "i" else "zext"
-            row = f.value(f"{extend} {vector_of(memory_type(index.dtype), lanes)} {row} to {kind}")
+        row = convert(f, values.vectors(index)[0], index.dtype, np.dtype(np.int32), lanes)
         far = f.value(f"mul {kind} {row}, splat (i32 {stride})")
         places = f.value(f"add {kind} {places}, {far}")
     return places
@@ -90,13 +83,7 @@ def _places(values: Values, load: Load, start: Affine, along: Axis) -> str:
 def _append(f: Function, target: str, count: str, row: str, mask: str, element: str, lanes: int) -> None:
     """Write the lanes of ``row`` in ``mask`` to ``target`` from ``count`` on; what lies behind is overwritten next."""
     kind = vector_of(element, lanes)
-    name = {"float": "f32", "double": "f64"}.get(element, element)
-    front = f.call(
-        kind,
-        f"llvm.experimental.vector.compress.v{lanes}{name}",
-        (kind, row),
-        (f"<{lanes} x i1>", mask),
-        (kind, "poison"),
-    )
-    at = f.value(f"getelementptr {element}, ptr {target}, i64 {count}")
+    name = f"llvm.experimental.vector.compress.{mangled(element, lanes)}"
+    front = f.call(kind, name, (kind, row), (f"<{lanes} x i1>", mask), (kind, "poison"))
+    at = f.ahead(target, element, count)
     f.do(f"store {kind} {front}, ptr {at}, align 4")

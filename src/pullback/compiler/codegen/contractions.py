@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
@@ -20,7 +20,6 @@ from pullback.compiler.codegen.prefetch import Cursors, Wanted, wanted_by
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ACCURACY, Lanes
-from pullback.compiler.llvm.function import Function
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.cost import EPILOGUE_IN_REGISTERS, LOOP_BODY, UNROLLED
@@ -44,10 +43,8 @@ def emit_contraction(values: Values, schedule: TiledContraction, ends: Ends) -> 
 
     def sums(tile: Tile, _: list[str]) -> None:
         """One register tile: zero, accumulate every pair, hand the sums to the epilogue."""
-        group = values.group
-        assert group is not None
         ahead = cursors.share(turns)
-        found = ["zeroinitializer"] * (math.prod(tile.values()) * group.vectors)
+        found = ["zeroinitializer"] * (math.prod(tile.values()) * values.current_group.vectors)
         wanted = _wanted(values, product, tile)
         for pair in product.pairs:
             found = accumulate(values, pair, tile, found, wanted, ahead)
@@ -80,31 +77,25 @@ def accumulate(
     """
     *outer, deepest = pair.depth
     kind = vector_of(scalar_type(pair.right.dtype), values.lanes)
-    steps = (pair.left.offset.coefficient(deepest), pair.right.offset.coefficient(deepest))
     bands = {axis: turns for axis, turns in tile.items() if axis in pair.right.axes}
     rows = {axis: turns for axis, turns in tile.items() if axis not in bands}
-    strip = _Strip(pair, _ahead(pair.left.offset, rows), _ahead(pair.right.offset, bands))
+    steps = pair.left.offset.coefficient(deepest), pair.right.offset.coefficient(deepest)
+    strip = _Strip(values, pair, steps, _ahead(pair.left.offset, rows), _ahead(pair.right.offset, bands))
 
     def innermost(_: Tile, sums: list[str]) -> list[str]:
-        left, right = (
+        pointers = [
             values.address(load.buffer, values.element(load.buffer, load.offset.without([deepest])))
             for load in (pair.left, pair.right)
-        )
+        ]
         if values.end is None:
-            return _deep(values, strip, left, right, steps, deepest.extent, sums, wanted)
+            return strip.run(deepest.extent, pointers, sums, wanted)
         size, rows = values.end
         if deepest.extent == rows:
-            return _deep(values, strip, left, right, steps, size, sums, wanted)
-        pointers = [("ptr", left), ("ptr", right)]
-        with values.f.loop(
-            "0", str(deepest.extent // rows), carried=[*pointers, *((kind, s) for s in sums)]
-        ) as loop:
-            left, right, *current = loop.values
-            following = [
-                values.f.ahead(pointer, memory_type(pair.right.dtype), rows * step)
-                for pointer, step in zip((left, right), steps)
-            ]
-            loop.carry(*following, *_deep(values, strip, left, right, steps, size, current))
+            return strip.run(size, pointers, sums, wanted)
+        carried = strip.carried([*pointers, *sums])
+        with values.f.loop("0", str(deepest.extent // rows), carried=carried) as loop:
+            at, current = loop.values[:2], loop.values[2:]
+            loop.carry(*strip.moved(at, rows), *strip.run(size, at, current))
         return loop.results[2:]
 
     def entered(axis: Axis, _: Tile) -> None:
@@ -124,20 +115,6 @@ def _ahead(offset: Affine, tile: Tile) -> tuple[int, ...]:
     return tuple(sum(step * turn for step, turn in zip(steps, place)) for place in places)
 
 
-_Repeat = Callable[[int | str, int, Sequence[Wanted], Sequence[str]], list[str]]
-"""Turns of a loop of some steps each, from pointers and sums to what they are then."""
-
-
-@dataclass(frozen=True)
-class _Strip:
-    """A pair, and how far apart the rows of its left operand and the bands of its right one lie."""
-
-    pair: Pair
-    rows: tuple[int, ...]
-    bands: tuple[int, ...] = (0,)
-    packed: bool = False
-
-
 def multiply_panel(
     values: Values,
     pair: Pair,
@@ -152,110 +129,113 @@ def multiply_panel(
 
     The first steps ask for what is ``wanted`` after the last, a row each.
     """
-    (depth,) = pair.depth
-    values.places[depth], steps_deep = extent
-    left = values.address(pair.left.buffer, values.element(pair.left.buffer, pair.left.offset))
-    del values.places[depth]
-    steps = (pair.left.offset.coefficient(depth), width)
-    strip = _Strip(pair, _ahead(pair.left.offset, tile), packed=True)
-    return _deep(values, strip, left, panel, steps, steps_deep, sums, wanted)
+    (depth,), (start, steps) = pair.depth, extent
+    with values.standing({depth: start}):
+        left = values.address(pair.left.buffer, values.element(pair.left.buffer, pair.left.offset))
+    apart = pair.left.offset.coefficient(depth), width
+    strip = _Strip(values, pair, apart, _ahead(pair.left.offset, tile), packed=True)
+    return strip.run(steps, [left, panel], sums, wanted)
 
 
-def _deep(
-    values: Values,
-    strip: _Strip,
-    left: str,
-    right: str,
-    steps: tuple[int, int],
-    depth: int | str,
-    sums: list[str],
-    wanted: Sequence[Wanted] = (),
-) -> list[str]:
-    """The innermost loop: pointers that move along the summed axis, some steps a turn.
+@dataclass(frozen=True)
+class _Strip:
+    """The innermost loop over a pair: pointers that move along the summed axis, and a tile's sums.
 
-    A ``depth`` that is known when the program runs is a register.
+    The operands' elements lie ``steps`` apart, the ``rows`` of the left one and the ``bands`` of the right one so far
+    behind the first. What a turn has are the two pointers, then the sums.
     """
-    f, group, pair = values.f, values.group, strip.pair
-    assert group is not None
-    element = memory_type(pair.right.dtype)
-    kind = vector_of(element, group.lanes)
-    lanes = Lanes(f, element, group.lanes)
 
-    def at(pointer: str, ahead: int) -> str:
-        return f.ahead(pointer, element, ahead)
+    values: Values
+    pair: Pair
+    steps: tuple[int, int]
+    rows: tuple[int, ...]
+    bands: tuple[int, ...] = (0,)
+    packed: bool = False
 
-    def step(left: str, right: str, ahead: int, sums: list[str]) -> list[str]:
-        across = [
-            _read_right(values, strip, at(right, ahead * steps[1] + band + v * group.lanes), v)
-            for band in strip.bands
-            for v in range(group.vectors)
-        ]
-        new = list(sums)
-        for r, row in enumerate(strip.rows):
-            address = at(left, ahead * steps[0] + row)
-            x = f.value(f"load {element}, ptr {address}, align {pair.left.dtype.itemsize}")
-            spread = values.splat(x, pair.left.dtype)
-            for k, vector in enumerate(across):
-                band, v = divmod(k, group.vectors)
-                place = (band * len(strip.rows) + r) * group.vectors + v
-                new[place] = lanes.fma(spread, vector, new[place])
-        return new
+    @property
+    def element(self) -> str:
+        return memory_type(self.pair.right.dtype)
 
-    def repeat(turns: int | str, unroll: int, asked: Sequence[Wanted], start: Sequence[str]) -> list[str]:
-        kinds, counted = ["ptr", "ptr", *([kind] * len(sums))], isinstance(turns, int)
-        with f.loop("0", str(turns), carried=list(zip(kinds, start)), counted=counted) as loop:
-            at_left, at_right, *current = loop.values
-            for rows in asked:
+    def run(
+        self, depth: int | str, pointers: Sequence[str], sums: Sequence[str], wanted: Sequence[Wanted] = ()
+    ) -> list[str]:
+        """The sums after ``depth`` steps, some a turn; where the number is known when the program runs, a register."""
+        current = [*pointers, *sums]
+        asking = max((rows.rows for rows in wanted), default=0)
+        unroll = max(1, LOOP_BODY // len(sums))
+        if isinstance(depth, str):
+            return self._until(depth, unroll, current, asking, wanted)[2:]
+        if 0 < asking < depth:
+            current = self._repeat(asking, 1, current, wanted)
+            depth -= asking
+        turns, rest = divmod(depth, unroll)
+        if turns > 1 and depth * len(sums) > UNROLLED:
+            current = self._repeat(turns, unroll, current)
+        else:
+            rest = depth
+        for ahead in range(rest):
+            current = self._step(current, ahead)
+        return current[2:]
+
+    def _until(
+        self, depth: str, unroll: int, current: list[str], asking: int, wanted: Sequence[Wanted]
+    ) -> list[str]:
+        f = self.values.f
+        if wanted:
+            first = f.smaller(depth, asking)
+            current = self._repeat(first, 1, current, wanted)
+            depth = f.value(f"sub i64 {depth}, {first}")
+        shift = unroll.bit_length() - 1
+        current = self._repeat(f.value(f"lshr i64 {depth}, {shift}"), 1 << shift, current)
+        return self._repeat(f.value(f"and i64 {depth}, {(1 << shift) - 1}"), 1, current) if shift else current
+
+    def _repeat(
+        self, turns: int | str, unroll: int, current: list[str], wanted: Sequence[Wanted] = ()
+    ) -> list[str]:
+        """A loop of turns of some steps each, in which a row of what is ``wanted`` is asked for."""
+        f, counted = self.values.f, isinstance(turns, int)
+        with f.loop("0", str(turns), carried=self.carried(current), counted=counted) as loop:
+            for rows in wanted:
                 rows.ask(f, loop.index)
+            new = loop.values
             for ahead in range(unroll):
-                current = step(at_left, at_right, ahead, current)
-            loop.carry(at(at_left, unroll * steps[0]), at(at_right, unroll * steps[1]), *current)
+                new = self._step(new, ahead)
+            loop.carry(*self.moved(new[:2], unroll), *new[2:])
         return loop.results
 
-    asking = max((rows.rows for rows in wanted), default=0)
-    unroll = max(1, LOOP_BODY // len(sums))
-    if isinstance(depth, str):
-        return _until(f, depth, repeat, [left, right, *sums], unroll, wanted)[2:]
-    if 0 < asking < depth:
-        left, right, *sums = repeat(asking, 1, wanted, [left, right, *sums])
-        depth -= asking
-    turns, rest = divmod(depth, unroll)
-    if turns > 1 and depth * len(sums) > UNROLLED:
-        left, right, *sums = repeat(turns, unroll, (), [left, right, *sums])
-    else:
-        rest = depth
-    for ahead in range(rest):
-        sums = step(left, right, ahead, sums)
-    return sums
+    def _step(self, current: list[str], ahead: int) -> list[str]:
+        """The products of one step, so many ``ahead`` of the pointers."""
+        f, group, (left, right, *sums) = self.values.f, self.values.current_group, current
+        lanes = Lanes(f, self.element, group.lanes)
+        across = []
+        for band, v in itertools.product(self.bands, range(group.vectors)):
+            address = f.ahead(right, self.element, ahead * self.steps[1] + band + v * group.lanes)
+            # Lanes beyond the operand's end are not read, in a panel they are zeros.
+            count = group.lanes if self.packed else group.present(v)
+            across.append(load_lanes(f, address, self.element, group.lanes, count))
+        for r, row in enumerate(self.rows):
+            address = f.ahead(left, self.element, ahead * self.steps[0] + row)
+            x = f.value(f"load {self.element}, ptr {address}, align {self.pair.left.dtype.itemsize}")
+            spread = self.values.splat(x, self.pair.left.dtype)
+            for k, vector in enumerate(across):
+                band, v = divmod(k, group.vectors)
+                place = (band * len(self.rows) + r) * group.vectors + v
+                sums[place] = lanes.fma(spread, vector, sums[place])
+        return [left, right, *sums]
 
+    def moved(self, pointers: Sequence[str], turns: int) -> list[str]:
+        """The pointers so many steps further on."""
+        return [self.values.f.ahead(p, self.element, turns * step) for p, step in zip(pointers, self.steps)]
 
-def _until(
-    f: Function, depth: str, repeat: _Repeat, current: list[str], unroll: int, wanted: Sequence[Wanted]
-) -> list[str]:
-    """``repeat`` for a number of steps that is a register, some a turn."""
-    if wanted:
-        asking = str(max(rows.rows for rows in wanted))
-        first = f.call("i64", "llvm.smin.i64", ("i64", depth), ("i64", asking))
-        current = repeat(first, 1, wanted, current)
-        depth = f.value(f"sub i64 {depth}, {first}")
-    shift = unroll.bit_length() - 1
-    current = repeat(f.value(f"lshr i64 {depth}, {shift}"), 1 << shift, (), current)
-    return repeat(f.value(f"and i64 {depth}, {(1 << shift) - 1}"), 1, (), current) if shift else current
-
-
-def _read_right(values: Values, strip: _Strip, address: str, vector: int) -> str:
-    """One vector of the right operand; lanes beyond its end are not read, in a panel they are zeros."""
-    group, dtype = values.group, strip.pair.right.dtype
-    assert group is not None
-    mask = values.mask(vector)
-    count = group.lanes if mask is None or strip.packed else group.tail
-    return load_lanes(values.f, address, memory_type(dtype), group.lanes, count)
+    def carried(self, current: Sequence[str]) -> list[tuple[str, str]]:
+        """What goes from turn to turn, with its types."""
+        kind = vector_of(self.element, self.values.current_group.lanes)
+        return list(zip(["ptr", "ptr", *[kind] * (len(current) - 2)], current))
 
 
 def run_epilogue(values: Values, product: Contraction, tile: Tile, sums: Sequence[str]) -> None:
     """Evaluate the stores for each row of the tile, with the accumulator's value in its placeholder."""
-    group = values.group
-    assert group is not None
+    group = values.current_group
     roots = [store.value for store in product.stores]
     if tile:
         # A tile of one place has no loop to stay out of, and what is the same for it may hold the accumulator.
@@ -274,12 +254,11 @@ def run_epilogue(values: Values, product: Contraction, tile: Tile, sums: Sequenc
 
 def _looped_epilogue(values: Values, product: Contraction, tile: Tile, sums: Sequence[str]) -> None:
     """The epilogue in a loop along each axis of the tile."""
-    f, group = values.f, values.group
-    assert group is not None
+    f, group = values.f, values.current_group
     kind = vector_of(scalar_type(product.accumulator.dtype), group.lanes)
     copy = f.reserve(f"[{len(sums)} x {kind}]")
     for position, value in enumerate(sums):
-        f.do(f"store {kind} {value}, ptr {f.value(f'getelementptr {kind}, ptr {copy}, i64 {position}')}")
+        f.do(f"store {kind} {value}, ptr {f.ahead(copy, kind, str(position))}")
 
     def nest(axes: Sequence[tuple[Axis, int]], number: str) -> None:
         if not axes:
@@ -287,7 +266,7 @@ def _looped_epilogue(values: Values, product: Contraction, tile: Tile, sums: Seq
             current = []
             for v in range(group.vectors):
                 place = f.value(f"add i64 {start}, {v}")
-                address = f.value(f"getelementptr {kind}, ptr {copy}, i64 {place}")
+                address = f.ahead(copy, kind, place)
                 current.append(f.value(f"load {kind}, ptr {address}"))
             values.bind(product.accumulator, current)
             write_stores(values, product.stores)

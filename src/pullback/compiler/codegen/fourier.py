@@ -7,13 +7,15 @@ write to the result and to the workspace in turns, so that the last one writes t
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
-from pullback.compiler.codegen.types import literal, scalar_type, vector_of
+from pullback.compiler.codegen.types import scalar_type
+from pullback.compiler.codegen.vectormath.lanes import Arithmetic
 from pullback.compiler.llvm.function import Function, Module, float_literal
 from pullback.operators.stockham import radices
 
@@ -37,20 +39,76 @@ def define_transform(
     result = frequencies if kind == "rfft" else 2 * count
     with f.loop("0", f["rows"], counted=False) as row:
         x, y = (
-            f.value(
-                f"getelementptr {made.element}, ptr {f[each]}, i64 {f.value(f'mul i64 {row.index}, {size}')}"
-            )
+            f.ahead(f[each], made.element, f.value(f"mul i64 {row.index}, {size}"))
             for each, size in (("x", given), ("y", result))
         )
         made.row(kind, x, y, int(length), int(beside))
+
+
+class _Complex(Arithmetic):
+    """Vectors of ``numbers`` complex numbers: a real and an imaginary part each, in turns."""
+
+    def __init__(self, f: Function, kind: str, numbers: int) -> None:
+        super().__init__(f, kind, 2 * numbers)
+        self.numbers = numbers
+
+    def shuffled(self, a: str, lanes: Iterable[int]) -> str:
+        """These lanes of a vector."""
+        return self.function.shuffled(self.type, a, a, lanes)
+
+    def reversed(self, a: str) -> str:
+        """The numbers in the opposite order."""
+        return self.shuffled(a, [2 * k + part for k in reversed(range(self.numbers)) for part in (0, 1)])
+
+    def splat(self, value: str) -> str:
+        """One real number in each lane."""
+        first = self.function.value(f"insertelement {self.type} poison, {self.kind} {value}, i32 0")
+        return self.shuffled(first, [0] * self.count)
+
+    def constants(self, values: Sequence[float]) -> str:
+        """A number for each lane."""
+        return f"<{', '.join(f'{self.kind} {float_literal(self.kind, v)}' for v in values)}>"
+
+    def plus_product(self, total: str, a: str, b: str) -> str:
+        """``total + a * b``, each real number by itself."""
+        return self.intrinsic("fmuladd", a, b, total)
+
+    def times_i(self, a: str, sign: int) -> str:
+        """``i a`` or ``-i a``."""
+        swapped = self.shuffled(a, [lane ^ 1 for lane in range(self.count)])
+        return self.mul(swapped, self.constants([-sign, sign] * self.numbers))
+
+    def conjugate(self, a: str) -> str:
+        """The conjugates."""
+        return self.mul(a, self.constants([1, -1] * self.numbers))
+
+    def turned(self, a: str, root: str, forward: bool) -> str:
+        """The product with roots of unity, or with their conjugates."""
+        real = self.shuffled(root, [lane & ~1 for lane in range(self.count)])
+        imaginary = self.shuffled(root, [lane | 1 for lane in range(self.count)])
+        aside = self.mul(self.times_i(a, 1 if forward else -1), imaginary)
+        return self.plus_product(aside, a, real)
+
+    def near(self, base: str, at: int | str) -> str:
+        """The address of a complex number."""
+        return self.function.ahead(base, f"[2 x {self.kind}]", at)
+
+    def read(self, base: str, ahead: int) -> str:
+        """The numbers so far ahead of an address."""
+        return self.load(self.near(base, ahead))
+
+    def write(self, base: str, ahead: int, value: str) -> None:
+        """Put numbers so far ahead of an address."""
+        self.store(value, self.near(base, ahead))
 
 
 class _Transform:
     """The text of one routine; a vector holds up to ``width`` complex numbers."""
 
     def __init__(self, f: Function, dtype: np.dtype, width: int, forward: bool) -> None:
-        self.f, self.dtype, self.width, self.forward = f, dtype, width, forward
+        self.f, self.width, self.forward = f, width, forward
         self.element = scalar_type(dtype)
+        self.whole, self.one = (_Complex(f, self.element, numbers) for numbers in (width, 1))
 
     def row(self, kind: str, x: str, y: str, length: int, beside: int) -> None:
         """The transforms of ``beside`` rows of which the elements lie side by side; of one where it is of reals."""
@@ -80,60 +138,53 @@ class _Transform:
 
     def _first_pass(self, source: str, target: str, radix: int, left: int, first: int) -> None:
         """A pass over elements that have none beside them: a vector is of neighbouring roots."""
-        for start, stop, width in self._pieces(0, left):
-            with self._turns(start, stop, width) as at:
-                near = self._near(source, at)
-                parts = [self._load(near, u * left, width) for u in range(radix)]
-                roots = self._near(self.f["roots"], at)
-                made = self._butterfly(parts, width)
-                for t in range(1, radix):
-                    root = self._load(roots, first + (t - 1) * left, width)
-                    made[t] = self._turned(made[t], root, width, self.forward)
-                place = self._near(target, self.f.value(f"mul i64 {at}, {radix}"))
-                self._store_mixed(place, made, width)
+        for on, at in self._places(0, left):
+            near = on.near(source, at)
+            parts = [on.read(near, u * left) for u in range(radix)]
+            roots = on.near(self.f["roots"], at)
+            made = self._butterfly(on, parts)
+            for t in range(1, radix):
+                root = on.read(roots, first + (t - 1) * left)
+                made[t] = on.turned(made[t], root, self.forward)
+            place = on.near(target, self.f.value(f"mul i64 {at}, {radix}"))
+            self._write_mixed(on, place, made)
 
     def _pass(
         self, source: str, target: str, radix: int, left: int, beside: int, first: int, scales: bool
     ) -> None:
         """A pass over elements beside each other, which have their roots in common."""
-        f = self.f
+        f, one = self.f, self.one
         with self._turns(0, left, 1) as row:
-            roots = self._near(f["roots"], row)
+            roots = one.near(f["roots"], row)
             places = range(first, first + (radix - 1) * left, left) if left > 1 else ()
-            common = [self._repeated(self._load(roots, place, 1)) for place in places]
+            common = [self._repeated(one.read(roots, place)) for place in places]
             begin = f.value(f"mul i64 {row}, {beside}")
-            for start, stop, width in self._pieces(0, beside):
-                with self._turns(start, stop, width) as k:
-                    at = f.value(f"add i64 {begin}, {k}")
-                    near = self._near(source, at)
-                    parts = [self._load(near, u * left * beside, width) for u in range(radix)]
-                    made = self._butterfly(parts, width)
-                    for t, root in enumerate(common, 1):
-                        made[t] = self._turned(made[t], self._first(root, width), width, self.forward)
-                    if scales:
-                        factor = self._splat(f["factor"], width)
-                        made = [self._value("fmul", each, factor, width) for each in made]
-                    ahead = f.value(f"mul i64 {begin}, {radix - 1}")
-                    place = self._near(target, f.value(f"add i64 {at}, {ahead}"))
-                    for t in range(radix):
-                        self._store(place, t * beside, made[t], width)
+            for on, k in self._places(0, beside):
+                at = f.value(f"add i64 {begin}, {k}")
+                near = on.near(source, at)
+                parts = [on.read(near, u * left * beside) for u in range(radix)]
+                made = self._butterfly(on, parts)
+                for t, root in enumerate(common, 1):
+                    made[t] = on.turned(made[t], self._first(root, on), self.forward)
+                if scales:
+                    factor = on.splat(f["factor"])
+                    made = [on.mul(each, factor) for each in made]
+                ahead = f.value(f"mul i64 {begin}, {radix - 1}")
+                place = on.near(target, f.value(f"add i64 {at}, {ahead}"))
+                for t in range(radix):
+                    on.write(place, t * beside, made[t])
 
-    def _butterfly(self, x: Sequence[str], width: int) -> list[str]:
+    def _butterfly(self, on: _Complex, x: Sequence[str]) -> list[str]:
         """The transform of as many vectors as the radix."""
 
-        def add(a: str, b: str) -> str:
-            return self._value("fadd", a, b, width)
-
-        def subtract(a: str, b: str) -> str:
-            return self._value("fsub", a, b, width)
-
         def scaled(a: str, by: float, to: str = "") -> str:
-            factor = literal(self.dtype, by, 2 * width)
-            return self._plus_product(to, a, factor, width) if to else self._value("fmul", a, factor, width)
+            factor = on.constant(by)
+            return on.plus_product(to, a, factor) if to else on.mul(a, factor)
 
         def turned(a: str) -> str:
-            return self._times_i(a, width, -1 if self.forward else 1)
+            return on.times_i(a, -1 if self.forward else 1)
 
+        add, subtract = on.add, on.sub
         if len(x) == 2:
             return [add(x[0], x[1]), subtract(x[0], x[1])]
         if len(x) == 3:
@@ -165,141 +216,100 @@ class _Transform:
 
     def _part_spectrum(self, y: str, length: int, first: int) -> None:
         """In place, from the transform of pairs of neighbours to the frequencies of all of them."""
-        f, half = self.f, self.f.value(f"fmul {self.element} {self.f['factor']}, 0.5")
-        for start, stop, width in self._pieces(1, (length + 1) // 2):
-            with self._turns(start, stop, width) as k:
-                low, high = self._load(self._near(y, k), 0, width), self._mirrored(y, k, length, width)
-                even, odd = self._halves(low, high, width)
-                root = self._load(self._near(f["roots"], k), first - 1, width)
-                odd = self._times_i(self._turned(odd, root, width, forward=True), width, -1)
-                share = self._splat(half, width)
-                even, odd = (self._value("fmul", each, share, width) for each in (even, odd))
-                self._store(self._near(y, k), 0, self._value("fadd", even, odd, width), width)
-                other = self._conjugate(self._value("fsub", even, odd, width), width)
-                self._store_mirrored(y, k, length, other, width)
+        f, one = self.f, self.one
+        half = f.value(f"fmul {self.element} {f['factor']}, 0.5")
+        for on, k in self._places(1, (length + 1) // 2):
+            low, high = on.read(on.near(y, k), 0), self._mirrored(on, y, k, length)
+            even, odd = self._halves(on, low, high)
+            root = on.read(on.near(f["roots"], k), first - 1)
+            odd = on.times_i(on.turned(odd, root, forward=True), -1)
+            share = on.splat(half)
+            even, odd = on.mul(even, share), on.mul(odd, share)
+            on.write(on.near(y, k), 0, on.add(even, odd))
+            self._write_mirrored(on, y, k, length, on.conjugate(on.sub(even, odd)))
         if length % 2 == 0:
-            middle = self._conjugate(self._load(y, length // 2, 1), 1)
-            self._store(y, length // 2, self._value("fmul", middle, self._splat(f["factor"], 1), 1), 1)
-        both = [f.value(f"extractelement {self._vector(1)} {self._load(y, 0, 1)}, i32 {k}") for k in (0, 1)]
+            middle = one.conjugate(one.read(y, length // 2))
+            one.write(y, length // 2, one.mul(middle, one.splat(f["factor"])))
+        both = [f.value(f"extractelement {one.type} {one.read(y, 0)}, i32 {k}") for k in (0, 1)]
         for place, operation in ((0, "fadd"), (length, "fsub")):
             made = f.value(f"{operation} {self.element} {both[0]}, {both[1]}")
             made = f.value(f"fmul {self.element} {made}, {f['factor']}")
-            self._store(y, place, self._pair(made, float_literal(self.element, 0.0)), 1)
+            one.write(y, place, self._pair(made, float_literal(self.element, 0.0)))
 
     def _join_spectrum(self, x: str, target: str, length: int, first: int) -> None:
         """From the frequencies to those of pairs of neighbours, twice as large."""
-        f = self.f
-        for start, stop, width in self._pieces(1, (length + 1) // 2):
-            with self._turns(start, stop, width) as k:
-                low, high = self._load(self._near(x, k), 0, width), self._mirrored(x, k, length, width)
-                even, odd = self._halves(low, high, width)
-                root = self._load(self._near(f["roots"], k), first - 1, width)
-                odd = self._times_i(self._turned(odd, root, width, forward=False), width, 1)
-                self._store(self._near(target, k), 0, self._value("fadd", even, odd, width), width)
-                other = self._conjugate(self._value("fsub", even, odd, width), width)
-                self._store_mirrored(target, k, length, other, width)
+        f, one = self.f, self.one
+        for on, k in self._places(1, (length + 1) // 2):
+            low, high = on.read(on.near(x, k), 0), self._mirrored(on, x, k, length)
+            even, odd = self._halves(on, low, high)
+            root = on.read(on.near(f["roots"], k), first - 1)
+            odd = on.times_i(on.turned(odd, root, forward=False), 1)
+            on.write(on.near(target, k), 0, on.add(even, odd))
+            self._write_mirrored(on, target, k, length, on.conjugate(on.sub(even, odd)))
         if length % 2 == 0:
-            middle = self._conjugate(self._load(x, length // 2, 1), 1)
-            self._store(target, length // 2, self._value("fadd", middle, middle, 1), 1)
-        ends = [self._load_one(x, 2 * place) for place in (0, length)]
-        made = [f.value(f"{word} {self.element} {ends[0]}, {ends[1]}") for word in ("fadd", "fsub")]
-        self._store(target, 0, self._pair(*made), 1)
+            middle = one.conjugate(one.read(x, length // 2))
+            one.write(target, length // 2, one.add(middle, middle))
+        real = Arithmetic(f, self.element, 1)
+        ends = [real.load(f.ahead(x, self.element, 2 * place)) for place in (0, length)]
+        one.write(target, 0, self._pair(real.add(*ends), real.sub(*ends)))
 
-    def _halves(self, low: str, high: str, width: int) -> tuple[str, str]:
+    def _halves(self, on: _Complex, low: str, high: str) -> tuple[str, str]:
         """A vector of frequencies plus and minus the conjugates of those that mirror them."""
-        mirror = self._conjugate(high, width)
-        return self._value("fadd", low, mirror, width), self._value("fsub", low, mirror, width)
+        mirror = on.conjugate(high)
+        return on.add(low, mirror), on.sub(low, mirror)
 
-    def _mirrored(self, base: str, k: str, length: int, width: int) -> str:
+    def _mirrored(self, on: _Complex, base: str, k: str, length: int) -> str:
         """The frequencies ``length - k`` downwards."""
-        place = self.f.value(f"sub i64 {length - width + 1}, {k}")
-        return self._reversed(self._load(self._near(base, place), 0, width), width)
+        place = self.f.value(f"sub i64 {length - on.numbers + 1}, {k}")
+        return on.reversed(on.read(on.near(base, place), 0))
 
-    def _store_mirrored(self, base: str, k: str, length: int, value: str, width: int) -> None:
-        place = self.f.value(f"sub i64 {length - width + 1}, {k}")
-        self._store(self._near(base, place), 0, self._reversed(value, width), width)
-
-    # -- Complex arithmetic
-
-    def _turned(self, x: str, root: str, width: int, forward: bool) -> str:
-        """The product with roots of unity, or with their conjugates."""
-        real = self._shuffled(root, root, [lane & ~1 for lane in range(2 * width)], width)
-        imaginary = self._shuffled(root, root, [lane | 1 for lane in range(2 * width)], width)
-        aside = self._value("fmul", self._times_i(x, width, 1 if forward else -1), imaginary, width)
-        return self._plus_product(aside, x, real, width)
-
-    def _times_i(self, x: str, width: int, sign: int) -> str:
-        """``i x`` or ``-i x``."""
-        swapped = self._shuffled(x, x, [lane ^ 1 for lane in range(2 * width)], width)
-        signs = [-sign, sign] * width
-        return self._value("fmul", swapped, self._constants(signs), width)
-
-    def _conjugate(self, x: str, width: int) -> str:
-        return self._value("fmul", x, self._constants([1, -1] * width), width)
-
-    def _plus_product(self, total: str, a: str, b: str, width: int) -> str:
-        kind = self._vector(width)
-        name = f"llvm.fmuladd.v{2 * width}f{8 * self.dtype.itemsize}"
-        return self.f.call(kind, name, (kind, a), (kind, b), (kind, total))
-
-    def _value(self, operation: str, a: str, b: str, width: int) -> str:
-        return self.f.value(f"{operation} {self._vector(width)} {a}, {b}")
+    def _write_mirrored(self, on: _Complex, base: str, k: str, length: int, value: str) -> None:
+        place = self.f.value(f"sub i64 {length - on.numbers + 1}, {k}")
+        on.write(on.near(base, place), 0, on.reversed(value))
 
     # -- Vectors and places
 
-    def _vector(self, width: int) -> str:
-        return vector_of(self.element, 2 * width)
-
-    def _constants(self, values: Sequence[float]) -> str:
-        return f"<{', '.join(f'{self.element} {float_literal(self.element, v)}' for v in values)}>"
-
-    def _shuffled(self, a: str, b: str, lanes: Sequence[int], width: int) -> str:
-        return self.f.shuffled(self._vector(width), a, b, lanes)
-
-    def _reversed(self, x: str, width: int) -> str:
-        lanes = [2 * (width - 1 - k) + part for k in range(width) for part in (0, 1)]
-        return self._shuffled(x, x, lanes, width)
-
-    def _store_mixed(self, base: str, x: Sequence[str], width: int) -> None:
+    def _write_mixed(self, on: _Complex, base: str, x: Sequence[str]) -> None:
         """Store the first complex numbers of all vectors, then the second ones, and so on."""
         if len(x) % 2:
-            for k, t in ((k, t) for k in range(width) for t in range(len(x))):
-                self._store(base, k * len(x) + t, self._shuffled(x[t], x[t], [2 * k, 2 * k + 1], width), 1)
+            for k, t in itertools.product(range(on.numbers), range(len(x))):
+                self.one.write(base, k * len(x) + t, on.shuffled(x[t], [2 * k, 2 * k + 1]))
             return
-        whole, size = list(x), width
+        whole, made = list(x), on
         while len(whole) > 1:  # one behind the other
             pairs = zip(whole[::2], whole[1::2])
-            whole = [self._shuffled(a, b, range(4 * size), size) for a, b in pairs]
-            size *= 2
-        picks = [2 * (t * width + k) + part for k in range(width) for t in range(len(x)) for part in (0, 1)]
-        self._store(base, 0, self._shuffled(whole[0], whole[0], picks, size), size)
+            whole = [self.f.shuffled(made.type, a, b, range(2 * made.count)) for a, b in pairs]
+            made = _Complex(self.f, self.element, 2 * made.numbers)
+        picks = [
+            2 * (t * on.numbers + k) + part
+            for k in range(on.numbers)
+            for t in range(len(x))
+            for part in (0, 1)
+        ]
+        made.write(base, 0, made.shuffled(whole[0], picks))
 
     def _repeated(self, pair: str) -> str:
         """One complex number in each place of a vector."""
-        return self._shuffled(pair, pair, [0, 1] * self.width, 1)
+        return self.one.shuffled(pair, [0, 1] * self.width)
 
-    def _first(self, x: str, width: int) -> str:
+    def _first(self, x: str, on: _Complex) -> str:
         """The first places of a whole vector."""
-        return x if width == self.width else self._shuffled(x, x, range(2 * width), self.width)
-
-    def _splat(self, value: str, width: int) -> str:
-        first = self.f.value(f"insertelement {self._vector(width)} poison, {self.element} {value}, i32 0")
-        return self._shuffled(first, first, [0] * 2 * width, width)
+        return x if on.numbers == self.width else self.whole.shuffled(x, range(on.count))
 
     def _pair(self, real: str, imaginary: str) -> str:
-        kind = self._vector(1)
+        kind = self.one.type
         made = self.f.value(f"insertelement {kind} poison, {self.element} {real}, i32 0")
         return self.f.value(f"insertelement {kind} {made}, {self.element} {imaginary}, i32 1")
 
-    def _pieces(self, start: int, stop: int) -> list[tuple[int, int, int]]:
-        """``range(start, stop)`` in whole vectors, then in ever smaller ones."""
-        found, width = [], self.width
+    def _places(self, start: int, stop: int) -> Iterator[tuple[_Complex, str]]:
+        """``range(start, stop)`` in whole vectors, then in ever smaller ones: loops that what follows is written in."""
+        width = self.width
         while start < stop:
             end = start + (stop - start) // width * width
             if end > start:
-                found.append((start, end, width))
+                with self._turns(start, end, width) as at:
+                    yield _Complex(self.f, self.element, width), at
             start, width = end, width // 2
-        return found
 
     @contextmanager
     def _turns(self, start: int, stop: int, step: int) -> Iterator[str]:
@@ -309,19 +319,3 @@ class _Transform:
             return
         with self.f.loop(str(start), str(stop), step) as loop:
             yield loop.index
-
-    def _near(self, base: str, at: str) -> str:
-        """The address of a complex number."""
-        return self.f.value(f"getelementptr [2 x {self.element}], ptr {base}, i64 {at}")
-
-    def _load(self, base: str, ahead: int, width: int) -> str:
-        place = self.f.ahead(base, f"[2 x {self.element}]", ahead)
-        return self.f.value(f"load {self._vector(width)}, ptr {place}, align {self.dtype.itemsize}")
-
-    def _load_one(self, base: str, ahead: int) -> str:
-        place = self.f.ahead(base, self.element, ahead)
-        return self.f.value(f"load {self.element}, ptr {place}, align {self.dtype.itemsize}")
-
-    def _store(self, base: str, ahead: int, value: str, width: int) -> None:
-        place = self.f.ahead(base, f"[2 x {self.element}]", ahead)
-        self.f.do(f"store {self._vector(width)} {value}, ptr {place}, align {self.dtype.itemsize}")

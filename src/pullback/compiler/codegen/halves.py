@@ -8,43 +8,34 @@ Source: IEEE 754-2019, 3.4 and 4.3.1; for the rounding to odd Boldo & Melquiond,
 
 from __future__ import annotations
 
-from pullback.compiler.codegen.types import vector_of
+import numpy as np
+
+from pullback.compiler.codegen.integers import Integers
+from pullback.compiler.codegen.types import literal, mangled, vector_of
 from pullback.compiler.llvm.function import Function
 from pullback.compiler.target import Processor
 
 __all__ = ["half_bits", "half_value"]
 
-_SIGN, _INFINITY = 0x80000000, 0x7F800000
+_SIGN, _INFINITY = -0x80000000, 0x7F800000
 _REBIAS = 112 << 23
 """By how much the exponents of a float and a half differ, at its place in a float."""
 _LEAST, _BEYOND = 0x38800000, 0x477FF000
 """The bits of the least normal half, and of the first number that is nearer to infinity than to the largest half."""
 
 
-class _Words:
-    """Instructions on lanes of 32 bits, as numbers and as floats."""
+class _Words(Integers):
+    """Lanes of 32 bits, as numbers and as floats."""
 
     def __init__(self, f: Function, count: int) -> None:
-        self.f, self.count = f, count
-        self.word, self.float = vector_of("i32", count), vector_of("float", count)
-        self.mask = vector_of("i1", count)
-
-    def number(self, value: int, kind: str = "i32") -> str:
-        """A constant, with a sign as LLVM writes it."""
-        value = value - 2**32 if value >= 2**31 else value
-        return str(value) if self.count == 1 else f"splat ({kind} {value})"
+        super().__init__(f, np.dtype(np.int32), count)
+        self.float = vector_of("float", count)
 
     def bits(self, x: str) -> str:
-        return self.f.pure(f"bitcast {self.float} {x} to {self.word}")
+        return self.f.pure(f"bitcast {self.float} {x} to {self.kind}")
 
     def value(self, bits: str) -> str:
-        return self.f.pure(f"bitcast {self.word} {bits} to {self.float}")
-
-    def do(self, instruction: str, x: str, y: int | str) -> str:
-        return self.f.pure(f"{instruction} {self.word} {x}, {self.number(y) if isinstance(y, int) else y}")
-
-    def choose(self, mask: str, x: str, y: str) -> str:
-        return self.f.pure(f"select {self.mask} {mask}, {self.word} {x}, {self.word} {y}")
+        return self.f.pure(f"bitcast {self.kind} {bits} to {self.float}")
 
 
 def half_bits(f: Function, x: str, wide: bool, count: int, processor: Processor) -> str:
@@ -62,13 +53,13 @@ def half_bits(f: Function, x: str, wide: bool, count: int, processor: Processor)
     odd = on.do("and", on.do("lshr", size, 13), 1)
     normal = on.do("lshr", on.do("add", on.do("add", size, 0xFFF - _REBIAS), odd), 13)
     # Added to one half, a number below the least normal one is rounded to the last place that halves have there.
-    raised = f.pure(f"fadd {on.float} {on.value(size)}, {_half(count)}")
+    raised = f.pure(f"fadd {on.float} {on.value(size)}, {literal(np.dtype(np.float32), 0.5, count)}")
     small = on.do("sub", on.bits(raised), 0x3F000000)
     nan = on.do("or", on.do("and", on.do("lshr", size, 13), 0x3FF), 0x7E00)
-    found = on.choose(on.do("icmp ult", size, _LEAST), small, normal)
-    found = on.choose(on.do("icmp uge", size, _BEYOND), on.number(0x7C00), found)
-    found = on.choose(on.do("icmp ugt", size, _INFINITY), nan, found)
-    return f.pure(f"trunc {on.word} {on.do('or', found, sign)} to {short}")
+    found = on.select(on.compare("ult", size, _LEAST), small, normal)
+    found = on.select(on.compare("uge", size, _BEYOND), on.number(0x7C00), found)
+    found = on.select(on.compare("ugt", size, _INFINITY), nan, found)
+    return f.pure(f"trunc {on.kind} {on.do('or', found, sign)} to {short}")
 
 
 def half_value(f: Function, bits: str, count: int, processor: Processor) -> str:
@@ -77,23 +68,18 @@ def half_value(f: Function, bits: str, count: int, processor: Processor) -> str:
     if processor.converts_halves:
         half = vector_of("half", count)
         return f.pure(f"fpext {half} {f.pure(f'bitcast {short} {bits} to {half}')} to {on.float}")
-    word = f.pure(f"zext {short} {bits} to {on.word}")
+    word = f.pure(f"zext {short} {bits} to {on.kind}")
     sign = on.do("shl", on.do("and", word, 0x8000), 16)
     size = on.do("shl", on.do("and", word, 0x7FFF), 13)
     # A subnormal half is what lies above the least normal one with the same digits; where the bits themselves
     # were taken for a float, that would be subnormal, and so a zero where those are flushed.
     least = on.value(on.number(_LEAST))
     above = on.bits(f.pure(f"fsub {on.float} {on.value(on.do('add', size, _LEAST))}, {least}"))
-    number = on.choose(on.do("icmp ult", size, 1 << 23), above, on.do("add", size, _REBIAS))
+    number = on.select(on.compare("ult", size, 1 << 23), above, on.do("add", size, _REBIAS))
     beyond = on.do("or", size, _INFINITY)
-    quiet = on.choose(on.do("icmp ugt", size, 0x7C00 << 13), on.do("or", beyond, 1 << 22), beyond)
-    found = on.choose(on.do("icmp uge", size, 0x7C00 << 13), quiet, number)
+    quiet = on.select(on.compare("ugt", size, 0x7C00 << 13), on.do("or", beyond, 1 << 22), beyond)
+    found = on.select(on.compare("uge", size, 0x7C00 << 13), quiet, number)
     return on.value(on.do("or", found, sign))
-
-
-def _half(count: int) -> str:
-    text = "0x3FE0000000000000"
-    return text if count == 1 else f"splat (float {text})"
 
 
 def _to_odd(f: Function, x: str, count: int) -> str:
@@ -101,12 +87,12 @@ def _to_odd(f: Function, x: str, count: int) -> str:
     on, double = _Words(f, count), vector_of("double", count)
     near = f.pure(f"fptrunc {double} {x} to {on.float}")
     back = f.pure(f"fpext {on.float} {near} to {double}")
-    fabs = f"llvm.fabs.{'f64' if count == 1 else f'v{count}f64'}"
+    fabs = f"llvm.fabs.{mangled('double', count)}"
     above = f.pure(
         f"fcmp ogt {double} {f.call(double, fabs, (double, back))}, {f.call(double, fabs, (double, x))}"
     )
     bits = on.bits(near)
-    moved = on.choose(above, on.do("sub", bits, 1), on.do("add", bits, 1))
-    even = on.do("icmp eq", on.do("and", bits, 1), 0)
+    moved = on.select(above, on.do("sub", bits, 1), on.do("add", bits, 1))
+    even = on.compare("eq", on.do("and", bits, 1), 0)
     inexact = f.pure(f"fcmp one {double} {back}, {x}")
-    return on.value(on.choose(f.pure(f"and {on.mask} {even}, {inexact}"), moved, bits))
+    return on.value(on.select(f.pure(f"and {on.mask} {even}, {inexact}"), moved, bits))

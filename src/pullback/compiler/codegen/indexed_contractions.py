@@ -12,7 +12,7 @@ from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.compaction import Compacted, compact
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
-from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
+from pullback.compiler.codegen.types import memory_type, splat, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
 from pullback.compiler.schedules.cost import CHAINS, MOST_INDEXED_ROWS
@@ -48,21 +48,29 @@ def emit_indexed_contraction(values: Values, sums: IndexedContraction, ends: End
             body = partial(_compacted, values, sums)
             emit_nest(values, levels_over(tiled), body, hoisted=(chosen, sums.over))
             return
-        for part in _pieces(sums, values.lanes, sums.vectors):
-            most = min(MOST_INDEXED_ROWS, max(1, sums.vectors // _count(part)))
+        for part in _parts(values, sums, sums.vectors):
+            most = min(MOST_INDEXED_ROWS, max(1, sums.vectors // part.vectors))
             tiles = [
                 level for axis in tiled for level in (level_of(axis, size=most), Level(axis, Kind.REGISTER))
             ]
-            emit_nest(values, tiles, partial(_tile, values, sums, part))
+            emit_nest(values, tiles, part.tile)
 
     emit_nest(values, levels, rows, ends=ends, hoisted=(chosen, [*tiled, *sums.over]))
 
 
-def _pieces(sums: IndexedContraction, lanes: int, budget: int) -> list[list[_Piece]]:
+def _compacted(values: Values, sums: IndexedContraction, _: Tile, __: Sequence[str]) -> None:
+    """A row: the factors that count, the sums of each part over them, their stores."""
+    assert sums.chosen is not None
+    fixed = sums.right.offset.without(sums.columns)
+    listed = compact(values, sums.left, sums.chosen, sums.right, fixed, sums.over)
+    for part in _parts(values, sums, sums.vectors // 2):
+        part.store(part.over_list(listed, max(1, min(CHAINS, sums.vectors // part.vectors))))
+
+
+def _parts(values: Values, sums: IndexedContraction, budget: int) -> list[_Part]:
     """The vectors of a row in parts of at most ``budget``, about equally many in each."""
-    *others, lane = sums.columns
-    along = -(-lane.extent // vector_width(lane, lanes))
-    total = vectors_of_row(sums.columns, vector_width(lane, lanes))
+    (*others, lane), width = sums.columns, vector_width(sums.columns[-1], values.lanes)
+    along, total = -(-lane.extent // width), vectors_of_row(sums.columns, width)
     size = -(-total // -(-total // budget))
     parts: list[list[_Piece]] = [[]]
     left = size
@@ -75,7 +83,7 @@ def _pieces(sums: IndexedContraction, lanes: int, budget: int) -> list[list[_Pie
             count = min(left, along - first)
             parts[-1].append(_Piece(turns, first, count))
             first, left = first + count, left - count
-    return parts
+    return [_Part(values, sums, pieces) for pieces in parts]
 
 
 @dataclass(frozen=True)
@@ -108,130 +116,93 @@ def _reads(sums: IndexedContraction, part: Sequence[_Piece], width: int) -> list
     return found
 
 
-def _count(part: Sequence[_Piece]) -> int:
-    """Vectors of a part."""
-    return sum(piece.count for piece in part)
+class _Part:
+    """Vectors of a row of which the sums are kept side by side."""
 
+    def __init__(self, values: Values, sums: IndexedContraction, pieces: Sequence[_Piece]) -> None:
+        self.values, self.sums, self.pieces, self.right = values, sums, pieces, sums.right
+        self.width = vector_width(sums.columns[-1], values.lanes)
+        self.element = memory_type(sums.right.dtype)
+        self.kind = vector_of(self.element, self.width)
+        self.lanes = Lanes(values.f, self.element, self.width)
+        self.reads = _reads(sums, pieces, self.width)
+        self.vectors = len(self.reads)
 
-def _tile(
-    values: Values, sums: IndexedContraction, part: Sequence[_Piece], rows: Tile, _: Sequence[str]
-) -> None:
-    """All rows of a tile, all vectors of ``part``: the sums, then their stores."""
-    right = sums.right
-    kind = vector_of(memory_type(right.dtype), vector_width(sums.columns[-1], values.lanes))
-    fixed = right.offset.without(sums.columns)
+    def tile(self, rows: Tile, _: Sequence[str]) -> None:
+        """The sums of all rows of a tile, then their stores."""
+        values, right, vectors = self.values, self.right, self.vectors
+        fixed = right.offset.without(self.sums.columns)
 
-    def turn(_: Tile, current: list[str]) -> list[str]:
-        new = list[str]()
+        def turn(_: Tile, current: list[str]) -> list[str]:
+            new = list[str]()
+            for r in each_place(values, rows):
+                (x,) = values.emit(self.sums.left)
+                dynamic = [(values.convert_index(index)[0], stride) for index, stride in right.dynamic]
+                address = values.address(right.buffer, values.element(right.buffer, fixed, dynamic))
+                new += self._added(x, address, current[r * vectors : (r + 1) * vectors])
+            return new
+
+        start = [(self.kind, "zeroinitializer")] * (math.prod(rows.values()) * vectors)
+        totals = emit_nest(values, levels_over(self.sums.over), turn, start)
         for r in each_place(values, rows):
-            (x,) = values.emit(sums.left)
-            dynamic = [(values.convert_index(index)[0], stride) for index, stride in right.dynamic]
-            address = values.address(right.buffer, values.element(right.buffer, fixed, dynamic))
-            new += _added(values, sums, part, x, address, current[r * vectors : (r + 1) * vectors])
+            self.store(totals[r * vectors : (r + 1) * vectors])
+
+    def over_list(self, listed: Compacted, chains: int) -> list[str]:
+        """The sums over a list: its factors go to each of the ``chains`` in turn."""
+        f, vectors = self.values.f, self.vectors
+
+        def turn(position: str, current: Sequence[str]) -> list[str]:
+            x, place = listed.factor(f, self.element, position), listed.place(f, position)
+            return self._added(x, self.values.address(self.right.buffer, place), current)
+
+        whole = f.value(f"sub i64 {listed.count}, {f.value(f'urem i64 {listed.count}, {chains}')}")
+        carried = [(self.kind, "zeroinitializer")] * (vectors * chains)
+        with f.loop("0", whole, chains, carried=carried, counted=False) as loop:
+            new = list[str]()
+            for chain in range(chains):
+                position = f.value(f"add i64 {loop.index}, {chain}") if chain else loop.index
+                new += turn(position, loop.values[len(new) : len(new) + vectors])
+            loop.carry(*new)
+        first, *others = (loop.results[k : k + vectors] for k in range(0, len(loop.results), vectors))
+        if others:
+            carried = [(self.kind, v) for v in first]
+            with f.loop(whole, listed.count, carried=carried, counted=False) as loop:
+                loop.carry(*turn(loop.index, loop.values))
+            first = loop.results
+        totals = [first, *others]
+        while len(totals) > 1:
+            pairs, left = zip(totals[::2], totals[1::2]), totals[-1:] if len(totals) % 2 else []
+            totals = [*([self.lanes.add(a, b) for a, b in zip(*pair)] for pair in pairs), *left]
+        return totals[0]
+
+    def _added(self, x: str, address: str, current: Sequence[str]) -> list[str]:
+        """The sums with ``x`` times what lies at ``address`` and after it added."""
+        f, new = self.values.f, list[str]()
+        spread = splat(f, x, self.element, self.width)
+        for read, total in zip(self.reads, current):
+            place = f.ahead(address, self.element, str(read.ahead))
+            row = load_lanes(f, place, self.element, self.width, read.count)
+            new.append(self.lanes.fma(spread, row, total))
         return new
 
-    vectors = _count(part)
-    start = [(kind, "zeroinitializer")] * (math.prod(rows.values()) * vectors)
-    totals = emit_nest(values, levels_over(sums.over), turn, start)
-    for r in each_place(values, rows):
-        _store(values, sums, part, _wanted(values, sums, part, totals[r * vectors : (r + 1) * vectors]))
+    def store(self, totals: Sequence[str]) -> None:
+        """Write what the kernel makes of the sums."""
+        values, width, wanted = self.values, self.width, self._wanted(totals)
+        *others, lane = self.sums.columns
+        for piece in self.pieces:
+            start = piece.first * width
+            group = Group.over(lane, min(piece.count * width, lane.extent - start), width)
+            places = {axis: Place(None, turn) for axis, turn in zip(others, piece.turns)}
+            with values.standing(places), values.lane_group(group, Place(None, start)):
+                values.bind(self.sums.accumulator, wanted[: piece.count])
+                write_stores(values, self.sums.stores)
+            wanted = wanted[piece.count :]
 
-
-def _compacted(values: Values, sums: IndexedContraction, _: Tile, __: Sequence[str]) -> None:
-    """A row: the factors that count, the sums of each part over them, their stores."""
-    assert sums.chosen is not None
-    fixed = sums.right.offset.without(sums.columns)
-    listed = compact(values, sums.left, sums.chosen, sums.right, fixed, sums.over)
-    for part in _pieces(sums, values.lanes, sums.vectors // 2):
-        chains = max(1, min(CHAINS, sums.vectors // _count(part)))
-        _store(
-            values, sums, part, _wanted(values, sums, part, _over_list(values, sums, part, listed, chains))
-        )
-
-
-def _over_list(
-    values: Values, sums: IndexedContraction, part: Sequence[_Piece], listed: Compacted, chains: int
-) -> list[str]:
-    """The vectors of ``part``, summed over a list: its factors go to each of the ``chains`` in turn."""
-    f, vectors, element = values.f, _count(part), memory_type(sums.right.dtype)
-    width = vector_width(sums.columns[-1], values.lanes)
-    kind, step = vector_of(element, width), Lanes(f, scalar_type(sums.right.dtype), width)
-
-    def turn(position: str, current: Sequence[str]) -> list[str]:
-        x, place = listed.factor(f, element, position), listed.place(f, position)
-        return _added(values, sums, part, x, values.address(sums.right.buffer, place), current)
-
-    whole = f.value(f"sub i64 {listed.count}, {f.value(f'urem i64 {listed.count}, {chains}')}")
-    carried = [(kind, "zeroinitializer")] * (vectors * chains)
-    with f.loop("0", whole, chains, carried=carried, counted=False) as loop:
-        new = list[str]()
-        for chain in range(chains):
-            position = f.value(f"add i64 {loop.index}, {chain}") if chain else loop.index
-            new += turn(position, loop.values[len(new) : len(new) + vectors])
-        loop.carry(*new)
-    first, *others = (loop.results[k : k + vectors] for k in range(0, len(loop.results), vectors))
-    if others:
-        with f.loop(whole, listed.count, carried=[(kind, v) for v in first], counted=False) as loop:
-            loop.carry(*turn(loop.index, loop.values))
-        first = loop.results
-    totals = [first, *others]
-    while len(totals) > 1:
-        pairs, left = zip(totals[::2], totals[1::2]), totals[-1:] if len(totals) % 2 else []
-        totals = [*([step.add(a, b) for a, b in zip(*pair)] for pair in pairs), *left]
-    return totals[0]
-
-
-def _added(
-    values: Values,
-    sums: IndexedContraction,
-    part: Sequence[_Piece],
-    x: str,
-    address: str,
-    current: Sequence[str],
-) -> list[str]:
-    """The vectors of ``part`` with ``x`` times what lies at ``address`` and after it added."""
-    f, right = values.f, sums.right
-    width, element = vector_width(sums.columns[-1], values.lanes), memory_type(right.dtype)
-    step, new = Lanes(f, scalar_type(right.dtype), width), list[str]()
-    spread = _spread(values, x, element, width)
-    for read, total in zip(_reads(sums, part, width), current):
-        place = f.value(f"getelementptr {element}, ptr {address}, i64 {read.ahead}")
-        row = load_lanes(f, place, element, width, read.count)
-        new.append(step.fma(spread, row, total))
-    return new
-
-
-def _store(values: Values, sums: IndexedContraction, part: Sequence[_Piece], totals: Sequence[str]) -> None:
-    """Write what the kernel makes of the sums of ``part``."""
-    *others, lane = sums.columns
-    width, position = vector_width(lane, values.lanes), 0
-    for piece in part:
-        for axis, place in zip(others, piece.turns):
-            values.places[axis] = Place(None, place)
-        last = lane.extent - (piece.first + piece.count) * width
-        group = Group(lane, piece.count, width, width + last if last < 0 else 0)
-        with values.lane_group(group, Place(None, piece.first * width)):
-            values.bind(sums.accumulator, list(totals[position : position + piece.count]))
-            write_stores(values, sums.stores)
-        position += piece.count
-    for axis in others:
-        values.places.pop(axis, None)
-
-
-def _wanted(
-    values: Values, sums: IndexedContraction, part: Sequence[_Piece], totals: Sequence[str]
-) -> list[str]:
-    """The vectors of ``part`` without the lanes that lie before the first wanted one."""
-    element, width = memory_type(sums.right.dtype), vector_width(sums.columns[-1], values.lanes)
-    kind, found = vector_of(element, width), list[str]()
-    for read, total in zip(_reads(sums, part, width), totals):
-        picks = (min(lane + read.skipped, width - 1) for lane in range(width))
-        found.append(values.f.shuffled(kind, total, "poison", picks) if read.skipped else total)
-    return found
-
-
-def _spread(values: Values, value: str, element: str, width: int) -> str:
-    """One scalar in every lane."""
-    kind = vector_of(element, width)
-    first = values.f.value(f"insertelement {kind} poison, {element} {value}, i32 0")
-    return values.f.value(f"shufflevector {kind} {first}, {kind} poison, <{width} x i32> zeroinitializer")
+    def _wanted(self, totals: Sequence[str]) -> list[str]:
+        """The vectors without the lanes that lie before the first wanted one."""
+        found = list[str]()
+        for read, total in zip(self.reads, totals):
+            picks = (min(lane + read.skipped, self.width - 1) for lane in range(self.width))
+            skipped = self.values.f.shuffled(self.kind, total, "poison", picks) if read.skipped else total
+            found.append(skipped)
+        return found

@@ -10,7 +10,7 @@ import numpy as np
 from pullback.compiler.codegen.types import is_signed, literal, scalar_type, vector_of
 from pullback.compiler.llvm.function import Function
 
-__all__ = ["COMPARISONS", "integer_function"]
+__all__ = ["COMPARISONS", "Integers", "integer_function"]
 
 COMPARISONS = {
     "equal": ("oeq", "eq", "eq"),
@@ -38,169 +38,156 @@ _ON_BOOLS = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and"}
 
 def integer_function(f: Function, name: str, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
     """Emit ``name`` on operands of ``dtype``; wraps around as NumPy's integers do, division by zero gives 0."""
-    kind = vector_of(scalar_type(dtype), count)
+    on = Integers(f, dtype, count)
     if dtype.kind == "b" and name in _ON_BOOLS:
-        return f.pure(f"{_ON_BOOLS[name]} {kind} {operands[0]}, {operands[1]}")
+        return on.do(_ON_BOOLS[name], *operands)
     if name in _DIRECT:
-        return f.pure(f"{_DIRECT[name]} {kind} {operands[0]}, {operands[1]}")
-    return _FUNCTIONS[name](f, operands, dtype, count)
+        return on.do(_DIRECT[name], *operands)
+    return _FUNCTIONS[name](on, *operands)
 
 
-def _negative(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
-    kind = vector_of(scalar_type(dtype), count)
-    return f.pure(f"sub {kind} {literal(dtype, 0, count)}, {operands[0]}")
+class Integers:
+    """``count`` lanes of integers or bools of one ``dtype``: instructions, and the functions made of several."""
 
+    def __init__(self, f: Function, dtype: np.dtype, count: int) -> None:
+        self.f, self.dtype, self.count, self.signed = f, dtype, count, is_signed(dtype)
+        self.kind, self.mask = vector_of(scalar_type(dtype), count), vector_of("i1", count)
 
-def _invert(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
-    ones = literal(dtype, 1 if dtype.kind == "b" else -1, count)
-    return f.pure(f"xor {vector_of(scalar_type(dtype), count)} {operands[0]}, {ones}")
+    def number(self, value: int) -> str:
+        """A constant in every lane."""
+        return literal(self.dtype, value, self.count)
 
+    def do(self, instruction: str, x: str, y: int | str) -> str:
+        """An instruction on two operands, the second of which may be a constant."""
+        return self.f.pure(f"{instruction} {self.kind} {x}, {self.number(y) if isinstance(y, int) else y}")
 
-def _select(f: Function, mask: str, x: str, y: str, dtype: np.dtype, count: int) -> str:
-    kind = vector_of(scalar_type(dtype), count)
-    return f.pure(f"select {vector_of('i1', count)} {mask}, {kind} {x}, {kind} {y}")
+    def compare(self, predicate: str, x: str, y: int | str) -> str:
+        """A mask by one of LLVM's predicates."""
+        return self.do(f"icmp {predicate}", x, y)
 
+    def select(self, mask: str, x: str, y: str) -> str:
+        """``x`` where the mask is set, ``y`` elsewhere."""
+        return self.f.pure(f"select {self.mask} {mask}, {self.kind} {x}, {self.kind} {y}")
 
-def _compare(f: Function, predicate: str, x: str, y: str, dtype: np.dtype, count: int) -> str:
-    return f.pure(f"icmp {predicate} {vector_of(scalar_type(dtype), count)} {x}, {y}")
+    def negative(self, x: str) -> str:
+        """``-x``"""
+        return self.do("sub", self.number(0), x)
 
+    def invert(self, x: str) -> str:
+        """All bits turned over."""
+        return self.do("xor", x, 1 if self.dtype.kind == "b" else -1)
 
-def _extreme(name: str) -> Callable[[Function, Sequence[str], np.dtype, int], str]:
-    def emit(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
-        predicate = COMPARISONS["greater" if name == "maximum" else "less"][1 if is_signed(dtype) else 2]
-        mask = _compare(f, predicate, operands[0], operands[1], dtype, count)
-        return _select(f, mask, operands[0], operands[1], dtype, count)
+    def maximum(self, x: str, y: str) -> str:
+        """The larger one."""
+        return self._extreme("greater", x, y)
 
-    return emit
+    def minimum(self, x: str, y: str) -> str:
+        """The smaller one."""
+        return self._extreme("less", x, y)
 
+    def _extreme(self, comparison: str, x: str, y: str) -> str:
+        _, signed, unsigned = COMPARISONS[comparison]
+        return self.select(self.compare(signed if self.signed else unsigned, x, y), x, y)
 
-def _absolute(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
-    if not is_signed(dtype):
-        return operands[0]
-    below = _compare(f, "slt", operands[0], literal(dtype, 0, count), dtype, count)
-    return _select(f, below, _negative(f, operands, dtype, count), operands[0], dtype, count)
+    def absolute(self, x: str) -> str:
+        """``|x|``"""
+        if not self.signed:
+            return x
+        below = self.compare("slt", x, 0)
+        return self.select(below, self.negative(x), x)
 
+    def sign(self, x: str) -> str:
+        """-1, 0 or 1 as ``x`` is negative, zero or positive."""
+        zero, one = self.number(0), self.number(1)
+        if not self.signed:
+            return self.select(self.compare("eq", x, zero), zero, one)
+        above = self.select(self.compare("sgt", x, zero), one, zero)
+        return self.select(self.compare("slt", x, zero), self.number(-1), above)
 
-def _sign(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
-    zero, one = literal(dtype, 0, count), literal(dtype, 1, count)
-    if not is_signed(dtype):
-        return _select(f, _compare(f, "eq", operands[0], zero, dtype, count), zero, one, dtype, count)
-    above = _select(f, _compare(f, "sgt", operands[0], zero, dtype, count), one, zero, dtype, count)
-    below = _compare(f, "slt", operands[0], zero, dtype, count)
-    return _select(f, below, literal(dtype, -1, count), above, dtype, count)
+    def _divided(self, x: str, y: str) -> tuple[str | None, str, str]:
+        """Where the divisor is zero, the quotient towards minus infinity, and the remainder with the divisor's sign.
 
+        Of a positive divisor that is known, as those of most indices are, nothing is asked.
+        """
+        known = re.fullmatch(r"(?:splat \(\w+ )?(\d+)\)?", y)
+        if known and int(known[1]):
+            if not self.signed:
+                return None, self.do("udiv", x, y), self.do("urem", x, y)
+            quotient, remainder = self.do("sdiv", x, y), self.do("srem", x, y)
+            return None, *self._floored(self.compare("slt", remainder, 0), quotient, remainder, y)
+        by_zero = self.compare("eq", y, 0)
+        divisor = self.select(by_zero, self.number(1), y)
+        if not self.signed:
+            return by_zero, self.do("udiv", x, divisor), self.do("urem", x, divisor)
+        # The most negative integer divided by -1 traps; dividing by 1 and negating wraps as NumPy does.
+        minus = self.compare("eq", divisor, -1)
+        safe = self.select(minus, self.number(1), divisor)
+        quotient, remainder = self.do("sdiv", x, safe), self.do("srem", x, safe)
+        quotient = self.select(minus, self.negative(quotient), quotient)
+        mixed = self.do("xor", remainder, divisor)
+        inexact, opposite = self.compare("ne", remainder, 0), self.compare("slt", mixed, 0)
+        step = self.f.pure(f"and {self.mask} {inexact}, {opposite}")
+        return by_zero, *self._floored(step, quotient, remainder, divisor)
 
-def _divided(
-    f: Function, operands: Sequence[str], dtype: np.dtype, count: int
-) -> tuple[str | None, str, str]:
-    """Where the divisor is zero, the quotient towards minus infinity, and the remainder with the divisor's sign.
+    def _floored(self, step: str, quotient: str, remainder: str, divisor: str) -> tuple[str, str]:
+        """Quotient and remainder where the truncated quotient is one too large in the lanes of ``step``."""
+        lowered, raised = self.do("sub", quotient, 1), self.do("add", remainder, divisor)
+        return self.select(step, lowered, quotient), self.select(step, raised, remainder)
 
-    Of a positive divisor that is known, as those of most indices are, nothing is asked.
-    """
-    kind, zero = vector_of(scalar_type(dtype), count), literal(dtype, 0, count)
-    one = literal(dtype, 1, count)
-    x, y = operands
-    known = re.fullmatch(r"(?:splat \(\w+ )?(\d+)\)?", y)
-    if known and int(known[1]):
-        signed = "s" if is_signed(dtype) else "u"
-        quotient, remainder = f.pure(f"{signed}div {kind} {x}, {y}"), f.pure(f"{signed}rem {kind} {x}, {y}")
-        if is_signed(dtype):
-            step = _compare(f, "slt", remainder, zero, dtype, count)
-            lowered, raised = f.pure(f"sub {kind} {quotient}, {one}"), f.pure(f"add {kind} {remainder}, {y}")
-            quotient = _select(f, step, lowered, quotient, dtype, count)
-            remainder = _select(f, step, raised, remainder, dtype, count)
-        return None, quotient, remainder
-    by_zero = _compare(f, "eq", y, zero, dtype, count)
-    divisor = _select(f, by_zero, one, y, dtype, count)
-    if not is_signed(dtype):
-        return by_zero, f.pure(f"udiv {kind} {x}, {divisor}"), f.pure(f"urem {kind} {x}, {divisor}")
-    # The most negative integer divided by -1 traps; dividing by 1 and negating wraps as NumPy does.
-    minus = _compare(f, "eq", divisor, literal(dtype, -1, count), dtype, count)
-    safe = _select(f, minus, literal(dtype, 1, count), divisor, dtype, count)
-    quotient, remainder = f.pure(f"sdiv {kind} {x}, {safe}"), f.pure(f"srem {kind} {x}, {safe}")
-    quotient = _select(f, minus, _negative(f, [quotient], dtype, count), quotient, dtype, count)
-    mixed = f.pure(f"xor {kind} {remainder}, {divisor}")
-    inexact = _compare(f, "ne", remainder, zero, dtype, count)
-    opposite = _compare(f, "slt", mixed, zero, dtype, count)
-    step = f.pure(f"and {vector_of('i1', count)} {inexact}, {opposite}")
-    lowered = f.pure(f"sub {kind} {quotient}, {one}")
-    raised = f.pure(f"add {kind} {remainder}, {divisor}")
-    return (
-        by_zero,
-        _select(f, step, lowered, quotient, dtype, count),
-        _select(f, step, raised, remainder, dtype, count),
-    )
+    def floor_divide(self, x: str, y: str) -> str:
+        """``⌊x/y⌋``"""
+        by_zero, quotient, _ = self._divided(x, y)
+        return quotient if by_zero is None else self.select(by_zero, self.number(0), quotient)
 
+    def remainder(self, x: str, y: str) -> str:
+        """What whole multiples of ``y`` leave of ``x``, with the sign of ``y``."""
+        by_zero, _, remainder = self._divided(x, y)
+        return remainder if by_zero is None else self.select(by_zero, self.number(0), remainder)
 
-def _floor_divide(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
-    by_zero, quotient, _ = _divided(f, operands, dtype, count)
-    if by_zero is None:
-        return quotient
-    return _select(f, by_zero, literal(dtype, 0, count), quotient, dtype, count)
+    def left_shift(self, x: str, y: str) -> str:
+        """``x · 2^y``"""
+        return self._shifted("shl", x, y)
 
+    def right_shift(self, x: str, y: str) -> str:
+        """``⌊x / 2^y⌋``"""
+        return self._shifted("ashr" if self.signed else "lshr", x, y)
 
-def _remainder(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
-    by_zero, _, remainder = _divided(f, operands, dtype, count)
-    if by_zero is None:
-        return remainder
-    return _select(f, by_zero, literal(dtype, 0, count), remainder, dtype, count)
-
-
-def _shift(instruction: str) -> Callable[[Function, Sequence[str], np.dtype, int], str]:
-    def emit(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
+    def _shifted(self, instruction: str, x: str, y: str) -> str:
         """Shifts by the width or more give 0, or the sign for a right shift of a signed integer."""
-        kind, bits = vector_of(scalar_type(dtype), count), 8 * dtype.itemsize
-        name = (
-            "ashr"
-            if instruction == "right" and is_signed(dtype)
-            else {"right": "lshr", "left": "shl"}[instruction]
-        )
-        inside = _compare(f, "ult", operands[1], literal(dtype, bits, count), dtype, count)
-        most = literal(dtype, bits - 1, count)
-        shifted = f.pure(
-            f"{name} {kind} {operands[0]}, {_select(f, inside, operands[1], most, dtype, count)}"
-        )
-        if name == "ashr":
-            return shifted
-        return _select(f, inside, shifted, literal(dtype, 0, count), dtype, count)
+        bits = 8 * self.dtype.itemsize
+        inside = self.compare("ult", y, bits)
+        shifted = self.do(instruction, x, self.select(inside, y, self.number(bits - 1)))
+        return shifted if instruction == "ashr" else self.select(inside, shifted, self.number(0))
 
-    return emit
-
-
-def _power(f: Function, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
-    """By repeated squaring, one turn for each bit of the exponent; a negative exponent gives 0 but for bases ±1."""
-    kind = vector_of(scalar_type(dtype), count)
-    one, zero = literal(dtype, 1, count), literal(dtype, 0, count)
-    carried = [(kind, one), (kind, operands[0]), (kind, operands[1])]
-    with f.loop("0", str(8 * dtype.itemsize), carried=carried) as loop:
-        result, base, exponent = loop.values
-        odd = _compare(f, "ne", f.pure(f"and {kind} {exponent}, {one}"), zero, dtype, count)
-        product = f.pure(f"mul {kind} {result}, {base}")
-        loop.carry(
-            _select(f, odd, product, result, dtype, count),
-            f.pure(f"mul {kind} {base}, {base}"),
-            f.pure(f"lshr {kind} {exponent}, {one}"),
-        )
-    if not is_signed(dtype):
-        return loop.results[0]
-    negative = _compare(f, "slt", operands[1], zero, dtype, count)
-    squared = f.pure(f"mul {kind} {operands[0]}, {operands[0]}")
-    unit = _compare(f, "eq", squared, one, dtype, count)
-    kept = _select(f, unit, loop.results[0], zero, dtype, count)
-    return _select(f, negative, kept, loop.results[0], dtype, count)
+    def power(self, x: str, y: str) -> str:
+        """By repeated squaring, one turn for each bit of the exponent; a negative one gives 0 but for bases ±1."""
+        carried = [(self.kind, each) for each in (self.number(1), x, y)]
+        with self.f.loop("0", str(8 * self.dtype.itemsize), carried=carried) as loop:
+            result, base, exponent = loop.values
+            odd = self.compare("ne", self.do("and", exponent, 1), 0)
+            product = self.do("mul", result, base)
+            loop.carry(
+                self.select(odd, product, result), self.do("mul", base, base), self.do("lshr", exponent, 1)
+            )
+        if not self.signed:
+            return loop.results[0]
+        negative = self.compare("slt", y, 0)
+        unit = self.compare("eq", self.do("mul", x, x), 1)
+        kept = self.select(unit, loop.results[0], self.number(0))
+        return self.select(negative, kept, loop.results[0])
 
 
-_FUNCTIONS: dict[str, Callable[[Function, Sequence[str], np.dtype, int], str]] = {
-    "negative": _negative,
-    "invert": _invert,
-    "logical_not": _invert,
-    "absolute": _absolute,
-    "sign": _sign,
-    "maximum": _extreme("maximum"),
-    "minimum": _extreme("minimum"),
-    "floor_divide": _floor_divide,
-    "remainder": _remainder,
-    "left_shift": _shift("left"),
-    "right_shift": _shift("right"),
-    "power": _power,
+_FUNCTIONS: dict[str, Callable[..., str]] = {
+    "negative": Integers.negative,
+    "invert": Integers.invert,
+    "logical_not": Integers.invert,
+    "absolute": Integers.absolute,
+    "sign": Integers.sign,
+    "maximum": Integers.maximum,
+    "minimum": Integers.minimum,
+    "floor_divide": Integers.floor_divide,
+    "remainder": Integers.remainder,
+    "left_shift": Integers.left_shift,
+    "right_shift": Integers.right_shift,
+    "power": Integers.power,
 }

@@ -69,7 +69,7 @@ def inside_and_at_ends(
         if place.loop is None:
             write(plain)
         else:
-            stop = f.call("i64", "llvm.smin.i64", ("i64", place.loop.stop), ("i64", str(high - size + 1)))
+            stop = f.smaller(place.loop.stop, high - size + 1)
             last = _run(values, plain, found, write, stop)
         end = f.block
     if place.loop is not None:
@@ -86,8 +86,7 @@ def _run(
     stop: str,
 ) -> str:
     """All turns from here until ``stop``, the first at least; gives the place of the last."""
-    f, group = values.f, values.group
-    assert group is not None
+    f, group = values.f, values.current_group
     start = values.places[group.axis].value
     assert start is not None
     carried = [("i64", start), *ahead_of_first(values, found)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from pullback.compiler.codegen import access
@@ -26,18 +27,16 @@ def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: Ends) 
         """The last loop, with vectors that all its rows use in registers."""
         assert row is not None
         values.hoist(roots, {*kernel.axes[-1:], row})
-        with values.lane_group(_whole_group(values, row), Place(None, 0)):
+        group = Group.over(row, row.extent, values.lanes, whole=True)
+        with values.lane_group(group, Place(None, 0)):
             values.hoist(roots, kernel.axes[-1:], lanes=row)
             nest(levels[-1:], lambda tile, _: write_stores(values, kernel.stores), inner)
 
     def body(tile: Tile, _: list[str]) -> None:
         if schedule.columns:
             values.emit_side_by_side(roots)
-        by_inner: dict[tuple[Axis, ...], list[Store]] = {}
-        for store in kernel.stores:
-            by_inner.setdefault(store.inner, []).append(store)
-        # Stores of the whole row last: they may need what the others leave, and share a register-resident row.
-        for axes, stores in sorted(by_inner.items(), key=lambda item: len(item[0])):
+        # Those of the whole row are last, and share a register-resident row.
+        for axes, stores in kernel.by_inner:
             emit_stores(values, axes, stores)
 
     def nest(levels: Sequence[Level], body: Callable[[Tile, list[str]], None], inside: set[Axis]) -> None:
@@ -49,11 +48,6 @@ def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: Ends) 
             nest(levels, body, inner)
         else:
             nest(levels[:-1], rows, {*inner, *kernel.axes[-1:]})
-
-
-def _whole_group(values: Values, axis: Axis) -> Group:
-    full, tail = divmod(axis.extent, values.lanes)
-    return Group(axis, full + bool(tail), values.lanes, tail, whole=True)
 
 
 def emit_stores(values: Values, axes: Sequence[Axis], stores: Sequence[Store]) -> None:
@@ -73,10 +67,7 @@ def emit_stores(values: Values, axes: Sequence[Axis], stores: Sequence[Store]) -
 def write_stores(values: Values, stores: Sequence[Store]) -> None:
     """All values first, then all stores: a store must not disturb what another one of the same turn still reads."""
     for store in stores:
-        if values.group is not None and values.is_vector(store.value):
-            values.vectors(store.value)
-        else:
-            values.emit(store.value)
+        values.emit(store.value)
     position = 0
     while position < len(stores):
         store = stores[position]
@@ -84,10 +75,9 @@ def write_stores(values: Values, stores: Sequence[Store]) -> None:
         if store.accumulate:
             _accumulate(values, store)
         elif count > 1:
-            mixed = [each.value for each in stores[position : position + count]]
-            access.store_mixed(values, store.buffer, store.offset, mixed)
+            access.store_mixed(values, stores[position : position + count])
         else:
-            access.store(values, store.buffer, store.offset, store.value, store.dynamic)
+            access.emit_store(values, store)
         position += count
 
 
@@ -96,7 +86,7 @@ def _interleaved_stores(values: Values, stores: Sequence[Store]) -> int:
     first = stores[0]
     step = 0 if values.group is None else first.offset.coefficient(values.group.axis)
     together = stores[:step]
-    if not 1 < step == len(together) or first.dynamic or first.accumulate:
+    if not 1 < step == len(together):
         return 1
     follow = all(
         store.buffer is first.buffer
@@ -114,4 +104,4 @@ def _accumulate(values: Values, store: Store) -> None:
         if store.accumulate != "set":
             there = Load(store.buffer, store.offset, store.dynamic)
             value = Apply(store.accumulate, (there, value), value.dtype)
-        access.store(values, store.buffer, store.offset, value, store.dynamic)
+        access.emit_store(values, replace(store, value=value))

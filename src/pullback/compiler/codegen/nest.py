@@ -59,8 +59,7 @@ def emit_nest(
 
         def strip(place: Place, length: int, current: Carried) -> Carried:
             if inner is not None and inner.kind is Kind.VECTOR:
-                group = Group(axis, -(-length // inner.lanes), inner.lanes, length % inner.lanes)
-                with values.lane_group(group, place):
+                with values.lane_group(Group.over(axis, length, inner.lanes), place):
                     entered(axis, tile)
                     return nest(rest, current)
             values.places[axis] = place
@@ -128,8 +127,8 @@ def multiply_add(
     values: Values, tile: Tile, left: Expression, right: Expression, sums: Sequence[str]
 ) -> Carried:
     """``sums`` with the product at each place of a tile added; what is the same for several places is read once."""
-    assert values.group is not None
-    lanes, vectors = Lanes(values.f, scalar_type(left.dtype), values.group.lanes), values.group.vectors
+    lanes = Lanes(values.f, scalar_type(left.dtype), values.current_group.lanes)
+    vectors = values.current_group.vectors
     known: dict[tuple[object, ...], list[str]] = {}
 
     def operand(expression: Expression) -> list[str]:

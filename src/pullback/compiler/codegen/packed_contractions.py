@@ -21,7 +21,7 @@ from pullback.compiler.codegen.blocks import load_lanes, store_lanes, transpose_
 from pullback.compiler.codegen.contractions import multiply_panel, run_epilogue
 from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
 from pullback.compiler.codegen.prefetch import Wanted, lies_far, wanted_by, wanted_rows
-from pullback.compiler.codegen.types import memory_type, vector_of
+from pullback.compiler.codegen.types import memory_type
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.llvm.function import Function
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
@@ -38,15 +38,15 @@ def emit_packed_contraction(values: Values, schedule: PackedContraction, ends: E
     f, packing = values.f, schedule.packing
     axis = row_axis(schedule.contraction)
     assert axis is not None
-    emitter = _Blocks(values, schedule, axis, f["scratch"])
+    blocks = _Blocks(values, schedule, axis, f["scratch"])
     with f.loop(ends.low, ends.high) as loop:
         row_block = f.value(f"udiv i64 {loop.index}, {packing.column_blocks}")
         column_block = f.value(f"urem i64 {loop.index}, {packing.column_blocks}")
         first_row = f.value(f"mul i64 {row_block}, {packing.block_rows}")
         end = f.value(f"add i64 {first_row}, {packing.block_rows}")
-        last_row = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(axis.extent)))
+        last_row = f.smaller(end, axis.extent)
         first_panel = f.value(f"mul i64 {column_block}, {packing.panels}")
-        emitter.block(first_row, last_row, first_panel)
+        blocks.run(first_row, last_row, first_panel)
 
 
 @dataclass(frozen=True)
@@ -79,37 +79,47 @@ def _repeated(rounds: Sequence[tuple[Segment, ...]]) -> Iterator[tuple[_Round, i
         number += count
 
 
+@dataclass(frozen=True)
+class _Panel:
+    """A panel that exists: its number within the block, and which columns it has."""
+
+    within: str
+    column: str
+    columns: int
+
+
 class _Blocks:
+    first_row: str
+    """The first row of the block that is being run."""
+    first_panel: str
+    """The first of its panels."""
+    following: str
+    """The first panel of the next block of columns."""
+
     def __init__(self, values: Values, schedule: PackedContraction, axis: Axis, scratch: str) -> None:
         product, packing = schedule.contraction, schedule.packing
         self.values, self.product, self.packing, self.axis = values, product, packing, axis
         self.f: Function = values.f
         self.scratch = scratch
-        self.following = ""
-        """The first panel of the next block of columns."""
         self.kind = memory_type(product.accumulator.dtype)
         self.pitch = packing.depth * packing.width
-        self.waiting = self._at(scratch, str(packing.panels * self.pitch)) if len(packing.rounds) > 1 else ""
+        self.waiting = self._at(scratch, packing.panels * self.pitch) if len(packing.rounds) > 1 else ""
 
-    def _at(self, pointer: str, ahead: str) -> str:
-        return (
-            self.f.value(f"getelementptr {self.kind}, ptr {pointer}, i64 {ahead}")
-            if ahead != "0"
-            else pointer
-        )
+    def _at(self, pointer: str, ahead: int | str) -> str:
+        return self.f.ahead(pointer, self.kind, ahead)
 
     def _step(self, pointer: str, pitch: int, count: int) -> str:
         """``count`` rows of ``pitch`` elements further on."""
-        return self._at(pointer, str(count * pitch))
+        return self._at(pointer, count * pitch)
 
-    def block(self, first_row: str, last_row: str, first_panel: str) -> None:
+    def run(self, first_row: str, last_row: str, first_panel: str) -> None:
         """Pack the block's panels, then run all of its rows over them; once for each round."""
-
+        self.first_row, self.first_panel = first_row, first_panel
         self.following = self.f.value(f"add i64 {first_panel}, {self.packing.panels}")
 
         def run(turn: _Round) -> None:
-            self._each_panel(first_panel, functools.partial(self._pack, turn))
-            self._rows(first_row, last_row, first_panel, turn)
+            self._each_panel(functools.partial(self._pack, turn))
+            self._rows(last_row, turn)
 
         for turn, count, step in _repeated(self.packing.rounds):
             if count == 1:
@@ -126,8 +136,7 @@ class _Blocks:
             return steps
         first = self.f.value(f"add i64 {start.value or 0}, {start.constant}")
         left = self.f.value(f"sub i64 {self.values.end[0]}, {first}")
-        least = self.f.call("i64", "llvm.smin.i64", ("i64", left), ("i64", str(steps)))
-        return self.f.call("i64", "llvm.smax.i64", ("i64", least), ("i64", "0"))
+        return self.f.larger(self.f.smaller(left, steps), 0)
 
     def _column(self, panel: str) -> str:
         """Where the panel begins; beyond the last one, behind the last whole vector."""
@@ -137,47 +146,44 @@ class _Blocks:
         vector = f.value(f"udiv i64 {f.value(f'mul i64 {panel}, {packing.vectors}')}, {packing.all_panels}")
         return f.value(f"mul i64 {vector}, {packing.lanes}")
 
-    def _each_panel(self, first_panel: str, body: Callable[[str, str, int], None]) -> None:
-        """``body(panel within the block, first column, columns)`` for each panel that exists.
-
-        It is written once for each number of columns that there is.
-        """
+    def _each_panel(self, body: Callable[[_Panel], None]) -> None:
+        """``body`` for each panel of the block; it is written once for each number of columns that there is."""
         f, packing = self.f, self.packing
         starts = [packing.first_column(panel) for panel in range(packing.all_panels + 1)]
         sizes = sorted({end - start for start, end in itertools.pairwise(starts)}, reverse=True)
-        end = f.value(f"add i64 {first_panel}, {packing.panels}")
-        stop = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(packing.all_panels)))
-        with f.loop(first_panel, stop, counted=False) as loop:
-            within = f.value(f"sub i64 {loop.index}, {first_panel}")
+        end = f.value(f"add i64 {self.first_panel}, {packing.panels}")
+        with f.loop(self.first_panel, f.smaller(end, packing.all_panels), counted=False) as loop:
+            within = f.value(f"sub i64 {loop.index}, {self.first_panel}")
             column = self._column(loop.index)
             following = self._column(f.value(f"add i64 {loop.index}, 1"))
-            following = f.call("i64", "llvm.smin.i64", ("i64", following), ("i64", str(packing.columns)))
-            columns = f.value(f"sub i64 {following}, {column}")
+            columns = f.value(f"sub i64 {f.smaller(following, packing.columns)}, {column}")
             for size in sizes:
                 one = len(sizes) == 1
                 fits = nullcontext() if one else f.when(f.value(f"icmp eq i64 {columns}, {size}"))
                 with fits:
-                    body(within, column, size)
+                    body(_Panel(within, column, size))
 
     # ------------------------------------------------------------------ packing
 
-    def _pack(self, turn: _Round, within: str, column: str, columns: int) -> None:
-        panel = self._at(self.scratch, self.f.value(f"mul i64 {within}, {self.pitch}"))
+    def _packed(self, panel: _Panel) -> str:
+        """The memory of a panel."""
+        return self._at(self.scratch, self.f.value(f"mul i64 {panel.within}, {self.pitch}"))
+
+    def _pack(self, turn: _Round, panel: _Panel) -> None:
+        packed = self._packed(panel)
         for segment in turn.segments:
-            pair = self.product.pairs[segment.pair]
-            depth = pair.depth[0]
-            target = self._at(panel, str(segment.packed_at * self.packing.width))
-            with self.values.standing({self.product.columns: Place(column), depth: turn.place(segment)}):
-                source = self.values.address(
-                    pair.right.buffer, self.values.element(pair.right.buffer, pair.right.offset)
-                )
-            steps = pair.right.offset.coefficient(depth)
-            across = pair.right.offset.coefficient(self.product.columns)
+            right, (depth,) = self.product.pairs[segment.pair].right, self.product.pairs[segment.pair].depth
+            target = self._at(packed, segment.packed_at * self.packing.width)
+            with self.values.standing(
+                {self.product.columns: Place(panel.column), depth: turn.place(segment)}
+            ):
+                source = self.values.address(right.buffer, self.values.element(right.buffer, right.offset))
+            steps, across = (right.offset.coefficient(axis) for axis in (depth, self.product.columns))
             if across == 1:
                 count = self._made(turn.place(segment), segment.stop - segment.start)
-                self._copy(source, steps, target, count, columns)
+                self._copy(source, steps, target, count, panel.columns)
             else:
-                self._turn(source, steps, across, target, segment.stop - segment.start, columns)
+                self._turn(source, steps, across, target, segment.stop - segment.start, panel.columns)
 
     def _copy(self, source: str, steps: int, target: str, depth: int | str, columns: int) -> None:
         """Rows of the operand as they are."""
@@ -187,8 +193,8 @@ class _Blocks:
             packed = self._at(target, f.value(f"mul i64 {loop.index}, {width}"))
             for start in range(0, columns, lanes):
                 count = min(lanes, columns - start)
-                value = load_lanes(f, self._at(row, str(start)), self.kind, lanes, count)
-                store_lanes(f, value, self._at(packed, str(start)), self.kind, lanes, lanes)
+                value = load_lanes(f, self._at(row, start), self.kind, lanes, count)
+                store_lanes(f, value, self._at(packed, start), self.kind, lanes, lanes)
 
     def _turn(self, source: str, steps: int, across: int, target: str, depth: int, columns: int) -> None:
         """Blocks transposed: the operand's rows are the panel's columns."""
@@ -198,7 +204,7 @@ class _Blocks:
         def strip(source: str, target: str, count: int) -> None:
             for start in range(0, columns, lanes):
                 rows = min(lanes, columns - start)
-                first, into = self._at(source, str(start * across)), self._at(target, str(start))
+                first, into = self._at(source, start * across), self._at(target, start)
                 read = functools.partial(self._step, first, across)
                 write = functools.partial(self._step, into, width)
                 piece = self.values.target.piece_bytes
@@ -214,84 +220,91 @@ class _Blocks:
                     lanes,
                 )
         if rest:
-            strip(self._at(source, str(whole * lanes)), self._at(target, str(whole * lanes * width)), rest)
+            strip(self._at(source, whole * lanes), self._at(target, whole * lanes * width), rest)
 
     # ------------------------------------------------------------------ tiles
 
-    def _rows(self, first_row: str, last_row: str, first_panel: str, turn: _Round) -> None:
+    def _rows(self, last_row: str, turn: _Round) -> None:
         packing, axis = self.packing, self.axis
         last = axis.extent - (packing.row_blocks - 1) * packing.block_rows
         lengths = [packing.block_rows, last] if last < packing.block_rows else [last]
 
         def strip(tile: Tile, _: list[str]) -> None:
-            tile_of = functools.partial(self._tile, tile, first_row, turn)
-            self._each_panel(first_panel, tile_of)
+            self._each_panel(functools.partial(self._tile, tile, turn))
 
         levels = [level_of(axis, Kind.PARALLEL, packing.tile.rows), Level(axis, Kind.REGISTER)]
-        emit_nest(self.values, levels, strip, ends=Ends(first_row, last_row, lengths))
+        emit_nest(self.values, levels, strip, ends=Ends(self.first_row, last_row, lengths))
 
-    def _tile(self, tile: Tile, first_row: str, turn: _Round, within: str, column: str, columns: int) -> None:
+    def _tile(self, tile: Tile, turn: _Round, panel: _Panel) -> None:
         """One register tile over one panel; between rounds its sums wait in memory."""
         values, packing, f = self.values, self.packing, self.f
-        rows, vectors = tile[self.axis], -(-columns // packing.lanes)
-        group = Group(self.product.columns, vectors, packing.lanes, columns % packing.lanes)
-        panel = self._at(self.scratch, f.value(f"mul i64 {within}, {self.pitch}"))
-        with values.lane_group(group, Place(column)):
-            waiting = ""
-            if len(packing.rounds) > 1:
-                row = values.offset(Affine.of(self.axis))
-                done = f.value(f"sub i64 {row}, {first_row}")
-                place = f.value(f"mul i64 {done}, {packing.panels * packing.width}")
-                across = f.value(f"mul i64 {within}, {packing.width}")
-                waiting = self._at(self._at(self.waiting, place), across)
-            sums = (
-                ["zeroinitializer"] * (rows * vectors) if turn.first else self._resume(waiting, rows, vectors)
-            )
-            wanted = self._wanted(turn, rows, first_row, (within, column, columns))
+        group = Group.over(self.product.columns, panel.columns, packing.lanes)
+        lanes, rows, vectors = packing.lanes, tile[self.axis], group.vectors
+        packed = self._packed(panel)
+        with values.lane_group(group, Place(panel.column)):
+            waiting = self._waiting(panel) if len(packing.rounds) > 1 else ""
+            sums = ["zeroinitializer"] * (rows * vectors)
+            if not turn.first:
+                spots = list(self._spots(waiting, rows, vectors))
+                sums = [load_lanes(f, spot, self.kind, lanes, lanes) for spot in spots]
+            wanted = self._wanted(turn, rows, panel)
             for segment in turn.segments:
-                pair = self.product.pairs[segment.pair]
-                packed = self._at(panel, str(segment.packed_at * packing.width))
-                start = turn.place(segment)
+                pair, start = self.product.pairs[segment.pair], turn.place(segment)
+                right = self._at(packed, segment.packed_at * packing.width)
                 extent = start, self._made(start, segment.stop - segment.start)
-                sums = multiply_panel(values, pair, tile, packed, packing.width, extent, sums, wanted)
+                sums = multiply_panel(values, pair, tile, right, packing.width, extent, sums, wanted)
                 wanted = []
             if turn.last:
                 run_epilogue(values, self.product, tile, sums)
-            else:
-                self._wait(waiting, rows, vectors, sums)
+                return
+            for spot, value in zip(self._spots(waiting, rows, vectors), sums):
+                store_lanes(f, value, spot, self.kind, lanes, lanes)
+
+    def _waiting(self, panel: _Panel) -> str:
+        """Where the sums of the tile whose first row is reached wait between rounds."""
+        f, packing = self.f, self.packing
+        done = f.value(f"sub i64 {self.values.offset(Affine.of(self.axis))}, {self.first_row}")
+        place = f.value(f"mul i64 {done}, {packing.panels * packing.width}")
+        across = f.value(f"mul i64 {panel.within}, {packing.width}")
+        return self._at(self._at(self.waiting, place), across)
+
+    def _spots(self, waiting: str, rows: int, vectors: int) -> Iterator[str]:
+        """The place of each vector of a tile."""
+        for r, v in itertools.product(range(rows), range(vectors)):
+            yield self._at(waiting, r * self.packing.panels * self.packing.width + v * self.packing.lanes)
 
     # ------------------------------------------------------------------ prefetching
 
-    def _wanted(self, turn: _Round, rows: int, first_row: str, at: tuple[str, str, int]) -> list[Wanted]:
+    def _wanted(self, turn: _Round, rows: int, panel: _Panel) -> list[Wanted]:
         """What a tile asks for while it multiplies: what its epilogue reads, a share of what comes next."""
         stores, columns = self.product.stores, self.product.columns
         wanted = wanted_by(self.values, stores, (self.axis, rows), columns) if turn.last else []
         if len(turn.segments) > 1 or rows < self.packing.tile.rows:
             return wanted
-        return [*wanted, *self._of_next(turn, first_row, at)]
+        return [*wanted, *self._of_next(turn, panel)]
 
-    def _of_next(self, turn: _Round, first_row: str, at: tuple[str, str, int]) -> Iterator[Wanted]:
+    def _of_next(self, turn: _Round, panel: _Panel) -> Iterator[Wanted]:
         """A tile's share of what is packed next, the same columns further down or those of the next block.
 
         All tiles of a block together ask for all of it, and for what they read of a left operand that is read once.
         """
-        packing, f = self.packing, self.f
-        (segment,), (within, column, columns) = turn.segments, at
+        packing, f, (segment,) = self.packing, self.f, turn.segments
         pair, start = self.product.pairs[segment.pair], turn.place(segment)
         length, tiles = segment.stop - segment.start, packing.block_rows // packing.tile.rows
-        done = f.value(f"sub i64 {self.values.offset(Affine.of(self.axis))}, {first_row}")
+        done = f.value(f"sub i64 {self.values.offset(Affine.of(self.axis))}, {self.first_row}")
         tile = f.value(f"udiv i64 {done}, {packing.tile.rows}")
         start = Place(None) if turn.last else Place(start.value, start.constant + length)
         if lies_far(self.values, pair.right):
-            following = self._column(f.value(f"add i64 {self.following}, {within}")) if turn.last else column
-            places = {pair.depth[0]: start, self.product.columns: Place(following)}
-            yield self._share(pair.right, places, (length, columns), (tile, tiles))
+            column = panel.column
+            if turn.last:
+                column = self._column(f.value(f"add i64 {self.following}, {panel.within}"))
+            places = {pair.depth[0]: start, self.product.columns: Place(column)}
+            yield self._share(pair.right, places, (length, panel.columns), (tile, tiles))
         if lies_far(self.values, pair.left) and packing.column_blocks == 1 and not turn.last:
-            number = f.value(f"add i64 {f.value(f'mul i64 {tile}, {packing.panels}')}, {within}")
-            places = {pair.depth[0]: start, self.axis: Place(first_row)}
-            yield self._share(
-                pair.left, places, (length, packing.block_rows), (number, tiles * packing.panels)
-            )
+            number = f.value(f"add i64 {f.value(f'mul i64 {tile}, {packing.panels}')}, {panel.within}")
+            places = {pair.depth[0]: start, self.axis: Place(self.first_row)}
+            share = number, tiles * packing.panels
+            yield self._share(pair.left, places, (length, packing.block_rows), share)
 
     def _share(
         self, load: Load, places: dict[Axis, Place], extents: tuple[int, int], part: tuple[str, int]
@@ -304,20 +317,3 @@ class _Blocks:
             first = self.values.address(load.buffer, self.values.element(load.buffer, load.offset))
         address = self._at(first, self.f.value(f"mul i64 {number}, {rows * pitch}"))
         return wanted_rows(self.values, load, address, (rows, pitch, run), cache=2)
-
-    def _spot(self, waiting: str, r: int, v: int) -> str:
-        packing = self.packing
-        return self._at(waiting, str(r * packing.panels * packing.width + v * packing.lanes))
-
-    def _resume(self, waiting: str, rows: int, vectors: int) -> list[str]:
-        kind = vector_of(self.kind, self.packing.lanes)
-        size = self.product.accumulator.dtype.itemsize
-        spots = [self._spot(waiting, r, v) for r in range(rows) for v in range(vectors)]
-        return [self.f.value(f"load {kind}, ptr {spot}, align {size}") for spot in spots]
-
-    def _wait(self, waiting: str, rows: int, vectors: int, sums: Sequence[str]) -> None:
-        kind = vector_of(self.kind, self.packing.lanes)
-        size = self.product.accumulator.dtype.itemsize
-        for position, value in enumerate(sums):
-            spot = self._spot(waiting, position // vectors, position % vectors)
-            self.f.do(f"store {kind} {value}, ptr {spot}, align {size}")

@@ -13,12 +13,6 @@ from pullback.loops import Axis, Load, Store, walk
 __all__ = ["Cursors", "Wanted", "lies_far", "wanted_by", "wanted_rows"]
 
 
-def _prefetch_line(f: Function, address: str, cache: int) -> None:
-    """Ask for the line at ``address``, which need not exist, to come to the first or the second ``cache``."""
-    near = ("i32", str(4 - cache))
-    f.call("void", "llvm.prefetch.p0", ("ptr", address), ("i32", "0"), near, ("i32", "1"))
-
-
 @dataclass(frozen=True)
 class Wanted:
     """Rows of lines that are needed later: where the first of them begins, and how many bytes the next one is ahead.
@@ -34,12 +28,11 @@ class Wanted:
     cache: int
 
     def ask(self, f: Function, row: str) -> None:
-        """Ask for the lines of one row, a register."""
-        start = f.value(
-            f"getelementptr i8, ptr {self.address}, i64 {f.value(f'mul i64 {row}, {self.pitch}')}"
-        )
+        """Ask for the lines of one row, a register; they need not exist."""
+        start = f.ahead(self.address, "i8", f.value(f"mul i64 {row}, {self.pitch}"))
+        how = ("i32", "0"), ("i32", str(4 - self.cache)), ("i32", "1")
         for ahead in self.lines:
-            _prefetch_line(f, f.ahead(start, "i8", ahead), self.cache)
+            f.call("void", "llvm.prefetch.p0", ("ptr", f.ahead(start, "i8", ahead)), *how)
 
 
 class Cursors:
@@ -80,9 +73,8 @@ def wanted_by(values: Values, stores: Sequence[Store], rows: tuple[Axis, int], c
 
     It would wait for them; the products before it need not.
     """
-    (axis, count), group = rows, values.group
-    assert group is not None
-    run = (group.vectors - 1) * group.lanes + (group.tail or group.lanes)
+    (axis, count), group = rows, values.current_group
+    run = (group.vectors - 1) * group.lanes + group.present(group.vectors - 1)
     reads = (e for e in walk(*(store.value for store in stores)) if isinstance(e, Load))
     wanted: dict[str, Wanted] = {}
     for load in reads:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from pullback.compiler.codegen.access import emit_load
@@ -84,6 +83,9 @@ Calls = Sequence[tuple[Job, str]]
 
 Functions = Mapping[Group, Calls]
 
+Guards = tuple[tuple[Choice[Step], int], ...]
+"""Branches around a region, the outermost first."""
+
 
 class _Emitter:
     def __init__(
@@ -112,10 +114,6 @@ class _Emitter:
         """Those around the kernel that is being written, if it checks an index."""
         self.turning: set[str] = set()
         """The functions of kernels that are told the turn."""
-        self.turns: dict[Counter, str] = {}
-        """The turn of each loop around what is being written."""
-        self.registers: Registers
-        """What is in registers where a step is written that one thread runs from end to end."""
         self.ahead: dict[Job, Mapping[Buffer, int]] = {}
         """Of products the arrays whose rows behind their own they ask for, and how many bytes a row has."""
         self.last_use: dict[Buffer, int] = {}
@@ -188,7 +186,7 @@ class _Emitter:
         self.characters = 0
 
     def step(
-        self, step: Step, around: tuple[Counter, ...] = (), guards: tuple[tuple[Choice[Step], int], ...] = ()
+        self, step: Step, around: tuple[Counter, ...] = (), guards: Guards = ()
     ) -> RegionSpec | RepeatSpec:
         """The functions of a region, or of all regions of a loop; ``guards`` are the branches that it belongs to."""
         if isinstance(step, Loop):
@@ -212,215 +210,12 @@ class _Emitter:
             for group in region.groups:
                 self.loops[group] = known if group.turns is None else (*known, group.turns)
                 functions[group] = self._functions(group, held)
-        f = region_function(self.module, name)
-        self.turns = _turns(f, around)
-        self.registers = Registers(f, self.target, held, self.bound, partial(self._element, f))
-        with ExitStack() as guarded:
-            for choice, number in guards:
-                guarded.enter_context(f.when(self._is_chosen(f, choice, number)))
-            if isinstance(step, HostCall):
-                self._host_call(f, step)
-            elif isinstance(step, Region) and not serial:
-                self._region(f, name, step, functions)
-            else:
-                self._serial(f, [step] if isinstance(step, Region) else step.steps, functions)
-                self.registers.write_back(self._needed_later(step))
+        _Writer(self, name, functions, held, around).write(step, serial, guards)
         chunks = sum(group.chunks for group in step.groups) if isinstance(step, Region) else 1
         written = {b for group in functions for job in group.jobs for b in job.kernel.writes()}
         writes = not self.overwriting.isdisjoint(written)
         callers = any(isinstance(each, HostCall) for each, _ in every_step([step]))
         return RegionSpec(name, chunks, writes, callers)
-
-    def _is_chosen(self, f: Function, choice: Choice[Step], number: int) -> str:
-        """Whether the branch of this number is run."""
-        index = self._number(f, choice.index)
-        if number == 0:
-            return f.value(f"icmp sle i64 {index}, 0") if len(choice.branches) > 1 else "true"
-        relation = "sge" if number == len(choice.branches) - 1 else "eq"
-        return f.value(f"icmp {relation} i64 {index}, {number}")
-
-    def _host_call(self, f: Function, call: HostCall) -> None:
-        """A call of a function out of the program; nothing happens once an error is known."""
-        inputs, outputs = (
-            [(self._place(f, view, x.dtype.itemsize, 0), x.type) for view, x in zip(views, nodes)]
-            for views, nodes in ((call.inputs, call.node.inputs), (call.outputs, results(call.node)))
-        )
-        routine = call.node.attributes["function"].routine
-        with unflushed(f, self.target):
-            if routine is None:
-                emit_host_call(f, len(self.calls), [address for address, _ in (*inputs, *outputs)])
-            else:
-                emit_routine(f, self.target, len(self.calls), routine, inputs, outputs)
-        self.calls.append(call)
-
-    def _needed_later(self, step: Step) -> set[Buffer]:
-        """What a step has in registers and others find in memory: the results, and what other regions use."""
-        written = {base for base, _ in self.registers.changed([step])}
-        return {base for base in written if base in self.addressed or self.last_use[base] >= self.regions}
-
-    def _number(self, f: Function, view: View) -> str:
-        """A whole number that decides what is run."""
-        return self.registers.value(view) or f.value(f"load i64, ptr {self._place(f, view, 8, 0)}, align 8")
-
-    def _element(self, f: Function, view: View, k: int) -> str:
-        return self._place(f, view.after(k), view.base.dtype.itemsize, 0)
-
-    def _serial(self, f: Function, steps: Sequence[Step], functions: Functions) -> None:
-        """Steps one after another, chunk by chunk."""
-        for step in steps:
-            if isinstance(step, Region):
-                for group in step.groups:
-                    if group.chunks == 1:
-                        self._rows(f, group, functions[group], "0")
-                    else:
-                        with f.loop("0", str(group.chunks)) as chunk:
-                            self._rows(f, group, functions[group], chunk.index)
-            elif isinstance(step, HostCall):
-                self._host_call(f, step)
-            elif isinstance(step, Choice):
-                self._choice(f, step, functions)
-            elif isinstance(step, Loop):
-                with self._counted(f, step.counter, step.steps):
-                    self._serial(f, step.steps, functions)
-            elif isinstance(step, While):
-                self._while(f, step, functions)
-            else:
-                self._serial(f, step.steps, functions)
-
-    def _choice(self, f: Function, step: Choice[Step], functions: Functions) -> None:
-        """The branch that is chosen; what it changes is chosen behind it."""
-        changed = self.registers.changed(step.steps)
-        before = self.registers.carried(changed)
-        index, after = self._number(f, step.index), f.fresh("after")
-        ends: list[tuple[str, list[tuple[str, str]]]] = []
-        for number, branch in enumerate(step.branches):
-            following = f.fresh("else")
-            if number < len(step.branches) - 1:
-                here, truth = f.fresh("branch"), self.registers.truth(step.index)
-                if truth is None or number:
-                    chosen = f.value(f"icmp {'eq' if number else 'sle'} i64 {index}, {number}")
-                    f.do(f"br i1 {chosen}, label %{here}, label %{following}")
-                else:
-                    f.do(f"br i1 {truth}, label %{following}, label %{here}")
-                f.label(here)
-            self.registers.take(changed, [value for _, value in before])
-            self._serial(f, branch, functions)
-            ends.append((f.block, self.registers.carried(changed)))
-            f.branch(after)
-            if number < len(step.branches) - 1:
-                f.label(following)
-        f.label(after)
-        for k, element in enumerate(changed):
-            kind = before[k][0]
-            pairs = ", ".join(f"[{values[k][1]}, %{block}]" for block, values in ends)
-            self.registers.take([element], [f.value(f"phi {kind} {pairs}")])
-
-    @contextmanager
-    def _counted(self, f: Function, counter: Counter, steps: Sequence[Step]) -> Iterator[None]:
-        """The turns of a loop whose number is known."""
-        changed = self.registers.changed(steps)
-        with f.loop("0", str(counter.trips), carried=self.registers.carried(changed)) as loop:
-            self.turns[counter] = loop.index
-            self.registers.take(changed, loop.values)
-            yield
-            self.registers.turned(counter, steps)
-            loop.carry(*(value for _, value in self.registers.carried(changed)))
-        self.registers.take(changed, loop.results)
-        if counter.trips % 2:
-            self.registers.turned(counter, steps)
-
-    def _while(self, f: Function, step: While[Step], functions: Functions) -> None:
-        """Turns that go on while the condition holds and all is well, which the body or a signal may change."""
-        changed = self.registers.changed(step.steps)
-        regions = [region for region, _ in every_region(step.steps)]
-        jobs = [job for region in regions for job in region.jobs]
-        turns = max(1, int(CYCLES_BETWEEN_SIGNALS / max(sum(job.cycles for job in jobs), 1.0)))
-        calls = any(isinstance(inner, HostCall) for inner, _ in every_step(step.steps))
-        may_fail = calls or any(job.kernel.has_checks for job in jobs)
-        with f.turns([("i64", "0"), *self.registers.carried(changed)]) as loop:
-            self.registers.take(changed, loop.values[1:])
-            self._serial(f, step.condition, functions)
-            count = f.value(f"add i64 {loop.values[0]}, 1")
-            asks = f.value(f"icmp uge i64 {count}, {turns}")
-            with f.when(asks):
-                emit_ask(f)
-                f.leave_unless(loop, emit_is_well(f))
-            count = f.value(f"select i1 {asks}, i64 0, i64 {count}")
-            truth, number = self.registers.truth(step.flag), self._number(f, step.flag)
-            goes_on = truth or f.value(f"icmp ne i64 {number}, 0")
-            f.leave_unless(loop, f.value(f"and i1 {goes_on}, {emit_is_well(f)}") if may_fail else goes_on)
-            left = self.registers.carried(changed)
-            self._serial(f, step.body, functions)
-            loop.carry(count, *(value for _, value in self.registers.carried(changed)))
-        self.registers.take(changed, [value for _, value in left])
-
-    def _region(self, f: Function, name: str, region: Region, functions: Functions) -> None:
-        """Which chunk is which rows of which group."""
-        order = region.order()
-        number = f["chunk"] if order == sorted(order) else self._dealt(f, name, order)
-        first = 0
-        for group in region.groups:
-            relative = f.value(f"sub i64 {number}, {first}") if first else number
-            with f.when(f.value(f"icmp ult i64 {relative}, {group.chunks}")):
-                self._rows(f, group, functions[group], relative)
-            first += group.chunks
-
-    def _rows(self, f: Function, group: Group, calls: Calls, chunk: str) -> None:
-        """A chunk of a group, in all turns of its loop if it has one."""
-        low = f.value(f"mul i64 {chunk}, {group.grain}")
-        end = f.value(f"add i64 {low}, {group.grain}")
-        high = f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", str(group.rows)))
-        rows = (low, high) if group.rows > 1 else None
-        counted = nullcontext() if group.turns is None else self._counted(f, group.turns, [Region([group])])
-        with counted:
-            if group.end is None:
-                self._jobs(f, group, calls, rows)
-                return
-            first = f.value(f"mul i64 {low}, {group.end.capacity}")
-            count = f.value(f"mul i64 {self._size(f, group.end)}, {group.rows}")
-            beyond = f.value(f"icmp sge i64 {first}, {count}")
-            with f.when(f.value(f"xor i1 {beyond}, true")):
-                self._jobs(f, group, calls, rows)
-            with f.when(beyond):
-                self._clear(f, group, low, high)
-
-    def _size(self, f: Function, end: End) -> str:
-        """How many rows count."""
-        address = self._place(f, View(end.size), 8, 0)
-        return f.value(f"load i64, ptr {address}, align 8")
-
-    def _clear(self, f: Function, group: Group, low: str, high: str) -> None:
-        """Zeros in some rows of all that others may read."""
-        for buffer in group.cleared:
-            if buffer not in self.kept:
-                pitch = buffer.nbytes // group.rows
-                start = f.value(f"mul i64 {low}, {pitch}")
-                place = f.value(f"getelementptr i8, ptr {self._pointer(f, buffer, 0, None)}, i64 {start}")
-                length = f.value(f"mul i64 {f.value(f'sub i64 {high}, {low}')}, {pitch}")
-                f.call(
-                    "void",
-                    "llvm.memset.p0.i64",
-                    ("ptr", place),
-                    ("i8", "0"),
-                    ("i64", length),
-                    ("i1", "false"),
-                )
-
-    def _jobs(self, f: Function, group: Group, calls: Calls, rows: tuple[str, str] | None) -> None:
-        """Calls for some rows of a group."""
-        for job, function in calls:
-            if not function:
-                self._written_out(f, job)
-                continue
-            turn = self._turn(f, self.loops[group]) if function in self.turning else ""
-            self._call(f, function, job, rows if job.rows == group.rows else None, turn)
-
-    def _dealt(self, f: Function, name: str, order: Sequence[int]) -> str:
-        """The number of a chunk among those of the groups."""
-        kind, numbers = f"[{len(order)} x i64]", ", ".join(f"i64 {k}" for k in order)
-        table = self.module.define_global(f"{name}_order", f"private constant {kind} [{numbers}]")
-        place = f.value(f"getelementptr i64, ptr {table}, i64 {f['chunk']}")
-        return f.value(f"load i64, ptr {place}, align 8")
 
     def _functions(self, group: Group, held: Set[Buffer]) -> Calls:
         """The functions to call for a chunk of the group; none where a kernel is written out."""
@@ -436,34 +231,246 @@ class _Emitter:
             calls.append((job, name))
         return calls
 
-    def _written_out(self, f: Function, job: Job) -> None:
-        views = {buffer: self.bound.get(buffer, View(buffer)) for buffer in buffers_of(job.kernel)}
-        lying = [buffer for buffer, view in views.items() if view.base not in self.registers.bases]
-        self.registers.run(job, {buffer: self._pointer(f, buffer, 0, None) for buffer in lying})
 
-    def _turn(self, f: Function, loops: Sequence[Counter]) -> str:
+class _Writer:
+    """The function of a region being written: the functions to call, what is in registers, the turns of loops."""
+
+    def __init__(
+        self, program: _Emitter, name: str, functions: Functions, held: Set[Buffer], around: Sequence[Counter]
+    ) -> None:
+        self.program, self.name, self.functions = program, name, functions
+        self.f = region_function(program.module, name)
+        self.turns = _turns(self.f, around)
+        """The turn of each loop around what is being written."""
+        self.registers = Registers(self.f, program.target, held, program.bound, self._element)
+        """What is in registers where a step is written that one thread runs from end to end."""
+
+    def write(self, step: Step, serial: bool, guards: Guards) -> None:
+        """A step as one thread runs it from end to end if it is ``serial``, else the chunk that is asked for."""
+        with ExitStack() as guarded:
+            for choice, number in guards:
+                guarded.enter_context(self.f.when(self._is_chosen(choice, number)))
+            if isinstance(step, HostCall):
+                self._host_call(step)
+            elif isinstance(step, Region) and not serial:
+                self._region(step)
+            else:
+                self._serial([step] if isinstance(step, Region) else step.steps)
+                self.registers.write_back(self._needed_later(step))
+
+    def _is_chosen(self, choice: Choice[Step], number: int) -> str:
+        """Whether the branch of this number is run."""
+        index = self._number(choice.index)
+        if number == 0:
+            return self.f.value(f"icmp sle i64 {index}, 0") if len(choice.branches) > 1 else "true"
+        relation = "sge" if number == len(choice.branches) - 1 else "eq"
+        return self.f.value(f"icmp {relation} i64 {index}, {number}")
+
+    def _host_call(self, call: HostCall) -> None:
+        """A call of a function out of the program; nothing happens once an error is known."""
+        inputs, outputs = (
+            [(self._place(view, x.dtype.itemsize), x.type) for view, x in zip(views, nodes)]
+            for views, nodes in ((call.inputs, call.node.inputs), (call.outputs, results(call.node)))
+        )
+        routine = call.node.attributes["function"].routine
+        target, calls = self.program.target, self.program.calls
+        with unflushed(self.f, target):
+            if routine is None:
+                emit_host_call(self.f, len(calls), [address for address, _ in (*inputs, *outputs)])
+            else:
+                emit_routine(self.f, target, len(calls), routine, inputs, outputs)
+        calls.append(call)
+
+    def _needed_later(self, step: Step) -> set[Buffer]:
+        """What a step has in registers and others find in memory: the results, and what other regions use."""
+        program, written = self.program, {base for base, _ in self.registers.changed([step])}
+        return {b for b in written if b in program.addressed or program.last_use[b] >= program.regions}
+
+    def _number(self, view: View) -> str:
+        """A whole number that decides what is run."""
+        return self.registers.value(view) or self.f.value(f"load i64, ptr {self._place(view, 8)}, align 8")
+
+    def _element(self, view: View, k: int) -> str:
+        return self._place(view.after(k), view.base.dtype.itemsize)
+
+    def _serial(self, steps: Sequence[Step]) -> None:
+        """Steps one after another, chunk by chunk."""
+        for step in steps:
+            if isinstance(step, Region):
+                for group in step.groups:
+                    if group.chunks == 1:
+                        self._rows(group, "0")
+                    else:
+                        with self.f.loop("0", str(group.chunks)) as chunk:
+                            self._rows(group, chunk.index)
+            elif isinstance(step, HostCall):
+                self._host_call(step)
+            elif isinstance(step, Choice):
+                self._choice(step)
+            elif isinstance(step, Loop):
+                with self._counted(step.counter, step.steps):
+                    self._serial(step.steps)
+            elif isinstance(step, While):
+                self._while(step)
+            else:
+                self._serial(step.steps)
+
+    def _choice(self, step: Choice[Step]) -> None:
+        """The branch that is chosen; what it changes is chosen behind it."""
+        f = self.f
+        changed = self.registers.changed(step.steps)
+        before = self.registers.carried(changed)
+        index, after = self._number(step.index), f.fresh("after")
+        ends: list[tuple[str, list[tuple[str, str]]]] = []
+        for number, branch in enumerate(step.branches):
+            following = f.fresh("else")
+            if number < len(step.branches) - 1:
+                here, truth = f.fresh("branch"), self.registers.truth(step.index)
+                if truth is None or number:
+                    chosen = f.value(f"icmp {'eq' if number else 'sle'} i64 {index}, {number}")
+                    f.do(f"br i1 {chosen}, label %{here}, label %{following}")
+                else:
+                    f.do(f"br i1 {truth}, label %{following}, label %{here}")
+                f.label(here)
+            self.registers.take(changed, [value for _, value in before])
+            self._serial(branch)
+            ends.append((f.block, self.registers.carried(changed)))
+            f.branch(after)
+            if number < len(step.branches) - 1:
+                f.label(following)
+        f.label(after)
+        for k, element in enumerate(changed):
+            kind = before[k][0]
+            pairs = ", ".join(f"[{values[k][1]}, %{block}]" for block, values in ends)
+            self.registers.take([element], [f.value(f"phi {kind} {pairs}")])
+
+    @contextmanager
+    def _counted(self, counter: Counter, steps: Sequence[Step]) -> Iterator[None]:
+        """The turns of a loop whose number is known."""
+        changed = self.registers.changed(steps)
+        with self.f.loop("0", str(counter.trips), carried=self.registers.carried(changed)) as loop:
+            self.turns[counter] = loop.index
+            self.registers.take(changed, loop.values)
+            yield
+            self.registers.turned(counter, steps)
+            loop.carry(*(value for _, value in self.registers.carried(changed)))
+        self.registers.take(changed, loop.results)
+        if counter.trips % 2:
+            self.registers.turned(counter, steps)
+
+    def _while(self, step: While[Step]) -> None:
+        """Turns that go on while the condition holds and all is well, which the body or a signal may change."""
+        f = self.f
+        changed = self.registers.changed(step.steps)
+        regions = [region for region, _ in every_region(step.steps)]
+        jobs = [job for region in regions for job in region.jobs]
+        turns = max(1, int(CYCLES_BETWEEN_SIGNALS / max(sum(job.cycles for job in jobs), 1.0)))
+        calls = any(isinstance(inner, HostCall) for inner, _ in every_step(step.steps))
+        may_fail = calls or any(job.kernel.has_checks for job in jobs)
+        with f.turns([("i64", "0"), *self.registers.carried(changed)]) as loop:
+            self.registers.take(changed, loop.values[1:])
+            self._serial(step.condition)
+            count = f.value(f"add i64 {loop.values[0]}, 1")
+            asks = f.value(f"icmp uge i64 {count}, {turns}")
+            with f.when(asks):
+                emit_ask(f)
+                f.leave_unless(loop, emit_is_well(f))
+            count = f.value(f"select i1 {asks}, i64 0, i64 {count}")
+            truth, number = self.registers.truth(step.flag), self._number(step.flag)
+            goes_on = truth or f.value(f"icmp ne i64 {number}, 0")
+            f.leave_unless(loop, f.value(f"and i1 {goes_on}, {emit_is_well(f)}") if may_fail else goes_on)
+            left = self.registers.carried(changed)
+            self._serial(step.body)
+            loop.carry(count, *(value for _, value in self.registers.carried(changed)))
+        self.registers.take(changed, [value for _, value in left])
+
+    def _region(self, region: Region) -> None:
+        """Which chunk is which rows of which group."""
+        f = self.f
+        order = region.order()
+        number = f["chunk"] if order == sorted(order) else self._dealt(order)
+        first = 0
+        for group in region.groups:
+            relative = f.value(f"sub i64 {number}, {first}") if first else number
+            with f.when(f.value(f"icmp ult i64 {relative}, {group.chunks}")):
+                self._rows(group, relative)
+            first += group.chunks
+
+    def _rows(self, group: Group, chunk: str) -> None:
+        """A chunk of a group, in all turns of its loop if it has one."""
+        f = self.f
+        low = f.value(f"mul i64 {chunk}, {group.grain}")
+        end = f.value(f"add i64 {low}, {group.grain}")
+        high = f.smaller(end, group.rows)
+        rows = (low, high) if group.rows > 1 else None
+        counted = nullcontext() if group.turns is None else self._counted(group.turns, [Region([group])])
+        with counted:
+            if group.end is None:
+                self._jobs(group, rows)
+                return
+            first = f.value(f"mul i64 {low}, {group.end.capacity}")
+            count = f.value(f"mul i64 {self._size(group.end)}, {group.rows}")
+            beyond = f.value(f"icmp sge i64 {first}, {count}")
+            with f.when(f.value(f"xor i1 {beyond}, true")):
+                self._jobs(group, rows)
+            with f.when(beyond):
+                self._clear(group, low, high)
+
+    def _size(self, end: End) -> str:
+        """How many rows count."""
+        return self.f.value(f"load i64, ptr {self._place(View(end.size), 8)}, align 8")
+
+    def _clear(self, group: Group, low: str, high: str) -> None:
+        """Zeros in some rows of all that others may read."""
+        f = self.f
+        for buffer in group.cleared:
+            if buffer not in self.program.kept:
+                pitch = buffer.nbytes // group.rows
+                start = f.value(f"mul i64 {low}, {pitch}")
+                place = f.ahead(self._pointer(buffer), "i8", start)
+                length = f.value(f"mul i64 {f.value(f'sub i64 {high}, {low}')}, {pitch}")
+                given = ("ptr", place), ("i8", "0"), ("i64", length), ("i1", "false")
+                f.call("void", "llvm.memset.p0.i64", *given)
+
+    def _jobs(self, group: Group, rows: tuple[str, str] | None) -> None:
+        """Calls for some rows of a group."""
+        for job, function in self.functions[group]:
+            if not function:
+                self._written_out(job)
+                continue
+            turn = self._turn(self.program.loops[group]) if function in self.program.turning else ""
+            self._call(function, job, rows if job.rows == group.rows else None, turn)
+
+    def _dealt(self, order: Sequence[int]) -> str:
+        """The number of a chunk among those of the groups."""
+        f = self.f
+        kind, numbers = f"[{len(order)} x i64]", ", ".join(f"i64 {k}" for k in order)
+        table = self.program.module.define_global(
+            f"{self.name}_order", f"private constant {kind} [{numbers}]"
+        )
+        place = f.ahead(table, "i64", f["chunk"])
+        return f.value(f"load i64, ptr {place}, align 8")
+
+    def _written_out(self, job: Job) -> None:
+        registers = self.registers
+        lying = [b for b in buffers_of(job.kernel) if registers.view(b).base not in registers.bases]
+        registers.run(job, {buffer: self._pointer(buffer) for buffer in lying})
+
+    def _turn(self, loops: Sequence[Counter]) -> str:
         """The turns of all loops as one number, by which those of earlier turns come first."""
         number = "0"
         for counter in loops:
-            number = f.value(f"mul i64 {number}, {counter.trips}")
-            number = f.value(f"add i64 {number}, {self.turns[counter]}")
+            number = self.f.value(f"mul i64 {number}, {counter.trips}")
+            number = self.f.value(f"add i64 {number}, {self.turns[counter]}")
         return number
 
-    def _call(
-        self,
-        f: Function,
-        function: str,
-        job: Job,
-        rows: tuple[str, str] | None,
-        turn: str = "",
-    ) -> None:
+    def _call(self, function: str, job: Job, rows: tuple[str, str] | None, turn: str) -> None:
+        f = self.f
         low, high = rows or ("0", str(job.parts))
         if rows and job.pitch > 1:
             low, high = (f.value(f"mul i64 {row}, {job.pitch}") for row in rows)
         shifts = _shifts(job.kernel)
-        pointers = [
-            ("ptr", self._pointer(f, buffer, shifts[buffer], rows)) for buffer in buffers_of(job.kernel)
-        ]
+        pointers = [("ptr", self._pointer(buffer, shifts[buffer], rows)) for buffer in buffers_of(job.kernel)]
         f.call(
             "void",
             function,
@@ -472,43 +479,42 @@ class _Emitter:
             ("i64", low),
             ("i64", high),
             ("ptr", f["scratch"]),
-            *[("ptr", self._behind(f, b, row, rows)) for b, row in self.ahead.get(job, {}).items()],
+            *[("ptr", self._behind(b, row, rows)) for b, row in self.program.ahead.get(job, {}).items()],
             *([("i64", turn)] if turn else []),
-            *([] if job.ended is None else [("i64", self._size(f, job.ended))]),
+            *([] if job.ended is None else [("i64", self._size(job.ended))]),
         )
 
-    def _behind(self, f: Function, buffer: Buffer, row: int, rows: tuple[str, str] | None) -> str:
+    def _behind(self, buffer: Buffer, row: int, rows: tuple[str, str] | None) -> str:
         """Where the rows of a buffer, of so many bytes each, go on behind those of a chunk; there may be none."""
         assert rows is not None
-        base = self._place(f, self.bound.get(buffer, View(buffer)), buffer.dtype.itemsize, 0)
-        return f.value(f"getelementptr i8, ptr {base}, i64 {f.value(f'mul i64 {rows[1]}, {row}')}")
+        return self.f.ahead(self._pointer(buffer), "i8", self.f.value(f"mul i64 {rows[1]}, {row}"))
 
-    def _pointer(self, f: Function, buffer: Buffer, shift: int, rows: tuple[str, str] | None) -> str:
+    def _pointer(self, buffer: Buffer, shift: int = 0, rows: tuple[str, str] | None = None) -> str:
         """The address of the buffer's element ``shift``; of a buffer in scratch memory only ``rows`` are there."""
+        f = self.f
         ahead = shift * buffer.dtype.itemsize
-        if buffer in self.kept and rows is not None:
-            kept = self.kept[buffer]
+        if buffer in self.program.kept and rows is not None:
+            kept = self.program.kept[buffer]
             missing = f.value(f"mul i64 {rows[0]}, {-kept.row_bytes}")
-            base = f.value(f"getelementptr i8, ptr {f['scratch']}, i64 {missing}")
-            ahead += kept.offset
-        else:
-            return self._place(f, self.bound.get(buffer, View(buffer)), buffer.dtype.itemsize, ahead)
-        return f.ahead(base, "i8", ahead)
+            base = f.ahead(f["scratch"], "i8", missing)
+            return f.ahead(base, "i8", ahead + kept.offset)
+        return self._place(self.registers.view(buffer), buffer.dtype.itemsize, ahead)
 
-    def _place(self, f: Function, view: View, itemsize: int, ahead: int) -> str:
+    def _place(self, view: View, itemsize: int, ahead: int = 0) -> str:
         """The address ``ahead`` of the first element of a view."""
-        if view.base in self.addressed:
-            base = emit_pointer(f, self.addressed[view.base], f["step"])
+        f = self.f
+        if view.base in self.program.addressed:
+            base = emit_pointer(f, self.program.addressed[view.base], f["step"])
         else:
-            base = emit_pointer(f, self.slots.arena)
-            ahead += self.offsets[view.base]
+            base = emit_pointer(f, self.program.slots.arena)
+            ahead += self.program.offsets[view.base]
         ahead += view.start * itemsize
         for counter, stride, period in view.moves:
             turn = self.turns[counter]
             if period:
                 turn = f.value(f"urem i64 {turn}, {period}")
             distance = f.value(f"mul i64 {turn}, {stride * itemsize}")
-            base = f.value(f"getelementptr i8, ptr {base}, i64 {distance}")
+            base = f.ahead(base, "i8", distance)
         return f.ahead(base, "i8", ahead)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from pullback.compiler.codegen import access
-from pullback.compiler.codegen.types import literal, memory_type, scalar_type
+from pullback.compiler.codegen.types import from_memory, literal, memory_type, scalar_type, to_memory
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.llvm.function import Function
 from pullback.compiler.lowering.items import Choice, Counter, HostCall, Loop, View, While, every_step
@@ -154,15 +154,15 @@ class Registers:
         for (base, k), value in self.values.items():
             if base in bases:
                 kind, address = memory_type(base.dtype), self.place(View(base), k)
-                stored = self.f.value(f"zext i1 {value} to i8") if base.dtype.kind == "b" else value
+                stored = to_memory(self.f, value, base.dtype)
                 self.f.do(f"store {kind} {stored}, ptr {address}, align {base.dtype.itemsize}")
 
     def _read(self, base: Buffer, k: int) -> str:
         kind = memory_type(base.dtype)
         value = self.f.value(f"load {kind}, ptr {self.place(View(base), k)}, align {base.dtype.itemsize}")
-        return self.f.value(f"icmp ne i8 {value}, 0") if base.dtype.kind == "b" else value
+        return from_memory(self.f, value, base.dtype)
 
-    def _view(self, buffer: Buffer) -> View:
+    def view(self, buffer: Buffer) -> View:
         return self.bound.get(buffer, View(buffer))
 
     # ------------------------------------------------------------------ loops and choices
@@ -172,7 +172,7 @@ class Registers:
         written: set[Buffer] = set()
         for step, _ in every_step(steps):
             if isinstance(step, Region):
-                written |= {self._view(buffer).base for job in step.jobs for buffer in job.kernel.writes()}
+                written |= {self.view(buffer).base for job in step.jobs for buffer in job.kernel.writes()}
         return [element for element in self.values if element[0] in written]
 
     def carried(self, elements: Sequence[Element]) -> list[tuple[str, str]]:
@@ -200,15 +200,12 @@ class Registers:
         kernel = job.kernel
         values = Values(self.f, pointers, 1, self.target, {}, _none, _none, self._load)
         written, read = (
-            {self._view(b).base for b in buffers} for buffers in (kernel.writes(), kernel.reads())
+            {self.view(b).base for b in buffers} for buffers in (kernel.writes(), kernel.reads())
         )
         apart = not written.isdisjoint(read)
         with values.scope():
             for place in _turns(kernel.axes):
-                groups: dict[tuple[Axis, ...], list[Store]] = {}
-                for store in kernel.stores:
-                    groups.setdefault(store.inner, []).append(store)
-                for inner, stores in sorted(groups.items(), key=lambda item: len(item[0])):
+                for inner, stores in kernel.by_inner:
                     for turn in _turns(inner):
                         if apart:
                             with values.scope():
@@ -221,14 +218,14 @@ class Registers:
         made = [self._written_out(store, place) for store in stores]
         results = [values.emit_in_order(store.value) for store in made]
         for store, result in zip(made, results):
-            view = self._view(store.buffer)
+            view = self.view(store.buffer)
             if view.base in self.bases:
                 self.values[view.base, view.start + store.offset.constant] = result
                 for operand in operands_of(store.value, "cast"):
                     if operand.dtype.kind == "b":
                         self.truths[result] = values.emit(operand)[0]
             else:
-                access.store(values, store.buffer, store.offset, store.value, ())
+                access.emit_store(values, store)
 
     @staticmethod
     def _written_out(store: Store, place: Mapping[Axis, Affine]) -> Store:
@@ -242,7 +239,7 @@ class Registers:
         return Store(store.buffer, offset, rebuilt(value, settled, {}))
 
     def _load(self, values: Values, load: Load) -> list[str]:
-        view = self._view(load.buffer)
+        view = self.view(load.buffer)
         if view.base not in self.bases:
             return access.emit_load(values, load)
         value, zero = self.values.get((view.base, view.start + load.offset.constant)), literal(load.dtype, 0)

@@ -10,7 +10,8 @@ from pullback.compiler.codegen.fourier import define_transform
 from pullback.compiler.codegen.marking import define_distinct
 from pullback.compiler.codegen.running import define_running
 from pullback.compiler.codegen.sorting import define_argsort
-from pullback.compiler.llvm.function import Function, float_literal
+from pullback.compiler.codegen.types import literal, scalar_type
+from pullback.compiler.llvm.function import Function
 from pullback.compiler.runtime.layout import emit_call_word, emit_is_well
 from pullback.compiler.target import Processor
 from pullback.graph import Type
@@ -41,7 +42,7 @@ def emit_routine(
             def part(place: Place) -> str:
                 at, type = place
                 distance = f.value(f"mul i64 {turn.index}, {type.nbytes // routine.count}")
-                return f.value(f"getelementptr i8, ptr {at}, i64 {distance}")
+                return f.ahead(at, "i8", distance)
 
             def emitted(argument: Argument) -> str:
                 if isinstance(argument, Scalar):
@@ -82,25 +83,20 @@ def _table(f: Function, words: Sequence[str]) -> str:
     """Words of 64 bits side by side on the stack."""
     table = f.reserve(f"[{len(words)} x i64]", 8)
     for k, word in enumerate(words):
-        place = f.value(f"getelementptr i64, ptr {table}, i64 {k}")
+        place = f.ahead(table, "i64", str(k))
         f.do(f"store {word}, ptr {place}, align 8")
     return f"ptr {table}"
 
 
 def _scalar(f: Function, scalar: Scalar) -> str:
-    if scalar.dtype.kind == "f":
-        kind = "float" if scalar.dtype.itemsize == 4 else "double"
-        literal = float_literal(kind, scalar.value)
-    else:
-        kind, literal = f"i{8 * scalar.dtype.itemsize}", str(int(scalar.value))
+    kind, value = scalar_type(scalar.dtype), literal(scalar.dtype, scalar.value)
     if scalar.by_value:
-        return f"{kind} {literal}"
+        return f"{kind} {value}"
     place = f.reserve(kind, scalar.dtype.itemsize)
-    f.do(f"store {kind} {literal}, ptr {place}")
+    f.do(f"store {kind} {value}, ptr {place}")
     return f"ptr {place}"
 
 
 def _copy(f: Function, target: str, source: str, size: int) -> None:
-    f.call(
-        "void", "llvm.memcpy.p0.p0.i64", ("ptr", target), ("ptr", source), ("i64", str(size)), ("i1", "false")
-    )
+    given = ("ptr", target), ("ptr", source), ("i64", str(size)), ("i1", "false")
+    f.call("void", "llvm.memcpy.p0.p0.i64", *given)

@@ -95,19 +95,17 @@ class _Search:
     def run(self, visit: Callable[[], object]) -> None:
         """``visit`` each position found, in order."""
         lanes = self.values.lanes * max(1, 4 // self.dtype.itemsize)
-        vectors = max(1, MOST_COMPARED // lanes)
-        full, tail = divmod(self.axis.extent, lanes)
-        blocks, left = divmod(full, vectors)
-        step = vectors * lanes
-        if blocks:
-            end = str(blocks * step)
+        step = lanes * max(1, MOST_COMPARED // lanes)
+        whole = self.axis.extent // step * step
+        if whole:
+            end = str(whole)
             if self.values.end is not None:
-                end = self.values.f.call("i64", "llvm.smin.i64", ("i64", end), ("i64", self.values.end[0]))
+                end = self.values.f.smaller(end, self.values.end[0])
             with self.values.f.loop("0", end, step) as loop:
-                self._block(Group(self.axis, vectors, lanes), Place(loop.index), visit)
-        if left or tail:
-            group = Group(self.axis, left + bool(tail), lanes, tail)
-            self._block(group, Place(None, blocks * step), visit)
+                self._block(Group.over(self.axis, step, lanes), Place(loop.index), visit)
+        if whole < self.axis.extent:
+            group = Group.over(self.axis, self.axis.extent - whole, lanes)
+            self._block(group, Place(None, whole), visit)
 
     def _block(self, group: Group, place: Place, visit: Callable[[], object]) -> None:
         f, values = self.values.f, self.values
@@ -132,8 +130,7 @@ class _Search:
         """The bits of positions before the end."""
         f = self.values.f
         left = f.value(f"sub i64 {size}, {place.value or place.constant}")
-        bits = f.call("i64", "llvm.smax.i64", ("i64", left), ("i64", "0"))
-        bits = f.call("i64", "llvm.smin.i64", ("i64", bits), ("i64", "63"))
+        bits = f.smaller(f.larger(left, 0), 63)
         mask = f.value(f"sub i64 {f.value(f'shl i64 1, {bits}')}, 1")
         whole = f.value(f"icmp sgt i64 {left}, 63")
         mask = f.value(f"select i1 {whole}, i64 -1, i64 {mask}")
@@ -160,9 +157,7 @@ class _Search:
             index = convert(f, vector, self.index.dtype, self.dtype, lanes)
             # One unsigned comparison for both ends: what is below wraps round to something large.
             within = f.value(f"icmp ult {kind} {f.value(f'sub {kind} {index}, {low}')}, {count}")
-            exists = values.mask(k)
-            if exists is not None:
-                within = f.value(f"and {mask_kind} {within}, {exists}")
+            within = values.existing(within, k)
             bits = f.value(f"zext i{lanes} {f.value(f'bitcast {mask_kind} {within} to i{lanes}')} to i64")
             if k:
                 bits = f.value(f"shl i64 {bits}, {k * lanes}")

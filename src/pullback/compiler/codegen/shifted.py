@@ -121,8 +121,7 @@ def _kind(
 
 def ahead_of_first(values: Values, found: Sequence[Shift]) -> Iterator[tuple[str, str]]:
     """For each front a vector type and the vector before the first of the group, as far as shifts reach into it."""
-    assert values.group is not None
-    lanes, axis = values.group.lanes, values.group.axis
+    lanes, axis = values.current_group.lanes, values.current_group.axis
     for front, those in _by_front(found).items():
         farthest = max(those, key=lambda shift: shift.lanes)
         kind = vector_of(scalar_type(front.dtype), lanes)
@@ -134,8 +133,7 @@ def ahead_of_first(values: Values, found: Sequence[Shift]) -> Iterator[tuple[str
 
 def bind_shifted(values: Values, found: Sequence[Shift], before: Sequence[str]) -> list[str]:
     """Give the group's values of shifts, the vectors of their fronts ``before`` it known; its own last ones."""
-    assert values.group is not None
-    lanes, last = values.group.lanes, []
+    lanes, last = values.current_group.lanes, []
     for (front, those), carried in zip(_by_front(found).items(), before):
         row = [carried, *values.vectors(front)]
         kind = vector_of(scalar_type(front.dtype), lanes)

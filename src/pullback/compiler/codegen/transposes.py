@@ -18,7 +18,6 @@ def emit_transposed(values: Values, copy: TransposedCopy, ends: Ends) -> None:
     pitches = copy.load.offset.coefficient(copy.fast), copy.store.offset.coefficient(copy.slow)
 
     def block(tile: Tile, _: list[str]) -> None:
-        assert values.group is not None
 
         def start(access: Load | Store) -> str:
             return values.address(access.buffer, values.element(access.buffer, access.offset))
@@ -30,7 +29,7 @@ def emit_transposed(values: Values, copy: TransposedCopy, ends: Ends) -> None:
             values.lanes,
             lambda r: f.ahead(source, kind, r * pitches[0]),
             lambda c: f.ahead(target, kind, c * pitches[1]),
-            values.group.tail or values.lanes,
+            values.current_group.present(0),
             tile[copy.slow],
             values.target.piece_bytes,
         )

@@ -8,7 +8,22 @@ import numpy as np
 
 from pullback.compiler.llvm.function import Function, float_literal
 
-__all__ = ["convert", "is_signed", "literal", "memory_type", "scalar_type", "vector_of"]
+__all__ = [
+    "bytes_of",
+    "convert",
+    "first_lanes",
+    "from_memory",
+    "is_signed",
+    "literal",
+    "mangled",
+    "memory_type",
+    "scalar_type",
+    "splat",
+    "to_memory",
+    "vector_of",
+]
+
+_BYTE = np.dtype(np.uint8)
 
 
 def scalar_type(dtype: np.dtype) -> str:
@@ -28,6 +43,22 @@ def vector_of(kind: str, count: int) -> str:
     return kind if count == 1 else f"<{count} x {kind}>"
 
 
+def bytes_of(kind: str) -> int:
+    """How many bytes of memory one value of a type takes."""
+    return {"float": 4, "double": 8}.get(kind) or int(kind[1:]) // 8
+
+
+def mangled(kind: str, count: int) -> str:
+    """The type of ``count`` lanes as intrinsic names spell it: ``v8f32``, ``i64``."""
+    element = {"float": "f32", "double": "f64"}.get(kind, kind)
+    return element if count == 1 else f"v{count}{element}"
+
+
+def first_lanes(count: int, lanes: int) -> str:
+    """A mask of the first ``count`` of so many lanes."""
+    return "<" + ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes)) + ">"
+
+
 def is_signed(dtype: np.dtype) -> bool:
     """Whether integers of ``dtype`` have a sign."""
     return dtype.kind == "i"
@@ -40,6 +71,13 @@ def literal(dtype: np.dtype, value: Any, count: int = 1) -> str:
     if dtype.kind == "b":
         text = "true" if value else "false"
     return text if count == 1 else f"splat ({kind} {text})"
+
+
+def splat(f: Function, value: str, kind: str, count: int) -> str:
+    """One scalar in every lane."""
+    vector = vector_of(kind, count)
+    first = f.pure(f"insertelement {vector} poison, {kind} {value}, i32 0")
+    return f.pure(f"shufflevector {vector} {first}, {vector} poison, <{count} x i32> zeroinitializer")
 
 
 def convert(f: Function, value: str, old: np.dtype, new: np.dtype, count: int) -> str:
@@ -61,7 +99,7 @@ def convert(f: Function, value: str, old: np.dtype, new: np.dtype, count: int) -
         )
     if old.kind == "f":
         name = "fptosi" if is_signed(new) else "fptoui"
-        suffix = f"{_mangled(new, count)}.{_mangled(old, count)}"
+        suffix = f"{mangled(scalar_type(new), count)}.{mangled(scalar_type(old), count)}"
         return f.call(target, f"llvm.{name}.sat.{suffix}", (source, value))
     if new.kind == "f":
         return f.value(f"{'sitofp' if is_signed(old) else 'uitofp'} {source} {value} to {target}")
@@ -74,8 +112,11 @@ def convert(f: Function, value: str, old: np.dtype, new: np.dtype, count: int) -
     return f.value(f"{'sext' if is_signed(old) else 'zext'} {source} {value} to {target}")
 
 
-def _mangled(dtype: np.dtype, count: int) -> str:
-    """The type as intrinsic names spell it: ``v8f32``, ``i64``."""
-    bits = 8 * dtype.itemsize
-    kind = ("f" if dtype.kind == "f" else "i") + str(bits)
-    return kind if count == 1 else f"v{count}{kind}"
+def from_memory(f: Function, value: str, dtype: np.dtype, count: int = 1) -> str:
+    """What was read as it is in a register: the bit that the byte of a bool stands for."""
+    return convert(f, value, _BYTE, dtype, count) if dtype.kind == "b" else value
+
+
+def to_memory(f: Function, value: str, dtype: np.dtype, count: int = 1) -> str:
+    """What is in a register as it is written to memory."""
+    return convert(f, value, dtype, _BYTE, count) if dtype.kind == "b" else value

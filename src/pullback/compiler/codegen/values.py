@@ -16,7 +16,16 @@ import numpy as np
 
 from pullback.compiler.codegen.halves import half_bits, half_value
 from pullback.compiler.codegen.integers import COMPARISONS, integer_function
-from pullback.compiler.codegen.types import convert, is_signed, literal, memory_type, scalar_type, vector_of
+from pullback.compiler.codegen.types import (
+    convert,
+    first_lanes,
+    is_signed,
+    literal,
+    memory_type,
+    scalar_type,
+    splat,
+    vector_of,
+)
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.compiler.codegen.vectormath.extrema import Extremum
 from pullback.compiler.llvm.function import Function, Loop
@@ -70,6 +79,15 @@ class Group:
     lanes: int
     tail: int = 0
     whole: bool = False
+
+    @classmethod
+    def over(cls, axis: Axis, length: int, lanes: int, whole: bool = False) -> Group:
+        """As many vectors as ``length`` turns of the axis take."""
+        return cls(axis, -(-length // lanes), lanes, length % lanes, whole)
+
+    def present(self, vector: int) -> int:
+        """How many lanes of one of the vectors exist."""
+        return self.tail if self.tail and vector == self.vectors - 1 else self.lanes
 
 
 class Values:
@@ -190,9 +208,23 @@ class Values:
 
     # ------------------------------------------------------------------ values
 
+    @property
+    def current_group(self) -> Group:
+        """The group, which there is wherever values are vectors."""
+        assert self.group is not None
+        return self.group
+
     def is_vector(self, expression: Expression) -> bool:
         """Whether the value differs between the lanes of the current group."""
         return self.group is not None and self.group.axis in expression.axes
+
+    def lanes_of(self, expression: Expression) -> int:
+        """How many lanes the value has, one if it is a scalar."""
+        return self.current_group.lanes if self.is_vector(expression) else 1
+
+    def parts(self, parts: Sequence[Expression], whole: Expression) -> list[list[str]]:
+        """The values of what ``whole`` is made of: vectors if it is one."""
+        return [self.vectors(part) if self.is_vector(whole) else self.emit(part) for part in parts]
 
     def emit(self, expression: Expression) -> list[str]:
         """The value: one scalar, or the vectors of the group."""
@@ -205,17 +237,16 @@ class Values:
 
     def vectors(self, expression: Expression) -> list[str]:
         """The value as vectors, a scalar repeated over the lanes."""
-        assert self.group is not None
+        group = self.current_group
         if isinstance(expression, Literal):
-            return [literal(expression.dtype, expression.value, self.group.lanes)] * self.group.vectors
+            return [literal(expression.dtype, expression.value, group.lanes)] * group.vectors
         if self.is_vector(expression):
             return self.emit(expression)
         if isinstance(expression, Apply) and expression.function in COMPARISONS:
             # A mask: one instruction compares what is repeated, and many make one of a single bit.
-            lanes = self.group.lanes
             sides = [self.splat(self.emit(side)[0], side.dtype) for side in expression.operands]
-            return [self.function(expression, sides, lanes)] * self.group.vectors
-        return [self.splat(self.emit(expression)[0], expression.dtype)] * self.group.vectors
+            return [self.function(expression, sides, group.lanes)] * group.vectors
+        return [self.splat(self.emit(expression)[0], expression.dtype)] * group.vectors
 
     def emit_side_by_side(self, roots: Sequence[Expression]) -> None:
         """Emit vectors by how many operations they wait for: chains that do not need each other advance together.
@@ -245,12 +276,7 @@ class Values:
 
     def splat(self, value: str, dtype: np.dtype) -> str:
         """One scalar in every lane."""
-        assert self.group is not None
-        kind = scalar_type(dtype)
-        vector = vector_of(kind, self.group.lanes)
-        first = self.f.pure(f"insertelement {vector} poison, {kind} {value}, i32 0")
-        zeros = f"<{self.group.lanes} x i32> zeroinitializer"
-        return self.f.pure(f"shufflevector {vector} {first}, {vector} poison, {zeros}")
+        return splat(self.f, value, scalar_type(dtype), self.current_group.lanes)
 
     def _emit(self, expression: Expression) -> list[str]:
         if isinstance(expression, Literal):
@@ -268,25 +294,21 @@ class Values:
         scalar = self.offset(expression.index)
         if not self.is_vector(expression):
             return [scalar]
-        assert self.group is not None
-        step = expression.index.coefficient(self.group.axis)
-        return [self.lane_positions(scalar, step, k, _INT64) for k in range(self.group.vectors)]
+        step = expression.index.coefficient(self.current_group.axis)
+        return [self.lane_positions(scalar, step, k) for k in range(self.current_group.vectors)]
 
-    def lane_positions(self, start: str, step: int, vector: int, dtype: np.dtype) -> str:
+    def lane_positions(self, start: str, step: int, vector: int) -> str:
         """``start + step * lane`` for the lanes of one vector of the group."""
-        assert self.group is not None
-        lanes, kind = self.group.lanes, vector_of("i64", self.group.lanes)
+        lanes, kind = self.current_group.lanes, vector_of("i64", self.current_group.lanes)
         known = not start.startswith("%")
         first = int(start) if known else 0
         steps = ", ".join(f"i64 {first + (vector * lanes + lane) * step}" for lane in range(lanes))
-        return f"<{steps}>" if known else self.f.pure(f"add {kind} {self.splat(start, dtype)}, <{steps}>")
+        return f"<{steps}>" if known else self.f.pure(f"add {kind} {self.splat(start, _INT64)}, <{steps}>")
 
     def convert_index(self, expression: Expression) -> list[str]:
         """An integer value as ``i64``."""
-        vector = self.is_vector(expression)
-        lanes = self.group.lanes if vector and self.group is not None else 1
-        row = self.vectors(expression) if vector else self.emit(expression)
-        return [convert(self.f, value, expression.dtype, _INT64, lanes) for value in row]
+        lanes = self.lanes_of(expression)
+        return [convert(self.f, value, expression.dtype, _INT64, lanes) for value in self.emit(expression)]
 
     # ------------------------------------------------------------------ addresses
 
@@ -316,27 +338,25 @@ class Values:
 
     def address(self, buffer: Buffer, offset: str, ahead: int = 0) -> str:
         """The address of an element, ``ahead`` elements after ``offset``."""
-        pointer = self.pointers[buffer]
-        if offset != "0":
-            pointer = self.f.pure(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {offset}")
-        return self.ahead(pointer, buffer, ahead)
+        return self.ahead(self.ahead(self.pointers[buffer], buffer, offset), buffer, ahead)
 
-    def ahead(self, pointer: str, buffer: Buffer, elements: int) -> str:
-        if not elements:
+    def ahead(self, pointer: str, buffer: Buffer, elements: int | str) -> str:
+        """The address so many elements after another one."""
+        if str(elements) == "0":
             return pointer
         return self.f.pure(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {elements}")
 
     def mask(self, vector: int) -> str | None:
         """The lanes of one vector of the group that exist, or ``None`` when all do."""
-        group = self.group
-        assert group is not None
-        if vector < group.vectors - 1 or group.tail == 0:
-            return None
-        return (
-            "<"
-            + ", ".join(f"i1 {'true' if lane < group.tail else 'false'}" for lane in range(group.lanes))
-            + ">"
-        )
+        lanes, present = self.current_group.lanes, self.current_group.present(vector)
+        return None if present == lanes else first_lanes(present, lanes)
+
+    def existing(self, mask: str, vector: int) -> str:
+        """A mask without the lanes of one vector of the group that do not exist."""
+        exists = self.mask(vector)
+        if exists is None:
+            return mask
+        return self.f.value(f"and {vector_of('i1', self.current_group.lanes)} {mask}, {exists}")
 
     # ------------------------------------------------------------------ functions
 
@@ -354,28 +374,18 @@ class Values:
         )
         if fused is not None:
             return fused
-        if not self.is_vector(expression):
-            operands = [self.emit(operand)[0] for operand in expression.operands]
-            return [self.function(expression, operands, 1)]
-        assert self.group is not None
-        rows = [self.vectors(operand) for operand in expression.operands]
-        lanes = self.group.lanes
-        return [self.function(expression, [row[k] for row in rows], lanes) for k in range(self.group.vectors)]
+        rows, lanes = self.parts(expression.operands, expression), self.lanes_of(expression)
+        return [self.function(expression, operands, lanes) for operands in zip(*rows)]
 
     def _in_rare_cases(self, expression: Apply, case: RareCase) -> list[str]:
         """The usual value, unless the condition holds: only then is the other one computed."""
-
-        def row(value: Expression) -> list[str]:
-            return self.vectors(value) if self.is_vector(expression) else self.emit(value)
-
-        (holds,), usual = self.emit(case.condition), row(case.usual)
-        lanes = self.group.lanes if self.is_vector(expression) and self.group is not None else 1
-        kind = vector_of(scalar_type(expression.dtype), lanes)
+        (holds,), (usual,) = self.emit(case.condition), self.parts([case.usual], expression)
+        kind = vector_of(scalar_type(expression.dtype), self.lanes_of(expression))
         turns = self.f.value(f"zext i1 {holds} to i64")
         carried = [(kind, value) for value in usual]
         with self.f.loop("0", turns, carried=carried, counted=False) as once, self.scope():
             self.rare += 1  # code for it is short rather than fast
-            once.carry(*row(case.rare))
+            once.carry(*self.parts([case.rare], expression)[0])
             self.rare -= 1
         return once.results
 
@@ -383,8 +393,7 @@ class Values:
         """Index arithmetic on the lane axis alone, where it stands at a known place: a constant for each lane."""
         if not self.is_vector(expression) or expression.function not in INDEX_ARITHMETIC:
             return None
-        assert self.group is not None
-        place, group = self.places[self.group.axis], self.group
+        group, place = self.current_group, self.places[self.current_group.axis]
         if place.value is not None or expression.dtype != _INT64 or expression.axes != {group.axis}:
             return None
         rows = []
@@ -461,11 +470,8 @@ class Values:
         product, rest = expression.operands[place], expression.operands[1 - place]
         negative = expression.function == "subtract"
         negate_product, negate_rest = negative and place == 1, negative and place == 0
-        count = self.group.lanes if self.group is not None and self.is_vector(expression) else 1
-        parts = [*product.operands, rest]
-        rows = [self.vectors(part) if count > 1 else self.emit(part) for part in parts]
-        kind = scalar_type(expression.dtype)
-        lanes = Lanes(self.f, kind, count)
+        rows = self.parts([*product.operands, rest], expression)
+        lanes = Lanes(self.f, scalar_type(expression.dtype), self.lanes_of(expression))
         results = []
         for a, b, c in zip(*rows):
             left = lanes.neg(a) if negate_product else a
@@ -501,11 +507,9 @@ class Values:
             return None
         if sum(bool(operands_of(operand, "negative")) for operand in expression.operands) != 1:
             return None
-        vector = self.group is not None and self.is_vector(expression)
-        count = self.group.lanes if vector and self.group is not None else 1
-        left, right = (self.vectors(part) if vector else self.emit(part) for part in expression.operands)
-        lanes = Lanes(self.f, scalar_type(expression.dtype), count)
-        zero = literal(expression.dtype, -0.0, count)
+        left, right = self.parts(expression.operands, expression)
+        lanes = Lanes(self.f, scalar_type(expression.dtype), self.lanes_of(expression))
+        zero = lanes.constant(-0.0)
         return [lanes.fma(a, b, zero) for a, b in zip(left, right)]
 
 

@@ -159,9 +159,17 @@ class Function:
             known = self._known[instruction] = self.value(instruction)
         return known
 
-    def ahead(self, pointer: str, kind: str, count: int) -> str:
-        """The address ``count`` elements after a pointer."""
-        return self.value(f"getelementptr {kind}, ptr {pointer}, i64 {count}") if count else pointer
+    def ahead(self, pointer: str, kind: str, count: int | str) -> str:
+        """The address ``count`` elements after a pointer, a number or a register."""
+        return pointer if count == 0 else self.value(f"getelementptr {kind}, ptr {pointer}, i64 {count}")
+
+    def smaller(self, x: str, y: int | str) -> str:
+        """The smaller one of two signed ``i64``."""
+        return self.call("i64", "llvm.smin.i64", ("i64", x), ("i64", str(y)))
+
+    def larger(self, x: str, y: int | str) -> str:
+        """The larger one of two signed ``i64``."""
+        return self.call("i64", "llvm.smax.i64", ("i64", x), ("i64", str(y)))
 
     def shuffled(self, vector: str, first: str, second: str, lanes: Iterable[int]) -> str:
         """A vector of these ``lanes`` of two, those of the second counted after those of the first."""
@@ -240,22 +248,24 @@ class Function:
         fill = self.later()
         loop = Loop(index, values, stop)
         yield loop
-        end = self._block
-        if len(loop.results) != len(values):
-            raise ValueError(f"loop carries {len(values)} values, its body gave {len(loop.results)}")
+        end, phis = self._block, self._phis(loop, carried, before)
         self.do(f"{following} = add nsw i64 {loop.last}, {step}")
         again = self.value(f"icmp slt i64 {following}, {stop}")
         self.do(f"br i1 {again}, label %{head}, label %{done}")
-        phis = [f"{index} = phi i64 [{start}, %{before}], [{following}, %{end}]"]
-        for name, (kind, initial), new in zip(values, carried, loop.results):
-            phis.append(f"{name} = phi {kind} [{initial}, %{before}], [{new}, %{end}]")
-        fill(phis)
+        counting = f"{index} = phi i64 [{start}, %{before}], [{following}, %{end}]"
+        fill([counting, *(f"{name} = {phi}" for name, phi in zip(values, phis))])
         self.label(done)
         if not counted:
-            merged = []
-            for (kind, initial), new in zip(carried, loop.results):
-                merged.append(self.value(f"phi {kind} [{initial}, %{before}], [{new}, %{end}]"))
-            loop.results = merged
+            loop.results = [self.value(phi) for phi in phis]
+
+    def _phis(self, loop: Loop, carried: Sequence[tuple[str, str]], before: str) -> list[str]:
+        """What each carried value is at the start of a turn, and where the loop may have none behind it too."""
+        if len(loop.results) != len(loop.values):
+            raise ValueError(f"loop carries {len(loop.values)} values, its body gave {len(loop.results)}")
+        return [
+            f"phi {kind} [{initial}, %{before}], [{new}, %{self._block}]"
+            for (kind, initial), new in zip(carried, loop.results)
+        ]
 
     @contextmanager
     def turns(self, carried: Sequence[tuple[str, str]]) -> Iterator[Loop]:
@@ -263,18 +273,11 @@ class Function:
         head, before = self.fresh("while"), self._block
         self.branch(head)
         self.label(head)
-        values, slot = [f"%{self.fresh('c')}" for _ in carried], len(self._lines)
-        self._lines.append("")
+        values, fill = [f"%{self.fresh('c')}" for _ in carried], self.later()
         loop = Loop("", values, self.fresh("done"))
         yield loop
-        if len(loop.results) != len(values):
-            raise ValueError(f"loop carries {len(values)} values, its body gave {len(loop.results)}")
-        end = self._block
+        fill(f"{name} = {phi}" for name, phi in zip(values, self._phis(loop, carried, before)))
         self.branch(head)
-        self._lines[slot] = "\n".join(
-            f"  {name} = phi {kind} [{initial}, %{before}], [{new}, %{end}]"
-            for name, (kind, initial), new in zip(values, carried, loop.results)
-        )
         self.label(loop.stop)
 
     def leave_unless(self, loop: Loop, condition: str) -> None:

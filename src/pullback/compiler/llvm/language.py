@@ -39,7 +39,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pullback.compiler.llvm.function import Function, Module
+from pullback.compiler.llvm.function import Module
 
 __all__ = ["Record", "Unit"]
 
@@ -152,8 +152,7 @@ class _Writer:
         names = [each.arg for each in function.args.args]
         linkage = "" if function.name.startswith("pullback") else "internal"
         parameters = [(unit.llvm(kind), name) for kind, name in zip(kinds, names)]
-        self.f = Function(module, function.name, parameters, unit.llvm(self.result), linkage, "nounwind")
-        module.functions[function.name] = self.f
+        self.f = module.function(function.name, parameters, unit.llvm(self.result), linkage)
         self.known: dict[str, _Value] | None = {n: _Value(k, self.f[n]) for n, k in zip(names, kinds)}
         """The variables; None where control flow does not come."""
         self.loops: list[tuple[_Join, _Join]] = []

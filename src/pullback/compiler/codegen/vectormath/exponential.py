@@ -82,8 +82,8 @@ class Exponential(Arithmetic):
 
     def _exp_factors(self, x: str) -> tuple[str, str, str]:
         """``(q, s, t)`` with ``e^x = (1 + q)·s·t``, ``s`` and ``t`` powers of two and ``|q| < 1/2``."""
-        total, n = self.round_in_place(x, 1.0 / math.log(2.0), 2 * self.exponent_bias)
-        return self._expm1_reduced(self._reduce_by_ln2(x, n)), *self._power_factors(total)
+        total, r = self._parted_by_ln2(x, 2 * self.exponent_bias)
+        return self._expm1_reduced(r), *self._power_factors(total)
 
     def _power_factors(self, total: str) -> tuple[str, str]:
         """Two powers of two, product ``2^n``, from a sum whose low bits are ``n`` plus twice the bias."""
@@ -131,8 +131,8 @@ class Exponential(Arithmetic):
         """``(q, s)`` with ``e^-|x| = (1 + q)·s·2^-64``."""
         lowest, _ = self._exp_range
         exponent = self.maximum(self.neg(self.abs(x)), self.constant(lowest))
-        total, n = self.round_in_place(exponent, 1.0 / math.log(2.0), self.exponent_bias + 64)
-        return self._expm1_reduced(self._reduce_by_ln2(exponent, n)), self.power_of_two(self.bits(total))
+        total, r = self._parted_by_ln2(exponent, self.exponent_bias + 64)
+        return self._expm1_reduced(r), self.power_of_two(self.bits(total))
 
     def expm1(self, x: str) -> str:
         """``e^x - 1`` without cancellation near zero."""
@@ -150,14 +150,15 @@ class Exponential(Arithmetic):
 
     def _expm1_within(self, held: str, shift: int) -> str:
         """The same of what lies in that range."""
-        total, n = self.round_in_place(held, 1.0 / math.log(2.0), self.exponent_bias - shift)
-        r = self._reduce_by_ln2(held, n)
+        total, r = self._parted_by_ln2(held, self.exponent_bias - shift)
         scale = self.power_of_two(self.bits(total))
         return self.fma(self._expm1_reduced(r), scale, self.sub(scale, self.constant(0.5**shift)))
 
-    def _reduce_by_ln2(self, x: str, n: str) -> str:
+    def _parted_by_ln2(self, x: str, offset: int) -> tuple[str, str]:
+        """A sum whose low bits are ``n + offset``, and ``r`` with ``x = n·ln 2 + r``."""
+        total, n = self.round_in_place(x, 1.0 / math.log(2.0), offset)
         high, low = _LN2[self.kind]
-        return self.fma(n, self.constant(-low), self.fma(n, self.constant(-high), x))
+        return total, self.fma(n, self.constant(-low), self.fma(n, self.constant(-high), x))
 
     def _expm1_reduced(self, r: str) -> str:
         """``e^r - 1`` for ``|r| <= ln(2)/2``."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from pullback.compiler.codegen.types import mangled, vector_of
 from pullback.compiler.llvm.function import Function, float_literal
 
 __all__ = ["Arithmetic"]
@@ -44,13 +45,10 @@ class Arithmetic:
         self.width = _WIDTHS[kind]
         self.mantissa_bits = _MANTISSA_BITS[kind]
         self.exponent_bias = _EXPONENT_BIASES[kind]
-        self.type = self._of(kind)
-        self.int_type = self._of(f"i{self.width}")
-        self.mask_type = self._of("i1")
-        self._suffix = f"f{self.width}" if count == 1 else f"v{count}f{self.width}"
-
-    def _of(self, element: str) -> str:
-        return element if self.count == 1 else f"<{self.count} x {element}>"
+        self.type, self.int_type, self.mask_type = (
+            vector_of(element, count) for element in (kind, f"i{self.width}", "i1")
+        )
+        self._suffix = mangled(kind, count)
 
     # Constants and memory
 

@@ -96,13 +96,12 @@ class Powers(Exponential):
         """``e^(y·(high + low))``"""
         product = self.mul(y, high)
         product_low = self.fma(y, low, self.fma(y, high, self.neg(product)))
-        limit, bottom = (89.0, -104.0) if self.kind == "float" else (710.0, -746.0)
-        held = self.clamp(product, bottom, limit)
+        held = self.clamp(product, *self._exp_range)
         # Where the product was cut off its second piece means nothing, and may be NaN.
         kept = self.compare("oeq", held, product)
         product_low = self.select(kept, product_low, self.constant(0.0))
-        total, n = self.round_in_place(held, 1.0 / math.log(2.0), 2 * self.exponent_bias)
-        r = self.add(self._reduce_by_ln2(held, n), product_low)
+        total, rest = self._parted_by_ln2(held, 2 * self.exponent_bias)
+        r = self.add(rest, product_low)
         first, second = self._power_factors(total)
         return self.mul(self.fma(self._expm1_reduced(r), first, first), second)
 
