@@ -30,6 +30,7 @@ from pullback.graph import (
     every_node,
     results,
     substitute,
+    with_regions,
     written_at,
 )
 from pullback.operators import lapack
@@ -310,17 +311,12 @@ def with_factors(graph: Graph) -> Graph:
     if not any(map(_has_matrices, every_node(graph))):
         return graph
 
-    def inside(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(inside, value))
-        return with_factors(value) if isinstance(value, Graph) else value
-
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
         if _has_matrices(node) and all(x.size for x in inputs):
             with written_at(node.source):
                 made = RULES[node.operator.name](node, *inputs)
             if made is not None:
                 return made
-        return apply(node.operator, inputs, {name: inside(v) for name, v in node.attributes.items()})
+        return apply(node.operator, inputs, with_regions(node.attributes, with_factors))
 
     return replace(graph, outputs=substitute(graph.outputs, {}, rebuild))

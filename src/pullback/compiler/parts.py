@@ -58,6 +58,7 @@ from pullback.graph import (
     part_dtype,
     regions,
     result,
+    with_regions,
     written_at,
 )
 from pullback.operators.complex_parts import Parts
@@ -195,7 +196,7 @@ class _Walk:
             return self.unpacked(result(*inputs, **node.attributes), node.type)
         if regions(node):
             variables = dict[int, Variable]()
-            held = {name: _inside(value, variables) for name, value in node.attributes.items()}
+            held = with_regions(node.attributes, lambda region: _Walk(variables).graph(region))
             return apply(node.operator, tuple(map(self.packed, inputs)), held)
         if not _is_packed(node.type) and not any(isinstance(x, Parts | Half) for x in inputs):
             return apply(node.operator, tuple(inputs), node.attributes)
@@ -320,10 +321,3 @@ def _checked(node: Operation, made: Any) -> Any:
 
 def _is_half_dtype(value: Any) -> bool:
     return isinstance(value, np.dtype) and is_half(value)
-
-
-def _inside(value: Any, variables: dict[int, Variable]) -> Any:
-    """An attribute with the graphs in it taken apart."""
-    if isinstance(value, Graph):
-        return _Walk(variables).graph(value)
-    return tuple(_inside(part, variables) for part in value) if isinstance(value, tuple) else value

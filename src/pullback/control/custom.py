@@ -33,6 +33,7 @@ from pullback.graph import (
     result,
     results,
     substitute,
+    with_regions,
 )
 from pullback.interpreter import evaluate
 from pullback.numpy.promotion import cast, where_written
@@ -512,11 +513,6 @@ def without_rules(graph: Graph) -> Graph:
         return graph
     several: dict[int, Sequence[Node]] = {}
 
-    def inside(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(inside, value))
-        return without_rules(value) if isinstance(value, Graph) else value
-
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
         if node.operator is no_derivative:
             return inputs[0]
@@ -527,6 +523,6 @@ def without_rules(graph: Graph) -> Graph:
         if node.operator is result and id(inputs[0]) in several:
             picked: Node = several[id(inputs[0])][node.attributes["index"]]
             return picked
-        return apply(node.operator, inputs, {name: inside(v) for name, v in node.attributes.items()})
+        return apply(node.operator, inputs, with_regions(node.attributes, without_rules))
 
     return replace(graph, outputs=substitute(graph.outputs, {}, rebuild))

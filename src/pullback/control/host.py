@@ -34,6 +34,7 @@ from pullback.graph import (
     result,
     results,
     substitute,
+    with_regions,
 )
 from pullback.graph.node import kind_of
 from pullback.numpy.promotion import result_dtype, where_written
@@ -349,14 +350,9 @@ def with_host_calls(graph: Graph) -> Graph:
     if not any(map(_is_outside, every_node(graph))):
         return graph
 
-    def inside(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(inside, value))
-        return with_host_calls(value) if isinstance(value, Graph) else value
-
     def rebuild(node: Operation, inputs: tuple[Node, ...]) -> Node:
         if not _is_outside(node):
-            return apply(node.operator, inputs, {name: inside(v) for name, v in node.attributes.items()})
+            return apply(node.operator, inputs, with_regions(node.attributes, with_host_calls))
         makes = node.operator.routine
         routine = None if makes is None else makes(*(x.type for x in inputs), **node.attributes)
         called = as_host_call(node, inputs, routine)

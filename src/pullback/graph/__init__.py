@@ -10,6 +10,7 @@ from pullback.graph.graph import (
     regions,
     substitute,
     topological,
+    with_regions,
 )
 from pullback.graph.node import (
     SMALL_CONSTANT,
@@ -101,5 +102,6 @@ __all__ = [
     "substitute",
     "topological",
     "type_like",
+    "with_regions",
     "written_at",
 ]

@@ -10,7 +10,17 @@ from pullback.errors import GraphError
 from pullback.graph.node import Constant, Node, Operation, Variable, apply
 from pullback.graph.source import written_at
 
-__all__ = ["Graph", "Limit", "check", "every_node", "free_variables", "regions", "substitute", "topological"]
+__all__ = [
+    "Graph",
+    "Limit",
+    "check",
+    "every_node",
+    "free_variables",
+    "regions",
+    "substitute",
+    "topological",
+    "with_regions",
+]
 
 
 class Limit(NamedTuple):
@@ -73,6 +83,17 @@ def regions(node: Node) -> list[Graph]:
         elif isinstance(value, tuple):
             found += [part for part in value if isinstance(part, Graph)]
     return found
+
+
+def with_regions(attributes: Mapping[str, Any], change: Callable[[Graph], Graph]) -> dict[str, Any]:
+    """The attributes of an operation with what ``change`` makes of each graph that it holds."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(changed, value))
+        return change(value) if isinstance(value, Graph) else value
+
+    return {name: changed(value) for name, value in attributes.items()}
 
 
 def every_node(graph: Graph) -> list[Node]:
