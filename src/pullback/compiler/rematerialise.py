@@ -22,7 +22,7 @@ from pullback.compiler.schedules.map import MapSchedule
 from pullback.compiler.steps import Group, Job, keeps_to_rows
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS
-from pullback.loops import Apply, Buffer, Kernel, Reduce
+from pullback.loops import Apply, Buffer, Kernel
 from pullback.loops.kernel import with_buffer
 
 __all__ = ["rematerialised"]
@@ -47,7 +47,7 @@ def _is_cheap(kernel: Kernel, target: Processor) -> bool:
         return False
     if kernel.stores[0].buffer.nbytes < target.private_bytes or any(load.dynamic for load in kernel.loads()):
         return False
-    if any(isinstance(expression, Reduce) for expression in kernel.expressions()):
+    if kernel.reductions:
         return False
     operators = (OPERATORS.get(e.function) for e in kernel.expressions() if isinstance(e, Apply))
     costs = [operator.cost for operator in operators if operator is not None]

@@ -57,6 +57,7 @@ from pullback.loops import (
     element,
     fused,
     load_at,
+    matched,
     operands_of,
     rewrite,
     row_major,
@@ -64,11 +65,9 @@ from pullback.loops import (
     turns_of,
     walk,
 )
+from pullback.loops.chains import CHAINED
 
 __all__ = ["split_by_rows", "split_sums"]
-
-ASSOCIATIVE = frozenset(["add", "multiply", "maximum", "minimum"])
-"""What may be cut into parts: reductions to a value, not to a position."""
 
 
 def split_sums(kernels: Iterable[Kernel], target: Processor) -> list[Kernel]:
@@ -146,9 +145,8 @@ def _from_own_means(
         if known is None or not centre.axes.isdisjoint(reduce.over):
             continue
         own = (*known.kernel.axes, *known.reduce.over)
-        if [axis.extent for axis in own] != [axis.extent for axis in axes]:
-            continue
-        if rewrite(known.reduce.body, {old: Affine.of(new) for old, new in zip(own, axes)}, {}, {}) is value:
+        new = matched(own, axes)
+        if new is not None and rewrite(known.reduce.body, new, {}, {}) is value:
             count, dtype = turns_of(reduce.over) // first.extent, reduce.dtype
             total = load_at(known.parts, [*map(Affine.of, (first, *kernel.axes))])
             mean = Apply("multiply", (total, Literal(1 / count, dtype)), dtype)
@@ -192,8 +190,8 @@ def _one_by_one(kernel: Kernel, target: Processor) -> list[Kernel]:
     sum0[] = add[r<100000](cos(x[r]));    sum1[] = add[r<100000](x[r] * x[r])
     value[] = exp(sum0[]) - sqrt(sum1[])
     """
-    found = [e for e in walk(*(store.value for store in kernel.stores)) if isinstance(e, Reduce)]
-    if kernel.axes or len(found) < 2 or any(e.axes or e.kind not in ASSOCIATIVE for e in found):
+    found = kernel.reductions
+    if kernel.axes or len(found) < 2 or any(e.axes or e.kind not in CHAINED for e in found):
         return [kernel]
     if not kernel.is_plain:
         return [kernel]
@@ -211,7 +209,7 @@ def _one_by_one(kernel: Kernel, target: Processor) -> list[Kernel]:
 def _only_reduction(kernel: Kernel) -> Reduce | None:
     """The only reduction of a kernel, if it may be cut: it is associative, and stored as it is found."""
     reduce = kernel.only_reduction
-    return reduce if reduce is not None and reduce.kind in ASSOCIATIVE else None
+    return reduce if reduce is not None and reduce.kind in CHAINED else None
 
 
 def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> Reduce | None:

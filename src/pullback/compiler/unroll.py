@@ -47,6 +47,7 @@ from pullback.loops import (
     Kernel,
     Load,
     Store,
+    matched,
     turns_of,
 )
 from pullback.loops.chains import CHAINED, chained
@@ -234,10 +235,10 @@ def _something_between(
 def _merged(first: _Written, second: _Written) -> _Written | None:
     """Both as one, in which the second takes over the values that the first stores."""
     one, two = first.kernel, second.kernel
-    if [axis.extent for axis in one.axes] != [axis.extent for axis in two.axes]:
+    axes = matched(two.axes, one.axes)
+    if axes is None:
         return None
-    axes, memo = {old: Affine.of(new) for old, new in zip(two.axes, one.axes)}, dict[int, Expression]()
-    two = Kernel(one.axes, tuple(store.rewritten(axes, memo) for store in two.stores))
+    two = two.over(one.axes, axes)
     stored = {(store.buffer, store.offset): store.value for store in one.stores}
     made, values = set(one.writes()), dict[Load, Expression]()
     for load in two.loads():

@@ -223,6 +223,11 @@ class Kernel:
         memo: dict[int, Expression] = {}
         return self.with_values(lambda value: rebuilt(value, change, memo))
 
+    def over(self, axes: tuple[Axis, ...], new: Mapping[Axis, Affine]) -> Kernel:
+        """The kernel over other ``axes``, with ``new`` indices in the place of its own."""
+        memo: dict[int, Expression] = {}
+        return Kernel(axes, tuple(store.rewritten(new, memo) for store in self.stores))
+
     def with_stores(self, stores: Iterable[Store]) -> Kernel:
         """The same axes around other stores."""
         return replace(self, stores=tuple(stores))
