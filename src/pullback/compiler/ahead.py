@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from pullback.compiler.cost import ON_THEIR_WAY
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
-from pullback.compiler.steps import Group, Job, keeps_to_rows
+from pullback.compiler.steps import Group, Job, buffers_of, keeps_to_rows
 from pullback.compiler.target import Processor
 from pullback.loops import Buffer
 
@@ -44,7 +44,7 @@ def asked_ahead(group: Group, private: Collection[Buffer], target: Processor) ->
     if not products:
         return None
     longest = max(products, key=lambda job: job.cycles)
-    users = {buffer: job for job in jobs for buffer in (*job.kernel.reads(), *job.kernel.writes())}
+    users = {buffer: job for job in jobs for buffer in buffers_of(job.kernel)}
     rows = {
         buffer: buffer.nbytes // group.rows
         for buffer, job in users.items()

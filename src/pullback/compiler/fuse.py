@@ -29,7 +29,7 @@ from pullback.compiler.cost import (
     MOST_REPEATED_WORK,
     SHORTEST_SWEPT_ROW,
 )
-from pullback.compiler.order import adds_to, sort_kernels
+from pullback.compiler.order import Users, adds_to, sort_kernels
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
 from pullback.compiler.schedules.map import lane_axis
 from pullback.compiler.schedules.window_maximum import find_window_maximum
@@ -89,7 +89,7 @@ def _fuse_horizontally(program: _Program) -> None:
         if kernel not in program.level:
             continue
         first = kernel
-        for second in [k for buffer in kernel.reads() for k in program.readers.get(buffer, ())]:
+        for second in [k for buffer in kernel.reads() for k in program.readers[buffer]]:
             if (
                 second is first
                 or second not in program.level
@@ -158,34 +158,23 @@ def _swept_too(load: Load, axes: dict[Axis, Affine], kernel: Kernel, row: int) -
     return False
 
 
-class _Program:
+class _Program(Users):
     """The kernels with who writes and who reads each buffer, and the length of the longest way to each kernel."""
 
     def __init__(self, kernels: Sequence[Kernel], outputs: Iterable[Buffer]) -> None:
         self.outputs = set(outputs)
-        self.writers: dict[Buffer, list[Kernel]] = {}
-        self.readers: dict[Buffer, list[Kernel]] = {}
+        super().__init__()
         self.level: dict[Kernel, int] = {}
         self.place = {kernel: k for k, kernel in enumerate(kernels)}
         for kernel in kernels:
-            self._enter(kernel)
+            self.enter(kernel)
             self.level[kernel] = 1 + max((self.level[k] for k in self._before(kernel)), default=-1)
-
-    def _enter(self, kernel: Kernel) -> None:
-        for table, buffers in ((self.writers, kernel.writes()), (self.readers, kernel.reads())):
-            for buffer in buffers:
-                table.setdefault(buffer, []).append(kernel)
-
-    def _leave(self, kernel: Kernel) -> None:
-        for table, buffers in ((self.writers, kernel.writes()), (self.readers, kernel.reads())):
-            for buffer in buffers:
-                table[buffer].remove(kernel)
 
     def _before(self, kernel: Kernel) -> list[Kernel]:
         return [
             writer
             for buffer in kernel.reads()
-            for writer in self.writers.get(buffer, ())
+            for writer in self.writers[buffer]
             if writer is not kernel and self._comes_first(writer, kernel, buffer)
         ]
 
@@ -193,7 +182,7 @@ class _Program:
         return [
             reader
             for buffer in kernel.writes()
-            for reader in self.readers.get(buffer, ())
+            for reader in self.readers[buffer]
             if reader is not kernel and self._comes_first(kernel, reader, buffer)
         ]
 
@@ -225,7 +214,7 @@ class _Program:
         return {
             buffer
             for buffer in producer.writes()
-            if buffer in self.outputs or any(r is not consumer for r in self.readers.get(buffer, ()))
+            if buffer in self.outputs or any(r is not consumer for r in self.readers[buffer])
         }
 
     def detour(self, producer: Kernel, consumer: Kernel) -> bool:
@@ -248,8 +237,8 @@ class _Program:
         """Put ``merged`` in the place of both; whoever reads of it now stands behind it."""
         for kernel in (producer, consumer):
             del self.level[kernel]
-            self._leave(kernel)
-        self._enter(merged)
+            self.leave(kernel)
+        self.enter(merged)
         # Not the consumer's: what the producer alone has put before it may stand beside it now.
         self.level[merged] = 1 + max((self.level[k] for k in self._before(merged)), default=-1)
         stack = [merged]

@@ -8,7 +8,7 @@ reductions, products and scatters, what a product reads, and what would be expen
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -151,10 +151,11 @@ class Lowered:
             self._link(node, buffer)
             return
         if node.operator.name == "concatenate" and _in_long_parts(node):
-            self._concatenate(node, buffer)
+            self._store_parts(node, buffer, _concatenated(node))
             return
         if node.operator.name == "interleave":
-            self._interleave(node, buffer)
+            strides = node.attributes["strides"]
+            self._store_parts(node, buffer, ((place, strides) for place in places(strides)))
             return
         axes, index = axes_of(node.shape)
         self._add(axes, buffer, index, _without_empty(self.value(node, index)))
@@ -188,26 +189,18 @@ class Lowered:
         store = Store(buffer, offset, self.operand(updates)(index), (), dynamic, node.operator.accumulates)
         self.kernels.append(Kernel(axes, (store,)))
 
-    def _concatenate(self, node: Operation, buffer: Buffer) -> None:
-        """Each part by itself: one kernel of all would ask in every place which part it belongs to."""
-        axis, start = node.attributes["axis"], 0
-        stride = row_major(buffer.shape)[axis]
-        for part in node.inputs:
-            axes, index = axes_of(part.shape)
-            value = _without_empty(self.operand(part)(index))
-            offset = element(index, buffer.shape) + start * stride
-            if part.size:
-                self.kernels.append(Kernel(axes, (Store(buffer, offset, value),)))
-            start += part.shape[axis]
+    def _store_parts(
+        self, node: Operation, buffer: Buffer, where: Iterable[tuple[Sequence[int], Sequence[int]]]
+    ) -> None:
+        """Each part by itself: one kernel of all would ask in every place which part it belongs to.
 
-    def _interleave(self, node: Operation, buffer: Buffer) -> None:
-        """Each part by itself, as far apart as the strides say."""
-        strides = node.attributes["strides"]
-        for part, place in zip(node.inputs, places(strides)):
+        ``where`` has the place of the first element of each part, and how far apart its elements lie.
+        """
+        for part, (first, strides) in zip(node.inputs, where):
             axes, index = axes_of(part.shape)
             value = _without_empty(self.operand(part)(index))
             if part.size:
-                spread = [i * stride + start for i, stride, start in zip(index, strides, place)]
+                spread = [i * stride + start for i, stride, start in zip(index, strides, first)]
                 self._add(axes, buffer, spread, value)
 
     def _link(self, node: Operation, buffer: Buffer) -> None:
@@ -248,6 +241,14 @@ def _in_long_parts(node: Operation) -> bool:
     inner = node.shape[node.attributes["axis"] + 1 :]
     lines = [part.shape[node.attributes["axis"]] * math.prod(inner) for part in node.inputs if part.size]
     return len(lines) <= MOST_CONCATENATED and min(lines, default=0) >= LEAST_LINE
+
+
+def _concatenated(node: Operation) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+    """The place of the first element of each part of a concatenation, and how far apart its elements lie."""
+    axis, start = node.attributes["axis"], 0
+    for part in node.inputs:
+        yield [start if k == axis else 0 for k in range(node.ndim)], (1,) * node.ndim
+        start += part.shape[axis]
 
 
 def _is_product(value: Expression) -> bool:

@@ -41,7 +41,7 @@ from pullback.compiler.rematerialise import rematerialised
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.split import split_by_rows, split_sums
-from pullback.compiler.steps import Group, Region, Step, keeps_to_rows
+from pullback.compiler.steps import Group, Region, Step, buffers_of, keeps_to_rows
 from pullback.compiler.structure import arranged, has_loops, with_single_call
 from pullback.compiler.summation import sum_in_blocks
 from pullback.compiler.target import Processor
@@ -321,8 +321,7 @@ class _Planner:
         """Whether each row of a turn goes on from its own row of the turn before: then no chunk waits for another."""
         carried = {view for pair in loop.carries for view in pair}
         for job in group.jobs:
-            buffers = [*job.kernel.reads(), *job.kernel.writes()]
-            own = [buffer for buffer in buffers if self.bound.get(buffer) in carried]
+            own = [buffer for buffer in buffers_of(job.kernel) if self.bound.get(buffer) in carried]
             if own and (job.rows != group.rows or not all(keeps_to_rows(job, buffer) for buffer in own)):
                 return False
         return True

@@ -34,7 +34,7 @@ from pullback.compiler.plan import Stage, plan
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule
 from pullback.compiler.schedules.scatter import ScatterSchedule
-from pullback.compiler.steps import End, Group, Job, Region, Step, every_region
+from pullback.compiler.steps import End, Group, Job, Region, Step, buffers_of, every_region
 from pullback.compiler.target import Processor
 from pullback.compiler.turns import first_element, run_block, run_steps
 from pullback.errors import IndexRangeError, LoopError, StageError
@@ -318,7 +318,7 @@ class _Run:
         arrays, starts, plan = dict(self.memory.arrays), dict[Buffer, int](), self.stage.memory
         if plan is not None:
             scratch = _bytes(plan.scratch_bytes)
-            used = {b for job in group.jobs for b in (*job.kernel.reads(), *job.kernel.writes())}
+            used = {buffer for job in group.jobs for buffer in buffers_of(job.kernel)}
             for buffer in used & plan.kept.keys():
                 kept, size = plan.kept[buffer], buffer.dtype.itemsize
                 rows = scratch[kept.offset : kept.offset + (high - low) * kept.row_bytes]
@@ -347,7 +347,7 @@ class _Run:
     def _job(self, job: Job, low: int, high: int, memory: Memory) -> None:
         """The parts ``low`` to ``high`` of the job."""
         kernel = job.kernel
-        for buffer in (*kernel.reads(), *kernel.writes()):
+        for buffer in buffers_of(kernel):
             self._bound(buffer, memory.arrays)
         places: dict[Axis, range] = {}
         if job.ended is not None and isinstance(job.schedule, ContractionSchedule):

@@ -32,7 +32,7 @@ from pullback.compiler.cost import (
     cycles_of_epilogue,
     cycles_of_rows,
 )
-from pullback.compiler.order import dependencies, sort_kernels
+from pullback.compiler.order import Users, dependencies, sort_kernels
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.lanes import filled
@@ -212,7 +212,8 @@ def _joined(
             if both is not None and not _something_between(both.parts, needs, order):
                 current = both
                 found.update(dict.fromkeys(both.parts, both))
-    return [_without_unread(each, kernels, outputs) for each in dict.fromkeys(found.values())]
+    users = Users(kernels)
+    return [_without_unread(each, users, outputs) for each in dict.fromkeys(found.values())]
 
 
 def _something_between(
@@ -253,10 +254,10 @@ def _merged(first: _Written, second: _Written) -> _Written | None:
     return _Written(merged, (*first.parts, *second.parts), first.now + second.now)
 
 
-def _without_unread(written: _Written, kernels: Sequence[Kernel], outputs: Collection[Buffer]) -> _Written:
+def _without_unread(written: _Written, users: Users, outputs: Collection[Buffer]) -> _Written:
     """The same without what only its own parts would have read."""
-    own = {buffer for part in written.parts for buffer in part.reads()}
-    others = {buffer for kernel in kernels if kernel not in written.parts for buffer in kernel.reads()}
-    passing = own.difference(others, outputs)
+    parts = set(written.parts)
+    own = {buffer for part in parts for buffer in part.reads() if users.readers[buffer].keys() <= parts}
+    passing = own.difference(outputs)
     stores = [store for store in written.kernel.stores if store.buffer not in passing]
     return replace(written, kernel=written.kernel.with_stores(stores))
