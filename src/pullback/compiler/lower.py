@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import TypeGuard
 
 import numpy as np
 
@@ -43,7 +44,9 @@ from pullback.loops import (
     fused,
     load_at,
     operands_of,
+    rebuilt,
     row_major,
+    turns_of,
     walk,
 )
 from pullback.loops.arithmetic import within_extent
@@ -72,7 +75,8 @@ class Lowered:
         self._operands: dict[int, Operand] = {}
         self._users = uses(self._order, graph.outputs)
         self._shared: set[Expression] = set()
-        self._stored = _choose_stored(graph, self._order, pooled_convolutions(graph, self._order, target))
+        inlined = pooled_convolutions(self._order, self._users, target)
+        self._stored = _choose_stored(graph, self._order, inlined)
 
     def operand(self, node: Node) -> Operand:
         """The function from an index to the node's value there."""
@@ -158,7 +162,7 @@ class Lowered:
             self._store_parts(node, buffer, ((place, strides) for place in places(strides)))
             return
         axes, index = axes_of(node.shape)
-        self._add(axes, buffer, index, _without_empty(self.value(node, index)))
+        self._add(axes, buffer, index, self.value(node, index))
 
     def _updated_before(self, node: Operation) -> Buffer | None:
         """The buffer of what ``node`` updates, if that is the result of other updates, and nobody else reads it."""
@@ -198,7 +202,7 @@ class Lowered:
         """
         for part, (first, strides) in zip(node.inputs, where):
             axes, index = axes_of(part.shape)
-            value = _without_empty(self.operand(part)(index))
+            value = self.operand(part)(index)
             if part.size:
                 spread = [i * stride + start for i, stride, start in zip(index, strides, first)]
                 self._add(axes, buffer, spread, value)
@@ -222,7 +226,8 @@ class Lowered:
     def _add(
         self, axes: tuple[Axis, ...], buffer: Buffer, index: Sequence[Affine], value: Expression
     ) -> None:
-        self.kernels.append(Kernel(axes, (Store(buffer, element(index, buffer.shape), value),)))
+        store = Store(buffer, element(index, buffer.shape), _without_empty(value))
+        self.kernels.append(Kernel(axes, (store,)))
 
 
 def lower(graph: Graph, target: Processor) -> Lowered:
@@ -257,10 +262,14 @@ def _is_product(value: Expression) -> bool:
 
 def _without_empty(value: Expression) -> Expression:
     """Sums and products over no element are their neutral elements."""
-    for expression in walk(value):
-        if isinstance(expression, Reduce) and any(axis.extent == 0 for axis in expression.over):
-            return Literal(_NEUTRAL[expression.kind], expression.dtype)
-    return value
+
+    def is_empty(part: Expression) -> TypeGuard[Reduce]:
+        return isinstance(part, Reduce) and turns_of(part.over) == 0
+
+    def neutral(part: Expression) -> Expression:
+        return Literal(_NEUTRAL[part.kind], part.dtype) if is_empty(part) else part
+
+    return rebuilt(value, neutral, {}) if any(map(is_empty, walk(value))) else value
 
 
 def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> set[int]:

@@ -255,7 +255,11 @@ class _Walk:
         routine = None if makes is None else makes(*(child.type for child in node.inputs), **node.attributes)
         outside = as_host_call(node, node.inputs, routine)
         several = self.called(outside, [*inputs, *outside.inputs[len(inputs) :]])
-        return several if isinstance(node.type, TupleType) else self.picked(several, node.type)
+        return (
+            several
+            if isinstance(node.type, TupleType)
+            else self.unpacked(result(several, index=0), node.type)
+        )
 
     def partwise(self, node: Operation, inputs: Sequence[Any], part: int) -> Node:
         """A linear operation on one part."""
@@ -269,10 +273,6 @@ class _Walk:
         function = OnPacked(node.attributes["function"], given, promised.types)
         attributes = {**node.attributes, "function": function, "promised": pack_type(promised)}
         return host_call(*map(self.packed, inputs), **attributes)
-
-    def picked(self, several: Node, type: Type) -> Any:
-        """The one result of a call."""
-        return self.unpacked(result(several, index=0), type)
 
     def unpacked(self, whole: Node, type: Type) -> Any:
         """What stands for a value of ``type`` that is packed if need be."""

@@ -130,11 +130,10 @@ class _Planner:
         arguments = [Buffer(f"argument{k}", v.dtype, v.shape) for k, v in enumerate(graph.inputs)]
         results = [Buffer(f"result{k}", node.dtype, node.shape) for k, node in enumerate(graph.outputs)]
         views = [View(buffer) for buffer in arguments], [View(buffer) for buffer in results]
-        looped = has_loops(graph)
+        looped, ends = has_loops(graph), Ends(arguments, results, self.constants)
         if looped:
             items = arranged(graph, *views, donated, self.constants)
-            self.shown = {"lowered": Ends(arguments, results, self.constants)}
-            self.see("loops", graph, **self.shown, items=tuple(items))
+            self.see("loops", graph, lowered=ends, items=tuple(items))
         else:
             items = [Block(graph, tuple(views[0]), tuple(views[1]), dict(donated))]
         counted = tuple(counted_rows(items))
@@ -146,21 +145,21 @@ class _Planner:
         promised = (Promise.of(limit, sizes, arguments, results) for limit in limits)
         end_rows(steps, [*promised, *counted], results, self.bound)
         slots = Slots(len(arguments), len(results), len(self.constants))
-        addressed: dict[Buffer, int] = {}
-        for buffers, slot in (
-            (arguments, slots.argument),
-            (results, slots.result),
-            (list(self.constants), slots.constant),
-        ):
-            addressed.update((buffer, slot(position)) for position, buffer in enumerate(buffers))
-        for buffer, view in list(self.bound.items()):
-            if not looped:
-                addressed[buffer] = addressed[view.base]
-                del self.bound[buffer]
+        addressed = {
+            buffer: slot(position)
+            for buffers, slot in (
+                (arguments, slots.argument),
+                (results, slots.result),
+                (self.constants, slots.constant),
+            )
+            for position, buffer in enumerate(buffers)
+        }
+        if not looped:
+            addressed.update((buffer, addressed[view.base]) for buffer, view in self.bound.items())
+            self.bound.clear()
         memory = plan_memory(steps, addressed, self.schedules.target.apart_bytes, self.bound)
         if looped:
             taken = {results[result]: arguments[argument] for result, argument in donated.items()}
-            ends = Ends(arguments, results, self.constants)
             self.shown = {"lowered": ends, "aliased": taken, "bound": dict(self.bound)}
         self.see("memory", graph, **self.shown, regions=tuple(steps), memory=memory)
         constants = tuple(self.constants.values())

@@ -234,7 +234,7 @@ class _Run:
             self._prepare(self.stage.regions, self.stage.memory)
             run_steps(self.stage.regions, self.memory.arrays, self.turns, self._region, self.memory.failures)
         for kernel in self.stage.kernels:
-            self._provide(kernel, self.memory.arrays)
+            self._provide(kernel)
             self._run(kernel, self.memory)
             self._report()
         arrays = [self.memory.arrays[buffer] for buffer in lowered.outputs]
@@ -249,10 +249,10 @@ class _Run:
         if all(block.graph is not graph for graph, _ in self.blocks):
             self.blocks.append((block.graph, arguments))
 
-    def _provide(self, kernel: Kernel, arrays: dict[Buffer, Array]) -> None:
+    def _provide(self, kernel: Kernel) -> None:
         for buffer in kernel.writes():
-            if buffer not in arrays:
-                arrays[buffer] = _unset(buffer)
+            if buffer not in self.memory.arrays:
+                self.memory.arrays[buffer] = _unset(buffer)
 
     def _run(self, kernel: Kernel, memory: Memory, **share: Any) -> None:
         self.kernel = kernel
@@ -277,9 +277,8 @@ class _Run:
         bound = self.stage.bound
         if memory is None:
             for region, _ in every_region(steps):
-                for group in region.groups:
-                    for job in group.jobs:
-                        self._provide(job.kernel, self.memory.arrays)
+                for job in region.jobs:
+                    self._provide(job.kernel)
             return
         arena = _bytes(memory.arena_bytes)
         for placed in memory.placed:
