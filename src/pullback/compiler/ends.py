@@ -305,12 +305,9 @@ class _Facts:
     def _row(self, place: Load | Store, pitch: int) -> _Row | None:
         """Of which axis the turns are the rows that places lie in, where rows are ``pitch`` elements apart."""
         view, offset, period = self._view(place.buffer), place.offset, self.capacity * pitch
-        if (
-            place.dynamic
-            or period <= 0
-            or view.start % period
-            or any(stride % period for _, stride, _ in view.moves)
-        ):
+        if place.dynamic or period <= 0:
+            return None
+        if view.start % period or any(stride % period for _, stride, _ in view.moves):
             return None
         terms = [(axis, step) for axis, step in offset.terms if step % period]
         rows = [

@@ -26,7 +26,7 @@ from pullback.compiler.cost import (
 )
 from pullback.compiler.inline import pooled_convolutions
 from pullback.compiler.key import repeats_one_value
-from pullback.compiler.passes.rewriting import uses
+from pullback.compiler.passes.rewriting import readers_of, uses
 from pullback.compiler.target import Processor
 from pullback.graph import Constant, Graph, Node, Operation, Variable, topological
 from pullback.loops import (
@@ -148,21 +148,19 @@ class Lowered:
         return self
 
     def _store(self, node: Operation, buffer: Buffer) -> None:
+        name = node.operator.name
         if node.operator.accumulates:
             self._scatter(node, buffer)
-            return
-        if node.operator.name == "links":
+        elif name == "links":
             self._link(node, buffer)
-            return
-        if node.operator.name == "concatenate" and _in_long_parts(node):
+        elif name == "concatenate" and _in_long_parts(node):
             self._store_parts(node, buffer, _concatenated(node))
-            return
-        if node.operator.name == "interleave":
+        elif name == "interleave":
             strides = node.attributes["strides"]
             self._store_parts(node, buffer, ((place, strides) for place in places(strides)))
-            return
-        axes, index = axes_of(node.shape)
-        self._add(axes, buffer, index, self.value(node, index))
+        else:
+            axes, index = axes_of(node.shape)
+            self._add(axes, buffer, index, self.value(node, index))
 
     def _updated_before(self, node: Operation) -> Buffer | None:
         """The buffer of what ``node`` updates, if that is the result of other updates, and nobody else reads it."""
@@ -277,10 +275,7 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
 
     What is stored because it is deep cuts what else would be computed in one place: then others are read apart.
     """
-    readers: dict[int, list[Node]] = {}
-    for node in order:
-        for key in {id(child) for child in node.inputs}:  # ``x + x`` evaluates ``x`` once
-            readers.setdefault(key, []).append(node)
+    readers = readers_of(order)  # ``x + x`` evaluates ``x`` once
     apart = _read_apart(graph, order)
     while True:
         stored, cost = _stored_of(graph, order, inlined, readers, apart)
@@ -291,7 +286,11 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
 
 
 def _stored_of(
-    graph: Graph, order: Sequence[Node], inlined: Set[int], readers: Mapping[int, list[Node]], apart: Set[int]
+    graph: Graph,
+    order: Sequence[Node],
+    inlined: Set[int],
+    readers: Mapping[int, list[Operation]],
+    apart: Set[int],
 ) -> tuple[set[int], dict[int, float]]:
     """The nodes to store, and what each costs where it is read, if those ``apart`` are read in several places."""
     users = {key: len(nodes) for key, nodes in readers.items()}
@@ -306,8 +305,6 @@ def _stored_of(
         if not isinstance(node, Operation):
             cost[id(node)] = 0.0
             continue
-        if id(node) in inlined:
-            cost[id(node)] = 0.0
         if not node.size:
             stored.update(_checks_of(node))
         for child in node.inputs:
@@ -316,6 +313,7 @@ def _stored_of(
                 strided = not node.operator.rereads or _has_strides(child, base)
                 stored.add(id(base if strided else child))
         if id(node) in inlined:
+            cost[id(node)] = 0.0
             continue
         own = (
             sum(cost[id(child)] for child in dict.fromkeys(node.inputs) if id(child) not in stored)
@@ -341,7 +339,7 @@ class _Finished:
     Where that is read several times it is stored rather than the product, which would be finished by each reader anew.
     """
 
-    def __init__(self, readers: Mapping[int, Sequence[Node]], stored: Set[int]) -> None:
+    def __init__(self, readers: Mapping[int, Sequence[Operation]], stored: Set[int]) -> None:
         self._readers, self._stored, self._outputs = readers, stored, frozenset(stored)
         self._found: set[int] = set()
 
@@ -383,11 +381,10 @@ class _Finished:
         return id(child) in self._found
 
 
-def _is_function_of(child: Node, node: Node) -> bool:
+def _is_function_of(child: Node, node: Operation) -> bool:
     """Whether ``node`` is an elementwise function of ``child`` alone, and takes no more memory."""
     return (
-        isinstance(node, Operation)
-        and node.operator.elementwise
+        node.operator.elementwise
         and len(node.inputs) == 1
         and node.shape == child.shape
         and node.dtype.itemsize <= child.dtype.itemsize

@@ -68,21 +68,10 @@ __all__ = ["OnPacked", "pack_type", "packed_array", "with_parts"]
 
 _BITS, _WIDE = np.dtype(np.uint16), np.dtype(np.float32)
 
-MOVES = frozenset(
-    (
-        *(
-            "concatenate",
-            "contiguous",
-            "gather",
-            "interleave",
-            "pad",
-            "scatter_set",
-            "stop_gradient",
-            "where",
-        ),
-        *("broadcast", "reshape", "reverse", "slice", "transpose", "windows"),
-    )
-)
+MOVES = frozenset({
+    "concatenate", "contiguous", "gather", "interleave", "pad", "scatter_set", "stop_gradient", "where",
+    "broadcast", "reshape", "reverse", "slice", "transpose", "windows",
+})  # fmt: skip
 """Operators each element of whose result is an element of an input, or zero: they do the same to bits."""
 
 
@@ -255,11 +244,9 @@ class _Walk:
         routine = None if makes is None else makes(*(child.type for child in node.inputs), **node.attributes)
         outside = as_host_call(node, node.inputs, routine)
         several = self.called(outside, [*inputs, *outside.inputs[len(inputs) :]])
-        return (
-            several
-            if isinstance(node.type, TupleType)
-            else self.unpacked(result(several, index=0), node.type)
-        )
+        if isinstance(node.type, TupleType):
+            return several
+        return self.unpacked(result(several, index=0), node.type)
 
     def partwise(self, node: Operation, inputs: Sequence[Any], part: int) -> Node:
         """A linear operation on one part."""

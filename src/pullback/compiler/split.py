@@ -15,7 +15,7 @@ cut depends on its shape only: results are the same bits for any number of threa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,14 +72,18 @@ __all__ = ["split_by_rows", "split_sums"]
 
 def split_sums(kernels: Iterable[Kernel], target: Processor) -> list[Kernel]:
     """The kernels with long sums cut into parts and a sum of the parts."""
+    single = (part for whole in kernels for part in _one_by_one(whole, target))
+    return _with_rows(single, lambda kernel, rows: _cut(kernel, target, rows))
+
+
+def _with_rows(
+    kernels: Iterable[Kernel], cut: Callable[[Kernel, Mapping[Buffer, int]], list[Kernel]]
+) -> list[Kernel]:
+    """What ``cut`` makes of each kernel, given the number of rows of what the kernels before it have made."""
     program: list[Kernel] = []
     rows: dict[Buffer, int] = {}
-    for kernel in (part for whole in kernels for part in _one_by_one(whole, target)):
-        reduce = _long_sum(kernel, target, rows)
-        if reduce is None:
-            program.append(kernel)
-        else:
-            program.extend(_cut(kernel, reduce, target, rows))
+    for kernel in kernels:
+        program += cut(kernel, rows)
         rows.update((buffer, kernel.axes[0].extent) for buffer in kernel.writes() if kernel.axes)
     return program
 
@@ -101,21 +105,19 @@ def split_by_rows(kernels: Iterable[Kernel]) -> list[Kernel]:
         for b, c: part[b, c] = add[p]((x[b, c, p] - mean[b, c])²)
         for c:    v[c] = add[b](part[b, c] + n (mean[b, c] - m[c])²)
     """
-    program: list[Kernel] = []
-    rows: dict[Buffer, int] = {}
     sums: dict[Buffer, _InParts] = {}
-    for kernel in kernels:
+
+    def cut(kernel: Kernel, rows: Mapping[Buffer, int]) -> list[Kernel]:
         reduce = _sum_over_rows(kernel, rows)
         if reduce is None:
-            program.append(kernel)
-        else:
-            new, beside = _from_own_means(kernel, reduce, sums) or (reduce, None)
-            parts = _in_parts(_replaced(kernel, reduce, new), new, new.over[0].extent, beside=beside)
-            program += parts
-            whole = _InParts(kernel, reduce, parts[0].stores[0].buffer)
-            sums.update((store.buffer, whole) for store in kernel.stores if store.value is reduce)
-        rows.update((buffer, kernel.axes[0].extent) for buffer in kernel.writes() if kernel.axes)
-    return program
+            return [kernel]
+        new, beside = _from_own_means(kernel, reduce, sums) or (reduce, None)
+        parts = _in_parts(_replaced(kernel, reduce, new), new, new.over[0].extent, beside=beside)
+        whole = _InParts(kernel, reduce, parts[0].stores[0].buffer)
+        sums.update((store.buffer, whole) for store in kernel.stores if store.value is reduce)
+        return parts
+
+    return _with_rows(kernels, cut)
 
 
 @dataclass(frozen=True)
@@ -359,9 +361,10 @@ def _places(load: Load) -> int:
     return int(high - low + 1)
 
 
-def _cut(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer, int]) -> list[Kernel]:
-    parts = _parts(kernel, reduce, target, rows)
-    if parts < 2:
+def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[Kernel]:
+    """The kernel with its long sum in parts, if it has one."""
+    reduce = _long_sum(kernel, target, rows)
+    if reduce is None or (parts := _parts(kernel, reduce, target, rows)) < 2:
         return [kernel]
     *made, total = _in_parts(kernel, reduce, parts)
     if _streams(kernel, reduce, target):

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pullback.compiler.items import Block, Choice, Counter, HostCall, Item, Loop, View, While
-from pullback.compiler.passes.rewriting import uses
+from pullback.compiler.passes.rewriting import readers_of, uses
 from pullback.control.checkpoint import call
 from pullback.control.choice import switch
 from pullback.control.host import host_call
@@ -123,10 +123,7 @@ class _Arrangement:
         """For each block what it stores where."""
         self.offers, self.constants = donated, constants
         self.users = uses(self.order, graph.outputs)
-        self.readers: dict[int, list[Node]] = {}
-        for node in self.order:
-            for child in node.inputs:
-                self.readers.setdefault(id(child), []).append(node)
+        self.readers = readers_of(self.order)
         self.failing = max((self._when(node) for node in self.order if _may_fail(node)), default=-1)
         """When the last error may be reported."""
 

@@ -32,6 +32,7 @@ __all__ = [
     "inner",
     "is_zero",
     "rare_case",
+    "readers_of",
     "rewrite",
     "same",
     "scalar",
@@ -158,6 +159,16 @@ def uses(order: Sequence[Node], outputs: Sequence[Node]) -> dict[int, int]:
     for node in outputs:
         count[id(node)] = count.get(id(node), 0) + 1
     return count
+
+
+def readers_of(order: Sequence[Node]) -> dict[int, list[Operation]]:
+    """The operations in ``order`` that read each node, by its ``id``."""
+    readers: dict[int, list[Operation]] = {}
+    for node in order:
+        if isinstance(node, Operation):
+            for child in dict.fromkeys(node.inputs):
+                readers.setdefault(id(child), []).append(node)
+    return readers
 
 
 # -- what rules ask and make
