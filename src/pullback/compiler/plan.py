@@ -42,7 +42,7 @@ from pullback.compiler.regions.memory import MemoryPlan, plan_memory
 from pullback.compiler.regions.parallelise import joined_region, make_regions
 from pullback.compiler.regions.planned import Planned
 from pullback.compiler.regions.rematerialise import rematerialised
-from pullback.compiler.regions.steps import Group, Region, Step, keeps_to_rows
+from pullback.compiler.regions.steps import Group, Region, Step, buffers_of, keeps_to_rows
 from pullback.compiler.runtime.layout import Slots
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.target import Processor
@@ -130,11 +130,10 @@ class _Planner:
         arguments = [Buffer(f"argument{k}", v.dtype, v.shape) for k, v in enumerate(graph.inputs)]
         results = [Buffer(f"result{k}", node.dtype, node.shape) for k, node in enumerate(graph.outputs)]
         views = [View(buffer) for buffer in arguments], [View(buffer) for buffer in results]
-        looped = has_loops(graph)
+        looped, ends = has_loops(graph), Ends(arguments, results, self.constants)
         if looped:
             items = arranged(graph, *views, donated, self.constants)
-            self.shown = {"lowered": Ends(arguments, results, self.constants)}
-            self.see("loops", graph, **self.shown, items=tuple(items))
+            self.see("loops", graph, lowered=ends, items=tuple(items))
         else:
             items = [Block(graph, tuple(views[0]), tuple(views[1]), dict(donated))]
         counted = tuple(counted_rows(items))
@@ -146,21 +145,21 @@ class _Planner:
         promised = (Promise.of(limit, sizes, arguments, results) for limit in limits)
         end_rows(steps, [*promised, *counted], results, self.bound)
         slots = Slots(len(arguments), len(results), len(self.constants))
-        addressed: dict[Buffer, int] = {}
-        for buffers, slot in (
-            (arguments, slots.argument),
-            (results, slots.result),
-            (list(self.constants), slots.constant),
-        ):
-            addressed.update((buffer, slot(position)) for position, buffer in enumerate(buffers))
-        for buffer, view in list(self.bound.items()):
-            if not looped:
-                addressed[buffer] = addressed[view.base]
-                del self.bound[buffer]
+        addressed = {
+            buffer: slot(position)
+            for buffers, slot in (
+                (arguments, slots.argument),
+                (results, slots.result),
+                (self.constants, slots.constant),
+            )
+            for position, buffer in enumerate(buffers)
+        }
+        if not looped:
+            addressed.update((buffer, addressed[view.base]) for buffer, view in self.bound.items())
+            self.bound.clear()
         memory = plan_memory(steps, addressed, self.schedules.target.apart_bytes, self.bound)
         if looped:
             taken = {results[result]: arguments[argument] for result, argument in donated.items()}
-            ends = Ends(arguments, results, self.constants)
             self.shown = {"lowered": ends, "aliased": taken, "bound": dict(self.bound)}
         self.see("memory", graph, **self.shown, regions=tuple(steps), memory=memory)
         constants = tuple(self.constants.values())
@@ -321,8 +320,7 @@ class _Planner:
         """Whether each row of a turn goes on from its own row of the turn before: then no chunk waits for another."""
         carried = {view for pair in loop.carries for view in pair}
         for job in group.jobs:
-            buffers = [*job.kernel.reads(), *job.kernel.writes()]
-            own = [buffer for buffer in buffers if self.bound.get(buffer) in carried]
+            own = [buffer for buffer in buffers_of(job.kernel) if self.bound.get(buffer) in carried]
             if own and (job.rows != group.rows or not all(keeps_to_rows(job, buffer) for buffer in own)):
                 return False
         return True

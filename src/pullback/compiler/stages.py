@@ -31,7 +31,7 @@ from pullback.compiler.passes import Pass, passes_for
 from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
 from pullback.compiler.regions.memory import MemoryPlan
-from pullback.compiler.regions.steps import End, Group, Job, Region, Step, every_region
+from pullback.compiler.regions.steps import End, Group, Job, Region, Step, buffers_of, every_region
 from pullback.compiler.regions.turns import first_element, run_block, run_steps
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule
@@ -234,7 +234,7 @@ class _Run:
             self._prepare(self.stage.regions, self.stage.memory)
             run_steps(self.stage.regions, self.memory.arrays, self.turns, self._region, self.memory.failures)
         for kernel in self.stage.kernels:
-            self._provide(kernel, self.memory.arrays)
+            self._provide(kernel)
             self._run(kernel, self.memory)
             self._report()
         arrays = [self.memory.arrays[buffer] for buffer in lowered.outputs]
@@ -249,10 +249,10 @@ class _Run:
         if all(block.graph is not graph for graph, _ in self.blocks):
             self.blocks.append((block.graph, arguments))
 
-    def _provide(self, kernel: Kernel, arrays: dict[Buffer, Array]) -> None:
+    def _provide(self, kernel: Kernel) -> None:
         for buffer in kernel.writes():
-            if buffer not in arrays:
-                arrays[buffer] = _unset(buffer)
+            if buffer not in self.memory.arrays:
+                self.memory.arrays[buffer] = _unset(buffer)
 
     def _run(self, kernel: Kernel, memory: Memory, **share: Any) -> None:
         self.kernel = kernel
@@ -277,9 +277,8 @@ class _Run:
         bound = self.stage.bound
         if memory is None:
             for region, _ in every_region(steps):
-                for group in region.groups:
-                    for job in group.jobs:
-                        self._provide(job.kernel, self.memory.arrays)
+                for job in region.jobs:
+                    self._provide(job.kernel)
             return
         arena = _bytes(memory.arena_bytes)
         for placed in memory.placed:
@@ -318,7 +317,7 @@ class _Run:
         arrays, starts, plan = dict(self.memory.arrays), dict[Buffer, int](), self.stage.memory
         if plan is not None:
             scratch = _bytes(plan.scratch_bytes)
-            used = {b for job in group.jobs for b in (*job.kernel.reads(), *job.kernel.writes())}
+            used = {buffer for job in group.jobs for buffer in buffers_of(job.kernel)}
             for buffer in used & plan.kept.keys():
                 kept, size = plan.kept[buffer], buffer.dtype.itemsize
                 rows = scratch[kept.offset : kept.offset + (high - low) * kept.row_bytes]
@@ -347,7 +346,7 @@ class _Run:
     def _job(self, job: Job, low: int, high: int, memory: Memory) -> None:
         """The parts ``low`` to ``high`` of the job."""
         kernel = job.kernel
-        for buffer in (*kernel.reads(), *kernel.writes()):
+        for buffer in buffers_of(kernel):
             self._bound(buffer, memory.arrays)
         places: dict[Axis, range] = {}
         if job.ended is not None and isinstance(job.schedule, ContractionSchedule):

@@ -19,7 +19,7 @@ from pullback.loops.expression import (
     row_major,
     walk,
 )
-from pullback.loops.index import Affine, Axis, turns_of
+from pullback.loops.index import Affine, Axis, matched, turns_of
 from pullback.loops.kernel import Kernel, Store, once, rewrite, staged
 from pullback.loops.multiply_add import fused, fused_product
 from pullback.loops.rare import RareCase, rare_case, unlikely, usual_parts
@@ -45,6 +45,7 @@ __all__ = [
     "fused",
     "fused_product",
     "load_at",
+    "matched",
     "once",
     "operands_of",
     "rare_case",

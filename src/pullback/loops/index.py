@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Affine", "Axis", "turns_of"]
+__all__ = ["Affine", "Axis", "matched", "turns_of"]
 
 _serial = itertools.count()
 
@@ -128,3 +128,10 @@ class Affine:
 
     def __str__(self) -> str:
         return self.text(lambda axis: axis.name)
+
+
+def matched(old: Sequence[Axis], new: Sequence[Axis]) -> dict[Axis, Affine] | None:
+    """The indices that ``new`` axes are in the place of ``old`` ones, if those have as many turns each."""
+    if [axis.extent for axis in old] != [axis.extent for axis in new]:
+        return None
+    return {axis: Affine.of(other) for axis, other in zip(old, new)}

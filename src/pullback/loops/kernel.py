@@ -27,6 +27,7 @@ __all__ = [
     "Kernel",
     "Store",
     "UpdatesCase",
+    "itself",
     "once",
     "rewrite",
     "staged",
@@ -201,28 +202,17 @@ class Kernel:
         def index(affine: Affine) -> tuple[Any, ...]:
             return affine.constant, *((axis(each), factor) for each, factor in affine.terms)
 
-        def place(of: Load | Store) -> tuple[Any, ...]:
-            buffer, computed = of.buffer, tuple((number(e), stride) for e, stride in of.dynamic)
-            return number(buffer), buffer.dtype.str, buffer.shape, index(of.offset), computed
+        def array(buffer: Buffer) -> tuple[Any, ...]:
+            return number(buffer), buffer.dtype.str, buffer.shape
 
         found: list[Any] = [tuple(map(axis, self.axes))]
         for e in self.expressions():
-            own: Any = e if not isinstance(e, (Literal, Load, Position, Apply, Reduce)) else None
-            if isinstance(e, Literal):
-                own = e.value.tobytes()
-            elif isinstance(e, Load):
-                own = *place(e), None if e.guard is None else number(e.guard)
-            elif isinstance(e, Position):
-                own = index(e.index)
-            elif isinstance(e, Apply):
-                own = e.function, e.attributes
-            elif isinstance(e, Reduce):
-                own = e.kind, tuple(map(axis, e.over))
+            own = itself(e, axis, array, index)
             found.append((number(e), type(e), e.dtype.str, tuple(map(number, e.operands)), own))
         for store in self.stores:
-            found.append(
-                (*place(store), number(store.value), tuple(map(axis, store.inner)), store.accumulate)
-            )
+            place = array(store.buffer), index(store.offset), tuple(stride for _, stride in store.dynamic)
+            inner = tuple(map(axis, store.inner))
+            found.append((*place, *map(number, store.roots()), inner, store.accumulate))
         return tuple(found)
 
     @property
@@ -248,6 +238,11 @@ class Kernel:
         memo: dict[int, Expression] = {}
         return self.with_values(lambda value: rebuilt(value, change, memo))
 
+    def over(self, axes: tuple[Axis, ...], new: Mapping[Axis, Affine]) -> Kernel:
+        """The kernel over other ``axes``, with ``new`` indices in the place of its own."""
+        memo: dict[int, Expression] = {}
+        return Kernel(axes, tuple(store.rewritten(new, memo) for store in self.stores))
+
     def with_stores(self, stores: Iterable[Store]) -> Kernel:
         """The same axes around other stores."""
         return replace(self, stores=tuple(stores))
@@ -271,6 +266,27 @@ def staged(name: str, value: Expression, axes: Sequence[Axis], pitch: int = 0) -
     buffer = Buffer(name, value.dtype, tuple(shape))
     place = element(map(Affine.of, axes), shape)
     return Kernel(tuple(axes), (Store(buffer, place, value),)), Load(buffer, place)
+
+
+def itself(
+    expression: Expression,
+    axis: Callable[[Axis], object],
+    array: Callable[[Buffer], object],
+    index: Callable[[Affine], object],
+) -> object:
+    """What an expression is beside its dtype and its operands, with the names that these functions give."""
+    if isinstance(expression, Literal):
+        return expression.value.tobytes()
+    if isinstance(expression, Load):
+        strides = tuple(stride for _, stride in expression.dynamic)
+        return array(expression.buffer), index(expression.offset), strides, expression.guard is None
+    if isinstance(expression, Position):
+        return index(expression.index)
+    if isinstance(expression, Apply):
+        return expression.function, expression.attributes
+    return (
+        (expression.kind, tuple(map(axis, expression.over))) if isinstance(expression, Reduce) else expression
+    )
 
 
 def rewrite(

@@ -8,7 +8,9 @@ import pytest
 import pullback as pb
 from pullback.compiler.lowering.lower import lower
 from pullback.compiler.target import Processor
-from pullback.graph import OPERATORS, Graph, Type, Variable, constant
+from pullback.graph import OPERATORS, Graph, Operator, Type, Variable, constant
+from pullback.loops import Affine, Axis, Reduce
+from pullback.loops.printer import format_kernel
 
 TARGET = Processor.host()
 
@@ -139,6 +141,20 @@ for i<3:
 def test_a_sum_over_nothing_is_zero(stages):
     assert stages(lambda x: x.sum(0), (0, 3))["lower"] == "for i<3:\n    result0[i] = 0.0"
     assert stages(lambda x: x.T, (0, 3))["lower"] == ""
+
+
+def test_a_sum_over_nothing_is_zero_wherever_it_is_used():
+    def row_sum(node, operands, index):
+        k = Axis("k", node.inputs[0].shape[1])
+        return Reduce("add", (k,), operands[0]([*index, Affine.of(k)]))
+
+    total = Operator(
+        "total", lambda x: x.with_shape(x.shape[:1]), lambda x: x.sum(1), None, None, row_sum, ()
+    )
+    del OPERATORS["total"]
+    x = Variable(Type(np.dtype(np.float32), (3, 0)), "x")
+    (kernel,) = lower(Graph((x,), (total(x) + 2,)), TARGET).kernels
+    assert format_kernel(kernel) == "for i<3:\n    result0[i] = 0.0 + 2.0"
 
 
 def test_updates_are_added_after_their_base():

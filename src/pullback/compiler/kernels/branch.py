@@ -49,8 +49,8 @@ def _branched(kernel: Kernel, schedules: Schedules) -> Kernel:
         body = _behind_branch(reduce, lanes, schedules.target)
         return reduce if body is None else Reduce(reduce.kind, reduce.over, body, reduce.dtype)
 
-    sums = [e for e in kernel.expressions() if isinstance(e, Reduce)]
-    return kernel.with_reductions(branched) if any(branched(each) is not each for each in sums) else kernel
+    changes = any(branched(each) is not each for each in kernel.reductions)
+    return kernel.with_reductions(branched) if changes else kernel
 
 
 def _behind_branch(reduce: Reduce, lanes: Set[Axis | None], target: Processor) -> Expression | None:

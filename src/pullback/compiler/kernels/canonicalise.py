@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
 from pullback.compiler.schedules.cost import ALONG_SUM, COPY_CYCLES, LONG_SUM, WORTH_REORDERING
@@ -23,10 +24,12 @@ from pullback.loops import (
     Position,
     Reduce,
     Store,
+    matched,
     rewrite,
     turns_of,
     walk,
 )
+from pullback.loops.kernel import once
 
 __all__ = ["canonicalise", "coalesced_axes", "coalesced_rows", "few_rows_last", "shared_rows"]
 
@@ -37,20 +40,16 @@ def canonicalise(kernel: Kernel, target: Processor) -> Kernel:
     The first axis is joined with the next only when the kernel has a single row of work for each of its turns and
     nothing else depends on its rows; that is the schedule's to decide, so here it stays as it is.
     """
-    kernel = with_columns_last(_coalesced_depth(kernel))
+    kernel = with_columns_last(kernel.with_reductions(_coalesced_reduction))
     kernel = _with_best_columns(coalesced_axes(kernel), target)
     return kernel if find_contraction(kernel) else shared_rows(kernel)
 
 
-def _indices(kernel: Kernel) -> Iterator[Affine]:
-    """Every index of a kernel."""
-    for store in kernel.stores:
-        yield store.offset
-    for expression in kernel.expressions():
-        if isinstance(expression, Load):
-            yield expression.offset
-        elif isinstance(expression, Position):
-            yield expression.index
+def _indices(expressions: Iterable[Expression]) -> list[Affine]:
+    """Every index that expressions name."""
+    return [
+        e.offset if isinstance(e, Load) else e.index for e in expressions if isinstance(e, (Load, Position))
+    ]
 
 
 def _with_best_columns(kernel: Kernel, target: Processor) -> Kernel:
@@ -169,65 +168,42 @@ def _cycles_along_sum(kernel: Kernel, found: list[Reduce], lanes: int) -> float:
     return results * turns_of(rest) * -(-along.extent // lanes) * ALONG_SUM / 2
 
 
-def _contiguous(first: Axis, second: Axis, indices: list[Affine]) -> bool:
-    """Whether a step of ``first`` is always ``second.extent`` steps of ``second``."""
-    return all(i.coefficient(first) == i.coefficient(second) * second.extent for i in indices)
-
-
-def _renamed(kernel: Kernel, axes: tuple[Axis, ...], new: dict[Axis, Affine]) -> Kernel:
-    memo: dict[int, Expression] = {}
-    return Kernel(axes, tuple(store.rewritten(new, memo) for store in kernel.stores))
-
-
 def coalesced_axes(kernel: Kernel) -> Kernel:
     """Join neighbouring axes after the first."""
-    position = 1
-    while position + 1 < len(kernel.axes):
-        joined = _coalesced(kernel, position)
-        position, kernel = (position + 1, kernel) if joined is None else (position, joined)
-    return kernel
+    axes, new = _joined(kernel.axes[1:], _indices_of(kernel))
+    return kernel.over((*kernel.axes[:1], *axes), new) if new else kernel
 
 
 def coalesced_rows(kernel: Kernel) -> Kernel:
     """The kernel with its first axis joined to the second where memory allows: for kernels outside row groups."""
-    while len(kernel.axes) > 1 and (joined := _coalesced(kernel, 0)) is not None:
-        kernel = joined
-    return kernel
+    axes, new = _joined(kernel.axes[:2], _indices_of(kernel))
+    return coalesced_rows(kernel.over((*axes, *kernel.axes[2:]), new)) if new else kernel
 
 
-def _coalesced(kernel: Kernel, position: int) -> Kernel | None:
-    """The kernel with the axis at ``position`` and the next one joined, if memory does not tell them apart."""
-    first, second = kernel.axes[position : position + 2]
-    if not _contiguous(first, second, list(_indices(kernel))):
-        return None
-    joined, new = _joined(first, second)
-    return _renamed(kernel, (*kernel.axes[:position], joined, *kernel.axes[position + 2 :]), new)
+@once
+def _indices_of(kernel: Kernel) -> list[Affine]:
+    return [*(store.offset for store in kernel.stores), *_indices(kernel.expressions())]
 
 
-def _joined(first: Axis, second: Axis) -> tuple[Axis, dict[Axis, Affine]]:
-    """Both axes as one, which stands for the second: a step of the first is a multiple of the second's."""
-    joined = Axis(second.name, first.extent * second.extent)
-    return joined, {first: Affine(), second: Affine.of(joined)}
+def _joined(axes: Sequence[Axis], indices: Sequence[Affine]) -> tuple[tuple[Axis, ...], dict[Axis, Affine]]:
+    """Axes with those as one that memory does not tell apart, and the indices that they become.
 
-
-def _coalesced_depth(kernel: Kernel) -> Kernel:
-    """Join neighbouring axes of reductions."""
-    return kernel.with_reductions(_coalesced_reduction)
+    A step of one of them is always as many steps of the next as that has turns: so the last stands for all.
+    """
+    made, new = list(axes[:1]), dict[Axis, Affine]()
+    for first, second in pairwise(axes):
+        if all(i.coefficient(first) == i.coefficient(second) * second.extent for i in indices):
+            made[-1] = Axis(second.name, made[-1].extent * second.extent)
+            new |= {first: Affine(), second: Affine.of(made[-1])}
+        else:
+            made.append(second)
+    return tuple(made), new
 
 
 def _coalesced_reduction(reduce: Reduce) -> Reduce:
-    over, body, position = reduce.over, reduce.body, 0
-    while position + 1 < len(over):
-        first, second = over[position], over[position + 1]
-        indices = [e.offset for e in walk(body) if isinstance(e, Load)]
-        indices += [e.index for e in walk(body) if isinstance(e, Position)]
-        if not _contiguous(first, second, indices):
-            position += 1
-            continue
-        joined, new = _joined(first, second)
-        body = rewrite(body, new, {}, {})
-        over = (*over[:position], joined, *over[position + 2 :])
-    return Reduce(reduce.kind, over, body, reduce.dtype)
+    """Join neighbouring axes of a reduction."""
+    over, new = _joined(reduce.over, _indices(walk(reduce.body)))
+    return Reduce(reduce.kind, over, rewrite(reduce.body, new, {}, {}), reduce.dtype) if new else reduce
 
 
 def shared_rows(kernel: Kernel) -> Kernel:
@@ -249,23 +225,22 @@ def shared_rows(kernel: Kernel) -> Kernel:
             return store
         return replace(store.rewritten({store.inner[0]: Affine.of(axis)}, {}), inner=(axis,))
 
-    known: dict[tuple[int, ...], list[tuple[Axis, ...]]] = {(axis.extent,): [(axis,)]}
-    shared = kernel.with_stores(map(along_axis, kernel.stores)).with_reductions(partial(_over_known, known))
+    shared = kernel.with_stores(map(along_axis, kernel.stores))
+    shared = shared.with_reductions(partial(_over_known, [(axis,)]))
     # Where the largest element is goes first: then what it is is known as well.
     return shared.with_stores(sorted(shared.stores, key=_finds_no_place)) if shared.is_plain else shared
 
 
-def _over_known(known: dict[tuple[int, ...], list[tuple[Axis, ...]]], reduce: Reduce) -> Reduce:
+def _over_known(known: list[tuple[Axis, ...]], reduce: Reduce) -> Reduce:
     """A reduction over axes that are known for its extents, if there are such that are free in it."""
     over, body = reduce.over, reduce.body
-    others = known.setdefault(tuple([axis.extent for axis in over]), [])
-    for axes in others:
+    for axes in known:
         if axes == over:
             return reduce
-        if all(_free(new, old, body) for old, new in zip(over, axes)):
-            new = {old: Affine.of(axis) for old, axis in zip(over, axes)}
+        new = matched(over, axes)
+        if new and all(_free(axis, old, body) for old, axis in zip(over, axes)):
             return Reduce(reduce.kind, axes, rewrite(body, new, {}, {}), reduce.dtype)
-    others.append(over)
+    known.append(over)
     return reduce
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pullback.compiler.kernels.order import sort_kernels
+from pullback.compiler.kernels.order import Users, sort_kernels
 from pullback.compiler.lowering.lower import axes_of
 from pullback.compiler.schedules.contraction import find_contraction
 from pullback.loops import (
@@ -69,38 +70,35 @@ class _Program:
     """Kernels in their order, with who writes and who reads each buffer."""
 
     def __init__(self, kernels: Iterable[Kernel]) -> None:
-        self._end = 0
-        self._kernels: dict[int, Kernel] = {}
+        self._users = Users()
         self._numbers: dict[Kernel, int] = {}
-        self._writers: dict[Buffer, dict[int, None]] = {}
-        self._readers: dict[Buffer, dict[int, None]] = {}
-        for number, kernel in enumerate(kernels):
-            self._put(number, kernel)
+        self._free = itertools.count()
+        for kernel in kernels:
+            self.add(kernel)
 
     @property
     def kernels(self) -> list[Kernel]:
         """All of them, in their order."""
-        return [self._kernels[number] for number in sorted(self._kernels)]
+        return self._in_order(self._numbers)
 
     def writers(self, buffer: Buffer) -> list[Kernel]:
         """The kernels that write a buffer, in their order."""
-        return [self._kernels[number] for number in sorted(self._writers.get(buffer, ()))]
+        return self._in_order(self._users.writers[buffer])
 
     def readers(self, buffer: Buffer) -> list[Kernel]:
         """The kernels that read a buffer, in their order."""
-        return [self._kernels[number] for number in sorted(self._readers.get(buffer, ()))]
+        return self._in_order(self._users.readers[buffer])
+
+    def _in_order(self, kernels: Iterable[Kernel]) -> list[Kernel]:
+        return sorted(kernels, key=self._numbers.__getitem__)
 
     def _put(self, number: int, kernel: Kernel) -> None:
-        self._kernels[number] = kernel
         self._numbers[kernel] = number
-        self._end = max(self._end, number + 1)
-        for table, buffers in ((self._writers, kernel.writes()), (self._readers, kernel.reads())):
-            for buffer in buffers:
-                table.setdefault(buffer, {})[number] = None
+        self._users.enter(kernel)
 
     def add(self, kernel: Kernel) -> None:
         """One kernel more."""
-        self._put(self._end, kernel)
+        self._put(next(self._free), kernel)
 
     def replace(self, kernel: Kernel, other: Kernel) -> None:
         """Put another kernel in the place of one."""
@@ -108,12 +106,8 @@ class _Program:
 
     def remove(self, kernel: Kernel) -> int:
         """Leave a kernel out; returns its number."""
-        number = self._numbers.pop(kernel)
-        del self._kernels[number]
-        for table, buffers in ((self._writers, kernel.writes()), (self._readers, kernel.reads())):
-            for buffer in buffers:
-                del table[buffer][number]
-        return number
+        self._users.leave(kernel)
+        return self._numbers.pop(kernel)
 
     def compute_elsewhere(self, result: Buffer) -> None:
         """Have ``result`` computed in memory of its own, and copied at the end."""

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pullback.compiler.kernels.canonicalise import shared_rows
-from pullback.compiler.kernels.order import adds_to, sort_kernels
+from pullback.compiler.kernels.order import Users, adds_to, sort_kernels
 from pullback.compiler.kernels.single_evaluation import evaluated_twice, has_varying_sum
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
 from pullback.compiler.schedules.cost import (
@@ -44,8 +44,8 @@ from pullback.loops import (
     Expression,
     Kernel,
     Load,
-    Reduce,
     Store,
+    matched,
     rewrite,
     row_major,
     turns_of,
@@ -89,61 +89,51 @@ def _fuse_horizontally(program: _Program) -> None:
         if kernel not in program.level:
             continue
         first = kernel
-        for second in [k for buffer in kernel.reads() for k in program.readers.get(buffer, ())]:
+        for second in [k for buffer in kernel.reads() for k in program.readers[buffer]]:
             if (
                 second is first
                 or second not in program.level
                 or program.level[first] != program.level[second]
             ):
                 continue  # on different levels one may need the other
-            merged = _fused_horizontally(first, second) or _fused_over_rows(first, second)
+            merged = _fused_horizontally(first, second)
             if merged is not None:
                 program.replace(first, second, merged)
                 first = merged
 
 
 def _fused_horizontally(first: Kernel, second: Kernel) -> Kernel | None:
-    """Two independent kernels as one, or ``None`` where their loops differ or one of them is no plain map."""
-    if [axis.extent for axis in first.axes] != [axis.extent for axis in second.axes] or not first.axes:
-        return None
-    if first.functions + second.functions > LARGEST_KERNEL:
+    """Two independent kernels as one, or ``None`` where they walk neither the same loops nor the same rows.
+
+    Rows are those of a large array that both read.
+    """
+    short, long = sorted((first, second), key=lambda kernel: len(kernel.axes))
+    shared, inner = len(short.axes), long.axes[len(short.axes) :]
+    axes = matched(long.axes[:shared], short.axes)
+    if not axes or first.functions + second.functions > LARGEST_KERNEL:
         return None
     if not (first.is_plain and second.is_plain):
         return None
-    axes = {old: Affine.of(new) for old, new in zip(second.axes, first.axes)}
+    has_product = bool(contractions(first) or contractions(second))
+    if inner and (has_product or not _sweep_together(short, long, axes)):
+        return None
     memo: dict[int, Expression] = {}
-    stores = *first.stores, *(_moved(store, (), axes, memo) for store in second.stores)
-    merged = shared_rows(Kernel(first.axes, stores))
-    if (contractions(first) or contractions(second)) and find_window_maximum(merged) is None:
-        return None
-    return merged
+    merged = Kernel(short.axes, (*short.stores, *(_moved(store, inner, axes, memo) for store in long.stores)))
+    if inner:
+        return merged
+    merged = shared_rows(merged)
+    return None if has_product and find_window_maximum(merged) is None else merged
 
 
-def _fused_over_rows(first: Kernel, second: Kernel) -> Kernel | None:
-    """Two independent kernels as one whose turns are rows of a large array that both read, or ``None``."""
-    short, long = sorted((first, second), key=lambda kernel: len(kernel.axes))
-    shared = len(short.axes)
-    if not shared or len(long.axes) != shared + 1:
-        return None
-    if [axis.extent for axis in short.axes] != [axis.extent for axis in long.axes[:shared]]:
-        return None
+def _sweep_together(short: Kernel, long: Kernel, axes: dict[Axis, Affine]) -> bool:
+    """Whether the turns of a kernel are the rows of a large array that both read; ``axes`` are those of its rows."""
     row = long.axes[-1].extent
-    if not SHORTEST_SWEPT_ROW <= row <= LONGEST_ROW or first.functions + second.functions > LARGEST_KERNEL:
-        return None
-    if contractions(short) or contractions(long):
-        return None
-    if not (short.is_plain and long.is_plain):
-        return None
-    axes = {old: Affine.of(new) for old, new in zip(long.axes[:shared], short.axes)}
-    if not any(_swept(load, long, row) and _swept_too(load, axes, short, row) for load in long.loads()):
-        return None
-    memo: dict[int, Expression] = {}
-    return Kernel(
-        short.axes, (*short.stores, *(_moved(s, long.axes[shared:], axes, memo) for s in long.stores))
-    )
+    if len(long.axes) != len(short.axes) + 1 or not SHORTEST_SWEPT_ROW <= row <= LONGEST_ROW:
+        return False
+    return any(_swept(load, long) and _swept_too(load, axes, short, row) for load in long.loads())
 
 
-def _swept(load: Load, kernel: Kernel, row: int) -> bool:
+def _swept(load: Load, kernel: Kernel) -> bool:
     """Whether a large array is read element by element, row by row."""
     steps = [load.offset.coefficient(axis) for axis in kernel.axes]
     return (
@@ -157,8 +147,8 @@ def _swept(load: Load, kernel: Kernel, row: int) -> bool:
 def _swept_too(load: Load, axes: dict[Axis, Affine], kernel: Kernel, row: int) -> bool:
     """Whether the kernel sums over the rows that ``load``, its axes renamed, reads of."""
     start = load.offset.replace(axes).without([a for a in load.offset.axes if a not in axes])
-    for reduce in kernel.expressions():
-        if isinstance(reduce, Reduce) and len(reduce.over) == 1:
+    for reduce in kernel.reductions:
+        if len(reduce.over) == 1:
             along = Affine.of(reduce.over[0])
             for other in walk(reduce.body):
                 if not isinstance(other, Load) or other.buffer is not load.buffer or other.dynamic:
@@ -168,34 +158,23 @@ def _swept_too(load: Load, axes: dict[Axis, Affine], kernel: Kernel, row: int) -
     return False
 
 
-class _Program:
+class _Program(Users):
     """The kernels with who writes and who reads each buffer, and the length of the longest way to each kernel."""
 
     def __init__(self, kernels: Sequence[Kernel], outputs: Iterable[Buffer]) -> None:
         self.outputs = set(outputs)
-        self.writers: dict[Buffer, list[Kernel]] = {}
-        self.readers: dict[Buffer, list[Kernel]] = {}
+        super().__init__()
         self.level: dict[Kernel, int] = {}
         self.place = {kernel: k for k, kernel in enumerate(kernels)}
         for kernel in kernels:
-            self._enter(kernel)
+            self.enter(kernel)
             self.level[kernel] = 1 + max((self.level[k] for k in self._before(kernel)), default=-1)
-
-    def _enter(self, kernel: Kernel) -> None:
-        for table, buffers in ((self.writers, kernel.writes()), (self.readers, kernel.reads())):
-            for buffer in buffers:
-                table.setdefault(buffer, []).append(kernel)
-
-    def _leave(self, kernel: Kernel) -> None:
-        for table, buffers in ((self.writers, kernel.writes()), (self.readers, kernel.reads())):
-            for buffer in buffers:
-                table[buffer].remove(kernel)
 
     def _before(self, kernel: Kernel) -> list[Kernel]:
         return [
             writer
             for buffer in kernel.reads()
-            for writer in self.writers.get(buffer, ())
+            for writer in self.writers[buffer]
             if writer is not kernel and self._comes_first(writer, kernel, buffer)
         ]
 
@@ -203,7 +182,7 @@ class _Program:
         return [
             reader
             for buffer in kernel.writes()
-            for reader in self.readers.get(buffer, ())
+            for reader in self.readers[buffer]
             if reader is not kernel and self._comes_first(kernel, reader, buffer)
         ]
 
@@ -235,7 +214,7 @@ class _Program:
         return {
             buffer
             for buffer in producer.writes()
-            if buffer in self.outputs or any(r is not consumer for r in self.readers.get(buffer, ()))
+            if buffer in self.outputs or any(r is not consumer for r in self.readers[buffer])
         }
 
     def detour(self, producer: Kernel, consumer: Kernel) -> bool:
@@ -258,8 +237,8 @@ class _Program:
         """Put ``merged`` in the place of both; whoever reads of it now stands behind it."""
         for kernel in (producer, consumer):
             del self.level[kernel]
-            self._leave(kernel)
-        self._enter(merged)
+            self.leave(kernel)
+        self.enter(merged)
         # Not the consumer's: what the producer alone has put before it may stand beside it now.
         self.level[merged] = 1 + max((self.level[k] for k in self._before(merged)), default=-1)
         stack = [merged]
@@ -280,7 +259,8 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
     shared = min(len(producer.axes), len(consumer.axes))
     if shared == 0 and len(producer.axes) + len(consumer.axes) > 0:
         return None
-    if any(p.extent != c.extent for p, c in zip(producer.axes[:shared], consumer.axes[:shared])):
+    to_consumer = matched(producer.axes[:shared], consumer.axes[:shared])
+    if to_consumer is None:
         return None
     same_domain = len(producer.axes) == len(consumer.axes)
     has_product = bool(contractions(producer)) or bool(contractions(consumer))
@@ -293,7 +273,6 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
     flat = same_domain and producer.is_plain and consumer.is_plain
     if not flat and _sums_columns(producer, target):
         return None
-    to_consumer = {p: Affine.of(c) for p, c in zip(producer.axes[:shared], consumer.axes[:shared])}
     replaced = _replacements(producer, consumer, to_consumer, shared)
     if replaced is None:
         return None
@@ -319,15 +298,14 @@ def _sums_columns(kernel: Kernel, target: Processor) -> bool:
     """Whether long sums lie beside each other along the last axis: with lanes inside, each would be read by itself."""
     lane = lane_axis(kernel, target)
     return lane is not None and any(
-        isinstance(e, Reduce)
-        and lane.extent * turns_of(e.over) > target.exchange_cycles
+        lane.extent * turns_of(e.over) > target.exchange_cycles
         and any(
             isinstance(load, Load)
             and load.offset.coefficient(lane) == 1
             and abs(load.offset.coefficient(e.over[-1])) > target.gather_vectors
             for load in walk(e.body)
         )
-        for e in kernel.expressions()
+        for e in kernel.reductions
     )
 
 
@@ -347,10 +325,7 @@ def _idles(product: Contraction, target: Processor) -> bool:
 def _row_fits(producer: Kernel, consumer: Kernel, shared: int, target: Processor) -> bool:
     """Whether the axes that become inner loops are short enough, and what is repeated in them cheap enough."""
     longer = producer if len(producer.axes) > shared else consumer
-    size = 1
-    for axis in longer.axes[shared:]:
-        size *= axis.extent
-    if size > LONGEST_ROW or _has_short_rows(longer, shared, target):
+    if turns_of(longer.axes[shared:]) > LONGEST_ROW or _has_short_rows(longer, shared, target):
         return False
     return _repeated_work(producer, shared) <= MOST_REPEATED_WORK
 
@@ -382,10 +357,10 @@ def _repeated_work(producer: Kernel, shared: int) -> int:
     """Functions to compute again for one element of a row; those of a sum that belongs to the element in every turn."""
     inner = {*producer.axes[shared:], *(axis for store in producer.stores for axis in store.inner)}
     work = producer.functions
-    for expression in producer.expressions():
-        if isinstance(expression, Reduce) and expression.axes & inner:
-            turns = turns_of(expression.over)
-            work += (turns - 1) * max(1, sum(isinstance(e, Apply) for e in walk(expression.body)))
+    for reduce in producer.reductions:
+        if reduce.axes & inner:
+            turns = turns_of(reduce.over)
+            work += (turns - 1) * max(1, sum(isinstance(e, Apply) for e in walk(reduce.body)))
     return work
 
 
@@ -421,9 +396,8 @@ def _enclosing(consumer: Kernel, shared: int) -> set[Axis]:
     inside = set(consumer.axes[shared:])
     for store in consumer.stores:
         inside.update(store.inner)
-    for expression in consumer.expressions():
-        if isinstance(expression, Reduce):
-            inside.update(expression.over)
+    for reduce in consumer.reductions:
+        inside.update(reduce.over)
     return inside
 
 

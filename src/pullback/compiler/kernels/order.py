@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from pullback.loops import Buffer, Kernel
 
-__all__ = ["adds_to", "dependencies", "sort_kernels"]
+__all__ = ["Users", "adds_to", "dependencies", "sort_kernels"]
+
+
+class Users:
+    """Who writes and who reads each buffer, in the order in which the kernels came."""
+
+    def __init__(self, kernels: Iterable[Kernel] = ()) -> None:
+        self.writers: defaultdict[Buffer, dict[Kernel, None]] = defaultdict(dict)
+        self.readers: defaultdict[Buffer, dict[Kernel, None]] = defaultdict(dict)
+        for kernel in kernels:
+            self.enter(kernel)
+
+    def enter(self, kernel: Kernel) -> None:
+        """One kernel more."""
+        for users in self._of(kernel):
+            users[kernel] = None
+
+    def leave(self, kernel: Kernel) -> None:
+        """One kernel less."""
+        for users in self._of(kernel):
+            del users[kernel]
+
+    def _of(self, kernel: Kernel) -> list[dict[Kernel, None]]:
+        """The users of what a kernel writes, and of what it reads."""
+        written, read = (
+            map(self.writers.__getitem__, kernel.writes()),
+            map(self.readers.__getitem__, kernel.reads()),
+        )
+        return [*written, *read]
 
 
 def dependencies(kernels: Sequence[Kernel]) -> dict[Kernel, list[Kernel]]:
@@ -16,16 +44,13 @@ def dependencies(kernels: Sequence[Kernel]) -> dict[Kernel, list[Kernel]]:
 
     A kernel that adds to a buffer comes after those that store to it; between two that add the order given stands.
     """
-    writers: dict[Buffer, list[Kernel]] = {}
-    for kernel in kernels:
-        for buffer in kernel.writes():
-            writers.setdefault(buffer, []).append(kernel)
+    writers = Users(kernels).writers
     found: dict[Kernel, list[Kernel]] = {}
     for kernel in kernels:
         needed: dict[Kernel, None] = {}
         own = set(kernel.writes())
         for buffer in kernel.reads():
-            candidates = writers.get(buffer, ())
+            candidates = list(writers[buffer])
             if buffer in own:  # it adds to the buffer
                 earlier = candidates[: candidates.index(kernel)]
                 candidates = [other for other in candidates if other in earlier or not adds_to(other, buffer)]

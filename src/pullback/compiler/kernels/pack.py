@@ -115,8 +115,7 @@ def _with_columns(kernel: Kernel, axes: tuple[Axis, ...], columns: Affine) -> Ke
     own = tuple(Axis(axis.name, axis.extent) for axis in kernel.axes[:-1])
     new = {old: Affine.of(axis) for old, axis in zip(kernel.axes, own)}
     new[kernel.axes[-1]] = columns
-    memo: dict[int, Expression] = {}
-    return Kernel((*own, *axes), tuple(store.rewritten(new, memo) for store in kernel.stores))
+    return kernel.over((*own, *axes), new)
 
 
 def _to_copy(

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Literal, Load, Position, Reduce, walk
+from pullback.loops import Affine, Axis, Expression, Kernel, Reduce, walk
+from pullback.loops.kernel import itself
 
 __all__ = ["evaluated_twice", "has_varying_sum", "order_matters"]
 
@@ -81,23 +82,15 @@ def _shape_of(root: Expression, kernel: Kernel) -> object:
     made: dict[int, int] = {}
     parts: list[object] = []
 
+    def axis(each: Axis) -> object:
+        return numbers.setdefault(each, len(numbers)), each.extent
+
     def index(affine: Affine) -> object:
         terms = sorted(affine.terms, key=lambda term: (term[1], term[0].extent, numbers.get(term[0], -1)))
-        return tuple((numbers.setdefault(a, len(numbers)), a.extent, c) for a, c in terms), affine.constant
+        return tuple((axis(a), c) for a, c in terms), affine.constant
 
     for part in walk(root):
         operands = tuple(made[id(operand)] for operand in part.operands)
-        own: object = None
-        if isinstance(part, Load):
-            own = id(part.buffer), index(part.offset), tuple(stride for _, stride in part.dynamic)
-        elif isinstance(part, Position):
-            own = index(part.index)
-        elif isinstance(part, Apply):
-            own = part.function, part.attributes
-        elif isinstance(part, Reduce):
-            own = part.kind, tuple((numbers.setdefault(a, len(numbers)), a.extent) for a in part.over)
-        elif isinstance(part, Literal):
-            own = part.value.tobytes()
         made[id(part)] = len(parts)
-        parts.append((type(part), part.dtype, own, operands))
+        parts.append((type(part), part.dtype, itself(part, axis, id, index), operands))
     return tuple(parts)

@@ -15,7 +15,7 @@ cut depends on its shape only: results are the same bits for any number of threa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +57,7 @@ from pullback.loops import (
     element,
     fused,
     load_at,
+    matched,
     operands_of,
     rewrite,
     row_major,
@@ -64,23 +65,25 @@ from pullback.loops import (
     turns_of,
     walk,
 )
+from pullback.loops.chains import CHAINED
 
 __all__ = ["split_by_rows", "split_sums"]
-
-ASSOCIATIVE = frozenset(["add", "multiply", "maximum", "minimum"])
-"""What may be cut into parts: reductions to a value, not to a position."""
 
 
 def split_sums(kernels: Iterable[Kernel], target: Processor) -> list[Kernel]:
     """The kernels with long sums cut into parts and a sum of the parts."""
+    single = (part for whole in kernels for part in _one_by_one(whole, target))
+    return _with_rows(single, lambda kernel, rows: _cut(kernel, target, rows))
+
+
+def _with_rows(
+    kernels: Iterable[Kernel], cut: Callable[[Kernel, Mapping[Buffer, int]], list[Kernel]]
+) -> list[Kernel]:
+    """What ``cut`` makes of each kernel, given the number of rows of what the kernels before it have made."""
     program: list[Kernel] = []
     rows: dict[Buffer, int] = {}
-    for kernel in (part for whole in kernels for part in _one_by_one(whole, target)):
-        reduce = _long_sum(kernel, target, rows)
-        if reduce is None:
-            program.append(kernel)
-        else:
-            program.extend(_cut(kernel, reduce, target, rows))
+    for kernel in kernels:
+        program += cut(kernel, rows)
         rows.update((buffer, kernel.axes[0].extent) for buffer in kernel.writes() if kernel.axes)
     return program
 
@@ -102,21 +105,19 @@ def split_by_rows(kernels: Iterable[Kernel]) -> list[Kernel]:
         for b, c: part[b, c] = add[p]((x[b, c, p] - mean[b, c])²)
         for c:    v[c] = add[b](part[b, c] + n (mean[b, c] - m[c])²)
     """
-    program: list[Kernel] = []
-    rows: dict[Buffer, int] = {}
     sums: dict[Buffer, _InParts] = {}
-    for kernel in kernels:
+
+    def cut(kernel: Kernel, rows: Mapping[Buffer, int]) -> list[Kernel]:
         reduce = _sum_over_rows(kernel, rows)
         if reduce is None:
-            program.append(kernel)
-        else:
-            new, beside = _from_own_means(kernel, reduce, sums) or (reduce, None)
-            parts = _in_parts(_replaced(kernel, reduce, new), new, new.over[0].extent, beside=beside)
-            program += parts
-            whole = _InParts(kernel, reduce, parts[0].stores[0].buffer)
-            sums.update((store.buffer, whole) for store in kernel.stores if store.value is reduce)
-        rows.update((buffer, kernel.axes[0].extent) for buffer in kernel.writes() if kernel.axes)
-    return program
+            return [kernel]
+        new, beside = _from_own_means(kernel, reduce, sums) or (reduce, None)
+        parts = _in_parts(_replaced(kernel, reduce, new), new, new.over[0].extent, beside=beside)
+        whole = _InParts(kernel, reduce, parts[0].stores[0].buffer)
+        sums.update((store.buffer, whole) for store in kernel.stores if store.value is reduce)
+        return parts
+
+    return _with_rows(kernels, cut)
 
 
 @dataclass(frozen=True)
@@ -146,9 +147,8 @@ def _from_own_means(
         if known is None or not centre.axes.isdisjoint(reduce.over):
             continue
         own = (*known.kernel.axes, *known.reduce.over)
-        if [axis.extent for axis in own] != [axis.extent for axis in axes]:
-            continue
-        if rewrite(known.reduce.body, {old: Affine.of(new) for old, new in zip(own, axes)}, {}, {}) is value:
+        new = matched(own, axes)
+        if new is not None and rewrite(known.reduce.body, new, {}, {}) is value:
             count, dtype = turns_of(reduce.over) // first.extent, reduce.dtype
             total = load_at(known.parts, [*map(Affine.of, (first, *kernel.axes))])
             mean = Apply("multiply", (total, Literal(1 / count, dtype)), dtype)
@@ -192,8 +192,8 @@ def _one_by_one(kernel: Kernel, target: Processor) -> list[Kernel]:
     sum0[] = add[r<100000](cos(x[r]));    sum1[] = add[r<100000](x[r] * x[r])
     value[] = exp(sum0[]) - sqrt(sum1[])
     """
-    found = [e for e in walk(*(store.value for store in kernel.stores)) if isinstance(e, Reduce)]
-    if kernel.axes or len(found) < 2 or any(e.axes or e.kind not in ASSOCIATIVE for e in found):
+    found = kernel.reductions
+    if kernel.axes or len(found) < 2 or any(e.axes or e.kind not in CHAINED for e in found):
         return [kernel]
     if not kernel.is_plain:
         return [kernel]
@@ -211,7 +211,7 @@ def _one_by_one(kernel: Kernel, target: Processor) -> list[Kernel]:
 def _only_reduction(kernel: Kernel) -> Reduce | None:
     """The only reduction of a kernel, if it may be cut: it is associative, and stored as it is found."""
     reduce = kernel.only_reduction
-    return reduce if reduce is not None and reduce.kind in ASSOCIATIVE else None
+    return reduce if reduce is not None and reduce.kind in CHAINED else None
 
 
 def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> Reduce | None:
@@ -361,9 +361,10 @@ def _places(load: Load) -> int:
     return int(high - low + 1)
 
 
-def _cut(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buffer, int]) -> list[Kernel]:
-    parts = _parts(kernel, reduce, target, rows)
-    if parts < 2:
+def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[Kernel]:
+    """The kernel with its long sum in parts, if it has one."""
+    reduce = _long_sum(kernel, target, rows)
+    if reduce is None or (parts := _parts(kernel, reduce, target, rows)) < 2:
         return [kernel]
     *made, total = _in_parts(kernel, reduce, parts)
     if _streams(kernel, reduce, target):

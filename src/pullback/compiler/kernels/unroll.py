@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pullback.compiler.kernels.canonicalise import coalesced_rows
-from pullback.compiler.kernels.order import dependencies, sort_kernels
+from pullback.compiler.kernels.order import Users, dependencies, sort_kernels
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.cost import (
@@ -47,6 +47,7 @@ from pullback.loops import (
     Kernel,
     Load,
     Store,
+    matched,
     turns_of,
 )
 from pullback.loops.chains import CHAINED, chained
@@ -211,7 +212,8 @@ def _joined(
             if both is not None and not _something_between(both.parts, needs, order):
                 current = both
                 found.update(dict.fromkeys(both.parts, both))
-    return [_without_unread(each, kernels, outputs) for each in dict.fromkeys(found.values())]
+    users = Users(kernels)
+    return [_without_unread(each, users, outputs) for each in dict.fromkeys(found.values())]
 
 
 def _something_between(
@@ -234,10 +236,10 @@ def _something_between(
 def _merged(first: _Written, second: _Written) -> _Written | None:
     """Both as one, in which the second takes over the values that the first stores."""
     one, two = first.kernel, second.kernel
-    if [axis.extent for axis in one.axes] != [axis.extent for axis in two.axes]:
+    axes = matched(two.axes, one.axes)
+    if axes is None:
         return None
-    axes, memo = {old: Affine.of(new) for old, new in zip(two.axes, one.axes)}, dict[int, Expression]()
-    two = Kernel(one.axes, tuple(store.rewritten(axes, memo) for store in two.stores))
+    two = two.over(one.axes, axes)
     stored = {(store.buffer, store.offset): store.value for store in one.stores}
     made, values = set(one.writes()), dict[Load, Expression]()
     for load in two.loads():
@@ -252,10 +254,10 @@ def _merged(first: _Written, second: _Written) -> _Written | None:
     return _Written(merged, (*first.parts, *second.parts), first.now + second.now)
 
 
-def _without_unread(written: _Written, kernels: Sequence[Kernel], outputs: Collection[Buffer]) -> _Written:
+def _without_unread(written: _Written, users: Users, outputs: Collection[Buffer]) -> _Written:
     """The same without what only its own parts would have read."""
-    own = {buffer for part in written.parts for buffer in part.reads()}
-    others = {buffer for kernel in kernels if kernel not in written.parts for buffer in kernel.reads()}
-    passing = own.difference(others, outputs)
+    parts = set(written.parts)
+    own = {buffer for part in parts for buffer in part.reads() if users.readers[buffer].keys() <= parts}
+    passing = own.difference(outputs)
     stores = [store for store in written.kernel.stores if store.buffer not in passing]
     return replace(written, kernel=written.kernel.with_stores(stores))

@@ -143,25 +143,24 @@ def _written_factor(a: Node) -> Node:
 
 
 def _solve(node: Operation, a: Node, b: Any) -> Node | None:
+    name = node.operator.name
     if a.shape[-1] <= MOST_ELIMINATED_ROWS:
-        return _written_solution("solve", a, b)
-    return _by_lu("solve", a, b)
-
-
-def _by_lu(name: str, a: Node, b: Any) -> Node | None:
+        return _written_solution(name, a, b)
     if not lapack.is_there(a.dtype, "getrf", "getrs"):
         return None
-    base = _turned(a)
-    factors, pivots, fault = results(lapack.lu(a if base is None else base))
-    found: Any = results(lapack.lu_solution(factors, pivots, b.mT, transposed=base is not None))[0]
+    (factors, pivots, fault), transposed = _lu(a)
+    found: Any = results(lapack.lu_solution(factors, pivots, b.mT, transposed=transposed))[0]
     return _kept(found.mT, _sound(fault, f"{name}: {SINGULAR}"))
 
 
+def _lu(a: Node) -> tuple[Sequence[Node], bool]:
+    """The factors of a matrix, its pivots and its fault, or those of the one that it is the transpose of."""
+    base = _turned(a)
+    return results(lapack.lu(a if base is None else base)), base is not None
+
+
 def _inv(node: Operation, a: Node) -> Node | None:
-    unit = np.eye(a.shape[-1], dtype=a.dtype) + nodes.zeros_like(a)
-    if a.shape[-1] <= MOST_ELIMINATED_ROWS:
-        return _written_solution("inv", a, unit)
-    return _by_lu("inv", a, unit)
+    return _solve(node, a, np.eye(a.shape[-1], dtype=a.dtype) + nodes.zeros_like(a))
 
 
 def _triangular_solve(node: Operation, a: Node, b: Any) -> Node | None:
@@ -265,8 +264,7 @@ def _pivots(a: Node) -> tuple[Any, Any] | None:
         return pivots, nodes.ones_like(pivots[..., 0]) if odd is None else nodes.where(odd, -one, one)
     if not lapack.is_there(a.dtype, "getrf"):
         return None
-    base = _turned(a)
-    factors, exchanged, _ = results(lapack.lu(a if base is None else base))
+    (factors, exchanged, _), _ = _lu(a)
     moved = (exchanged != np.arange(1, n + 1)).astype(np.int64)
     odd = nodes.sum(moved, axis=-1) % 2 == 1
     return nodes.diagonal(factors, axis1=-2, axis2=-1), nodes.where(odd, -one, one)

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -49,13 +50,14 @@ from pullback.graph import (
     constant,
     every_node,
     is_float,
+    regions,
     substitute,
+    with_regions,
 )
 from pullback.graph.named import (
     LEAST_SIZE,
     LEAST_STAND_IN,
     NO_END,
-    Multiple,
     NamedSize,
     is_named,
     multiple,
@@ -108,17 +110,25 @@ def with_capacity(
         made = _Instance(sizes, capacities)
         made.raise_to_least(graph)
         own = [Variable(size.variable.type, size.name) for size in sizes]
-        inputs, outputs = made.graph(graph.inputs, graph.outputs, own, zeroed)
+        inputs, outputs = made.inside(own).graph(graph.inputs, graph.outputs, zeroed)
         return Padded(Graph((*inputs, *own), outputs, made.limits(graph, zeroed)), made.least)
 
 
 class _Instance:
-    """Graphs of one capacity."""
+    """Graphs of one capacity, and what operations ask that are written with sizes."""
 
     def __init__(self, sizes: Sequence[NamedSize], capacities: Sequence[int]) -> None:
         self.sizes = sizes
         self.capacities = {size.stand_in: capacity for size, capacity in zip(sizes, capacities)}
         self.least = LEAST_SIZE
+        self.own: Sequence[Node] = ()
+        """The sizes; in the body of a loop over a named axis also whether the step is one that there is."""
+
+    def inside(self, own: Sequence[Node]) -> _Instance:
+        """The same for a graph in which ``own`` are the sizes."""
+        made = copy(self)
+        made.own = own
+        return made
 
     def raise_to_least(self, graph: Graph) -> None:
         """Make room for the rows that operations name by their numbers."""
@@ -143,46 +153,39 @@ class _Instance:
         return tuple(found)
 
     def graph(
-        self,
-        variables: Sequence[Variable],
-        outputs: Sequence[Node],
-        own: Sequence[Node],
-        zeroed: Sequence[bool] = (),
+        self, variables: Sequence[Variable], outputs: Sequence[Node], zeroed: Sequence[bool] = ()
     ) -> tuple[tuple[Variable, ...], tuple[Node, ...]]:
-        """The inputs and outputs of a graph or region in which ``own`` are the sizes.
-
-        In the body of a loop over a named axis they end with whether the step is one that there is.
-        """
+        """The inputs and outputs of a graph or region."""
         rules, zeros = self._demands(outputs)
         inputs = tuple([Variable(self._type(x.type), x.name) for x in variables])
         replaced: dict[Node, Node] = dict(zip(variables, inputs))
-        for size, variable in zip(self.sizes, own):
+        for size, variable in zip(self.sizes, self.own):
             replaced.setdefault(size.variable, variable)
         for number, (old, new) in enumerate(zip(variables, inputs)):
             if id(old) in zeros and not (zeroed and zeroed[number]):
-                replaced[old] = self._filled(new, old, 0, own)
+                replaced[old] = self._filled(new, old, 0)
 
         def rebuild(node: Operation, given: tuple[Node, ...]) -> Node:
             if is_named(node.attributes.get("trips", 0)):
-                made = self._to_its_end(node, given, self._attributes(node), own)
+                made = self._to_its_end(node, given)
             elif node.operator.name in _REGION_INPUTS:
-                made = self._with_regions(node, given, self._attributes(node), own)
+                made = self._with_regions(node, given)
             else:
                 fills, _, _, instead = rules[id(node)]
                 given = tuple(
                     [
                         new
                         if fill in (None, 0) or (fill == "index" and _in_range(old, node))
-                        else self._filled(new, old, fill, own)
+                        else self._filled(new, old, fill)
                         for new, old, fill in zip(given, node.inputs, fills)
                     ]
                 )
-                given = self._harmless(node, given, own)
+                given = self._harmless(node, given)
                 if instead is None:
                     made = apply(node.operator, given, self._attributes(node))
                 else:
-                    made = instead(node, given, _AtCapacity(self, own))
-            return self._filled(made, node, 0, own) if id(node) in zeros else made
+                    made = instead(node, given, self)
+            return self._filled(made, node, 0) if id(node) in zeros else made
 
         return inputs, substitute(outputs, replaced, rebuild)
 
@@ -252,65 +255,63 @@ class _Instance:
             return tuple([self._number(node, key, each) for each in value])
         return value
 
-    def number(self, found: Multiple, own: Sequence[Node]) -> Node:
-        """A multiple of a size when the program runs."""
-        return size_node(found, own[self.sizes.index(found.size)])
+    def number(self, number: int) -> Node:
+        """The same number when the program runs."""
+        found = multiple(number)
+        if found is None:
+            return constant(number, _INT)
+        return size_node(found, self.own[self.sizes.index(found.size)])
 
     # -- Fills
 
-    def _filled(self, new: Node, old: Node, fill: Fill, own: Sequence[Node]) -> Node:
+    def _filled(self, new: Node, old: Node, fill: Fill) -> Node:
         """``new`` with ``fill`` in its padding."""
         if not named_axes(old):
             return new
         inside = []
         for axis in named_axes(old):
-            found = multiple(old.shape[axis])
-            assert found is not None
-            limit: Node = self.number(found, own)
-            limit = OPERATORS["broadcast"](limit, shape=new.shape, axes=())
+            limit = OPERATORS["broadcast"](self.number(old.shape[axis]), shape=new.shape, axes=())
             place = OPERATORS["iota"](shape=new.shape, axis=axis, dtype=_INT)
             inside.append(OPERATORS["less"](place, limit))
         return OPERATORS["where"](reduce(OPERATORS["logical_and"], inside), new, _other(new, fill))
 
     # -- Regions
 
-    def _with_regions(
-        self, node: Operation, given: tuple[Node, ...], attributes: Mapping[str, Any], own: Sequence[Node]
-    ) -> Node:
+    def _with_regions(self, node: Operation, given: tuple[Node, ...]) -> Node:
         """An operation whose regions take the sizes first, where they need them."""
         before = _REGION_INPUTS[node.operator.name]
         if node.operator.name == "while":
-            self._harmless(node, given, own)
-        variables = self._variables(node)
-        inner = [Variable(x.type, getattr(x, "name", "")) for x in own]
-        inputs: tuple[Variable, ...] = ()
-        made: dict[str, Any] = {}
+            self._harmless(node, given)
+        held = regions(node)
+        joined = [output for region in held for output in region.outputs]
+        inner = self._own_inside()
         # All regions of an operation have the same variables.
-        for key, value in attributes.items():
-            regions = value if isinstance(value, tuple) else (value,)
-            if not regions or not all(isinstance(region, Graph) for region in regions):
-                continue
-            joined = [output for region in regions for output in region.outputs]
-            inputs, outputs = self.graph(variables, joined, inner)
-            ends = iter(outputs)
-            found = [tuple([next(ends) for _ in region.outputs]) for region in regions]
-            made[key] = (inputs, found, isinstance(value, tuple))
-        return self._joined(node, given, attributes, own, inner, made, before)
+        inputs, outputs = self.inside(inner).graph(held[0].inputs, joined)
+        ends = iter(outputs)
 
-    def _to_its_end(
-        self, node: Operation, given: tuple[Node, ...], attributes: Mapping[str, Any], own: Sequence[Node]
-    ) -> Node:
+        def made(region: Graph) -> Graph:
+            return Graph((*inner, *inputs), tuple([next(ends) for _ in region.outputs]))
+
+        final = with_regions(self._attributes(node), made)
+        if "consts" in final:
+            final["consts"] += len(inner)
+        return apply(node.operator, (*given[:before], *self.own, *given[before:]), final)
+
+    def _own_inside(self) -> list[Variable]:
+        """Variables of a region for what this graph has of sizes."""
+        return [Variable(x.type, getattr(x, "name", "")) for x in self.own]
+
+    def _to_its_end(self, node: Operation, given: tuple[Node, ...]) -> Node:
         """A ``scan`` of as many steps as the capacity; those from the size on leave the carries as they are."""
-        body, consts, carries = (node.attributes[key] for key in ("body", "consts", "carries"))
+        attributes = self._attributes(node)
+        body, consts, carries = (attributes[key] for key in ("body", "consts", "carries"))
         step = Variable(Type(_INT, ()), "step")
-        inner = [Variable(x.type, getattr(x, "name", "")) for x in own]
-        found = multiple(node.attributes["trips"])
-        assert found is not None
-        is_step = OPERATORS["less"](step, self.number(found, inner))
-        if len(inner) > len(self.sizes):
-            is_step = OPERATORS["logical_and"](is_step, inner[-1])
+        inner = self._own_inside()
         sizes = len(self.sizes)
-        inputs, outputs = self.graph(body.inputs, body.outputs, [*inner[:sizes], is_step])
+        is_step = OPERATORS["less"](step, self.inside(inner).number(node.attributes["trips"]))
+        if len(inner) > sizes:
+            is_step = OPERATORS["logical_and"](is_step, inner[-1])
+        inputs, outputs = self.inside([*inner[:sizes], is_step]).graph(body.inputs, body.outputs)
         before = inputs[consts : consts + carries]
         kept = [_chosen(is_step, new, old) for new, old in zip(outputs, before)]
         final = {
@@ -319,11 +320,11 @@ class _Instance:
             "consts": consts + len(inner),
         }
         count = OPERATORS["iota"](shape=(attributes["trips"],), axis=0, dtype=_INT)
-        return apply(node.operator, (*own, *given, count), final)
+        return apply(node.operator, (*self.own, *given, count), final)
 
-    def _harmless(self, node: Operation, given: tuple[Node, ...], own: Sequence[Node]) -> tuple[Node, ...]:
+    def _harmless(self, node: Operation, given: tuple[Node, ...]) -> tuple[Node, ...]:
         """What an operation is given that checks it, in steps of a loop that are none."""
-        if len(own) == len(self.sizes):
+        if len(self.own) == len(self.sizes):
             return given
         if node.operator.name in ("host_call", "while"):
             refuse_named(node, "is run in steps beyond its end", "take it out of the loop over that axis")
@@ -332,52 +333,10 @@ class _Instance:
         fills = [fill if isinstance(fill, str) else None for fill in node.operator.vary(node).fills]
         return tuple(
             [
-                _chosen(own[-1], x, _other(x, fill)) if fill in ("index", "identity") else x
+                _chosen(self.own[-1], x, _other(x, fill)) if fill in ("index", "identity") else x
                 for x, fill in zip(given, fills)
             ]
         )
-
-    def _variables(self, node: Operation) -> tuple[Variable, ...]:
-        graphs = [value for value in node.attributes.values() if isinstance(value, (Graph, tuple))]
-        for value in graphs:
-            region = value[0] if isinstance(value, tuple) and value else value
-            if isinstance(region, Graph):
-                return region.inputs
-        raise AssertionError(f"{node.operator.name} holds no graph")
-
-    def _joined(
-        self,
-        node: Operation,
-        given: tuple[Node, ...],
-        attributes: Mapping[str, Any],
-        own: Sequence[Node],
-        inner: Sequence[Variable],
-        made: Mapping[str, Any],
-        before: int,
-    ) -> Node:
-        shared: tuple[Variable, ...] = next(iter(made.values()))[0]
-        final = dict(attributes)
-        for key, (inputs, found, several) in made.items():
-            outputs = [substitute(each, dict(zip(inputs, shared))) for each in found]
-            graphs = [Graph((*inner, *shared), each) for each in outputs]
-            final[key] = tuple(graphs) if several else graphs[0]
-        if "consts" in final:
-            final["consts"] += len(inner)
-        return apply(node.operator, (*given[:before], *own, *given[before:]), final)
-
-
-class _AtCapacity:
-    """What operations ask that are written with sizes."""
-
-    def __init__(self, instance: _Instance, own: Sequence[Node]) -> None:
-        self.instance, self.own = instance, own
-
-    def extent(self, number: int) -> int:
-        return self.instance.extent(number)
-
-    def number(self, number: int) -> Node:
-        found = multiple(number)
-        return constant(number, _INT) if found is None else self.instance.number(found, self.own)
 
 
 def _in_range(index: Node, user: Operation) -> bool:

@@ -58,6 +58,7 @@ from pullback.graph import (
     part_dtype,
     regions,
     result,
+    with_regions,
     written_at,
 )
 from pullback.operators.complex_parts import Parts
@@ -67,21 +68,10 @@ __all__ = ["OnPacked", "pack_type", "packed_array", "with_parts"]
 
 _BITS, _WIDE = np.dtype(np.uint16), np.dtype(np.float32)
 
-MOVES = frozenset(
-    (
-        *(
-            "concatenate",
-            "contiguous",
-            "gather",
-            "interleave",
-            "pad",
-            "scatter_set",
-            "stop_gradient",
-            "where",
-        ),
-        *("broadcast", "reshape", "reverse", "slice", "transpose", "windows"),
-    )
-)
+MOVES = frozenset({
+    "concatenate", "contiguous", "gather", "interleave", "pad", "scatter_set", "stop_gradient", "where",
+    "broadcast", "reshape", "reverse", "slice", "transpose", "windows",
+})  # fmt: skip
 """Operators each element of whose result is an element of an input, or zero: they do the same to bits."""
 
 
@@ -195,7 +185,7 @@ class _Walk:
             return self.unpacked(result(*inputs, **node.attributes), node.type)
         if regions(node):
             variables = dict[int, Variable]()
-            held = {name: _inside(value, variables) for name, value in node.attributes.items()}
+            held = with_regions(node.attributes, lambda region: _Walk(variables).graph(region))
             return apply(node.operator, tuple(map(self.packed, inputs)), held)
         if not _is_packed(node.type) and not any(isinstance(x, Parts | Half) for x in inputs):
             return apply(node.operator, tuple(inputs), node.attributes)
@@ -254,7 +244,9 @@ class _Walk:
         routine = None if makes is None else makes(*(child.type for child in node.inputs), **node.attributes)
         outside = as_host_call(node, node.inputs, routine)
         several = self.called(outside, [*inputs, *outside.inputs[len(inputs) :]])
-        return several if isinstance(node.type, TupleType) else self.picked(several, node.type)
+        if isinstance(node.type, TupleType):
+            return several
+        return self.unpacked(result(several, index=0), node.type)
 
     def partwise(self, node: Operation, inputs: Sequence[Any], part: int) -> Node:
         """A linear operation on one part."""
@@ -268,10 +260,6 @@ class _Walk:
         function = OnPacked(node.attributes["function"], given, promised.types)
         attributes = {**node.attributes, "function": function, "promised": pack_type(promised)}
         return host_call(*map(self.packed, inputs), **attributes)
-
-    def picked(self, several: Node, type: Type) -> Any:
-        """The one result of a call."""
-        return self.unpacked(result(several, index=0), type)
 
     def unpacked(self, whole: Node, type: Type) -> Any:
         """What stands for a value of ``type`` that is packed if need be."""
@@ -320,10 +308,3 @@ def _checked(node: Operation, made: Any) -> Any:
 
 def _is_half_dtype(value: Any) -> bool:
     return isinstance(value, np.dtype) and is_half(value)
-
-
-def _inside(value: Any, variables: dict[int, Variable]) -> Any:
-    """An attribute with the graphs in it taken apart."""
-    if isinstance(value, Graph):
-        return _Walk(variables).graph(value)
-    return tuple(_inside(part, variables) for part in value) if isinstance(value, tuple) else value

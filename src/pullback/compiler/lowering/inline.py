@@ -7,27 +7,27 @@ the kernel of the maxima computes it: ``codegen/windows.py`` does so in register
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from pullback.compiler.passes.rewriting import inner, uses
+from pullback.compiler.passes.rewriting import inner
 from pullback.compiler.schedules.cost import ENOUGH_WINDOW_ROWS, LEAST_FILLED, MOST_TAPS, MOST_WINDOW_SUMS
 from pullback.compiler.schedules.lanes import filled
 from pullback.compiler.schedules.window_maximum import rows_at_once
 from pullback.compiler.target import Processor
-from pullback.graph import Graph, Node, Operation
+from pullback.graph import Node, Operation
 
 __all__ = ["pooled_convolutions"]
 
 
-def pooled_convolutions(graph: Graph, order: Sequence[Node], target: Processor) -> set[int]:
-    """The nodes, by ``id``, from convolutions up to what is pooled, that need no memory of their own."""
+def pooled_convolutions(order: Sequence[Node], count: Mapping[int, int], target: Processor) -> set[int]:
+    """The nodes, by ``id``, from convolutions up to what is pooled, that need no memory of their own.
+
+    ``count`` says how often each is read.
+    """
     pools: dict[int, list[Operation]] = {}
     for node in order:
         if isinstance(node, Operation) and node.operator.name in ("window_max", "window_argmax"):
             pools.setdefault(id(node.inputs[0]), []).append(node)
-    if not pools:
-        return set()
-    count = uses(order, graph.outputs)
     found: set[int] = set()
     for readers in pools.values():
         if len({tuple(node.attributes.items()) for node in readers}) == 1 and _suits(readers[0]):
@@ -47,7 +47,7 @@ def _suits(pool: Operation) -> bool:
     return all(stride > (size - 1) * step for size, stride, step in zip(sizes, strides, dilations))
 
 
-def _chain(node: Node, readers: int, count: dict[int, int]) -> list[Operation] | None:
+def _chain(node: Node, readers: int, count: Mapping[int, int]) -> list[Operation] | None:
     """Elementwise operations from what is pooled down to one convolution, needed by nobody else."""
     chain: list[Operation] = []
     while isinstance(node, Operation) and count[id(node)] == readers:

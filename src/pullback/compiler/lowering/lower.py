@@ -8,13 +8,14 @@ reductions, products and scatters, what a product reads, and what would be expen
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import TypeGuard
 
 import numpy as np
 
 from pullback.compiler.key.graph import repeats_one_value
 from pullback.compiler.lowering.inline import pooled_convolutions
-from pullback.compiler.passes.rewriting import uses
+from pullback.compiler.passes.rewriting import readers_of, uses
 from pullback.compiler.schedules.cost import (
     COPY_COST,
     DEEPEST_COST,
@@ -43,7 +44,9 @@ from pullback.loops import (
     fused,
     load_at,
     operands_of,
+    rebuilt,
     row_major,
+    turns_of,
     walk,
 )
 from pullback.loops.arithmetic import within_extent
@@ -72,7 +75,8 @@ class Lowered:
         self._operands: dict[int, Operand] = {}
         self._users = uses(self._order, graph.outputs)
         self._shared: set[Expression] = set()
-        self._stored = _choose_stored(graph, self._order, pooled_convolutions(graph, self._order, target))
+        inlined = pooled_convolutions(self._order, self._users, target)
+        self._stored = _choose_stored(graph, self._order, inlined)
 
     def operand(self, node: Node) -> Operand:
         """The function from an index to the node's value there."""
@@ -144,20 +148,19 @@ class Lowered:
         return self
 
     def _store(self, node: Operation, buffer: Buffer) -> None:
+        name = node.operator.name
         if node.operator.accumulates:
             self._scatter(node, buffer)
-            return
-        if node.operator.name == "links":
+        elif name == "links":
             self._link(node, buffer)
-            return
-        if node.operator.name == "concatenate" and _in_long_parts(node):
-            self._concatenate(node, buffer)
-            return
-        if node.operator.name == "interleave":
-            self._interleave(node, buffer)
-            return
-        axes, index = axes_of(node.shape)
-        self._add(axes, buffer, index, _without_empty(self.value(node, index)))
+        elif name == "concatenate" and _in_long_parts(node):
+            self._store_parts(node, buffer, _concatenated(node))
+        elif name == "interleave":
+            strides = node.attributes["strides"]
+            self._store_parts(node, buffer, ((place, strides) for place in places(strides)))
+        else:
+            axes, index = axes_of(node.shape)
+            self._add(axes, buffer, index, self.value(node, index))
 
     def _updated_before(self, node: Operation) -> Buffer | None:
         """The buffer of what ``node`` updates, if that is the result of other updates, and nobody else reads it."""
@@ -188,26 +191,18 @@ class Lowered:
         store = Store(buffer, offset, self.operand(updates)(index), (), dynamic, node.operator.accumulates)
         self.kernels.append(Kernel(axes, (store,)))
 
-    def _concatenate(self, node: Operation, buffer: Buffer) -> None:
-        """Each part by itself: one kernel of all would ask in every place which part it belongs to."""
-        axis, start = node.attributes["axis"], 0
-        stride = row_major(buffer.shape)[axis]
-        for part in node.inputs:
-            axes, index = axes_of(part.shape)
-            value = _without_empty(self.operand(part)(index))
-            offset = element(index, buffer.shape) + start * stride
-            if part.size:
-                self.kernels.append(Kernel(axes, (Store(buffer, offset, value),)))
-            start += part.shape[axis]
+    def _store_parts(
+        self, node: Operation, buffer: Buffer, where: Iterable[tuple[Sequence[int], Sequence[int]]]
+    ) -> None:
+        """Each part by itself: one kernel of all would ask in every place which part it belongs to.
 
-    def _interleave(self, node: Operation, buffer: Buffer) -> None:
-        """Each part by itself, as far apart as the strides say."""
-        strides = node.attributes["strides"]
-        for part, place in zip(node.inputs, places(strides)):
+        ``where`` has the place of the first element of each part, and how far apart its elements lie.
+        """
+        for part, (first, strides) in zip(node.inputs, where):
             axes, index = axes_of(part.shape)
-            value = _without_empty(self.operand(part)(index))
+            value = self.operand(part)(index)
             if part.size:
-                spread = [i * stride + start for i, stride, start in zip(index, strides, place)]
+                spread = [i * stride + start for i, stride, start in zip(index, strides, first)]
                 self._add(axes, buffer, spread, value)
 
     def _link(self, node: Operation, buffer: Buffer) -> None:
@@ -229,7 +224,8 @@ class Lowered:
     def _add(
         self, axes: tuple[Axis, ...], buffer: Buffer, index: Sequence[Affine], value: Expression
     ) -> None:
-        self.kernels.append(Kernel(axes, (Store(buffer, element(index, buffer.shape), value),)))
+        store = Store(buffer, element(index, buffer.shape), _without_empty(value))
+        self.kernels.append(Kernel(axes, (store,)))
 
 
 def lower(graph: Graph, target: Processor) -> Lowered:
@@ -250,16 +246,28 @@ def _in_long_parts(node: Operation) -> bool:
     return len(lines) <= MOST_CONCATENATED and min(lines, default=0) >= LEAST_LINE
 
 
+def _concatenated(node: Operation) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+    """The place of the first element of each part of a concatenation, and how far apart its elements lie."""
+    axis, start = node.attributes["axis"], 0
+    for part in node.inputs:
+        yield [start if k == axis else 0 for k in range(node.ndim)], (1,) * node.ndim
+        start += part.shape[axis]
+
+
 def _is_product(value: Expression) -> bool:
     return bool(operands_of(value, "multiply")) and value.dtype.kind == "f"
 
 
 def _without_empty(value: Expression) -> Expression:
     """Sums and products over no element are their neutral elements."""
-    for expression in walk(value):
-        if isinstance(expression, Reduce) and any(axis.extent == 0 for axis in expression.over):
-            return Literal(_NEUTRAL[expression.kind], expression.dtype)
-    return value
+
+    def is_empty(part: Expression) -> TypeGuard[Reduce]:
+        return isinstance(part, Reduce) and turns_of(part.over) == 0
+
+    def neutral(part: Expression) -> Expression:
+        return Literal(_NEUTRAL[part.kind], part.dtype) if is_empty(part) else part
+
+    return rebuilt(value, neutral, {}) if any(map(is_empty, walk(value))) else value
 
 
 def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> set[int]:
@@ -267,10 +275,7 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
 
     What is stored because it is deep cuts what else would be computed in one place: then others are read apart.
     """
-    readers: dict[int, list[Node]] = {}
-    for node in order:
-        for key in {id(child) for child in node.inputs}:  # ``x + x`` evaluates ``x`` once
-            readers.setdefault(key, []).append(node)
+    readers = readers_of(order)  # ``x + x`` evaluates ``x`` once
     apart = _read_apart(graph, order)
     while True:
         stored, cost = _stored_of(graph, order, inlined, readers, apart)
@@ -281,7 +286,11 @@ def _choose_stored(graph: Graph, order: Sequence[Node], inlined: set[int]) -> se
 
 
 def _stored_of(
-    graph: Graph, order: Sequence[Node], inlined: Set[int], readers: Mapping[int, list[Node]], apart: Set[int]
+    graph: Graph,
+    order: Sequence[Node],
+    inlined: Set[int],
+    readers: Mapping[int, list[Operation]],
+    apart: Set[int],
 ) -> tuple[set[int], dict[int, float]]:
     """The nodes to store, and what each costs where it is read, if those ``apart`` are read in several places."""
     users = {key: len(nodes) for key, nodes in readers.items()}
@@ -296,8 +305,6 @@ def _stored_of(
         if not isinstance(node, Operation):
             cost[id(node)] = 0.0
             continue
-        if id(node) in inlined:
-            cost[id(node)] = 0.0
         if not node.size:
             stored.update(_checks_of(node))
         for child in node.inputs:
@@ -306,6 +313,7 @@ def _stored_of(
                 strided = not node.operator.rereads or _has_strides(child, base)
                 stored.add(id(base if strided else child))
         if id(node) in inlined:
+            cost[id(node)] = 0.0
             continue
         own = (
             sum(cost[id(child)] for child in dict.fromkeys(node.inputs) if id(child) not in stored)
@@ -331,7 +339,7 @@ class _Finished:
     Where that is read several times it is stored rather than the product, which would be finished by each reader anew.
     """
 
-    def __init__(self, readers: Mapping[int, Sequence[Node]], stored: Set[int]) -> None:
+    def __init__(self, readers: Mapping[int, Sequence[Operation]], stored: Set[int]) -> None:
         self._readers, self._stored, self._outputs = readers, stored, frozenset(stored)
         self._found: set[int] = set()
 
@@ -373,11 +381,10 @@ class _Finished:
         return id(child) in self._found
 
 
-def _is_function_of(child: Node, node: Node) -> bool:
+def _is_function_of(child: Node, node: Operation) -> bool:
     """Whether ``node`` is an elementwise function of ``child`` alone, and takes no more memory."""
     return (
-        isinstance(node, Operation)
-        and node.operator.elementwise
+        node.operator.elementwise
         and len(node.inputs) == 1
         and node.shape == child.shape
         and node.dtype.itemsize <= child.dtype.itemsize

@@ -18,12 +18,12 @@ program reads and writes whole arrays between blocks.
 from __future__ import annotations
 
 import math
-from collections import Counter as Counts
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from pullback.compiler.lowering.items import Block, Choice, Counter, HostCall, Item, Loop, View, While
+from pullback.compiler.passes.rewriting import readers_of, uses
 from pullback.control.checkpoint import call
 from pullback.control.choice import switch
 from pullback.control.host import host_call
@@ -122,14 +122,10 @@ class _Arrangement:
         self.wanted: list[list[tuple[Node, View]]] = [[] for _ in range(self.last + 2)]
         """For each block what it stores where."""
         self.offers, self.constants = donated, constants
-        self.users = Counts(child for node in self.order for child in map(id, node.inputs))
-        self.readers: dict[int, list[Node]] = {}
-        for node in self.order:
-            for child in node.inputs:
-                self.readers.setdefault(id(child), []).append(node)
+        self.users = uses(self.order, graph.outputs)
+        self.readers = readers_of(self.order)
         self.failing = max((self._when(node) for node in self.order if _may_fail(node)), default=-1)
         """When the last error may be reported."""
-        self.users.update(map(id, graph.outputs))
 
     def _sink(self) -> None:
         """What is made element by element of what is stored anyway stands in the block of its first user, not before.
@@ -189,16 +185,8 @@ class _Arrangement:
             if safe:
                 self.places[id(node)] = target
                 self.wanted[stage].append((node, target))
-            elif isinstance(node, Operation) and node.operator is result and position not in self.offers:
-                several, index = node.inputs[0], node.attributes["index"]
-                assert isinstance(several, Operation)
-                anywhere = several.operator is not unbounded
-                if several.operator is scan_operator:
-                    anywhere = index >= several.attributes["carries"]
-                if anywhere and id(node) not in self.places:
-                    self.places[id(node)] = target  # what is no carry is written where it is wanted
-                else:
-                    self.wanted[-1].append((node, target))
+            elif _lies_anywhere(node) and position not in self.offers and id(node) not in self.places:
+                self.places[id(node)] = target
             else:
                 self.wanted[-1].append((node, target))
 
@@ -261,15 +249,13 @@ class _Arrangement:
         """Places for the results that have none; those that are carries of a loop get theirs with it."""
         if node.operator is unbounded:
             return
-        if node.operator is not scan_operator:
-            for picked in results(node):
-                if id(picked) in self.stage and id(picked) not in self.places:
-                    self._own(picked)
-            return
-        this = Scan.of(node)
-        for k, y in enumerate(this.ys):
-            picked = result(node, index=len(this.carries) + k)
-            if id(picked) in self.stage and id(picked) not in self.places and self._alias(this, y) is None:
+        made: Sequence[Node] = results(node)
+        if node.operator is scan_operator:
+            this = Scan.of(node)
+            ys = zip(made[len(this.carries) :], this.ys)
+            made = [picked for picked, y in ys if self._alias(this, y) is None]
+        for picked in made:
+            if id(picked) in self.stage and id(picked) not in self.places:
                 self._own(picked)
 
     @staticmethod
@@ -362,7 +348,7 @@ class _Arrangement:
     def _loop(self, node: Operation) -> Loop[Item]:
         this = Scan.of(node)
         counter = Counter(this.trips, this.reverse)
-        count, stage = len(this.carries), self.stage[id(node)]
+        count = len(this.carries)
         kept: dict[int, list[tuple[Node, bool]]] = {}
         """Of each carry the results that are its states in all steps."""
         ys: list[tuple[Node, View]] = []
@@ -373,9 +359,7 @@ class _Arrangement:
                 kept.setdefault(alias[0], []).append((picked, alias[1]))
             elif id(picked) in self.places:
                 ys.append((y, self._step(self.places[id(picked)], y, counter, this)))
-        pairs: list[tuple[View, View]] = []
-        for k, init in enumerate(this.inputs.carries):
-            pairs.append(self._carry(node, this, counter, k, init, stage, kept.get(k, [])))
+        pairs = [self._carry(node, this, counter, k, kept.get(k, [])) for k in range(count)]
         inputs = [
             *(self._stored(const) for const in this.inputs.consts),
             *(enter for enter, _ in pairs),
@@ -396,29 +380,19 @@ class _Arrangement:
         return whole.part(0, counter, one.size)
 
     def _carry(
-        self,
-        node: Operation,
-        this: Scan,
-        counter: Counter,
-        k: int,
-        init: Node,
-        stage: int,
-        kept: Sequence[tuple[Node, bool]],
+        self, node: Operation, this: Scan, counter: Counter, k: int, kept: Sequence[tuple[Node, bool]]
     ) -> tuple[View, View]:
         """Where a carry enters and leaves a turn; its first value is stored, or copied, by the block before."""
-        size, trips = init.size, this.trips
+        init, stage, trips = this.inputs.carries[k], self.stage[id(node)], this.trips
+        size = init.size
         slots = trips + 1 if kept else 2
         whole = View(Buffer(f"carry{len(self.places)}_{k}", init.dtype, (slots, *init.shape)))
-        if not kept:
+        if not kept:  # the turn after this one finds it in the second slot, or in the first again
             first, last = 0, trips % 2 * size
-            enter, leave = whole.part(0, counter, size, 2), _following(whole, counter, size)
-        elif this.reverse:
-            first, last = trips * size, 0
-            enter = whole.part(first, counter, -size)
-            leave = whole.part(first - size, counter, -size)
+            enter, leave = whole.part(0, counter, size, 2), whole.part(size, counter, -size, 2)
         else:
-            first, last = 0, trips * size
-            enter, leave = whole.part(0, counter, size), whole.part(size, counter, size)
+            first, last, step = (trips * size, 0, -size) if this.reverse else (0, trips * size, size)
+            enter, leave = (whole.part(start, counter, step) for start in (first, first + step))
         for picked, leaves in kept:
             self.places[id(picked)] = whole.after(size if leaves != this.reverse else 0)
         final = result(node, index=k)
@@ -474,11 +448,6 @@ class _Arrangement:
         return Block(Graph(tuple(own.values()), made), tuple(views), tuple(view for _, view in stores), over)
 
 
-def _following(whole: View, counter: Counter, size: int) -> View:
-    """Where the turn after this one finds a carry of two slots: at the end of the first, then at its start."""
-    return whole.after(size).part(0, counter, -size, 2)
-
-
 def _behind_reshapes(node: Node) -> Node:
     """What lies in memory as ``node`` does."""
     while isinstance(node, Operation) and node.operator.name == "reshape":
@@ -494,6 +463,15 @@ def _is_kept(node: Node) -> bool:
     assert isinstance(several, Operation)
     scans = several.operator is scan_operator
     return scans and node.attributes["index"] >= several.attributes["carries"]
+
+
+def _lies_anywhere(node: Node) -> bool:
+    """Whether ``node`` is what a loop, a choice or a call writes where it is wanted: it is no carry."""
+    if not isinstance(node, Operation) or node.operator is not result:
+        return False
+    (several,) = node.inputs
+    assert isinstance(several, Operation)
+    return _is_kept(node) or several.operator not in (scan_operator, unbounded)
 
 
 def _first_of_steps(node: Node) -> int | None:

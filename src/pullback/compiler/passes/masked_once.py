@@ -27,7 +27,7 @@ output %6, %8
 
 from __future__ import annotations
 
-from pullback.compiler.passes.rewriting import GraphPass, inner, scalar, with_outputs
+from pullback.compiler.passes.rewriting import GraphPass, inner, readers_of, scalar, with_outputs
 from pullback.graph import Graph, Node, Operation, apply, substitute
 from pullback.operators.logic import where
 
@@ -36,12 +36,9 @@ __all__ = ["masked_once"]
 
 def _masked_once(graph: Graph) -> Graph:
     order = graph.nodes()
-    users: dict[int, list[Operation]] = {}
+    users = readers_of(order)
     masked: dict[tuple[int, int], Operation] = {}
     for node in order:
-        for child in dict.fromkeys(node.inputs):
-            assert isinstance(node, Operation)
-            users.setdefault(id(child), []).append(node)
         choice = inner(node, "where")
         if choice is not None and scalar(choice.inputs[2]) is not None:
             masked[id(choice.inputs[0]), id(choice.inputs[1])] = choice

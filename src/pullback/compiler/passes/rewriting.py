@@ -38,6 +38,7 @@ __all__ = [
     "labelled",
     "ordered",
     "rare_case",
+    "readers_of",
     "rewrite",
     "same",
     "scalar",
@@ -168,6 +169,16 @@ def uses(order: Sequence[Node], outputs: Sequence[Node]) -> dict[int, int]:
     for node in outputs:
         count[id(node)] = count.get(id(node), 0) + 1
     return count
+
+
+def readers_of(order: Sequence[Node]) -> dict[int, list[Operation]]:
+    """The operations in ``order`` that read each node, by its ``id``."""
+    readers: dict[int, list[Operation]] = {}
+    for node in order:
+        if isinstance(node, Operation):
+            for child in dict.fromkeys(node.inputs):
+                readers.setdefault(id(child), []).append(node)
+    return readers
 
 
 # -- what rules ask and make

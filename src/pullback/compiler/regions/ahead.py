@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from pullback.compiler.regions.steps import Group, Job, keeps_to_rows
+from pullback.compiler.regions.steps import Group, Job, buffers_of, keeps_to_rows
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.cost import ON_THEIR_WAY
 from pullback.compiler.target import Processor
@@ -44,7 +44,7 @@ def asked_ahead(group: Group, private: Collection[Buffer], target: Processor) ->
     if not products:
         return None
     longest = max(products, key=lambda job: job.cycles)
-    users = {buffer: job for job in jobs for buffer in (*job.kernel.reads(), *job.kernel.writes())}
+    users = {buffer: job for job in jobs for buffer in buffers_of(job.kernel)}
     rows = {
         buffer: buffer.nbytes // group.rows
         for buffer, job in users.items()

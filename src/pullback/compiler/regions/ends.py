@@ -202,7 +202,7 @@ class _Facts:
             if isinstance(job.schedule, ScatterSchedule):
                 (store,) = kernel.stores
                 pitch = store.buffer.size // self.capacity
-                if job.rows != self.capacity or not self._is_before(store.offset, store.dynamic, pitch):
+                if job.rows != self.capacity or not self._is_before(store, pitch):
                     return None
                 found.add(("unseen", self._view(store.buffer).base, pitch))
                 continue
@@ -229,7 +229,7 @@ class _Facts:
                 return None
             for load in (pair.left, pair.right):
                 pitch = load.offset.coefficient(pair.depth[-1])
-                if self._row(load.buffer, load.offset, pitch) != (pair.depth[-1], 1):
+                if self._row(load, pitch) != (pair.depth[-1], 1):
                     return None
                 found.add(("zero", self._view(load.buffer).base, pitch))
         return {pair.depth[-1] for pair in job.schedule.contraction.pairs}, found
@@ -259,10 +259,10 @@ class _Facts:
     def _zero(self, base: Buffer, pitch: int) -> set[_Fact] | None:
         found = set[_Fact]()
         for store in self.stores.get(base, ()):
-            if store.accumulate and self._is_before(store.offset, store.dynamic, pitch):
+            if store.accumulate and self._is_before(store, pitch):
                 continue
-            row = self._row(store.buffer, store.offset, pitch)
-            if row is None or store.dynamic or store.accumulate:
+            row = self._row(store, pitch)
+            if row is None or store.accumulate:
                 return None
             reasons = self._zeros(store, row)[store.value]
             if reasons is None:
@@ -273,9 +273,9 @@ class _Facts:
     def _unseen(self, base: Buffer, pitch: int) -> set[_Fact] | None:
         found = set[_Fact]()
         for kernel, load in self.loads.get(base, ()):
-            if self._is_before(load.offset, load.dynamic, pitch):
+            if self._is_before(load, pitch):
                 continue
-            row = None if load.dynamic else self._row(load.buffer, load.offset, pitch)
+            row = self._row(load, pitch)
             if row is not None and row[0] in self.ended:
                 continue
             if row is None:
@@ -293,7 +293,7 @@ class _Facts:
     def _written(self, store: Store, row: _Row) -> _Fact | None:
         """What must hold for a store to be done without its rows from the size on, if those are turns of an axis."""
         pitch = store.offset.coefficient(row[0]) * row[1]
-        if store.dynamic or self._row(store.buffer, store.offset, pitch) != row:
+        if self._row(store, pitch) != row:
             return None
         return "unseen", self._view(store.buffer).base, pitch
 
@@ -302,10 +302,12 @@ class _Facts:
     def _view(self, buffer: Buffer) -> View:
         return self.bound.get(buffer, View(buffer))
 
-    def _row(self, buffer: Buffer, offset: Affine, pitch: int) -> _Row | None:
+    def _row(self, place: Load | Store, pitch: int) -> _Row | None:
         """Of which axis the turns are the rows that places lie in, where rows are ``pitch`` elements apart."""
-        view, period = self._view(buffer), self.capacity * pitch
-        if period <= 0 or view.start % period or any(stride % period for _, stride, _ in view.moves):
+        view, offset, period = self._view(place.buffer), place.offset, self.capacity * pitch
+        if place.dynamic or period <= 0:
+            return None
+        if view.start % period or any(stride % period for _, stride, _ in view.moves):
             return None
         terms = [(axis, step) for axis, step in offset.terms if step % period]
         rows = [
@@ -317,11 +319,11 @@ class _Facts:
         low, high = Affine(tuple(t for t in terms if t[0] is not axis), offset.constant % period).bounds()
         return (axis, pitch // step) if low >= 0 and high < step else None
 
-    def _is_before(self, offset: Affine, dynamic: Sequence[tuple[Expression, int]], pitch: int) -> bool:
+    def _is_before(self, place: Load | Store, pitch: int) -> bool:
         """Whether a place is one in a row before the size, whose number is looked up."""
-        if self.promise.numbers is None or len(dynamic) != 1:
+        if self.promise.numbers is None or len(place.dynamic) != 1:
             return False
-        ((number, step),), (low, high) = dynamic, offset.bounds()
+        ((number, step),), (low, high) = place.dynamic, place.offset.bounds()
         while isinstance(number, Apply) and number.function in ("bounded", "cast"):
             (number,) = number.operands
         if not isinstance(number, Load) or number.guard is not None or step != pitch:
@@ -360,7 +362,7 @@ class _Facts:
             elif isinstance(part, Load):
                 pitch = part.offset.coefficient(row[0]) * row[1]
                 made = None if part.guard is None else zeros[-1]
-                if made is None and not part.dynamic and self._row(part.buffer, part.offset, pitch) == row:
+                if made is None and self._row(part, pitch) == row:
                     made = {("zero", self._view(part.buffer).base, pitch)}
             elif self._is_mask(part, row):
                 made = set()

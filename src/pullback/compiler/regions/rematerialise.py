@@ -12,6 +12,7 @@ caches; and where all do, nobody keeps the array. Bits are the same, since only 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -22,7 +23,7 @@ from pullback.compiler.schedules.cost import RECOMPUTE_COST, REPEATED_ARRAY_COST
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS
-from pullback.loops import Apply, Buffer, Kernel, Reduce
+from pullback.loops import Apply, Buffer, Kernel
 from pullback.loops.kernel import with_buffer
 
 __all__ = ["rematerialised"]
@@ -47,7 +48,7 @@ def _is_cheap(kernel: Kernel, target: Processor) -> bool:
         return False
     if kernel.stores[0].buffer.nbytes < target.private_bytes or any(load.dynamic for load in kernel.loads()):
         return False
-    if any(isinstance(expression, Reduce) for expression in kernel.expressions()):
+    if kernel.reductions:
         return False
     operators = (OPERATORS.get(e.function) for e in kernel.expressions() if isinstance(e, Apply))
     costs = [operator.cost for operator in operators if operator is not None]
@@ -76,15 +77,13 @@ class _Program:
         }
         self.entries = [_Entry(kernel, *places[kernel], number) for number, kernel in enumerate(kernels)]
         self.idle: set[_Entry] = set()
-        self.writers: dict[Buffer, list[_Entry]] = {}
-        self.readers: dict[Buffer, list[_Entry]] = {}
+        self.writers: defaultdict[Buffer, list[_Entry]] = defaultdict(list)
+        self.readers: defaultdict[Buffer, list[_Entry]] = defaultdict(list)
         for entry in self.entries:
-            for table, buffers in (
-                (self.writers, entry.kernel.writes()),
-                (self.readers, entry.kernel.reads()),
-            ):
-                for buffer in buffers:
-                    table.setdefault(buffer, []).append(entry)
+            for buffer in entry.kernel.writes():
+                self.writers[buffer].append(entry)
+            for buffer in entry.kernel.reads():
+                self.readers[buffer].append(entry)
 
     def kernels(self) -> list[Kernel]:
         """All of them, in order, without those that nobody reads any more."""
@@ -98,7 +97,7 @@ class _Program:
         if others or not isinstance(own.job.schedule, MapSchedule):
             return
         groups: dict[Group, list[_Entry]] = {}
-        for entry in self.readers.get(store.buffer, ()):
+        for entry in self.readers[store.buffer]:
             groups.setdefault(entry.group, []).append(entry)
         groups.pop(own.group, None)
         large = [buffer for buffer in kernel.reads() if buffer.nbytes >= self.least]
@@ -116,9 +115,7 @@ class _Program:
 
     def _fetched(self, large: Sequence[Buffer], group: Group) -> int:
         """How many of these arrays the group does not read as it is."""
-        return sum(
-            all(entry.group is not group for entry in self.readers.get(buffer, ())) for buffer in large
-        )
+        return sum(all(entry.group is not group for entry in self.readers[buffer]) for buffer in large)
 
     def _stays(self, source: Buffer, own: _Entry, results: Collection[Buffer]) -> bool:
         """Whether an array is in memory anyway, because others than the group that makes the copy read it too."""

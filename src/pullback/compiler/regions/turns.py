@@ -63,11 +63,12 @@ def run_steps(
             number = int(memory[step.index.base][first_element(step.index, turns)])
             branch = step.branches[min(max(number, 0), len(step.branches) - 1)]
             run_steps(branch, memory, turns, run, failures)
-        elif isinstance(step, (Loop, Serial)):
-            for turn in range(step.counter.trips if isinstance(step, Loop) else 1):
-                if isinstance(step, Loop):
-                    turns[step.counter] = turn
+        elif isinstance(step, Loop):
+            for turn in range(step.counter.trips):
+                turns[step.counter] = turn
                 run_steps(step.steps, memory, turns, run, failures)
+        elif isinstance(step, Serial):
+            run_steps(step.steps, memory, turns, run, failures)
         else:
             run(step)
 
