@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pullback.compiler.runtime.memory import Memory
-from pullback.compiler.runtime.nodes import Items, Leaf, Node, Pairs, write_node
+from pullback.compiler.runtime.nodes import Node, write_node
 from pullback.compiler.runtime.reading import (
     ALIGNED,
     C_CONTIGUOUS,
@@ -80,8 +80,11 @@ class Trees:
 
 def flat(arguments: int, results: int) -> Trees:
     """Arguments one by one, and a tuple of results."""
-    taken, made = (Items(tuple, tuple(map(Leaf, range(count)))) for count in (arguments, results))
-    return Trees(taken, Pairs((), ()), made)
+    taken, made = (
+        Node("TUPLE", tuple, tuple(Node("LEAF", value=number) for number in range(count)))
+        for count in (arguments, results)
+    )
+    return Trees(taken, Node("DICT", dict), made)
 
 
 @dataclass(eq=False)
@@ -110,7 +113,7 @@ class Signature:
         given = self._records([self._argument(k, spec) for k, spec in enumerate(arguments)])
         made = self._records([self._result(k, spec) for k, spec in enumerate(results)])
         trees = self.trees
-        first = trees.taken.parts[0] if isinstance(trees.taken, Items) and trees.taken.parts else None
+        first = trees.taken.parts[0] if trees.taken.parts else None
         self.address = memory.reserve(DESCRIPTOR_BYTES)
         values = {
             "CONTEXT": self.owner.context,
@@ -135,10 +138,10 @@ class Signature:
             "DONATED": len(program.aliased),
             "SPECS": given.start,
             "RESULT_SPECS": made.start,
-            "TAKEN": write_node(memory, trees.taken, given, match=True),
-            "KEYWORDS": write_node(memory, trees.keywords, given, match=True),
-            "MADE": write_node(memory, trees.made, made, match=False),
-            "FIRST": given[first.number] if isinstance(first, Leaf) else 0,
+            "TAKEN": write_node(memory, trees.taken, given),
+            "KEYWORDS": write_node(memory, trees.keywords, given),
+            "MADE": write_node(memory, trees.made, made),
+            "FIRST": given[first.value] if first is not None and first.kind == "LEAF" else 0,
         }
         memory.write(self.address, DESCRIPTOR, values)
 
