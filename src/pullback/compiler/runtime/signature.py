@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,8 +110,10 @@ class Signature:
         self._memory = memory = Memory(mmap.PAGESIZE)
         program = self.owner.program
         arguments, results = program.arguments, program.results  # the records have addresses of their dtypes
-        given = self._records([self._argument(k, spec) for k, spec in enumerate(arguments)])
-        made = self._records([self._result(k, spec) for k, spec in enumerate(results)])
+        given = memory.records(
+            SPEC, SPEC_BYTES, [self._argument(k, spec) for k, spec in enumerate(arguments)]
+        )
+        made = memory.records(SPEC, SPEC_BYTES, [self._result(k, spec) for k, spec in enumerate(results)])
         trees = self.trees
         first = trees.taken.parts[0] if trees.taken.parts else None
         self.address = memory.reserve(DESCRIPTOR_BYTES)
@@ -148,14 +150,6 @@ class Signature:
     def share(self, steps: int) -> None:
         """From how many steps on runs are shared with other threads."""
         self._memory.set_word(self.address + DESCRIPTOR["SHARE_FROM"], steps)
-
-    def _records(self, values: Sequence[Mapping[str, int]]) -> range:
-        """Write records side by side; their addresses."""
-        start = self._memory.reserve(SPEC_BYTES * len(values))
-        places = range(start, start + SPEC_BYTES * len(values), SPEC_BYTES)
-        for place, record in zip(places, values):
-            self._memory.write(place, SPEC, record)
-        return places
 
     def _argument(self, number: int, spec: ArgumentSpec) -> dict[str, int]:
         donated = spec.donated_to is not None
