@@ -370,7 +370,12 @@ class Compiled(_CalledAtOnce[P, R]):
         >>> norm.signature
         'int function(const double *x0, double x1, double *y0, double *y1)'
         """
-        self._refuse_any_size()
+        if self._any_size is not None:
+            raise NamedAxisError(
+                f"{self.__name__} is compiled with shapes=, and C functions have arrays of the sizes that they are "
+                f"compiled for, as no size is given to them; make one for each size of the function itself, "
+                f"jit({self.__name__}).c_function(…) with an example of that size"
+            )
         leaves, structure = flatten(self._marked(arguments, keywords))
         special, _ = self._fitting(leaves, structure)
         if not special.exported:
@@ -386,14 +391,6 @@ class Compiled(_CalledAtOnce[P, R]):
         if names:
             keywords = {name: Static(a) if name in names else a for name, a in keywords.items()}
         return tuple(arguments), keywords
-
-    def _refuse_any_size(self) -> None:
-        if self._any_size is not None:
-            raise NamedAxisError(
-                f"{self.__name__} is compiled with shapes=, and C functions have arrays of the sizes that they are "
-                f"compiled for, as no size is given to them; make one for each size of the function itself, "
-                f"jit({self.__name__}).c_function(…) with an example of that size"
-            )
 
     def _fitting(self, leaves: Sequence[Any], structure: Structure) -> tuple[Specialised, Sized | None]:
         """The program for these arguments; where it is one for any size, how it is called."""
