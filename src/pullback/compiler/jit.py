@@ -399,22 +399,16 @@ class Compiled(_CalledAtOnce[P, R]):
     def _fitting_types(
         self, types: tuple[Type, ...], structure: Structure
     ) -> tuple[Specialised, Sized | None]:
-        sized = None
-        if self._any_size is not None:
-            sized = self._any_size.sized(structure, types, self._requested)
-        if sized is None:
-            return self._for_types(structure, types), None
-        return self._for_types(structure, sized.instance.types, sized), sized
-
-    def _for_types(
-        self, structure: Structure, types: tuple[Type, ...], sized: Sized | None = None
-    ) -> Specialised:
-        key = structure, types if sized is None else (*types, sized.instance.leaves)
+        sized = None if self._any_size is None else self._any_size.sized(structure, types, self._requested)
+        key: Any = structure, types
+        if sized is not None:
+            types = sized.instance.types
+            key = structure, (*types, sized.instance.leaves)
         known = self._programs.get(key)
         if known is None:
             self._note(structure, types)
             known = self._programs[key] = self._compile(structure, types, sized)
-        return known
+        return known, sized
 
     def _note(self, structure: Structure, types: tuple[Type, ...]) -> None:
         """Say why the function is compiled for these types, unless it has been, alone or within a transformation."""
@@ -422,9 +416,7 @@ class Compiled(_CalledAtOnce[P, R]):
             known = [*((each.structure, each.types) for each in self._programs.values()), *self._inside.known]
             note_retrace(self.__name__, list(dict.fromkeys(known)), structure, types, self.max_traces)
 
-    def _compile(
-        self, structure: Structure, types: tuple[Type, ...], sized: Sized | None = None
-    ) -> Specialised:
+    def _compile(self, structure: Structure, types: tuple[Type, ...], sized: Sized | None) -> Specialised:
         def request() -> Requested:
             return self._requested(structure, types) if sized is None else sized.again(self._requested)
 

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pullback.compiler.runtime import layout
-from pullback.compiler.runtime.arguments import check_overlap, conform, run_address
+from pullback.compiler.runtime.arguments import as_many, check_overlap, conform, run_address
 from pullback.compiler.runtime.engine import Loaded
 from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.machine import machine
@@ -41,7 +41,7 @@ from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, R
 from pullback.compiler.runtime.threads import get_num_threads
 from pullback.compiler.target import Processor
 from pullback.compiler.target.runs import RELEASED_RUN, SHARED_RUN
-from pullback.errors import IndexRangeError, ShapeError
+from pullback.errors import IndexRangeError
 
 __all__ = [
     "ArgumentSpec",
@@ -186,10 +186,10 @@ class Program:
                 written=spec.donated_to is not None,
             )
             for index, (spec, array, stride) in enumerate(
-                zip(self.arguments, _as_many("argument", arrays, self.arguments), argument_strides)
+                zip(self.arguments, as_many("argument", arrays, self.arguments), argument_strides)
             )
         ]
-        outputs = _as_many("result", results, self.results)
+        outputs = as_many("result", results, self.results)
         for index, (spec, array, stride) in enumerate(zip(self.results, outputs, result_strides)):
             if index in self.aliased:
                 addresses.append(addresses[self.aliased[index]])
@@ -270,12 +270,6 @@ def working_bytes(arena_bytes: int, scratch_bytes: int, processor: Processor) ->
 
 def _scratch_stride(scratch_bytes: int) -> int:
     return -(-scratch_bytes // 128) * 128 + 128  # threads never share a pair of cache lines
-
-
-def _as_many(what: str, arrays: Sequence[Any], specs: Sequence[Any]) -> Sequence[Any]:
-    if len(arrays) != len(specs):
-        raise ShapeError(f"the program has {len(specs)} {what}s, {len(arrays)} were given")
-    return arrays
 
 
 def _explain(failure: Failure) -> Exception:
