@@ -192,7 +192,7 @@ def test_what_comes_back_is_taken_again(name):
 
 def test_descriptions_of_trees():
     spec = flatten({"b": (1.0, None), "a": [Point(2.0, 3.0)]})[1].spec
-    assert repr(taken(spec)).count("Leaf") == repr(made(spec)).count("Leaf") == 3
+    assert repr(taken(spec)).count("LEAF") == repr(made(spec)).count("LEAF") == 3
     assert taken(flatten(collections.OrderedDict(a=1.0))[1].spec) is None
 
 

@@ -206,7 +206,7 @@ class _Pair:
                 continue
             pairs = _graphs(value, b.attributes[key])
             if pairs is None:
-                if self._shown(value) != self._shown(b.attributes[key], named=False):
+                if _shown(value, self.at) != _shown(b.attributes[key], self.as_it_is):
                     return None
             elif captured is None:
                 return None
@@ -251,15 +251,16 @@ class _Pair:
             )
         return one.dtype == other.dtype and self.at.type(one).shape == other.shape
 
-    def _shown(self, value: Any, named: bool = True) -> Any:
-        """An attribute as it is compared."""
-        if type(value) is float and math.isnan(value):
-            return "nan"
-        if type(value) is str:
-            return re.sub(r"\d{15,}", lambda n: str(self.at.number(int(n[0]))), value) if named else value
-        if type(value) is tuple:
-            return tuple([self._shown(each, named) for each in value])
-        return self.at.number(value) if named else value
+
+def _shown(value: Any, at: _Sizes) -> Any:
+    """An attribute as it is compared."""
+    if type(value) is float and math.isnan(value):
+        return "nan"
+    if type(value) is str:
+        return re.sub(r"\d{15,}", lambda n: str(at.number(int(n[0]))), value)
+    if type(value) is tuple:
+        return tuple([_shown(each, at) for each in value])
+    return at.number(value)
 
 
 def _graphs(one: Any, other: Any) -> list[tuple[Graph, Graph]] | None:

@@ -6,8 +6,8 @@ which takes some microseconds longer. Any tree can be built: what has no node of
 
 >>> from pullback.tracing.trees import flatten
 >>> structure = flatten({"b": 1.0, "a": (2.0, None)})[1]
->>> taken(structure.spec)
-Pairs(keys=('b', 'a'), parts=(Leaf(number=1), Items(cls=<class 'tuple'>, parts=(Leaf(number=0), Same(value=None)))))
+>>> [(part.kind, part.value) for part in taken(structure.spec).parts]
+[('EQUAL', 'b'), ('LEAF', 1), ('EQUAL', 'a'), ('TUPLE', None)]
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from __future__ import annotations
 import itertools
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from pullback.compiler.runtime.nodes import Called, Fields, Items, Leaf, Node, Pairs, Same, static_node
+from pullback.compiler.runtime.nodes import Node, static_node
 from pullback.compiler.runtime.signature import Trees
 from pullback.tracing.specs import FIELDS, LEAF, REGISTERED, Spec, attributes_of
 from pullback.tracing.trees import Structure, builder
@@ -38,7 +38,6 @@ def trees(given: Structure, returned: Structure) -> Trees | None:
         return None
     if root is None:
         return None
-    assert isinstance(root, Items)
     arguments, keywords = root.parts
     return Trees(arguments, keywords, built)
 
@@ -62,9 +61,9 @@ def made(spec: Spec) -> Node:
 
 
 def _node(spec: Spec, numbers: Iterator[int], match: bool) -> Node:
-    static = static_node if match else Same
+    static = static_node if match else _same
     if spec is LEAF:
-        return Leaf(next(numbers))
+        return Node("LEAF", value=next(numbers))
     if len(spec) == 2:
         return static(spec[0])
     cls, rest, specs = spec
@@ -79,23 +78,25 @@ def _node(spec: Spec, numbers: Iterator[int], match: bool) -> Node:
             if match:
                 raise
             slots = True
-        return Fields(cls, tuple(map(sys.intern, names)), parts, slots)
+        return Node("SLOTS" if slots else "FIELDS", cls, parts, tuple(map(sys.intern, names)))
     if cls is dict:
-        return _pairs(rest, parts)
+        keys, written = rest
+        by_key = dict(zip(keys, parts))
+        order = keys if written is None else written
+        parts = tuple([by_key[key] for key in order])
+        if match:
+            parts = tuple([each for pair in zip(map(static_node, order), parts) for each in pair])
+        return Node("DICT", dict, parts, tuple(order))
     if cls in (tuple, list) or (match and cls not in REGISTERED and _is_plain_tuple(cls)):
-        return Items(cls, parts)
+        return Node("LIST" if cls is list else "TUPLE", cls, parts)
     if match:
         raise _Unmatched
     build = builder(cls)
-    return Called(lambda elements: build(rest, list(elements)), parts)
+    return Node("CALLED", None, parts, value=lambda elements: build(rest, list(elements)))
 
 
-def _pairs(rest: Any, parts: Sequence[Node]) -> Pairs:
-    """A dict in the order in which it was written."""
-    keys, written = rest
-    by_key = dict(zip(keys, parts))
-    order = keys if written is None else written
-    return Pairs(order, tuple([by_key[key] for key in order]))
+def _same(value: Any) -> Node:
+    return Node("SAME", value=value)
 
 
 def _is_plain_tuple(cls: type) -> bool:

@@ -371,7 +371,12 @@ class Compiled(_CalledAtOnce[P, R]):
         >>> norm.signature
         'int function(const double *x0, double x1, double *y0, double *y1)'
         """
-        self._refuse_any_size()
+        if self._any_size is not None:
+            raise NamedAxisError(
+                f"{self.__name__} is compiled with shapes=, and C functions have arrays of the sizes that they are "
+                f"compiled for, as no size is given to them; make one for each size of the function itself, "
+                f"jit({self.__name__}).c_function(…) with an example of that size"
+            )
         leaves, structure = flatten(self._marked(arguments, keywords))
         special, _ = self._fitting(leaves, structure)
         if not special.exported:
@@ -388,14 +393,6 @@ class Compiled(_CalledAtOnce[P, R]):
             keywords = {name: Static(a) if name in names else a for name, a in keywords.items()}
         return tuple(arguments), keywords
 
-    def _refuse_any_size(self) -> None:
-        if self._any_size is not None:
-            raise NamedAxisError(
-                f"{self.__name__} is compiled with shapes=, and C functions have arrays of the sizes that they are "
-                f"compiled for, as no size is given to them; make one for each size of the function itself, "
-                f"jit({self.__name__}).c_function(…) with an example of that size"
-            )
-
     def _fitting(self, leaves: Sequence[Any], structure: Structure) -> tuple[Specialised, Sized | None]:
         """The program for these arguments; where it is one for any size, how it is called."""
         return self._fitting_types(tuple([leaf_type(leaf) for leaf in leaves]), structure)
@@ -403,22 +400,16 @@ class Compiled(_CalledAtOnce[P, R]):
     def _fitting_types(
         self, types: tuple[Type, ...], structure: Structure
     ) -> tuple[Specialised, Sized | None]:
-        sized = None
-        if self._any_size is not None:
-            sized = self._any_size.sized(structure, types, self._requested)
-        if sized is None:
-            return self._for_types(structure, types), None
-        return self._for_types(structure, sized.instance.types, sized), sized
-
-    def _for_types(
-        self, structure: Structure, types: tuple[Type, ...], sized: Sized | None = None
-    ) -> Specialised:
-        key = structure, types if sized is None else (*types, sized.instance.leaves)
+        sized = None if self._any_size is None else self._any_size.sized(structure, types, self._requested)
+        key: Any = structure, types
+        if sized is not None:
+            types = sized.instance.types
+            key = structure, (*types, sized.instance.leaves)
         known = self._programs.get(key)
         if known is None:
             self._note(structure, types)
             known = self._programs[key] = self._compile(structure, types, sized)
-        return known
+        return known, sized
 
     def _note(self, structure: Structure, types: tuple[Type, ...]) -> None:
         """Say why the function is compiled for these types, unless it has been, alone or within a transformation."""
@@ -426,9 +417,7 @@ class Compiled(_CalledAtOnce[P, R]):
             known = [*((each.structure, each.types) for each in self._programs.values()), *self._inside.known]
             note_retrace(self.__name__, list(dict.fromkeys(known)), structure, types, self.max_traces)
 
-    def _compile(
-        self, structure: Structure, types: tuple[Type, ...], sized: Sized | None = None
-    ) -> Specialised:
+    def _compile(self, structure: Structure, types: tuple[Type, ...], sized: Sized | None) -> Specialised:
         def request() -> Requested:
             return self._requested(structure, types) if sized is None else sized.again(self._requested)
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.jit.draws import without_draws
+from pullback.compiler.jit.request import traced_once
 from pullback.compiler.programs.executable import make_executable
 from pullback.compiler.programs.nans import explain_nan, has_nan
 from pullback.control.compiled import Body, Run, applied_compiled
 from pullback.graph import Graph, Type, every_node
 from pullback.numpy.promotion import as_array_node
-from pullback.tracing.trace import leaf_type, trace_flat
+from pullback.tracing.trace import leaf_type
 from pullback.tracing.trees import Structure
 from pullback.transforms.named import is_collective
 
@@ -49,9 +49,7 @@ class Inside:
         types = tuple([leaf_type(leaf) for leaf in leaves])
         found = self.known.get((structure, types))
         if found is None:
-            traced = without_draws(
-                lambda: trace_flat(self._function, structure, types), self._function, structure.spec
-            )
+            traced = traced_once(self._function, structure, types)
             if traced.free or any(map(is_collective, every_node(traced.graph))):
                 return traced.evaluate(leaves)
             note(structure, types)

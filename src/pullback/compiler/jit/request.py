@@ -14,7 +14,7 @@ from pullback.graph.named import sizes_under_way
 from pullback.tracing.trace import Traced, trace_flat
 from pullback.tracing.trees import Structure, difference, flatten
 
-__all__ = ["ClosesOver", "Request"]
+__all__ = ["ClosesOver", "Request", "traced_once"]
 
 
 class ClosesOver(TracingError):
@@ -23,6 +23,11 @@ class ClosesOver(TracingError):
     def __init__(self, message: str, traced: Traced) -> None:
         super().__init__(message)
         self.traced = traced
+
+
+def traced_once(function: Callable[..., Any], structure: Structure, types: tuple[Type, ...]) -> Traced:
+    """The function's trace for all its calls; raises ``TracingError`` if it draws random numbers of its own."""
+    return without_draws(lambda: trace_flat(function, structure, types), function, structure.spec)
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,7 @@ class Request:
 
     def __call__(self, structure: Structure, types: tuple[Type, ...]) -> Requested:
         """The graph that the function is traced to, with what its results may take over."""
-        traced = without_draws(
-            lambda: trace_flat(self.function, structure, types), self.function, structure.spec
-        )
+        traced = traced_once(self.function, structure, types)
         own = [size.variable for size in sizes_under_way()]
         foreign = [variable for variable in traced.free if not any(variable is each for each in own)]
         if foreign:

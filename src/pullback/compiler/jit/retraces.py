@@ -40,12 +40,8 @@ def what_is_new(known: Iterable[Known], structure: Structure, types: tuple[Type,
     place = min(range(len(alike)), key=lambda k: (len(apart[k]), -k))
     nearest, places = alike[place], apart[place]
     paths = structure.paths
-    shown = [
-        f"{argument_name(paths[k])} is {_told(types[k])}, it was {_told(nearest[k])}"
-        for k in places[:MOST_SHOWN]
-    ]
-    rest = len(places) - len(shown)
-    return "; ".join(shown) + (f"; and {rest} more" if rest else "")
+    shown = [f"{argument_name(paths[k])} is {_told(types[k])}, it was {_told(nearest[k])}" for k in places]
+    return _listed(shown, "more")
 
 
 def varying_sizes(known: Iterable[Known], structure: Structure, types: tuple[Type, ...]) -> tuple[int, str]:
@@ -72,8 +68,12 @@ def varying_sizes(known: Iterable[Known], structure: Structure, types: tuple[Typ
                 found.append(
                     f"{argument_name(paths[k])} has had {len(sizes)} sizes along axis {axis}, {ends}"
                 )
+    return len(alike), _listed(found, "more axes")
+
+
+def _listed(found: Sequence[str], more: str) -> str:
     rest = len(found) - MOST_SHOWN
-    return len(alike), "; ".join(found[:MOST_SHOWN]) + (f"; and {rest} more axes" if rest > 0 else "")
+    return "; ".join(found[:MOST_SHOWN]) + (f"; and {rest} {more}" if rest > 0 else "")
 
 
 def _told(type: Type) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pullback.compiler.runtime.specs import ArgumentSpec, ArraySpec
 from pullback.errors import DonationError, DTypeError, ShapeError
 
-__all__ = ["check_overlap", "conform", "run_address"]
+__all__ = ["as_many", "check_overlap", "conform", "run_address"]
 
 
 def conform(specs: Sequence[ArgumentSpec], values: Sequence[Any]) -> list[NDArray[Any]]:
@@ -20,9 +20,15 @@ def conform(specs: Sequence[ArgumentSpec], values: Sequence[Any]) -> list[NDArra
     Python scalars take the dtype asked for, if it can hold them. Raises ``ShapeError``, ``DTypeError`` and
     ``DonationError``.
     """
-    if len(values) != len(specs):
-        raise ShapeError(f"the program has {len(specs)} arguments, {len(values)} were given")
-    return [_conform_one(index, spec, value) for index, (spec, value) in enumerate(zip(specs, values))]
+    given = zip(specs, as_many("argument", values, specs))
+    return [_conform_one(index, spec, value) for index, (spec, value) in enumerate(given)]
+
+
+def as_many(what: str, arrays: Sequence[Any], specs: Sequence[Any]) -> Sequence[Any]:
+    """The ``arrays``; raises ``ShapeError`` unless there is one for each specification."""
+    if len(arrays) != len(specs):
+        raise ShapeError(f"the program has {len(specs)} {what}s, {len(arrays)} were given")
+    return arrays
 
 
 def _conform_one(index: int, spec: ArgumentSpec, value: Any) -> NDArray[Any]:

@@ -129,15 +129,12 @@ def give_up(descriptor: Descriptor):
 # A tuple of the results, whose reference is taken, and a number; null with Python's error set if memory is short.
 def pair_with(results: ptr, number: i64) -> ptr:
     count = PyLong_FromLongLong(number)
+    pair: ptr = None
     if count is not None:
-        pair = PyTuple_New(2)
-        if pair is not None:
-            PyTuple_SetItem(pair, 0, results)
-            PyTuple_SetItem(pair, 1, count)
-            return pair
+        pair = PyTuple_Pack(2, results, count)
         Py_DecRef(count)
     Py_DecRef(results)
-    return None
+    return pair
 
 # What the first signature of a table that fits makes of a call, and otherwise the table itself.
 def attempts(table: Table, arguments: Pointers, given: i64, names: ptr, steps: i64) -> ptr:

@@ -108,6 +108,7 @@ _PYTHON = {
     "PyObject_RichCompareBool": "i32 (ptr, ptr, i32)",
     "PyTuple_GetItem": "Object (ptr, i64)",
     "PyTuple_New": "Object (i64)",
+    "PyTuple_Pack": "ptr (i64, ...)",
     "PyTuple_SetItem": "i32 (ptr, i64, ptr)",
     "PyTuple_Size": "i64 (ptr)",
     "Py_DecRef": "void (ptr)",

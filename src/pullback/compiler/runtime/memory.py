@@ -57,6 +57,14 @@ class Memory:
         for name, value in values.items():
             self.set_word(address + offsets[name], value)
 
+    def records(self, offsets: Mapping[str, int], size: int, values: Sequence[Mapping[str, int]]) -> range:
+        """Reserve and fill structures of ``size`` bytes side by side; their addresses."""
+        start = self.reserve(size * len(values))
+        places = range(start, start + size * len(values), size)
+        for place, each in zip(places, values):
+            self.write(place, offsets, each)
+        return places
+
     def word(self, address: int) -> int:
         """The signed 64-bit word at an address of this memory."""
         return ctypes.c_int64.from_address(address).value

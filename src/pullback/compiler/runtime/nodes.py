@@ -11,23 +11,20 @@ objects that are looked at are held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pullback.compiler.runtime.memory import Memory
 
-__all__ = [
-    "KINDS", "NODE", "NODE_BYTES", "WALKING", "Called", "Fields", "Items", "Leaf", "Node", "Pairs", "Same",
-    "write_node",
-]  # fmt: skip
+__all__ = ["KINDS", "NODE", "NODE_BYTES", "WALKING", "Node", "static_node", "write_node"]
 
 NODE = {
     "KIND": 0,
     "TYPE": 8,  # the class that an object must have, or that is made
     "COUNT": 16,  # i64: parts
     "PARTS": 24,  # ptr to their nodes, side by side; of a dict that is matched, of each key and each value
-    "NAMES": 32,  # ptr to names of fields, or to the keys of a dict that is made
+    "NAMES": 32,  # ptr to names of fields, or to the keys of a dict
     "VALUE": 40,  # the record of a leaf, the object that is static, the function that is called
 }
 NODE_BYTES = 48
@@ -35,109 +32,56 @@ KINDS = ("LEAF", "SAME", "EQUAL", "TUPLE", "LIST", "DICT", "FIELDS", "SLOTS", "C
 
 
 @dataclass(frozen=True)
-class Leaf:
-    """An argument or a result, by its number."""
+class Node:
+    """What an object is compared with, or what is made, by its ``kind``.
 
-    number: int
+    - ``LEAF``: an argument or a result, whose number is the ``value``,
+    - ``SAME``: the ``value`` itself, ``EQUAL``: one of the same class that is equal,
+    - ``TUPLE``, ``LIST``: of the ``parts``; a class of tuples can be matched only,
+    - ``DICT``: with the keys ``names``; to be matched its parts are each key and each value, to be made the values,
+    - ``FIELDS``, ``SLOTS``: an object with attributes of these ``names``, and no other, in its dict or elsewhere,
+    - ``CALLED``: what the ``value``, a Python function, makes of the tuple of the parts; nothing that can be matched.
+    """
 
-
-@dataclass(frozen=True)
-class Same:
-    """A static value: the very same object, or a string or number of the same class that is equal."""
-
-    value: Any
-
-    @property
-    def kind(self) -> str:
-        """An equal float is another one if it is zero, whose sign counts, and NaN is equal to none."""
-        plain = type(self.value) in (str, bytes, int) or (type(self.value) is float and self.value != 0)
-        return "EQUAL" if plain else "SAME"
-
-
-@dataclass(frozen=True)
-class Items:
-    """A tuple, a list, or an instance of a class of tuples (to be matched only)."""
-
-    cls: type
-    parts: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """A dict; its keys are what can be static."""
-
-    keys: tuple[Any, ...]
-    parts: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class Fields:
-    """An object with these attributes and no other; they stand in its dict, or elsewhere, as in slots."""
-
-    cls: type
-    names: tuple[str, ...]
-    parts: tuple[Node, ...]
-    slots: bool = False
-
-
-@dataclass(frozen=True)
-class Called:
-    """What a Python function makes of the tuple of the parts; nothing that can be matched."""
-
-    function: Callable[[tuple[Any, ...]], Any]
-    parts: tuple[Node, ...]
-
-
-Node = Leaf | Same | Items | Pairs | Fields | Called
+    kind: str
+    cls: type | None = None
+    parts: tuple[Node, ...] = ()
+    names: tuple[Any, ...] = ()
+    value: Any = None
 
 
 def static_node(value: Any) -> Node:
-    """What matches a static value; tuples are compared element by element."""
-    return Items(tuple, tuple(map(static_node, value))) if type(value) is tuple else Same(value)
+    """What matches a static value; tuples are compared element by element.
+
+    An equal float is another one if it is zero, whose sign counts, and NaN is equal to none.
+    """
+    cls = type(value)
+    if cls is tuple:
+        return Node("TUPLE", tuple, tuple(map(static_node, value)))
+    plain = cls in (str, bytes, int) or (cls is float and value != 0)
+    return Node("EQUAL" if plain else "SAME", cls, value=value)
 
 
-def write_node(memory: Memory, node: Node, leaves: Sequence[int], match: bool, at: int | None = None) -> int:
+def write_node(memory: Memory, node: Node, leaves: Sequence[int], at: int | None = None) -> int:
     """Write a tree to be matched, or to be built; the address of its root.
 
     ``leaves`` are the addresses of the records of arguments, or results. Whoever has the memory must keep the node,
     too: it holds the objects whose addresses are written.
     """
     at = memory.reserve(NODE_BYTES, 8) if at is None else at
-    parts = _parts(node, match)
-    places = memory.reserve(NODE_BYTES * len(parts), 8)
-    for k, part in enumerate(parts):
-        write_node(memory, part, leaves, match, places + NODE_BYTES * k)
-    values = {"COUNT": len(parts), "PARTS": places}
-    match node:
-        case Leaf(number):
-            values |= {"KIND": KINDS.index("LEAF"), "VALUE": leaves[number]}
-        case Same(value):
-            values |= {"KIND": KINDS.index(node.kind), "VALUE": id(value), "TYPE": id(type(value))}
-        case Items(cls):
-            kind = "LIST" if issubclass(cls, list) else "TUPLE"
-            values |= {"KIND": KINDS.index(kind), "TYPE": id(cls)}
-        case Pairs(keys):
-            names = 0 if match else memory.put([id(key) for key in keys])
-            values |= {"KIND": KINDS.index("DICT"), "TYPE": id(dict), "COUNT": len(keys), "NAMES": names}
-        case Fields(cls, names):
-            kind = "SLOTS" if node.slots else "FIELDS"
-            values |= {
-                "KIND": KINDS.index(kind),
-                "TYPE": id(cls),
-                "NAMES": memory.put([id(name) for name in names]),
-            }
-        case Called(function):
-            values |= {"KIND": KINDS.index("CALLED"), "VALUE": id(function)}
+    places = memory.reserve(NODE_BYTES * len(node.parts), 8)
+    for k, part in enumerate(node.parts):
+        write_node(memory, part, leaves, places + NODE_BYTES * k)
+    values = {
+        "KIND": KINDS.index(node.kind),
+        "TYPE": id(node.cls),
+        "COUNT": len(node.names) or len(node.parts),
+        "PARTS": places,
+        "NAMES": memory.put([id(name) for name in node.names]),
+        "VALUE": leaves[node.value] if node.kind == "LEAF" else id(node.value),
+    }
     memory.write(at, NODE, values)
     return at
-
-
-def _parts(node: Node, match: bool) -> tuple[Node, ...]:
-    if isinstance(node, (Leaf, Same)):
-        return ()
-    if isinstance(node, Pairs) and match:
-        return tuple(part for key, value in zip(node.keys, node.parts) for part in (static_node(key), value))
-    return node.parts
 
 
 WALKING = """

@@ -24,13 +24,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pullback.compiler.runtime import layout
-from pullback.compiler.runtime.arguments import check_overlap, conform, run_address
+from pullback.compiler.runtime.arguments import as_many, check_overlap, conform, run_address
 from pullback.compiler.runtime.engine import Loaded
 from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.machine import machine
@@ -41,7 +41,7 @@ from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, R
 from pullback.compiler.runtime.threads import get_num_threads
 from pullback.compiler.target import Processor
 from pullback.compiler.target.runs import RELEASED_RUN, SHARED_RUN
-from pullback.errors import IndexRangeError, ShapeError
+from pullback.errors import IndexRangeError
 
 __all__ = [
     "ArgumentSpec",
@@ -186,10 +186,10 @@ class Program:
                 written=spec.donated_to is not None,
             )
             for index, (spec, array, stride) in enumerate(
-                zip(self.arguments, _as_many("argument", arrays, self.arguments), argument_strides)
+                zip(self.arguments, as_many("argument", arrays, self.arguments), argument_strides)
             )
         ]
-        outputs = _as_many("result", results, self.results)
+        outputs = as_many("result", results, self.results)
         for index, (spec, array, stride) in enumerate(zip(self.results, outputs, result_strides)):
             if index in self.aliased:
                 addresses.append(addresses[self.aliased[index]])
@@ -272,12 +272,6 @@ def _scratch_stride(scratch_bytes: int) -> int:
     return -(-scratch_bytes // 128) * 128 + 128  # threads never share a pair of cache lines
 
 
-def _as_many(what: str, arrays: Sequence[Any], specs: Sequence[Any]) -> Sequence[Any]:
-    if len(arrays) != len(specs):
-        raise ShapeError(f"the program has {len(specs)} {what}s, {len(arrays)} were given")
-    return arrays
-
-
 def _explain(failure: Failure) -> Exception:
     return IndexRangeError(
         f"compiled program: failure {failure.code} at position {failure.position}, value {failure.value}"
@@ -310,22 +304,11 @@ class _Instance:
 
     def _write_context(self, slots: layout.Slots, width: int, scratch_stride: int) -> None:
         program, ranges = self.program, min(width, layout.MAX_RANGES)
-        entries, trips = _flatten(program.regions, bool(program.aliased))
-        table = self._memory.reserve(layout.ENTRY_BYTES * len(entries), 128)
-        for index, row in enumerate(entries):
-            function = program.code.address(row.function) if row.function else 0
-            values = {
-                "KIND": row.kind,
-                "FUNCTION": function,
-                "COUNT": row.turns,
-                "TARGET": row.target,
-                "OPEN": int(row.open),
-                "CALLERS": int(row.callers),
-            }
-            self._memory.write(table + layout.ENTRY_BYTES * index, layout.ENTRY, values)
+        entries, trips = _flatten(program)
+        table = self._memory.records(layout.ENTRY, layout.ENTRY_BYTES, entries)
         watched = program.watch_result
         values = {
-            "TABLE": table,
+            "TABLE": table.start,
             "ENTRIES": len(entries),
             "SCRATCH": self._scratch.address,
             "SCRATCH_STRIDE": scratch_stride,
@@ -382,39 +365,38 @@ class _Instance:
         raise (self.program.explain or _explain)(Failure(*words))
 
 
-class _Row(NamedTuple):
-    kind: int
-    function: str = ""
-    turns: int = 0
-    target: int = 0
-    open: bool = False
-    callers: bool = False
-
-
-def _flatten(regions: Sequence[RegionSpec | RepeatSpec], donates: bool) -> tuple[list[_Row], int]:
-    """The schedule as rows and the most visits that a row has in one step."""
-    rows: list[_Row] = []
+def _flatten(program: Program) -> tuple[list[dict[str, int]], int]:
+    """The schedule's entries, and the most visits that one has in one step."""
+    entries: list[dict[str, int]] = []
     visits, open = 1, True
 
     def add(items: Sequence[RegionSpec | RepeatSpec], trips: int) -> None:
         nonlocal visits, open
         visits = max(visits, trips)
         for item in items:
-            open = open and not (donates and _writes(item))
+            open = open and not (program.aliased and _writes(item))
             if isinstance(item, RegionSpec):
-                rows.append(_Row(layout.REGION, item.function, item.chunks, 0, open, item.callers))
+                entries.append(
+                    {
+                        "KIND": layout.REGION,
+                        "FUNCTION": program.code.address(item.function),
+                        "COUNT": item.chunks,
+                        "OPEN": int(open),
+                        "CALLERS": int(item.callers),
+                    }
+                )
             elif item.trips > 0 and item.regions:
-                rows.append(_Row(layout.REPEAT_BEGIN, turns=item.trips))
-                start = len(rows)
+                entries.append({"KIND": layout.REPEAT_BEGIN, "COUNT": item.trips})
+                start = len(entries)
                 add(item.regions, trips * item.trips)
-                rows.append(_Row(layout.REPEAT_END, turns=item.trips, target=start))
+                entries.append({"KIND": layout.REPEAT_END, "COUNT": item.trips, "TARGET": start})
 
-    add(regions, 1)
+    add(program.regions, 1)
     if visits * 4 > layout.MAX_VISITS:
         raise ValueError(
             f"a region is repeated {visits} times in one step, at most {layout.MAX_VISITS // 4} can be"
         )
-    return rows, visits
+    return entries, visits
 
 
 def _writes(item: RegionSpec | RepeatSpec) -> bool:

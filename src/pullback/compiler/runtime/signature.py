@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from pullback.compiler.runtime.memory import Memory
-from pullback.compiler.runtime.nodes import Items, Leaf, Node, Pairs, write_node
+from pullback.compiler.runtime.nodes import Node, write_node
 from pullback.compiler.runtime.reading import (
     ALIGNED,
     C_CONTIGUOUS,
@@ -80,8 +80,11 @@ class Trees:
 
 def flat(arguments: int, results: int) -> Trees:
     """Arguments one by one, and a tuple of results."""
-    taken, made = (Items(tuple, tuple(map(Leaf, range(count)))) for count in (arguments, results))
-    return Trees(taken, Pairs((), ()), made)
+    taken, made = (
+        Node("TUPLE", tuple, tuple(Node("LEAF", value=number) for number in range(count)))
+        for count in (arguments, results)
+    )
+    return Trees(taken, Node("DICT", dict), made)
 
 
 @dataclass(eq=False)
@@ -107,10 +110,12 @@ class Signature:
         self._memory = memory = Memory(mmap.PAGESIZE)
         program = self.owner.program
         arguments, results = program.arguments, program.results  # the records have addresses of their dtypes
-        given = self._records([self._argument(k, spec) for k, spec in enumerate(arguments)])
-        made = self._records([self._result(k, spec) for k, spec in enumerate(results)])
+        given = memory.records(
+            SPEC, SPEC_BYTES, [self._argument(k, spec) for k, spec in enumerate(arguments)]
+        )
+        made = memory.records(SPEC, SPEC_BYTES, [self._result(k, spec) for k, spec in enumerate(results)])
         trees = self.trees
-        first = trees.taken.parts[0] if isinstance(trees.taken, Items) and trees.taken.parts else None
+        first = trees.taken.parts[0] if trees.taken.parts else None
         self.address = memory.reserve(DESCRIPTOR_BYTES)
         values = {
             "CONTEXT": self.owner.context,
@@ -135,24 +140,16 @@ class Signature:
             "DONATED": len(program.aliased),
             "SPECS": given.start,
             "RESULT_SPECS": made.start,
-            "TAKEN": write_node(memory, trees.taken, given, match=True),
-            "KEYWORDS": write_node(memory, trees.keywords, given, match=True),
-            "MADE": write_node(memory, trees.made, made, match=False),
-            "FIRST": given[first.number] if isinstance(first, Leaf) else 0,
+            "TAKEN": write_node(memory, trees.taken, given),
+            "KEYWORDS": write_node(memory, trees.keywords, given),
+            "MADE": write_node(memory, trees.made, made),
+            "FIRST": given[first.value] if first is not None and first.kind == "LEAF" else 0,
         }
         memory.write(self.address, DESCRIPTOR, values)
 
     def share(self, steps: int) -> None:
         """From how many steps on runs are shared with other threads."""
         self._memory.set_word(self.address + DESCRIPTOR["SHARE_FROM"], steps)
-
-    def _records(self, values: Sequence[Mapping[str, int]]) -> range:
-        """Write records side by side; their addresses."""
-        start = self._memory.reserve(SPEC_BYTES * len(values))
-        places = range(start, start + SPEC_BYTES * len(values), SPEC_BYTES)
-        for place, record in zip(places, values):
-            self._memory.write(place, SPEC, record)
-        return places
 
     def _argument(self, number: int, spec: ArgumentSpec) -> dict[str, int]:
         donated = spec.donated_to is not None

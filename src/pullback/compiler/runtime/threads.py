@@ -124,6 +124,5 @@ class Pool:
     def forget(self) -> None:
         """In the child of a fork: there are no workers, and no run is open."""
         ctypes.memset(self.address, 0, layout.POOL_BYTES)
-        self._lock = threading.Lock()
         self._threads = []
         self.want(get_num_threads())
