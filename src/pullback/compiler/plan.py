@@ -39,7 +39,7 @@ from pullback.compiler.passes.projected_convolutions import projected_convolutio
 from pullback.compiler.regions.ends import Promise, counted_rows, end_rows
 from pullback.compiler.regions.listing import listed
 from pullback.compiler.regions.memory import MemoryPlan, plan_memory
-from pullback.compiler.regions.parallelise import joined_region, make_regions
+from pullback.compiler.regions.parallelise import make_regions, one_after_another
 from pullback.compiler.regions.planned import Planned
 from pullback.compiler.regions.rematerialise import rematerialised
 from pullback.compiler.regions.steps import Group, Region, Step, buffers_of, keeps_to_rows
@@ -276,20 +276,14 @@ class _Planner:
 
     def _steps(self, parts: Sequence[Sequence[Any]], trips: int) -> list[Step]:
         """What a turn does: kernels in regions, those of a single chunk that follow each other as one, and loops."""
-        steps: list[Step] = []
-        for part in parts:
-            scheduled = self._schedule(part, trips) if part and isinstance(part[0], Kernel) else part
-            for step in scheduled:
-                last = steps[-1] if steps else None
-                if (
-                    isinstance(last, Region)
-                    and isinstance(step, Region)
-                    and (one := joined_region(last, step))
-                ):
-                    steps[-1] = one
-                else:
-                    steps.append(step)
-        return steps
+        return one_after_another(
+            (
+                step
+                for part in parts
+                for step in (self._schedule(part, trips) if part and isinstance(part[0], Kernel) else part)
+            ),
+            {},
+        )
 
     def _schedule(self, kernels: Sequence[Kernel], trips: int) -> list[Region]:
         return make_regions(kernels, {}, self.schedules, trips)

@@ -32,7 +32,7 @@ from pullback.compiler.passes.rewriting import RulePass, rewrite
 from pullback.compiler.plan import Stage, plan
 from pullback.compiler.regions.memory import MemoryPlan
 from pullback.compiler.regions.steps import End, Group, Job, Region, Step, buffers_of, every_region
-from pullback.compiler.regions.turns import first_element, run_block, run_steps
+from pullback.compiler.regions.turns import first_element, run_block, run_steps, unset
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule
 from pullback.compiler.schedules.scatter import ScatterSchedule
@@ -227,7 +227,7 @@ class _Run:
             flat.flags.writeable = buffer in overwritten
         for buffer in lowered.outputs:
             taken = self.stage.aliased.get(buffer)
-            self.memory.arrays[buffer] = _unset(buffer) if taken is None else self.memory.arrays[taken]
+            self.memory.arrays[buffer] = unset(buffer) if taken is None else self.memory.arrays[taken]
         if self.stage.items:
             run_steps(self.stage.items, self.memory.arrays, self.turns, self._block)
         if self.stage.regions:
@@ -252,7 +252,7 @@ class _Run:
     def _provide(self, kernel: Kernel) -> None:
         for buffer in kernel.writes():
             if buffer not in self.memory.arrays:
-                self.memory.arrays[buffer] = _unset(buffer)
+                self.memory.arrays[buffer] = unset(buffer)
 
     def _run(self, kernel: Kernel, memory: Memory, **share: Any) -> None:
         self.kernel = kernel
@@ -388,7 +388,3 @@ def _bytes(count: int) -> Array:
 
 def _part(memory: Array, offset: int, buffer: Buffer) -> Array:
     return memory[offset : offset + buffer.nbytes].view(buffer.dtype)
-
-
-def _unset(buffer: Buffer) -> Array:
-    return _part(_bytes(buffer.nbytes), 0, buffer)

@@ -19,7 +19,7 @@ from pullback.loops.expression import (
     row_major,
     walk,
 )
-from pullback.loops.index import Affine, Axis, matched, turns_of
+from pullback.loops.index import Affine, Axis, in_strips, matched, turns_of
 from pullback.loops.kernel import Kernel, Store, once, rewrite, staged
 from pullback.loops.multiply_add import fused, fused_product
 from pullback.loops.rare import RareCase, rare_case, unlikely, usual_parts
@@ -44,6 +44,7 @@ __all__ = [
     "element",
     "fused",
     "fused_product",
+    "in_strips",
     "load_at",
     "matched",
     "once",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Affine", "Axis", "matched", "turns_of"]
+__all__ = ["Affine", "Axis", "in_strips", "matched", "turns_of"]
 
 _serial = itertools.count()
 
@@ -135,3 +135,19 @@ def matched(old: Sequence[Axis], new: Sequence[Axis]) -> dict[Axis, Affine] | No
     if [axis.extent for axis in old] != [axis.extent for axis in new]:
         return None
     return {axis: Affine.of(other) for axis, other in zip(old, new)}
+
+
+def in_strips(axis: Axis, turns: int) -> Iterator[tuple[tuple[Axis, ...], Affine]]:
+    """Axes that go through whole strips of an axis, and one for the turns that these leave over, each with the index.
+
+    >>> for axes, index in in_strips(Axis("i", 23), 5):
+    ...     print(axes, index)
+    (i<4, i<5) 5*i + i
+    (i<3,) i + 20
+    """
+    count, left = divmod(axis.extent, turns)
+    strip, inside = Axis(axis.name, count), Axis(axis.name, turns)
+    yield (strip, inside), Affine.of(strip) * turns + Affine.of(inside)
+    if left:
+        rest = Axis(axis.name, left)
+        yield (rest,), Affine.of(rest) + count * turns

@@ -31,11 +31,11 @@ from pullback.compiler.schedules.cost import (
     LONGEST_ROW,
     MOST_REPEATED_WORK,
     SHORTEST_SWEPT_ROW,
+    costs_of,
 )
 from pullback.compiler.schedules.map import lane_axis
 from pullback.compiler.schedules.window_maximum import find_window_maximum
 from pullback.compiler.target import Processor
-from pullback.graph import OPERATORS
 from pullback.loops import (
     Affine,
     Apply,
@@ -317,8 +317,7 @@ def _idles(product: Contraction, target: Processor) -> bool:
     if 2 * columns > lanes or any(axis in pair.right.axes for pair in product.pairs for axis in product.rows):
         return False
     filled = rows * columns / lanes
-    functions = [e for e in walk(*(store.value for store in product.stores)) if isinstance(e, Apply)]
-    cost = sum(OPERATORS[e.function].cost for e in functions if e.function in OPERATORS)
+    cost = sum(costs_of(walk(*(store.value for store in product.stores))))
     return (rows - filled) * cost > HANDING_ON * filled + HANDING_ON_ALL
 
 

@@ -44,6 +44,7 @@ from pullback.loops import (
     Expression,
     Kernel,
     Load,
+    in_strips,
     load_at,
     row_major,
     staged,
@@ -91,14 +92,9 @@ def _by_panels(kernel: Kernel, schedules: Schedules) -> list[Kernel]:
     if not any(pair.right.buffer.nbytes > target.tile_bytes for pair in product.pairs):
         return [kernel]
     width = choose_tile(product, lanes, target).columns[0] * lanes
-    count, left = divmod(product.columns.extent, width)
-    if count < FEWEST_PANELS:
+    if product.columns.extent < FEWEST_PANELS * width:
         return [kernel]
-    panel, inside, rest = (Axis(product.columns.name, extent) for extent in (count, width, left))
-    parts = [_with_columns(kernel, (panel, inside), Affine.of(panel) * width + Affine.of(inside))]
-    if left:
-        parts.append(_with_columns(kernel, (rest,), Affine.of(rest) + count * width))
-    return parts
+    return [_with_columns(kernel, axes, index) for axes, index in in_strips(product.columns, width)]
 
 
 def _stays(schedule: Schedule, fixed: Callable[[Buffer], bool] | None) -> bool:

@@ -13,13 +13,12 @@ from pullback.compiler.schedules.contraction import is_contraction
 from pullback.compiler.schedules.cost import LONGEST_BLOCK, LONGEST_CHAIN
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
 from pullback.loops import (
-    Affine,
     Apply,
-    Axis,
     Expression,
     Kernel,
     Load,
     Reduce,
+    in_strips,
     rewrite,
     turns_of,
     walk,
@@ -63,20 +62,12 @@ def _in_blocks(reduce: Reduce) -> Expression:
     if turns == 1 and inner:  # the axes inside make the block
         whole = Reduce("add", inner, reduce.body, reduce.dtype)
         return _again(Reduce("add", (*outer, axis), whole, reduce.dtype))
-    blocks, left = divmod(axis.extent, turns)
-    number, turn = Axis(axis.name, blocks), Axis(axis.name, turns)
-
-    def sum_over(own: Axis, index: Affine) -> Expression:
-        return Reduce("add", (own, *inner), rewrite(reduce.body, {axis: index}, {}, {}), reduce.dtype)
-
-    block = sum_over(turn, Affine.of(number) * turns + Affine.of(turn))
-    total = _again(Reduce("add", (*outer, number), block, reduce.dtype))
-    if left:
-        rest = Axis(axis.name, left)
-        over = sum_over(rest, Affine.of(rest) + blocks * turns)
-        remainder = _again(Reduce("add", tuple(outer), over, reduce.dtype)) if outer else over
-        return Apply("add", (total, remainder), reduce.dtype)
-    return total
+    sums: list[Expression] = []
+    for (*number, turn), index in in_strips(axis, turns):
+        body = rewrite(reduce.body, {axis: index}, {}, {})
+        block, over = Reduce("add", (turn, *inner), body, reduce.dtype), (*outer, *number)
+        sums.append(_again(Reduce("add", over, block, reduce.dtype)) if over else block)
+    return sums[0] if len(sums) == 1 else Apply("add", sums, reduce.dtype)
 
 
 def _again(total: Reduce) -> Expression:

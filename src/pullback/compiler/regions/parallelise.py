@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from pullback.compiler.kernels.canonicalise import coalesced_rows
 from pullback.compiler.kernels.order import dependencies
@@ -34,7 +35,10 @@ from pullback.compiler.schedules.transpose import TransposedCopy
 from pullback.compiler.target import Processor
 from pullback.loops import Kernel
 
-__all__ = ["joined_region", "make_regions"]
+__all__ = ["make_regions", "one_after_another"]
+
+S = TypeVar("S")
+"""A step of a program."""
 
 
 def make_regions(
@@ -93,7 +97,7 @@ def make_regions(
                 group.rows = job.rows
             _cut(group, schedules, trips)
         region.groups = _bounded(_gathered(region.groups, schedules.target.chunk_cycles))
-    return _one_after_another([region for region in regions if region.groups], before)
+    return one_after_another([region for region in regions if region.groups], before)
 
 
 def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, Group, Job]]) -> Group | None:
@@ -339,28 +343,29 @@ def _bounded(groups: list[Group], most: int = MAX_CHUNKS) -> list[Group]:
     return [Group(1, [job for group in bundle for job in group.jobs]) for bundle in bundles]
 
 
-def _one_after_another(regions: list[Region], before: Mapping[Kernel, Iterable[Kernel]]) -> list[Region]:
+def one_after_another(steps: Iterable[S], before: Mapping[Kernel, Iterable[Kernel]]) -> list[S | Region]:
     """Regions of a single chunk that follow each other as one: whoever runs the first goes on without an exchange.
 
     What a failure must stop stays in a region after the one that may fail.
     """
-    joined: list[Region] = []
-    for region in regions:
-        one = joined_region(joined[-1], region) if joined else None
-        if one is not None:
-            may_fail = {job.given for job in joined[-1].groups[0].jobs if job.kernel.has_checks}
-            if not any(may_fail.intersection(before.get(job.given, ())) for job in region.groups[0].jobs):
-                joined[-1] = one
-                continue
-        joined.append(region)
+    joined: list[S | Region] = []
+    for step in steps:
+        one = _joined(joined[-1], step, before) if joined else None
+        if one is None:
+            joined.append(step)
+        else:
+            joined[-1] = one
     return joined
 
 
-def joined_region(first: Region, second: Region) -> Region | None:
+def _joined(first: object, second: object, before: Mapping[Kernel, Iterable[Kernel]]) -> Region | None:
     """Two regions of a single chunk each as one that does one after the other, without a loop in either."""
+    if not (isinstance(first, Region) and isinstance(second, Region)):
+        return None
     groups = (*first.groups, *second.groups)
-    if not (len(first.groups) == len(second.groups) == 1):
+    if len(groups) != 2 or any(group.chunks > 1 or group.turns is not None for group in groups):
         return None
-    if any(group.chunks > 1 or group.turns is not None for group in groups):
+    may_fail = {job.given for job in first.jobs if job.kernel.has_checks}
+    if any(may_fail.intersection(before.get(job.given, ())) for job in second.jobs):
         return None
-    return Region([Group(1, [job for group in groups for job in group.jobs])])
+    return Region([Group(1, [*first.jobs, *second.jobs])])

@@ -19,11 +19,10 @@ from dataclasses import dataclass, field
 from pullback.compiler.regions.parallelise import make_regions
 from pullback.compiler.regions.steps import Group, Job, keeps_to_rows
 from pullback.compiler.schedules.choose import Schedules
-from pullback.compiler.schedules.cost import RECOMPUTE_COST, REPEATED_ARRAY_COST
+from pullback.compiler.schedules.cost import RECOMPUTE_COST, REPEATED_ARRAY_COST, costs_of
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.compiler.target import Processor
-from pullback.graph import OPERATORS
-from pullback.loops import Apply, Buffer, Kernel
+from pullback.loops import Buffer, Kernel
 from pullback.loops.kernel import with_buffer
 
 __all__ = ["rematerialised"]
@@ -50,8 +49,7 @@ def _is_cheap(kernel: Kernel, target: Processor) -> bool:
         return False
     if kernel.reductions:
         return False
-    operators = (OPERATORS.get(e.function) for e in kernel.expressions() if isinstance(e, Apply))
-    costs = [operator.cost for operator in operators if operator is not None]
+    costs = costs_of(kernel.expressions())
     return max(costs, default=0.0) <= RECOMPUTE_COST and sum(costs) <= REPEATED_ARRAY_COST
 
 

@@ -12,7 +12,7 @@ from pullback.graph import Type, results
 from pullback.interpreter import evaluate
 from pullback.loops import Buffer
 
-__all__ = ["first_element", "run_block", "run_steps"]
+__all__ = ["first_element", "run_block", "run_steps", "unset"]
 
 Array = np.ndarray[Any, Any]
 
@@ -23,10 +23,15 @@ def first_element(view: View, turns: Mapping[Counter, int]) -> int:
     return view.start + sum(moved)
 
 
+def unset(buffer: Buffer) -> Array:
+    """Memory for a buffer that nothing was written to: NaN for floats, -1 for integers."""
+    return np.full(buffer.nbytes, 0xFF, np.uint8).view(buffer.dtype)
+
+
 def _part(view: View, type: Type, memory: dict[Buffer, Array], turns: Mapping[Counter, int]) -> Array:
     """The array that lies at a view."""
     if view.base not in memory:
-        memory[view.base] = np.full(view.base.nbytes, 0xFF, np.uint8).view(type.dtype)
+        memory[view.base] = unset(view.base)
     start = first_element(view, turns)
     return memory[view.base][start : start + type.size].reshape(type.shape)
 

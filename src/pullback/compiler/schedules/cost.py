@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from pullback.compiler.schedules.columns import in_blocks
 from pullback.compiler.schedules.contraction import Contraction
@@ -466,6 +466,12 @@ def _turns(root: Expression, inner: tuple[Axis, ...], lanes: int) -> float:
         operands = expression.operands if case is None else (case.condition, case.usual)
         stack.extend((operand, around) for operand in operands)
     return total
+
+
+def costs_of(expressions: Iterable[Expression]) -> list[float]:
+    """What the functions among expressions cost that are operators too."""
+    operators = (OPERATORS.get(e.function) for e in expressions if isinstance(e, Apply))
+    return [operator.cost for operator in operators if operator is not None]
 
 
 def _own_cycles(expression: Expression, lanes: int) -> float:
