@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from pullback.compiler.canonicalise import coalesced_rows
 from pullback.compiler.cost import COMPARING, MOST_CHUNKS, SHORT_CYCLES, kernel_cycles
-from pullback.compiler.order import dependencies
+from pullback.compiler.order import added, dependencies
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction_schedules import (
@@ -177,11 +177,7 @@ def _same_rows(producer: Job, consumer: Job) -> bool:
     """
     for buffer in producer.kernel.writes():
         written = buffer in consumer.kernel.writes()
-        if (
-            written
-            and any(store.accumulate for store in consumer.kernel.stores)
-            and not isinstance(consumer.schedule, ScatterSchedule)
-        ):
+        if written and added(consumer.kernel) and not isinstance(consumer.schedule, ScatterSchedule):
             return False
         used = written or buffer in consumer.kernel.reads()
         if used and not (keeps_to_rows(producer, buffer) and keeps_to_rows(consumer, buffer)):
