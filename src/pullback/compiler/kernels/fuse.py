@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pullback.compiler.kernels.canonicalise import shared_rows
-from pullback.compiler.kernels.order import Users, adds_to, sort_kernels
+from pullback.compiler.kernels.order import Users, sort_kernels
 from pullback.compiler.kernels.single_evaluation import evaluated_twice, has_varying_sum
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
 from pullback.compiler.schedules.cost import (
@@ -165,36 +165,14 @@ class _Program(Users):
         self.outputs = set(outputs)
         super().__init__()
         self.level: dict[Kernel, int] = {}
-        self.place = {kernel: k for k, kernel in enumerate(kernels)}
         for kernel in kernels:
             self.enter(kernel)
-            self.level[kernel] = 1 + max((self.level[k] for k in self._before(kernel)), default=-1)
-
-    def _before(self, kernel: Kernel) -> list[Kernel]:
-        return [
-            writer
-            for buffer in kernel.reads()
-            for writer in self.writers[buffer]
-            if writer is not kernel and self._comes_first(writer, kernel, buffer)
-        ]
-
-    def _after(self, kernel: Kernel) -> list[Kernel]:
-        return [
-            reader
-            for buffer in kernel.writes()
-            for reader in self.readers[buffer]
-            if reader is not kernel and self._comes_first(kernel, reader, buffer)
-        ]
-
-    def _comes_first(self, writer: Kernel, reader: Kernel, buffer: Buffer) -> bool:
-        """Whether who writes a buffer comes before who reads it: of two that add to it, which are never fused, one."""
-        both = adds_to(writer, buffer) and adds_to(reader, buffer)
-        return not both or self.place[writer] < self.place[reader]
+            self.level[kernel] = 1 + max((self.level[k] for k in self.before(kernel)), default=-1)
 
     def producers(self, consumer: Kernel) -> list[Kernel]:
         """Kernels that alone write what ``consumer`` reads; of what else they write others may write other parts."""
         read = set(consumer.reads())
-        found = dict.fromkeys(self._before(consumer))
+        found = dict.fromkeys(self.before(consumer))
         return [
             p
             for p in found
@@ -221,13 +199,13 @@ class _Program(Users):
         """Whether some third kernel needs the producer and is needed by the consumer."""
         limit = self.level[consumer]
         seen = {producer, consumer}
-        stack = [k for k in self._after(producer) if k is not consumer]
+        stack = [k for k in self.after(producer) if k is not consumer]
         while stack:
             kernel = stack.pop()
             if kernel in seen or self.level[kernel] >= limit:
                 continue
             seen.add(kernel)
-            after = self._after(kernel)
+            after = self.after(kernel)
             if consumer in after:
                 return True
             stack.extend(after)
@@ -240,11 +218,11 @@ class _Program(Users):
             self.leave(kernel)
         self.enter(merged)
         # Not the consumer's: what the producer alone has put before it may stand beside it now.
-        self.level[merged] = 1 + max((self.level[k] for k in self._before(merged)), default=-1)
+        self.level[merged] = 1 + max((self.level[k] for k in self.before(merged)), default=-1)
         stack = [merged]
         while stack:
             kernel = stack.pop()
-            for reader in self._after(kernel):
+            for reader in self.after(kernel):
                 if self.level[reader] <= self.level[kernel]:
                     self.level[reader] = self.level[kernel] + 1
                     stack.append(reader)

@@ -7,8 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from pullback.loops import Buffer, Kernel
+from pullback.loops.kernel import once
 
-__all__ = ["Users", "adds_to", "dependencies", "sort_kernels"]
+__all__ = ["Users", "added", "dependencies", "sort_kernels"]
 
 
 class Users:
@@ -17,11 +18,13 @@ class Users:
     def __init__(self, kernels: Iterable[Kernel] = ()) -> None:
         self.writers: defaultdict[Buffer, dict[Kernel, None]] = defaultdict(dict)
         self.readers: defaultdict[Buffer, dict[Kernel, None]] = defaultdict(dict)
+        self._numbers: dict[Kernel, int] = {}
         for kernel in kernels:
             self.enter(kernel)
 
     def enter(self, kernel: Kernel) -> None:
         """One kernel more."""
+        self._numbers[kernel] = len(self._numbers)
         for users in self._of(kernel):
             users[kernel] = None
 
@@ -30,13 +33,33 @@ class Users:
         for users in self._of(kernel):
             del users[kernel]
 
+    def before(self, kernel: Kernel) -> list[Kernel]:
+        """The writers of what a kernel reads."""
+        return [
+            writer
+            for buffer in kernel.reads()
+            for writer in self.writers[buffer]
+            if writer is not kernel and self._comes_first(writer, kernel, buffer)
+        ]
+
+    def after(self, kernel: Kernel) -> list[Kernel]:
+        """The readers of what a kernel writes."""
+        return [
+            reader
+            for buffer in kernel.writes()
+            for reader in self.readers[buffer]
+            if reader is not kernel and self._comes_first(kernel, reader, buffer)
+        ]
+
+    def _comes_first(self, writer: Kernel, reader: Kernel, buffer: Buffer) -> bool:
+        """Whether who writes a buffer comes before who reads it: of two that add to it the one that came first."""
+        both = buffer in added(writer) and buffer in added(reader)
+        return not both or self._numbers[writer] < self._numbers[reader]
+
     def _of(self, kernel: Kernel) -> list[dict[Kernel, None]]:
         """The users of what a kernel writes, and of what it reads."""
-        written, read = (
-            map(self.writers.__getitem__, kernel.writes()),
-            map(self.readers.__getitem__, kernel.reads()),
-        )
-        return [*written, *read]
+        tables = (self.writers, kernel.writes()), (self.readers, kernel.reads())
+        return [table[buffer] for table, buffers in tables for buffer in buffers]
 
 
 def dependencies(kernels: Sequence[Kernel]) -> dict[Kernel, list[Kernel]]:
@@ -44,25 +67,14 @@ def dependencies(kernels: Sequence[Kernel]) -> dict[Kernel, list[Kernel]]:
 
     A kernel that adds to a buffer comes after those that store to it; between two that add the order given stands.
     """
-    writers = Users(kernels).writers
-    found: dict[Kernel, list[Kernel]] = {}
-    for kernel in kernels:
-        needed: dict[Kernel, None] = {}
-        own = set(kernel.writes())
-        for buffer in kernel.reads():
-            candidates = list(writers[buffer])
-            if buffer in own:  # it adds to the buffer
-                earlier = candidates[: candidates.index(kernel)]
-                candidates = [other for other in candidates if other in earlier or not adds_to(other, buffer)]
-            needed.update(dict.fromkeys(candidates))
-        needed.pop(kernel, None)
-        found[kernel] = list(needed)
-    return found
+    users = Users(kernels)
+    return {kernel: list(dict.fromkeys(users.before(kernel))) for kernel in kernels}
 
 
-def adds_to(kernel: Kernel, buffer: Buffer) -> bool:
-    """Whether the kernel reads the buffer that it writes."""
-    return any(store.accumulate and store.buffer is buffer for store in kernel.stores)
+@once
+def added(kernel: Kernel) -> frozenset[Buffer]:
+    """The buffers that the kernel adds to, and so reads as well as writes."""
+    return frozenset(store.buffer for store in kernel.stores if store.accumulate)
 
 
 def sort_kernels(

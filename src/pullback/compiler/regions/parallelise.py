@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pullback.compiler.kernels.canonicalise import coalesced_rows
-from pullback.compiler.kernels.order import dependencies
+from pullback.compiler.kernels.order import added, dependencies
 from pullback.compiler.regions.steps import Group, Job, Region, keeps_to_rows
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.schedules.choose import Schedules
@@ -177,11 +177,7 @@ def _same_rows(producer: Job, consumer: Job) -> bool:
     """
     for buffer in producer.kernel.writes():
         written = buffer in consumer.kernel.writes()
-        if (
-            written
-            and any(store.accumulate for store in consumer.kernel.stores)
-            and not isinstance(consumer.schedule, ScatterSchedule)
-        ):
+        if written and added(consumer.kernel) and not isinstance(consumer.schedule, ScatterSchedule):
             return False
         used = written or buffer in consumer.kernel.reads()
         if used and not (keeps_to_rows(producer, buffer) and keeps_to_rows(consumer, buffer)):
