@@ -72,8 +72,7 @@ def attempt(descriptor: Descriptor, arguments: Pointers, given: i64, names: ptr,
     if pullback_take(context) != 0:
         return pool
     if descriptor.IS_RUN != 0:
-        set_steps(descriptor.SPECS, descriptor.ARGUMENTS, steps)
-        set_steps(descriptor.RESULT_SPECS, descriptor.RESULTS, steps)
+        set_steps(descriptor.SPECS, descriptor.ARGUMENTS + descriptor.RESULTS, steps)
     if takes(descriptor, arguments, given, names, steps):
         flags = USE_POOL if shares else 0
         flags = flags | RELEASE_LOCK if steps >= descriptor.RELEASE_FROM else flags
@@ -112,8 +111,7 @@ def give_up(descriptor: Descriptor):
     shown = descriptor.SHOWN
     # whatever is let go of must not meet the exception
     PyErr_Fetch(type, error, trace)
-    release_objects(descriptor.SPECS, descriptor.ARGUMENTS)
-    release_objects(descriptor.RESULT_SPECS, descriptor.RESULTS)
+    release_objects(descriptor.SPECS, descriptor.ARGUMENTS + descriptor.RESULTS)
     pullback_give(descriptor.CONTEXT)
     if shown is None:
         PyErr_Restore(type[0], error[0], trace[0])

@@ -85,8 +85,11 @@ def write_node(memory: Memory, node: Node, leaves: Sequence[int], at: int | None
 
 
 WALKING = """
-# Whether an object is what a node says. Arguments that were met are held, whatever the answer.
+# Whether an object is there, and what a node says. Arguments that were met are held, whatever the answer.
 def match(descriptor: Descriptor, node: Node, object: Object) -> i1:
+    if object is None:
+        PyErr_Clear()
+        return False
     kind = node.KIND
     if kind == KIND_LEAF:
         spec: Spec = node.VALUE
@@ -118,13 +121,6 @@ def equals(object: ptr, value: ptr) -> i1:
     PyErr_Clear()
     return outcome == 1
 
-# Whether a part is there, and what its node says.
-def match_part(descriptor: Descriptor, node: Node, part: Object) -> i1:
-    if part is None:
-        PyErr_Clear()
-        return False
-    return match(descriptor, node, part)
-
 def match_items(descriptor: Descriptor, node: Node, object: Object) -> i1:
     is_list = node.KIND == KIND_LIST
     if is_list:
@@ -138,7 +134,7 @@ def match_items(descriptor: Descriptor, node: Node, object: Object) -> i1:
             item = PyList_GetItem(object, index)
         else:
             item = PyTuple_GetItem(object, index)
-        if not match_part(descriptor, node.PARTS[index], item):
+        if not match(descriptor, node.PARTS[index], item):
             return False
     return True
 
@@ -166,7 +162,7 @@ def match_fields(descriptor: Descriptor, node: Node, object: Object) -> i1:
     fits = PyDict_Size(own) == node.COUNT
     index = 0
     while fits and index < node.COUNT:
-        fits = match_part(descriptor, node.PARTS[index], PyDict_GetItemWithError(own, node.NAMES[index]))
+        fits = match(descriptor, node.PARTS[index], PyDict_GetItemWithError(own, node.NAMES[index]))
         index += 1
     Py_DecRef(own)
     return fits
@@ -176,7 +172,7 @@ def match_slots(descriptor: Descriptor, node: Node, object: Object) -> i1:
         item = PyObject_GetAttr(object, node.NAMES[index])
         if item is not None:
             Py_DecRef(item)  # the slot has it
-        if not match_part(descriptor, node.PARTS[index], item):
+        if not match(descriptor, node.PARTS[index], item):
             return False
     return True
 

@@ -50,8 +50,8 @@ DESCRIPTOR = {
     "BOOL_TYPE": 136,
     "TRUE": 144,
     "DONATED": 152,  # i64: how many arguments are donated
-    "SPECS": 160,
-    "RESULT_SPECS": 168,
+    "SPECS": 160,  # the records of arguments, and behind them
+    "RESULT_SPECS": 168,  # those of results
     "TAKEN": 176,  # the node of the tuple of positional arguments
     "KEYWORDS": 184,  # that of the dict of keywords
     "MADE": 192,  # that of the results
@@ -110,10 +110,10 @@ class Signature:
         self._memory = memory = Memory(mmap.PAGESIZE)
         program = self.owner.program
         arguments, results = program.arguments, program.results  # the records have addresses of their dtypes
-        given = memory.records(
-            SPEC, SPEC_BYTES, [self._argument(k, spec) for k, spec in enumerate(arguments)]
-        )
-        made = memory.records(SPEC, SPEC_BYTES, [self._result(k, spec) for k, spec in enumerate(results)])
+        records = [self._argument(k, spec) for k, spec in enumerate(arguments)]
+        records += [self._result(k, spec) for k, spec in enumerate(results)]
+        places = memory.records(SPEC, SPEC_BYTES, records)
+        given, made = places[: len(arguments)], places[len(arguments) :]
         trees = self.trees
         first = trees.taken.parts[0] if trees.taken.parts else None
         self.address = memory.reserve(DESCRIPTOR_BYTES)
