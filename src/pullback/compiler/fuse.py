@@ -242,11 +242,7 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
         return None
     same_domain = len(producer.axes) == len(consumer.axes)
     has_product = bool(contractions(producer)) or bool(contractions(consumer))
-    if has_product and not same_domain:
-        return None
-    if not same_domain and not _row_fits(producer, consumer, shared, target):
-        return None
-    if not same_domain and _looks_up(producer, shared) and _uses(producer, consumer, needed) > 1:
+    if not same_domain and (has_product or not _row_fits(producer, consumer, needed, target)):
         return None
     flat = same_domain and producer.is_plain and consumer.is_plain
     if not flat and _sums_columns(producer, target):
@@ -257,10 +253,8 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
     memo: dict[int, Expression] = {}
     kept = [store for store in producer.stores if store.buffer in needed]
     stores = [_moved(store, producer.axes[shared:], to_consumer, memo) for store in kept]
-    memo = {}
-    for store in consumer.stores:
-        value = rewrite(store.value, {}, replaced, memo)
-        stores.append(Store(store.buffer, store.offset, value, consumer.axes[shared:] + store.inner))
+    inner = consumer.axes[shared:]
+    stores += [replace(store, inner=inner + store.inner) for store in consumer.with_loads(replaced).stores]
     merged = Kernel(consumer.axes[:shared], tuple(stores))
     if has_product:
         product = find_contraction(merged)
@@ -299,10 +293,13 @@ def _idles(product: Contraction, target: Processor) -> bool:
     return (rows - filled) * cost > HANDING_ON * filled + HANDING_ON_ALL
 
 
-def _row_fits(producer: Kernel, consumer: Kernel, shared: int, target: Processor) -> bool:
+def _row_fits(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Processor) -> bool:
     """Whether the axes that become inner loops are short enough, and what is repeated in them cheap enough."""
+    shared = min(len(producer.axes), len(consumer.axes))
     longer = producer if len(producer.axes) > shared else consumer
     if turns_of(longer.axes[shared:]) > LONGEST_ROW or _has_short_rows(longer, shared, target):
+        return False
+    if _looks_up(producer, shared) and _uses(producer, consumer, needed) > 1:
         return False
     return _repeated_work(producer, shared) <= MOST_REPEATED_WORK
 
