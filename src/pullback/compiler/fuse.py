@@ -117,8 +117,7 @@ def _fused_horizontally(first: Kernel, second: Kernel) -> Kernel | None:
     has_product = bool(contractions(first) or contractions(second))
     if inner and (has_product or not _sweep_together(short, long, axes)):
         return None
-    memo: dict[int, Expression] = {}
-    merged = Kernel(short.axes, (*short.stores, *(_moved(store, inner, axes, memo) for store in long.stores)))
+    merged = Kernel(short.axes, (*short.stores, *_moved(long.stores, inner, axes)))
     if inner:
         return merged
     merged = shared_rows(merged)
@@ -250,9 +249,8 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
     replaced = _replacements(producer, consumer, to_consumer, shared)
     if replaced is None:
         return None
-    memo: dict[int, Expression] = {}
     kept = [store for store in producer.stores if store.buffer in needed]
-    stores = [_moved(store, producer.axes[shared:], to_consumer, memo) for store in kept]
+    stores = _moved(kept, producer.axes[shared:], to_consumer)
     inner = consumer.axes[shared:]
     stores += [replace(store, inner=inner + store.inner) for store in consumer.with_loads(replaced).stores]
     merged = Kernel(consumer.axes[:shared], tuple(stores))
@@ -338,11 +336,10 @@ def _repeated_work(producer: Kernel, shared: int) -> int:
     return work
 
 
-def _moved(
-    store: Store, trailing: tuple[Axis, ...], axes: dict[Axis, Affine], memo: dict[int, Expression]
-) -> Store:
-    """A producer's store inside the consumer's axes."""
-    return replace(store.rewritten(axes, memo), inner=trailing + store.inner)
+def _moved(stores: Iterable[Store], inner: tuple[Axis, ...], axes: dict[Axis, Affine]) -> list[Store]:
+    """A kernel's stores inside other axes, which stand for its own but the ``inner`` ones."""
+    memo: dict[int, Expression] = {}
+    return [replace(store.rewritten(axes, memo), inner=inner + store.inner) for store in stores]
 
 
 def _replacements(
