@@ -184,7 +184,7 @@ class _Program(Users):
     def _in_parts(self, buffer: Buffer) -> bool:
         """Whether several kernels write a buffer, each a part of its own, in whatever order."""
         stores = (s for kernel in self.writers[buffer] for s in kernel.stores if s.buffer is buffer)
-        return not any(store.accumulate or store.dynamic for store in stores)
+        return all(store.is_plain for store in stores)
 
     def needed_without(self, producer: Kernel, consumer: Kernel) -> set[Buffer]:
         """The producer's buffers that are still read by others, or by the caller, once both are one."""
@@ -229,7 +229,7 @@ class _Program(Users):
 
 def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Processor) -> Kernel | None:
     """Both kernels as one, or ``None`` where that is illegal or does not pay; stores not ``needed`` are dropped."""
-    if any(store.accumulate or store.dynamic for kernel in (producer, consumer) for store in kernel.stores):
+    if not all(store.is_plain for store in (*producer.stores, *consumer.stores)):
         return None
     if producer.functions + consumer.functions > LARGEST_KERNEL:
         return None
