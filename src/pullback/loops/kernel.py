@@ -99,6 +99,11 @@ class Store:
         """The expressions that the store evaluates."""
         return (self.value, *(expression for expression, _ in self.dynamic))
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether an affine place becomes the value, whatever was there."""
+        return not self.dynamic and not self.accumulate
+
     @_Once
     def loads(self) -> tuple[Load, ...]:
         """Every read of memory."""
@@ -218,7 +223,7 @@ class Kernel:
     @property
     def is_plain(self) -> bool:
         """Whether each store is of one element a turn, at a place that is affine, of nothing but its value."""
-        return not any(store.inner or store.dynamic or store.accumulate for store in self.stores)
+        return all(store.is_plain and not store.inner for store in self.stores)
 
     def with_values(self, change: Callable[[Expression], Expression]) -> Kernel:
         """The kernel with other values in the same stores."""

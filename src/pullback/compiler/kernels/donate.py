@@ -168,7 +168,8 @@ def _stays(kernel: Kernel, result: Buffer, argument: Buffer) -> bool:
         and store.buffer is result
         and value.buffer is argument
         and value.offset == store.offset
-        and not (value.dynamic or store.dynamic or store.accumulate or value.guard is not None)
+        and value.is_plain
+        and store.is_plain
     )
 
 
@@ -192,7 +193,7 @@ def _in_place(program: _Program, result: Buffer, argument: Buffer) -> bool:
         added = [kernel for kernel in writers if not _stays(kernel, result, argument)]
         return len(added) < len(writers) and set(added) <= set(program.reached(result))
     (writer,) = writers
-    if writer.has_checks or any(store.accumulate or store.dynamic for store in writer.stores):
+    if writer.has_checks or not all(store.is_plain for store in writer.stores):
         return False
     stores = [store for store in writer.stores if store.buffer is result]
     if len({store.inner for store in stores}) > 1:  # parts that are joined, in loops of their own

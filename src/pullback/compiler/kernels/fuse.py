@@ -117,8 +117,7 @@ def _fused_horizontally(first: Kernel, second: Kernel) -> Kernel | None:
     has_product = bool(contractions(first) or contractions(second))
     if inner and (has_product or not _sweep_together(short, long, axes)):
         return None
-    memo: dict[int, Expression] = {}
-    merged = Kernel(short.axes, (*short.stores, *(_moved(store, inner, axes, memo) for store in long.stores)))
+    merged = Kernel(short.axes, (*short.stores, *_moved(long.stores, inner, axes)))
     if inner:
         return merged
     merged = shared_rows(merged)
@@ -185,7 +184,7 @@ class _Program(Users):
     def _in_parts(self, buffer: Buffer) -> bool:
         """Whether several kernels write a buffer, each a part of its own, in whatever order."""
         stores = (s for kernel in self.writers[buffer] for s in kernel.stores if s.buffer is buffer)
-        return not any(store.accumulate or store.dynamic for store in stores)
+        return all(store.is_plain for store in stores)
 
     def needed_without(self, producer: Kernel, consumer: Kernel) -> set[Buffer]:
         """The producer's buffers that are still read by others, or by the caller, once both are one."""
@@ -230,7 +229,7 @@ class _Program(Users):
 
 def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Processor) -> Kernel | None:
     """Both kernels as one, or ``None`` where that is illegal or does not pay; stores not ``needed`` are dropped."""
-    if any(store.accumulate or store.dynamic for kernel in (producer, consumer) for store in kernel.stores):
+    if not all(store.is_plain for store in (*producer.stores, *consumer.stores)):
         return None
     if producer.functions + consumer.functions > LARGEST_KERNEL:
         return None
@@ -242,11 +241,7 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
         return None
     same_domain = len(producer.axes) == len(consumer.axes)
     has_product = bool(contractions(producer)) or bool(contractions(consumer))
-    if has_product and not same_domain:
-        return None
-    if not same_domain and not _row_fits(producer, consumer, shared, target):
-        return None
-    if not same_domain and _looks_up(producer, shared) and _uses(producer, consumer, needed) > 1:
+    if not same_domain and (has_product or not _row_fits(producer, consumer, needed, target)):
         return None
     flat = same_domain and producer.is_plain and consumer.is_plain
     if not flat and _sums_columns(producer, target):
@@ -254,13 +249,10 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
     replaced = _replacements(producer, consumer, to_consumer, shared)
     if replaced is None:
         return None
-    memo: dict[int, Expression] = {}
     kept = [store for store in producer.stores if store.buffer in needed]
-    stores = [_moved(store, producer.axes[shared:], to_consumer, memo) for store in kept]
-    memo = {}
-    for store in consumer.stores:
-        value = rewrite(store.value, {}, replaced, memo)
-        stores.append(Store(store.buffer, store.offset, value, consumer.axes[shared:] + store.inner))
+    stores = _moved(kept, producer.axes[shared:], to_consumer)
+    inner = consumer.axes[shared:]
+    stores += [replace(store, inner=inner + store.inner) for store in consumer.with_loads(replaced).stores]
     merged = Kernel(consumer.axes[:shared], tuple(stores))
     if has_product:
         product = find_contraction(merged)
@@ -299,10 +291,13 @@ def _idles(product: Contraction, target: Processor) -> bool:
     return (rows - filled) * cost > HANDING_ON * filled + HANDING_ON_ALL
 
 
-def _row_fits(producer: Kernel, consumer: Kernel, shared: int, target: Processor) -> bool:
+def _row_fits(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Processor) -> bool:
     """Whether the axes that become inner loops are short enough, and what is repeated in them cheap enough."""
+    shared = min(len(producer.axes), len(consumer.axes))
     longer = producer if len(producer.axes) > shared else consumer
     if turns_of(longer.axes[shared:]) > LONGEST_ROW or _has_short_rows(longer, shared, target):
+        return False
+    if _looks_up(producer, shared) and _uses(producer, consumer, needed) > 1:
         return False
     return _repeated_work(producer, shared) <= MOST_REPEATED_WORK
 
@@ -341,11 +336,10 @@ def _repeated_work(producer: Kernel, shared: int) -> int:
     return work
 
 
-def _moved(
-    store: Store, trailing: tuple[Axis, ...], axes: dict[Axis, Affine], memo: dict[int, Expression]
-) -> Store:
-    """A producer's store inside the consumer's axes."""
-    return replace(store.rewritten(axes, memo), inner=trailing + store.inner)
+def _moved(stores: Iterable[Store], inner: tuple[Axis, ...], axes: dict[Axis, Affine]) -> list[Store]:
+    """A kernel's stores inside other axes, which stand for its own but the ``inner`` ones."""
+    memo: dict[int, Expression] = {}
+    return [replace(store.rewritten(axes, memo), inner=inner + store.inner) for store in stores]
 
 
 def _replacements(

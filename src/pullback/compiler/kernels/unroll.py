@@ -100,9 +100,7 @@ def unroll_short_axes(
 
 def _written_out(kernel: Kernel, schedules: Schedules) -> _Written | None:
     """The kernel with all but its rows written out, where that is a short turn and rows are many."""
-    if any(store.dynamic or store.accumulate for store in kernel.stores):
-        return None
-    if not kernel.stores or turns_of(kernel.axes) == 0:
+    if not kernel.stores or not all(store.is_plain for store in kernel.stores) or turns_of(kernel.axes) == 0:
         return None
     inner = {axis for store in kernel.stores for axis in store.inner}
     found = [

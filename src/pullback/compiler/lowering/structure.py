@@ -174,8 +174,7 @@ class _Arrangement:
         for position, (shown, target) in enumerate(zip(self.graph.outputs, self.targets)):
             node = _behind_reshapes(shown)
             stage = self.stage[id(node)]
-            computed = isinstance(node, Operation) and node.operator is not result
-            safe = computed and id(node) not in self.local and id(node) not in self.places
+            safe = self._is_computed(node) and id(node) not in self.places
             if position in self.offers:
                 safe = safe and self._may_take_over(stage, self.graph.inputs[self.offers[position]])
             elif safe and (parts := self._free_parts(node)):
@@ -400,8 +399,7 @@ class _Arrangement:
             self.places[id(final)] = whole.after(last)
         target = whole.after(first)
         # The first slot of two is overwritten in the second turn; nobody else may read it then.
-        computed = isinstance(init, Operation) and init.operator is not result and id(init) not in self.local
-        if computed and id(init) not in self.places and (kept or self.users[id(init)] == 1):
+        if self._is_computed(init) and id(init) not in self.places and (kept or self.users[id(init)] == 1):
             self.places[id(init)] = target
             stage = self.stage[id(init)]
         self.wanted[stage].append((init, target))

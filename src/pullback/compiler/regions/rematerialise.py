@@ -32,11 +32,12 @@ def rematerialised(
     kernels: Sequence[Kernel], results: Collection[Buffer], schedules: Schedules
 ) -> list[Kernel]:
     """The kernels, with a map of its own for each row group that reads a large array and may as well make it."""
-    if not any(_is_cheap(kernel, schedules.target) for kernel in kernels):
+    cheap = [kernel for kernel in kernels if _is_cheap(kernel, schedules.target)]
+    if not cheap:
         return list(kernels)
     program = _Program(kernels, schedules)
-    for kernel in reversed(kernels):  # readers first: what they are made of is then read where they are
-        if _is_cheap(kernel, schedules.target) and kernel.stores[0].buffer not in results:
+    for kernel in reversed(cheap):  # readers first: what they are made of is then read where they are
+        if kernel.stores[0].buffer not in results:
             program.repeat(kernel, results)
     return program.kernels()
 
