@@ -346,6 +346,15 @@ def test_where_the_default_cache_is(monkeypatch, tmp_path):
     assert default_cache().folder == tmp_path / ".cache" / "pullback" / "code"
 
 
+def test_the_folder_is_read_for_every_sixteenth_entry(monkeypatch, tmp_path):
+    monkeypatch.setenv("PULLBACK_CACHE", str(tmp_path / "code"))
+    read = []
+    monkeypatch.setattr("pullback.compiler.runtime.cache.remove_leftovers", lambda *given: read.append(given))
+    for number in range(20):
+        default_cache().store(f"program {number}", Processor.host(), b"code", {})
+    assert len(read) == 2
+
+
 def test_a_program_from_the_cache_has_the_tables_that_passes_made(tmp_path):
     """Places of updates that are gathered are no constants of the graph that is compiled."""
     script = (

@@ -251,12 +251,18 @@ def default_cache() -> Cache | None:
     if chosen.lower() in ("off", "0"):
         return None
     if chosen:
-        return Cache(Path(chosen))
+        return _cache_in(Path(chosen))
     try:
         shared = os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache"
     except RuntimeError:
         return None
-    return Cache(Path(shared) / "pullback" / "code")
+    return _cache_in(Path(shared) / "pullback" / "code")
+
+
+@functools.cache
+def _cache_in(folder: Path) -> Cache:
+    """The one cache of a folder, which counts what is stored there."""
+    return Cache(folder)
 
 
 @functools.lru_cache(maxsize=1)
