@@ -8,6 +8,7 @@ for each of them. So it is with derivatives: cotangents of one row are added up 
 >>> import pullback.numpy
 >>> from pullback.graph import Type, Variable, format_graph
 >>> from pullback.operators.indexing import check_index
+>>> from pullback.operators.products import contract
 >>> wide = Processor("generic", "", "x86_64", vector_bytes=64, vector_registers=32)
 >>> table = Variable(Type(np.dtype(np.float32), (96, 64)), "table")
 >>> w = Variable(Type(np.dtype(np.float32), (64, 48)), "w")
