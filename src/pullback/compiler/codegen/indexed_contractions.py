@@ -12,6 +12,7 @@ from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.compaction import Compacted, compact
 from pullback.compiler.codegen.maps import write_stores
 from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
+from pullback.compiler.codegen.pairwise import pairwise
 from pullback.compiler.codegen.types import memory_type, splat, vector_of
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
@@ -169,11 +170,7 @@ class _Part:
             with f.loop(whole, listed.count, carried=carried, counted=False) as loop:
                 loop.carry(*turn(loop.index, loop.values))
             first = loop.results
-        totals = [first, *others]
-        while len(totals) > 1:
-            pairs, left = zip(totals[::2], totals[1::2]), totals[-1:] if len(totals) % 2 else []
-            totals = [*([self.lanes.add(a, b) for a, b in zip(*pair)] for pair in pairs), *left]
-        return totals[0]
+        return pairwise([first, *others], lambda a, b: list(map(self.lanes.add, a, b)))
 
     def _added(self, x: str, address: str, current: Sequence[str]) -> list[str]:
         """The sums with ``x`` times what lies at ``address`` and after it added."""

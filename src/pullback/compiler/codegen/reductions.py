@@ -17,6 +17,7 @@ import numpy as np
 from pullback.compiler.codegen.blocks import fenced
 from pullback.compiler.codegen.integers import integer_function
 from pullback.compiler.codegen.nest import Tile, each_place, emit_nest
+from pullback.compiler.codegen.pairwise import pairwise
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
@@ -51,11 +52,8 @@ def combine(values: Values, kind: str, x: str, y: str, dtype: np.dtype, count: i
 
 def horizontal(values: Values, kind: str, vectors: Sequence[str], dtype: np.dtype, lanes: int) -> str:
     """One scalar from the lanes of several vectors: vectors in pairs, then halves of the last one."""
-    row = list(vectors)
-    while len(row) > 1:
-        paired = [combine(values, kind, a, b, dtype, lanes) for a, b in zip(row[::2], row[1::2])]
-        row = paired + row[len(paired) * 2 :]
-    value, scalar = row[0], scalar_type(dtype)
+    value = pairwise(vectors, lambda a, b: combine(values, kind, a, b, dtype, lanes))
+    scalar = scalar_type(dtype)
     while lanes > 1:
         half = lanes // 2
         kind_text = vector_of(scalar, lanes)
@@ -114,12 +112,13 @@ def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
     places = [Place(here.value, here.constant + vector * lanes + row) for row in range(rows)]
     accumulators = _accumulators(values, reduce, lanes)
     start = accumulators.start(1)
+    # Where a row takes several registers fewer rows are side by side, each with more of its vectors.
     strip, most = (1, MOST_IN_ONE_PLACE) if len(start) == 1 else (ACCUMULATORS, MOST_IN_ONE_PLACE // 2)
 
     def turn(tile: Tile, carried: list[str]) -> list[str]:
         new = list[str]()
         values.hoist([reduce.body], [group.axis])
-        for row, state in enumerate(_split(carried, len(carried) // len(start)), first):
+        for row, state in enumerate(_parts(carried, len(carried) // len(start)), first):
             values.places[group.axis] = places[row]
             with values.scope():
                 new += accumulators.taken(state, _terms(values, reduce))
@@ -135,7 +134,7 @@ def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
         made = list[str]()
         for first in range(0, rows, most):
             count = min(most, rows - first)
-            made += map(accumulators.found, _split(emit_nest(values, levels, turn, start * count), count))
+            made += map(accumulators.found, _parts(emit_nest(values, levels, turn, start * count), count))
     return across_rows(
         values, reduce.kind, [*made, *["zeroinitializer"] * (lanes - rows)], reduce.dtype, lanes
     )
@@ -184,11 +183,7 @@ class _Accumulators:
 
     def found(self, carried: Sequence[str]) -> str:
         """All accumulators in one."""
-        row = list(carried)
-        while len(row) > 1:
-            paired = [self._added(a, b) for a, b in zip(row[::2], row[1::2])]
-            row = paired + row[len(paired) * 2 :]
-        return row[0]
+        return pairwise(carried, self._added)
 
     def _added(self, total: str, term: str | tuple[str, str]) -> str:
         if isinstance(term, tuple):
@@ -239,15 +234,15 @@ def _accumulate(values: Values, reduce: Reduce, count: int, lanes: int) -> list[
             _terms(values, reduce) if lanes > 1 else values.emit(reduce.body)
             for _ in each_place(values, tile)
         ]
-        states = zip(_split(carried, count), zip(*terms))
+        states = zip(_parts(carried, count), zip(*terms))
         return [value for state, own in states for value in accumulators.taken(state, own)]
 
     start = accumulators.start(side) * count
     found = emit_nest(values, levels, turns, start, hoisted=([reduce.body], []))
-    return [accumulators.found(state) for state in _split(found, count)]
+    return [accumulators.found(state) for state in _parts(found, count)]
 
 
-def _split(row: Sequence[str], count: int) -> list[Sequence[str]]:
+def _parts(row: Sequence[str], count: int) -> list[Sequence[str]]:
     """``count`` parts of the same length."""
     size = len(row) // count
     return [row[start : start + size] for start in range(0, len(row), size)]
@@ -346,10 +341,7 @@ def _extreme_position_along_lanes(values: Values, reduce: Reduce) -> str:
 
     with values.scope():
         found = emit_nest(values, levels, group, search.start(side), hoisted=([reduce.body], []))
-    row = list(zip(found[:side], found[side:]))
-    while len(row) > 1:
-        row = [search.first(a, b, lanes) for a, b in zip(row[::2], row[1::2])] + row[len(row) & ~1 :]
-    (winner,) = row
+    winner = pairwise(list(zip(found[:side], found[side:])), lambda a, b: search.first(a, b, lanes))
     while lanes > 1:
         lanes //= 2
         low, high = (search.half(winner, start, lanes) for start in (0, lanes))

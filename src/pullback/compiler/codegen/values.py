@@ -490,14 +490,12 @@ class Values:
                 parts.append(part)
         if len(parts) == len(expression.operands):
             return None
-        count = self.group.lanes if self.group is not None and self.is_vector(expression) else 1
-        extremum = Extremum(Lanes(self.f, scalar_type(expression.dtype), count), expression.function)
-        vectors = self.group.vectors if self.group is not None and count > 1 else 1
+        lanes = Lanes(self.f, scalar_type(expression.dtype), self.lanes_of(expression))
+        extremum = Extremum(lanes, expression.function)
+        vectors = self.current_group.vectors if self.is_vector(expression) else 1
         states = [[value for _, value in extremum.start(1)]] * vectors
-        for pair in zip(
-            parts[::2], [*parts[1::2], None]
-        ):  # read when they are taken in, to need few registers
-            rows = [self.vectors(part) if count > 1 else self.emit(part) for part in pair if part is not None]
+        for first in range(0, len(parts), 2):  # read when they are taken in, to need few registers
+            rows = self.parts(parts[first : first + 2], expression)
             states = [extremum.taken(state, values) for state, values in zip(states, zip(*rows))]
         return [extremum.found(state) for state in states]
 

@@ -76,9 +76,14 @@ _IN_RANGE = frozenset({
 })  # fmt: skip
 """Operators whose results are places that there are, whatever they are given: of what they count along."""
 
+
+def _searched(node: Operation) -> int:
+    return math.prod(node.inputs[0].shape[axis] for axis in node.attributes["axes"])
+
+
 _COUNTED: Mapping[str, Callable[[Operation], int]] = {
-    "argmax": lambda node: math.prod(node.inputs[0].shape[axis] for axis in node.attributes["axes"]),
-    "argmin": lambda node: math.prod(node.inputs[0].shape[axis] for axis in node.attributes["axes"]),
+    "argmax": _searched,
+    "argmin": _searched,
     "argsort": lambda node: node.shape[-1],
     "check_index": lambda node: int(node.attributes["extent"]),
     "iota": lambda node: node.shape[node.attributes["axis"]],

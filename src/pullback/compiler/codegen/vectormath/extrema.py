@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pullback.compiler.codegen.pairwise import pairwise
 from pullback.compiler.codegen.vectormath.lanes import Arithmetic
 
 __all__ = ["Extremum"]
@@ -25,7 +26,9 @@ class Extremum:
 
     >>> from pullback.compiler.llvm.function import Module
     >>> function = Module().function("largest", [(f"<8 x float>", n) for n in "abc"], result="<8 x float>")
-    >>> function.returns(Extremum(Arithmetic(function, "float", 8), "maximum").of([function[n] for n in "abc"]))
+    >>> extremum = Extremum(Arithmetic(function, "float", 8), "maximum")
+    >>> start = [value for _, value in extremum.start(1)]
+    >>> function.returns(extremum.found(extremum.taken(start, [function[n] for n in "abc"])))
     >>> print(function.text())  # doctest: +ELLIPSIS
     define <8 x float> @largest(<8 x float> %a, <8 x float> %b, <8 x float> %c) nounwind {
     entry:
@@ -67,19 +70,13 @@ class Extremum:
 
     def found(self, carried: Sequence[str]) -> str:
         """The extremum of all that was taken in; infinity of nothing."""
-        lanes, (*best, nan, signs) = self.lanes, carried
-        while len(best) > 1:
-            best = [self._better(a, b) for a, b in zip(best[1::2], best[::2])] + best[len(best) & ~1 :]
-        is_zero = lanes.compare("oeq", best[0], lanes.constant(0.0))
+        lanes, (*rivals, nan, signs) = self.lanes, carried
+        best = pairwise(rivals, lambda a, b: self._better(b, a))
+        is_zero = lanes.compare("oeq", best, lanes.constant(0.0))
         zero = lanes.floating(lanes.integers("and", signs, lanes.integer(-(1 << (lanes.width - 1)))))
-        number = lanes.select(is_zero, zero, best[0])
+        number = lanes.select(is_zero, zero, best)
         seen = lanes.function.value(f"icmp ne {lanes.int_type} {nan}, {lanes.integer(0)}")
         return lanes.select(seen, lanes.constant(math.nan), number)
-
-    def of(self, values: Sequence[str]) -> str:
-        """The extremum of ``values``."""
-        start = [value for _, value in self.start(1)]
-        return self.found(self.taken(start, values))
 
     def _better(self, value: str, best: str) -> str:
         if best == self.least:  # nothing was seen before
