@@ -35,7 +35,6 @@ from pullback.compiler.lowering.items import (
 from pullback.compiler.lowering.lower import Lowered, lower
 from pullback.compiler.lowering.structure import arranged, has_loops, with_single_call
 from pullback.compiler.passes import Pass, optimise, passes_for
-from pullback.compiler.passes.projected_convolutions import projected_convolutions
 from pullback.compiler.regions.ends import Promise, counted_rows, end_rows
 from pullback.compiler.regions.listing import listed
 from pullback.compiler.regions.memory import MemoryPlan, plan_memory
@@ -124,9 +123,7 @@ class _Planner:
     def program(self, graph: Graph, donated: Mapping[int, int], passes: Sequence[Pass]) -> Planned:
         """The whole program."""
         limits = graph.limits
-        graph = projected_convolutions(optimise(graph, passes, self.see), self.processor.lanes)
-        self.see("projected_convolutions", graph)
-        graph = with_single_call(graph)
+        graph = with_single_call(optimise(graph, passes, self.see))
         arguments = [Buffer(f"argument{k}", v.dtype, v.shape) for k, v in enumerate(graph.inputs)]
         results = [Buffer(f"result{k}", node.dtype, node.shape) for k, node in enumerate(graph.outputs)]
         views = [View(buffer) for buffer in arguments], [View(buffer) for buffer in results]

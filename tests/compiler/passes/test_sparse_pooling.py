@@ -11,11 +11,10 @@ import pullback as pb
 import pullback.numpy as pnp
 from pullback import nn
 from pullback.compiler.passes import optimise
-from pullback.compiler.passes.projected_convolutions import projected_convolutions
 from pullback.compiler.passes.sparse_pooling import sparse_pooling
 from pullback.compiler.stages import run_stages
 from pullback.compiler.target import Processor
-from pullback.graph import Graph, Node, Operation, Variable, constant
+from pullback.graph import Graph, Node, Variable, constant
 from pullback.interpreter import evaluate
 from pullback.operators.pooling import max_unpool, window_argmax, won
 from pullback.transforms.reverse import cotangents
@@ -193,19 +192,6 @@ def test_what_is_finite_whatever_the_arguments_hold_is_not_asked(traced: Callabl
     assert bar is not None
     made = names(optimise(Graph(images.inputs, (bar,))))
     assert "convolve_max_unpooled" in made and "isfinite" not in made
-
-
-def test_a_column_of_a_product_tells_whether_the_image_is_finite(traced: Callable, names: Callable):
-    """All multiples of a place are infinite or NaN if anything there is: a part of them is summed, not the image."""
-    arrays = [np.zeros(shape, np.float32) for shape in ((3, 130, 50), (8, 50, 3))]
-    graph = gradient_graph(network({}, (8, {}), "last"), *arrays, traced)
-    after = projected_convolutions(optimise(graph), lambda itemsize: 64 // itemsize)
-    asked = [
-        node.inputs[0].inputs[0]
-        for node in after.nodes()
-        if isinstance(node, Operation) and node.operator.name == "isfinite"
-    ]
-    assert sorted(each.shape for each in asked) == [(3, 130, 1), (8, 50, 3)]
 
 
 def test_a_convolution_with_little_between_its_winners_stays(traced: Callable, names: Callable):

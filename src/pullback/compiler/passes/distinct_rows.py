@@ -29,7 +29,7 @@ stands behind the last one is zero, or not read, and is not computed (``regions/
 larger than what is read of it, as this one, is multiplied as it is.
 
 A convolution of texts, channels last, is one product with all elements of the window side by side, whose parts are
-added (``projected_convolutions.py``), and so are its derivatives.
+added, and so are its derivatives.
 
 Sums in another order have the same infinities only where all that is summed is finite. So the rows, or the matrix, are
 looked at: where they are not, as a rare case, derivatives are computed place by place.
@@ -39,11 +39,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pullback.compiler.passes.projected_convolutions import multiples_of, sum_of_parts
 from pullback.compiler.passes.repeated_rows import RowSums, different_rows, way_to_rows
 from pullback.compiler.passes.rewriting import (
     GraphPass,
@@ -60,6 +60,7 @@ from pullback.compiler.schedules.cost import DEEPEST_FACTOR
 from pullback.compiler.target import Processor
 from pullback.control.host import with_host_calls
 from pullback.graph import OPERATORS, Graph, Node, Operation, apply, substitute
+from pullback.operators.arithmetic import add
 from pullback.operators.concatenation import concatenate
 from pullback.operators.convolution_where_read import convolve_where_read
 from pullback.operators.distinct import distinct
@@ -359,7 +360,19 @@ def _convolved(node: Operation) -> tuple[_Rows] | None:
 
 
 def _convolve(table: _Table, node: Operation, rows: _Rows) -> Node | None:
-    return sum_of_parts(node, table.times(multiples_of(node, node.inputs[1]), rows.view))
+    w, how = node.inputs[1], node.attributes
+    (stride,), (distance,) = how["strides"], how["dilations"]
+    _, count, outputs = node.shape
+    window = ordered(w, how["w_layout"], "c0o")
+    product = table.times(_matrix(window, 1), rows.view)
+
+    def part(turn: int) -> Node:
+        """What an element of the window adds."""
+        first, column = turn * distance, turn * outputs
+        places = first, first + (count - 1) * stride + 1, stride
+        return sliced(product, "b0o", {"0": places, "o": (column, column + outputs, 1)})
+
+    return reduce(add, map(part, range(window.shape[1])))
 
 
 def _met_by_cotangents(node: Operation) -> tuple[_Rows] | None:

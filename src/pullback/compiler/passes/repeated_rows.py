@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pullback.compiler.schedules.cost import LOAD_AND_ADD, MULTIPLY_ADD, STORE, WORTH_PROJECTING
+from pullback.compiler.schedules.cost import LOAD_AND_ADD, MULTIPLY_ADD, STORE, WORTH_BY_ROWS
 from pullback.compiler.target import Processor
 
 __all__ = ["RowSums", "different_rows", "way_to_rows"]
@@ -41,7 +41,7 @@ def way_to_rows(target: Processor, lanes: int, places: int, extent: int, width: 
     counting = 2 * ((2 * places + extent) * target.marking_cycles + 2 * target.exchange_cycles)
     counted = rows * (multiplied + STORE) + looked_up + counting
     best = min(whole, counted)
-    if best > WORTH_PROJECTING * apart:
+    if best > WORTH_BY_ROWS * apart:
         return ""
     return "whole" if whole <= counted else "counted"
 
@@ -73,7 +73,7 @@ class RowSums:
         apart = min(self.places * product + self._at_places(self.width), visits)
         summed = self.rows * product
         if not self.trained:
-            return self._at_places(columns) + summed <= WORTH_PROJECTING * apart, False
+            return self._at_places(columns) + summed <= WORTH_BY_ROWS * apart, False
         product = columns * self._vectors(self.width) * MULTIPLY_ADD
         added = self._at_places(self.width)
         rows_apart = min(self.places * product + added, 2 * visits)
@@ -84,4 +84,4 @@ class RowSums:
             (False, True): self._at_places(columns) + apart + rows_summed,
         }
         best = min(ways, key=lambda way: ways[way])
-        return best if ways[best] <= WORTH_PROJECTING * (apart + rows_apart) else (False, False)
+        return best if ways[best] <= WORTH_BY_ROWS * (apart + rows_apart) else (False, False)

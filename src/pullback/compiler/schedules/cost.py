@@ -132,10 +132,10 @@ LARGEST_TABLE = 1 << 18
 """Updates whose numbers a program may keep in a table for that."""
 
 MULTIPLY_ADD, STORE, LOAD_AND_ADD = 0.5, 2.0, 1.5
-"""Cycles for each vector of a convolution."""
+"""Cycles for each vector of a product of rows, and of what is read at places."""
 
-WORTH_PROJECTING = 0.85
-"""Share of the time of the convolution as it is that the other way may take at most."""
+WORTH_BY_ROWS = 0.85
+"""Share of the time of a product place by place that one of different rows may take at most."""
 
 
 # -- Routines
