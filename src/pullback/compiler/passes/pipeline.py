@@ -20,6 +20,7 @@ joined_scatters
 sparse_updates
 lazy_updates
 gathered_scatters
+masked_once
 equal_regions
 joined_loops
 known_branches
@@ -55,6 +56,7 @@ from pullback.compiler.passes.joined_scatters import joined_scatters
 from pullback.compiler.passes.known_branches import known_branches
 from pullback.compiler.passes.lazy_updates import lazy_updates
 from pullback.compiler.passes.loops import rewrite_held
+from pullback.compiler.passes.masked_once import masked_once
 from pullback.compiler.passes.rewriting import GraphPass, RulePass, rewrite, with_outputs
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
 from pullback.compiler.passes.simplify_products import simplify_products
@@ -145,6 +147,7 @@ def passes_for(target: Processor, branching: bool = False, held: bool = False) -
         sparse_updates,
         lazy_updates,
         gathered_scatters,
+        masked_once,
         equal_regions,
         joined_loops,
         known_branches,
