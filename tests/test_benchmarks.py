@@ -301,6 +301,25 @@ def test_programs_are_built_with_the_passes_that_are_asked_for(calls: Any) -> No
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
+def test_parts_of_the_compiler_are_left_out_of_programs_that_they_change(
+    calls: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = importlib.import_module("suite.passes")
+    settings = importlib.import_module("contest").Settings([], "", 1, 2, 0, False, print)
+    monkeypatch.setattr(passes, "_TURN_SECONDS", 0.001)
+    contenders = importlib.import_module("contenders.calls_pullback")
+    make = passes._called(settings, calls, contenders, calls.Call("c", "gru", 40, 2, 4, 5))
+    usual = passes._code(passes._graph_of(make))
+    found = passes._compared(settings, make)
+    assert "hoisted_steps" in found and "sparse_pooling" not in found
+    assert all(whole > 0 and without > 0 for whole, without in found.values())
+    assert passes._code(passes._graph_of(make)) == usual
+    for part, places in passes._STAGES.items():
+        for place in places:
+            module, name = place.rsplit(".", 1)
+            assert hasattr(importlib.import_module(f"pullback.compiler.{module}"), name), part
+
+
 def test_results_that_are_not_the_same_are_told(calls: Any) -> None:
     expected = {"a": np.array([3.0, 4.0]), "b": np.zeros(2)}
     assert calls.largest_difference(expected, expected) == 0

@@ -22,6 +22,7 @@ _FILES = {
     "memory": "memory",
     "scan-memory": "scan_memory",
     "ablation": "ablation",
+    "passes": "passes",
     "trainer-overhead": "trainer_overhead",
     "loss-curve": "loss_curve",
     "vocabulary": "vocabulary",
