@@ -314,10 +314,14 @@ def test_parts_of_the_compiler_are_left_out_of_programs_that_they_change(
     assert "hoisted_steps" in found and "sparse_pooling" not in found
     assert all(whole > 0 and without > 0 for whole, without in found.values())
     assert passes._code(passes._graph_of(make)) == usual
-    for part, places in passes._STAGES.items():
-        for place in places:
-            module, name = place.rsplit(".", 1)
-            assert hasattr(importlib.import_module(f"pullback.compiler.{module}"), name), part
+
+
+def test_every_program_of_the_suite_has_a_name_of_its_own(calls: Any) -> None:
+    passes, suite = importlib.import_module("suite.passes"), importlib.import_module("suite")
+    settings = importlib.import_module("contest").Settings([], "", 1, 2, 0, False, print)
+    networks = sum(len(race.networks) for race in suite.RACES.values())
+    called = sum(len(group) for name, group in suite._CALLED.items() if name != "operations")
+    assert len(passes._programs(settings)) == networks + called + len(passes.small.UPDATES)
 
 
 def test_results_that_are_not_the_same_are_told(calls: Any) -> None:

@@ -166,11 +166,11 @@ def _code(made_of: tuple[Any, ...]) -> tuple[str, str]:
 
 
 def _programs(settings: Settings) -> dict[str, Maker]:
-    """The programs of the suite by name, but for single operations."""
+    """The programs of the suite, but for single operations, by the names of their benchmark and their own."""
     found: dict[str, Maker] = {}
-    for race in RACES.values():
+    for name, race in RACES.items():
         for network in race.networks:
-            found[network.name] = _trained(settings, network)
+            found[f"{name}, {network.name}"] = _trained(settings, network)
     for kind, contenders, groups in (
         (nets, nets_pullback, NETS),
         (calls, calls_pullback, CALLS),
@@ -178,9 +178,9 @@ def _programs(settings: Settings) -> dict[str, Maker]:
     ):
         for name, group in groups.items():
             for asked in group if name != "operations" else ():
-                found[asked.name] = _called(settings, kind, contenders, asked)
+                found[f"{name}, {asked.name}"] = _called(settings, kind, contenders, asked)
     for program in small.UPDATES:
-        found[program] = _updating(settings, program)
+        found[f"small-calls, {program}"] = _updating(settings, program)
     return found
 
 

@@ -29,7 +29,7 @@ def integers(*shape: int, dtype: str) -> np.ndarray:
         (FIRST, (12, 2, 5, 5), (3, 2, 5, 5), 1),  # one place
         (LAST, (9, 8, 10, 12), (7, 12, 3, 3), 1),
         (LAST, (8, 9, 9, 3), (17, 3, 2, 2), 2),
-        (LINE_LAST, (16, 30, 50), (8, 50, 3), 1),  # projected
+        (LINE_LAST, (16, 30, 50), (8, 50, 3), 1),  # outputs that fill half of a vector
         (LINE_LAST, (12, 33, 10), (40, 10, 5), 1),
         (LINE_LAST, (1, 70, 33), (1, 33, 4), 3),
         (LINE_FIRST, (16, 10, 65), (12, 10, 3), 1),
