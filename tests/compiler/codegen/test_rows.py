@@ -264,6 +264,38 @@ def test_matrices_times_vectors(height, width, dtype, compiler, traced, processo
     compiler.assert_same(traced(products, *arrays), arrays, processor=processor, rounding=32)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [7, 8, 16, 33])
+@pytest.mark.parametrize("picks", [1, 4, 15, 37, 200])
+def test_sums_over_rows_at_computed_places(picks, width, dtype, compiler, traced, processor):
+    """Rows that are picked are read as they lie, like those of a matrix that come in order."""
+
+    def products(w, z, i, j):
+        left, right = w[i], w[j]
+        return (
+            (left * right).sum(1),
+            np.tanh(left @ z),
+            left.max(1) - right.min(1),
+            (np.abs(left - right) * z).sum(1) / (1 + np.abs(left).sum(1)),
+            (w[i % 5] * right).sum(1),
+        )
+
+    random = np.random.default_rng(picks)
+    places = [random.integers(-50, 50, picks) for _ in range(2)]
+    arrays = [integers(50, width, dtype=dtype), integers(width, dtype=dtype), *places]
+    compiler.assert_same(traced(products, *arrays), arrays, processor=processor, rounding=32)
+
+
+def test_rows_at_places_out_of_range_are_told_with_the_place():
+    dots = jit(lambda w, i: (w[i] * w[i]).sum(1))
+    w, i = numbers(30, 16), np.arange(21) % 30
+    np.testing.assert_allclose(dots(w, i), (w[i] * w[i]).sum(1), rtol=1e-5)
+    for wrong in (30, -31):
+        i[20] = wrong
+        with pytest.raises(IndexError, match=str(wrong)):
+            dots(w, i)
+
+
 def test_lanes_beyond_the_last_row_and_column_change_nothing(compiler, traced, processor):
     """What is not read is taken for zero, and zero times infinity would not be."""
 

@@ -20,11 +20,18 @@ def is_transposed(reduce: Reduce, axis: Axis, target: Processor) -> bool:
     if any(isinstance(e, Reduce) and axis in e.axes for e in walk(reduce.body)):
         return False
     loads = [e for e in walk(reduce.body) if isinstance(e, Load) and e.axes & {axis, last}]
-    return any(abs(load.offset.coefficient(axis)) > target.gather_vectors for load in loads) and all(
+    return any(_row_of_its_own(load, axis, target) for load in loads) and all(
         load.offset.coefficient(last) == (last in load.offset.axes)
         and load.guard is None
-        and not any(e.axes & {axis, last} for e, _ in load.dynamic)
+        and not any(last in e.axes for e, _ in load.dynamic)
         for load in loads
+    )
+
+
+def _row_of_its_own(load: Load, axis: Axis, target: Processor) -> bool:
+    """Whether each turn of ``axis`` reads far from the one before, or at a place that is computed for it."""
+    return abs(load.offset.coefficient(axis)) > target.gather_vectors or any(
+        axis in e.axes for e, _ in load.dynamic
     )
 
 
