@@ -206,6 +206,28 @@ def test_squared_distances_are_taken_from_the_mean_of_each_row(stages):
     assert "600.0 * (t2 * t2)" in by_rows
 
 
+def test_a_mean_that_a_kernel_of_its_own_divides_is_one_too(stages):
+    def moments(x):
+        x = np.tanh(x)
+        mean = x.mean((0, 2), keepdims=True)
+        return mean, ((x - mean) * (x - mean)).mean((0, 2))
+
+    assert "600.0 * (" in stages(moments, (32, 8, 600))["split by rows"]
+
+
+def test_distances_from_what_may_be_finite_where_the_mean_is_not(compiler, traced, processor):
+    def distances(x):
+        x = np.exp(x)
+        centred = x - x.mean((0, 2), keepdims=True)
+        from_elsewhere = x - np.minimum(x.mean((0, 2), keepdims=True), 1)
+        return (centred * centred).mean((0, 2)), (from_elsewhere * from_elsewhere).mean((0, 2))
+
+    x = np.random.default_rng(0).standard_normal((30, 5, 400)).astype(np.float32)
+    x[3, 2, 1] = np.inf
+    with np.errstate(all="ignore"):
+        compiler.assert_same(traced(distances, x), [x], processor=processor, rounding=200)
+
+
 def test_variances_by_rows_are_right(compiler, traced, processor):
     """Of values far from zero too, and where samples differ more than what is in them."""
     random = np.random.default_rng(0)
@@ -216,7 +238,7 @@ def test_variances_by_rows_are_right(compiler, traced, processor):
         y = np.maximum(x, -2) * 3
         return y.var((0, 2, 3)), (y - y.mean((0, 2, 3), keepdims=True)).std((0, 2, 3))
 
-    for x in (near, far):
+    for x in (near, far, far[:21, :, :13]):
         compiler.assert_same(traced(statistics, x), [x], processor=processor, rounding=40)
         wide = np.var(np.maximum(x.astype(np.float64), -2) * 3, (0, 2, 3))
         (found, _) = compiler.run(traced(statistics, x), [x], processor=processor)

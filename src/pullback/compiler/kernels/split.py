@@ -15,6 +15,7 @@ cut depends on its shape only: results are the same bits for any number of threa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -110,6 +111,9 @@ def split_by_rows(kernels: Iterable[Kernel]) -> list[Kernel]:
     def cut(kernel: Kernel, rows: Mapping[Buffer, int]) -> list[Kernel]:
         reduce = _sum_over_rows(kernel, rows)
         if reduce is None:
+            # A mean may be a kernel of its own, which divides the sum.
+            means = [(store.buffer, _mean_of(store.value, sums)) for store in kernel.stores]
+            sums.update((buffer, known) for buffer, known in means if known is not None)
             return [kernel]
         new, beside = _from_own_means(kernel, reduce, sums) or (reduce, None)
         parts = _in_parts(_replaced(kernel, reduce, new), new, new.over[0].extent, beside=beside)
@@ -134,32 +138,37 @@ def _from_own_means(
 ) -> tuple[Reduce, Expression] | None:
     """A sum of squared distances of what has been summed by rows, from each row's mean, and what that leaves out.
 
-    Neither is a difference of large numbers, wherever the distances are from. ``None`` for other sums.
+    ``sums`` has the sum of which a buffer is a known part. Neither is a difference of large numbers, wherever the
+    distances are from. ``None`` for other sums.
     """
     distance, again = operands_of(reduce.body, "multiply") or (None, None)
     if distance is None or distance is not again or not operands_of(distance, "subtract"):
         return None
     value, centre = operands_of(distance, "subtract")
-    first = reduce.over[0]
-    axes = (*kernel.axes, *reduce.over)
-    for load in walk(centre):
-        known = sums.get(load.buffer) if isinstance(load, Load) else None
-        if known is None or not centre.axes.isdisjoint(reduce.over):
-            continue
-        own = (*known.kernel.axes, *known.reduce.over)
-        new = matched(own, axes)
-        if new is not None and rewrite(known.reduce.body, new, {}, {}) is value:
-            count, dtype = turns_of(reduce.over) // first.extent, reduce.dtype
-            total = load_at(known.parts, [*map(Affine.of, (first, *kernel.axes))])
-            mean = Apply("multiply", (total, Literal(1 / count, dtype)), dtype)
-            near, far = (fused(Apply("subtract", pair, dtype)) for pair in ((value, mean), (mean, centre)))
-            square = Apply("multiply", (far, far), dtype)
-            beside = Apply("multiply", (Literal(count, dtype), square), dtype)
-            # Two infinite means are no distance from each other, and their difference is NaN.
-            equal = Apply("equal", (mean, centre), np.dtype(np.bool_))
-            beside = Apply("where", (equal, Literal(0, dtype), beside), dtype)
-            return Reduce("add", reduce.over, Apply("multiply", (near, near), dtype), dtype), beside
-    return None
+    known, first = _mean_of(centre, sums), reduce.over[0]
+    if known is None or not centre.axes.isdisjoint(reduce.over):
+        return None
+    new = matched((*known.kernel.axes, *known.reduce.over), (*kernel.axes, *reduce.over))
+    if new is None or rewrite(known.reduce.body, new, {}, {}) is not value:
+        return None
+    count, dtype = turns_of(reduce.over) // first.extent, reduce.dtype
+    total = load_at(known.parts, [*map(Affine.of, (first, *kernel.axes))])
+    mean = Apply("multiply", (total, Literal(1 / count, dtype)), dtype)
+    near, far = (fused(Apply("subtract", pair, dtype)) for pair in ((value, mean), (mean, centre)))
+    square = Apply("multiply", (far, far), dtype)
+    beside = Apply("multiply", (Literal(count, dtype), square), dtype)
+    # Two infinite means are no distance from each other, and their difference is NaN.
+    equal = Apply("equal", (mean, centre), np.dtype(np.bool_))
+    beside = Apply("where", (equal, Literal(0, dtype), beside), dtype)
+    return Reduce("add", reduce.over, Apply("multiply", (near, near), dtype), dtype), beside
+
+
+def _mean_of(value: Expression, sums: Mapping[Buffer, _InParts]) -> _InParts | None:
+    """The sum of which ``value`` is a known part, so that one is infinite where the other is."""
+    part, number = operands_of(value, "multiply") or operands_of(value, "divide") or (value, None)
+    if isinstance(number, Literal) and number.value and math.isfinite(number.value):
+        value = part
+    return sums.get(value.buffer) if isinstance(value, Load) else None
 
 
 def _sum_over_rows(kernel: Kernel, rows: Mapping[Buffer, int]) -> Reduce | None:
