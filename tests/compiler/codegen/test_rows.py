@@ -330,6 +330,54 @@ def test_a_mean_inside_a_sum_is_computed_once_for_its_row(compiler, traced, monk
     assert inner == [False]
 
 
+def sums_and_stores(x, y):
+    """Sums of a row that need what is stored for it, what another sum leaves, or neither."""
+    z = np.tanh(x + y)
+    norm = np.sqrt((z * z).sum(1, keepdims=True) + 1)
+    slope = (1 - z * z) / norm
+    return (
+        z,
+        z.sum(1),
+        (1 - z * z).max(1),
+        slope * (z * y).sum(1, keepdims=True),
+        (slope * z).sum(1),
+        (slope * x).min(1),
+        np.arctan(z.sum(1) + x[:, 0]),
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [4, 7, 63, 129, 200, 515])
+def test_sums_along_a_row_that_share_functions(width, dtype, compiler, traced, processor):
+    """They are made in one loop where registers do not hold the row, in those of its stores if these need none."""
+    arrays = [numbers(5, width, dtype=dtype), numbers(5, width, dtype=dtype)]
+    compiler.assert_same(traced(sums_and_stores, *arrays), arrays, processor=processor, rounding=64)
+
+
+def test_sums_that_share_functions_with_what_is_stored_over_them():
+    """What is read is overwritten in the same loop: no element that a sum reads is."""
+
+    def step(x):
+        z = np.tanh(x)
+        ahead = np.concatenate([z[:, 1:], z[:, :1]], 1)
+        return z, z.sum(1), (z * x).sum(1), (z * ahead).sum(1)
+
+    x = numbers(40, 300)
+    wanted = step(x.astype(np.float64))
+    for found, right in zip(jit(step, donate_argnums=0)(x.copy()), wanted):
+        np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
+
+
+def test_sums_that_share_functions_evaluate_them_once():
+    def energy(a, b):
+        return np.sum(np.tanh(a[:, None] + b))
+
+    slopes = jit(pb.value_and_grad(energy, (0, 1)))
+    text = slopes.inspect(numbers(600), numbers(600)).llvm
+    blocks = re.findall(r"(loop\d+):\n(.*?)(?=\n\w+:\n|$)", text, re.DOTALL)
+    assert sum("fdiv" in body and f"label %{name}," in body for name, body in blocks) == 1
+
+
 def test_vectors_that_all_rows_use_are_read_before_the_loop_over_rows():
     width = 4 * Processor.host().lanes(4)
     w, h, z = numbers(512, width), numbers(512), numbers(width)

@@ -9,9 +9,10 @@ from functools import partial
 from pullback.compiler.codegen import access
 from pullback.compiler.codegen.interior import inside_and_at_ends
 from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
+from pullback.compiler.codegen.reductions import SumsOfLoop
 from pullback.compiler.codegen.values import Group, Place, Values
 from pullback.compiler.schedules.map import MapSchedule, lane_strips
-from pullback.loops import Apply, Axis, Kernel, Load, Store
+from pullback.loops import Apply, Axis, Kernel, Load, Reduce, Store, walk
 from pullback.loops.nest import Kind, Level, levels_over
 
 __all__ = ["emit_map", "emit_stores", "write_stores"]
@@ -35,14 +36,16 @@ def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: Ends) 
     def body(tile: Tile, _: list[str]) -> None:
         if schedule.columns:
             values.emit_side_by_side(roots)
+        late = [store for store in kernel.stores if any(e in schedule.beside for e in walk(store.value))]
         # Those of the whole row are last, and share a register-resident row.
         for axes, stores in kernel.by_inner:
-            emit_stores(values, axes, stores)
+            emit_stores(values, axes, [s for s in stores if s not in late], schedule.beside if axes else ())
+        emit_stores(values, (), late)
 
     def nest(levels: Sequence[Level], body: Callable[[Tile, list[str]], None], inside: set[Axis]) -> None:
         emit_nest(values, levels, body, ends=ends, hoisted=(roots, inside))
 
-    values.columns = schedule.columns
+    values.columns, values.together = schedule.columns, schedule.together
     with values.scope():
         if row is None:
             nest(levels, body, inner)
@@ -50,18 +53,25 @@ def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: Ends) 
             nest(levels[:-1], rows, {*inner, *kernel.axes[-1:]})
 
 
-def emit_stores(values: Values, axes: Sequence[Axis], stores: Sequence[Store]) -> None:
-    """Stores in loops over ``axes``, with the lanes along the last one."""
+def emit_stores(
+    values: Values, axes: Sequence[Axis], stores: Sequence[Store], beside: Sequence[Reduce] = ()
+) -> None:
+    """Stores in loops over ``axes``, with the lanes along the last one, which makes the sums ``beside`` as well."""
     roots = [root for store in stores for root in store.roots()]
-    levels = levels_over(axes[:-1])
+    roots += [reduce.body for reduce in beside]
+    levels, side = levels_over(axes[:-1]), 1
     for axis in axes[-1:]:
         strips = lane_strips(axis, roots, values.lanes, values.target)
         levels += [Level(axis, Kind.SERIAL, strips), Level(axis, Kind.VECTOR, lanes=values.lanes)]
+        side = -(-max((length for length, _ in strips), default=1) // values.lanes)
+    sums = SumsOfLoop(values, beside, values.lanes, side)
 
-    def write(tile: Tile, _: list[str]) -> None:
+    def write(tile: Tile, carried: list[str]) -> list[str]:
+        new = sums.taken(carried)
         inside_and_at_ends(values, stores, partial(write_stores, values))
+        return new
 
-    emit_nest(values, levels, write, hoisted=(roots, []))
+    sums.bind(emit_nest(values, levels, write, sums.start, hoisted=(roots, [])))
 
 
 def write_stores(values: Values, stores: Sequence[Store]) -> None:

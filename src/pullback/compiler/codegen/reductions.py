@@ -9,6 +9,7 @@ the latency, and adds them up in a fixed order.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ from pullback.compiler.schedules.reduction import is_transposed, runs_along
 from pullback.loops import Affine, Apply, Axis, Load, Reduce, turns_of
 from pullback.loops.nest import Kind, Level, level_of, levels_over
 
-__all__ = ["across_rows", "better", "emit_reduction", "horizontal", "neutral"]
+__all__ = ["SumsOfLoop", "across_rows", "better", "emit_reduction", "horizontal", "neutral"]
 
 
 def neutral(kind: str, dtype: np.dtype) -> float | int:
@@ -95,7 +96,7 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
             result = combine(values, "add", result, literal(reduce.dtype, 0), reduce.dtype, 1)
         return [result]
     if runs_along(reduce) and reduce.over[-1].extent >= 4:
-        return [_along_lanes(values, reduce)]
+        return _along_lanes(values, reduce)
     return _accumulate(values, reduce, 1, 1)
 
 
@@ -271,8 +272,9 @@ def _masked(values: Values, reduce: Reduce, vectors: list[str]) -> list[str]:
     return [*vectors[:last], kept]
 
 
-def _along_lanes(values: Values, reduce: Reduce) -> str:
-    """Lanes along the last reduced axis."""
+def _along_lanes(values: Values, reduce: Reduce) -> list[str]:
+    """Lanes along the last reduced axis; other reductions that are made in the same loop are known then, too."""
+    together = values.together.get(reduce, (reduce,))
     axis = reduce.over[-1]
     lanes = values.lanes
     while lanes > axis.extent:
@@ -280,14 +282,44 @@ def _along_lanes(values: Values, reduce: Reduce) -> str:
     side = min(ACCUMULATORS, max(axis.extent // lanes, 1))
     levels = [*levels_over(reduce.over[:-1]), _lane_level(axis, side, lanes)]
     levels.append(Level(axis, Kind.VECTOR, lanes=lanes))
-    accumulators = _accumulators(values, reduce, lanes)
-
-    def group(tile: Tile, carried: list[str]) -> list[str]:
-        return accumulators.taken(carried, _masked(values, reduce, values.vectors(reduce.body)))
-
+    bodies = [each.body for each in together]
+    values.hoist(bodies, reduce.over)
+    sums = SumsOfLoop(values, together, lanes, side)
     with values.scope():
-        found = emit_nest(values, levels, group, accumulators.start(side), hoisted=([reduce.body], []))
-    return horizontal(values, reduce.kind, [accumulators.found(found)], reduce.dtype, lanes)
+        found = emit_nest(
+            values, levels, lambda tile, carried: sums.taken(carried), sums.start, hoisted=(bodies, [])
+        )
+    sums.bind(found)
+    return values.emit(reduce)
+
+
+class SumsOfLoop:
+    """Reductions that one loop makes, each in ``side`` vectors of partial results."""
+
+    def __init__(self, values: Values, reductions: Sequence[Reduce], lanes: int, side: int) -> None:
+        self.values, self.reductions, self.lanes = values, reductions, lanes
+        self.accumulators = [_accumulators(values, each, lanes) for each in reductions]
+        starts = [each.start(side) for each in self.accumulators]
+        self.lengths = [len(start) for start in starts]
+        self.start = [carried for start in starts for carried in start]
+        """The types and first values of what the loop carries."""
+
+    def _own(self, carried: Sequence[str]) -> list[Sequence[str]]:
+        ends = [*itertools.accumulate(self.lengths)]
+        return [carried[end - length : end] for end, length in zip(ends, self.lengths)]
+
+    def taken(self, carried: Sequence[str]) -> list[str]:
+        """What is carried, with the vectors of the current group taken in."""
+        new = list[str]()
+        for reduce, own, state in zip(self.reductions, self.accumulators, self._own(carried)):
+            new += own.taken(state, _masked(self.values, reduce, self.values.vectors(reduce.body)))
+        return new
+
+    def bind(self, carried: Sequence[str]) -> None:
+        """Give the reductions their values in the current scope."""
+        for reduce, own, state in zip(self.reductions, self.accumulators, self._own(carried)):
+            total = horizontal(self.values, reduce.kind, [own.found(state)], reduce.dtype, self.lanes)
+            self.values.bind(reduce, [total])
 
 
 def _lane_level(axis: Axis, side: int, lanes: int) -> Level:

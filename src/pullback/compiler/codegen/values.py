@@ -118,6 +118,8 @@ class Values:
         self.emit_load = emit_load
         self.group: Group | None = None
         self.columns: Mapping[Load, tuple[RowBlock, tuple[Load, ...]]] = {}
+        self.together: Mapping[Reduce, Sequence[Reduce]] = {}
+        """For reductions those that one loop makes with them, itself among them."""
         self.places: dict[Axis, Place] = {}
         self._scopes: list[dict[Expression, list[str]]] = [{}]
         self.end: tuple[str, int] | None = None

@@ -10,6 +10,7 @@ from pullback.compiler.schedules.columns import RowBlock, blocks_of_rows
 from pullback.compiler.schedules.cost import CHEAP_FUNCTIONS, COSTLY_SIDE_BY_SIDE, MANY_SHARED, SIDE_BY_SIDE
 from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.schedules.schedule import NestSchedule
+from pullback.compiler.schedules.sweeps import sums_in_one_loop
 from pullback.compiler.target import Processor
 from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, operands_of, walk
 from pullback.loops.nest import Strips, nest_of, parallelise, split, strips_of, vectorise
@@ -30,6 +31,10 @@ class MapSchedule(NestSchedule):
     alignment: int
     columns: Mapping[Load, tuple[RowBlock, tuple[Load, ...]]]
     """Reads of columns of rows, which are read as they lie and taken apart in registers."""
+    together: Mapping[Reduce, tuple[Reduce, ...]]
+    """Sums along a row that are made in one loop."""
+    beside: tuple[Reduce, ...]
+    """Sums along a row that are made in the loop that stores it."""
 
 
 def schedule_map(kernel: Kernel, lanes: int, target: Processor, row_by_row: bool = False) -> MapSchedule:
@@ -55,7 +60,8 @@ def schedule_map(kernel: Kernel, lanes: int, target: Processor, row_by_row: bool
     if kernel.axes and not any(store.accumulate for store in kernel.stores):
         nest = parallelise(nest, kernel.axes[0])
     row = None if lane is not None else _one_row(kernel, roots, lanes, target)
-    return MapSchedule(nest, row, aligned, columns)
+    together, beside = ({}, ()) if lane is not None or row is not None else sums_in_one_loop(kernel, target)
+    return MapSchedule(nest, row, aligned, columns, together, beside)
 
 
 def _vectors_of_rows(

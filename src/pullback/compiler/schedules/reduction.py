@@ -12,7 +12,8 @@ __all__ = ["is_transposed", "runs_along"]
 def is_transposed(reduce: Reduce, axis: Axis, target: Processor) -> bool:
     """Whether lanes along ``axis`` would gather what lies along the last reduced one, and rows are read instead.
 
-    A reduction inside that belongs to the row would be computed again for each of the row's vectors.
+    Rows may be picked at computed places; single elements that are picked are gathered. A reduction inside that belongs
+    to the row would be computed again for each of the row's vectors.
     """
     last = reduce.over[-1]
     if reduce.kind in ("argmax", "argmin") or last.extent < SHORTEST_TRANSPOSED_ROW or axis.extent < 4:
@@ -20,18 +21,13 @@ def is_transposed(reduce: Reduce, axis: Axis, target: Processor) -> bool:
     if any(isinstance(e, Reduce) and axis in e.axes for e in walk(reduce.body)):
         return False
     loads = [e for e in walk(reduce.body) if isinstance(e, Load) and e.axes & {axis, last}]
-    return any(_row_of_its_own(load, axis, target) for load in loads) and all(
-        load.offset.coefficient(last) == (last in load.offset.axes)
+    picked = [load for load in loads if any(axis in e.axes for e, _ in load.dynamic)]
+    far = picked or any(abs(load.offset.coefficient(axis)) > target.gather_vectors for load in loads)
+    return bool(far) and all(
+        load.offset.coefficient(last) == (last in load.offset.axes or load in picked)
         and load.guard is None
         and not any(last in e.axes for e, _ in load.dynamic)
         for load in loads
-    )
-
-
-def _row_of_its_own(load: Load, axis: Axis, target: Processor) -> bool:
-    """Whether each turn of ``axis`` reads far from the one before, or at a place that is computed for it."""
-    return abs(load.offset.coefficient(axis)) > target.gather_vectors or any(
-        axis in e.axes for e, _ in load.dynamic
     )
 
 

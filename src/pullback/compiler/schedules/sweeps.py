@@ -1,0 +1,101 @@
+"""Sums along a row that are made in one loop, where each by itself would compute the same functions again.
+
+    for i:                                             for i:
+        for j: t[i, j] = tanh(x[i, j])                     for j:
+        s[i] = add[j](tanh(x[i, j]))              →            t[i, j] = tanh(x[i, j])
+        g[i] = add[j](1 - tanh(x[i, j])²)                      s[i] += tanh(x[i, j]);  g[i] += 1 - tanh(x[i, j])²
+
+Rows that registers hold have no need of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from pullback.compiler.schedules.cost import ACCUMULATORS, REPEATED_COST, costs_of
+from pullback.compiler.schedules.reduction import runs_along
+from pullback.compiler.target import Processor
+from pullback.loops import Axis, Expression, Kernel, Load, Reduce, walk
+from pullback.loops.rare import usual_parts
+
+__all__ = ["sums_in_one_loop"]
+
+
+def sums_in_one_loop(
+    kernel: Kernel, target: Processor
+) -> tuple[Mapping[Reduce, tuple[Reduce, ...]], tuple[Reduce, ...]]:
+    """For each sum of ``kernel`` those of its loop, if they are several, and those of the loop that stores the row."""
+    most = max(1, target.vector_registers // (2 * ACCUMULATORS))
+    sums = _sums(kernel)
+    beside = _beside(kernel, sums)[:most]
+    together: dict[Reduce, tuple[Reduce, ...]] = {}
+    groups: dict[object, list[list[Reduce]]] = {}
+    for reduce, depth in sums.items():
+        if reduce in beside:
+            continue
+        groups_alike = groups.setdefault((reduce.over, reduce.axes, depth), [])
+        own = next(
+            (g for g in groups_alike if len(g) < most and any(_share(reduce, each) for each in g)), None
+        )
+        if own is None:
+            groups_alike.append([reduce])
+        else:
+            own.append(reduce)
+            together.update(dict.fromkeys(own, tuple(own)))
+    return together, beside
+
+
+def _sums(kernel: Kernel) -> dict[Reduce, int]:
+    """The reductions that could share a loop, each with how many others stand inside each other in it.
+
+    Those as deep as each other do not wait for each other.
+    """
+    roots = [root for store in kernel.stores for root in store.roots()]
+    usual = set(usual_parts(*roots))
+    depth: dict[Expression, int] = {}
+    for e in walk(*roots):
+        depth[e] = max((depth[operand] for operand in e.operands), default=0) + isinstance(e, Reduce)
+    own = {*kernel.axes[-1:]}
+    return {
+        e: depth[e]
+        for e in depth
+        if isinstance(e, Reduce)
+        and e in usual
+        and e.kind not in ("argmax", "argmin")
+        and len(e.over) == 1
+        and e.over[0].extent >= 4
+        and own <= e.axes
+        and runs_along(e)
+    }
+
+
+def _beside(kernel: Kernel, sums: Mapping[Reduce, int]) -> tuple[Reduce, ...]:
+    """The sums that nothing in the loop that stores the row waits for, and that read what it reads."""
+    loops = [(axes, stores) for axes, stores in kernel.by_inner if axes]
+    if len(loops) != 1 or len(loops[0][0]) != 1 or not all(store.is_plain for store in kernel.stores):
+        return ()
+    axis, values = loops[0][0][0], [store.value for store in loops[0][1]]
+    stored = set(walk(*values))
+    inside = {e for reduce in sums for e in walk(reduce.body)}
+    return tuple(
+        reduce
+        for reduce in sums
+        if reduce.over == (axis,)
+        and reduce not in stored
+        and reduce not in inside
+        and all(
+            e in stored and e.guard is None
+            for e in walk(reduce.body)
+            if isinstance(e, Load) and axis in e.axes
+        )
+        and _worth_sharing(axis, walk(reduce.body), stored)
+    )
+
+
+def _share(one: Reduce, other: Reduce) -> bool:
+    return _worth_sharing(one.over[0], walk(one.body), set(walk(other.body)))
+
+
+def _worth_sharing(axis: Axis, parts: Iterable[Expression], others: Collection[Expression]) -> bool:
+    """Whether functions of each element that are among both are more than what is computed again anyhow."""
+    return sum(costs_of(e for e in parts if e in others and axis in e.axes)) > REPEATED_COST
