@@ -309,11 +309,11 @@ def test_parts_of_the_compiler_are_left_out_of_programs_that_they_change(
     monkeypatch.setattr(passes, "_TURN_SECONDS", 0.001)
     contenders = importlib.import_module("contenders.calls_pullback")
     make = passes._called(settings, calls, contenders, calls.Call("c", "gru", 40, 2, 4, 5))
-    usual = passes._code(passes._graph_of(make))
+    usual = passes._code(passes.graph_of(make))
     found = passes._compared(settings, make)
     assert "hoisted_steps" in found and "sparse_pooling" not in found
     assert all(whole > 0 and without > 0 for whole, without in found.values())
-    assert passes._code(passes._graph_of(make)) == usual
+    assert passes._code(passes.graph_of(make)) == usual
 
 
 def test_every_program_of_the_suite_has_a_name_of_its_own(calls: Any) -> None:
@@ -321,7 +321,7 @@ def test_every_program_of_the_suite_has_a_name_of_its_own(calls: Any) -> None:
     settings = importlib.import_module("contest").Settings([], "", 1, 2, 0, False, print)
     networks = sum(len(race.networks) for race in suite.RACES.values())
     called = sum(len(group) for name, group in suite._CALLED.items() if name != "operations")
-    assert len(passes._programs(settings)) == networks + called + len(passes.small.UPDATES)
+    assert len(passes.programs(settings)) == networks + called + len(passes.small.UPDATES)
 
 
 def test_results_that_are_not_the_same_are_told(calls: Any) -> None:
