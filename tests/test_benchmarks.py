@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 
 import pullback
+from pullback.compiler.build import build
 from pullback.compiler.passes import PASSES
 from pullback.compiler.passes.rewriting import GraphPass
+from pullback.compiler.runtime.engine import assembly
+from pullback.compiler.target import Processor
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -309,11 +312,11 @@ def test_parts_of_the_compiler_are_left_out_of_programs_that_they_change(
     monkeypatch.setattr(passes, "_TURN_SECONDS", 0.001)
     contenders = importlib.import_module("contenders.calls_pullback")
     make = passes._called(settings, calls, contenders, calls.Call("c", "gru", 40, 2, 4, 5))
-    usual = passes._code(passes._graph_of(make))
+    usual = passes._code(passes.graph_of(make))
     found = passes._compared(settings, make)
     assert "hoisted_steps" in found and "sparse_pooling" not in found
     assert all(whole > 0 and without > 0 for whole, without in found.values())
-    assert passes._code(passes._graph_of(make)) == usual
+    assert passes._code(passes.graph_of(make)) == usual
 
 
 def test_every_program_of_the_suite_has_a_name_of_its_own(calls: Any) -> None:
@@ -321,7 +324,7 @@ def test_every_program_of_the_suite_has_a_name_of_its_own(calls: Any) -> None:
     settings = importlib.import_module("contest").Settings([], "", 1, 2, 0, False, print)
     networks = sum(len(race.networks) for race in suite.RACES.values())
     called = sum(len(group) for name, group in suite._CALLED.items() if name != "operations")
-    assert len(passes._programs(settings)) == networks + called + len(passes.small.UPDATES)
+    assert len(passes.programs(settings)) == networks + called + len(passes.small.UPDATES)
 
 
 def test_results_that_are_not_the_same_are_told(calls: Any) -> None:
@@ -508,3 +511,140 @@ def test_what_compiling_takes_is_measured(tmp_path: Path) -> None:
     figures = json.loads(done.stdout)
     assert figures["cpu"] > 0
     assert figures["peak_mb"] >= figures["before_mb"] > 0
+
+
+_X86 = """\
+	.globl	kernel0
+kernel0:                                # @kernel0
+# %bb.0:
+	pushq	%rbx
+	movq	(%rdi), %rax                    # the operand $8
+	.p2align	4
+.LBB0_1:                                # %loop
+                                        # =>This Loop Header: Depth=1
+                                        #     Child Loop BB0_3 Depth 2
+	vmovups	%zmm3, (%rsi) {%k1}
+	jmp	.LBB0_3
+.LBB0_2:                                #   in Loop: Header=BB0_3 Depth=2
+	vmovups	64(%rsp), %zmm1                 # 64-byte Reload
+	incq	(%rdx)
+.LBB0_3:                                # %loop2
+                                        #   Parent Loop BB0_1 Depth=1
+                                        # =>  This Inner Loop Header: Depth=2
+	vfmadd231ps	(%rcx){1to16}, %zmm1, %zmm2
+	vaddss	%xmm4, %xmm5, %xmm5
+	vpmaxsd	%zmm6, %zmm7, %zmm7
+	vmovups	%zmm1, 64(%rsp)                 # 64-byte Spill
+	prefetcht0	(%rcx)
+	#ARITH_FENCE
+	cmpq	$5, (%rdx)
+	jl	.LBB0_2
+	jmp	.LBB0_4
+.LBB0_5:                                #   in Loop: Header=BB0_3 Depth=2
+	vmovups	%zmm2, 128(%rsp)                # 64-byte Spill
+	callq	pullback_failure@PLT
+	vmovups	128(%rsp), %zmm2                # 64-byte Reload
+	jmp	.LBB0_3
+.LBB0_4:                                #   in Loop: Header=BB0_1 Depth=1
+	vmovups	%zmm2, (%rsi)
+	jl	.LBB0_1
+	retq
+.Lfunc_end0:
+"""
+
+_ARM = """\
+kernel0:                                // @kernel0
+// %bb.0:
+	str	d8, [sp, #-16]!                 // 8-byte Folded Spill
+.LBB0_1:                                // %loop
+                                        // =>This Inner Loop Header: Depth=1
+	ldp	q0, q1, [x0, #16]
+	add	x0, x0, #32                     // =32
+	fmla	v2.4s, v0.4s, v1.s[0]
+	st1	{ v2.4s }, [x1]
+	b.lt	.LBB0_1
+// %bb.2:
+	ret
+.Lfunc_end0:
+"""
+
+
+@pytest.fixture
+def machine_code(networks: Any) -> Any:
+    return importlib.import_module("machine_code")
+
+
+def test_instructions_are_counted_inside_of_innermost_loops_and_outside(machine_code: Any) -> None:
+    found = machine_code.functions_of(_X86)["kernel0"]
+    assert found["loops"] == [
+        {"instructions": 10, "vector": 4, "FMAs": 1, "loads": 3, "stores": 1, "spills": 1, "reloads": 1}
+    ]
+    outside = found["whole"] - found["loops"][0]
+    outside_and_failing = {
+        "instructions": 11,
+        "vector": 4,
+        "loads": 1,
+        "stores": 2,
+        "spills": 1,
+        "reloads": 1,
+    }
+    assert outside == outside_and_failing
+    found = machine_code.functions_of(_ARM)["kernel0"]
+    assert found["loops"] == [{"instructions": 5, "vector": 3, "FMAs": 1, "loads": 1, "stores": 1}]
+    assert found["whole"] - found["loops"][0] == {"instructions": 2, "spills": 1}
+
+
+@pytest.mark.parametrize("name", ["this", "avx-512", "avx2", "neon"])
+def test_innermost_loops_of_a_product_multiply_and_add(machine_code: Any, name: str) -> None:
+    import llvmlite.binding as llvm
+
+    processor = machine_code.PROCESSORS.get(name) or Processor.host()
+    if processor.vector_bytes == 16 and processor.architecture != "aarch64":
+        pytest.skip("no fused multiply-adds")
+    llvm.initialize_all_targets()
+    try:
+        llvm.Target.from_triple(f"{processor.architecture}-unknown-linux-gnu")
+    except RuntimeError:
+        pytest.skip("this LLVM compiles for no other processors")
+    x = np.ones((64, 64), np.float32)
+
+    def fmas_of(function: Any) -> int:
+        found = machine_code.measured(pullback.trace(function, x, x).graph, {}, processor)
+        counts = found["result 64 × 64"]
+        assert counts["whole"]["instructions"] > sum(loop["instructions"] for loop in counts["loops"]) > 0
+        return sum(loop["FMAs"] for loop in counts["loops"])
+
+    assert fmas_of(lambda x, y: x @ y) > 0
+    assert fmas_of(lambda x, y: x + y) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the listing is that of Linux")
+def test_what_is_counted_is_the_code_that_is_run(machine_code: Any) -> None:
+    graph, processor = pullback.trace(np.tanh, np.ones(1000, np.float32)).graph, Processor.host()
+    text = build(graph, {}, processor).emitted.text
+
+    def instructions(listing: str) -> list[str]:
+        lines = [machine_code._COMMENT.sub("", line) for line in listing.splitlines()]
+        return [line.rstrip() for line in lines if any(machine_code._kinds_of(line))]
+
+    found = instructions(machine_code._assembly(text, processor))
+    assert found == instructions(assembly(text, processor))
+    counts = machine_code.measured(graph, {}, processor)
+    assert len(found) == sum(function["whole"]["instructions"] for function in counts.values())
+
+
+def test_more_in_an_innermost_loop_than_before_is_told(machine_code: Any, tmp_path: Path) -> None:
+    spill = next(line for line in _X86.splitlines(keepends=True) if "64-byte Spill" in line)
+    before, after = (machine_code.functions_of(text) for text in (_X86.replace(spill, ""), _X86))
+    (tmp_path / "before.json").write_text(json.dumps(before))
+    saved = json.loads((tmp_path / "before.json").read_text())
+    worse = machine_code.beside("n", saved, after)
+    assert worse.rows[0] == [
+        "kernel0", "", "9/20 → 10/21", "3/7 → 4/8", "1/1", "3/4", "1/3", "0/1 → 1/2", "1/2"
+    ]  # fmt: skip
+    assert worse.notes == [
+        "More in kernel0, loop 1: 9 → 10 instructions; 0 spills, 1 reloads → 1 spills, 1 reloads."
+    ]
+    for old, new, rows in ((after, saved, 2), (saved, before, 1), ({}, after, 2)):
+        table = machine_code.beside("n", old, new)
+        assert len(table.rows) == rows and table.notes[0].startswith("No loop")

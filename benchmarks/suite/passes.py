@@ -85,7 +85,7 @@ Maker = Callable[[], _Program]
 def run(settings: Settings) -> list[Table]:
     """A table of all parts, and of the programs that each changes."""
     found: dict[str, dict[str, tuple[float, float]]] = {}
-    for name, make in _programs(settings).items():
+    for name, make in programs(settings).items():
         settings.say(name)
         for part, times in _compared(settings, make).items():
             found.setdefault(part, {})[name] = times
@@ -103,7 +103,7 @@ def run(settings: Settings) -> list[Table]:
 
 def _compared(settings: Settings, make: Maker) -> dict[str, tuple[float, float]]:
     """The times of a step with all parts, and without each that makes a difference to the code."""
-    graph = _graph_of(make)
+    graph = graph_of(make)
     whole, changing = _code(graph), []
     for part in _parts():
         with _without(part):
@@ -146,7 +146,7 @@ class _MetError(Exception):
     """A program is about to be made."""
 
 
-def _graph_of(make: Maker) -> tuple[Any, ...]:
+def graph_of(make: Maker) -> tuple[Any, ...]:
     """What the program is made of: its graph, donated arguments, processor."""
     met: list[tuple[Any, ...]] = []
 
@@ -165,7 +165,7 @@ def _code(made_of: tuple[Any, ...]) -> tuple[str, str]:
     return built.emitted.text, builder.listed(built.schedule)
 
 
-def _programs(settings: Settings) -> dict[str, Maker]:
+def programs(settings: Settings) -> dict[str, Maker]:
     """The programs of the suite, but for single operations, by the names of their benchmark and their own."""
     found: dict[str, Maker] = {}
     for name, race in RACES.items():
