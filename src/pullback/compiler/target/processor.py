@@ -18,7 +18,7 @@ __all__ = ["Processor", "machine_identity", "tell", "told", "told_by_llvm", "usa
 
 # One name or several that must all be there before vectors of this many bytes are worth their code.
 _VECTOR_FEATURES = {64: ("avx512f", "avx512vl", "avx512bw", "avx512dq", "fma"), 32: ("avx2", "fma")}
-_DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+_DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,6 @@ class Processor:
     vector_registers: int
     l1_bytes: int = _DEFAULT_CACHES[1]
     l2_bytes: int = _DEFAULT_CACHES[2]
-    l3_bytes: int = _DEFAULT_CACHES[3]
     cores: int = 1
 
     line_bytes: int = 64
@@ -245,7 +244,6 @@ def _host() -> Processor:
         vector_registers=_vector_registers(architecture, vector_bytes),
         l1_bytes=caches[1],
         l2_bytes=caches[2],
-        l3_bytes=caches[3],
         cores=usable_cores(),
     )
 
