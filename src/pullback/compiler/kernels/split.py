@@ -36,7 +36,6 @@ from pullback.compiler.schedules.cost import (
     MOST_SPLIT_RESULTS,
     SHORTEST_SUMMED_ROW,
     STREAMED_ROWS,
-    STREAMS,
     kernel_cycles,
 )
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
@@ -368,15 +367,17 @@ def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[
         return [kernel]
     *made, total = _in_parts(kernel, reduce, parts)
     if _streams(kernel, reduce, target):
-        made = [finer for part in made for finer in _in_strips(part, len(part.axes) - len(kernel.axes))]
+        made = [
+            finer for part in made for finer in _in_strips(part, len(part.axes) - len(kernel.axes), target)
+        ]
     return [*made, total]
 
 
-def _in_strips(kernel: Kernel, outside: int) -> list[Kernel]:
+def _in_strips(kernel: Kernel, outside: int, target: Processor) -> list[Kernel]:
     """Sums over some rows of a matrix as sums over a few, which are read side by side, and sums of those."""
     reduce = _only_reduction(kernel)
     # Of a single row longer pieces are read (``schedules/map.py``), and so of fewer rows.
-    streams = STREAMS if len(kernel.axes) - outside > 1 else STREAMS // 2
+    streams = target.streams if len(kernel.axes) - outside > 1 else target.streams // 2
     if reduce is None or reduce.over[0].extent <= streams:
         return [kernel]
     return _in_parts(kernel, reduce, reduce.over[0].extent // streams, outside)

@@ -199,20 +199,11 @@ STREAMED_ROWS, LEAST_STREAMED = 128, 16
 A processor knows about as many pages at once; and writing and reading the part is little beside reading the matrix.
 """
 
-STREAMS = 32
-"""Rows of a large matrix that are read side by side: a processor follows about as many."""
-
 FEWEST_PARTS = 8
 """Where fewer parts than this are equal and more are wanted, what is left over is a part of its own."""
 
 
 # -- Short axes
-
-PAGE_BYTES, MOST_IN_ONE_PLACE = 4096, 8
-"""Lines whole pages apart have the same place in the nearest cache, which holds about so many of them.
-
-So many rows are read side by side at most.
-"""
 
 MOST_UNROLLED_FUNCTIONS, MOST_JOINED_FUNCTIONS = 256, 400
 """Functions of a turn that is written out, of one kernel and of those that are joined."""
@@ -292,9 +283,6 @@ WRITTEN_OUT = 16
 SHORTEST_TRANSPOSED_ROW = 8
 """Rows shorter than this leave too many lanes empty to be read one by one."""
 
-ACCUMULATORS = 4
-"""Vectors summed side by side: an addition takes about four cycles and two start in each."""
-
 
 # -- Register tiles
 
@@ -321,9 +309,6 @@ EPILOGUE_IN_REGISTERS = 6
 
 
 # -- What is asked for ahead
-
-ON_THEIR_WAY = 3.0
-"""Lines that are on their way from memory at a time while a product goes on, at least."""
 
 MOST_ASKED = 16
 """Lines of an array that are asked for in one turn of a sum: what it reads by itself waits behind them."""

@@ -105,7 +105,10 @@ def tile_cycles(
     sums = rows * vectors
     written_out = depth * sums <= UNROLLED
     step = max(
-        sums / target.multiply_adds, (rows + reads) / 2, arrival, 0.0 if written_out else target.latency
+        sums / target.multiply_adds,
+        (rows + reads) / target.reads,
+        arrival,
+        0.0 if written_out else target.latency,
     )
     beside = (
         max(0.0, depth * sums - UNROLLED / 2) / 8

@@ -44,6 +44,10 @@ class Processor:
 
     line_bytes: int = 64
     """What a cache fetches at a time."""
+    page_bytes: int = 4096
+    """Lines whole pages apart have the same place in the first-level cache."""
+    ways: int = 8
+    """Lines of one place that the first-level cache holds, about: no more rows are read side by side."""
     tile_bytes: int = 32 << 10
     """What a register tile may count on in the first-level cache."""
     private_bytes: int = 1 << 19
@@ -54,11 +58,19 @@ class Processor:
     """What is exchanged within a vector at no delay."""
     apart_bytes: int = 128
     """How far apart what different threads write lies: two lines, as the neighbour line is often fetched too."""
+    streams: int = 32
+    """Rows of a large matrix that are read side by side: a processor follows about as many."""
+    lines_coming: float = 3.0
+    """Lines that are on their way from memory at a time while a product goes on, at least."""
     gather_vectors: int = 4
     """Lanes whose elements lie within this many vectors are picked out of them: a gather takes longer."""
 
+    reads: int = 2
+    """Vectors, or elements for all lanes of one, that are read from the nearest cache in a cycle."""
     multiply_adds: int = 2
     """Multiply-adds of vectors that begin in a cycle."""
+    accumulators: int = 4
+    """Vectors summed side by side: an addition takes about four cycles and two start in each."""
     latency: float = 4.0
     """Cycles from one multiply-add to the next into the same register."""
     loop_cycles: float = 4.0
