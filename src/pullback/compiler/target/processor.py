@@ -14,11 +14,16 @@ from pathlib import Path
 from pullback.errors import ProcessorError
 from pullback.undisturbed import undisturbed
 
-__all__ = ["Processor", "machine_identity", "tell", "told", "told_by_llvm", "usable_cores"]
+__all__ = [
+    "APART_BYTES", "LINE_BYTES", "Processor", "machine_identity", "tell", "told", "told_by_llvm", "usable_cores",
+]  # fmt: skip
 
 # One name or several that must all be there before vectors of this many bytes are worth their code.
 _VECTOR_FEATURES = {64: ("avx512f", "avx512vl", "avx512bw", "avx512dq", "fma"), 32: ("avx2", "fma")}
 _DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10}
+
+LINE_BYTES, APART_BYTES = 64, 128
+"""Of the memory that programs run in, whatever is described: a line, which no vector is wider than, and two of them."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Processor:
     l2_bytes: int = _DEFAULT_CACHES[2]
     cores: int = 1
 
-    line_bytes: int = 64
+    line_bytes: int = LINE_BYTES
     """What a cache fetches at a time."""
     page_bytes: int = 4096
     """Lines whole pages apart have the same place in the first-level cache."""
@@ -56,7 +61,7 @@ class Processor:
     """What lies on half of the pages whose addresses the nearest table holds."""
     piece_bytes: int = 16
     """What is exchanged within a vector at no delay."""
-    apart_bytes: int = 128
+    apart_bytes: int = APART_BYTES
     """How far apart what different threads write lies: two lines, as the neighbour line is often fetched too."""
     streams: int = 32
     """Rows of a large matrix that are read side by side: a processor follows about as many."""
