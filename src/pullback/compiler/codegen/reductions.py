@@ -22,7 +22,7 @@ from pullback.compiler.codegen.types import convert, literal, scalar_type, vecto
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.compiler.codegen.vectormath.extrema import Extremum
-from pullback.compiler.schedules.cost import WRITTEN_OUT
+from pullback.compiler.schedules.cost import FEWEST_LANES, WRITTEN_OUT
 from pullback.compiler.schedules.reduction import is_transposed, runs_along
 from pullback.loops import Affine, Apply, Axis, Load, Reduce, turns_of
 from pullback.loops.nest import Kind, Level, level_of, levels_over
@@ -94,7 +94,7 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
             # No lane holds the +0 that a sum begins with.
             result = combine(values, "add", result, literal(reduce.dtype, 0), reduce.dtype, 1)
         return [result]
-    if runs_along(reduce) and reduce.over[-1].extent >= 4:
+    if runs_along(reduce) and reduce.over[-1].extent >= FEWEST_LANES:
         return [_along_lanes(values, reduce)]
     return _accumulate(values, reduce, 1, 1)
 

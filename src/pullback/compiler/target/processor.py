@@ -140,6 +140,16 @@ class Processor:
         return 24 if self.vector_registers >= 32 else 10
 
     @property
+    def sum_tile(self) -> tuple[int, int]:
+        """Turns of two operands whose products are summed along the lanes, a vector of sums for each pair of turns."""
+        return (6, 4) if self.vector_registers >= 32 else (3, 3)
+
+    @property
+    def panel_vectors(self) -> int:
+        """Vectors of a packed panel's row, at most."""
+        return 4 if self.vector_registers >= 32 else 2
+
+    @property
     def compresses(self) -> bool:
         """Whether an instruction moves chosen 32-bit and 64-bit lanes to the front of a vector."""
         return self.vector_bytes == 64
