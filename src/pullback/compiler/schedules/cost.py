@@ -15,6 +15,7 @@ from pullback.compiler.schedules.columns import in_blocks
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.target import Processor
+from pullback.control.saving import CHEAP
 from pullback.graph import OPERATORS
 from pullback.loops import (
     Apply,
@@ -35,8 +36,8 @@ ROW_OVERHEAD = 6
 
 # -- Lowering: what is stored
 
-RECOMPUTE_COST = 4.0
-"""A value of up to this cost is computed again by each of its users rather than stored."""
+RECOMPUTE_COST = CHEAP
+"""A value of up to this cost is computed again by each of its users rather than stored, and in the steps of a loop."""
 
 REPEATED_COST = 2.0
 """A row of up to this cost is computed again for each row that repeats it; a division is not."""
