@@ -39,9 +39,9 @@ COLUMNS = ("function: in innermost loops/whole", "schedule", *KINDS)
 _AVX512 = "+avx2,+avx512bw,+avx512dq,+avx512f,+avx512vl,+fma"
 _KILO, _MEGA = 1 << 10, 1 << 20
 PROCESSORS = {
-    "avx-512": Processor("znver4", _AVX512, "x86_64", 64, 32, 32 * _KILO, _MEGA, 32 * _MEGA, 2),
-    "avx2": Processor("znver3", "+avx2,+fma", "x86_64", 32, 16, 32 * _KILO, 512 * _KILO, 32 * _MEGA, 2),
-    "neon": Processor("neoverse-v1", "+neon", "aarch64", 16, 32, 64 * _KILO, _MEGA, 32 * _MEGA, 2),
+    "avx-512": Processor("znver4", _AVX512, "x86_64", 64, 32, 32 * _KILO, _MEGA, 2),
+    "avx2": Processor("znver3", "+avx2,+fma", "x86_64", 32, 16, 32 * _KILO, 512 * _KILO, 2),
+    "neon": Processor("neoverse-v1", "+neon", "aarch64", 16, 32, 64 * _KILO, _MEGA, 2),
 }
 
 Functions = dict[str, dict[str, Any]]

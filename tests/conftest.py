@@ -37,15 +37,13 @@ KILO, MEGA = 1 << 10, 1 << 20
 AVX512 = "+avx2,+avx512bw,+avx512dq,+avx512f,+avx512vl,+fma"
 
 DESCRIBED = {
-    "zen3": Processor("znver3", "+avx2,+fma", "x86_64", 32, 16, 32 * KILO, 512 * KILO, 32 * MEGA, 8),
-    "zen5": Processor("znver5", AVX512, "x86_64", 64, 32, 48 * KILO, MEGA, 32 * MEGA, 3),
-    "emerald-rapids": Processor(
-        "emeraldrapids", AVX512, "x86_64", 64, 32, 48 * KILO, 2 * MEGA, 260 * MEGA, 2
-    ),
-    "cascade-lake": Processor("cascadelake", AVX512, "x86_64", 64, 32, 32 * KILO, MEGA, 36 * MEGA, 2),
-    "graviton3": Processor("neoverse-v1", "+neon", "aarch64", 16, 32, 64 * KILO, MEGA, 32 * MEGA, 8),
-    "apple-m2": Processor("apple-m2", "+neon", "aarch64", 16, 32, 128 * KILO, 16 * MEGA, 8 * MEGA, 8),
-    "odd-caches": Processor("generic", "+avx2,+fma", "x86_64", 32, 16, 24 * KILO, 1280 * KILO, 13_000_000, 3),
+    "zen3": Processor("znver3", "+avx2,+fma", "x86_64", 32, 16, 32 * KILO, 512 * KILO, 8),
+    "zen5": Processor("znver5", AVX512, "x86_64", 64, 32, 48 * KILO, MEGA, 3),
+    "emerald-rapids": Processor("emeraldrapids", AVX512, "x86_64", 64, 32, 48 * KILO, 2 * MEGA, 2),
+    "cascade-lake": Processor("cascadelake", AVX512, "x86_64", 64, 32, 32 * KILO, MEGA, 2),
+    "graviton3": Processor("neoverse-v1", "+neon", "aarch64", 16, 32, 64 * KILO, MEGA, 8),
+    "apple-m2": Processor("apple-m2", "+neon", "aarch64", 16, 32, 128 * KILO, 16 * MEGA, 8),
+    "odd-caches": Processor("generic", "+avx2,+fma", "x86_64", 32, 16, 24 * KILO, 1280 * KILO, 3),
     "unknown-caches": Processor("generic", "", "riscv64", 16, 16),
 }
 """Vectors of 16 bytes stand for SVE too: the compiler writes fixed widths, and asks for no more than NEON has."""

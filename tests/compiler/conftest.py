@@ -67,7 +67,7 @@ def machine() -> Callable[[Module], Machine]:
     return Machine
 
 
-HOST = replace(Processor.host(), l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=32 << 20, cores=2)
+HOST = replace(Processor.host(), l1_bytes=32 << 10, l2_bytes=1 << 20, cores=2)
 """This processor, with caches and cores that no test has from the machine."""
 PROCESSORS = [HOST.limited(size) for size in (64, 32, 16) if size <= HOST.vector_bytes]
 """This processor as it is, and as if it had only narrower vectors."""

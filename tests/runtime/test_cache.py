@@ -52,7 +52,7 @@ def test_key_versions_and_processor_tell_entries_apart(cache, monkeypatch):
     assert cache.load("b", HOST) is None
     assert cache.load("a", replace(HOST, features=HOST.features + ",+other")) is None
     assert cache.load("a", replace(HOST, name="another")) is None
-    for name in ("vector_bytes", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes"):
+    for name in ("vector_bytes", "vector_registers", "l1_bytes", "l2_bytes"):
         assert cache.load("a", replace(HOST, **{name: getattr(HOST, name) * 2})) is None
     assert cache.load("a", replace(HOST, cores=HOST.cores + 1)) is not None  # code is the same for any number
     with monkeypatch.context() as changed:

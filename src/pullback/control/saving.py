@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Sequence, Set
 from pullback.control.regions import PARTS, VIEWS, dependent
 from pullback.graph import Constant, Node, Operation, Variable, topological
 
-__all__ = ["chosen_to_save"]
+__all__ = ["CHEAP", "chosen_to_save"]
 
 CHEAP = 4.0
 """The cost up to which an operation may be done again rather than its result kept."""

@@ -29,9 +29,8 @@ __all__ = ["convolve", "transposed_convolve", "window_count", "windows_met"]
 
 Widths = tuple[int, ...]
 
-MOST_PARTS = 16
-"""Elements of a transposed convolution that see different parts of the window are convolutions of their own, so many
-at most."""
+MOST_CONVOLUTIONS = 16
+"""Of these a transposed convolution is made, at most: one for all elements that see the same part of the window."""
 
 
 def window_count(extent: int, size: int, stride: int, dilation: int) -> int:
@@ -222,7 +221,7 @@ def transposed_convolve(
 
     Source: Shi et al., *Is the deconvolution layer the same as a convolutional layer?*, 2016.
     """
-    if math.prod(strides) > MOST_PARTS:
+    if math.prod(strides) > MOST_CONVOLUTIONS:
         return _in_many_phases(
             x, w, x_layout=x_layout, w_layout=w_layout, out_layout=out_layout,
             strides=strides, dilations=dilations, low=low, high=high,

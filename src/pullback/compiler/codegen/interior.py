@@ -17,6 +17,7 @@ import numpy as np
 
 from pullback.compiler.codegen.shifted import Shift, ahead_of_first, bind_shifted, shifts
 from pullback.compiler.codegen.values import Place, Values
+from pullback.compiler.schedules.cost import LEAST_INSIDE
 from pullback.loops import Apply, Axis, Expression, Literal, Position, Store, rebuilt, walk
 from pullback.loops.fixed import settled
 
@@ -45,7 +46,7 @@ def inside_and_at_ends(
     roots = [root for store in stores for root in store.roots()]
     known, low, high = _interior(group.axis, roots)
     size = group.vectors * group.lanes
-    if 2 * (high - low) < group.axis.extent:
+    if high - low < LEAST_INSIDE * group.axis.extent:
         write(stores)
         return
     # Sums along the axis, too, stay as they are: they go through all turns.

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from pullback.compiler.llvm.function import Module
 from pullback.compiler.llvm.language import Unit
+from pullback.compiler.schedules.cost import MARKED_TOGETHER
 
 __all__ = ["define_distinct"]
-
-_UNROLLED = 4
 
 _ROUTINE = """
 def {name}(places: Words, made: Words, marks: Bytes, rows: i64, count: i64, extent: i64):
@@ -64,9 +63,9 @@ _LIST = """                    # behind the last one stands what is written late
 
 def define_distinct(module: Module, name: str) -> None:
     """Write the routine: addresses of places, result and workspace; rows, places in each, rows of the table."""
-    unit = Unit({}, {"UNROLLED": _UNROLLED}, {"llvm.memset.p0.i64": "void (ptr, i8, i64, i1)"})
+    unit = Unit({}, {"UNROLLED": MARKED_TOGETHER}, {"llvm.memset.p0.i64": "void (ptr, i8, i64, i1)"})
     marking, numbering = (
-        "\n".join(line.format(turn) for turn in range(_UNROLLED)) for line in (_MARK, _NUMBER)
+        "\n".join(line.format(turn) for turn in range(MARKED_TOGETHER)) for line in (_MARK, _NUMBER)
     )
     listing = "\n".join(_LIST.format(k, 8 * k) for k in range(8))
     unit.write(module, _ROUTINE.format(name=name, marking=marking, listing=listing, numbering=numbering))

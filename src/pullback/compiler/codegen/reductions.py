@@ -23,7 +23,7 @@ from pullback.compiler.codegen.types import convert, literal, scalar_type, vecto
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.compiler.codegen.vectormath.extrema import Extremum
-from pullback.compiler.schedules.cost import ACCUMULATORS, MOST_IN_ONE_PLACE, WRITTEN_OUT
+from pullback.compiler.schedules.cost import FEWEST_LANES, WRITTEN_OUT
 from pullback.compiler.schedules.reduction import is_transposed, runs_along
 from pullback.loops import Affine, Apply, Axis, Load, Reduce, turns_of
 from pullback.loops.nest import Kind, Level, level_of, levels_over
@@ -95,7 +95,7 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
             # No lane holds the +0 that a sum begins with.
             result = combine(values, "add", result, literal(reduce.dtype, 0), reduce.dtype, 1)
         return [result]
-    if runs_along(reduce) and reduce.over[-1].extent >= 4:
+    if runs_along(reduce) and reduce.over[-1].extent >= FEWEST_LANES:
         return _along_lanes(values, reduce)
     return _accumulate(values, reduce, 1, 1)
 
@@ -114,7 +114,8 @@ def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
     accumulators = _accumulators(values, reduce, lanes)
     start = accumulators.start(1)
     # Where a row takes several registers fewer rows are side by side, each with more of its vectors.
-    strip, most = (1, MOST_IN_ONE_PLACE) if len(start) == 1 else (ACCUMULATORS, MOST_IN_ONE_PLACE // 2)
+    chains, ways = values.target.accumulators, values.target.ways
+    strip, most = (1, ways) if len(start) == 1 else (chains, ways // 2)
 
     def turn(tile: Tile, carried: list[str]) -> list[str]:
         new = list[str]()
@@ -223,7 +224,7 @@ def _accumulate(values: Values, reduce: Reduce, count: int, lanes: int) -> list[
     Turns of a long last axis go to several sets of accumulators in turn: no addition waits for the one before it.
     """
     *outer, last = reduce.over
-    side, short = ACCUMULATORS // count, _written_out(values, reduce)
+    side, short = values.target.accumulators // count, _written_out(values, reduce)
     if short or values.rare or side < 2 or last.extent < 2 * side:
         side, levels = 1, levels_over(reduce.over, short)
     else:
@@ -279,7 +280,7 @@ def _along_lanes(values: Values, reduce: Reduce) -> list[str]:
     lanes = values.lanes
     while lanes > axis.extent:
         lanes //= 2
-    side = min(ACCUMULATORS, max(axis.extent // lanes, 1))
+    side = min(values.target.accumulators, max(axis.extent // lanes, 1))
     levels = [*levels_over(reduce.over[:-1]), _lane_level(axis, side, lanes)]
     levels.append(Level(axis, Kind.VECTOR, lanes=lanes))
     bodies = [each.body for each in together]
@@ -355,7 +356,7 @@ def _extreme_position_along_lanes(values: Values, reduce: Reduce) -> str:
     """The same where memory lies along the last reduced axis: each lane has a winner, and at last they meet."""
     lanes, last = values.lanes, reduce.over[-1]
     search = _Search(values, reduce, lanes)
-    side = min(ACCUMULATORS, last.extent // lanes)
+    side = min(values.target.accumulators, last.extent // lanes)
     levels = [*levels_over(reduce.over[:-1]), _lane_level(last, side, lanes)]
     levels.append(Level(last, Kind.VECTOR, lanes=lanes))
 

@@ -16,12 +16,10 @@ from typing import Any
 
 from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Group, Values
+from pullback.compiler.schedules.cost import FEWEST_SHIFTED
 from pullback.loops import Apply, Axis, Buffer, Expression, Load, Position, fused_product, walk
 
 __all__ = ["Shift", "ahead_of_first", "bind_shifted", "shifts"]
-
-_FEWEST = 2
-"""Operations that a shift must save, which is one or two itself."""
 
 _FREE = ("bounded", "rounded", "stop_gradient")
 
@@ -50,7 +48,7 @@ def shifts(axis: Axis, roots: Sequence[Expression], lanes: int, written: Collect
         met = list(walk(*roots, enter=lambda part: axis in part.axes and part not in found))
         taken = [part for part in met if part in found]
         others = {part for part in met if part not in found}
-        cheap = [part for part in taken if _saved(part, others) < _FEWEST]
+        cheap = [part for part in taken if _saved(part, others) < FEWEST_SHIFTED]
         if not cheap:
             return [found[part] for part in taken]
         for part in cheap:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pullback.compiler.kernels.order import Users, sort_kernels
 from pullback.compiler.lowering.lower import axes_of
 from pullback.compiler.schedules.contraction import find_contraction
+from pullback.compiler.schedules.cost import FEW_UPDATES
 from pullback.loops import (
     Affine,
     Axis,
@@ -150,7 +151,7 @@ def _store_few_updates(program: _Program, result: Buffer, taken_over: Mapping[Bu
     (store,) = scatter.stores
     shape = tuple(axis.extent for axis in scatter.axes)
     overwritten = any(buffer in taken_over.values() for buffer in scatter.reads())
-    if 2 * math.prod(shape) > result.size or not (overwritten or scatter.has_checks):
+    if math.prod(shape) > FEW_UPDATES * result.size or not (overwritten or scatter.has_checks):
         return
     updates, read = staged(f"update_{result.name}", store.value, scatter.axes)
     program.add(updates)

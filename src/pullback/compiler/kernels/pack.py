@@ -31,7 +31,7 @@ from pullback.compiler.kernels.canonicalise import coalesced_axes
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction
-from pullback.compiler.schedules.cost import FEWEST_PANELS, LEAST_COPIED, MOST_PANELS_ACROSS
+from pullback.compiler.schedules.cost import FEWEST_PANELS, LEAST_COPIED, MOST_PANELS_ACROSS, PADDED_LINES
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.compiler.schedules.packing import Packing
 from pullback.compiler.schedules.reduction import is_transposed
@@ -265,6 +265,6 @@ def _pitch(row: int, itemsize: int, line: int) -> int:
     Vectors that lie across two lines are read twice, and rows a power of two apart would share few places of the cache.
     """
     lines = -(-row * itemsize // line)
-    if lines < 8:
+    if lines < PADDED_LINES:
         return row
     return (lines | 1) * line // itemsize

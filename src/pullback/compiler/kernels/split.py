@@ -36,8 +36,8 @@ from pullback.compiler.schedules.cost import (
     MOST_PARTS,
     MOST_SPLIT_RESULTS,
     SHORTEST_SUMMED_ROW,
+    SINGLE_ROW_STREAMS,
     STREAMED_ROWS,
-    STREAMS,
     kernel_cycles,
 )
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
@@ -347,7 +347,7 @@ def _parts(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buff
     most = min(extent, MOST_PARTS, turns_of(reduce.over) // (1 if gathered else LEAST_PART))
     if _has_window(reduce):
         read: int = sum(min(load.buffer.size, _places(load)) for load in kernel.loads())
-        few = read // (2 * turns_of(kernel.axes))
+        few = read // (2 * turns_of(kernel.axes))  # a part is written and read
         most = min(most, max(few, _near_parts(kernel, reduce, target)))
     if _by_matrix(kernel, reduce):
         most = min(most, max(2, int(_cycles(kernel, reduce, target) / LEAST_PART_CYCLES)))
@@ -377,15 +377,17 @@ def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[
         return [kernel]
     *made, total = _in_parts(kernel, reduce, parts)
     if _streams(kernel, reduce, target):
-        made = [finer for part in made for finer in _in_strips(part, len(part.axes) - len(kernel.axes))]
+        made = [
+            finer for part in made for finer in _in_strips(part, len(part.axes) - len(kernel.axes), target)
+        ]
     return [*made, total]
 
 
-def _in_strips(kernel: Kernel, outside: int) -> list[Kernel]:
+def _in_strips(kernel: Kernel, outside: int, target: Processor) -> list[Kernel]:
     """Sums over some rows of a matrix as sums over a few, which are read side by side, and sums of those."""
     reduce = _only_reduction(kernel)
-    # Of a single row longer pieces are read (``schedules/map.py``), and so of fewer rows.
-    streams = STREAMS if len(kernel.axes) - outside > 1 else STREAMS // 2
+    share = 1.0 if len(kernel.axes) - outside > 1 else SINGLE_ROW_STREAMS
+    streams = int(share * target.streams)
     if reduce is None or reduce.over[0].extent <= streams:
         return [kernel]
     return _in_parts(kernel, reduce, reduce.over[0].extent // streams, outside)

@@ -26,10 +26,8 @@ from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.cost import (
     DEEPEST_VALUE,
     FEWEST_UNROLLED_VECTORS,
-    MOST_IN_ONE_PLACE,
     MOST_JOINED_FUNCTIONS,
     MOST_UNROLLED_FUNCTIONS,
-    PAGE_BYTES,
     WORTH_UNROLLING,
     cycles_along_rows,
     cycles_of_epilogue,
@@ -38,6 +36,7 @@ from pullback.compiler.schedules.cost import (
 from pullback.compiler.schedules.lanes import filled
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.compiler.schedules.tiles import cycles_of_tiles
+from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
     Apply,
@@ -119,7 +118,7 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
     if longest > target.gather_vectors and row.extent < FEWEST_UNROLLED_VECTORS * lanes:
         return None
     far = (load for load in kernel.loads() if load.buffer.nbytes > target.l2_bytes)
-    if any(_in_one_place(load, every) > MOST_IN_ONE_PLACE for load in far):
+    if any(_in_one_place(load, every, target) > target.ways for load in far):
         return None
     rows = kernel.axes[: kernel.axes.index(row) + 1]
     if max(_functions(kernel, rows), _stores(kernel, rows)) > MOST_UNROLLED_FUNCTIONS:
@@ -146,11 +145,11 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
     return None if stored is None or _depth(made) > DEEPEST_VALUE else _Written(stored, (kernel,), now)
 
 
-def _in_one_place(load: Load, axes: set[Axis]) -> int:
+def _in_one_place(load: Load, axes: set[Axis], target: Processor) -> int:
     """How many of the lines that are read while ``axes`` turn have the same place in the nearest cache."""
     size = load.dtype.itemsize
     steps = {axis: load.offset.coefficient(axis) * size for axis in axes}
-    return turns_of(axis for axis, step in steps.items() if step and step % PAGE_BYTES == 0)
+    return turns_of(axis for axis, step in steps.items() if step and step % target.page_bytes == 0)
 
 
 def _functions(kernel: Kernel, rows: Sequence[Axis]) -> int:

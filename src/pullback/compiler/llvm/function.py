@@ -21,6 +21,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from pullback.compiler.target import LINE_BYTES
+
 __all__ = ["Function", "Loop", "Module", "float_literal"]
 
 
@@ -192,7 +194,7 @@ class Function:
             return ""
         return self.value(text)
 
-    def reserve(self, kind: str, align: int = 64) -> str:
+    def reserve(self, kind: str, align: int = LINE_BYTES) -> str:
         """Memory on the stack for one ``kind``, made once at the start of the function."""
         name = f"%{self.fresh('s')}"
         self._reserved.append(f"  {name} = alloca {kind}, align {align}")

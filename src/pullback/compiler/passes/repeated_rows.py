@@ -8,7 +8,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from pullback.compiler.schedules.cost import LOAD_AND_ADD, MULTIPLY_ADD, STORE, WORTH_BY_ROWS
+from pullback.compiler.schedules.cost import (
+    LOAD_AND_ADD,
+    MULTIPLY_ADD,
+    READ_AND_WRITTEN,
+    SHARED_BY,
+    STORE,
+    WORTH_BY_ROWS,
+)
 from pullback.compiler.target import Processor
 
 __all__ = ["RowSums", "different_rows", "way_to_rows"]
@@ -31,14 +38,14 @@ def different_rows(places: int, extent: int) -> float:
 def way_to_rows(target: Processor, lanes: int, places: int, extent: int, width: int, columns: int) -> str:
     """Whether rows that are read at ``places`` are multiplied once each: ``counted``, the ``whole`` table, or not.
 
-    They make so many ``columns``. While one thread counts, another waits.
+    They make so many ``columns``. While one thread counts, the others wait.
     """
     rows = different_rows(places, extent)
     multiplied = width * -(-columns // lanes) * MULTIPLY_ADD
     looked_up = places * -(-columns // lanes) * (STORE + LOAD_AND_ADD)
     apart = places * multiplied
     whole = extent * multiplied + looked_up
-    counting = 2 * ((2 * places + extent) * target.marking_cycles + 2 * target.exchange_cycles)
+    counting = SHARED_BY * ((2 * places + extent) * target.marking_cycles + 2 * target.exchange_cycles)
     counted = rows * (multiplied + STORE) + looked_up + counting
     best = min(whole, counted)
     if best > WORTH_BY_ROWS * apart:
@@ -76,7 +83,7 @@ class RowSums:
             return self._at_places(columns) + summed <= WORTH_BY_ROWS * apart, False
         product = columns * self._vectors(self.width) * MULTIPLY_ADD
         added = self._at_places(self.width)
-        rows_apart = min(self.places * product + added, 2 * visits)
+        rows_apart = min(self.places * product + added, READ_AND_WRITTEN * visits)
         rows_summed = self.rows * (product + added / self.places)
         ways = {
             (True, True): self._at_places(columns) + summed + rows_summed,

@@ -41,7 +41,13 @@ import numpy as np
 
 from pullback.compiler.passes.finite import is_finite
 from pullback.compiler.passes.rewriting import Rule, RulePass, filled, inner, is_zero, ordered, scalar, sliced
-from pullback.compiler.schedules.cost import DEEPEST_FACTOR, FINDING_ARGMAX, UNALIGNED
+from pullback.compiler.schedules.cost import (
+    DEEPEST_FACTOR,
+    FINDING_ARGMAX,
+    READ_AND_WRITTEN,
+    SWEPT_PLACE,
+    UNALIGNED,
+)
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Node, Operation
 from pullback.operators.convolution_where_read import convolve_where_read
@@ -191,7 +197,7 @@ def cycles_of_visits(winners: int, elements: int, run: int, lanes: int) -> float
 
 def _sweep(places: int, elements: int, lanes: int) -> float:
     """Cycles in which each of so many places, most of them zeros that are written before, meets the elements."""
-    return places * (2.0 + elements / lanes)
+    return places * (SWEPT_PLACE + elements / lanes)
 
 
 def _weight_gradient(target: Processor, node: Operation) -> Node | None:
@@ -248,8 +254,9 @@ def _input_gradient(target: Processor, node: Operation) -> Node | None:
             return None
     elements = sizes["o"] * math.prod(sizes[label] for label in sizes if label.isdigit())
     run = _run(out_layout, whole, sizes, "o") if set(attributes["dilations"]) <= {1} else 1
-    lanes = target.lanes(node.dtype.itemsize)  # results are read and written
-    if 2 * cycles_of_visits(y.size, elements, run, lanes) >= _sweep(placed.size, elements, lanes):
+    lanes = target.lanes(node.dtype.itemsize)
+    visits = READ_AND_WRITTEN * cycles_of_visits(y.size, elements, run, lanes)
+    if visits >= _sweep(placed.size, elements, lanes):
         return None
     return _spread(node, placed, whole, starts, stops)
 

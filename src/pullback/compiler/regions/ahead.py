@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from pullback.compiler.regions.steps import Group, Job, buffers_of, keeps_to_rows
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
-from pullback.compiler.schedules.cost import ON_THEIR_WAY
+from pullback.compiler.schedules.cost import STAYING
 from pullback.compiler.target import Processor
 from pullback.loops import Buffer
 
@@ -51,7 +51,7 @@ def asked_ahead(group: Group, private: Collection[Buffer], target: Processor) ->
         if buffer not in private and buffer.nbytes >= target.private_bytes and keeps_to_rows(job, buffer)
     }
     asked = sum(rows.values()) * group.grain
-    if not asked or asked > target.l2_bytes // 2:
+    if not asked or asked > STAYING * target.l2_bytes:
         return None
-    needed = asked / target.line_bytes * target.far_line_cycles / ON_THEIR_WAY
+    needed = asked / target.line_bytes * target.far_line_cycles / target.lines_coming
     return Ahead(longest, rows) if longest.cycles / group.chunks >= needed else None

@@ -27,6 +27,7 @@ from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import Loaded, compile_object
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.specs import ArraySpec, RegionSpec, RepeatSpec
+from pullback.compiler.target import LINE_BYTES
 from pullback.errors import AddressError
 
 if TYPE_CHECKING:
@@ -259,17 +260,19 @@ def _argument(f: Function, form: str, number: int, spec: ArraySpec) -> str:
 
 def _memory(f: Function, program: Program) -> tuple[str, str, str | None]:
     """The arena, the scratch memory, and what must be given back to the system, if anything."""
-    arena, scratch = (-(-size // 64) * 64 for size in (program.arena_bytes, program.scratch_bytes))
+    arena, scratch = (
+        -(-size // LINE_BYTES) * LINE_BYTES for size in (program.arena_bytes, program.scratch_bytes)
+    )
     taken = None
     if arena + scratch <= _STACK_BYTES:
         start = f.reserve(f"[{arena + scratch} x i8]")
     else:
-        taken = f.call("ptr", "malloc", ("i64", str(arena + scratch + 64)))
+        taken = f.call("ptr", "malloc", ("i64", str(arena + scratch + LINE_BYTES)))
         there = f.value(f"icmp ne ptr {taken}, null")
         f.do(f"br i1 {there}, label %there, label %unable")
         f.label("there")
         number = f.value(f"ptrtoint ptr {taken} to i64")
-        aligned = f.value(f"and i64 {f.value(f'add i64 {number}, 63')}, -64")
+        aligned = f.value(f"and i64 {f.value(f'add i64 {number}, {LINE_BYTES - 1}')}, -{LINE_BYTES}")
         start = f.value(f"inttoptr i64 {aligned} to ptr")
     return start, f.value(f"getelementptr i8, ptr {start}, i64 {arena}"), taken
 

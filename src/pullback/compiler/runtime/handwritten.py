@@ -29,6 +29,7 @@ from pullback.compiler.runtime.reading import (
 from pullback.compiler.runtime.returning import RETURNING
 from pullback.compiler.runtime.signature import DESCRIPTOR
 from pullback.compiler.runtime.waiting import WAITING
+from pullback.compiler.target import waiting
 
 __all__ = ["PYTHON_FUNCTIONS", "machine_text"]
 
@@ -142,7 +143,7 @@ _MONOTONIC = {"darwin": 6, "linux": 6}
 _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221}
 
 _CONSTANTS: dict[str, Any] = {
-    **{name: value for name, value in vars(layout).items() if isinstance(value, int)},
+    **{name: value for name, value in {**vars(layout), **vars(waiting)}.items() if isinstance(value, int)},
     **{f"KIND_{kind}": number for number, kind in enumerate(KINDS)},
     **{name.upper(): number for name, number in NUMBER_KINDS.items()},
     "FIRST_ARGUMENT": layout.slot_offset(1),
@@ -152,11 +153,6 @@ _CONSTANTS: dict[str, Any] = {
     "NO_ALIAS": -1,
     "LONGEST": (1 << 63) - 1,
     "VECTORCALL": _HAS_VECTORCALL,
-    "SIGNAL_MILLISECONDS": 50,
-    "PATIENCE": 64,
-    "ASK_MASK": 1023,
-    "PAUSES": 1000,
-    "SPINS": 2000,
 }
 
 

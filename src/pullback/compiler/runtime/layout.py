@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pullback.compiler.llvm.function import Function, Module
+from pullback.compiler.target import APART_BYTES, LINE_BYTES
 
 __all__ = [
     "MAX_CHUNKS",
@@ -39,8 +40,8 @@ COUNT_BITS = 10
 VISIT_SHIFT = 2 * COUNT_BITS
 MAX_CHUNKS = (1 << COUNT_BITS) - 1
 MAX_VISITS = 1 << (64 - VISIT_SHIFT)
-DONE_BYTES = 128
-WORD_BYTES = 256
+DONE_BYTES = APART_BYTES
+WORD_BYTES = 2 * APART_BYTES
 MAX_RANGES = 16
 
 CONTEXT = {
@@ -100,9 +101,9 @@ POOL = {
     "FIRST": 264,
     "LAST": 272,
     "LIMIT": 280,
-    "IN_USE": 320,  # per worker, 64 bytes apart: the context that it is in
+    "IN_USE": 320,  # per worker, a line apart: the context that it is in
 }
-IN_USE_BYTES = 64
+IN_USE_BYTES = LINE_BYTES
 MAX_THREADS = 1024
 POOL_BYTES = POOL["IN_USE"] + IN_USE_BYTES * MAX_THREADS
 

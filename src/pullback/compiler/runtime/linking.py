@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pullback.compiler.runtime.memory import page_function
+from pullback.compiler.target import LINE_BYTES
 
 __all__ = ["Image", "link"]
 
@@ -32,8 +33,6 @@ _UNDEFINED, _RESERVED = 0, 0xFF00
 _GLOBAL, _WEAK = 1, 2
 _JUMP = b"\xff\x25\x00\x00\x00\x00"  # jmp [rip + 0]: to the address that follows
 _STUB_BYTES = len(_JUMP) + 8
-_LINE_BYTES = 64
-"""Sections begin with a line of the cache: how loops lie in lines must not depend on what was compiled before."""
 
 
 class _Unknown(Exception):
@@ -98,11 +97,13 @@ def _read(data: bytes) -> _Object:
         if flags & _ALLOCATE and ((flags & (_WRITE | _THREAD) and length) or kind == _NO_BITS):
             raise _Unknown
         left -= 0 if kind == _NO_BITS else length
-        padding -= max(align, _LINE_BYTES)
+        # How loops lie in lines of the cache must not depend on what was compiled before.
+        align = max(align, LINE_BYTES)
+        padding -= align
         if left < 0 or padding < 0 or align > mmap.PAGESIZE:
             raise _Unknown
         content = b"" if kind == _NO_BITS else data[offset : offset + length]
-        sections.append(_Section(kind, flags, content, linked, info, max(align, _LINE_BYTES)))
+        sections.append(_Section(kind, flags, content, linked, info, align))
     names, symbols = [], []
     for table in sections:
         if table.kind == _SYMBOLS:

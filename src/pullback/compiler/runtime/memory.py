@@ -8,6 +8,8 @@ import mmap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pullback.compiler.target import LINE_BYTES
+
 __all__ = ["Memory", "page_function"]
 
 
@@ -18,7 +20,7 @@ class Memory:
     child has its own copy, which the default of ``mmap`` (shared memory) would not give.
     """
 
-    def __init__(self, size: int, alignment: int = 64) -> None:
+    def __init__(self, size: int, alignment: int = LINE_BYTES) -> None:
         self._blocks: list[tuple[mmap.mmap, ctypes.Array[ctypes.c_char]]] = []
         self.address = self._block(size, alignment)
 
@@ -37,7 +39,7 @@ class Memory:
         self._end = self._free + size
         return self._free
 
-    def reserve(self, size: int, alignment: int = 64) -> int:
+    def reserve(self, size: int, alignment: int = LINE_BYTES) -> int:
         """The address of ``size`` bytes that nobody else has reserved."""
         start = -(-self._free // alignment) * alignment
         if start + size > self._end:

@@ -39,7 +39,7 @@ from pullback.compiler.runtime.sharing import EVER, Sharing, steps_from
 from pullback.compiler.runtime.signature import Signature, Trees, flat
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, RepeatSpec, ResultSpec
 from pullback.compiler.runtime.threads import get_num_threads
-from pullback.compiler.target import Processor
+from pullback.compiler.target import APART_BYTES, LINE_BYTES, Processor
 from pullback.compiler.target.runs import RELEASED_RUN, SHARED_RUN
 from pullback.errors import IndexRangeError
 
@@ -269,7 +269,8 @@ def working_bytes(arena_bytes: int, scratch_bytes: int, processor: Processor) ->
 
 
 def _scratch_stride(scratch_bytes: int) -> int:
-    return -(-scratch_bytes // 128) * 128 + 128  # threads never share a pair of cache lines
+    """Threads never share a pair of cache lines."""
+    return (-(-scratch_bytes // APART_BYTES) + 1) * APART_BYTES
 
 
 def _explain(failure: Failure) -> Exception:
@@ -284,15 +285,15 @@ class _Instance:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.pool = machine().pool.address
-        alignment = _HUGE_PAGE if program.arena_bytes >= 2 * _HUGE_PAGE else 64
+        alignment = _HUGE_PAGE if program.arena_bytes >= 2 * _HUGE_PAGE else LINE_BYTES
         width = working_threads(program.code.processor)
         scratch_stride = _scratch_stride(program.scratch_bytes)
         self._arena = Memory(program.arena_bytes, alignment)
-        self._scratch = Memory(scratch_stride * width, 128)
+        self._scratch = Memory(scratch_stride * width, APART_BYTES)
         slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
         context_bytes = layout.slot_offset(slots.count)
-        self._memory = Memory(context_bytes, 128)
-        self.context = self._memory.reserve(context_bytes, 128)
+        self._memory = Memory(context_bytes, APART_BYTES)
+        self.context = self._memory.reserve(context_bytes, APART_BYTES)
         self._write_context(slots, width, scratch_stride)
         # What a worker may still be looking at when this object goes, the machine code among it.
         owners = self._memory, self._arena, self._scratch, program.code, program.constants
@@ -313,7 +314,7 @@ class _Instance:
             "SCRATCH": self._scratch.address,
             "SCRATCH_STRIDE": scratch_stride,
             "WIDTH": width,
-            "WORDS": self._memory.reserve(layout.WORD_BYTES * ranges * len(entries), 128),
+            "WORDS": self._memory.reserve(layout.WORD_BYTES * ranges * len(entries), APART_BYTES),
             "RANGES": ranges,
             "WATCH_KIND": 0 if watched is None else program.results[watched].dtype.itemsize // 4,
             "WATCH_SLOT": 0 if watched is None else layout.slot_offset(slots.result(watched)),

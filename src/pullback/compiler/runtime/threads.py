@@ -17,7 +17,7 @@ import threading
 
 from pullback.compiler.runtime import layout
 from pullback.compiler.runtime.engine import Loaded
-from pullback.compiler.target import usable_cores
+from pullback.compiler.target import LINE_BYTES, usable_cores
 from pullback.errors import ProcessorError
 from pullback.undisturbed import undisturbed
 
@@ -67,11 +67,11 @@ class Pool:
     """The workers and the control block through which callers reach them."""
 
     def __init__(self, code: Loaded) -> None:
-        self._memory = ctypes.create_string_buffer(layout.POOL_BYTES + 64)
+        self._memory = ctypes.create_string_buffer(layout.POOL_BYTES + LINE_BYTES)
         ctypes.pythonapi.Py_IncRef(
             ctypes.py_object(self._memory)
         )  # workers may look at it until the very end
-        self.address = (ctypes.addressof(self._memory) + 63) & ~63
+        self.address = -(-ctypes.addressof(self._memory) // LINE_BYTES) * LINE_BYTES
         worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
         self._worker = worker(code.address("pullback_worker"))
         self._wake = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("pullback_wake"))

@@ -36,7 +36,7 @@ def sleep_while(word: ptr, old: i32):
     elif FUTEX:
         syscall(FUTEX, word, i32(128), old, None, None, i32(0))
     else:
-        usleep(200)
+        usleep(POLL_MICROSECONDS)
 
 def pullback_wake(pool: Pool):
     if FUTEX:

@@ -15,6 +15,7 @@ from pullback.compiler.schedules.columns import in_blocks
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.target import Processor
+from pullback.control.saving import CHEAP
 from pullback.graph import OPERATORS
 from pullback.loops import (
     Apply,
@@ -35,8 +36,8 @@ ROW_OVERHEAD = 6
 
 # -- Lowering: what is stored
 
-RECOMPUTE_COST = 4.0
-"""A value of up to this cost is computed again by each of its users rather than stored."""
+RECOMPUTE_COST = CHEAP
+"""A value of up to this cost is computed again by each of its users rather than stored, and in the steps of a loop."""
 
 REPEATED_COST = 2.0
 """A row of up to this cost is computed again for each row that repeats it; a division is not."""
@@ -68,8 +69,11 @@ ENOUGH_WINDOW_ROWS = 4
 LEAST_FILLED = 0.75
 """How well the lanes must be filled, compared with a convolution by itself."""
 
-FINDING_ARGMAX, UNALIGNED = 3.0, 1.25
-"""Cycles to find a window's largest element, and for each vector that lies anywhere."""
+FINDING_ARGMAX, UNALIGNED, SWEPT_PLACE = 3.0, 1.25, 2.0
+"""Cycles to find a window's largest element, for each vector that lies anywhere, and for a place, mostly a zero."""
+
+READ_AND_WRITTEN = 2
+"""How much longer visits take whose results are added to what is there: it is read and written."""
 
 
 # -- Fusion
@@ -140,6 +144,9 @@ WORTH_BY_ROWS = 0.85
 
 # -- Routines
 
+MARKED_TOGETHER = 4
+"""Places whose rows of a table are marked, or numbered, in one turn of a loop."""
+
 LONGEST_MERGED_ROW = 500
 """Elements up to which a row is sorted by merging, others by their digits."""
 
@@ -157,6 +164,18 @@ COPY_CYCLES, ALONG_SUM = 0.5, 2.0
 
 WORTH_REORDERING = 0.9
 """Another order of the axes must be this much faster than the order of the result."""
+
+
+# -- Shares of caches and registers
+
+STAYING, WAITING_SUMS = 0.5, 0.25
+"""Of the second-level cache: what stays there beside what comes and goes, and sums among it that wait for others."""
+
+LONG_PIECES, HELD_ROW = 0.5, 0.25
+"""Of the vector registers: sums over the rows of a large matrix, and a row that is held as a whole."""
+
+SINGLE_ROW_STREAMS = 0.5
+"""Of the rows that a processor reads side by side, where they are summed for a single one: longer pieces are read."""
 
 
 # -- Sums in blocks, for the sake of rounding
@@ -199,20 +218,11 @@ STREAMED_ROWS, LEAST_STREAMED = 128, 16
 A processor knows about as many pages at once; and writing and reading the part is little beside reading the matrix.
 """
 
-STREAMS = 32
-"""Rows of a large matrix that are read side by side: a processor follows about as many."""
-
 FEWEST_PARTS = 8
 """Where fewer parts than this are equal and more are wanted, what is left over is a part of its own."""
 
 
 # -- Short axes
-
-PAGE_BYTES, MOST_IN_ONE_PLACE = 4096, 8
-"""Lines whole pages apart have the same place in the nearest cache, which holds about so many of them.
-
-So many rows are read side by side at most.
-"""
 
 MOST_UNROLLED_FUNCTIONS, MOST_JOINED_FUNCTIONS = 256, 400
 """Functions of a turn that is written out, of one kernel and of those that are joined."""
@@ -233,6 +243,12 @@ MOST_HELD = 16
 """Elements of an array that is kept in registers while one thread runs a loop: a matrix of four rows."""
 
 
+# -- Results in place
+
+FEW_UPDATES = 0.5
+"""Of the elements of a table: up to so many updates are stored first where it stays in its place then."""
+
+
 # -- Packed copies
 
 LEAST_COPIED = 1024
@@ -245,7 +261,17 @@ MOST_PANELS_ACROSS = 16
 """Panels up to which a left operand that lies along the rows is read so: each step of a tile reads a line of it."""
 
 
+PADDED_LINES = 8
+"""Lines of a copy's row from which on it has an odd number of them."""
+
+
 # -- Regions and grains
+
+SHARED_BY = 2
+"""Threads among which work should come out even, the same for any number of cores, as the code is.
+
+Where it costs little, blocks are many, for more threads.
+"""
 
 MOST_CHUNKS = 32
 """Of a group of rows."""
@@ -280,8 +306,17 @@ CYCLES_BETWEEN_SIGNALS = 100_000
 CHEAP_FUNCTIONS, SIDE_BY_SIDE, COSTLY_SIDE_BY_SIDE = 12, 4, 2
 """Bodies of up to so many functions run on four vectors at once, longer ones on two: registers are limited."""
 
-MANY_SHARED = 8
-"""Numbers that are the same for all rows from which on two vectors of rows share their reads."""
+MANY_SHARED, SHARING = 8, 2
+"""Numbers that are the same for all rows from which on vectors of rows share their reads, and how many vectors do."""
+
+FEWEST_LANES = 4
+"""Elements of an axis from which on lanes lie along it, or change places with another's: most stay empty otherwise."""
+
+LEAST_INSIDE = 0.5
+"""Share of an axis from which on lanes that meet no end of a condition have a loop of their own."""
+
+FEWEST_SHIFTED = 2
+"""Operations that a value moved along the lanes must save: to move it is one or two."""
 
 
 # -- Reductions
@@ -291,9 +326,6 @@ WRITTEN_OUT = 16
 
 SHORTEST_TRANSPOSED_ROW = 8
 """Rows shorter than this leave too many lanes empty to be read one by one."""
-
-ACCUMULATORS = 4
-"""Vectors summed side by side: an addition takes about four cycles and two start in each."""
 
 
 # -- Register tiles
@@ -306,6 +338,18 @@ MOST_TILE_ROWS, MOST_TILE_VECTORS = 16, 6
 
 TILE_OVERHEAD = 8.0
 """Cycles that a tile costs beside its multiply-adds."""
+
+USUAL_DEPTH = 64
+"""Steps of a sum for which the rows of tiles that read packed panels are chosen."""
+
+SPILLING = 0.125
+"""Cycles of each multiply-add of a tile that is written out beyond half of ``UNROLLED``: registers run out."""
+
+CROSSING = 0.75
+"""Share of vectors that lie across two lines where they may lie anywhere: these are read twice."""
+
+WINDOW_OPERANDS = 6
+"""Registers beside the sums of windows of which the largest is wanted."""
 
 UNEVEN = 1.05
 """How much worse a tile is that leaves rows over where chunks are shares of the rows: some chunk has fewer."""
@@ -322,9 +366,6 @@ EPILOGUE_IN_REGISTERS = 6
 
 # -- What is asked for ahead
 
-ON_THEIR_WAY = 3.0
-"""Lines that are on their way from memory at a time while a product goes on, at least."""
-
 MOST_ASKED = 16
 """Lines of an array that are asked for in one turn of a sum: what it reads by itself waits behind them."""
 
@@ -336,11 +377,14 @@ FEWEST_PACKED_ROWS, FEWEST_TRANSPOSED_ROWS = 24, 5
 PACKED_BY = 40
 """Rows for which packing pays where the right operand fills all of L2; of a part of it more rows in proportion."""
 
+FEWEST_PACKED_VECTORS = 2
+"""Vectors of a row of the result from which on panels pay."""
+
+USUAL_TILE_ROWS = 8
+"""Rows of a tile, each of which reads panels that are more than stay in the cache from beyond it."""
+
 PACKED_STEPS = 256
 """Steps of the summed axis that are packed at a time, at most: a tile's rows stay in the first-level cache, too."""
-
-SHARED_BY = 2
-"""Threads that should have as many blocks each; where it costs little, blocks are many, for more threads."""
 
 FETCHED_AHEAD = 4.0
 """Lines of each row that one thread loses to another where they write columns of the same rows."""
@@ -350,6 +394,9 @@ FEW_BLOCKS = 0.25
 
 
 # -- Contractions along the sum
+
+OUTWEIGHING = 2
+"""How many times as long as the columns a vector must be, and the sum, for lanes to lie along the sum."""
 
 SHORTEST_SUM = 8
 """Summed axes shorter than this leave most lanes empty."""

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pullback.compiler.schedules.columns import RowBlock, blocks_of_rows
-from pullback.compiler.schedules.cost import CHEAP_FUNCTIONS, COSTLY_SIDE_BY_SIDE, MANY_SHARED, SIDE_BY_SIDE
+from pullback.compiler.schedules.cost import (
+    CHEAP_FUNCTIONS,
+    COSTLY_SIDE_BY_SIDE,
+    FEWEST_LANES,
+    HELD_ROW,
+    LONG_PIECES,
+    MANY_SHARED,
+    SHARING,
+    SIDE_BY_SIDE,
+)
 from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.schedules.sweeps import sums_in_one_loop
@@ -69,13 +78,14 @@ def _vectors_of_rows(
 ) -> int:
     """How many vectors of rows a loop body works on at once: their columns are many chains already.
 
-    What is the same for all rows, such as weights, is read once for two of them if there are registers for both.
+    What is the same for all rows, such as weights, is read once for several vectors of them if there are registers for
+    the columns and results of all.
     """
     widest = max(block.width for block, _ in columns.values())
     roots = [root for store in kernel.stores for root in store.roots()]
     same = sum(1 for load in kernel.loads() if lane not in load.axes)
-    if same >= MANY_SHARED and 4 * max(widest, len(kernel.stores)) <= target.vector_registers:
-        return 2
+    if same >= MANY_SHARED and SHARING * 2 * max(widest, len(kernel.stores)) <= target.vector_registers:
+        return SHARING
     return max(1, side_by_side(lane, roots, target) // widest)
 
 
@@ -106,7 +116,7 @@ def lane_axis(kernel: Kernel, target: Processor) -> Axis | None:
                     against += longer or (full and abs(step) > target.gather_vectors)
     if against > along:
         return None
-    return axis if axis.extent >= 4 or kernel.axes[0] is not axis else None
+    return axis if axis.extent >= FEWEST_LANES or kernel.axes[0] is not axis else None
 
 
 def side_by_side(axis: Axis, roots: Sequence[Expression], target: Processor) -> int:
@@ -119,22 +129,22 @@ def side_by_side(axis: Axis, roots: Sequence[Expression], target: Processor) -> 
 def lane_strips(axis: Axis, roots: Sequence[Expression], lanes: int, target: Processor) -> Strips:
     """Strips of the vectors that a loop body works on at once; one strip where registers hold all of ``axis``.
 
-    Of sums over the rows of a large matrix these are half of the registers: longer pieces of a row are read then,
+    Of sums over the rows of a large matrix these fill more of the registers: longer pieces of a row are read then,
     before the next one on another page of memory.
     """
     side = side_by_side(axis, roots, target)
     if side > 1 and row_fits_registers(axis, roots, lanes, target):
         return strips_of(axis.extent, axis.extent)
     if side > 1 and all(isinstance(root, Reduce) and _reads_far(root.body, target) for root in roots):
-        side = max(side, target.vector_registers // 2 // len(roots))
+        side = max(side, int(LONG_PIECES * target.vector_registers) // len(roots))
     return strips_of(axis.extent, side * lanes)
 
 
 def row_fits_registers(axis: Axis, roots: Sequence[Expression], lanes: int, target: Processor) -> bool:
-    """Whether all of ``axis`` is at once in registers: a quarter of them where ``roots`` need few others."""
+    """Whether all of ``axis`` is at once in registers: more of them where ``roots`` need few others."""
     most = SIDE_BY_SIDE
     if _unrolled(roots) == SIDE_BY_SIDE:
-        most = max(SIDE_BY_SIDE, target.vector_registers // 4)
+        most = max(SIDE_BY_SIDE, int(HELD_ROW * target.vector_registers))
     return -(-axis.extent // lanes) <= most
 
 

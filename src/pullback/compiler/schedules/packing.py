@@ -15,10 +15,14 @@ from pullback.compiler.schedules.cost import (
     FETCHED_AHEAD,
     FEW_BLOCKS,
     FEWEST_PACKED_ROWS,
+    FEWEST_PACKED_VECTORS,
     FEWEST_TRANSPOSED_ROWS,
     PACKED_BY,
     PACKED_STEPS,
     SHARED_BY,
+    STAYING,
+    USUAL_TILE_ROWS,
+    WAITING_SUMS,
 )
 from pullback.compiler.schedules.tiles import Tile, fitting_rows, row_axis, tile_cycles
 from pullback.compiler.target import Processor
@@ -105,9 +109,9 @@ def choose_packing(product: Contraction, lanes: int, target: Processor) -> Packi
     itemsize, columns = product.accumulator.dtype.itemsize, product.columns.extent
     # What lies along the sum is copied in any case, and panels are the better copy; a small one stays in L1.
     resident = target.tile_bytes if along else _resident(axis.extent, target)
-    if product.depth * columns * itemsize <= resident or columns < 2 * lanes:
+    if product.depth * columns * itemsize <= resident or columns < FEWEST_PACKED_VECTORS * lanes:
         return None
-    widest = 4 if target.vector_registers >= 32 else 2
+    widest = target.panel_vectors
     height = fitting_rows(axis.extent, widest, target)
     extents = (axis.extent, columns, product.depth)
     block_rows, panels, all_panels = _best_cut(extents, height, widest, lanes, target, itemsize)
@@ -158,15 +162,14 @@ def _cycles(
     vectors = -(-columns // lanes)
     widest = -(-vectors // all_panels) * lanes
     lines = depth * columns * row_blocks / line
-    if rows * depth * itemsize > target.l2_bytes // 2:
+    if rows * depth * itemsize > STAYING * target.l2_bytes:
         lines += rows * depth * column_blocks / line
-    near = target.l2_bytes // 4
     steps = _steps(widest * itemsize, target)
     packed, waiting = (count * panels * widest * itemsize for count in (min(depth, steps), block_rows))
-    if depth > steps and waiting > near:
+    if depth > steps and waiting > WAITING_SUMS * target.l2_bytes:
         lines += 2 * rows * columns * (depth // steps) / line
-    if packed > 2 * near:
-        lines += rows / block_rows * depth * columns * (block_rows / 8) / line
+    if packed > STAYING * target.l2_bytes:
+        lines += rows / block_rows * depth * columns * (block_rows / USUAL_TILE_ROWS) / line
     if row_blocks < SHARED_BY:
         lines += SHARED_BY * rows * FETCHED_AHEAD
     narrow, wider = divmod(vectors, all_panels)
@@ -185,12 +188,12 @@ def _steps(step_bytes: int, target: Processor) -> int:
     return min(PACKED_STEPS, max(1, target.tile_bytes // step_bytes))
 
 
-def _resident(rows: int, target: Processor) -> int:
+def _resident(rows: int, target: Processor) -> float:
     """Bytes of a right operand that is read where it lies: the fewer rows share its packing, the more must be gained.
 
-    Beyond half of L2 it is always packed; for many rows as soon as a tile's steps lie on more pages than are known.
+    What does not stay in L2 is always packed; for many rows as soon as a tile's steps lie on more pages than are known.
     """
-    return min(target.l2_bytes // 2, max(target.known_bytes, target.l2_bytes * PACKED_BY // rows))
+    return min(STAYING * target.l2_bytes, max(target.known_bytes, target.l2_bytes * PACKED_BY // rows))
 
 
 def _rounds(pairs: Sequence[Pair], limit: int) -> tuple[tuple[Segment, ...], ...]:

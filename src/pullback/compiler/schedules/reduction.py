@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pullback.compiler.schedules.cost import SHORTEST_TRANSPOSED_ROW
+from pullback.compiler.schedules.cost import FEWEST_LANES, SHORTEST_TRANSPOSED_ROW
 from pullback.compiler.target import Processor
 from pullback.loops import Axis, Load, Reduce, walk
 
@@ -16,7 +16,9 @@ def is_transposed(reduce: Reduce, axis: Axis, target: Processor) -> bool:
     to the row would be computed again for each of the row's vectors.
     """
     last = reduce.over[-1]
-    if reduce.kind in ("argmax", "argmin") or last.extent < SHORTEST_TRANSPOSED_ROW or axis.extent < 4:
+    if reduce.kind in ("argmax", "argmin") or last.extent < SHORTEST_TRANSPOSED_ROW:
+        return False
+    if axis.extent < FEWEST_LANES:
         return False
     if any(isinstance(e, Reduce) and axis in e.axes for e in walk(reduce.body)):
         return False

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pullback.compiler.schedules.contraction import Pair, contractions, with_accumulator
-from pullback.compiler.schedules.cost import SHORTEST_SUM
+from pullback.compiler.schedules.cost import OUTWEIGHING, SHORTEST_SUM
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
 from pullback.loops import Kernel, Load, Placeholder, Store
@@ -37,7 +37,7 @@ def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> 
     if not found or kernel.only_reduction is None or len(kernel.axes) < 2:
         return None
     along, columns = found[0].over[-1], kernel.axes[-1]
-    if along.extent < SHORTEST_SUM or 2 * columns.extent > lanes or along.extent < 2 * columns.extent:
+    if along.extent < SHORTEST_SUM or OUTWEIGHING * columns.extent > min(lanes, along.extent):
         return None
     first, second = found[0].body.operands
     if not isinstance(first, Load) or not isinstance(second, Load):
@@ -47,8 +47,7 @@ def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> 
     pair = Pair(first, second, found[0].over)
     accumulator, stores = with_accumulator(kernel, found)
     nest = parallelise(nest_of(kernel), kernel.axes[0])
-    sizes = (6, 4) if target.vector_registers >= 32 else (3, 3)
-    for own, other, size in zip((first, second), (second, first), sizes):
+    for own, other, size in zip((first, second), (second, first), target.sum_tile):
         axes = [axis for axis in kernel.axes if axis in own.axes and axis not in other.axes]
         if axes and (axes[-1] is not kernel.axes[0] or len(kernel.axes) == 2):
             nest = keep(split(nest, axes[-1], strips_of(axes[-1].extent, size, even=True)), axes[-1])

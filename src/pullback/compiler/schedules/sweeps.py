@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from pullback.compiler.schedules.cost import ACCUMULATORS, REPEATED_COST, costs_of
+from pullback.compiler.schedules.cost import FEWEST_LANES, REPEATED_COST, costs_of
 from pullback.compiler.schedules.reduction import runs_along
 from pullback.compiler.target import Processor
 from pullback.loops import Axis, Expression, Kernel, Load, Reduce, walk
@@ -25,7 +25,7 @@ def sums_in_one_loop(
     kernel: Kernel, target: Processor
 ) -> tuple[Mapping[Reduce, tuple[Reduce, ...]], tuple[Reduce, ...]]:
     """For each sum of ``kernel`` those of its loop, if they are several, and those of the loop that stores the row."""
-    most = max(1, target.vector_registers // (2 * ACCUMULATORS))
+    most = max(1, target.vector_registers // (2 * target.accumulators))
     sums = _sums(kernel)
     beside = _beside(kernel, sums)[:most]
     together: dict[Reduce, tuple[Reduce, ...]] = {}
@@ -63,7 +63,7 @@ def _sums(kernel: Kernel) -> dict[Reduce, int]:
         and e in usual
         and e.kind not in ("argmax", "argmin")
         and len(e.over) == 1
-        and e.over[0].extent >= 4
+        and e.over[0].extent >= FEWEST_LANES
         and own <= e.axes
         and runs_along(e)
     }

@@ -18,12 +18,16 @@ from functools import lru_cache
 
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.cost import (
+    CROSSING,
     LONG_DEPTH,
     MOST_TILE_ROWS,
     MOST_TILE_VECTORS,
+    SHARED_BY,
+    SPILLING,
     TILE_OVERHEAD,
     UNEVEN,
     UNROLLED,
+    USUAL_DEPTH,
 )
 from pullback.compiler.target import Processor
 from pullback.loops import Axis, Load, turns_of
@@ -77,7 +81,7 @@ def fitting_rows(rows: int, vectors: int, target: Processor) -> int:
     return min(
         heights,
         key=lambda n: (
-            sum(c * tile_cycles(target, r, vectors, vectors, 64) for r, c in strips_of(rows, n)),
+            sum(c * tile_cycles(target, r, vectors, vectors, USUAL_DEPTH) for r, c in strips_of(rows, n)),
             -n,
         ),
     )
@@ -104,11 +108,10 @@ def tile_cycles(
     """
     sums = rows * vectors
     written_out = depth * sums <= UNROLLED
-    step = max(
-        sums / target.multiply_adds, (rows + reads) / 2, arrival, 0.0 if written_out else target.latency
-    )
+    latency = 0.0 if written_out else target.latency
+    step = max(sums / target.multiply_adds, (rows + reads) / target.reads, arrival, latency)
     beside = (
-        max(0.0, depth * sums - UNROLLED / 2) / 8
+        max(0.0, depth * sums - UNROLLED / 2) * SPILLING
         if written_out
         else target.loop_cycles * depth * sums / UNROLLED
     )
@@ -177,15 +180,16 @@ def _best_sizes(
             for lane_bands, band_strips in strips_of(lines, bands, even=True):
                 for width in widths:
                     across = width * lane_bands
-                    reads = across * (1.75 if crossing else 1.0)
+                    reads = across * (1 + CROSSING * crossing)
                     size = across * vector_bytes
                     far = depth * size > target.tile_bytes
-                    lines_read = size / target.line_bytes + 0.75 * crossing
+                    lines_read = size / target.line_bytes + CROSSING * crossing
                     arrival = target.near_line_cycles * lines_read if far else 0.0
                     one = tile_cycles(target, rows * whole, across, reads, depth, arrival)
                     cycles += rest * row_strips * band_strips * one
-        if outermost and length > MOST_TILE_ROWS:  # two threads share them out
-            cycles *= 2 * height * -(-length // (2 * height)) / length
+        if outermost and length > MOST_TILE_ROWS:
+            shared = SHARED_BY * height
+            cycles *= shared * -(-length // shared) / length
             cycles *= UNEVEN if length % height else 1.0
         if best is None or cycles < best[0]:
             best = cycles, (widths, bands, height)

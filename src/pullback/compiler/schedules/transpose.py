@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pullback.compiler.schedules.cost import FEWEST_LANES
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.loops import Axis, Kernel, Load, Store
 from pullback.loops.nest import keep, nest_of, parallelise, split, strips_of, vectorise
@@ -41,7 +42,7 @@ def find_transposed(kernel: Kernel, lanes: int) -> TransposedCopy | None:
     if (
         load.offset.coefficient(fast) < 2
         or store.offset.coefficient(slow) < 2
-        or min(slow.extent, fast.extent) < 4
+        or min(slow.extent, fast.extent) < FEWEST_LANES
     ):
         return None
     nest = parallelise(nest_of(kernel), kernel.axes[0])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from pullback.compiler.schedules.cost import WINDOW_OPERANDS
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
 from pullback.loops import Axis, Expression, Kernel, Load, Reduce, Store, once, operands_of, turns_of
@@ -37,7 +38,7 @@ class WindowMaximum(NestSchedule):
 
 def rows_at_once(window: int, target: Processor) -> int:
     """Rows of which the sums of a ``window`` of so many places fit the registers."""
-    return max(1, (target.vector_registers - 6) // window)
+    return max(1, (target.vector_registers - WINDOW_OPERANDS) // window)
 
 
 def schedule_window_maximum(kernel: Kernel, lanes: int, target: Processor) -> WindowMaximum | None:

@@ -1,6 +1,8 @@
 """The target: what code is made for, described once, and what this machine is."""
 
 from pullback.compiler.target.processor import (
+    APART_BYTES,
+    LINE_BYTES,
     Processor,
     machine_identity,
     tell,
@@ -9,4 +11,6 @@ from pullback.compiler.target.processor import (
     usable_cores,
 )
 
-__all__ = ["Processor", "machine_identity", "tell", "told", "told_by_llvm", "usable_cores"]
+__all__ = [
+    "APART_BYTES", "LINE_BYTES", "Processor", "machine_identity", "tell", "told", "told_by_llvm", "usable_cores",
+]  # fmt: skip

@@ -14,11 +14,16 @@ from pathlib import Path
 from pullback.errors import ProcessorError
 from pullback.undisturbed import undisturbed
 
-__all__ = ["Processor", "machine_identity", "tell", "told", "told_by_llvm", "usable_cores"]
+__all__ = [
+    "APART_BYTES", "LINE_BYTES", "Processor", "machine_identity", "tell", "told", "told_by_llvm", "usable_cores",
+]  # fmt: skip
 
 # One name or several that must all be there before vectors of this many bytes are worth their code.
 _VECTOR_FEATURES = {64: ("avx512f", "avx512vl", "avx512bw", "avx512dq", "fma"), 32: ("avx2", "fma")}
-_DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+_DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10}
+
+LINE_BYTES, APART_BYTES = 64, 128
+"""Of the memory that programs run in, whatever is described: a line, which no vector is wider than, and two of them."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,14 @@ class Processor:
     vector_registers: int
     l1_bytes: int = _DEFAULT_CACHES[1]
     l2_bytes: int = _DEFAULT_CACHES[2]
-    l3_bytes: int = _DEFAULT_CACHES[3]
     cores: int = 1
 
-    line_bytes: int = 64
+    line_bytes: int = LINE_BYTES
     """What a cache fetches at a time."""
+    page_bytes: int = 4096
+    """Lines whole pages apart have the same place in the first-level cache."""
+    ways: int = 8
+    """Lines of one place that the first-level cache holds, about: no more rows are read side by side."""
     tile_bytes: int = 32 << 10
     """What a register tile may count on in the first-level cache."""
     private_bytes: int = 1 << 19
@@ -53,13 +61,21 @@ class Processor:
     """What lies on half of the pages whose addresses the nearest table holds."""
     piece_bytes: int = 16
     """What is exchanged within a vector at no delay."""
-    apart_bytes: int = 128
+    apart_bytes: int = APART_BYTES
     """How far apart what different threads write lies: two lines, as the neighbour line is often fetched too."""
+    streams: int = 32
+    """Rows of a large matrix that are read side by side: a processor follows about as many."""
+    lines_coming: float = 3.0
+    """Lines that are on their way from memory at a time while a product goes on, at least."""
     gather_vectors: int = 4
     """Lanes whose elements lie within this many vectors are picked out of them: a gather takes longer."""
 
+    reads: int = 2
+    """Vectors, or elements for all lanes of one, that are read from the nearest cache in a cycle."""
     multiply_adds: int = 2
     """Multiply-adds of vectors that begin in a cycle."""
+    accumulators: int = 4
+    """Vectors summed side by side: an addition takes about four cycles and two start in each."""
     latency: float = 4.0
     """Cycles from one multiply-add to the next into the same register."""
     loop_cycles: float = 4.0
@@ -122,6 +138,16 @@ class Processor:
     def sum_vectors(self) -> int:
         """Vectors of sums that registers hold beside what is multiplied."""
         return 24 if self.vector_registers >= 32 else 10
+
+    @property
+    def sum_tile(self) -> tuple[int, int]:
+        """Turns of two operands whose products are summed along the lanes, a vector of sums for each pair of turns."""
+        return (6, 4) if self.vector_registers >= 32 else (3, 3)
+
+    @property
+    def panel_vectors(self) -> int:
+        """Vectors of a packed panel's row, at most."""
+        return 4 if self.vector_registers >= 32 else 2
 
     @property
     def compresses(self) -> bool:
@@ -245,7 +271,6 @@ def _host() -> Processor:
         vector_registers=_vector_registers(architecture, vector_bytes),
         l1_bytes=caches[1],
         l2_bytes=caches[2],
-        l3_bytes=caches[3],
         cores=usable_cores(),
     )
 

@@ -22,7 +22,6 @@ def with_small_caches(processor: Processor) -> Processor:
         processor,
         l1_bytes=2048,
         l2_bytes=4096,
-        l3_bytes=16384,
         tile_bytes=1024,
         private_bytes=64,
         known_bytes=256,
