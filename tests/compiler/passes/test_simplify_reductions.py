@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from pullback import nn
 from pullback.compiler.passes import optimise
 from pullback.compiler.passes.simplify_reductions import simplify_reductions
 from pullback.compiler.passes.simplify_shapes import simplify_shapes
@@ -109,3 +110,43 @@ def test_equal_values_are_summed_with_one_rounding(traced: Callable) -> None:
     after = optimise(graph, (simplify_shapes, simplify_reductions))
     x = np.float32(0.1)
     assert evaluate(after, [np.asarray(x)])[0] == np.float32(30_000 * np.float64(x))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.uint64])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_sum_that_is_one_element_reads_it_at_its_place(axis, dtype, traced, names, assert_kept):
+    """What is not at the label may be anything; labels that are no number of the axis choose nothing."""
+    random = np.random.default_rng(axis)
+    x = random.standard_normal((3, 70, 4) if axis == 1 else (70, 70, 70)).astype(np.float32)
+    label = random.integers(0, 90, (*x.shape[:axis], *x.shape[axis + 1 :])).astype(dtype)
+    if np.issubdtype(dtype, np.signedinteger):
+        label[0] = -1
+    x[1, 1], x[2, 2] = np.nan, -0.0
+
+    def picked(x, label):
+        number = np.arange(70, dtype=dtype).reshape([-1 if k == axis else 1 for k in range(3)])
+        return np.sum(np.where(np.expand_dims(label, axis) == number, x, 0), axis=axis)
+
+    graph = traced(picked, (x.dtype, x.shape), (dtype, label.shape))
+    simpler = optimise(graph)
+    assert "sum" not in names(simpler)
+    assert_kept(graph, simpler, [x, label], signs=True)
+
+
+def test_sums_over_masks_that_are_no_places_stay(traced, names):
+    types = (np.float32, (5, 70)), (np.int64, (5,))
+    for other in (
+        lambda x, y: np.sum(np.where(y[:, None] == np.arange(1, 71), x, 0), 1),
+        lambda x, y: np.sum(np.where(y[:, None] <= np.arange(70), x, 0), 1),
+        lambda x, y: np.sum(np.where(y[:, None] == np.arange(70), x, 1), 1),
+        lambda x, y: np.sum(np.where(y[:, None] == np.arange(70), x, 0), 0),
+        lambda x, y: np.sum(np.where((y[:, None] + np.arange(70)) == np.arange(70), x, 0), 1),
+    ):
+        assert "sum" in names(optimise(traced(other, *types)))
+
+
+def test_a_checked_label_is_read_without_a_question(traced, names):
+    types = (np.float32, (5, 70)), (np.int64, (5,))
+    kept = names(optimise(traced(nn.softmax_cross_entropy, *types)))
+    assert kept.count("gather") == 1
+    assert "equal" not in kept

@@ -3,7 +3,7 @@
 Equal values are summed by one multiplication: it rounds once, so it is nearer to the true sum than additions
 one after another (and it is what they give wherever they are exact); +0 is added to it, with which a sum begins.
 A reduction of a reduction is one over all axes, and reductions stand inside reshapes that only add or drop axes of
-extent 1.
+extent 1. A sum in which all but the element of one number are zeros, as of a long row's one-hot mask, is that element.
 
 >>> import numpy as np
 >>> import pullback.numpy as pnp
@@ -32,15 +32,21 @@ import math
 
 import numpy as np
 
-from pullback.compiler.passes.rewriting import Rule, RulePass, filled, inner
+from pullback.compiler.passes.rewriting import Rule, RulePass, filled, in_rare_cases, inner, is_zero
 from pullback.compiler.passes.simplify_shapes import long_axes, only_units
-from pullback.graph import Node, Operation
-from pullback.operators.arithmetic import add, multiply
-from pullback.operators.shapes import broadcast, reshape
+from pullback.compiler.schedules.cost import LEAST_PICKED_FROM
+from pullback.graph import Constant, Node, Operation
+from pullback.operators.arithmetic import add, cast, maximum, minimum, multiply
+from pullback.operators.elementwise import where
+from pullback.operators.indexing import gather
+from pullback.operators.logic import equal
+from pullback.operators.shapes import broadcast, iota, reshape
 
 __all__ = ["simplify_reductions"]
 
 Axes = tuple[int, ...]
+
+_INT = np.dtype(np.int64)
 
 
 def _over_one_element(node: Operation) -> Node | None:
@@ -103,8 +109,65 @@ def _outside_units(node: Operation) -> Node | None:
     )
 
 
+def _of_one_hot(node: Operation) -> Node | None:
+    """``sum_k where(label == k, x_k, 0)`` of many elements is that at the label, or zero if the label is none of them."""
+    chosen, axes = inner(node.inputs[0], "where"), node.attributes["axes"]
+    if chosen is None or len(axes) != 1 or chosen.shape[axes[0]] < LEAST_PICKED_FROM:
+        return None
+    mask, x, rest = chosen.inputs
+    label = _label(mask, *axes) if is_zero(rest) and not in_rare_cases(x) else None
+    if label is None:
+        return None
+    (axis,), count = axes, x.shape[axes[0]]
+    label, known = cast(label, dtype=_INT), label
+    while isinstance(known, Operation) and known.operator.name in ("broadcast", "reshape"):
+        known = known.inputs[0]
+    check = inner(known, "check_index")
+    checked = check is not None and check.attributes["extent"] <= count
+    inside = label if checked else minimum(maximum(label, filled(0, label)), filled(count - 1, label))
+    others = [position for position in range(x.ndim) if position != axis]
+    places = [iota(shape=label.shape, axis=k, dtype=_INT) for k in range(len(others))]
+    found = gather(x, *places[:axis], inside, *places[axis:], axes=tuple(range(x.ndim)))
+    if not checked:
+        found = where(equal(label, inside), found, filled(0, found))
+    return add(found, filled(0, found))
+
+
+def _label(mask: Node, axis: int) -> Node | None:
+    """What is compared with the numbers of an ``axis``, without the axis, if it is the same all along it."""
+    compared = inner(mask, "equal")
+    for label, number in (compared.inputs, compared.inputs[::-1]) if compared is not None else ():
+        spread = inner(label, "broadcast")
+        if label.dtype.kind not in "iu" or spread is None or not _counts(number, axis):
+            continue
+        (one,), own = spread.inputs, spread.attributes["axes"]
+        kept = [position for position in own if position != axis]
+        if axis in own and one.shape[own.index(axis)] != 1:
+            continue
+        shape = tuple(extent for position, extent in enumerate(label.shape) if position != axis)
+        one = reshape(one, shape=tuple(one.shape[own.index(position)] for position in kept))
+        return broadcast(one, shape=shape, axes=tuple(position - (position > axis) for position in kept))
+    return None
+
+
+def _counts(node: Node, axis: int) -> bool:
+    """Whether elements are their numbers along an axis of several."""
+    count, spread = node.shape[axis], inner(node, "broadcast")
+    if spread is not None:
+        (one,), own = spread.inputs, spread.attributes["axes"]
+        return axis in own and one.shape[own.index(axis)] == count and _counts(one, own.index(axis))
+    reshaped = inner(node, "reshape")
+    known = node if reshaped is None else reshaped.inputs[0]
+    if isinstance(known, Constant):
+        return known.size == count and np.array_equal(known.value.reshape(-1), np.arange(count))
+    numbers = inner(node, "iota")
+    return (
+        numbers is not None and numbers.attributes["axis"] == axis and count - 1 <= np.iinfo(node.dtype).max
+    )
+
+
 _RULES: dict[str, tuple[Rule, ...]] = {
-    "sum": (_over_one_element, _of_broadcast, _of_same, _outside_units),
+    "sum": (_over_one_element, _of_broadcast, _of_same, _outside_units, _of_one_hot),
     "prod": (_over_one_element, _of_same, _outside_units),
     "max": (_over_one_element, _of_broadcast, _of_same, _outside_units),
     "min": (_over_one_element, _of_broadcast, _of_same, _outside_units),

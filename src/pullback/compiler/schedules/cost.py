@@ -108,6 +108,9 @@ MOST_ELIMINATED_ROWS = 6
 That is two to five times as fast as LAPACK up to eight rows at least, but of seven it takes seconds to compile.
 """
 
+LEAST_PICKED_FROM = 64
+"""Elements of a row from which on one of them is read at its place; fewer are compared with it in some vectors."""
+
 MOST_HALVINGS = 2
 """How often a factor is halved for its cotangent: more save a tenth of the work and double what is compiled."""
 
