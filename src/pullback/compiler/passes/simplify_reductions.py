@@ -110,7 +110,7 @@ def _outside_units(node: Operation) -> Node | None:
 
 
 def _of_one_hot(node: Operation) -> Node | None:
-    """``sum_k where(label == k, x_k, 0)`` of many elements is that at the label, or zero if the label is none of them."""
+    """``sum_k where(label == k, x_k, 0)`` of many elements is that at the label, or zero if there is none."""
     chosen, axes = inner(node.inputs[0], "where"), node.attributes["axes"]
     if chosen is None or len(axes) != 1 or chosen.shape[axes[0]] < LEAST_PICKED_FROM:
         return None
