@@ -23,13 +23,13 @@ from pullback.compiler.codegen.vectormath import ACCURACY, Lanes
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.cost import EPILOGUE_IN_REGISTERS, LOOP_BODY, UNROLLED
-from pullback.loops import Affine, Apply, Axis, walk
+from pullback.loops import Affine, Apply, Axis, Kernel, walk
 from pullback.loops.nest import levels_over
 
 __all__ = ["emit_contraction", "multiply_panel", "run_epilogue"]
 
 
-def emit_contraction(values: Values, schedule: TiledContraction, ends: Ends) -> None:
+def emit_contraction(values: Values, kernel: Kernel, schedule: TiledContraction, ends: Ends) -> None:
     """Run a contraction between ``ends`` of its first row axis."""
     product = schedule.contraction
     loops = [level for level in schedule.nest.levels if level.strips]

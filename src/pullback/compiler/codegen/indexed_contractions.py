@@ -22,6 +22,7 @@ from pullback.compiler.schedules.indexed_contraction import (
     vector_width,
     vectors_of_row,
 )
+from pullback.loops import Kernel
 from pullback.loops.nest import Kind, Level, level_of, levels_over
 
 __all__ = ["emit_indexed_contraction"]
@@ -36,7 +37,7 @@ class _Piece:
     count: int
 
 
-def emit_indexed_contraction(values: Values, sums: IndexedContraction, ends: Ends) -> None:
+def emit_indexed_contraction(values: Values, kernel: Kernel, sums: IndexedContraction, ends: Ends) -> None:
     """Run the kernel between ``ends`` of its first axis."""
     first, *outer = sums.outer
     levels = [level_of(first, Kind.PARALLEL), *levels_over(outer)]

@@ -51,15 +51,11 @@ Emitter = Callable[[Values, Kernel, Any, Ends], None]
 
 _EMITTERS: dict[type[Schedule], Emitter] = {
     MapSchedule: emit_map,
-    TiledContraction: lambda values, kernel, schedule, ends: emit_contraction(values, schedule, ends),
-    PackedContraction: lambda values, kernel, schedule, ends: emit_packed_contraction(values, schedule, ends),
-    ReductionVectorised: lambda values, kernel, schedule, ends: emit_reduction_vectorised(
-        values, schedule, ends
-    ),
-    WindowMaximum: lambda values, kernel, schedule, ends: emit_window_maximum(values, schedule, ends),
-    IndexedContraction: lambda values, kernel, schedule, ends: emit_indexed_contraction(
-        values, schedule, ends
-    ),
+    TiledContraction: emit_contraction,
+    PackedContraction: emit_packed_contraction,
+    ReductionVectorised: emit_reduction_vectorised,
+    WindowMaximum: emit_window_maximum,
+    IndexedContraction: emit_indexed_contraction,
     ScatterSchedule: emit_scatter,
-    TransposedCopy: lambda values, kernel, schedule, ends: emit_transposed(values, schedule, ends),
+    TransposedCopy: emit_transposed,
 }

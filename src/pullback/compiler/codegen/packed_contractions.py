@@ -27,13 +27,13 @@ from pullback.compiler.llvm.function import Function
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
 from pullback.compiler.schedules.packing import Segment
 from pullback.compiler.schedules.tiles import row_axis
-from pullback.loops import Affine, Axis, Load
+from pullback.loops import Affine, Axis, Kernel, Load
 from pullback.loops.nest import Kind, Level, level_of
 
 __all__ = ["emit_packed_contraction"]
 
 
-def emit_packed_contraction(values: Values, schedule: PackedContraction, ends: Ends) -> None:
+def emit_packed_contraction(values: Values, kernel: Kernel, schedule: PackedContraction, ends: Ends) -> None:
     """Run the blocks between ``ends``; neighbours share their rows."""
     f, packing = values.f, schedule.packing
     axis = row_axis(schedule.contraction)

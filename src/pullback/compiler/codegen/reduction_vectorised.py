@@ -17,12 +17,13 @@ from pullback.compiler.codegen.reductions import across_rows, horizontal
 from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.schedules.reduction_vectorised import ReductionVectorised
+from pullback.loops import Kernel
 from pullback.loops.nest import levels_over, vectors_over
 
 __all__ = ["emit_reduction_vectorised"]
 
 
-def emit_reduction_vectorised(values: Values, dots: ReductionVectorised, ends: Ends) -> None:
+def emit_reduction_vectorised(values: Values, kernel: Kernel, dots: ReductionVectorised, ends: Ends) -> None:
     """Run the kernel between ``ends`` of its first axis."""
     *outer, along = dots.pair.depth
     dtype = dots.accumulator.dtype

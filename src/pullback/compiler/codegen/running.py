@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pullback.compiler.codegen.types import literal, memory_type, vector_of
+from pullback.compiler.codegen.blocks import load_lanes, store_lanes
+from pullback.compiler.codegen.types import scalar_type, splat, vector_of
+from pullback.compiler.codegen.vectormath.extrema import FirstExtremum
 from pullback.compiler.llvm.function import Function, Loop, Module
 
 __all__ = ["define_running"]
@@ -37,9 +39,10 @@ class _Running:
     """The text of one routine."""
 
     def __init__(self, f: Function, kind: str, dtype: np.dtype, reverse: bool, inputs: list[str]) -> None:
-        self.f, self.kind, self.dtype, self.reverse, self.inputs = f, kind, dtype, reverse, inputs
+        self.f, self.kind, self.reverse, self.inputs = f, kind, reverse, inputs
+        self.dtype = np.dtype(np.uint8) if dtype.kind == "b" else dtype
         self.arg = kind.startswith("cumarg")
-        self.result = np.dtype(np.int64) if self.arg else dtype
+        self.result = np.dtype(np.int64) if self.arg else self.dtype
 
     def column(self, start: str, lanes: int) -> None:
         """Totals along the axis from the element ``start`` of its first row on, ``lanes`` beside each other."""
@@ -50,12 +53,14 @@ class _Running:
             distance = f.value(f"mul i64 {last}, {step}")
             place = f.value(f"add i64 {start}, {distance}")
             step = f.value(f"sub i64 0, {step}")
-        kind = _vector(self.dtype, lanes)
+        kind = vector_of(scalar_type(self.dtype), lanes)
         total = self._load(self.inputs[-1], place, lanes)
         carried = [("i64", place), (kind, total)]
         if self.arg:
-            first = self._splat(last if self.reverse else "0", lanes)
-            carried += [(_vector(self.result, lanes), first)] * 2
+            first = last if self.reverse else "0"
+            if lanes > 1:
+                first = splat(f, first, "i64", lanes)
+            carried += [(vector_of("i64", lanes), first)] * 2
             self._store(first, place, lanes)
         else:
             self._store(total, place, lanes)
@@ -81,46 +86,15 @@ class _Running:
 
     def _positions(self, loop: Loop, value: str, lanes: int) -> tuple[str, ...]:
         """The best value, where it is, and the place that is looked at."""
-        f, kind, places = self.f, _vector(self.dtype, lanes), _vector(self.result, lanes)
+        first = FirstExtremum(self.f, self.kind == "cumargmax", self.dtype, self.result, lanes)
         _, best, best_place, place = loop.values
-        one = -1 if self.reverse else 1
-        place = f.value(f"add {places} {place}, {literal(self.result, one, lanes)}")
-        larger = self.kind == "cumargmax"
-        if self.dtype.kind == "f":
-            wins = f.value(f"fcmp {'ogt' if larger else 'olt'} {kind} {value}, {best}")
-            mask = _mask(lanes)
-            is_nan = f.value(f"fcmp uno {kind} {value}, {value}")
-            was_number = f.value(f"fcmp ord {kind} {best}, {best}")
-            begins = f.value(f"and {mask} {is_nan}, {was_number}")
-            wins = f.value(f"or {mask} {wins}, {begins}")
-        else:
-            sign = "u" if self.dtype.kind == "u" else "s"
-            wins = f.value(f"icmp {sign}{'gt' if larger else 'lt'} {kind} {value}, {best}")
-        best = f.value(f"select {_mask(lanes)} {wins}, {kind} {value}, {kind} {best}")
-        best_place = f.value(f"select {_mask(lanes)} {wins}, {places} {place}, {places} {best_place}")
-        return best, best_place, place
+        place = first.places.do("add", place, -1 if self.reverse else 1)
+        return *first.taken((best, best_place), (value, place)), place
 
     def _load(self, name: str, place: str, lanes: int) -> str:
-        element, f = memory_type(self.dtype), self.f
-        address = f.value(f"getelementptr {element}, ptr {f[name]}, i64 {place}")
-        return f.value(f"load {_vector(self.dtype, lanes)}, ptr {address}, align {self.dtype.itemsize}")
+        kind = scalar_type(self.dtype)
+        return load_lanes(self.f, self.f.ahead(self.f[name], kind, place), kind, lanes, lanes)
 
     def _store(self, value: str, place: str, lanes: int) -> None:
-        f = self.f
-        address = f.value(f"getelementptr {memory_type(self.result)}, ptr {f['y']}, i64 {place}")
-        f.do(f"store {_vector(self.result, lanes)} {value}, ptr {address}, align {self.result.itemsize}")
-
-    def _splat(self, value: str, lanes: int) -> str:
-        if lanes == 1:
-            return value
-        kind, f = _vector(self.result, lanes), self.f
-        first = f.value(f"insertelement {kind} poison, i64 {value}, i64 0")
-        return f.value(f"shufflevector {kind} {first}, {kind} poison, <{lanes} x i32> zeroinitializer")
-
-
-def _vector(dtype: np.dtype, lanes: int) -> str:
-    return vector_of(memory_type(dtype), lanes)
-
-
-def _mask(lanes: int) -> str:
-    return vector_of("i1", lanes)
+        kind = scalar_type(self.result)
+        store_lanes(self.f, value, self.f.ahead(self.f["y"], kind, place), kind, lanes, lanes)

@@ -7,12 +7,12 @@ from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
 from pullback.compiler.codegen.types import memory_type
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.schedules.transpose import TransposedCopy
-from pullback.loops import Load, Store
+from pullback.loops import Kernel, Load, Store
 
 __all__ = ["emit_transposed"]
 
 
-def emit_transposed(values: Values, copy: TransposedCopy, ends: Ends) -> None:
+def emit_transposed(values: Values, kernel: Kernel, copy: TransposedCopy, ends: Ends) -> None:
     """Run a transposed copy between ``ends``: memory is only ever touched in whole vectors, or parts of one."""
     f, kind = values.f, memory_type(copy.load.dtype)
     pitches = copy.load.offset.coefficient(copy.fast), copy.store.offset.coefficient(copy.slow)

@@ -17,13 +17,13 @@ from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.schedules.cost import MOST_TAPS
 from pullback.compiler.schedules.window_maximum import WindowMaximum
-from pullback.loops import Reduce, row_major
+from pullback.loops import Kernel, Reduce, row_major
 from pullback.loops.nest import levels_over
 
 __all__ = ["emit_window_maximum"]
 
 
-def emit_window_maximum(values: Values, pooled: WindowMaximum, ends: Ends) -> None:
+def emit_window_maximum(values: Values, kernel: Kernel, pooled: WindowMaximum, ends: Ends) -> None:
     """Run the kernel between ``ends`` of its first axis."""
     window = {axis: axis.extent for axis in pooled.window}
     size = math.prod(window.values())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pullback.compiler.kernels.order import Users, sort_kernels
@@ -37,11 +36,11 @@ def arrange(
     readers of the argument and everything that may still report an error, so that a failed step changes nothing. A
     result that is the very argument it takes over needs no kernel.
     """
-    program, in_place, changed = _Program(kernels), list[Buffer](), dict[Buffer, Buffer]()
+    program, in_place, changed = Users(kernels), list[Buffer](), dict[Buffer, Buffer]()
     for result, argument in aliased.items():
-        writers = program.writers(result)
+        writers = list(program.writers[result])
         if len(writers) == 1 and _stays(writers[0], result, argument):
-            program.remove(writers[0])
+            program.leave(writers[0])
         elif writers:
             changed[result] = argument
     for result in changed:
@@ -50,12 +49,12 @@ def arrange(
         if _in_place(program, result, argument):
             in_place.append(result)
         else:
-            program.compute_elsewhere(result)
+            _compute_elsewhere(program, result)
     while True:
         before = _before(program, changed)
         done, waiting = sort_kernels(program.kernels, before)
         if not waiting:
-            idle = {k for r in in_place for k in program.writers(r) if _stays(k, r, changed[r])}
+            idle = {k for r in in_place for k in program.writers[r] if _stays(k, r, changed[r])}
             before = {
                 k: [o for o in others if o not in idle] for k, others in before.items() if k not in idle
             }
@@ -64,74 +63,32 @@ def arrange(
         written = {buffer for kernel in waiting for buffer in kernel.writes()}
         stuck = next(result for result in in_place if result in written)
         in_place.remove(stuck)
-        program.compute_elsewhere(stuck)
+        _compute_elsewhere(program, stuck)
 
 
-class _Program:
-    """Kernels in their order, with who writes and who reads each buffer."""
-
-    def __init__(self, kernels: Iterable[Kernel]) -> None:
-        self._users = Users()
-        self._numbers: dict[Kernel, int] = {}
-        self._free = itertools.count()
-        for kernel in kernels:
-            self.add(kernel)
-
-    @property
-    def kernels(self) -> list[Kernel]:
-        """All of them, in their order."""
-        return self._in_order(self._numbers)
-
-    def writers(self, buffer: Buffer) -> list[Kernel]:
-        """The kernels that write a buffer, in their order."""
-        return self._in_order(self._users.writers[buffer])
-
-    def readers(self, buffer: Buffer) -> list[Kernel]:
-        """The kernels that read a buffer, in their order."""
-        return self._in_order(self._users.readers[buffer])
-
-    def _in_order(self, kernels: Iterable[Kernel]) -> list[Kernel]:
-        return sorted(kernels, key=self._numbers.__getitem__)
-
-    def _put(self, number: int, kernel: Kernel) -> None:
-        self._numbers[kernel] = number
-        self._users.enter(kernel)
-
-    def add(self, kernel: Kernel) -> None:
-        """One kernel more."""
-        self._put(next(self._free), kernel)
-
-    def replace(self, kernel: Kernel, other: Kernel) -> None:
-        """Put another kernel in the place of one."""
-        self._put(self.remove(kernel), other)
-
-    def remove(self, kernel: Kernel) -> int:
-        """Leave a kernel out; returns its number."""
-        self._users.leave(kernel)
-        return self._numbers.pop(kernel)
-
-    def compute_elsewhere(self, result: Buffer) -> None:
-        """Have ``result`` computed in memory of its own, and copied at the end."""
-        temporary = Buffer(f"new_{result.name}", result.dtype, result.shape)
-        for kernel in dict.fromkeys((*self.writers(result), *self.readers(result))):
-            self.replace(kernel, with_buffer(kernel, result, temporary))
-        axes, index = axes_of(result.shape)
-        value = load_at(temporary, index)
-        self.add(Kernel(axes, (Store(result, value.offset, value),)))
-
-    def reached(self, buffer: Buffer) -> Iterator[Kernel]:
-        """The kernels that need ``buffer``, directly or not."""
-        found: set[Kernel] = set()
-        stack = [buffer]
-        while stack:
-            for kernel in self.readers(stack.pop()):
-                if kernel not in found:
-                    found.add(kernel)
-                    yield kernel
-                    stack.extend(kernel.writes())
+def _compute_elsewhere(program: Users, result: Buffer) -> None:
+    """Have ``result`` computed in memory of its own, and copied at the end."""
+    temporary = Buffer(f"new_{result.name}", result.dtype, result.shape)
+    for kernel in {**program.writers[result], **program.readers[result]}:
+        program.replace(kernel, with_buffer(kernel, result, temporary))
+    axes, index = axes_of(result.shape)
+    value = load_at(temporary, index)
+    program.enter(Kernel(axes, (Store(result, value.offset, value),)))
 
 
-def _store_few_updates(program: _Program, result: Buffer, taken_over: Mapping[Buffer, Buffer]) -> None:
+def _reached(program: Users, buffer: Buffer) -> Iterator[Kernel]:
+    """The kernels that need ``buffer``, directly or not."""
+    found: set[Kernel] = set()
+    stack = [buffer]
+    while stack:
+        for kernel in program.readers[stack.pop()]:
+            if kernel not in found:
+                found.add(kernel)
+                yield kernel
+                stack.extend(kernel.writes())
+
+
+def _store_few_updates(program: Users, result: Buffer, taken_over: Mapping[Buffer, Buffer]) -> None:
     """Have a scatter of few updates into ``result`` find them in memory, where they could not be computed in place.
 
         for i, j: table[j + 8*rows[i]] += check_index(...) …
@@ -142,7 +99,7 @@ def _store_few_updates(program: _Program, result: Buffer, taken_over: Mapping[Bu
     So the table stays where it is, although the updates check indices or read what others overwrite, such as each
     other's tables: all of them are computed first.
     """
-    writers = program.writers(result)
+    writers = list(program.writers[result])
     if len(writers) != 2 or not _stays(writers[0], result, taken_over[result]):
         return
     scatter = writers[1]
@@ -154,7 +111,7 @@ def _store_few_updates(program: _Program, result: Buffer, taken_over: Mapping[Bu
     if math.prod(shape) > FEW_UPDATES * result.size or not (overwritten or scatter.has_checks):
         return
     updates, read = staged(f"update_{result.name}", store.value, scatter.axes)
-    program.add(updates)
+    program.enter(updates)
     program.replace(scatter, scatter.with_stores([replace(store, value=read)]))
 
 
@@ -174,25 +131,25 @@ def _stays(kernel: Kernel, result: Buffer, argument: Buffer) -> bool:
     )
 
 
-def _before(program: _Program, aliased: Mapping[Buffer, Buffer]) -> dict[Kernel, list[Kernel]]:
+def _before(program: Users, aliased: Mapping[Buffer, Buffer]) -> dict[Kernel, list[Kernel]]:
     """For each kernel that overwrites an argument, its other readers and everything that checks an index."""
     before: dict[Kernel, list[Kernel]] = {}
     checking = [kernel for kernel in program.kernels if kernel.has_checks]
     for result, argument in aliased.items():
-        others = dict.fromkeys((*program.readers(argument), *checking))
-        for writer in program.writers(result):
+        others = dict.fromkeys((*program.readers[argument], *checking))
+        for writer in program.writers[result]:
             before.setdefault(writer, []).extend(k for k in others if k is not writer)
     return before
 
 
-def _in_place(program: _Program, result: Buffer, argument: Buffer) -> bool:
+def _in_place(program: Users, result: Buffer, argument: Buffer) -> bool:
     """Whether the writers may write into the argument's memory while others still want to read it."""
-    writers = program.writers(result)
-    if any(argument in k.reads() or k.has_checks for k in program.reached(result)):
+    writers = list(program.writers[result])
+    if any(argument in k.reads() or k.has_checks for k in _reached(program, result)):
         return False
     if len(writers) > 1:  # a scatter: the argument as it is, then what is added to it
         added = [kernel for kernel in writers if not _stays(kernel, result, argument)]
-        return len(added) < len(writers) and set(added) <= set(program.reached(result))
+        return len(added) < len(writers) and set(added) <= set(_reached(program, result))
     (writer,) = writers
     if writer.has_checks or not all(store.is_plain for store in writer.stores):
         return False

@@ -57,7 +57,7 @@ __all__ = ["fuse"]
 
 def fuse(kernels: Sequence[Kernel], outputs: Iterable[Buffer], target: Processor) -> list[Kernel]:
     """Fuse wherever it is legal and pays on ``target``; stores that nobody reads any more are dropped."""
-    program = _Program(kernels, outputs)
+    program = _Levels(kernels, outputs)
     for kernel in kernels:
         if kernel in program.level:
             _fuse_vertically(program, kernel, target)
@@ -67,20 +67,20 @@ def fuse(kernels: Sequence[Kernel], outputs: Iterable[Buffer], target: Processor
     return ordered
 
 
-def _fuse_vertically(program: _Program, consumer: Kernel, target: Processor) -> None:
+def _fuse_vertically(program: _Levels, consumer: Kernel, target: Processor) -> None:
     """Fuse ``consumer`` with its producers, then with theirs, until none fits."""
     changed = True
     while changed:
         changed = False
         for producer in program.producers(consumer):
             merged = _merge(producer, consumer, program.needed_without(producer, consumer), target)
-            if merged is not None and not program.detour(producer, consumer):
-                program.replace(producer, consumer, merged)
+            if merged is not None and not program.something_between((producer, consumer), program.level):
+                program.merge(producer, consumer, merged)
                 consumer, changed = merged, True
                 break
 
 
-def _fuse_horizontally(program: _Program) -> None:
+def _fuse_horizontally(program: _Levels) -> None:
     """Fuse kernels that walk the same loops, or the same rows, and read the same memory.
 
     Such are a pool's maximum and its place, or the pullback of a matrix-vector product and the matrix's update.
@@ -98,7 +98,7 @@ def _fuse_horizontally(program: _Program) -> None:
                 continue  # on different levels one may need the other
             merged = _fused_horizontally(first, second)
             if merged is not None:
-                program.replace(first, second, merged)
+                program.merge(first, second, merged)
                 first = merged
 
 
@@ -157,8 +157,8 @@ def _swept_too(load: Load, axes: dict[Axis, Affine], kernel: Kernel, row: int) -
     return False
 
 
-class _Program(Users):
-    """The kernels with who writes and who reads each buffer, and the length of the longest way to each kernel."""
+class _Levels(Users):
+    """The kernels with the length of the longest way to each, and what of them the caller wants."""
 
     def __init__(self, kernels: Sequence[Kernel], outputs: Iterable[Buffer]) -> None:
         self.outputs = set(outputs)
@@ -171,10 +171,9 @@ class _Program(Users):
     def producers(self, consumer: Kernel) -> list[Kernel]:
         """Kernels that alone write what ``consumer`` reads; of what else they write others may write other parts."""
         read = set(consumer.reads())
-        found = dict.fromkeys(self.before(consumer))
         return [
             p
-            for p in found
+            for p in self.before(consumer)
             if all(
                 len(self.writers[buffer]) == 1 or (buffer not in read and self._in_parts(buffer))
                 for buffer in p.writes()
@@ -194,23 +193,7 @@ class _Program(Users):
             if buffer in self.outputs or any(r is not consumer for r in self.readers[buffer])
         }
 
-    def detour(self, producer: Kernel, consumer: Kernel) -> bool:
-        """Whether some third kernel needs the producer and is needed by the consumer."""
-        limit = self.level[consumer]
-        seen = {producer, consumer}
-        stack = [k for k in self.after(producer) if k is not consumer]
-        while stack:
-            kernel = stack.pop()
-            if kernel in seen or self.level[kernel] >= limit:
-                continue
-            seen.add(kernel)
-            after = self.after(kernel)
-            if consumer in after:
-                return True
-            stack.extend(after)
-        return False
-
-    def replace(self, producer: Kernel, consumer: Kernel, merged: Kernel) -> None:
+    def merge(self, producer: Kernel, consumer: Kernel, merged: Kernel) -> None:
         """Put ``merged`` in the place of both; whoever reads of it now stands behind it."""
         for kernel in (producer, consumer):
             del self.level[kernel]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pullback.loops import Buffer, Kernel
 from pullback.loops.kernel import once
@@ -13,43 +14,73 @@ __all__ = ["Users", "added", "dependencies", "sort_kernels"]
 
 
 class Users:
-    """Who writes and who reads each buffer, in the order in which the kernels came."""
+    """Kernels in the order in which they came, and who of them writes and who reads each buffer."""
 
     def __init__(self, kernels: Iterable[Kernel] = ()) -> None:
         self.writers: defaultdict[Buffer, dict[Kernel, None]] = defaultdict(dict)
         self.readers: defaultdict[Buffer, dict[Kernel, None]] = defaultdict(dict)
         self._numbers: dict[Kernel, int] = {}
+        self._free = itertools.count()
         for kernel in kernels:
             self.enter(kernel)
 
-    def enter(self, kernel: Kernel) -> None:
-        """One kernel more."""
-        self._numbers[kernel] = len(self._numbers)
+    @property
+    def kernels(self) -> list[Kernel]:
+        """All of them, in their order."""
+        return sorted(self._numbers, key=self._numbers.__getitem__)
+
+    def enter(self, kernel: Kernel, number: int | None = None) -> None:
+        """One kernel more, behind all others if it has no ``number``."""
+        self._numbers[kernel] = next(self._free) if number is None else number
         for users in self._of(kernel):
             users[kernel] = None
 
-    def leave(self, kernel: Kernel) -> None:
-        """One kernel less."""
+    def leave(self, kernel: Kernel) -> int:
+        """One kernel less; returns its number."""
         for users in self._of(kernel):
             del users[kernel]
+        return self._numbers.pop(kernel)
+
+    def replace(self, kernel: Kernel, other: Kernel) -> None:
+        """Put another kernel in the place of one."""
+        self.enter(other, self.leave(kernel))
 
     def before(self, kernel: Kernel) -> list[Kernel]:
-        """The writers of what a kernel reads."""
-        return [
+        """The writers of what a kernel reads, each once."""
+        found = (
             writer
             for buffer in kernel.reads()
             for writer in self.writers[buffer]
             if writer is not kernel and self._comes_first(writer, kernel, buffer)
-        ]
+        )
+        return list(dict.fromkeys(found))
 
     def after(self, kernel: Kernel) -> list[Kernel]:
-        """The readers of what a kernel writes."""
-        return [
+        """The readers of what a kernel writes, each once."""
+        found = (
             reader
             for buffer in kernel.writes()
             for reader in self.readers[buffer]
             if reader is not kernel and self._comes_first(kernel, reader, buffer)
-        ]
+        )
+        return list(dict.fromkeys(found))
+
+    def something_between(self, parts: Collection[Kernel], order: Mapping[Kernel, int]) -> bool:
+        """Whether another kernel needs one of the ``parts`` and is needed by one.
+
+        ``order`` gives a larger number to a kernel than to those that it needs.
+        """
+        last = max(order[part] for part in parts)
+        seen, stack = set(parts), list(parts)
+        while stack:
+            kernel = stack.pop()
+            for reader in self.after(kernel):
+                if reader in parts and kernel not in parts:
+                    return True
+                if reader not in seen and order[reader] < last:
+                    seen.add(reader)
+                    stack.append(reader)
+        return False
 
     def _comes_first(self, writer: Kernel, reader: Kernel, buffer: Buffer) -> bool:
         """Whether who writes a buffer comes before who reads it: of two that add to it the one that came first."""
@@ -68,7 +99,7 @@ def dependencies(kernels: Sequence[Kernel]) -> dict[Kernel, list[Kernel]]:
     A kernel that adds to a buffer comes after those that store to it; between two that add the order given stands.
     """
     users = Users(kernels)
-    return {kernel: list(dict.fromkeys(users.before(kernel))) for kernel in kernels}
+    return {kernel: users.before(kernel) for kernel in kernels}
 
 
 @once

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pullback.compiler.kernels.canonicalise import coalesced_rows
-from pullback.compiler.kernels.order import Users, dependencies, sort_kernels
+from pullback.compiler.kernels.order import Users, sort_kernels
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction_schedules import TiledContraction
 from pullback.compiler.schedules.cost import (
@@ -196,38 +196,20 @@ def _joined(
     kernels: Sequence[Kernel], written: Mapping[Kernel, _Written], outputs: Collection[Buffer]
 ) -> list[_Written]:
     """What is written out, joined where one goes on with the rows of another and nothing has to come between."""
-    needs, order = dependencies(kernels), {kernel: k for k, kernel in enumerate(kernels)}
+    users, order = Users(kernels), {kernel: k for k, kernel in enumerate(kernels)}
     found: dict[Kernel, _Written] = {}
     for kernel in kernels:
         if kernel not in written:
             continue
         current = found[kernel] = written[kernel]
-        for other in needs[kernel]:
+        for other in users.before(kernel):
             if other not in found or found[other] is current:
                 continue
             both = _merged(found[other], current)
-            if both is not None and not _something_between(both.parts, needs, order):
+            if both is not None and not users.something_between(both.parts, order):
                 current = both
                 found.update(dict.fromkeys(both.parts, both))
-    users = Users(kernels)
     return [_without_unread(each, users, outputs) for each in dict.fromkeys(found.values())]
-
-
-def _something_between(
-    parts: Collection[Kernel], needs: Mapping[Kernel, Sequence[Kernel]], order: Mapping[Kernel, int]
-) -> bool:
-    """Whether another kernel needs one of the ``parts`` and is needed by one."""
-    first = min(order[part] for part in parts)
-    seen, stack = set(parts), [other for part in parts for other in needs[part] if other not in parts]
-    while stack:
-        kernel = stack.pop()
-        if kernel in seen or order[kernel] < first:
-            continue
-        seen.add(kernel)
-        if any(other in parts for other in needs[kernel]):
-            return True
-        stack += needs[kernel]
-    return False
 
 
 def _merged(first: _Written, second: _Written) -> _Written | None:

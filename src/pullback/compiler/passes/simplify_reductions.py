@@ -119,10 +119,10 @@ def _of_one_hot(node: Operation) -> Node | None:
     if label is None:
         return None
     (axis,), count = axes, x.shape[axes[0]]
-    label, known = cast(label, dtype=_INT), label
+    known: Node = label
     while isinstance(known, Operation) and known.operator.name in ("broadcast", "reshape"):
         known = known.inputs[0]
-    check = inner(known, "check_index")
+    check, label = inner(known, "check_index"), cast(label, dtype=_INT)
     checked = check is not None and check.attributes["extent"] <= count
     inside = label if checked else minimum(maximum(label, filled(0, label)), filled(count - 1, label))
     others = [position for position in range(x.ndim) if position != axis]

@@ -23,15 +23,10 @@ from pullback.compiler.kernels.order import added, dependencies
 from pullback.compiler.regions.steps import Group, Job, Region, keeps_to_rows
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.schedules.choose import Schedules
-from pullback.compiler.schedules.contraction_schedules import (
-    ContractionSchedule,
-    PackedContraction,
-    TiledContraction,
-)
-from pullback.compiler.schedules.cost import COMPARING, MOST_CHUNKS, SHORT_CYCLES, kernel_cycles
+from pullback.compiler.schedules.contraction_schedules import PackedContraction, TiledContraction
+from pullback.compiler.schedules.cost import COMPARING, MOST_CHUNKS, SHORT_CYCLES
 from pullback.compiler.schedules.map import MapSchedule, schedule_map
 from pullback.compiler.schedules.scatter import ScatterSchedule
-from pullback.compiler.schedules.transpose import TransposedCopy
 from pullback.compiler.target import Processor
 from pullback.loops import Kernel
 
@@ -61,8 +56,7 @@ def make_regions(
             users[other].add(kernel)
     for kernel in kernels:
         schedule = schedules.of(kernel)
-        contraction = schedule.contraction if isinstance(schedule, ContractionSchedule) else None
-        job = Job(kernel, schedule, kernel_cycles(kernel, contraction, schedules.target))
+        job = Job(kernel, schedule, schedule.cycles(kernel, schedules.target))
         producers = needs[kernel]
         earliest = max((placed[k][0] for k in producers), default=0)
         earliest = max([earliest, *(placed[k][0] + 1 for k in before.get(kernel, ()))])
@@ -275,10 +269,8 @@ def _alignment(job: Job, group: Group, schedules: Schedules, share: int) -> int:
     long enough for whole vectors. Where it is not and others share the rows with it, the map goes row by row.
     """
     lanes = schedules.lanes(job.kernel)
-    if isinstance(job.schedule, TransposedCopy):
-        return lanes if len(job.kernel.axes) == 2 else 1
     if not isinstance(job.schedule, MapSchedule):
-        return 1
+        return job.schedule.aligned(job.kernel, lanes)
     together = len(group.jobs) > 1
     joined = coalesced_rows(job.kernel)
     pitch = joined.axes[0].extent // group.rows if joined.axes else 1

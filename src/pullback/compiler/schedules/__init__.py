@@ -11,4 +11,8 @@
 Most are moves on the nest of the kernel's loops (``loops/nest.py``). ``choose.py`` asks for each kind once. Inside a
 kernel ``reduction.py`` says where the lanes of a sum lie. ``cost.py`` is the model by which they choose, and all floors
 above, passes included, ask it too. Imports the target alone.
+
+One kind more is a file here, with its class and how it is recognised, and a line in ``choose.py``; a file in
+``codegen/`` with its emitter, and a line in ``codegen/kernels.py``. What other floors ask of every schedule has an
+answer in ``schedule.py`` that a kind may leave as it is.
 """

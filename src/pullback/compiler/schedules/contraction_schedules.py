@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pullback.compiler.schedules.contraction import Contraction, find_contraction
+from pullback.compiler.schedules.cost import kernel_cycles
 from pullback.compiler.schedules.packing import Packing, choose_packing
 from pullback.compiler.schedules.schedule import NestSchedule, Schedule
 from pullback.compiler.schedules.tiles import Tile, choose_tile
@@ -24,6 +25,9 @@ class ContractionSchedule(Schedule):
 
     name: ClassVar[str] = "product"
     contraction: Contraction
+
+    def cycles(self, kernel: Kernel, target: Processor) -> float:
+        return kernel_cycles(kernel, self.contraction, target)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pullback.compiler.schedules.cost import kernel_cycles
+from pullback.compiler.target import Processor
 from pullback.loops import Kernel
 from pullback.loops.nest import Nest
 
@@ -30,6 +32,14 @@ class Schedule:
     def rows(self, kernel: Kernel) -> int:
         """The parts, or 1 where only one thread may do all of them."""
         return 1 if any(store.accumulate for store in kernel.stores) else self.parts(kernel)
+
+    def cycles(self, kernel: Kernel, target: Processor) -> float:
+        """How long the kernel is estimated to take."""
+        return kernel_cycles(kernel, None, target)
+
+    def aligned(self, kernel: Kernel, lanes: int) -> int:
+        """What grains of the parts must be multiples of, a power of two."""
+        return 1
 
     @property
     def alone(self) -> bool:

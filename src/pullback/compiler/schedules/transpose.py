@@ -27,6 +27,9 @@ class TransposedCopy(NestSchedule):
     load: Load
     store: Store
 
+    def aligned(self, kernel: Kernel, lanes: int) -> int:
+        return lanes if len(kernel.axes) == 2 else 1
+
 
 def find_transposed(kernel: Kernel, lanes: int) -> TransposedCopy | None:
     """The kernel as a transposed copy, or ``None``; its last two axes must be the ones that change places."""

@@ -8,6 +8,8 @@ other. Beside each other they are three, and in each chain one:
     signs = signs and bits of x            (``or`` for a minimum)
 
 At the end NaN is put where one was seen, and where ``best`` is a zero the sign that all of them have.
+
+Where the place of the best one is asked for, the first of equal ones stays, and the first NaN wins, as in NumPy.
 """
 
 from __future__ import annotations
@@ -15,10 +17,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pullback.compiler.codegen.pairwise import pairwise
-from pullback.compiler.codegen.vectormath.lanes import Arithmetic
+import numpy as np
 
-__all__ = ["Extremum"]
+from pullback.compiler.codegen.integers import COMPARISONS, Integers
+from pullback.compiler.codegen.pairwise import pairwise
+from pullback.compiler.codegen.types import scalar_type
+from pullback.compiler.codegen.vectormath.lanes import Arithmetic
+from pullback.compiler.llvm.function import Function
+
+__all__ = ["Extremum", "FirstExtremum"]
 
 
 class Extremum:
@@ -82,3 +89,43 @@ class Extremum:
         if best == self.least:  # nothing was seen before
             return value
         return self.lanes.select(self.lanes.compare(self.beats, value, best), value, best)
+
+
+class FirstExtremum:
+    """The largest or the smallest of several values in each lane, with its place: the first of equals, NaN before all.
+
+    Pairs of values and places go in and come out.
+    """
+
+    def __init__(self, f: Function, largest: bool, dtype: np.dtype, places: np.dtype, lanes: int) -> None:
+        self.places, self.masks = Integers(f, places, lanes), Integers(f, np.dtype(np.bool_), lanes)
+        self.values: Arithmetic | Integers
+        floats, signed, unsigned = COMPARISONS["greater" if largest else "less"]
+        if dtype.kind == "f":
+            # An unordered comparison is true for a NaN on either side.
+            self.values, self.beats = Arithmetic(f, scalar_type(dtype), lanes), f"u{floats[1:]}"
+        else:
+            self.values = Integers(f, dtype, lanes)
+            self.beats = signed if self.values.signed else unsigned
+
+    def taken(self, best: tuple[str, str], new: tuple[str, str]) -> tuple[str, str]:
+        """The best one, and one that comes after it in every lane, in one."""
+        return self._chosen(self._better(new[0], best[0]), new, best)
+
+    def of_two(self, a: tuple[str, str], b: tuple[str, str]) -> tuple[str, str]:
+        """The best of two, either of which may come first."""
+        wins, loses = self._better(b[0], a[0]), self._better(a[0], b[0])
+        sooner = self.places.compare("slt", b[1], a[1])
+        # Neither is better: then the place decides.
+        undecided = self.masks.compare("ult", loses, sooner)
+        return self._chosen(self.masks.do("or", wins, undecided), b, a)
+
+    def _better(self, new: str, best: str) -> str:
+        beats = self.values.compare(self.beats, new, best)
+        if isinstance(self.values, Integers):
+            return beats
+        # A NaN that is already the best stays.
+        return self.masks.do("and", beats, self.values.compare("ord", best, best))
+
+    def _chosen(self, mask: str, new: tuple[str, str], old: tuple[str, str]) -> tuple[str, str]:
+        return self.values.select(mask, new[0], old[0]), self.places.select(mask, new[1], old[1])
