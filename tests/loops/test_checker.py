@@ -24,7 +24,7 @@ from pullback.loops.guard import guarded
 
 FLOAT, INT, BOOL = np.dtype("float64"), np.dtype("int64"), np.dtype(bool)
 R, K = Axis("i", 4), Axis("k", 3)
-M, OUT = Buffer("m", FLOAT, (4, 3)), Buffer("out", FLOAT, (4,))
+M, OUT, BEFORE = Buffer("m", FLOAT, (4, 3)), Buffer("out", FLOAT, (4,)), Buffer("before", FLOAT, (4,))
 ELEMENT = load_at(M, [Affine.of(R), Affine.of(K)])
 ROW = Reduce("add", (K,), ELEMENT)
 AT = load_at(Buffer("at", INT, (4,)), [Affine.of(R)])
@@ -37,7 +37,7 @@ def kernel(value=ROW, offset=None, axes=(R,), **keywords) -> Kernel:
 def test_sound_kernels_pass():
     check_kernel(kernel())
     check_kernel(kernel(Apply("where", (within(Affine.of(R), 1, 9), ROW, Literal(0, FLOAT)), FLOAT)))
-    check_kernel(kernel(guarded(load_at(OUT, [Affine.of(R) + (-2)]), within(Affine.of(R), 2, 9))))
+    check_kernel(kernel(guarded(load_at(BEFORE, [Affine.of(R) + (-2)]), within(Affine.of(R), 2, 9))))
     check_kernel(kernel(Literal(1, FLOAT), Affine(), dynamic=((AT, 1),), accumulate="add"))
     check_kernel(kernel(ELEMENT, axes=(R,), inner=(K,)))
     empty = Axis("e", 0)
@@ -72,6 +72,11 @@ def test_programs_read_what_is_there():
         (lambda: kernel(Literal(1, FLOAT), dynamic=((ROW, 1),)), "an index is a float64"),
         (lambda: kernel(Load(OUT, Affine(), ((ROW, 1),))), "out: an index is a float64"),
         (lambda: kernel(Load(OUT, Affine(), (), AT)), "the guard is a int64"),
+        (lambda: kernel(offset=Affine()), "does not accumulate: turns along i meet in an element of out"),
+        (
+            lambda: kernel(load_at(OUT, [Affine() + 3])),
+            "of turns along i one reads what another stores in out",
+        ),
         (lambda: kernel(offset=Affine.of(R) + 1), "out: float64.* from 1 to 4, outside its 4 elements"),
         (lambda: kernel(load_at(M, [Affine.of(R) + (-1), Affine()])), "m: float64.* from -3 to 6"),
         (lambda: kernel(Reduce("mean", (K,), ELEMENT)), "mean is no kind of reduction"),

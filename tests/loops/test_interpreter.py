@@ -23,7 +23,7 @@ from pullback.loops import (
     interpreter,
 )
 from pullback.loops.functions import FUNCTIONS
-from pullback.loops.interpreter import Memory, Rows, run_kernel
+from pullback.loops.interpreter import Memory, Rows, run_kernel, run_tiles
 
 F64, I64, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(bool)
 COMBINE = {"add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
@@ -252,3 +252,39 @@ def test_long_sums_lose_no_more_than_lanes_do():
     total = np.zeros(1, np.float32)
     run_kernel(kernel, Memory({x: values, y: total}))
     np.testing.assert_allclose(total, 1e4, rtol=1e-5)
+
+
+def test_tiles_run_one_after_another_in_the_order_of_their_axes():
+    """Of what is set in one element the last turn's stays, and all turns of a tile read before any of them stores."""
+    i, j, float64 = Axis("i", 2), Axis("j", 3), np.dtype(np.float64)
+    x, y = Buffer("x", float64, (2, 3)), Buffer("y", float64, (4,))
+    place = Affine.of(i) * 3 + Affine.of(j)
+    last = Kernel((i, j), (Store(y, Affine(), Load(x, place), accumulate="set"),))
+    for tiles, wanted in (
+        ([{i: range(2), j: range(3)}], 5),
+        ([{j: range(k, k + 1), i: range(2)} for k in (0, 2, 1)], 4),
+        ([{j: range(1), i: range(2)}, {j: range(1, 3), i: range(1)}], 2),
+    ):
+        memory = Memory({x: np.arange(6.0), y: np.zeros(4)})
+        run_kernel(last, memory, tiles=tiles)
+        assert memory.arrays[y][0] == wanted
+
+    diagonals = Store(y, Affine.of(i) + Affine.of(j), Load(x, place), accumulate="set")
+    for tile, left in (
+        ({i: range(2), j: range(3)}, [0, 3, 4, 5]),
+        ({j: range(3), i: range(2)}, [0, 1, 2, 5]),
+    ):
+        memory = Memory({x: np.arange(6.0), y: np.zeros(4)})
+        run_kernel(Kernel((i, j), (diagonals,)), memory, tiles=[tile])
+        assert memory.arrays[y].tolist() == left
+
+    shift = Kernel((j,), (Store(y, Affine.of(j) + 1, Load(y, Affine.of(j))),))
+    for tiles, found in (
+        ([{j: range(3)}], [0, 0, 1, 2]),
+        ([{j: range(k, k + 1)} for k in range(3)], [0] * 4),
+    ):
+        memory = Memory({y: np.arange(4.0)})
+        run_tiles(shift, memory, tiles)
+        assert memory.arrays[y].tolist() == found
+        with pytest.raises(LoopError, match="written by another"):
+            run_kernel(shift, memory, tiles=tiles)

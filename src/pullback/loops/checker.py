@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from pullback.errors import LoopError
+from pullback.loops.dependences import dependences
 from pullback.loops.expression import Apply, Buffer, Expression, Load, Reduce, operands_of, walk
 from pullback.loops.index import Affine, Axis
 from pullback.loops.kernel import ACCUMULATIONS, Kernel, Store
@@ -44,7 +45,10 @@ def check_order(kernels: Iterable[Kernel], given: Collection[Buffer]) -> None:
 
 
 def check_kernel(kernel: Kernel, shared_axes: bool = False) -> None:
-    """Raise ``LoopError`` unless the kernel's axes, dtypes and places in memory are right."""
+    """Raise ``LoopError`` unless the kernel's axes, dtypes and places in memory are right.
+
+    Turns must not need each other, unless a store accumulates.
+    """
     for store in kernel.stores:
         axes = (*kernel.axes, *store.inner)
         if len(set(axes)) != len(axes):
@@ -59,6 +63,9 @@ def check_kernel(kernel: Kernel, shared_axes: bool = False) -> None:
         for root in store.roots():
             check_expression(root, axes, kernel.axes if shared_axes else None)
         _check_store(store, axes)
+    if not any(store.accumulate for store in kernel.stores):
+        for dependence in dependences(kernel):
+            raise LoopError(f"a kernel that does not accumulate: {dependence}")
 
 
 def check_expression(

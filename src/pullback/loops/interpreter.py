@@ -20,7 +20,8 @@ wherever the value is computed.
 
 A load under a guard that is false reads nothing and is zero. A checked index that is out of range is reported and 0.
 
-Here all turns are computed at once: the value of an expression is an array over the axes it depends on.
+Here all turns are computed at once, or those of each tile of a schedule, in its order: the value of an expression is an
+array over the axes it depends on.
 
 >>> from pullback.loops import Affine, Apply, Axis, Load, Reduce, Store
 >>> i, k, float64 = Axis("i", 2), Axis("k", 3), np.dtype(np.float64)
@@ -36,7 +37,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +50,7 @@ from pullback.loops.index import Affine, Axis, turns_of
 from pullback.loops.kernel import Kernel, Store
 from pullback.loops.multiply_add import fused_product, multiply_add
 
-__all__ = ["Memory", "Rows", "run_kernel"]
+__all__ = ["Memory", "Rows", "run_kernel", "run_tiles"]
 
 Array = np.ndarray[Any, Any]
 
@@ -96,22 +97,41 @@ class Rows:
 
 
 def run_kernel(
-    kernel: Kernel, memory: Memory, places: Mapping[Axis, range] | None = None, rows: Rows | None = None
+    kernel: Kernel,
+    memory: Memory,
+    places: Mapping[Axis, range] | None = None,
+    rows: Rows | None = None,
+    tiles: Sequence[Mapping[Axis, range]] = (),
 ) -> None:
-    """Run ``kernel``; of the axes in ``places`` only these turns, of its updates only those of ``rows``."""
+    """Run ``kernel``; of the axes in ``places`` only these turns, of its updates only those of ``rows``.
+
+    ``tiles`` are these turns in the order that a schedule gives them.
+    """
     turns = {axis: (places or {}).get(axis, range(axis.extent)) for axis in kernel.axes}
     read = dict.fromkeys(load.buffer for load in kernel.loads())
     overwritten = [pair for pair in itertools.product(kernel.writes(), read) if _share(memory, *pair)]
+    accumulates = any(store.accumulate for store in kernel.stores)
+    blocks: Iterable[Mapping[Axis, range]] = tiles or [turns]
     with np.errstate(all="ignore"):
         if not overwritten:
-            blocks = _blocks(kernel.axes, turns, _largest(kernel, turns))
-        elif any(store.accumulate for store in kernel.stores):
-            blocks = _turn_by_turn(turns)
-        else:
+            blocks = (part for block in blocks for part in _blocks(block, _largest(kernel, block)))
+        elif not accumulates:
             _Turns(kernel, memory, turns).check_order(overwritten)
-            blocks = iter([turns])
-        for block in blocks:
-            _Turns(kernel, memory, block).run(rows)
+        elif not tiles:
+            blocks = _turn_by_turn(turns)
+        run_tiles(kernel, memory, blocks, rows)
+
+
+def run_tiles(
+    kernel: Kernel, memory: Memory, tiles: Iterable[Mapping[Axis, range]], rows: Rows | None = None
+) -> None:
+    """Run some turns of ``kernel`` after others, those of a tile at once, whether or not the kernel allows it.
+
+    All turns of a tile read before any of them stores; they store in row-major order of the axes as the tile has them.
+    """
+    with np.errstate(all="ignore"):
+        for tile in tiles:
+            _Turns(kernel, memory, tile).run(rows)
 
 
 def _share(memory: Memory, written: Buffer, read: Buffer) -> bool:
@@ -150,16 +170,16 @@ def _largest(kernel: Kernel, turns: Mapping[Axis, range]) -> int:
     return max(math.prod(len(turns.get(a, range(a.extent))) for a in axes) for axes in domains)
 
 
-def _blocks(axes: Sequence[Axis], turns: dict[Axis, range], largest: int) -> Iterator[dict[Axis, range]]:
+def _blocks(turns: Mapping[Axis, range], largest: int, depth: int = 0) -> Iterator[Mapping[Axis, range]]:
     """The turns in parts, in order, so that none of the arrays has many more than ``MOST_ELEMENTS``."""
-    if not axes or largest <= MOST_ELEMENTS:
+    if depth == len(turns) or largest <= MOST_ELEMENTS:
         yield turns
         return
-    whole = turns[axes[0]]
+    axis, whole = list(turns.items())[depth]
     step = max(1, len(whole) * MOST_ELEMENTS // largest)
     for start in range(0, len(whole), step):
         part = whole[start : start + step]
-        yield from _blocks(axes[1:], {**turns, axes[0]: part}, largest * len(part) // len(whole))
+        yield from _blocks({**turns, axis: part}, largest * len(part) // len(whole), depth + 1)
 
 
 def _turn_by_turn(turns: Mapping[Axis, range]) -> Iterator[dict[Axis, range]]:
@@ -272,7 +292,7 @@ class _Turns:
         return len(self.turns[axis]) if axis in self.turns else axis.extent
 
     def store(self, store: Store, rows: Rows | None) -> None:
-        axes = (*self.kernel.axes, *store.inner)
+        axes = (*self.turns, *store.inner)
         index = self.spread(self.index(store.offset, store.dynamic), axes).ravel()
         value = self.spread(self.value(store.value), axes).ravel()
         if rows is not None:

@@ -2,8 +2,9 @@
 
 A nest begins as a serial loop for each axis. A move is a pure function from a nest to another one; what it does to the
 loops is shown by its example, and one that would change what the kernel means is refused with the dependence that
-forbids it. However its loops are moved, each turn of the kernel is in exactly one tile: what is left of every axis
-inside the innermost loop, of which the register axes are taken side by side and the vector axis in lanes.
+forbids it. However its loops are moved, each turn of the kernel is in exactly one tile, which is inside all loops: the
+strips of the register axes, whose turns stand side by side, and of the vector axis, whose turns are lanes. The turns of
+a tile may read before any of them stores.
 
 >>> from pullback.loops import Affine, Buffer, Load, Store
 >>> import numpy as np
@@ -21,12 +22,13 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pullback.errors import LoopError
+from pullback.loops.dependences import Dependence, dependences
 from pullback.loops.index import Axis, turns_of
-from pullback.loops.kernel import Kernel, Store
+from pullback.loops.kernel import Kernel
 
 __all__ = [
     "Kind",
@@ -41,7 +43,6 @@ __all__ = [
     "reorder",
     "split",
     "strips_of",
-    "unroll",
     "vectorise",
     "vectors_over",
 ]
@@ -58,7 +59,7 @@ class Kind(enum.Enum):
     SERIAL = "serial"
     """A loop in the code."""
     UNROLLED = "unrolled"
-    """Code for each."""
+    """Code for each: a short loop inside a tile."""
     REGISTER = "register"
     """Side by side: what several of them read is read once, and their sums are kept together."""
     VECTOR = "vector"
@@ -92,19 +93,44 @@ class Nest:
         """The axis that the lanes lie along."""
         return next((level.axis for level in self.levels if level.kind is Kind.VECTOR), None)
 
-    def parts(self, low: int, high: int) -> Iterator[Mapping[Axis, range]]:
-        """Full strips, and what is left of them, as turns of each axis; of a parallel one those from ``low`` on."""
-        cuts = []
-        for level in self.levels:
-            start, found = 0, list[tuple[Axis, range]]()
-            strips = level.strips
-            if level.kind is Kind.PARALLEL:
-                start, strips = low, strips_of(high - low, strips[0][0])
-            for length, count in strips:
-                found.append((level.axis, range(start, start + length * count)))
-                start += length * count
-            cuts += [found] if found else []
-        yield from (dict(part) for part in itertools.product(*cuts))
+    @property
+    def tile(self) -> frozenset[Axis]:
+        """The axes of which a tile has a strip."""
+        return frozenset(level.axis for level in self.levels if not level.strips)
+
+    def tiles(self, low: int, high: int, together: bool = False) -> Iterator[dict[Axis, range]]:
+        """The turns of each tile, in the order of the loops; of a parallel loop those from ``low`` to ``high``.
+
+        The axes are in the order in which the turns of a tile are stored: the lanes come last. ``together`` takes the
+        full strips of each axis as one, which is no order, but has each turn once as well.
+
+        >>> i, j = Axis("i", 5), Axis("j", 2)
+        >>> nest = keep(split(nest_of(Kernel((i, j), ())), i, strips_of(5, 3)), i)
+        >>> for tile in nest.tiles(0, 5):
+        ...     print(tile)
+        {i<5: range(0, 3), j<2: range(0, 1)}
+        {i<5: range(0, 3), j<2: range(1, 2)}
+        {i<5: range(3, 5), j<2: range(0, 1)}
+        {i<5: range(3, 5), j<2: range(1, 2)}
+        """
+        loops = {level.axis: self._turns(level, low, high, together) for level in self.levels if level.strips}
+        for turns in itertools.product(*loops.values()):
+            tile = dict(zip(loops, turns))
+            if self.vector is not None:
+                tile[self.vector] = tile.pop(self.vector)
+            yield tile
+
+    def _turns(self, level: Level, low: int, high: int, together: bool) -> list[range]:
+        """What each turn of a loop has of its axis: a strip of a tile, or a single turn; or all equal strips."""
+        start, strips, found = 0, level.strips, list[range]()
+        if level.kind is Kind.PARALLEL:
+            start, strips = low, strips_of(high - low, strips[0][0])
+        for length, count in strips:
+            stop = start + length * count
+            step = length * count if together else length if level.axis in self.tile else 1
+            found += [range(first, first + step) for first in range(start, stop, step)]
+            start = stop
+        return found
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.levels))
@@ -158,51 +184,69 @@ def nest_of(kernel: Kernel) -> Nest:
 
 
 def split(nest: Nest, axis: Axis, strips: Strips) -> Nest:
-    """The loop over ``axis`` goes on by strips; their turns are side by side."""
+    """The loop over ``axis`` goes by strips; their turns follow one another until they are kept or vectorised.
+
+    >>> i, j = Axis("i", 7), Axis("j", 5)
+    >>> print(split(nest_of(Kernel((i, j), ())), i, ((3, 2), (1, 1))))
+    serial i by 3·2 + 1; serial j
+    """
     if sum(length * count for length, count in strips) != axis.extent or any(n < 1 for n, _ in strips):
         raise LoopError(f"strips {strips} do not make the {axis.extent} turns of {axis.name}")
     return _with(nest, replace(_level(nest, axis), strips=strips))
 
 
 def keep(nest: Nest, axis: Axis) -> Nest:
-    """The turns of a strip of ``axis`` stand in registers side by side.
+    """The turns of a strip of ``axis`` stand in registers side by side, inside all loops.
 
     >>> i, j = Axis("i", 7), Axis("j", 5)
-    >>> print(keep(split(nest_of(Kernel((i, j), ())), i, ((3, 2), (1, 1))), i))
+    >>> nest = split(nest_of(Kernel((i, j), ())), i, ((3, 2), (1, 1)))
+    >>> print(keep(nest, i))
     serial i by 3·2 + 1; serial j; register i
+
+    Nothing may depend on the turns of the loops between being done first:
+
+    >>> from pullback.loops import Affine, Buffer, Literal, Store
+    >>> import numpy as np
+    >>> store = Store(Buffer("total", np.dtype(np.int64), ()), Affine(), Literal(1, np.int64), accumulate="add")
+    >>> keep(nest_of(Kernel((i, j), (store,))), i)
+    Traceback (most recent call last):
+    ...
+    pullback.errors.LoopError: i cannot be in registers: turns along i meet in an element of total: int64[]
     """
-    return _inside(nest, Level(axis, Kind.REGISTER))
+    return _checked(_inside(nest, Level(axis, Kind.REGISTER)), f"{axis.name} cannot be in registers")
 
 
 def vectorise(nest: Nest, axis: Axis, lanes: int) -> Nest:
     """The turns of a strip of ``axis`` are the lanes of vectors, of which a strip may have several.
 
-    >>> from pullback.loops import Affine, Buffer, Literal, Store
+    >>> from pullback.loops import Affine, Buffer, Load, Store
     >>> import numpy as np
-    >>> i, float32 = Axis("i", 8), np.dtype(np.float32)
-    >>> store = Store(Buffer("total", float32, ()), Affine(), Literal(1, float32), accumulate="add")
+    >>> i, y = Axis("i", 16), Buffer("y", np.dtype(np.float32), (17,))
+    >>> print(vectorise(split(nest_of(Kernel((i,), ())), i, strips_of(16, 8)), i, 8))
+    serial i by 8·2; vector i of 8
+    >>> store = Store(y, Affine.of(i) + 1, Load(y, Affine.of(i)))
     >>> vectorise(nest_of(Kernel((i,), (store,))), i, 8)
     Traceback (most recent call last):
     ...
-    pullback.errors.LoopError: i cannot be lanes: its turns meet in one element of total: float32[]
+    pullback.errors.LoopError: i cannot be lanes: of turns along i one reads what another stores in y: float32[17]
     """
-    store = _meeting(nest.kernel, axis)
-    if store is not None:
-        raise LoopError(f"{axis.name} cannot be lanes: its turns meet in one element of {store.buffer!r}")
-    return _inside(nest, Level(axis, Kind.VECTOR, lanes=lanes))
-
-
-def unroll(nest: Nest, axis: Axis) -> Nest:
-    """Each strip of ``axis`` has code of its own."""
-    return _with(nest, replace(_level(nest, axis), kind=Kind.UNROLLED))
+    if nest.vector is not None:
+        raise LoopError(f"{axis.name} cannot be lanes: those of {nest.vector.name} are")
+    return _checked(_inside(nest, Level(axis, Kind.VECTOR, lanes=lanes)), f"{axis.name} cannot be lanes")
 
 
 def parallelise(nest: Nest, axis: Axis) -> Nest:
-    """Threads share out the turns of ``axis``: those that a call is given."""
-    store = _meeting(nest.kernel, axis)
-    if store is not None:
-        raise LoopError(f"{axis.name} cannot be parallel: its turns meet in one element of {store.buffer!r}")
-    return _with(nest, replace(_level(nest, axis), kind=Kind.PARALLEL))
+    """Threads share out the turns of ``axis``: those that a call is given.
+
+    >>> i, j = Axis("i", 7), Axis("j", 5)
+    >>> print(parallelise(nest_of(Kernel((i, j), ())), i))
+    parallel i; serial j
+    """
+    shared = next((level.axis for level in nest.levels if level.kind is Kind.PARALLEL), axis)
+    if shared is not axis:
+        raise LoopError(f"{axis.name} cannot be parallel: the turns of {shared.name} are shared out")
+    new = _with(nest, replace(_level(nest, axis), kind=Kind.PARALLEL))
+    return _checked(new, f"{axis.name} cannot be parallel")
 
 
 def reorder(nest: Nest, axes: Sequence[Axis]) -> Nest:
@@ -214,16 +258,8 @@ def reorder(nest: Nest, axes: Sequence[Axis]) -> Nest:
     """
     moved = iter([_level(nest, axis) for axis in axes])
     levels = tuple(next(moved) if level.strips and level.axis in axes else level for level in nest.levels)
-    order = [level.axis for level in levels if level.strips]
-    for first, second in itertools.combinations(nest.kernel.axes, 2):
-        store = _meeting(nest.kernel, first)
-        swapped = order.index(first) > order.index(second)
-        if swapped and store is not None and store is _meeting(nest.kernel, second):
-            raise LoopError(
-                f"{second.name} cannot go outside {first.name}: the turns of both meet in elements of "
-                f"{store.buffer!r}, which take them in order"
-            )
-    return Nest(nest.kernel, levels)
+    order = ", ".join(level.axis.name for level in levels if level.strips)
+    return _checked(Nest(nest.kernel, levels), f"loops cannot be in the order {order}")
 
 
 def _level(nest: Nest, axis: Axis) -> Level:
@@ -241,15 +277,26 @@ def _with(nest: Nest, new: Level) -> Nest:
 def _inside(nest: Nest, level: Level) -> Nest:
     """The nest with one more loop inside the tile."""
     _level(nest, level.axis)
-    if any(known.axis is level.axis and not known.strips for known in nest.levels):
+    if level.axis in nest.tile:
         raise LoopError(f"the turns of a strip of {level.axis.name} are in the tile already: {nest}")
     return replace(nest, levels=(*nest.levels, level))
 
 
-def _meeting(kernel: Kernel, axis: Axis) -> Store | None:
-    """A store in whose elements several turns of ``axis`` may meet, one after another."""
-    for store in kernel.stores:
-        moved = any(axis in index.axes for index, _ in store.dynamic)
-        if store.accumulate and axis not in store.inner and (moved or not store.offset.coefficient(axis)):
-            return store
-    return None
+def _checked(nest: Nest, refusal: str) -> Nest:
+    """The nest, if the turns of every dependence run in their order, of whatever length its strips are."""
+    for dependence in dependences(nest.kernel):
+        if not _in_order(nest, dependence):
+            raise LoopError(f"{refusal}: {dependence}")
+    return nest
+
+
+def _in_order(nest: Nest, dependence: Dependence) -> bool:
+    """Whether the later turn is done when the earlier one is, by the same thread."""
+    loops = [level for level in nest.levels if level.strips]
+    if any(dependence.sign(level.axis) for level in loops if level.kind is Kind.PARALLEL):
+        return False
+    for level in loops:
+        sign = dependence.sign(level.axis)
+        if sign < 0 or (sign > 0 and level.axis not in nest.tile):
+            return sign > 0
+    return False  # both are in one tile

@@ -6,6 +6,7 @@ packed, and all sizes. It is chosen once, travels with the kernel, and the emitt
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,6 +17,9 @@ from pullback.loops import Kernel
 from pullback.loops.nest import Nest
 
 __all__ = ["NestSchedule", "Schedule"]
+
+MOST_TILES = 64
+"""Nests of more tiles are interpreted in a few parts, those of fewer tile by tile."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +70,11 @@ class NestSchedule(Schedule):
     nest: Nest
 
     def runs(self, kernel: Kernel, low: int, high: int) -> Iterator[Mapping[str, Any]]:
-        for part in self.nest.parts(low, high):
-            yield {"places": part}
+        tiles = list(itertools.islice(self.nest.tiles(low, high), MOST_TILES + 1))
+        if len(tiles) <= MOST_TILES:
+            yield {"places": {axis: range(low, high) for axis in kernel.axes[:1]}, "tiles": tiles}
+        else:
+            yield from ({"places": part} for part in self.nest.tiles(low, high, together=True))
 
     def __str__(self) -> str:
         return f"{self.name}: {self.nest}"
