@@ -354,18 +354,25 @@ def test_sums_along_a_row_that_share_functions(width, dtype, compiler, traced, p
     compiler.assert_same(traced(sums_and_stores, *arrays), arrays, processor=processor, rounding=64)
 
 
-def test_sums_that_share_functions_with_what_is_stored_over_them():
-    """What is read is overwritten in the same loop: no element that a sum reads is."""
+OVERWRITTEN = {
+    "beside the sum": lambda x, y: (np.tanh(x), np.tanh(x).sum(1) + x[:, 0]),
+    "beside the largest": lambda x, y: (np.tanh(x), np.tanh(x).max(1) - x.min(1)),
+    "in the sum": lambda x, y: (np.tanh(x), (np.tanh(x) * x).sum(1), np.tanh(x).sum(1) * 2),
+    "further on": lambda x, y: (np.tanh(x), (np.tanh(x) * np.roll(np.tanh(x), -1, 1)).sum(1)),
+    "backwards": lambda x, y: (
+        (np.tanh(x) * (y * y).sum(1, keepdims=True))[:, ::-1],
+        (np.tanh(x) * y).sum(1),
+    ),
+}
 
-    def step(x):
-        z = np.tanh(x)
-        ahead = np.concatenate([z[:, 1:], z[:, :1]], 1)
-        return z, z.sum(1), (z * x).sum(1), (z * ahead).sum(1)
 
-    x = numbers(40, 300)
-    wanted = step(x.astype(np.float64))
-    for found, right in zip(jit(step, donate_argnums=0)(x.copy()), wanted):
-        np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("donated", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("step", OVERWRITTEN.values(), ids=OVERWRITTEN.keys())
+def test_what_sums_read_is_not_overwritten_by_the_stores_beside_them(step, donated):
+    x, y = numbers(40, 300), numbers(40, 300)
+    wanted = step(x.astype(np.float64), y.astype(np.float64))
+    for found, right in zip(jit(step, donate_argnums=donated)(x.copy(), y.copy()), wanted, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-4)
 
 
 def test_sums_that_share_functions_evaluate_them_once():

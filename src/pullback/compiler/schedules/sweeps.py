@@ -10,12 +10,12 @@ Rows that registers hold have no need of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pullback.compiler.schedules.cost import FEWEST_LANES, REPEATED_COST, costs_of
 from pullback.compiler.schedules.reduction import runs_along
 from pullback.compiler.target import Processor
-from pullback.loops import Axis, Expression, Kernel, Load, Reduce, walk
+from pullback.loops import Axis, Expression, Kernel, Load, Reduce, rare_case, walk
 from pullback.loops.rare import usual_parts
 
 __all__ = ["sums_in_one_loop"]
@@ -27,7 +27,7 @@ def sums_in_one_loop(
     """For each sum of ``kernel`` those of its loop, if they are several, and those of the loop that stores the row."""
     most = max(1, target.vector_registers // (2 * target.accumulators))
     sums = _sums(kernel)
-    beside = _beside(kernel, sums)[:most]
+    beside = _beside(kernel, sums, most)
     together: dict[Reduce, tuple[Reduce, ...]] = {}
     groups: dict[object, list[list[Reduce]]] = {}
     for reduce, depth in sums.items():
@@ -69,26 +69,41 @@ def _sums(kernel: Kernel) -> dict[Reduce, int]:
     }
 
 
-def _beside(kernel: Kernel, sums: Mapping[Reduce, int]) -> tuple[Reduce, ...]:
-    """The sums that nothing in the loop that stores the row waits for, and that read what it reads."""
+def _beside(kernel: Kernel, sums: Mapping[Reduce, int], most: int) -> tuple[Reduce, ...]:
+    """The sums that nothing in the loop that stores the row waits for, and that read what it reads.
+
+    What is read may be overwritten there. So what is stored of such a sum, behind the loop, is made of them alone.
+    """
     loops = [(axes, stores) for axes, stores in kernel.by_inner if axes]
     if len(loops) != 1 or len(loops[0][0]) != 1 or not all(store.is_plain for store in kernel.stores):
         return ()
     axis, values = loops[0][0][0], [store.value for store in loops[0][1]]
-    stored = set(walk(*values))
-    inside = {e for reduce in sums for e in walk(reduce.body)}
-    return tuple(
+    needed = set(walk(*values, *(reduce.body for reduce in sums)))
+    there = set(walk(*values, enter=lambda e: not isinstance(e, Reduce)))
+    found = [
         reduce
         for reduce in sums
         if reduce.over == (axis,)
-        and reduce not in stored
-        and reduce not in inside
+        and reduce not in needed
         and all(
-            e in stored and e.guard is None
+            e in there and e.guard is None
             for e in walk(reduce.body)
             if isinstance(e, Load) and axis in e.axes
         )
-        and _worth_sharing(axis, walk(reduce.body), stored)
+        and _worth_sharing(axis, walk(reduce.body), there)
+    ][:most]
+    behind = [store.value for store in kernel.stores if not store.inner]
+    while any(not _made_of(found, value) for value in behind):
+        mixed = {e for value in behind if not _made_of(found, value) for e in walk(value)}
+        found = [reduce for reduce in found if reduce not in mixed]
+    return tuple(found)
+
+
+def _made_of(sums: Sequence[Reduce], value: Expression) -> bool:
+    """Whether ``value`` is made of ``sums`` and of nothing else that is read, summed or rare; or of none of them."""
+    parts = list(walk(value, enter=lambda e: e not in sums))
+    return not any(e in sums for e in parts) or not any(
+        (isinstance(e, Load | Reduce) and e not in sums) or rare_case(e) is not None for e in parts
     )
 
 
