@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.runtime.memory import Memory
+from pullback.compiler.runtime.memory import MappedMemory
 
 __all__ = ["fence", "fenced_programs"]
 
@@ -43,16 +43,16 @@ def fence(array: np.ndarray, front: bool = False) -> np.ndarray:
 @contextmanager
 def fenced_programs() -> Iterator[None]:
     """A context in which what programs reserve for themselves ends, but for its alignment, where no memory follows."""
-    before = Memory._block
+    before = MappedMemory._block
     if _has_fences():
-        Memory._block = _fenced_block  # type: ignore[assignment, method-assign]
+        MappedMemory._block = _fenced_block  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:
-        Memory._block = before  # type: ignore[assignment, method-assign]
+        MappedMemory._block = before  # type: ignore[assignment, method-assign]
 
 
-def _fenced_block(memory: Memory, size: int, alignment: int) -> int:
+def _fenced_block(memory: MappedMemory, size: int, alignment: int) -> int:
     alignment = min(alignment, mmap.PAGESIZE)
     size = -(-max(size, 1) // alignment) * alignment
     block, _, end = _between_fences(size)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pullback.compiler.codegen.nest import Tile, emit_nest
+from pullback.compiler.codegen.nest import TileTurns, emit_nest
 from pullback.compiler.codegen.types import convert, mangled, memory_type, splat, vector_of
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.llvm.function import Function
@@ -52,7 +52,7 @@ def compact(
     element = memory_type(factor.dtype)
     factors, places = f.reserve(f"[{room} x {element}]"), f.reserve(f"[{room} x i32]")
 
-    def append(_: Tile, counted: list[str]) -> list[str]:
+    def append(_: TileTurns, counted: list[str]) -> list[str]:
         (count,) = counted
         mask = values.existing(values.vectors(chosen)[0], 0)
         _append(f, factors, count, values.vectors(factor)[0], mask, element, lanes)

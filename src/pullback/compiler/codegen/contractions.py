@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.maps import write_stores
-from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
+from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, each_place, emit_nest
 from pullback.compiler.codegen.prefetch import Cursors, Wanted, wanted_by
 from pullback.compiler.codegen.types import memory_type, scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
@@ -29,7 +29,7 @@ from pullback.loops.nest import levels_over
 __all__ = ["emit_contraction", "multiply_panel", "run_epilogue"]
 
 
-def emit_contraction(values: Values, kernel: Kernel, schedule: TiledContraction, ends: Ends) -> None:
+def emit_contraction(values: Values, kernel: Kernel, schedule: TiledContraction, ends: ChunkTurns) -> None:
     """Run a contraction between ``ends`` of its first row axis."""
     product = schedule.contraction
     loops = [level for level in schedule.nest.levels if level.strips]
@@ -41,7 +41,7 @@ def emit_contraction(values: Values, kernel: Kernel, schedule: TiledContraction,
     # A sum of a single axis must not end with the turns that ask.
     turns = first[0].extent if len(first) > 1 else max(1, first[0].extent - 1)
 
-    def sums(tile: Tile, _: list[str]) -> None:
+    def sums(tile: TileTurns, _: list[str]) -> None:
         """One register tile: zero, accumulate every pair, hand the sums to the epilogue."""
         ahead = cursors.share(turns)
         found = ["zeroinitializer"] * (math.prod(tile.values()) * values.current_group.vectors)
@@ -54,7 +54,7 @@ def emit_contraction(values: Values, kernel: Kernel, schedule: TiledContraction,
     emit_nest(values, schedule.nest.levels, sums, ends=ends)
 
 
-def _wanted(values: Values, product: Contraction, tile: Tile) -> list[Wanted]:
+def _wanted(values: Values, product: Contraction, tile: TileTurns) -> list[Wanted]:
     """What a tile whose rows lie along one axis asks for while it multiplies: what its epilogue reads."""
     long = [(axis, count) for axis, count in tile.items() if count > 1]
     if len(long) != 1 or len(product.pairs[0].depth) > 1:
@@ -65,7 +65,7 @@ def _wanted(values: Values, product: Contraction, tile: Tile) -> list[Wanted]:
 def accumulate(
     values: Values,
     pair: Pair,
-    tile: Tile,
+    tile: TileTurns,
     sums: list[str],
     wanted: Sequence[Wanted] = (),
     ahead: Sequence[Wanted] = (),
@@ -82,7 +82,7 @@ def accumulate(
     steps = pair.left.offset.coefficient(deepest), pair.right.offset.coefficient(deepest)
     strip = _Strip(values, pair, steps, _ahead(pair.left.offset, rows), _ahead(pair.right.offset, bands))
 
-    def innermost(_: Tile, sums: list[str]) -> list[str]:
+    def innermost(_: TileTurns, sums: list[str]) -> list[str]:
         pointers = [
             values.address(load.buffer, values.element(load.buffer, load.offset.without([deepest])))
             for load in (pair.left, pair.right)
@@ -98,7 +98,7 @@ def accumulate(
             loop.carry(*strip.moved(at, rows), *strip.run(size, at, current))
         return loop.results[2:]
 
-    def entered(axis: Axis, _: Tile) -> None:
+    def entered(axis: Axis, _: TileTurns) -> None:
         if axis is outer[0]:
             for rows in ahead:
                 rows.ask(values.f, values.offset(Affine.of(axis)))
@@ -108,7 +108,7 @@ def accumulate(
     return emit_nest(values, levels, innermost, [(kind, value) for value in sums], entered=entered)
 
 
-def _ahead(offset: Affine, tile: Tile) -> tuple[int, ...]:
+def _ahead(offset: Affine, tile: TileTurns) -> tuple[int, ...]:
     """How many elements further on an operand is read at each place of a tile."""
     steps = [offset.coefficient(axis) for axis in tile]
     places = itertools.product(*map(range, tile.values()))
@@ -118,7 +118,7 @@ def _ahead(offset: Affine, tile: Tile) -> tuple[int, ...]:
 def multiply_panel(
     values: Values,
     pair: Pair,
-    tile: Tile,
+    tile: TileTurns,
     panel: str,
     width: int,
     extent: tuple[Place, int | str],
@@ -233,7 +233,7 @@ class _Strip:
         return list(zip(["ptr", "ptr", *[kind] * (len(current) - 2)], current))
 
 
-def run_epilogue(values: Values, product: Contraction, tile: Tile, sums: Sequence[str]) -> None:
+def run_epilogue(values: Values, product: Contraction, tile: TileTurns, sums: Sequence[str]) -> None:
     """Evaluate the stores for each row of the tile, with the accumulator's value in its placeholder."""
     group = values.current_group
     roots = [store.value for store in product.stores]
@@ -252,7 +252,7 @@ def run_epilogue(values: Values, product: Contraction, tile: Tile, sums: Sequenc
         write_stores(values, product.stores)
 
 
-def _looped_epilogue(values: Values, product: Contraction, tile: Tile, sums: Sequence[str]) -> None:
+def _looped_epilogue(values: Values, product: Contraction, tile: TileTurns, sums: Sequence[str]) -> None:
     """The epilogue in a loop along each axis of the tile."""
     f, group = values.f, values.current_group
     kind = vector_of(scalar_type(product.accumulator.dtype), group.lanes)

@@ -11,10 +11,10 @@ from functools import partial
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.compaction import Compacted, compact
 from pullback.compiler.codegen.maps import write_stores
-from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest
+from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, each_place, emit_nest
 from pullback.compiler.codegen.pairwise import pairwise
 from pullback.compiler.codegen.types import memory_type, splat, vector_of
-from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.values import LaneGroup, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
 from pullback.compiler.schedules.cost import CHAINS, MOST_INDEXED_ROWS
 from pullback.compiler.schedules.indexed_contraction import (
@@ -37,7 +37,9 @@ class _Piece:
     count: int
 
 
-def emit_indexed_contraction(values: Values, kernel: Kernel, sums: IndexedContraction, ends: Ends) -> None:
+def emit_indexed_contraction(
+    values: Values, kernel: Kernel, sums: IndexedContraction, ends: ChunkTurns
+) -> None:
     """Run the kernel between ``ends`` of its first axis."""
     first, *outer = sums.outer
     levels = [level_of(first, Kind.PARALLEL), *levels_over(outer)]
@@ -45,7 +47,7 @@ def emit_indexed_contraction(values: Values, kernel: Kernel, sums: IndexedContra
     tiled = [] if sums.row is None else [sums.row]
     chosen = [] if sums.chosen is None else [sums.chosen]
 
-    def rows(_: Tile, __: list[str]) -> None:
+    def rows(_: TileTurns, __: list[str]) -> None:
         if chosen:
             body = partial(_compacted, values, sums)
             emit_nest(values, levels_over(tiled), body, hoisted=(chosen, sums.over))
@@ -60,7 +62,7 @@ def emit_indexed_contraction(values: Values, kernel: Kernel, sums: IndexedContra
     emit_nest(values, levels, rows, ends=ends, hoisted=(chosen, [*tiled, *sums.over]))
 
 
-def _compacted(values: Values, sums: IndexedContraction, _: Tile, __: Sequence[str]) -> None:
+def _compacted(values: Values, sums: IndexedContraction, _: TileTurns, __: Sequence[str]) -> None:
     """A row: the factors that count, the sums of each part over them, their stores."""
     assert sums.chosen is not None
     fixed = sums.right.offset.without(sums.columns)
@@ -130,12 +132,12 @@ class _Part:
         self.reads = _reads(sums, pieces, self.width)
         self.vectors = len(self.reads)
 
-    def tile(self, rows: Tile, _: Sequence[str]) -> None:
+    def tile(self, rows: TileTurns, _: Sequence[str]) -> None:
         """The sums of all rows of a tile, then their stores."""
         values, right, vectors = self.values, self.right, self.vectors
         fixed = right.offset.without(self.sums.columns)
 
-        def turn(_: Tile, current: list[str]) -> list[str]:
+        def turn(_: TileTurns, current: list[str]) -> list[str]:
             new = list[str]()
             for r in each_place(values, rows):
                 (x,) = values.emit(self.sums.left)
@@ -189,7 +191,7 @@ class _Part:
         *others, lane = self.sums.columns
         for piece in self.pieces:
             start = piece.first * width
-            group = Group.over(lane, min(piece.count * width, lane.extent - start), width)
+            group = LaneGroup.over(lane, min(piece.count * width, lane.extent - start), width)
             places = {axis: Place(None, turn) for axis, turn in zip(others, piece.turns)}
             with values.standing(places), values.lane_group(group, Place(None, start)):
                 values.bind(self.sums.accumulator, wanted[: piece.count])

@@ -8,7 +8,7 @@ from typing import Any
 from pullback.compiler.codegen.contractions import emit_contraction
 from pullback.compiler.codegen.indexed_contractions import emit_indexed_contraction
 from pullback.compiler.codegen.maps import emit_map
-from pullback.compiler.codegen.nest import Ends
+from pullback.compiler.codegen.nest import ChunkTurns
 from pullback.compiler.codegen.packed_contractions import emit_packed_contraction
 from pullback.compiler.codegen.reduction_vectorised import emit_reduction_vectorised
 from pullback.compiler.codegen.scatters import emit_scatter
@@ -32,7 +32,7 @@ __all__ = ["emit_kernel"]
 
 def emit_kernel(values: Values, job: Job, grains: Sequence[int]) -> None:
     """Write the body of the function of a kernel, for its parts ``low`` to ``high``; ``grains`` are how many."""
-    ends = Ends(values.f["low"], values.f["high"], grains)
+    ends = ChunkTurns(values.f["low"], values.f["high"], grains)
     emit = _EMITTERS[type(job.schedule)]
     case = updates_case(job.kernel)
     if case is None:
@@ -46,7 +46,7 @@ def emit_kernel(values: Values, job: Job, grains: Sequence[int]) -> None:
         emit(values, case.kernel, job.schedule, ends)
 
 
-Emitter = Callable[[Values, Kernel, Any, Ends], None]
+Emitter = Callable[[Values, Kernel, Any, ChunkTurns], None]
 
 
 _EMITTERS: dict[type[Schedule], Emitter] = {

@@ -8,9 +8,9 @@ from functools import partial
 
 from pullback.compiler.codegen import access
 from pullback.compiler.codegen.interior import inside_and_at_ends
-from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
+from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, emit_nest
 from pullback.compiler.codegen.reductions import SumsOfLoop
-from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.values import LaneGroup, Place, Values
 from pullback.compiler.schedules.map import MapSchedule, lane_strips
 from pullback.loops import Apply, Axis, Kernel, Load, Reduce, Store, walk
 from pullback.loops.nest import Kind, Level, levels_over
@@ -18,22 +18,22 @@ from pullback.loops.nest import Kind, Level, levels_over
 __all__ = ["emit_map", "emit_stores", "write_stores"]
 
 
-def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: Ends) -> None:
+def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: ChunkTurns) -> None:
     """Run ``kernel`` between ``ends`` of its first axis; a kernel without axes runs once."""
     levels, row = schedule.nest.levels, schedule.row
     roots = [root for store in kernel.stores for root in store.roots()]
     inner = {axis for store in kernel.stores for axis in store.inner}
 
-    def rows(tile: Tile, _: list[str]) -> None:
+    def rows(tile: TileTurns, _: list[str]) -> None:
         """The last loop, with vectors that all its rows use in registers."""
         assert row is not None
         values.hoist(roots, {*kernel.axes[-1:], row})
-        group = Group.over(row, row.extent, values.lanes, whole=True)
+        group = LaneGroup.over(row, row.extent, values.lanes, whole=True)
         with values.lane_group(group, Place(None, 0)):
             values.hoist(roots, kernel.axes[-1:], lanes=row)
             nest(levels[-1:], lambda tile, _: write_stores(values, kernel.stores), inner)
 
-    def body(tile: Tile, _: list[str]) -> None:
+    def body(tile: TileTurns, _: list[str]) -> None:
         if schedule.columns:
             values.emit_side_by_side(roots)
         late = [store for store in kernel.stores if any(e in schedule.beside for e in walk(store.value))]
@@ -42,7 +42,9 @@ def emit_map(values: Values, kernel: Kernel, schedule: MapSchedule, ends: Ends) 
             emit_stores(values, axes, [s for s in stores if s not in late], schedule.beside if axes else ())
         emit_stores(values, (), late)
 
-    def nest(levels: Sequence[Level], body: Callable[[Tile, list[str]], None], inside: set[Axis]) -> None:
+    def nest(
+        levels: Sequence[Level], body: Callable[[TileTurns, list[str]], None], inside: set[Axis]
+    ) -> None:
         emit_nest(values, levels, body, ends=ends, hoisted=(roots, inside))
 
     values.columns, values.together = schedule.columns, schedule.together
@@ -66,7 +68,7 @@ def emit_stores(
         side = -(-max((length for length, _ in strips), default=1) // values.lanes)
     sums = SumsOfLoop(values, beside, values.lanes, side)
 
-    def write(tile: Tile, carried: list[str]) -> list[str]:
+    def write(tile: TileTurns, carried: list[str]) -> list[str]:
         new = sums.taken(carried)
         inside_and_at_ends(values, stores, partial(write_stores, values))
         return new

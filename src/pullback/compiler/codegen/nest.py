@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pullback.compiler.codegen.types import scalar_type
-from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.values import LaneGroup, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
 from pullback.loops import Axis, Expression
 from pullback.loops.nest import Kind, Level
 
-__all__ = ["Ends", "Tile", "each_place", "emit_nest", "multiply_add"]
+__all__ = ["ChunkTurns", "TileTurns", "each_place", "emit_nest", "multiply_add"]
 
 Carried = list[str]
-Tile = Mapping[Axis, int]
+TileTurns = Mapping[Axis, int]
 """How many turns of each register axis a tile has, from where the axis stands on."""
 
 
 @dataclass(frozen=True)
-class Ends:
+class ChunkTurns:
     """The turns of a parallel loop that a call is given: ``low`` to ``high``, which is one of ``lengths`` further on.
 
     But for one that ends with the axis all calls have the first length.
@@ -34,11 +34,11 @@ class Ends:
 def emit_nest(
     values: Values,
     levels: Sequence[Level],
-    body: Callable[[Tile, Carried], Carried | None],
+    body: Callable[[TileTurns, Carried], Carried | None],
     start: Sequence[tuple[str, str]] = (),
-    ends: Ends | None = None,
+    ends: ChunkTurns | None = None,
     hoisted: tuple[Sequence[Expression], Iterable[Axis]] = ((), ()),
-    entered: Callable[[Axis, Tile], None] = lambda axis, tile: None,
+    entered: Callable[[Axis, TileTurns], None] = lambda axis, tile: None,
 ) -> Carried:
     """``body`` for every tile, with where its axes stand; pairs of a type and a value go from tile to tile, if any do.
 
@@ -59,7 +59,7 @@ def emit_nest(
 
         def strip(place: Place, length: int, current: Carried) -> Carried:
             if inner is not None and inner.kind is Kind.VECTOR:
-                with values.lane_group(Group.over(axis, length, inner.lanes), place):
+                with values.lane_group(LaneGroup.over(axis, length, inner.lanes), place):
                     entered(axis, tile)
                     return nest(rest, current)
             values.places[axis] = place
@@ -102,7 +102,7 @@ def _strips(
     return current
 
 
-def _between(values: Values, level: Level, ends: Ends, body: Callable[[Place, int], object]) -> None:
+def _between(values: Values, level: Level, ends: ChunkTurns, body: Callable[[Place, int], object]) -> None:
     """``body`` for the strips of a parallel loop, full ones and then what is left: how much it can be is known."""
     f, (size, _), axis = values.f, level.strips[0], level.axis
     if len(ends.lengths) == 1 and ends.lengths[0] <= size:
@@ -124,7 +124,7 @@ def _between(values: Values, level: Level, ends: Ends, body: Callable[[Place, in
 
 
 def multiply_add(
-    values: Values, tile: Tile, left: Expression, right: Expression, sums: Sequence[str]
+    values: Values, tile: TileTurns, left: Expression, right: Expression, sums: Sequence[str]
 ) -> Carried:
     """``sums`` with the product at each place of a tile added; what is the same for several places is read once."""
     lanes = Lanes(values.f, scalar_type(left.dtype), values.current_group.lanes)
@@ -146,7 +146,7 @@ def multiply_add(
     return new
 
 
-def each_place(values: Values, tile: Tile) -> Iterator[int]:
+def each_place(values: Values, tile: TileTurns) -> Iterator[int]:
     """Stand at each place of a tile, the last of its axes moving fastest; gives their numbers."""
     base = {axis: values.places[axis] for axis in tile}
     for number, turns in enumerate(itertools.product(*map(range, tile.values()))):

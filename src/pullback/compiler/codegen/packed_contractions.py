@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes, transpose_block
 from pullback.compiler.codegen.contractions import multiply_panel, run_epilogue
-from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
+from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, emit_nest
 from pullback.compiler.codegen.prefetch import Wanted, lies_far, wanted_by, wanted_rows
 from pullback.compiler.codegen.types import memory_type
-from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.values import LaneGroup, Place, Values
 from pullback.compiler.llvm.function import Function
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
 from pullback.compiler.schedules.packing import Segment
@@ -33,7 +33,9 @@ from pullback.loops.nest import Kind, Level, level_of
 __all__ = ["emit_packed_contraction"]
 
 
-def emit_packed_contraction(values: Values, kernel: Kernel, schedule: PackedContraction, ends: Ends) -> None:
+def emit_packed_contraction(
+    values: Values, kernel: Kernel, schedule: PackedContraction, ends: ChunkTurns
+) -> None:
     """Run the blocks between ``ends``; neighbours share their rows."""
     f, packing = values.f, schedule.packing
     axis = row_axis(schedule.contraction)
@@ -229,16 +231,16 @@ class _Blocks:
         last = axis.extent - (packing.row_blocks - 1) * packing.block_rows
         lengths = [packing.block_rows, last] if last < packing.block_rows else [last]
 
-        def strip(tile: Tile, _: list[str]) -> None:
+        def strip(tile: TileTurns, _: list[str]) -> None:
             self._each_panel(functools.partial(self._tile, tile, turn))
 
         levels = [level_of(axis, Kind.PARALLEL, packing.tile.rows), Level(axis, Kind.REGISTER)]
-        emit_nest(self.values, levels, strip, ends=Ends(self.first_row, last_row, lengths))
+        emit_nest(self.values, levels, strip, ends=ChunkTurns(self.first_row, last_row, lengths))
 
-    def _tile(self, tile: Tile, turn: _Round, panel: _Panel) -> None:
+    def _tile(self, tile: TileTurns, turn: _Round, panel: _Panel) -> None:
         """One register tile over one panel; between rounds its sums wait in memory."""
         values, packing, f = self.values, self.packing, self.f
-        group = Group.over(self.product.columns, panel.columns, packing.lanes)
+        group = LaneGroup.over(self.product.columns, panel.columns, packing.lanes)
         lanes, rows, vectors = packing.lanes, tile[self.axis], group.vectors
         packed = self._packed(panel)
         with values.lane_group(group, Place(panel.column)):

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from pullback.compiler.codegen.maps import write_stores
-from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest, multiply_add
+from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, each_place, emit_nest, multiply_add
 from pullback.compiler.codegen.reductions import across_rows, horizontal
 from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Values
@@ -23,17 +23,19 @@ from pullback.loops.nest import levels_over, vectors_over
 __all__ = ["emit_reduction_vectorised"]
 
 
-def emit_reduction_vectorised(values: Values, kernel: Kernel, dots: ReductionVectorised, ends: Ends) -> None:
+def emit_reduction_vectorised(
+    values: Values, kernel: Kernel, dots: ReductionVectorised, ends: ChunkTurns
+) -> None:
     """Run the kernel between ``ends`` of its first axis."""
     *outer, along = dots.pair.depth
     dtype = dots.accumulator.dtype
     kind = vector_of(scalar_type(dtype), values.lanes)
     levels = [*levels_over(outer), *vectors_over(along, values.lanes, most_unrolled=2)]
 
-    def sums(tile: Tile, _: list[str]) -> None:
+    def sums(tile: TileTurns, _: list[str]) -> None:
         """All sums of a tile, then their stores."""
 
-        def turn(_: Tile, current: list[str]) -> list[str]:
+        def turn(_: TileTurns, current: list[str]) -> list[str]:
             return multiply_add(values, tile, dots.pair.left, dots.pair.right, current)
 
         found = emit_nest(values, levels, turn, [(kind, "zeroinitializer")] * math.prod(tile.values()))

@@ -17,7 +17,7 @@ import numpy as np
 
 from pullback.compiler.codegen.blocks import fenced
 from pullback.compiler.codegen.integers import integer_function
-from pullback.compiler.codegen.nest import Tile, each_place, emit_nest
+from pullback.compiler.codegen.nest import TileTurns, each_place, emit_nest
 from pullback.compiler.codegen.pairwise import pairwise
 from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
@@ -116,7 +116,7 @@ def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
     ways = values.target.ways
     strip, most = (1, ways) if len(start) == 1 else (values.target.accumulators, ways // 2)
 
-    def turn(tile: Tile, carried: list[str]) -> list[str]:
+    def turn(tile: TileTurns, carried: list[str]) -> list[str]:
         new = list[str]()
         values.hoist([reduce.body], [group.axis])
         for row, state in enumerate(_parts(carried, len(carried) // len(start)), first):
@@ -349,7 +349,7 @@ def _accumulate(values: Values, reduce: Reduce, count: int, lanes: int) -> list[
     else:
         levels = [*levels_over(outer), level_of(last, size=side), Level(last, Kind.REGISTER)]
 
-    def turns(tile: Tile, carried: list[str]) -> list[str]:
+    def turns(tile: TileTurns, carried: list[str]) -> list[str]:
         terms = [accumulators.terms() for _ in each_place(values, tile)]
         states = zip(_parts(carried, count), zip(*terms))
         return [value for state, own in states for value in accumulators.taken(state, own)]

@@ -19,7 +19,7 @@ from pullback.graph.routine import Addresses, InputAt, OutputAt, Routine, Scalar
 
 __all__ = ["emit_routine"]
 
-Place = tuple[str, Type]
+TypedPointer = tuple[str, Type]
 """Where an array lies."""
 Argument = InputAt | OutputAt | Scalar | Addresses | Words
 
@@ -29,8 +29,8 @@ def emit_routine(
     processor: Processor,
     number: int,
     routine: Routine,
-    inputs: Sequence[Place],
-    outputs: Sequence[Place],
+    inputs: Sequence[TypedPointer],
+    outputs: Sequence[TypedPointer],
 ) -> None:
     """Call the routine, unless an error is known; its address is the word ``number`` of the program's calls."""
     if not routine.count:
@@ -39,7 +39,7 @@ def emit_routine(
         address = _own(f, processor, routine) if routine.address is None else emit_call_word(f, number)
         with f.loop("0", str(routine.count)) as turn:
 
-            def part(place: Place) -> str:
+            def part(place: TypedPointer) -> str:
                 at, type = place
                 distance = f.value(f"mul i64 {turn.index}, {type.nbytes // routine.count}")
                 return f.ahead(at, "i8", distance)

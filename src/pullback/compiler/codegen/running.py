@@ -11,7 +11,7 @@ import numpy as np
 from pullback.compiler.codegen.blocks import load_lanes, store_lanes
 from pullback.compiler.codegen.types import scalar_type, splat, vector_of
 from pullback.compiler.codegen.vectormath.extrema import FirstExtremum
-from pullback.compiler.llvm.function import Function, Loop, Module
+from pullback.compiler.llvm.function import Function, Module, OpenLoop
 
 __all__ = ["define_running"]
 
@@ -75,7 +75,7 @@ class _Running:
                 self._store(carry[0], at, lanes)
             loop.carry(at, *carry)
 
-    def _total(self, loop: Loop, values: list[str], kind: str) -> str:
+    def _total(self, loop: OpenLoop, values: list[str], kind: str) -> str:
         before = loop.values[1]
         prefix = "f" if self.dtype.kind == "f" else ""
         if self.kind == "recurrence":
@@ -84,7 +84,7 @@ class _Running:
         word = "add" if self.kind == "cumsum" else "mul"
         return self.f.value(f"{prefix}{word} {kind} {before}, {values[0]}")
 
-    def _positions(self, loop: Loop, value: str, lanes: int) -> tuple[str, ...]:
+    def _positions(self, loop: OpenLoop, value: str, lanes: int) -> tuple[str, ...]:
         """The best value, where it is, and the place that is looked at."""
         first = FirstExtremum(self.f, self.kind == "cumargmax", self.dtype, self.result, lanes)
         _, best, best_place, place = loop.values

@@ -26,9 +26,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pullback.compiler.codegen.maps import emit_stores
-from pullback.compiler.codegen.nest import Ends, Tile, emit_nest
+from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, emit_nest
 from pullback.compiler.codegen.types import convert, scalar_type, vector_of
-from pullback.compiler.codegen.values import Group, Place, Values
+from pullback.compiler.codegen.values import LaneGroup, Place, Values
 from pullback.compiler.schedules.cost import MOST_COMPARED
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.loops import Affine, Apply, Axis, Expression, Kernel, Load, row_major, turns_of
@@ -37,12 +37,12 @@ from pullback.loops.nest import Kind, level_of, levels_over
 __all__ = ["emit_scatter"]
 
 
-def emit_scatter(values: Values, kernel: Kernel, scatter: ScatterSchedule, ends: Ends) -> None:
+def emit_scatter(values: Values, kernel: Kernel, scatter: ScatterSchedule, ends: ChunkTurns) -> None:
     """Add the updates of the rows between ``ends``."""
     along = scatter.lane
     outer = levels_over([axis for axis in scatter.trailing if axis is not along])
 
-    def update(tile: Tile, _: list[str]) -> None:
+    def update(tile: TileTurns, _: list[str]) -> None:
         emit_stores(values, [] if along is None else [along], kernel.stores)
 
     if scatter.selector is None:
@@ -62,7 +62,7 @@ def emit_scatter(values: Values, kernel: Kernel, scatter: ScatterSchedule, ends:
         return
     search = _Search(values, scatter, scatter.selector, low, high)
 
-    def run(tile: Tile, _: list[str]) -> None:
+    def run(tile: TileTurns, _: list[str]) -> None:
         search.run(lambda: emit_nest(values, outer, update))
 
     emit_nest(values, levels_over(search.before), run)
@@ -102,12 +102,12 @@ class _Search:
             if self.values.end is not None:
                 end = self.values.f.smaller(end, self.values.end[0])
             with self.values.f.loop("0", end, step) as loop:
-                self._block(Group.over(self.axis, step, lanes), Place(loop.index), visit)
+                self._block(LaneGroup.over(self.axis, step, lanes), Place(loop.index), visit)
         if whole < self.axis.extent:
-            group = Group.over(self.axis, self.axis.extent - whole, lanes)
+            group = LaneGroup.over(self.axis, self.axis.extent - whole, lanes)
             self._block(group, Place(None, whole), visit)
 
-    def _block(self, group: Group, place: Place, visit: Callable[[], object]) -> None:
+    def _block(self, group: LaneGroup, place: Place, visit: Callable[[], object]) -> None:
         f, values = self.values.f, self.values
         with values.lane_group(group, place):
             found = self._bits(group)
@@ -147,7 +147,7 @@ class _Search:
             rest = f.value(f"udiv i64 {rest}, {axis.extent}")
         values.places[self.axes[0]] = Place(rest)
 
-    def _bits(self, group: Group) -> str:
+    def _bits(self, group: LaneGroup) -> str:
         """A bit for each of the group's positions: whether it is one of those looked for."""
         f, values, lanes = self.values.f, self.values, group.lanes
         kind, mask_kind = vector_of(scalar_type(self.dtype), lanes), vector_of("i1", lanes)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from pullback.compiler.codegen.types import scalar_type, vector_of
-from pullback.compiler.codegen.values import Group, Values
+from pullback.compiler.codegen.values import LaneGroup, Values
 from pullback.compiler.schedules.cost import FEWEST_SHIFTED
 from pullback.loops import Apply, Axis, Buffer, Expression, Load, Position, fused_product, walk
 
@@ -123,7 +123,7 @@ def ahead_of_first(values: Values, found: Sequence[Shift]) -> Iterator[tuple[str
     for front, those in _by_front(found).items():
         farthest = max(those, key=lambda shift: shift.lanes)
         kind = vector_of(scalar_type(front.dtype), lanes)
-        with values.lane_group(Group(axis, 1, lanes), values.places[axis]):
+        with values.lane_group(LaneGroup(axis, 1, lanes), values.places[axis]):
             (vector,) = values.vectors(farthest.value)
         picks = [max(0, lane - lanes + farthest.lanes) for lane in range(lanes)]
         yield kind, values.f.shuffled(kind, vector, "poison", picks)

@@ -28,7 +28,7 @@ from pullback.compiler.codegen.types import (
 )
 from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.compiler.codegen.vectormath.extrema import Extremum
-from pullback.compiler.llvm.function import Function, Loop
+from pullback.compiler.llvm.function import Function, OpenLoop
 from pullback.compiler.schedules.columns import RowBlock
 from pullback.compiler.target import Processor
 from pullback.loops import (
@@ -50,7 +50,7 @@ from pullback.loops import (
 )
 from pullback.loops.fixed import INDEX_ARITHMETIC, fixed_value
 
-__all__ = ["Group", "Place", "Values"]
+__all__ = ["LaneGroup", "Place", "Values"]
 
 _INT64 = np.dtype(np.int64)
 
@@ -64,11 +64,11 @@ class Place:
 
     value: str | None
     constant: int = 0
-    loop: Loop | None = field(default=None, compare=False)
+    loop: OpenLoop | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
-class Group:
+class LaneGroup:
     """Some vectors side by side along the lane axis; ``tail`` is how many lanes the last one has (0: all).
 
     ``whole`` tells that the group spans the whole axis, so that a reduction over it needs no loop.
@@ -81,7 +81,7 @@ class Group:
     whole: bool = False
 
     @classmethod
-    def over(cls, axis: Axis, length: int, lanes: int, whole: bool = False) -> Group:
+    def over(cls, axis: Axis, length: int, lanes: int, whole: bool = False) -> LaneGroup:
         """As many vectors as ``length`` turns of the axis take."""
         return cls(axis, -(-length // lanes), lanes, length % lanes, whole)
 
@@ -116,7 +116,7 @@ class Values:
         self.emit_reduction = emit_reduction
         self.emit_check = emit_check
         self.emit_load = emit_load
-        self.group: Group | None = None
+        self.group: LaneGroup | None = None
         self.columns: Mapping[Load, tuple[RowBlock, tuple[Load, ...]]] = {}
         self.together: Mapping[Reduce, Sequence[Reduce]] = {}
         """For reductions those that one loop makes with them, itself among them."""
@@ -141,7 +141,7 @@ class Values:
             self._scopes.pop()
 
     @contextmanager
-    def lane_group(self, group: Group, place: Place) -> Iterator[None]:
+    def lane_group(self, group: LaneGroup, place: Place) -> Iterator[None]:
         """Values along ``group.axis`` are vectors that start at ``place``."""
         before, held = self.group, self.places.get(group.axis)
         self.group, self.places[group.axis] = group, place
@@ -211,7 +211,7 @@ class Values:
     # ------------------------------------------------------------------ values
 
     @property
-    def current_group(self) -> Group:
+    def current_group(self) -> LaneGroup:
         """The group, which there is wherever values are vectors."""
         assert self.group is not None
         return self.group

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from pullback.compiler.codegen.maps import write_stores
-from pullback.compiler.codegen.nest import Ends, Tile, each_place, emit_nest, multiply_add
+from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, each_place, emit_nest, multiply_add
 from pullback.compiler.codegen.reductions import emit_reduction
 from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
@@ -23,17 +23,17 @@ from pullback.loops.nest import levels_over
 __all__ = ["emit_window_maximum"]
 
 
-def emit_window_maximum(values: Values, kernel: Kernel, pooled: WindowMaximum, ends: Ends) -> None:
+def emit_window_maximum(values: Values, kernel: Kernel, pooled: WindowMaximum, ends: ChunkTurns) -> None:
     """Run the kernel between ``ends`` of its first axis."""
     window = {axis: axis.extent for axis in pooled.window}
     size = math.prod(window.values())
     kind = vector_of(scalar_type(pooled.sums.dtype), values.lanes)
     strides = row_major(tuple(window.values()))
 
-    def sums(rows: Tile, _: list[str]) -> None:
+    def sums(rows: TileTurns, _: list[str]) -> None:
         """The sums of products for every row and every place of the window, and what is made of the largest."""
 
-        def turn(_: Tile, current: list[str]) -> list[str]:
+        def turn(_: TileTurns, current: list[str]) -> list[str]:
             with values.standing(dict.fromkeys(window, Place(None, 0))):
                 return multiply_add(values, {**rows, **window}, pooled.left, pooled.right, current)
 

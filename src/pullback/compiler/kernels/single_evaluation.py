@@ -21,7 +21,7 @@ from pullback.loops.kernel import itself
 
 __all__ = ["evaluated_twice", "has_varying_sum", "order_matters"]
 
-Loop = tuple[Axis, ...] | Reduce
+InnerLoop = tuple[Axis, ...] | Reduce
 """A loop inside a kernel's own: the inner axes of a store, or a reduction."""
 
 
@@ -41,7 +41,7 @@ def has_varying_sum(kernel: Kernel, fixed: Collection[Axis]) -> bool:
     return any(order_matters(e) and not e.axes.issubset(fixed) for e in varying)
 
 
-def _loops_around(kernel: Kernel, wanted: Collection[Expression]) -> Iterator[tuple[Expression, Loop]]:
+def _loops_around(kernel: Kernel, wanted: Collection[Expression]) -> Iterator[tuple[Expression, InnerLoop]]:
     """Each of the ``wanted`` expressions with each innermost loop of the kernel that its value differs in."""
     for store in kernel.stores:
         seen: set[tuple[int, int]] = set()

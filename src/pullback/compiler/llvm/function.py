@@ -23,7 +23,7 @@ from contextlib import contextmanager
 
 from pullback.compiler.target import LINE_BYTES
 
-__all__ = ["Function", "Loop", "Module", "float_literal"]
+__all__ = ["Function", "Module", "OpenLoop", "float_literal"]
 
 
 def float_literal(kind: str, value: float) -> str:
@@ -92,7 +92,7 @@ class Module:
         return "\n".join(parts) + "\n"
 
 
-class Loop:
+class OpenLoop:
     """A counted loop being written: its index, the values carried into this turn, and the results after it.
 
     It ends before ``stop``; the next turn is one step after ``last``, the turn itself unless a body does several.
@@ -232,7 +232,7 @@ class Function:
         step: int = 1,
         carried: Sequence[tuple[str, str]] = (),
         counted: bool = True,
-    ) -> Iterator[Loop]:
+    ) -> Iterator[OpenLoop]:
         """``for index in range(start, stop, step)`` with carried ``(type, initial value)`` pairs.
 
         With ``counted`` the loop is known to turn at least once and is tested at its end, which saves the test at
@@ -248,7 +248,7 @@ class Function:
         index, following = f"%{self.fresh('i')}", f"%{self.fresh('i')}"
         values = [f"%{self.fresh('c')}" for _ in carried]
         fill = self.later()
-        loop = Loop(index, values, stop)
+        loop = OpenLoop(index, values, stop)
         yield loop
         end, phis = self._block, self._phis(loop, carried, before)
         self.do(f"{following} = add nsw i64 {loop.last}, {step}")
@@ -260,7 +260,7 @@ class Function:
         if not counted:
             loop.results = [self.value(phi) for phi in phis]
 
-    def _phis(self, loop: Loop, carried: Sequence[tuple[str, str]], before: str) -> list[str]:
+    def _phis(self, loop: OpenLoop, carried: Sequence[tuple[str, str]], before: str) -> list[str]:
         """What each carried value is at the start of a turn, and where the loop may have none behind it too."""
         if len(loop.results) != len(loop.values):
             raise ValueError(f"loop carries {len(loop.values)} values, its body gave {len(loop.results)}")
@@ -270,19 +270,19 @@ class Function:
         ]
 
     @contextmanager
-    def turns(self, carried: Sequence[tuple[str, str]]) -> Iterator[Loop]:
+    def turns(self, carried: Sequence[tuple[str, str]]) -> Iterator[OpenLoop]:
         """Turns until the body has left by ``leave_unless``, with carried ``(type, initial value)`` pairs."""
         head, before = self.fresh("while"), self._block
         self.branch(head)
         self.label(head)
         values, fill = [f"%{self.fresh('c')}" for _ in carried], self.later()
-        loop = Loop("", values, self.fresh("done"))
+        loop = OpenLoop("", values, self.fresh("done"))
         yield loop
         fill(f"{name} = {phi}" for name, phi in zip(values, self._phis(loop, carried, before)))
         self.branch(head)
         self.label(loop.stop)
 
-    def leave_unless(self, loop: Loop, condition: str) -> None:
+    def leave_unless(self, loop: OpenLoop, condition: str) -> None:
         """Leave a loop of ``turns`` here, unless a condition holds."""
         body = self.fresh("turn")
         self.do(f"br i1 {condition}, label %{body}, label %{loop.stop}")

@@ -10,10 +10,10 @@ from typing import Any
 
 from pullback.compiler.target import LINE_BYTES
 
-__all__ = ["Memory", "page_function"]
+__all__ = ["MappedMemory", "page_function"]
 
 
-class Memory:
+class MappedMemory:
     """``size`` bytes of zeros at an ``address`` of the given alignment; what is reserved beyond them lies elsewhere.
 
     The system gives pages when they are first touched; large blocks ask for huge ones. A forked

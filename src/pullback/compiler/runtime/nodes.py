@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pullback.compiler.runtime.memory import Memory
+from pullback.compiler.runtime.memory import MappedMemory
 
 __all__ = ["KINDS", "NODE", "NODE_BYTES", "WALKING", "Node", "static_node", "write_node"]
 
@@ -62,7 +62,7 @@ def static_node(value: Any) -> Node:
     return Node("EQUAL" if plain else "SAME", cls, value=value)
 
 
-def write_node(memory: Memory, node: Node, leaves: Sequence[int], at: int | None = None) -> int:
+def write_node(memory: MappedMemory, node: Node, leaves: Sequence[int], at: int | None = None) -> int:
     """Write a tree to be matched, or to be built; the address of its root.
 
     ``leaves`` are the addresses of the records of arguments, or results. Whoever has the memory must keep the node,

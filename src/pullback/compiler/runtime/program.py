@@ -34,7 +34,7 @@ from pullback.compiler.runtime.arguments import as_many, check_overlap, conform,
 from pullback.compiler.runtime.engine import Loaded
 from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.machine import machine
-from pullback.compiler.runtime.memory import Memory
+from pullback.compiler.runtime.memory import MappedMemory
 from pullback.compiler.runtime.sharing import EVER, Sharing, steps_from
 from pullback.compiler.runtime.signature import Signature, Trees, flat
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, RepeatSpec, ResultSpec
@@ -288,11 +288,11 @@ class _Instance:
         alignment = _HUGE_PAGE if program.arena_bytes >= 2 * _HUGE_PAGE else LINE_BYTES
         width = working_threads(program.code.processor)
         scratch_stride = _scratch_stride(program.scratch_bytes)
-        self._arena = Memory(program.arena_bytes, alignment)
-        self._scratch = Memory(scratch_stride * width, APART_BYTES)
+        self._arena = MappedMemory(program.arena_bytes, alignment)
+        self._scratch = MappedMemory(scratch_stride * width, APART_BYTES)
         slots = layout.Slots(len(program.arguments), len(program.results), len(program.constants))
         context_bytes = layout.slot_offset(slots.count)
-        self._memory = Memory(context_bytes, APART_BYTES)
+        self._memory = MappedMemory(context_bytes, APART_BYTES)
         self.context = self._memory.reserve(context_bytes, APART_BYTES)
         self._write_context(slots, width, scratch_stride)
         # What a worker may still be looking at when this object goes, the machine code among it.

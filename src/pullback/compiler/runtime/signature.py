@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.compiler.runtime.memory import Memory
+from pullback.compiler.runtime.memory import MappedMemory
 from pullback.compiler.runtime.nodes import Node, write_node
 from pullback.compiler.runtime.reading import (
     ALIGNED,
@@ -107,7 +107,7 @@ class Signature:
     address: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._memory = memory = Memory(mmap.PAGESIZE)
+        self._memory = memory = MappedMemory(mmap.PAGESIZE)
         program = self.owner.program
         arguments, results = program.arguments, program.results  # the records have addresses of their dtypes
         records = [self._argument(k, spec) for k, spec in enumerate(arguments)]
