@@ -105,7 +105,8 @@ class _Emitter:
         self.target = planned.target
         self.kernels: dict[str, str] = {}
         self.alike: dict[tuple[Any, ...], str] = {}
-        self.checks: list[Check] = []
+        self.checks: dict[Check, int] = {}
+        """Those that may fail, with their failure codes."""
         self.calls: list[HostCall] = []
         self.regions = 0
         self.loops: dict[Group, tuple[Counter, ...]] = {}
@@ -124,10 +125,9 @@ class _Emitter:
     def check(self, values: Values, expression: Apply) -> list[str]:
         """Emit an index check under its failure code; equal checks share one."""
         check = describe_check(expression, self.around)
-        if check not in self.checks:
-            self.checks.append(check)
+        code = self.checks.setdefault(check, len(self.checks) + 1)
         turn = values.f["turn"] if self.around else None
-        return emit_check(values, expression, self.checks.index(check) + 1, turn)
+        return emit_check(values, expression, code, turn)
 
     def kernel(
         self, job: Job, grains: Sequence[int], loops: tuple[Counter, ...] = (), ahead: Sequence[int] = ()
