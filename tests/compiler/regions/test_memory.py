@@ -15,7 +15,7 @@ def copy(source: Buffer, target: Buffer) -> Job:
     axis = Axis("i", source.size)
     value = Load(source, Affine.of(axis))
     kernel = Kernel((axis,), (Store(target, Affine.of(axis), value),))
-    return Job(kernel, MapSchedule(nest_of(kernel), None, 1, {}), 1.0)
+    return Job(kernel, MapSchedule(nest_of(kernel), None, 1, {}, {}, ()), 1.0)
 
 
 def test_what_a_later_region_reads_is_in_use_until_then() -> None:
