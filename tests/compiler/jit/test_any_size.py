@@ -373,3 +373,20 @@ def test_chunks_beyond_the_size() -> None:
             assert np.array_equal(one, several)
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
     assert named.traces == 2
+
+
+@pytest.mark.parametrize("value", [0.5, np.inf, np.nan])
+def test_slopes_of_grouped_convolutions_along_the_axis(value: float) -> None:
+    """Beyond the size nothing is multiplied, which matters where what is there meets infinity or NaN alone."""
+
+    def slopes(x: Any, w: Any) -> Any:
+        return pb.grad(lambda x, w: np.sum(nn.conv(np.tanh(x), w, padding=1, groups=2)), (0, 1))(x, w)
+
+    named, plain = pb.jit(slopes, shapes={"x": (None, None, "length")}), pb.jit(slopes)
+    w = np.ones((4, 1, 2), np.float32)
+    w[2, 0, 1] = value
+    for size in (3, 5, 8, 11):
+        x = np.random.default_rng(size).uniform(-1, 1, (1, 2, size)).astype(np.float32)
+        for given in (x, np.where(x == x.max(), np.float32(value), x)):
+            for one, other in zip(named(given, w), plain(given, w), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)

@@ -88,12 +88,11 @@ def _compacted(
 ) -> Kernel:
     """The kernel with a condition on its terms, if the target compacts them and that is expected to gain time."""
     lanes, (*_, lane) = schedules.lanes(kernel), sums.columns
-    if not can_compact(sums.left, sums.right, sums.over, lanes, schedules.target):
+    reduce = kernel.only_reduction  # there is none where only a rare case sums
+    if reduce is None or not can_compact(sums.left, sums.right, sums.over, lanes, schedules.target):
         return kernel
     counting: list[Expression] = [sums.left]
     share = 0.0
-    reduce = kernel.only_reduction
-    assert reduce is not None
     case = rare_case(reduce.body)  # what is not finite is one
     if case is None and largest(sums.right, stored) == math.inf:
         panel = _panel(sums.right, {*sums.over, *sums.columns})
