@@ -25,7 +25,7 @@ from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
 from pullback.compiler.codegen.vectormath.extrema import Extremum, FirstExtremum
 from pullback.compiler.schedules.cost import FEWEST_LANES, WRITTEN_OUT
 from pullback.compiler.schedules.reduction import is_transposed, runs_along
-from pullback.loops import Affine, Apply, Axis, Expression, Load, Reduce, turns_of
+from pullback.loops import Affine, Apply, Axis, Load, Reduce, operands_of, turns_of
 from pullback.loops.nest import Kind, Level, level_of, levels_over
 
 __all__ = ["SumsOfLoop", "across_rows", "emit_reduction", "horizontal", "neutral"]
@@ -171,13 +171,13 @@ class _Accumulators:
 
     def __init__(self, values: Values, reduce: Reduce, lanes: int) -> None:
         self.values, self.reduce, self.lanes = values, reduce, lanes
-        self.kind, self.dtype = reduce.kind, reduce.dtype
+        self.kind, self.dtype, self.body = reduce.kind, reduce.dtype, reduce.body
         self.chains = values.target.accumulators
         """How many of them a loop has beside each other, so that none waits for the one before it."""
 
     def terms(self) -> list[Any]:
         """What they take in of the body: vectors, or the two factors where a sum takes in a product."""
-        body, along = self.reduce.body, self._along()
+        body, along = self.body, self._along()
         if self.lanes == 1:
             return self.values.emit(body)
         if (
@@ -190,11 +190,11 @@ class _Accumulators:
         ):
             left, right = (self.values.vectors(operand) for operand in body.operands)
             return list(zip(left, right))
-        return self.vectors(body)
+        return self.vectors()
 
-    def vectors(self, body: Expression) -> list[Any]:
+    def vectors(self) -> list[Any]:
         """Vectors of the body, with neutral values in lanes that do not exist."""
-        vectors = self.values.vectors(body)
+        vectors = self.values.vectors(self.body)
         return vectors if self._along() is None else _masked(self.values, self.reduce, vectors)
 
     def _along(self) -> Axis | None:
@@ -248,15 +248,13 @@ class _Search(_Accumulators):
 
     def __init__(self, values: Values, reduce: Reduce, lanes: int) -> None:
         super().__init__(values, reduce, lanes)
-        self.chains, self.dtype, self.body = 1, reduce.body.dtype, reduce.body
+        self.chains, self.dtype = 1, reduce.body.dtype
         self.least = neutral(reduce.kind, self.dtype)
-        self.is_rectified = (
-            self.kind == "argmax" and isinstance(self.body, Apply) and self.body.function == "relu"
-        )
-        if (
-            self.is_rectified
-        ):  # nothing that is not positive is larger than the 0 that the first place has at least
-            (self.body,), self.least = self.body.operands, 0
+        rectified = operands_of(reduce.body, "relu") if self.kind == "argmax" else ()
+        self.is_rectified = bool(rectified)
+        if rectified:
+            # Nothing that is not positive is larger than the 0 that the first place has at least.
+            (self.body,), self.least = rectified, 0
         # Positions are as wide as the values, so that a comparison's mask selects both without being converted.
         wide = self.dtype.itemsize == 8 or turns_of(reduce.over) >= 2**31
         self.index_dtype = np.dtype(np.int64 if wide else np.int32)
@@ -269,12 +267,12 @@ class _Search(_Accumulators):
 
     def terms(self) -> list[tuple[str, str]]:
         if self.lanes > 1:
-            return self.vectors(self.body)
+            return self.vectors()
         return [(value, self._place()) for value in self.values.emit(self.body)]
 
-    def vectors(self, body: Expression) -> list[tuple[str, str]]:
+    def vectors(self) -> list[tuple[str, str]]:
         """Vectors of the body, each with its places."""
-        vectors, first = super().vectors(self.body), self._place()
+        vectors, first = super().vectors(), self._place()
         if self._along() is None:
             return [(vector, first) for vector in vectors]
         kind, scalar = self._first(self.lanes).places.kind, scalar_type(self.index_dtype)
@@ -428,7 +426,7 @@ class SumsOfLoop:
         """What is carried, with the vectors of the current group taken in."""
         new = list[str]()
         for own, state in self._each(carried):
-            new += own.taken(state, own.vectors(own.reduce.body))
+            new += own.taken(state, own.vectors())
         return new
 
     def bind(self, carried: Sequence[str]) -> None:

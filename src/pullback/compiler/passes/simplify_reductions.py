@@ -111,22 +111,20 @@ def _outside_units(node: Operation) -> Node | None:
 
 def _of_one_hot(node: Operation) -> Node | None:
     """``sum_k where(label == k, x_k, 0)`` of many elements is that at the label, or zero if there is none."""
-    chosen, axes = inner(node.inputs[0], "where"), node.attributes["axes"]
-    if chosen is None or len(axes) != 1 or chosen.shape[axes[0]] < LEAST_PICKED_FROM:
+    chosen, (axis, *more) = inner(node.inputs[0], "where"), node.attributes["axes"]
+    if chosen is None or more or chosen.shape[axis] < LEAST_PICKED_FROM:
         return None
     mask, x, rest = chosen.inputs
-    label = _label(mask, *axes) if is_zero(rest) and not in_rare_cases(x) else None
+    label = _label(mask, axis) if is_zero(rest) and not in_rare_cases(x) else None
     if label is None:
         return None
-    (axis,), count = axes, x.shape[axes[0]]
-    known: Node = label
+    known, count = label, x.shape[axis]
     while isinstance(known, Operation) and known.operator.name in ("broadcast", "reshape"):
         known = known.inputs[0]
     check, label = inner(known, "check_index"), cast(label, dtype=_INT)
     checked = check is not None and check.attributes["extent"] <= count
     inside = label if checked else minimum(maximum(label, filled(0, label)), filled(count - 1, label))
-    others = [position for position in range(x.ndim) if position != axis]
-    places = [iota(shape=label.shape, axis=k, dtype=_INT) for k in range(len(others))]
+    places = [iota(shape=label.shape, axis=k, dtype=_INT) for k in range(label.ndim)]
     found = gather(x, *places[:axis], inside, *places[axis:], axes=tuple(range(x.ndim)))
     if not checked:
         found = where(equal(label, inside), found, filled(0, found))
