@@ -52,6 +52,25 @@ def unit(m: Maker, x: str, axis: int) -> str:
 ROWS = (standardised, standardised, rms, softmaxed, softmaxed, deviated, deviated, unit)
 
 
+LONG_ROWS = (
+    *("np.sum({0}, axis=1)", "np.sum({0} * {1}, axis=1)", "np.max({0} * {0}, axis=1)", "np.min({0}, axis=1)"),
+    *("np.sum({0}, axis=1) + {1}[:, 0]", "np.sum(1 - {0} * {0}, axis=1) * 2", "np.mean({0} - {1}, axis=1)"),
+    *("{1} * np.sum({0}, axis=1, keepdims=True)", "{0} / (1 + np.sum({0} * {0}, axis=1, keepdims=True))"),
+)
+
+
+@family(2)
+def long_rows(m: Maker) -> str:
+    """Several sums over rows that registers do not hold, of a costly function that is stored now and then."""
+    x = m.input((m.pick((1, 3, 17)), m.pick((129, 200, 300))))
+    made = m.step(
+        m.pick(("np.tanh({0})", "np.exp(-{0} * {0})", "{0} / (1 + {0} * {0})", "np.arctan({0})")), x
+    )
+    for line in (m.pick(LONG_ROWS), m.pick(LONG_ROWS), m.pick(LONG_ROWS)):
+        last = m.step(line, made, x)
+    return made if m.chance(0.3) else last
+
+
 @family(8)
 def chain_of_rows(m: Maker) -> str:
     """Normalisations, softmaxes and reductions one behind the other, with functions between."""
@@ -237,6 +256,17 @@ def embedding(m: Maker) -> str:
 
 
 @family(2)
+def matched(m: Maker) -> str:
+    """Rows of two tables, each pair summed in some way, as a factorisation and a skip-gram do."""
+    width, count = m.pick((3, 7, 8, 16, 20, 33)), m.pick((1, 4, 9, 18, 35))
+    sides = []
+    for rows in (m.pick((2, 9, 70)), m.pick((2, 9, 70))):
+        sides.append(m.step("{0}[{1}]", m.input((rows, width)), indices(m, rows, (count,))))
+    pair = m.step(m.pick(("{0} * {1}", "{0} * {1}", "np.abs({0} - {1})", "np.maximum({0}, {1})")), *sides)
+    return m.step(f"np.{m.pick(('sum', 'sum', 'max', 'mean'))}({{0}}, axis=1)", pair)
+
+
+@family(2)
 def words(m: Maker) -> str:
     """Rows of a table that are named many times, times a matrix, each alone or in windows along a text."""
     rows, width, columns = m.pick((2, 9, 70, 200)), m.pick((8, 17, 20)), m.pick((1, 3, 8))
@@ -279,7 +309,12 @@ def stepped(m: Maker) -> str:
 def classified(m: Maker) -> str:
     """Cross-entropies of logits and labels."""
     x = m.any(lambda n: m.dtype(n).kind == "f" and m.rank(n) == 2 and 0 not in m.shape(n))
+    if m.chance(0.3):
+        x = m.input((m.pick((1, 5, 18)), m.pick((64, 70, 130))))
     rows, classes = m.shape(x)
+    if m.chance(0.2):
+        label = m.input((rows,), m.pick(("int64", "int32")), -1, classes + 1)
+        return m.step(f"np.sum(np.where({{1}}[:, None] == np.arange({classes}), {{0}}, 0), axis=1)", x, label)
     labels = m.input((rows,), m.pick(("int64", "int32", "uint8")), 0, min(classes, 255))
     logs = (
         m.step("pb.log_softmax({0})", x)
@@ -293,6 +328,7 @@ def classified(m: Maker) -> str:
             (
                 f"-np.mean({{0}}[np.arange({rows}), {{1}}])",
                 "np.take_along_axis({0}, {1}[:, None].astype(np.int64), axis=1)",
+                f"np.sum(np.where({{1}}[:, None] == np.arange({classes}), {{0}}, 0), axis=1)",
             )
         ),
         logs,
