@@ -375,6 +375,32 @@ def test_what_sums_read_is_not_overwritten_by_the_stores_beside_them(step, donat
         np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("width", [129, 200, 515])
+def test_sums_beside_stores_that_ask_for_their_place_or_their_neighbours(width, compiler, traced, processor):
+    def function(x):
+        z = np.tanh(x)
+        first = np.where(np.arange(width) < 1, z, 2 * z)
+        apart = np.concatenate([z[:, :1], z[:, 1:] - z[:, :-1]], 1)
+        return first, apart, z.sum(1), (z - x).max(1), z + np.roll(x, 1, 1)
+
+    x = numbers(17, width, dtype=np.float64)
+    compiler.assert_same(traced(function, x), [x], processor=processor, rounding=64)
+
+
+def sums_of_slopes(x):
+    z = np.tanh(x)
+    return z.sum(1) + x[:, 0], (z - x).mean(1)
+
+
+def test_sums_beside_slopes_of_single_elements():
+    def both(x):
+        return sums_of_slopes(x), pb.grad(lambda x: sum(map(np.sum, sums_of_slopes(x))))(x)
+
+    x = numbers(17, 200, dtype=np.float64)
+    for found, right in zip(jit(both)(x)[0], sums_of_slopes(x)):
+        np.testing.assert_allclose(found, right, rtol=1e-12)
+
+
 def test_sums_that_share_functions_evaluate_them_once():
     def energy(a, b):
         return np.sum(np.tanh(a[:, None] + b))

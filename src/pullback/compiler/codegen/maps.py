@@ -69,8 +69,12 @@ def emit_stores(
     sums = SumsOfLoop(values, beside, values.lanes, side)
 
     def write(tile: TileTurns, carried: list[str]) -> list[str]:
+        if not beside:
+            inside_and_at_ends(values, stores, partial(write_stores, values))
+            return []
+        # Each turn of the loop is one that the sums take in: it may not go on inside a turn.
         new = sums.taken(carried)
-        inside_and_at_ends(values, stores, partial(write_stores, values))
+        write_stores(values, stores)
         return new
 
     sums.bind(emit_nest(values, levels, write, sums.start, hoisted=(roots, [])))

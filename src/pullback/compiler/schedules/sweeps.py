@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pullback.compiler.schedules.cost import FEWEST_LANES, REPEATED_COST, costs_of
 from pullback.compiler.schedules.reduction import runs_along
 from pullback.compiler.target import Processor
-from pullback.loops import Axis, Expression, Kernel, Load, Reduce, rare_case, walk
+from pullback.loops import Axis, Expression, Kernel, Load, Position, Reduce, rare_case, walk
 from pullback.loops.rare import usual_parts
 
 __all__ = ["sums_in_one_loop"]
@@ -80,6 +80,8 @@ def _beside(kernel: Kernel, sums: Mapping[Reduce, int], most: int) -> tuple[Redu
     axis, values = loops[0][0][0], [store.value for store in loops[0][1]]
     needed = set(walk(*values, *(reduce.body for reduce in sums)))
     there = set(walk(*values, enter=lambda e: not isinstance(e, Reduce)))
+    if any(isinstance(e, Position) and axis in e.axes for e in there):
+        return ()  # what asks for its place does so at the ends of a loop of its own
     found = [
         reduce
         for reduce in sums
