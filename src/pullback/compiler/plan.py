@@ -198,14 +198,14 @@ class _Planner:
         kernels = seen("canonicalise", [canonicalise(kernel, target) for kernel in kernels])
         kernels = seen("fuse again", fuse(kernels, lowered.outputs, target))
         kernels = seen("canonicalise again", [canonicalise(kernel, target) for kernel in kernels])
-        kernels = seen("few rows last", few_rows_last(kernels, target))
+        fixed = None if moving is None else partial(self._is_fixed, moving)
+        kernels = seen("few rows last", few_rows_last(kernels, target, fixed))
         kernels = seen("split", split_sums(kernels, target))
         kernels = seen("sum in blocks", map(sum_in_blocks, kernels))
         kernels = seen("unroll", unroll_short_axes(kernels, lowered.outputs, self.schedules))
         kernels = seen("materialise indices", materialise_indices(kernels, self.schedules))
         kernels = seen("compact", compact_masked(kernels, self.schedules))
         kernels = seen("branch", branch_on_matches(kernels, self.schedules))
-        fixed = None if moving is None else partial(self._is_fixed, moving)
         kernels = seen("pack", pack(kernels, self.schedules, fixed))
         return lowered, kernels
 

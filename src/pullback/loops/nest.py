@@ -98,6 +98,12 @@ class Nest:
         """The axes of which a tile has a strip."""
         return frozenset(level.axis for level in self.levels if not level.strips)
 
+    @property
+    def grain(self) -> int:
+        """Turns of the parallel loop that a whole tile takes."""
+        parallel = [level for level in self.levels if level.strips and level.kind is Kind.PARALLEL]
+        return parallel[0].strips[0][0] if parallel and parallel[0].axis in self.tile else 1
+
     def tiles(self, low: int, high: int, together: bool = False) -> Iterator[dict[Axis, range]]:
         """The turns of each tile, in the order of the loops; of a parallel loop those from ``low`` to ``high``.
 

@@ -209,13 +209,15 @@ def test_a_product_of_what_a_row_makes(compiler, traced, processor):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("depth", [16, 17, 84])
-@pytest.mark.parametrize(("rows", "columns"), [(2, 32), (3, 37), (4, 200), (5, 1014), (8, 33)])
+@pytest.mark.parametrize("depth", [16, 17, 84, 333])
+@pytest.mark.parametrize(
+    ("rows", "columns"), [(2, 32), (3, 37), (4, 200), (5, 1014), (8, 33), (13, 64), (27, 300)]
+)
 def test_few_rows_by_a_transposed_matrix(rows, columns, depth, dtype, compiler, traced, processor):
     """Rows of the matrix are read as they lie, some together; what is left of them one by one."""
 
     def products(x, w, b):
-        return np.tanh(x @ w.T + b), w - x.T.sum(1) * b[:, None]
+        return np.tanh(x @ w.T + b), w - x.T.sum(1) * b[:, None], np.tanh(w @ x.T)
 
     random = np.random.default_rng([rows, columns, depth])
     shapes = ((rows, depth), (columns, depth), (columns,))
@@ -230,6 +232,8 @@ def test_a_matrix_is_turned_for_many_rows_or_many_products_only(stages):
     one = lambda x, w: np.exp(x @ w.T)  # noqa: E731
     assert "packed" not in stages(one, (4, 30), (90, 30))["pack"]
     assert "packed" in stages(one, (5, 30), (90, 30))["pack"]
+    for rows, first in [(16, "j<900"), (17, "i<17")]:  # two vectors of rows of a deep sum, and more
+        assert stages(one, (rows, 320), (900, 320))["few rows last"].startswith(f"for {first}")
     assert stages(twice, (4, 30), (4, 30), (90, 30))["pack"].count("packed0[") == 3
 
 

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
 from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
-from pullback.compiler.schedules.cost import ALONG_SUM, COPY_CYCLES, LONG_SUM, WORTH_REORDERING
+from pullback.compiler.schedules.cost import (
+    ALONG_SUM,
+    COPY_CYCLES,
+    LONG_SUM,
+    OUTWEIGHING,
+    WORTH_REORDERING,
+)
 from pullback.compiler.schedules.indexed_contraction import with_columns_last
 from pullback.compiler.schedules.lanes import lanes_of
+from pullback.compiler.schedules.reduction_vectorised import pays_along_sum
 from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
     Apply,
     Axis,
+    Buffer,
     Expression,
     Kernel,
     Load,
@@ -78,12 +86,14 @@ def _with_best_columns(kernel: Kernel, target: Processor) -> Kernel:
     return Kernel((*(axis for axis in kernel.axes if axis not in best), *best), kernel.stores)
 
 
-def few_rows_last(kernels: Sequence[Kernel], target: Processor) -> list[Kernel]:
+def few_rows_last(
+    kernels: Sequence[Kernel], target: Processor, fixed: Callable[[Buffer], bool] | None = None
+) -> list[Kernel]:
     """Products of few rows by the transpose of a matrix, with the axis of the matrix' rows first.
 
     The pullback of a small batch through a layer reads each row of the weights as it lies, and sums along it; a copy
     of the weights turned round, which larger products read, would take longer than the product. It is worth its while
-    where several products read it.
+    where several products read it, or all turns of a loop, in which it is ``fixed``.
     """
     found = {kernel: find_contraction(kernel) for kernel in kernels}
     turned = Counter(
@@ -95,29 +105,23 @@ def few_rows_last(kernels: Sequence[Kernel], target: Processor) -> list[Kernel]:
     )
 
     def narrow(kernel: Kernel, product: Contraction | None) -> bool:
-        if product is None or turned[product.pairs[0].right.buffer] != 1:
+        if product is None or len(product.pairs) != 1 or len(product.rows) != 1:
             return False
-        return _is_narrow(product, lanes_of(kernel, target))
+        ((pair,), (rows,), columns) = product.pairs, product.rows, product.columns
+        lanes, matrix = lanes_of(kernel, target), pair.right.buffer
+        stays = fixed is not None and fixed(matrix)
+        return (
+            turned[matrix] == 1
+            and columns.extent >= 2 * lanes
+            and pair.right.offset.coefficient(columns) > 1
+            and (not stays or OUTWEIGHING * rows.extent <= lanes)
+            and pays_along_sum(pair, (columns, rows), lanes, target)
+        )
 
     return [
         Kernel((kernel.axes[-1], *kernel.axes[:-1]), kernel.stores) if narrow(kernel, product) else kernel
         for kernel, product in found.items()
     ]
-
-
-def _is_narrow(product: Contraction, lanes: int) -> bool:
-    """Whether a product has few rows, and both its operands lie along the summed axis."""
-    if len(product.pairs) != 1 or len(product.rows) != 1 or len(product.pairs[0].depth) != 1:
-        return False
-    (pair,), (rows,) = product.pairs, product.rows
-    (depth,) = pair.depth
-    return (
-        2 * rows.extent <= lanes
-        and 2 * lanes <= product.columns.extent
-        and max(lanes, 2 * rows.extent) <= depth.extent
-        and pair.left.offset.coefficient(depth) == pair.right.offset.coefficient(depth) == 1
-        and pair.right.offset.coefficient(product.columns) > 1
-    )
 
 
 def _run(kernel: Kernel, reduce: Reduce, last: Axis) -> tuple[Axis, ...]:

@@ -26,6 +26,7 @@ from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction_schedules import PackedContraction, TiledContraction
 from pullback.compiler.schedules.cost import COMPARING, MOST_CHUNKS, SHORT_CYCLES
 from pullback.compiler.schedules.map import MapSchedule, schedule_map
+from pullback.compiler.schedules.reduction_vectorised import ReductionVectorised
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.target import Processor
 from pullback.loops import Kernel
@@ -210,17 +211,16 @@ def _parted(
 
 
 def _cut(group: Group, schedules: Schedules, trips: int) -> None:
-    """Choose the grain of each chunk: whole tiles of the longest contraction, whole vectors of maps."""
+    """Choose the grain of each chunk: whole tiles of the longest product, whole vectors of maps."""
     if isinstance(group.jobs[0].schedule, PackedContraction):
         return
     share = max(1, group.rows // _wanted_chunks(group, schedules, trips))
     step = aligned = 1
     heaviest = 0.0
     for job in group.jobs:
-        if isinstance(job.schedule, TiledContraction):
-            rows, tile = job.schedule.contraction.rows, job.schedule.tile
+        if isinstance(job.schedule, (TiledContraction, ReductionVectorised)):
             if job.cycles > heaviest:
-                step, heaviest = tile.rows if rows and tile.row_axis is rows[0] else 1, job.cycles
+                step, heaviest = job.schedule.nest.grain, job.cycles
         else:
             aligned = max(aligned, _alignment(job, group, schedules, share))  # powers of two
     step = -(-step // aligned) * aligned

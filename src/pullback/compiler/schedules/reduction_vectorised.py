@@ -7,17 +7,24 @@ several.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pullback.compiler.schedules.contraction import Pair, contractions, with_accumulator
-from pullback.compiler.schedules.cost import OUTWEIGHING, SHORTEST_SUM
+from pullback.compiler.schedules.cost import (
+    COPY_CYCLES,
+    OUTWEIGHING,
+    REDUCED_VECTOR,
+    SHORTEST_SUM,
+    STAYING,
+)
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
-from pullback.loops import Kernel, Load, Placeholder, Store
+from pullback.loops import Axis, Kernel, Load, Placeholder, Store
 from pullback.loops.nest import keep, nest_of, parallelise, split, strips_of
 
-__all__ = ["ReductionVectorised", "find_reduction_vectorised"]
+__all__ = ["ReductionVectorised", "find_reduction_vectorised", "pays_along_sum"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,14 +44,16 @@ def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> 
     if not found or kernel.only_reduction is None or len(kernel.axes) < 2:
         return None
     along, columns = found[0].over[-1], kernel.axes[-1]
-    if along.extent < SHORTEST_SUM or OUTWEIGHING * columns.extent > min(lanes, along.extent):
-        return None
     first, second = found[0].body.operands
     if not isinstance(first, Load) or not isinstance(second, Load):
         return None
-    if first.offset.coefficient(along) != 1 or second.offset.coefficient(along) != 1:
-        return None
     pair = Pair(first, second, found[0].over)
+    if not _lies_along_sum(pair):
+        return None
+    short = along.extent >= SHORTEST_SUM and OUTWEIGHING * columns.extent <= min(lanes, along.extent)
+    full = columns.extent % lanes == 0 and all(s.offset.coefficient(columns) == 1 for s in kernel.stores)
+    if not short and (full or not pays_along_sum(pair, kernel.axes, lanes, target)):
+        return None
     accumulator, stores = with_accumulator(kernel, found)
     nest = parallelise(nest_of(kernel), kernel.axes[0])
     for own, other, size in zip((first, second), (second, first), target.sum_tile):
@@ -52,3 +61,24 @@ def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> 
         if axes and (axes[-1] is not kernel.axes[0] or len(kernel.axes) == 2):
             nest = keep(split(nest, axes[-1], strips_of(axes[-1].extent, size, even=True)), axes[-1])
     return ReductionVectorised(nest, pair, accumulator, stores)
+
+
+def pays_along_sum(pair: Pair, axes: Sequence[Axis], lanes: int, target: Processor) -> bool:
+    """Whether the rows of a matrix, the first of two ``axes``, and the few of another are best multiplied as they lie.
+
+    Lanes along the columns would need a copy of one of them, turned round. Each sum along memory ends with reducing a
+    vector to one number instead, and the few rows, which all tiles read, must stay near.
+    """
+    if len(axes) != 2 or len(pair.depth) != 1 or not _lies_along_sum(pair):
+        return False
+    (many, few), (depth,) = axes, pair.depth
+    if few.extent > many.extent or max(lanes, OUTWEIGHING * few.extent) > depth.extent:
+        return False
+    if OUTWEIGHING * few.extent <= lanes:
+        return True
+    near = few.extent * depth.extent * pair.left.dtype.itemsize < STAYING * target.l2_bytes
+    return near and few.extent <= 2 * lanes and few.extent * REDUCED_VECTOR <= COPY_CYCLES * depth.extent
+
+
+def _lies_along_sum(pair: Pair) -> bool:
+    return all(load.offset.coefficient(pair.depth[-1]) == 1 for load in (pair.left, pair.right))

@@ -12,6 +12,7 @@ as many tiles each.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -147,7 +148,7 @@ def choose_tile(product: Contraction, lanes: int, target: Processor) -> Tile:
             rest = others // (whole * length * lines)
             found = _best_sizes(
                 vectors, lines, length, whole, rest, depth, lanes * itemsize, target, crossing,
-                main is first, band_axis is not None,
+                main is first, band_axis is not None, _places(product, main, target),
             )  # fmt: skip
             if found is not None and (best is None or found[0] < best[0]):
                 cycles, (widths, bands, height) = found
@@ -169,6 +170,7 @@ def _best_sizes(
     crossing: bool,
     outermost: bool,
     banded: bool,
+    places: int,
 ) -> tuple[float, Sizes] | None:
     """The widths, bands and step of rows of the fewest cycles, with these."""
     best: tuple[float, Sizes] | None = None
@@ -185,6 +187,8 @@ def _best_sizes(
                     far = depth * size > target.tile_bytes
                     lines_read = size / target.line_bytes + CROSSING * crossing
                     arrival = target.near_line_cycles * lines_read if far else 0.0
+                    if rows > places * target.ways:
+                        arrival += target.near_line_cycles * rows * whole
                     one = tile_cycles(target, rows * whole, across, reads, depth, arrival)
                     cycles += rest * row_strips * band_strips * one
         if outermost and length > MOST_TILE_ROWS:
@@ -194,6 +198,15 @@ def _best_sizes(
         if best is None or cycles < best[0]:
             best = cycles, (widths, bands, height)
     return best
+
+
+def _places(product: Contraction, rows: Axis | None, target: Processor) -> int:
+    """In how many places of the nearest cache the lines of left operands lie that are read side by side, at least."""
+    steps = [
+        pair.left.offset.coefficient(rows) * pair.left.dtype.itemsize if rows is not None else 0
+        for pair in product.pairs
+    ]
+    return min(target.page_bytes // math.gcd(step, target.page_bytes) for step in steps)
 
 
 def _row_choices(lefts: list[Axis], first: Axis | None) -> Iterator[tuple[Axis | None, tuple[Axis, ...]]]:

@@ -71,6 +71,17 @@ def long_rows(m: Maker) -> str:
     return made if m.chance(0.3) else last
 
 
+@family(1)
+def few_rows(m: Maker) -> str:
+    """Products of some rows with a matrix whose rows are long, in either order, as it lies or across."""
+    rows, (many, depth) = m.pick((3, 9, 12, 16)), m.pick(((20, 290), (33, 170), (36, 160), (64, 90)))
+    x, w = m.input((rows, depth)), m.input((many, depth))
+    made = m.step(m.pick(("{0} @ {1}.T", "{1} @ {0}.T", "np.tanh({0}) @ {1}.T")), x, w)
+    if m.chance(0.3):
+        return m.step("np.tanh({0} + {1}[0, 0])", made, w)
+    return made
+
+
 @family(8)
 def chain_of_rows(m: Maker) -> str:
     """Normalisations, softmaxes and reductions one behind the other, with functions between."""
