@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from pullback.compiler.kernels.split import split_sums
+from pullback.compiler.lowering.lower import lower
+from pullback.compiler.target import Processor
 from pullback.numpy.convolution import conv
 
 
@@ -179,11 +182,27 @@ def test_rows_by_a_large_matrix_that_lies_along_the_sum_are_packed_from_five_on(
     assert "packed" in stages(lambda x, w: x @ w.T, (12, 64), (64, 64))["pack"]
 
 
+def test_few_rows_times_a_matrix_that_a_cache_holds_share_its_columns_out(traced):
+    """Where all rows are one tile, that is, which many registers hold."""
+
+    def product(registers, rows, depth, columns):
+        arrays = [np.zeros(shape, np.float32) for shape in ((rows, depth), (depth, columns))]
+        target = Processor("generic", "", "x86_64", 2 * registers, registers, l2_bytes=1 << 20)
+        lowered = lower(traced(lambda x, w: x @ w, *arrays), target)
+        return [str(kernel.axes) for kernel in split_sums(lowered.kernels, target)]
+
+    assert product(32, 9, 500, 256) == ["(j<8, i<9, j<32)"]
+    assert product(32, 9, 500, 260) == ["(j<8, i<9, j<32)", "(i<9, j<4)"]
+    assert product(32, 9, 500, 32) == ["(i<9, j<32)"]  # too little work
+    assert product(32, 40, 500, 256) == product(16, 40, 500, 256) == ["(i<40, j<256)"]
+    assert product(16, 9, 500, 256) == ["(i<9, j<256)"]
+
+
 def test_products_of_few_rows_are_right(compiler, traced, processor):
     random = np.random.default_rng(0)
-    for depth in (2048, 1031):
+    for depth in (2048, 1031, 300):
         matrix = random.integers(-3, 4, (depth, 513)).astype(np.float32)
-        for rows in (1, 2, 3, 7, 12):
+        for rows in (1, 2, 3, 7, 8, 12):
             x = random.integers(-3, 4, (rows, depth)).astype(np.float32)
             plain, along = [x, matrix], [x, np.ascontiguousarray(matrix.T)]
             compiler.assert_same(

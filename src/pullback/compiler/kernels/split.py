@@ -9,8 +9,9 @@ So there is something to share out. The first step treats the samples of a batch
 row group. A vector times a matrix is cut by rows of the matrix: a share is then one piece of memory, the same that a
 share of its update writes. If it can, it is cut as what makes the vector is: a channel at a time, say; a part then goes
 on where that has stopped. A few rows times a matrix that no near cache holds are cut so too: it goes by once, some of
-its rows side by side, as fast as memory gives it. Extremes and products of elements are cut like sums. How a sum is
-cut depends on its shape only: results are the same bits for any number of threads.
+its rows side by side, as fast as memory gives it; where a cache holds it, its columns are shared out. Extremes and
+products of elements are cut like sums. How a sum is cut depends on its shape only: results are the same bits for any
+number of threads.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.compiler.kernels.canonicalise import coalesced_axes
-from pullback.compiler.schedules.contraction import contractions, is_contraction
+from pullback.compiler.schedules.contraction import contractions, find_contraction, is_contraction
 from pullback.compiler.schedules.cost import (
     ENOUGH_ROWS,
     FEWEST_PACKED_ROWS,
@@ -35,6 +36,7 @@ from pullback.compiler.schedules.cost import (
     LEAST_STREAMED,
     MOST_PARTS,
     MOST_SPLIT_RESULTS,
+    SHARED_BY,
     SHORTEST_SUMMED_ROW,
     SINGLE_ROW_STREAMS,
     STREAMED_ROWS,
@@ -43,6 +45,7 @@ from pullback.compiler.schedules.cost import (
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.schedules.reduction import is_transposed
+from pullback.compiler.schedules.tiles import choose_tile
 from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
@@ -57,6 +60,7 @@ from pullback.loops import (
     Store,
     element,
     fused,
+    in_strips,
     load_at,
     matched,
     operands_of,
@@ -374,7 +378,7 @@ def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[
     """The kernel with its long sum in parts, if it has one."""
     reduce = _long_sum(kernel, target, rows)
     if reduce is None or (parts := _parts(kernel, reduce, target, rows)) < 2:
-        return [kernel]
+        return _by_columns(kernel, target)
     *made, total = _in_parts(kernel, reduce, parts)
     if _streams(kernel, reduce, target):
         made = [
@@ -391,6 +395,35 @@ def _in_strips(kernel: Kernel, outside: int, target: Processor) -> list[Kernel]:
     if reduce is None or reduce.over[0].extent <= streams:
         return [kernel]
     return _in_parts(kernel, reduce, reduce.over[0].extent // streams, outside)
+
+
+def _by_columns(kernel: Kernel, target: Processor) -> list[Kernel]:
+    """A product whose rows make a single tile in strips of columns, and what these leave over as another.
+
+    for i<8, j<520: y[i, j] = add[k](x[i, k] * w[k, j])
+    →
+    for p<8, i<8, j<64: y[i, 64*p + j] = add[k](x[i, k] * w[k, 64*p + j])
+    for i<8, j<8:       y[i, j + 512] = add[k](x[i, k] * w[k, j + 512])
+    """
+    product, lanes = find_contraction(kernel), lanes_of(kernel, target)
+    if product is None or len(product.rows) != 1 or kernel.axes[0].extent < ENOUGH_ROWS:
+        return [kernel]
+    (rows,), columns = product.rows, product.columns
+    cycles = rows.extent * columns.extent * product.depth / lanes
+    width = columns.extent // (lanes * ENOUGH_ROWS) * lanes
+    if (
+        width == 0
+        or cycles < SHARED_BY * LEAST_SPLIT_CYCLES
+        or any(pair.right.offset.coefficient(columns) != 1 for pair in product.pairs)
+        or choose_tile(product, lanes, target).rows < rows.extent
+    ):
+        return [kernel]
+
+    def strip(axes: tuple[Axis, ...], index: Affine) -> Kernel:
+        own = Axis(rows.name, rows.extent)
+        return kernel.over((*axes[:-1], own, axes[-1]), {rows: Affine.of(own), columns: index})
+
+    return [strip(axes, index) for axes, index in in_strips(columns, width)]
 
 
 def _in_parts(

@@ -73,13 +73,15 @@ def long_rows(m: Maker) -> str:
 
 @family(1)
 def few_rows(m: Maker) -> str:
-    """Products of some rows with a matrix whose rows are long, in either order, as it lies or across."""
+    """Products of some rows with a matrix: as it lies or across, of long rows, and one with work to share out."""
+    if m.chance(0.2):
+        rows, (depth, many) = m.pick((8, 9, 12)), m.pick(((400, 128), (300, 165)))
+        x, w = m.input((rows, depth)), m.input((depth, many), most=depth * many)
+        return m.step(m.pick(("{0} @ {1}", "np.tanh({0} @ {1})")), x, w)
     rows, (many, depth) = m.pick((3, 9, 12, 16)), m.pick(((20, 290), (33, 170), (36, 160), (64, 90)))
     x, w = m.input((rows, depth)), m.input((many, depth))
     made = m.step(m.pick(("{0} @ {1}.T", "{1} @ {0}.T", "np.tanh({0}) @ {1}.T")), x, w)
-    if m.chance(0.3):
-        return m.step("np.tanh({0} + {1}[0, 0])", made, w)
-    return made
+    return m.step("np.tanh({0} + {1}[0, 0])", made, w) if m.chance(0.3) else made
 
 
 @family(8)

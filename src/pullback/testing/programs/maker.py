@@ -87,10 +87,17 @@ class Maker:
             if usual.mean() < 0.5:
                 raise Rejected("nothing left to compute with")
 
-    def input(self, shape: Sequence[int], dtype: Any = None, low: int = -4, high: int = 5) -> str:
-        """A new argument; integers from ``low`` up to below ``high``."""
+    def input(
+        self,
+        shape: Sequence[int],
+        dtype: Any = None,
+        low: int = -4,
+        high: int = 5,
+        most: int = MOST_ELEMENTS,
+    ) -> str:
+        """A new argument of ``most`` elements at most; integers from ``low`` up to below ``high``."""
         shape, dtype = tuple(shape), self.float if dtype is None else np.dtype(dtype)
-        if len(self.inputs) >= MOST_INPUTS or math.prod(shape) > MOST_ELEMENTS:
+        if len(self.inputs) >= MOST_INPUTS or math.prod(shape) > most:
             raise Rejected("too many inputs, or too large")
         name = f"x{len(self.inputs)}"
         self.inputs.append(Input(name, self.drawn(shape, dtype, low, high)))
