@@ -33,6 +33,11 @@ CALLS = {
     "gru": tuple(_sized("gru", units, batch) for batch in (64, 128) for units in (128, 256, 512, 1024)),
     "gru-before": tuple(_sized("gru-before", units) for units in (128, 256, 512, 1024)),
     "cells": tuple(_sized(program, units) for units in (256, 64) for program in _CELLS),
+    "gradients": tuple(
+        Call(f"{units} units, batch {batch}", "two-products", 1, batch, units, units)
+        for units in (256, 512)
+        for batch in (12, 32)
+    ),
     "lstm-100": (Call("lstm-100", "lstm", 100, 64, 28, 128),),
     "gru-1": (_sized("gru", 64, 1),),
     "scans": (

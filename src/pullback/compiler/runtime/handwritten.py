@@ -1,7 +1,7 @@
 """The machine code that all programs share, as one unit of the small language (``llvm/language.py``).
 
 Its texts stand with what they are about: the driver (``driver.py``, ``claiming.py``, ``waiting.py``), and the calls
-from Python (``entry.py``, ``nodes.py``, ``reading.py``, ``returning.py``, ``objects.py``). Here is what they name.
+from Python (``entry.py``, ``nodes.py``, ``reading.py``, ``returning.py``, ``recycling.py``, ``objects.py``). Here is what they name.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pullback.compiler.runtime.entry import ENTRY, TABLE
 from pullback.compiler.runtime.nodes import KINDS, NODE, NODE_BYTES, WALKING
 from pullback.compiler.runtime.objects import CALLABLE, CALLING
 from pullback.compiler.runtime.reading import (
+    ALIGNED,
+    C_CONTIGUOUS,
     DTYPE,
     FIELDS,
     HEAD,
@@ -25,7 +27,9 @@ from pullback.compiler.runtime.reading import (
     READING,
     SPEC,
     SPEC_BYTES,
+    WRITEABLE,
 )
+from pullback.compiler.runtime.recycling import KEPT, KEPT_BYTES, LEAST_KEPT, LISTS, MOST_KEPT, RECYCLING
 from pullback.compiler.runtime.returning import RETURNING
 from pullback.compiler.runtime.signature import DESCRIPTOR
 from pullback.compiler.runtime.waiting import WAITING
@@ -61,12 +65,14 @@ _RECORDS = {
         DType="DTYPE",
         Object="OBJECT",
     ),
+    "Kept": Record(KEPT, KEPT_BYTES, i32="LOCK", ptr="BYTE SET_BASE END"),
     "Node": Record(NODE, NODE_BYTES, ptr="TYPE VALUE", Node="PARTS", Pointers="NAMES"),
     "Descriptor": Record(
         DESCRIPTOR,
         ptr="ARRAY_TYPE NEW_ARRAY NEW_SCALAR NEW_OBJECT NO_ARGUMENTS FAILED SHOWN FLOAT_TYPE INT_TYPE BOOL_TYPE TRUE",
         Context="CONTEXT",
         Pool="POOL",
+        Kept="KEPT",
         Spec="SPECS FIRST RESULT_SPECS",
         Node="TAKEN KEYWORDS MADE",
     ),
@@ -76,6 +82,8 @@ _RECORDS = {
 _PYTHON = {
     "PyCapsule_GetContext": "ptr (ptr)",
     "PyCapsule_GetPointer": "ptr (ptr, ptr)",
+    "PyCapsule_New": "ptr (ptr, ptr, ptr)",
+    "PyCapsule_SetContext": "i32 (ptr, ptr)",
     "PyDict_GetItemWithError": "Object (ptr, ptr)",
     "PyDict_New": "Object ()",
     "PyDict_Next": "i32 (ptr, ptr, ptr, ptr)",
@@ -152,6 +160,10 @@ _CONSTANTS: dict[str, Any] = {
     "NO_ORDER": ord("|"),  # elements of one byte
     "NO_ALIAS": -1,
     "LONGEST": (1 << 63) - 1,
+    "CARRAY": C_CONTIGUOUS | ALIGNED | WRITEABLE,
+    "LEAST_KEPT": LEAST_KEPT,
+    "LISTS": LISTS,
+    "MOST_KEPT": MOST_KEPT,
     "VECTORCALL": _HAS_VECTORCALL,
 }
 
@@ -165,5 +177,5 @@ def machine_text(architecture: str, system: str = sys.platform) -> str:
         "FUTEX": _FUTEX_NUMBER.get(architecture, 0) if system.startswith("linux") else 0,
     }
     unit = Unit(_RECORDS, constants, _PYTHON | _SYSTEM, _MODES)
-    texts = (DRIVER, SHARING, WAITING, READING, WALKING, RETURNING, ENTRY, CALLING)
+    texts = (DRIVER, SHARING, WAITING, READING, WALKING, RECYCLING, RETURNING, ENTRY, CALLING)
     return unit.compiled(*texts) + mode_functions(architecture)

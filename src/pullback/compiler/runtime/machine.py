@@ -10,6 +10,7 @@ from pullback.compiler.runtime.cache import default_cache
 from pullback.compiler.runtime.engine import add_symbols, load
 from pullback.compiler.runtime.handwritten import PYTHON_FUNCTIONS, machine_text
 from pullback.compiler.runtime.reading import HEAD, array_layout_holds
+from pullback.compiler.runtime.recycling import Recycler
 from pullback.compiler.runtime.threads import Pool
 from pullback.compiler.target import Processor
 from pullback.undisturbed import undisturbed
@@ -34,6 +35,7 @@ class Machine:
         code.make_immortal()
         self.code = code
         self.pool = Pool(code)
+        self.recycler = Recycler(code.address("pullback_recycle"))
         self.entry_address = code.address("pullback_entry")
         self.forward_address = code.address("pullback_forward")
         self.run_entry_address = code.address("pullback_run_entry")

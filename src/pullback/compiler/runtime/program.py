@@ -284,7 +284,7 @@ class _Instance:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.pool = machine().pool.address
+        self.pool, self.kept = machine().pool.address, machine().recycler.address
         alignment = _HUGE_PAGE if program.arena_bytes >= 2 * _HUGE_PAGE else LINE_BYTES
         width = working_threads(program.code.processor)
         scratch_stride = _scratch_stride(program.scratch_bytes)

@@ -21,11 +21,14 @@ def make_results(descriptor: Descriptor, slots: Slot) -> i1:
             data = argument.CURRENT
             Py_IncRef(object)
         elif data is None:
-            Py_IncRef(spec.DTYPE)
-            object = call(
-                Object, descriptor.NEW_ARRAY, descriptor.ARRAY_TYPE, spec.DTYPE, i32(spec.RANK), spec.SHAPE, None, None,
-                i32(0), None,
-            )
+            if spec.BYTES >= LEAST_KEPT and spec.SLICED == 0:
+                object = recycled_array(descriptor, spec)
+            else:
+                Py_IncRef(spec.DTYPE)
+                object = call(
+                    Object, descriptor.NEW_ARRAY, descriptor.ARRAY_TYPE, spec.DTYPE, i32(spec.RANK), spec.SHAPE, None,
+                    None, i32(0), None,
+                )
             if object is None:
                 return False
             data = object.DATA

@@ -27,7 +27,7 @@ from pullback.compiler.runtime.reading import (
 )
 from pullback.compiler.runtime.specs import ArgumentSpec, ArraySpec, ResultSpec
 
-__all__ = ["DESCRIPTOR", "Signature", "Trees", "flat"]
+__all__ = ["DESCRIPTOR", "Signature", "Trees", "flat", "numpy_function"]
 
 DESCRIPTOR = {
     "CONTEXT": 0,
@@ -56,8 +56,9 @@ DESCRIPTOR = {
     "KEYWORDS": 184,  # that of the dict of keywords
     "MADE": 192,  # that of the results
     "FIRST": 200,  # the record of the first positional argument if that is no tree, else null
+    "KEPT": 208,  # memory for results, see ``recycling.py``
 }
-DESCRIPTOR_BYTES = 208
+DESCRIPTOR_BYTES = 216
 
 _STORAGE_BYTES = 32
 
@@ -120,6 +121,7 @@ class Signature:
         values = {
             "CONTEXT": self.owner.context,
             "POOL": self.owner.pool,
+            "KEPT": self.owner.kept,
             "ARGUMENTS": len(arguments),
             "RESULTS": len(results),
             "SHARE_FROM": self.share_from,
@@ -127,8 +129,8 @@ class Signature:
             "MOST_STEPS": self.most_steps,
             "IS_RUN": int(self.sliced is not None),
             "ARRAY_TYPE": id(np.ndarray),
-            "NEW_ARRAY": _numpy_function(_NEW_FROM_DESCR),
-            "NEW_SCALAR": _numpy_function(_NEW_SCALAR),
+            "NEW_ARRAY": numpy_function(_NEW_FROM_DESCR),
+            "NEW_SCALAR": numpy_function(_NEW_SCALAR),
             "NEW_OBJECT": _type_slot(object, _TP_NEW),
             "NO_ARGUMENTS": id(()),
             "FAILED": id(self.owner.failed),
@@ -193,7 +195,7 @@ class Signature:
         }
 
 
-def _numpy_function(place: int) -> int:
+def numpy_function(place: int) -> int:
     """The address of a function in NumPy's table of them."""
     capsule = np._core.multiarray._ARRAY_API  # type: ignore[attr-defined]
     get = ctypes.pythonapi.PyCapsule_GetPointer

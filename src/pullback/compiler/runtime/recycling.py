@@ -1,0 +1,147 @@
+"""Memory of results that were let go, for the next results of as many bytes.
+
+The system gives fresh pages to who asks for memory, one at a time and each filled with zeros: for what a small network
+returns, its gradients say, that takes longer than to compute it. So a large result is an array over memory that a
+capsule holds. When the last array over it is gone, the capsule's destructor lays it into one of some lists, and the
+next result of that size takes it from there. Once more than ``MOST_KEPT`` bytes would wait, all that waits is let go.
+
+The memory itself is an array of bytes, so NumPy asks for it and gives it back; while it waits, its first bytes are the
+address of the next one in its list. One thread at a time is at the lists; others do without.
+"""
+
+from __future__ import annotations
+
+
+import numpy as np
+
+from pullback.compiler.runtime.memory import MappedMemory
+from pullback.compiler.runtime.signature import numpy_function
+
+__all__ = ["KEPT", "KEPT_BYTES", "LEAST_KEPT", "LISTS", "MOST_KEPT", "RECYCLING", "Recycler"]
+
+LEAST_KEPT = 1 << 14
+"""Bytes of a result from which on its memory is kept: the allocator of the system has less at hand."""
+
+MOST_KEPT = 1 << 27
+"""Bytes that wait at most."""
+
+LISTS = 64
+
+KEPT = {
+    "LOCK": 0,  # i32: 1 while a thread is at the lists
+    "HELD": 8,  # i64: bytes that wait
+    "BYTE": 16,  # numpy.dtype object
+    "SET_BASE": 24,  # PyArray_SetBaseObject
+    "END": 32,  # the destructor of capsules
+    "HEADS": 40,  # of each list the first array, or null
+}
+KEPT_BYTES = KEPT["HEADS"] + 8 * LISTS
+
+_SET_BASE_OBJECT = 282  # its place in NumPy's table of functions
+
+RECYCLING = """
+def locked(kept: Kept) -> i1:
+    seen, swapped = exchange(kept.LOCK, 0, 1, acquire)
+    return swapped
+
+def unlock(kept: Kept):
+    store(kept.LOCK, 0, release)
+
+def heads_of(kept: Kept) -> Pointers:
+    return Pointers(address(kept.HEADS))
+
+# Memory of so many bytes that waits, or null.
+def waiting_memory(kept: Kept, bytes: i64) -> Object:
+    found: Object = None
+    if not locked(kept):
+        return found
+    heads = heads_of(kept)
+    place = Pointers(heads + 8 * (bytes // 64 % LISTS))
+    memory: Object = place[0]
+    while memory is not None and found is None:
+        after = Pointers(memory.DATA)
+        if memory.SHAPE[0] == bytes:
+            place[0] = after[0]
+            kept.HELD -= bytes
+            found = memory
+        place = after
+        memory = after[0]
+    unlock(kept)
+    return found
+
+# A new array over memory that has waited, or new memory; null with Python's error set if it is short.
+def recycled_array(descriptor: Descriptor, spec: Spec) -> Object:
+    kept = descriptor.KEPT
+    nothing: Object = None
+    memory = waiting_memory(kept, spec.BYTES)
+    if memory is None:
+        Py_IncRef(kept.BYTE)
+        memory = call(
+            Object, descriptor.NEW_ARRAY, descriptor.ARRAY_TYPE, kept.BYTE, i32(1), address(spec.BYTES), None, None, i32(0),
+            None,
+        )
+        if memory is None:
+            return nothing
+    capsule = PyCapsule_New(memory, None, kept.END)
+    if capsule is None:
+        Py_DecRef(memory)
+        return nothing
+    PyCapsule_SetContext(capsule, kept)
+    Py_IncRef(spec.DTYPE)
+    array = call(
+        Object, descriptor.NEW_ARRAY, descriptor.ARRAY_TYPE, spec.DTYPE, i32(spec.RANK), spec.SHAPE, None, memory.DATA,
+        i32(CARRAY), None,
+    )
+    if array is None:
+        Py_DecRef(capsule)
+        return nothing
+    # takes the capsule in any case
+    if call(i32, kept.SET_BASE, array, capsule) != 0:
+        Py_DecRef(array)
+        return nothing
+    return array
+
+# Let go of all that waits.
+def let_go(kept: Kept):
+    heads = heads_of(kept)
+    for index in range(LISTS):
+        memory: Object = heads[index]
+        heads[index] = None
+        while memory is not None:
+            after: Object = Pointers(memory.DATA)[0]
+            Py_DecRef(memory)
+            memory = after
+    kept.HELD = 0
+
+# The end of a capsule that holds memory: nobody reads it any more.
+def pullback_recycle(capsule: ptr):
+    memory = Object(PyCapsule_GetPointer(capsule, None))
+    kept = Kept(PyCapsule_GetContext(capsule))
+    bytes = memory.SHAPE[0]
+    if bytes > MOST_KEPT or not locked(kept):
+        Py_DecRef(memory)
+        return
+    if kept.HELD + bytes > MOST_KEPT:
+        let_go(kept)
+    place = Pointers(heads_of(kept) + 8 * (bytes // 64 % LISTS))
+    Pointers(memory.DATA)[0] = place[0]
+    place[0] = memory
+    kept.HELD += bytes
+    unlock(kept)
+"""
+
+
+class Recycler:
+    """The lists of memory that waits, in this process; ``address`` is where they are."""
+
+    def __init__(self, end: int) -> None:
+        self._memory = MappedMemory(KEPT_BYTES)
+        self.address = self._memory.reserve(KEPT_BYTES)
+        self._byte = np.dtype(np.uint8)
+        known = {"BYTE": id(self._byte), "SET_BASE": numpy_function(_SET_BASE_OBJECT), "END": end}
+        self._memory.write(self.address, KEPT, known)
+
+    @property
+    def held(self) -> int:
+        """The bytes that wait."""
+        return self._memory.word(self.address + KEPT["HELD"])

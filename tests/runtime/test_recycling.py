@@ -1,0 +1,149 @@
+"""Memory of results that were let go: taken again once nobody reads it, never before, and no more than a limit waits."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import pullback as pb
+from pullback.compiler.runtime.machine import machine
+from pullback.compiler.runtime.recycling import LEAST_KEPT, LISTS, MOST_KEPT
+
+SIZE = 8191  # elements; no other test has results of so many bytes
+
+
+@pytest.fixture
+def doubled():
+    function = pb.jit(lambda x: 2 * x)
+    function(ones(1))
+    return function
+
+
+def ones(value, size=SIZE):
+    return np.full(size, value, np.float32)
+
+
+def address(array):
+    return array.ctypes.data
+
+
+def test_memory_that_was_let_go_is_taken_again(doubled):
+    first = address(doubled(ones(1)))
+    assert {address(doubled(ones(k))) for k in range(5)} == {first}
+
+
+def test_memory_that_is_read_is_not(doubled):
+    held = [doubled(ones(k)) for k in range(20)]
+    assert len({address(array) for array in held}) == 20
+    for k, array in enumerate(held):
+        np.testing.assert_array_equal(array, ones(2 * k))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda a: a[5:9],
+        memoryview,
+        lambda a: a.reshape(-1, 1).T,
+        lambda a: np.frombuffer(a, np.int32),
+        lambda a: iter(a),
+    ],
+    ids=["view", "buffer", "views of views", "other type", "iterator"],
+)
+def test_whatever_reads_a_part_of_it_holds_all(doubled, part):
+    result = doubled(ones(3))
+    place, left = address(result), part(result)
+    del result
+    others = [doubled(ones(7)) for _ in range(3)]
+    assert place not in {address(array) for array in others}
+    del left
+    assert address(doubled(ones(1))) == place
+
+
+def test_results_are_like_other_arrays(doubled):
+    result = doubled(ones(1))
+    assert type(result) is np.ndarray
+    assert result.flags.c_contiguous and result.flags.writeable and result.flags.aligned
+    result += 1
+    np.testing.assert_array_equal(result, ones(3))
+
+
+def test_sizes_that_share_a_list_are_told_apart(doubled):
+    sizes = [SIZE, SIZE + 16 * LISTS, SIZE + 32 * LISTS]
+    places = {}
+    for size in sizes:
+        places[size] = address(doubled(ones(1, size)))
+    for size in (sizes[1], sizes[0], sizes[2], sizes[1]):
+        result = doubled(ones(4, size))
+        assert address(result) == places[size]
+        np.testing.assert_array_equal(result, ones(8, size))
+        del result
+
+
+def test_small_results_are_new():
+    function = pb.jit(lambda x: x + 1)
+    assert function(ones(1, LEAST_KEPT // 4 - 1)).base is None
+    assert function(ones(1, LEAST_KEPT // 4)).base is not None
+
+
+def test_no_more_waits_than_the_limit(doubled):
+    third = MOST_KEPT // 4 // 3 + 1
+    several = [doubled(ones(1, third - k)) for k in range(3)]
+    while several:
+        several.pop()
+        assert machine().recycler.held <= MOST_KEPT
+    assert machine().recycler.held < MOST_KEPT // 2  # of the third the others made way
+    whole = doubled(ones(1, MOST_KEPT // 4 + 1))
+    before = machine().recycler.held
+    del whole
+    assert machine().recycler.held == before
+
+
+def test_a_failed_call_gives_its_memory_back():
+    picked = pb.jit(lambda x, i: 2 * x[i])
+    x, good, bad = np.arange(9.0, dtype=np.float32), np.zeros(SIZE, np.int64), np.full(SIZE, 9)
+    picked(x, good)
+    before = machine().recycler.held
+    for _ in range(3):
+        with pytest.raises(IndexError):
+            picked(x, bad)
+    assert machine().recycler.held == before
+    np.testing.assert_array_equal(picked(x, good), 0)
+
+
+def test_a_result_may_be_donated():
+    function = pb.jit(lambda x: x + 1, donate_argnums=0)
+    result = function(ones(0))
+    place = address(result)
+    for _ in range(5):
+        result = function(result)
+    assert address(result) == place
+    np.testing.assert_array_equal(result, ones(6))
+
+
+def test_threads_take_and_give_at_once(doubled):
+    wrong = []
+
+    def work(number):
+        held = []
+        for k in range(300):
+            held.append((number * 1000 + k, doubled(ones(number * 1000 + k))))
+            if len(held) > 3:
+                value, array = held.pop(k % 3)
+                if not (array == 2 * value).all():
+                    wrong.append(value)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
