@@ -1,4 +1,4 @@
-"""Memory of results that were let go: taken again once nobody reads it, never before, and no more than a limit waits."""
+"""Memory of results that were let go: taken again when nobody reads it, never before, and only so much waits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_memory_that_is_read_is_not(doubled):
         memoryview,
         lambda a: a.reshape(-1, 1).T,
         lambda a: np.frombuffer(a, np.int32),
-        lambda a: iter(a),
+        iter,
     ],
     ids=["view", "buffer", "views of views", "other type", "iterator"],
 )

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.compiler.kernels.canonicalise import coalesced_axes
+from pullback.compiler.kernels.strips import in_column_strips, shares_columns
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction import Contraction, Pair
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule, PackedContraction
@@ -44,7 +45,6 @@ from pullback.loops import (
     Expression,
     Kernel,
     Load,
-    in_strips,
     load_at,
     row_major,
     staged,
@@ -94,7 +94,7 @@ def _by_panels(kernel: Kernel, schedules: Schedules) -> list[Kernel]:
     width = choose_tile(product, lanes, target).columns[0] * lanes
     if product.columns.extent < FEWEST_PANELS * width:
         return [kernel]
-    return [_with_columns(kernel, axes, index) for axes, index in in_strips(product.columns, width)]
+    return in_column_strips(kernel, width, outermost=shares_columns(product, lanes, target))
 
 
 def _stays(schedule: Schedule, fixed: Callable[[Buffer], bool] | None) -> bool:
@@ -104,14 +104,6 @@ def _stays(schedule: Schedule, fixed: Callable[[Buffer], bool] | None) -> bool:
         and isinstance(schedule, ContractionSchedule)
         and all(fixed(pair.right.buffer) for pair in schedule.contraction.pairs)
     )
-
-
-def _with_columns(kernel: Kernel, axes: tuple[Axis, ...], columns: Affine) -> Kernel:
-    """The kernel for the ``columns`` that ``axes`` go through, its own first axes new."""
-    own = tuple(Axis(axis.name, axis.extent) for axis in kernel.axes[:-1])
-    new = {old: Affine.of(axis) for old, axis in zip(kernel.axes, own)}
-    new[kernel.axes[-1]] = columns
-    return kernel.over((*own, *axes), new)
 
 
 def _to_copy(

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.compiler.kernels.canonicalise import coalesced_axes
+from pullback.compiler.kernels.strips import in_column_strips, shares_columns
 from pullback.compiler.schedules.contraction import contractions, find_contraction, is_contraction
 from pullback.compiler.schedules.cost import (
     ENOUGH_ROWS,
@@ -36,7 +37,6 @@ from pullback.compiler.schedules.cost import (
     LEAST_STREAMED,
     MOST_PARTS,
     MOST_SPLIT_RESULTS,
-    SHARED_BY,
     SHORTEST_SUMMED_ROW,
     SINGLE_ROW_STREAMS,
     STREAMED_ROWS,
@@ -45,7 +45,6 @@ from pullback.compiler.schedules.cost import (
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.schedules.reduction import is_transposed
-from pullback.compiler.schedules.tiles import choose_tile
 from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
@@ -60,7 +59,6 @@ from pullback.loops import (
     Store,
     element,
     fused,
-    in_strips,
     load_at,
     matched,
     operands_of,
@@ -398,32 +396,14 @@ def _in_strips(kernel: Kernel, outside: int, target: Processor) -> list[Kernel]:
 
 
 def _by_columns(kernel: Kernel, target: Processor) -> list[Kernel]:
-    """A product whose rows make a single tile in strips of columns, and what these leave over as another.
-
-    for i<8, j<520: y[i, j] = add[k](x[i, k] * w[k, j])
-    →
-    for p<8, i<8, j<64: y[i, 64*p + j] = add[k](x[i, k] * w[k, 64*p + j])
-    for i<8, j<8:       y[i, j + 512] = add[k](x[i, k] * w[k, j + 512])
-    """
+    """A product of few rows and a matrix that lies along them, in strips of columns: enough to share out."""
     product, lanes = find_contraction(kernel), lanes_of(kernel, target)
-    if product is None or len(product.rows) != 1 or kernel.axes[0].extent < ENOUGH_ROWS:
+    if product is None or any(pair.right.offset.coefficient(product.columns) != 1 for pair in product.pairs):
         return [kernel]
-    (rows,), columns = product.rows, product.columns
-    cycles = rows.extent * columns.extent * product.depth / lanes
-    width = columns.extent // (lanes * ENOUGH_ROWS) * lanes
-    if (
-        width == 0
-        or cycles < SHARED_BY * LEAST_SPLIT_CYCLES
-        or any(pair.right.offset.coefficient(columns) != 1 for pair in product.pairs)
-        or choose_tile(product, lanes, target).rows < rows.extent
-    ):
+    width = product.columns.extent // (lanes * ENOUGH_ROWS) * lanes
+    if width == 0 or not shares_columns(product, lanes, target):
         return [kernel]
-
-    def strip(axes: tuple[Axis, ...], index: Affine) -> Kernel:
-        own = Axis(rows.name, rows.extent)
-        return kernel.over((*axes[:-1], own, axes[-1]), {rows: Affine.of(own), columns: index})
-
-    return [strip(axes, index) for axes, index in in_strips(columns, width)]
+    return in_column_strips(kernel, width, outermost=True)
 
 
 def _in_parts(

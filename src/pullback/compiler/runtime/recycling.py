@@ -11,7 +11,6 @@ address of the next one in its list. One thread at a time is at the lists; other
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from pullback.compiler.runtime.memory import MappedMemory
@@ -77,8 +76,8 @@ def recycled_array(descriptor: Descriptor, spec: Spec) -> Object:
     if memory is None:
         Py_IncRef(kept.BYTE)
         memory = call(
-            Object, descriptor.NEW_ARRAY, descriptor.ARRAY_TYPE, kept.BYTE, i32(1), address(spec.BYTES), None, None, i32(0),
-            None,
+            Object, descriptor.NEW_ARRAY, descriptor.ARRAY_TYPE, kept.BYTE, i32(1), address(spec.BYTES), None, None,
+            i32(0), None,
         )
         if memory is None:
             return nothing
