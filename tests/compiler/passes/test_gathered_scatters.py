@@ -76,6 +76,12 @@ def test_the_order_of_terms(traced: Callable):
     np.testing.assert_array_equal(tables, [[[1, 0], [3, 2], [4, 5]]])
 
 
+def test_the_sum_is_made_as_the_result_lies(traced: Callable):
+    """A sum that was turned afterwards would be read across memory by what follows."""
+    graph = gathered_scatters(traced(summed((3, 20, 2), (1,), UNEVEN), ("float32", (61, 3, 2))))
+    assert [node.operator.name for node in graph.outputs] == ["sum"]
+
+
 def _stays(updates: Node, places: Node) -> tuple[Node, ...]:
     even = constant(EVEN)
     return (

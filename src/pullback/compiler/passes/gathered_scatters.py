@@ -138,16 +138,15 @@ def _gathered(
         mask = broadcast(constant(there), shape=terms.shape, axes=(0, 1))
         terms = where(mask, terms, filled(0, terms))
     kept = [axis for axis in range(base.ndim) if axis not in axes]
-    first = [*axes, *kept]
-    found: Node
-    if len(table) == 1:  # to zero, that of a negative zero too
-        found = reshape(terms, shape=terms.shape[1:])
-        found = found + filled(0, found)
-    else:
-        found = sum_along(terms, axes=(0,))
+    extents = [base.shape[axis] for axis in axes]
     if len(axes) > 1:
-        found = reshape(found, shape=tuple(base.shape[axis] for axis in first))
-    return ordered(found, first, range(base.ndim))
+        terms = reshape(terms, shape=(len(table), *extents, *terms.shape[2:]))
+    # As the result lies, so that the sum is made where it stays.
+    terms = ordered(terms, [-1, *axes, *kept], range(-1, base.ndim))
+    if len(table) > 1:
+        return sum_along(terms, axes=(0,))
+    found: Node = reshape(terms, shape=base.shape)
+    return found + filled(0, found)  # to zero, that of a negative zero too
 
 
 class _Moved:
