@@ -376,7 +376,7 @@ def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[
     """The kernel with its long sum in parts, if it has one."""
     reduce = _long_sum(kernel, target, rows)
     if reduce is None or (parts := _parts(kernel, reduce, target, rows)) < 2:
-        return _by_columns(kernel, target)
+        return _shared_columns(kernel, target)
     *made, total = _in_parts(kernel, reduce, parts)
     if _streams(kernel, reduce, target):
         made = [
@@ -395,7 +395,7 @@ def _in_strips(kernel: Kernel, outside: int, target: Processor) -> list[Kernel]:
     return _in_parts(kernel, reduce, reduce.over[0].extent // streams, outside)
 
 
-def _by_columns(kernel: Kernel, target: Processor) -> list[Kernel]:
+def _shared_columns(kernel: Kernel, target: Processor) -> list[Kernel]:
     """A product of few rows and a matrix that lies along them, in strips of columns: enough to share out."""
     product, lanes = find_contraction(kernel), lanes_of(kernel, target)
     if product is None or any(pair.right.offset.coefficient(product.columns) != 1 for pair in product.pairs):

@@ -1,9 +1,11 @@
 """Products in strips of their columns: what threads share out where rows are few, and what panels are made of.
 
-for i<8, j<520: y[i, j] = add[k](x[i, k] * w[k, j])
-→
-for p<8, i<8, j<64: y[i, 64*p + j] = add[k](x[i, k] * w[k, 64*p + j])
-for i<8, j<8:       y[i, j + 512] = add[k](x[i, k] * w[k, j + 512])
+    for i<8, j<520: y[i, j] = add[k](x[i, k] * w[k, j])
+    →
+    for p<8, i<8, j<64: y[i, 64*p + j] = add[k](x[i, k] * w[k, 64*p + j])
+    for i<8, j<8:       y[i, j + 512] = add[k](x[i, k] * w[k, j + 512])
+
+Shapes alone decide, as they do of all that is shared out.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def choose_tile(product: Contraction, lanes: int, target: Processor) -> Tile:
             rest = others // (whole * length * lines)
             found = _best_sizes(
                 vectors, lines, length, whole, rest, depth, lanes * itemsize, target, crossing,
-                main is first, band_axis is not None, _places(product, main, target),
+                main is first, band_axis is not None, _cache_sets(product, main, target),
             )  # fmt: skip
             if found is not None and (best is None or found[0] < best[0]):
                 cycles, (widths, bands, height) = found
@@ -170,7 +170,7 @@ def _best_sizes(
     crossing: bool,
     outermost: bool,
     banded: bool,
-    places: int,
+    cache_sets: int,
 ) -> tuple[float, Sizes] | None:
     """The widths, bands and step of rows of the fewest cycles, with these."""
     best: tuple[float, Sizes] | None = None
@@ -187,7 +187,7 @@ def _best_sizes(
                     far = depth * size > target.tile_bytes
                     lines_read = size / target.line_bytes + CROSSING * crossing
                     arrival = target.near_line_cycles * lines_read if far else 0.0
-                    if rows > places * target.ways:
+                    if rows > cache_sets * target.ways:
                         arrival += target.near_line_cycles * rows * whole
                     one = tile_cycles(target, rows * whole, across, reads, depth, arrival)
                     cycles += rest * row_strips * band_strips * one
@@ -200,13 +200,15 @@ def _best_sizes(
     return best
 
 
-def _places(product: Contraction, rows: Axis | None, target: Processor) -> int:
-    """In how many places of the nearest cache the lines of left operands lie that are read side by side, at least."""
-    steps = [
-        pair.left.offset.coefficient(rows) * pair.left.dtype.itemsize if rows is not None else 0
+def _cache_sets(product: Contraction, rows: Axis | None, target: Processor) -> int:
+    """Into how many sets of the nearest cache lines fall that are as far apart as the ``rows`` of a left operand."""
+    steps = (
+        pair.left.offset.coefficient(rows) * pair.left.dtype.itemsize
         for pair in product.pairs
-    ]
-    return min(target.page_bytes // math.gcd(step, target.page_bytes) for step in steps)
+        if rows is not None
+    )
+    apart = (max(target.line_bytes, math.gcd(step, target.page_bytes)) for step in steps if step)
+    return target.page_bytes // max(apart, default=target.line_bytes)
 
 
 def _row_choices(lefts: list[Axis], first: Axis | None) -> Iterator[tuple[Axis | None, tuple[Axis, ...]]]:
