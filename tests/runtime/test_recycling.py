@@ -11,6 +11,8 @@ import pytest
 import pullback as pb
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.recycling import LEAST_KEPT, LISTS, MOST_KEPT
+from pullback.ownership import owns_memory
+from pullback.tracing.trace import owned
 
 SIZE = 8191  # elements; no other test has results of so many bytes
 
@@ -69,6 +71,21 @@ def test_results_are_like_other_arrays(doubled):
     assert result.flags.c_contiguous and result.flags.writeable and result.flags.aligned
     result += 1
     np.testing.assert_array_equal(result, ones(3))
+
+
+def test_results_own_their_memory_and_views_do_not(doubled):
+    result = doubled(ones(1))
+    assert (
+        owns_memory(result)
+        and not owns_memory(result[:])
+        and not owns_memory(np.frombuffer(result, np.int32))
+    )
+
+
+def test_results_that_pass_through_a_transformation_are_not_copied(doubled):
+    result = doubled(ones(1))
+    assert np.shares_memory(owned([result], [])[0], result)
+    assert not np.shares_memory(owned([result[:]], [])[0], result)
 
 
 def test_sizes_that_share_a_list_are_told_apart(doubled):

@@ -31,6 +31,7 @@ from pullback.graph.values import mode
 from pullback.interpreter import values_of
 from pullback.numpy.arrays import TracedArray
 from pullback.numpy.promotion import as_array_node, type_of
+from pullback.ownership import owns_memory
 from pullback.tracing.specs import LEAF
 from pullback.tracing.trees import Static, Structure, difference, flatten
 
@@ -379,7 +380,7 @@ def owned(values: Sequence[np.ndarray], arguments: Sequence[np.ndarray]) -> list
     taken = {id(array) for array in arguments}
     found = []
     for value in values:
-        private = not value.ndim or (value.flags.owndata and value.flags.writeable and id(value) not in taken)
+        private = not value.ndim or (owns_memory(value) and value.flags.writeable and id(value) not in taken)
         taken.add(id(value))
         found.append((value if private else value.copy())[()])
     return found

@@ -66,7 +66,7 @@ _RECORDS = {
         DType="DTYPE",
         Object="OBJECT",
     ),
-    "Kept": Record(KEPT, KEPT_BYTES, i32="LOCK", ptr="BYTE SET_BASE END"),
+    "Kept": Record(KEPT, KEPT_BYTES, i32="LOCK", ptr="BYTE SET_BASE END NAME"),
     "Node": Record(NODE, NODE_BYTES, ptr="TYPE VALUE", Node="PARTS", Pointers="NAMES"),
     "Descriptor": Record(
         DESCRIPTOR,
@@ -82,6 +82,7 @@ _RECORDS = {
 
 _PYTHON = {
     "PyCapsule_GetContext": "ptr (ptr)",
+    "PyCapsule_GetName": "ptr (ptr)",
     "PyCapsule_GetPointer": "ptr (ptr, ptr)",
     "PyCapsule_New": "ptr (ptr, ptr, ptr)",
     "PyCapsule_SetContext": "i32 (ptr, ptr)",

@@ -11,10 +11,13 @@ address of the next one in its list. One thread at a time is at the lists; other
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 
 from pullback.compiler.runtime.memory import MappedMemory
 from pullback.compiler.runtime.signature import numpy_function
+from pullback.ownership import MEMORY
 
 __all__ = ["KEPT", "KEPT_BYTES", "LEAST_KEPT", "LISTS", "MOST_KEPT", "RECYCLING", "Recycler"]
 
@@ -32,7 +35,8 @@ KEPT = {
     "BYTE": 16,  # numpy.dtype object
     "SET_BASE": 24,  # PyArray_SetBaseObject
     "END": 32,  # the destructor of capsules
-    "HEADS": 40,  # of each list the first array, or null
+    "NAME": 40,  # theirs
+    "HEADS": 48,  # of each list the first array, or null
 }
 KEPT_BYTES = KEPT["HEADS"] + 8 * LISTS
 
@@ -81,7 +85,7 @@ def recycled_array(descriptor: Descriptor, spec: Spec) -> Object:
         )
         if memory is None:
             return nothing
-    capsule = PyCapsule_New(memory, None, kept.END)
+    capsule = PyCapsule_New(memory, kept.NAME, kept.END)
     if capsule is None:
         Py_DecRef(memory)
         return nothing
@@ -114,7 +118,7 @@ def let_go(kept: Kept):
 
 # The end of a capsule that holds memory: nobody reads it any more.
 def pullback_recycle(capsule: ptr):
-    memory = Object(PyCapsule_GetPointer(capsule, None))
+    memory = Object(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)))
     kept = Kept(PyCapsule_GetContext(capsule))
     bytes = memory.SHAPE[0]
     if bytes > MOST_KEPT or not locked(kept):
@@ -136,8 +140,13 @@ class Recycler:
     def __init__(self, end: int) -> None:
         self._memory = MappedMemory(KEPT_BYTES)
         self.address = self._memory.reserve(KEPT_BYTES)
-        self._byte = np.dtype(np.uint8)
-        known = {"BYTE": id(self._byte), "SET_BASE": numpy_function(_SET_BASE_OBJECT), "END": end}
+        self._byte, self._name = np.dtype(np.uint8), ctypes.create_string_buffer(MEMORY)
+        known = {
+            "BYTE": id(self._byte),
+            "SET_BASE": numpy_function(_SET_BASE_OBJECT),
+            "END": end,
+            "NAME": ctypes.addressof(self._name),
+        }
         self._memory.write(self.address, KEPT, known)
 
     @property
