@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 
@@ -139,6 +140,48 @@ def test_a_result_may_be_donated():
         result = function(result)
     assert address(result) == place
     np.testing.assert_array_equal(result, ones(6))
+
+
+def test_results_of_all_steps_of_a_run():
+    function = pb.jit(lambda total, x: (total + x, 2 * x), donate_argnums=0)
+
+    def run(steps):
+        xs = np.arange(steps * 8192.0, dtype=np.float32).reshape(steps, 8192)
+        (total, doubles), done = function.run_steps((np.zeros(8192, np.float32), xs), steps, 1)
+        assert done == steps
+        np.testing.assert_array_equal(doubles, 2 * xs)
+        np.testing.assert_array_equal(total, xs.sum(0))
+        return address(doubles)
+
+    run(3)  # compiles
+    assert run(3) == run(3)
+    for steps in (1, 5, 3, 7):
+        run(steps)
+
+
+ENDING = """
+import builtins, sys
+import numpy as np
+import pullback as pb
+
+function = pb.jit(lambda x: [x * 2, x * 3])
+builtins.kept = function(np.ones(10000, np.float32))
+sys.kept = function(np.ones(20000, np.float32))[0][3:]
+
+class Ending:
+    def __del__(self):
+        del self.results
+
+ending = Ending()
+ending.results = function(np.ones(30000, np.float32))
+ending.itself = [ending]
+function(np.ones(10000, np.float32))
+"""
+
+
+def test_results_that_outlive_the_library():
+    """What is kept in other modules ends after this one's, when the interpreter does."""
+    subprocess.run([sys.executable, "-c", ENDING], check=True, timeout=120)
 
 
 def test_threads_take_and_give_at_once(doubled):

@@ -91,7 +91,7 @@ def results_of(descriptor: Descriptor, steps: i64, flags: i64) -> ptr:
     context = descriptor.CONTEXT
     slots = Slot(context + FIRST_ARGUMENT)
     point(descriptor.SPECS, descriptor.ARGUMENTS, slots)
-    if not make_results(descriptor, slots[descriptor.ARGUMENTS]):
+    if not make_results(descriptor, slots[descriptor.ARGUMENTS], steps):
         return None
     status = pullback_run(context, descriptor.POOL, steps, flags)
     if status == STATUS_FAILED:

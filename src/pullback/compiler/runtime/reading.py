@@ -110,7 +110,7 @@ def read_argument(descriptor: Descriptor, spec: Spec, object: Object) -> i1:
 def as_good(dtype: DType, wanted: DType) -> i1:
     return dtype.SCALAR_TYPE == wanted.SCALAR_TYPE and (dtype.ORDER == NATIVE or dtype.ORDER == NO_ORDER)
 
-# How many bytes of an argument are read or written in all steps.
+# How many bytes of an argument or a result are read or written in all steps.
 def bytes_of(spec: Spec, steps: i64) -> i64:
     return spec.BYTES * steps if spec.SLICED != 0 else spec.BYTES
 

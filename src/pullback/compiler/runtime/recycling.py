@@ -73,15 +73,16 @@ def waiting_memory(kept: Kept, bytes: i64) -> Object:
     return found
 
 # A new array over memory that has waited, or new memory; null with Python's error set if it is short.
-def recycled_array(descriptor: Descriptor, spec: Spec) -> Object:
+def recycled_array(descriptor: Descriptor, spec: Spec, bytes: i64) -> Object:
     kept = descriptor.KEPT
     nothing: Object = None
-    memory = waiting_memory(kept, spec.BYTES)
+    memory = waiting_memory(kept, bytes)
     if memory is None:
+        shape: Words = reserve(8)
+        shape[0] = bytes
         Py_IncRef(kept.BYTE)
         memory = call(
-            Object, descriptor.NEW_ARRAY, descriptor.ARRAY_TYPE, kept.BYTE, i32(1), address(spec.BYTES), None, None,
-            i32(0), None,
+            Object, descriptor.NEW_ARRAY, descriptor.ARRAY_TYPE, kept.BYTE, i32(1), shape, None, None, i32(0), None,
         )
         if memory is None:
             return nothing
@@ -148,6 +149,7 @@ class Recycler:
             "NAME": ctypes.addressof(self._name),
         }
         self._memory.write(self.address, KEPT, known)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))  # arrays may end after all modules have
 
     @property
     def held(self) -> int:

@@ -9,10 +9,12 @@ from __future__ import annotations
 __all__ = ["RETURNING"]
 
 RETURNING = """
-# Make the objects of results and put all addresses into the slots; false with Python's error set if memory is short.
-def make_results(descriptor: Descriptor, slots: Slot) -> i1:
+# Make the objects of the results of so many steps and put all addresses into the slots; false with Python's error set
+# if memory is short.
+def make_results(descriptor: Descriptor, slots: Slot, steps: i64) -> i1:
     for index in range(descriptor.RESULTS):
         spec = descriptor.RESULT_SPECS[index]
+        bytes = bytes_of(spec, steps)
         object: Object = None
         data = spec.STORAGE
         if spec.ALIAS != NO_ALIAS:
@@ -21,8 +23,8 @@ def make_results(descriptor: Descriptor, slots: Slot) -> i1:
             data = argument.CURRENT
             Py_IncRef(object)
         elif data is None:
-            if spec.BYTES >= LEAST_KEPT and spec.SLICED == 0:
-                object = recycled_array(descriptor, spec)
+            if bytes >= LEAST_KEPT:
+                object = recycled_array(descriptor, spec, bytes)
             else:
                 Py_IncRef(spec.DTYPE)
                 object = call(
