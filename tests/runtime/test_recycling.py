@@ -11,7 +11,7 @@ import pytest
 
 import pullback as pb
 from pullback.compiler.runtime.machine import machine
-from pullback.compiler.runtime.recycling import LEAST_KEPT, LISTS, MOST_KEPT
+from pullback.compiler.runtime.recycling import LEAST_KEPT, LIST_BITS, MOST_KEPT, MOST_LOOKED_AT, SCATTERING
 from pullback.ownership import owns_memory
 from pullback.tracing.trace import owned
 
@@ -89,16 +89,32 @@ def test_results_that_pass_through_a_transformation_are_not_copied(doubled):
     assert not np.shares_memory(owned([result[:]], [])[0], result)
 
 
+def list_of(size):
+    return (4 * size * SCATTERING % 2**64) >> (64 - LIST_BITS)
+
+
 def test_sizes_that_share_a_list_are_told_apart(doubled):
-    sizes = [SIZE, SIZE + 16 * LISTS, SIZE + 32 * LISTS]
-    places = {}
-    for size in sizes:
-        places[size] = address(doubled(ones(1, size)))
+    sizes = [size for size in range(SIZE, 4 * SIZE) if list_of(size) == list_of(SIZE)][:3]
+    places = {size: address(doubled(ones(1, size))) for size in sizes}
     for size in (sizes[1], sizes[0], sizes[2], sizes[1]):
         result = doubled(ones(4, size))
         assert address(result) == places[size]
         np.testing.assert_array_equal(result, ones(8, size))
         del result
+
+
+def test_sizes_fall_into_many_lists():
+    assert len({list_of(1 << k) for k in range(8, 24)}) > 8
+    assert len({list_of(256 * k) for k in range(1, 65)}) > 32
+
+
+def test_not_all_of_a_long_list_is_looked_at(doubled):
+    other = next(size for size in range(SIZE + 1, 4 * SIZE) if list_of(size) == list_of(SIZE))
+    place = address(doubled(ones(1)))
+    held = [doubled(ones(k, other)) for k in range(MOST_LOOKED_AT)]
+    del held
+    assert address(doubled(ones(2))) != place
+    assert address(doubled(ones(2))) != place  # that one went to the front
 
 
 def test_small_results_are_new():

@@ -459,7 +459,7 @@ def jit(
 ) -> Compiled[P, R]:
     """``function`` compiled to machine code: traced once for each combination of structures, dtypes and shapes.
 
-    Arguments and results are trees of NumPy arrays. Each call returns new ones; memory of large ones that nobody uses
+    Arguments and results are trees of NumPy arrays. Each call returns new ones; the memory of those that nobody uses
     any more, up to 128 MB of it, is kept for those of later calls. Arguments in ``donate_argnums`` give their memory to
     the results: they are updated in place and come back as results. Arguments in ``static_argnums`` are values that the
     program is compiled for, such as a number of layers; they must be hashable. Negative numbers count from the end.

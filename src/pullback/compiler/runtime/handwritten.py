@@ -12,7 +12,7 @@ from typing import Any
 
 from pullback.compiler.llvm.language import Record, Unit
 from pullback.compiler.llvm.subnormals import mode_functions
-from pullback.compiler.runtime import layout
+from pullback.compiler.runtime import layout, recycling
 from pullback.compiler.runtime.claiming import SHARING
 from pullback.compiler.runtime.driver import DRIVER
 from pullback.compiler.runtime.entry import ENTRY, TABLE
@@ -30,7 +30,6 @@ from pullback.compiler.runtime.reading import (
     SPEC_BYTES,
     WRITEABLE,
 )
-from pullback.compiler.runtime.recycling import KEPT, KEPT_BYTES, LEAST_KEPT, LISTS, MOST_KEPT, RECYCLING
 from pullback.compiler.runtime.returning import RETURNING
 from pullback.compiler.runtime.signature import DESCRIPTOR
 from pullback.compiler.runtime.waiting import WAITING
@@ -66,7 +65,7 @@ _RECORDS = {
         DType="DTYPE",
         Object="OBJECT",
     ),
-    "Kept": Record(KEPT, KEPT_BYTES, i32="LOCK", ptr="BYTE SET_BASE END NAME"),
+    "Kept": Record(recycling.KEPT, recycling.KEPT_BYTES, i32="LOCK", ptr="BYTE SET_BASE END NAME"),
     "Node": Record(NODE, NODE_BYTES, ptr="TYPE VALUE", Node="PARTS", Pointers="NAMES"),
     "Descriptor": Record(
         DESCRIPTOR,
@@ -153,7 +152,12 @@ _MONOTONIC = {"darwin": 6, "linux": 6}
 _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221}
 
 _CONSTANTS: dict[str, Any] = {
-    **{name: value for name, value in {**vars(layout), **vars(waiting)}.items() if isinstance(value, int)},
+    **{
+        name: value
+        for module in (layout, waiting, recycling)
+        for name, value in vars(module).items()
+        if isinstance(value, int)
+    },
     **{f"KIND_{kind}": number for number, kind in enumerate(KINDS)},
     **{name.upper(): number for name, number in NUMBER_KINDS.items()},
     "FIRST_ARGUMENT": layout.slot_offset(1),
@@ -163,9 +167,6 @@ _CONSTANTS: dict[str, Any] = {
     "NO_ALIAS": -1,
     "LONGEST": (1 << 63) - 1,
     "CARRAY": C_CONTIGUOUS | ALIGNED | WRITEABLE,
-    "LEAST_KEPT": LEAST_KEPT,
-    "LISTS": LISTS,
-    "MOST_KEPT": MOST_KEPT,
     "VECTORCALL": _HAS_VECTORCALL,
 }
 
@@ -179,5 +180,5 @@ def machine_text(architecture: str, system: str = sys.platform) -> str:
         "FUTEX": _FUTEX_NUMBER.get(architecture, 0) if system.startswith("linux") else 0,
     }
     unit = Unit(_RECORDS, constants, _PYTHON | _SYSTEM, _MODES)
-    texts = (DRIVER, SHARING, WAITING, READING, WALKING, RECYCLING, RETURNING, ENTRY, CALLING)
+    texts = (DRIVER, SHARING, WAITING, READING, WALKING, recycling.RECYCLING, RETURNING, ENTRY, CALLING)
     return unit.compiled(*texts) + mode_functions(architecture)

@@ -1,9 +1,10 @@
 """Memory of results that were let go, for the next results of as many bytes.
 
 The system gives fresh pages to who asks for memory, one at a time and each filled with zeros: for what a small network
-returns, its gradients say, that takes longer than to compute it. So a large result is an array over memory that a
-capsule holds. When the last array over it is gone, the capsule's destructor lays it into one of some lists, and the
-next result of that size takes it from there. Once more than ``MOST_KEPT`` bytes would wait, all that waits is let go.
+returns, its gradients say, that takes longer than to compute it. So a result, unless it is small, is an array over
+memory that a capsule holds. When the last array over it is gone, the capsule's destructor lays it into one of some
+lists, and the next result of that size takes it from there. Once more than ``MOST_KEPT`` bytes would wait, all that
+waits is let go.
 
 The memory itself is an array of bytes, so NumPy asks for it and gives it back; while it waits, its first bytes are the
 address of the next one in its list. One thread at a time is at the lists; others do without.
@@ -19,15 +20,25 @@ from pullback.compiler.runtime.memory import MappedMemory
 from pullback.compiler.runtime.signature import numpy_function
 from pullback.ownership import MEMORY
 
-__all__ = ["KEPT", "KEPT_BYTES", "LEAST_KEPT", "LISTS", "MOST_KEPT", "RECYCLING", "Recycler"]
+__all__ = [
+    "KEPT", "KEPT_BYTES", "LEAST_KEPT", "LISTS", "LIST_BITS", "MOST_KEPT", "MOST_LOOKED_AT", "RECYCLING", "SCATTERING",
+    "Recycler",
+]  # fmt: skip
 
-LEAST_KEPT = 1 << 14
-"""Bytes of a result from which on its memory is kept: the allocator of the system has less at hand."""
+LEAST_KEPT = 1 << 10
+"""Bytes of a result from which on its memory is kept: what is smaller the system's allocator has at hand."""
 
 MOST_KEPT = 1 << 27
 """Bytes that wait at most."""
 
-LISTS = 64
+LIST_BITS = 6
+LISTS = 1 << LIST_BITS
+
+SCATTERING = 0x5851F42D4C957F2D
+"""An odd number (Knuth's, of MMIX) whose products with sizes differ in their first bits, powers of two among them."""
+
+MOST_LOOKED_AT = 16
+"""Of a list, for memory of a size: it holds other sizes, too, and may be long."""
 
 KEPT = {
     "LOCK": 0,  # i32: 1 while a thread is at the lists
@@ -50,18 +61,20 @@ def locked(kept: Kept) -> i1:
 def unlock(kept: Kept):
     store(kept.LOCK, 0, release)
 
-def heads_of(kept: Kept) -> Pointers:
-    return Pointers(address(kept.HEADS))
+# Where the list begins that memory of so many bytes is in.
+def list_of(kept: Kept, bytes: i64) -> Pointers:
+    return Pointers(address(kept.HEADS) + 8 * (bytes * SCATTERING >> 64 - LIST_BITS))
 
 # Memory of so many bytes that waits, or null.
 def waiting_memory(kept: Kept, bytes: i64) -> Object:
     found: Object = None
     if not locked(kept):
         return found
-    heads = heads_of(kept)
-    place = Pointers(heads + 8 * (bytes // 64 % LISTS))
+    place = list_of(kept, bytes)
     memory: Object = place[0]
-    while memory is not None and found is None:
+    looks = 0
+    while memory is not None and found is None and looks < MOST_LOOKED_AT:
+        looks += 1
         after = Pointers(memory.DATA)
         if memory.SHAPE[0] == bytes:
             place[0] = after[0]
@@ -107,7 +120,7 @@ def recycled_array(descriptor: Descriptor, spec: Spec, bytes: i64) -> Object:
 
 # Let go of all that waits.
 def let_go(kept: Kept):
-    heads = heads_of(kept)
+    heads = Pointers(address(kept.HEADS))
     for index in range(LISTS):
         memory: Object = heads[index]
         heads[index] = None
@@ -127,7 +140,7 @@ def pullback_recycle(capsule: ptr):
         return
     if kept.HELD + bytes > MOST_KEPT:
         let_go(kept)
-    place = Pointers(heads_of(kept) + 8 * (bytes // 64 % LISTS))
+    place = list_of(kept, bytes)
     Pointers(memory.DATA)[0] = place[0]
     place[0] = memory
     kept.HELD += bytes
