@@ -100,7 +100,13 @@ class Nest:
 
     @property
     def grain(self) -> int:
-        """Turns of the parallel loop that a whole tile takes."""
+        """Turns of the parallel loop that a whole tile takes.
+
+        >>> i = Axis("i", 20)
+        >>> rows = parallelise(nest_of(Kernel((i,), ())), i)
+        >>> rows.grain, keep(split(rows, i, strips_of(20, 6)), i).grain
+        (1, 6)
+        """
         parallel = [level for level in self.levels if level.strips and level.kind is Kind.PARALLEL]
         return parallel[0].strips[0][0] if parallel and parallel[0].axis in self.tile else 1
 

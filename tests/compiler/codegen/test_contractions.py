@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback.compiler.lowering.lower import lower
+from pullback.compiler.schedules.contraction import find_contraction
 from pullback.compiler.schedules.cost import PACKED_STEPS
 from pullback.compiler.schedules.packing import _best_cut
+from pullback.compiler.schedules.tiles import choose_tile
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable
 
@@ -235,6 +238,26 @@ def test_a_matrix_is_turned_for_many_rows_or_many_products_only(stages):
     for rows, first in [(16, "j<900"), (17, "i<17")]:  # two vectors of rows of a deep sum, and more
         assert stages(one, (rows, 320), (900, 320))["few rows last"].startswith(f"for {first}")
     assert stages(twice, (4, 30), (4, 30), (90, 30))["pack"].count("packed0[") == 3
+
+
+def test_a_loop_turns_its_matrix_once_for_more_than_a_few_rows(stages):
+    def repeated(x, w):
+        return pb.scan(lambda h, _: (np.tanh(h @ w.T), 0.0), x, None, length=9)[0]
+
+    assert "packed" not in stages(repeated, (4, 320), (320, 320))["pack"]
+    assert "packed" in stages(repeated, (16, 320), (320, 320))["pack"]
+    assert "packed" not in stages(lambda x, w: np.tanh(x @ w.T), (16, 320), (320, 320))["pack"]
+
+
+def test_rows_that_share_places_of_the_cache_are_few_in_a_tile(traced):
+    target = Processor("generic", "", "x86_64", 64, 32)
+
+    def height(depth):
+        arrays = [np.zeros(shape, np.float32) for shape in ((300, depth), (depth, 16))]
+        (kernel,) = lower(traced(lambda x, w: x @ w, *arrays), target).kernels
+        return choose_tile(find_contraction(kernel), 16, target).rows
+
+    assert height(2048) <= target.ways < height(2000)
 
 
 @pytest.mark.parametrize("l2_kilobytes", [32, 256, 1024])

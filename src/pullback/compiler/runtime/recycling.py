@@ -85,6 +85,15 @@ def waiting_memory(kept: Kept, bytes: i64) -> Object:
     unlock(kept)
     return found
 
+# A new array over the memory given, or new one; null with Python's error set if memory is short.
+def new_array(descriptor: Descriptor, dtype: ptr, rank: i64, shape: ptr, data: ptr) -> Object:
+    flags = i32(0) if data is None else i32(CARRAY)
+    # the call takes it
+    Py_IncRef(dtype)
+    return call(
+        Object, descriptor.NEW_ARRAY, descriptor.ARRAY_TYPE, dtype, i32(rank), shape, None, data, flags, None,
+    )
+
 # A new array over memory that has waited, or new memory; null with Python's error set if it is short.
 def recycled_array(descriptor: Descriptor, spec: Spec, bytes: i64) -> Object:
     kept = descriptor.KEPT
@@ -93,10 +102,7 @@ def recycled_array(descriptor: Descriptor, spec: Spec, bytes: i64) -> Object:
     if memory is None:
         shape: Words = reserve(8)
         shape[0] = bytes
-        Py_IncRef(kept.BYTE)
-        memory = call(
-            Object, descriptor.NEW_ARRAY, descriptor.ARRAY_TYPE, kept.BYTE, i32(1), shape, None, None, i32(0), None,
-        )
+        memory = new_array(descriptor, kept.BYTE, 1, shape, None)
         if memory is None:
             return nothing
     capsule = PyCapsule_New(memory, kept.NAME, kept.END)
@@ -104,11 +110,7 @@ def recycled_array(descriptor: Descriptor, spec: Spec, bytes: i64) -> Object:
         Py_DecRef(memory)
         return nothing
     PyCapsule_SetContext(capsule, kept)
-    Py_IncRef(spec.DTYPE)
-    array = call(
-        Object, descriptor.NEW_ARRAY, descriptor.ARRAY_TYPE, spec.DTYPE, i32(spec.RANK), spec.SHAPE, None, memory.DATA,
-        i32(CARRAY), None,
-    )
+    array = new_array(descriptor, spec.DTYPE, spec.RANK, spec.SHAPE, memory.DATA)
     if array is None:
         Py_DecRef(capsule)
         return nothing

@@ -26,11 +26,7 @@ def make_results(descriptor: Descriptor, slots: Slot, steps: i64) -> i1:
             if bytes >= LEAST_KEPT:
                 object = recycled_array(descriptor, spec, bytes)
             else:
-                Py_IncRef(spec.DTYPE)
-                object = call(
-                    Object, descriptor.NEW_ARRAY, descriptor.ARRAY_TYPE, spec.DTYPE, i32(spec.RANK), spec.SHAPE, None,
-                    None, i32(0), None,
-                )
+                object = new_array(descriptor, spec.DTYPE, spec.RANK, spec.SHAPE, None)
             if object is None:
                 return False
             data = object.DATA

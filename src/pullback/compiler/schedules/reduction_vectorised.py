@@ -51,6 +51,7 @@ def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> 
     if not _lies_along_sum(pair):
         return None
     short = along.extent >= SHORTEST_SUM and OUTWEIGHING * columns.extent <= min(lanes, along.extent)
+    # Where the few rows fill vectors, and results lie along them, a copy of them turned round serves as well.
     full = columns.extent % lanes == 0 and all(s.offset.coefficient(columns) == 1 for s in kernel.stores)
     if not short and (full or not pays_along_sum(pair, kernel.axes, lanes, target)):
         return None
