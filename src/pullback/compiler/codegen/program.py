@@ -132,12 +132,13 @@ class _Emitter:
     def kernel(
         self, job: Job, grains: Sequence[int], loops: tuple[Counter, ...] = (), ahead: Sequence[int] = ()
     ) -> str:
-        """The function of a job's kernel; kernels that differ only in their buffers share one.
+        """The function of a job's kernel; kernels that differ only in their buffers, and alike in schedule, share one.
 
         It is given pieces of memory of so many bytes to ask for ``ahead``.
         """
         kernel, buffers = job.kernel, buffers_of(job.kernel)
-        likeness = *kernel.likeness, tuple(grains), tuple(ahead), job.ended and job.ended.capacity
+        schedule, ended = str(job.schedule), job.ended and job.ended.capacity
+        likeness = *kernel.likeness, schedule, tuple(grains), tuple(ahead), ended
         if not kernel.has_checks and likeness in self.alike:
             return self.alike[likeness]
         name = f"kernel{len(self.kernels)}"

@@ -37,6 +37,7 @@ from pullback.compiler.schedules.cost import (
     LEAST_STREAMED,
     MOST_PARTS,
     MOST_SPLIT_RESULTS,
+    MOST_TILE_ROWS,
     SHORTEST_SUMMED_ROW,
     SINGLE_ROW_STREAMS,
     STREAMED_ROWS,
@@ -377,12 +378,19 @@ def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[
     reduce = _long_sum(kernel, target, rows)
     if reduce is None or (parts := _parts(kernel, reduce, target, rows)) < 2:
         return _shared_columns(kernel, target)
-    *made, total = _in_parts(kernel, reduce, parts)
+    *made, total = _in_parts(kernel, reduce, parts, outside=_shares_rows(kernel, reduce, parts, target))
     if _streams(kernel, reduce, target):
         made = [
             finer for part in made for finer in _in_strips(part, len(part.axes) - len(kernel.axes), target)
         ]
     return [*made, total]
+
+
+def _shares_rows(kernel: Kernel, reduce: Reduce, parts: int, target: Processor) -> bool:
+    """Whether the rows of a product's result are shared out rather than its parts, of which there are too few."""
+    if not _has_window(reduce) or parts * MOST_TILE_ROWS > kernel.axes[0].extent:
+        return False
+    return parts < min(target.sharers, _cycles(kernel, reduce, target) / target.chunk_cycles)
 
 
 def _in_strips(kernel: Kernel, outside: int, target: Processor) -> list[Kernel]:

@@ -16,15 +16,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from pullback.compiler.kernels.canonicalise import coalesced_rows
 from pullback.compiler.kernels.order import added, dependencies
 from pullback.compiler.regions.steps import Group, Job, Region, keeps_to_rows
 from pullback.compiler.runtime.layout import MAX_CHUNKS
-from pullback.compiler.schedules.choose import Schedules
-from pullback.compiler.schedules.contraction_schedules import PackedContraction, TiledContraction
-from pullback.compiler.schedules.cost import COMPARING, MOST_CHUNKS, SHORT_CYCLES
+from pullback.compiler.schedules.choose import Schedules, choose_schedule
+from pullback.compiler.schedules.contraction_schedules import (
+    ContractionSchedule,
+    PackedContraction,
+    TiledContraction,
+)
+from pullback.compiler.schedules.cost import (
+    COMPARING,
+    FEWEST_READING,
+    MOST_CHUNKS,
+    SHARED_BY,
+    SHORT_CYCLES,
+    STAYING,
+    UNEVEN_REGION,
+    WORTH_CUTTING,
+)
 from pullback.compiler.schedules.map import MapSchedule, schedule_map
 from pullback.compiler.schedules.reduction_vectorised import ReductionVectorised
 from pullback.compiler.schedules.scatter import ScatterSchedule
@@ -91,6 +105,8 @@ def make_regions(
                 _coalesce(job, coalesced_rows(job.kernel), schedules)
                 group.rows = job.rows
             _cut(group, schedules, trips)
+        if schedules.sharers > SHARED_BY:
+            _share_evenly(region.groups, schedules, trips)
         region.groups = _bounded(_gathered(region.groups, schedules.target.chunk_cycles))
     return one_after_another([region for region in regions if region.groups], before)
 
@@ -210,10 +226,13 @@ def _parted(
     return [Group(group.rows, jobs) for jobs in (rest, *([job] for job in apart)) if jobs]
 
 
-def _cut(group: Group, schedules: Schedules, trips: int) -> None:
-    """Choose the grain of each chunk: whole tiles of the longest product, whole vectors of maps."""
+def _cut(group: Group, schedules: Schedules, trips: int) -> int:
+    """Choose the grain of each chunk: whole tiles of the longest product, whole vectors of maps.
+
+    Gives the one that tiles are not asked about.
+    """
     if isinstance(group.jobs[0].schedule, PackedContraction):
-        return
+        return group.grain
     share = max(1, group.rows // _wanted_chunks(group, schedules, trips))
     step = aligned = 1
     heaviest = 0.0
@@ -224,7 +243,60 @@ def _cut(group: Group, schedules: Schedules, trips: int) -> None:
         else:
             aligned = max(aligned, _alignment(job, group, schedules, share))  # powers of two
     step = -(-step // aligned) * aligned
-    group.grain = min(group.rows, -(-share // step) * step)
+    group.grain, within = (min(group.rows, -(-share // each) * each) for each in (step, aligned))
+    return within
+
+
+def _share_evenly(groups: Sequence[Group], schedules: Schedules, trips: int) -> None:
+    """Finer tiles, blocks and grains of the groups of a region that keep its threads waiting.
+
+    In what order sums are taken is the same for any number of cores, and so are results.
+    """
+    sharers, target = schedules.sharers, schedules.target
+    cycles = sum(group.cycles for group in groups)
+    for group in groups if cycles else ():
+        beside = cycles - group.cycles
+        wanted = min(sharers * group.cycles / cycles, group.cycles * trips / target.chunk_cycles)
+        near = STAYING * target.l2_bytes if trips > 1 else target.private_bytes
+        if any(_read_by_all(job) > near for job in group.jobs):
+            wanted = min(wanted, group.rows / FEWEST_READING)
+        if (
+            wanted <= SHARED_BY
+            or _time(group, group.grain, beside, sharers) <= UNEVEN_REGION * cycles / sharers
+        ):
+            continue
+        finer = replace(target, cores=math.ceil(wanted))
+        for job in group.jobs:
+            if isinstance(job.schedule, ContractionSchedule):
+                job.schedule = choose_schedule(job.kernel, finer)
+        if group.alone:
+            group.rows = group.jobs[0].rows
+        within = _cut(group, schedules, trips)
+        if _time(group, within, beside, sharers) < WORTH_CUTTING * _time(group, group.grain, beside, sharers):
+            group.grain = within
+
+
+def _read_by_all(job: Job) -> int:
+    """Bytes of the right operand of a product that the rows of each chunk meet as a whole."""
+    if not isinstance(job.schedule, TiledContraction) or not job.kernel.axes:
+        return 0
+    product, rows = job.schedule.contraction, job.kernel.axes[0]
+    return sum(pair.right.buffer.nbytes for pair in product.pairs if rows not in pair.right.axes)
+
+
+def _time(group: Group, grain: int, beside: float, sharers: int) -> float:
+    """Cycles of a region for chunks of so many rows of a group: a product takes whole tiles for any number of rows.
+
+    While a chunk is done, other threads do what is ``beside`` the group.
+    """
+    chunk = sum(job.cycles * max(grain, min(_tile_rows(job), group.rows)) for job in group.jobs) / group.rows
+    chunks = -(-group.rows // grain)
+    return max(-(-chunks // sharers) * chunk, (chunks * chunk + beside) / sharers)
+
+
+def _tile_rows(job: Job) -> int:
+    """The rows of a product's tile, or of a vector of rows that are summed; 1 of all else."""
+    return job.schedule.nest.grain if isinstance(job.schedule, (TiledContraction, ReductionVectorised)) else 1
 
 
 def _wanted_chunks(group: Group, schedules: Schedules, trips: int) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pullback.compiler.schedules.contraction_schedules import schedule_contraction
+from pullback.compiler.schedules.cost import SHARED_BY
 from pullback.compiler.schedules.indexed_contraction import find_indexed_contraction
 from pullback.compiler.schedules.lanes import lanes_of
 from pullback.compiler.schedules.map import schedule_map
@@ -20,10 +22,14 @@ __all__ = ["Schedules", "choose_schedule"]
 
 
 class Schedules:
-    """The schedules of a program's kernels for one target, each chosen when first asked for."""
+    """The schedules of a program's kernels for one target, each chosen when first asked for.
+
+    That is for a target of few cores: for more of them a region's are chosen anew, once it is known what is in it.
+    """
 
     def __init__(self, target: Processor) -> None:
-        self.target = target
+        self.target = replace(target, cores=SHARED_BY)
+        self.sharers = target.sharers
         self.shares: Mapping[Buffer, float] = {}
         """What part of the rows that numbers in a buffer may name there will be, where they are counted."""
         self._known: dict[Kernel, Schedule] = {}

@@ -271,16 +271,22 @@ PADDED_LINES = 8
 # -- Regions and grains
 
 SHARED_BY = 2
-"""Threads among which work should come out even, the same for any number of cores, as the code is.
-
-Where it costs little, blocks are many, for more threads.
-"""
+"""Threads for which work is cut before it is known what runs beside it, and for whatever decides the order of sums."""
 
 MOST_CHUNKS = 32
 """Of a group of rows."""
 
 SHORT_CYCLES = 120_000.0
 """Row groups that take less go on with a kernel of fewer, longer rows: waiting costs more than uneven shares."""
+
+UNEVEN_REGION = 1.15
+"""How much longer a region may take than its work that is dealt out evenly, before it is cut more finely."""
+
+FEWEST_READING = 4
+"""Rows that share the reading of a large operand, at least: of fewer all threads wait for memory."""
+
+WORTH_CUTTING = 0.8
+"""Share of a region's time that chunks of less than a tile of rows may take: they do more in all."""
 
 COMPARING = 0.25
 """What each chunk of a scatter spends on comparing all places with its rows, as a part of adding the updates.

@@ -19,7 +19,6 @@ from pullback.compiler.schedules.cost import (
     FEWEST_TRANSPOSED_ROWS,
     PACKED_BY,
     PACKED_STEPS,
-    SHARED_BY,
     STAYING,
     USUAL_TILE_ROWS,
     WAITING_SUMS,
@@ -128,14 +127,15 @@ def _best_cut(
 ) -> tuple[int, int, int]:
     """Rows and panels of a block, and panels of all columns: of as equal blocks as there may be, the fastest ones.
 
-    One panel more than there must be may make an even number of blocks.
+    A few panels more than there must be may make blocks that come out even.
     """
     rows, columns, _ = extents
     tiles, vectors = -(-rows // height), -(-columns // lanes)
     least = -(-vectors // widest)
+    even = {-(-least // n) * n for n in range(2, target.sharers + 1)} if least > 1 else set()
     cuts = [
         (min(rows, down * height), across, panels)
-        for panels in sorted({least, -(-least // SHARED_BY) * SHARED_BY if least > 1 else 1})
+        for panels in sorted({least, *(count for count in even if count <= vectors)})
         for down in sorted({-(-tiles // blocks) for blocks in range(1, tiles + 1)}, reverse=True)
         for across in sorted({-(-panels // blocks) for blocks in range(1, panels + 1)}, reverse=True)
     ]
@@ -170,8 +170,9 @@ def _cycles(
         lines += 2 * rows * columns * (depth // steps) / line
     if packed > STAYING * target.l2_bytes:
         lines += rows / block_rows * depth * columns * (block_rows / USUAL_TILE_ROWS) / line
-    if row_blocks < SHARED_BY:
-        lines += SHARED_BY * rows * FETCHED_AHEAD
+    beside = -(-target.sharers // row_blocks)
+    if beside > 1:
+        lines += beside * rows * FETCHED_AHEAD
     narrow, wider = divmod(vectors, all_panels)
     tiles = sum(
         count * strips * tile_cycles(target, strip, width, width, depth)
@@ -179,7 +180,7 @@ def _cycles(
         for strip, strips in strips_of(rows, height)
     )
     cycles = tiles + lines * target.far_line_cycles
-    uneven = -(-blocks // SHARED_BY) * SHARED_BY / blocks
+    uneven = -(-blocks // target.sharers) * target.sharers / blocks
     return cycles * uneven * (1 + FEW_BLOCKS / blocks)
 
 

@@ -6,8 +6,8 @@ along an axis of the right operand alone: of a convolution whose lanes lie along
 the elements of the weight that are read.
 
 The tile is the one with the fewest cycles by an estimate: multiply-adds, reads, and what a right operand that is too
-large for the nearest cache takes to arrive. It also decides how rows can be shared out, so two threads should have
-as many tiles each.
+large for the nearest cache takes to arrive. It also decides how rows can be shared out, so threads should have as
+many tiles each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from pullback.compiler.schedules.cost import (
     LONG_DEPTH,
     MOST_TILE_ROWS,
     MOST_TILE_VECTORS,
-    SHARED_BY,
     SPILLING,
     TILE_OVERHEAD,
     UNEVEN,
@@ -192,7 +191,7 @@ def _best_sizes(
                     one = tile_cycles(target, rows * whole, across, reads, depth, arrival)
                     cycles += rest * row_strips * band_strips * one
         if outermost and length > MOST_TILE_ROWS:
-            shared = SHARED_BY * height
+            shared = target.sharers * height
             cycles *= shared * -(-length // shared) / length
             cycles *= UNEVEN if length % height else 1.0
         if best is None or cycles < best[0]:

@@ -25,6 +25,9 @@ _DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10}
 LINE_BYTES, APART_BYTES = 64, 128
 """Of the memory that programs run in, whatever is described: a line, which no vector is wider than, and two of them."""
 
+MOST_SHARERS = 32
+"""Threads for which there are chunks of the usual number of them."""
+
 
 @dataclass(frozen=True)
 class Processor:
@@ -160,9 +163,19 @@ class Processor:
         return self.architecture == "aarch64" or _parse_features(self.features).get("f16c", False)
 
     @property
+    def sharers(self) -> int:
+        """Threads among which work should come out even. How it is dealt out shows in no result.
+
+        >>> narrow = Processor("generic", "+sse2", "x86_64", vector_bytes=16, vector_registers=16)
+        >>> [replace(narrow, cores=cores).sharers for cores in (1, 2, 12, 128)]
+        [2, 2, 12, 32]
+        """
+        return min(max(self.cores, 2), MOST_SHARERS)
+
+    @property
     def key(self) -> str:
-        """What object code depends on, for the code cache: everything but how many cores there are."""
-        return repr(replace(self, cores=0))
+        """What object code depends on, for the code cache: of the cores, among how many work is dealt out."""
+        return repr(replace(self, cores=self.sharers))
 
 
 def usable_cores() -> int:

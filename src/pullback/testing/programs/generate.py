@@ -34,6 +34,9 @@ SMALL_EXAMPLE, MANY = 20, (67, 131, 261)
 VECTORS = 64, 64, 64, 32, 32, 16
 """Bytes of the vectors that programs are compiled for, where the processor has such."""
 
+CORES = 2, 2, 2, 3, 8, 32
+"""Cores among which their work is dealt out."""
+
 
 def generate(seed: int | str, number: int) -> Program:
     """The program number ``number`` of ``seed``: always the same one."""
@@ -87,7 +90,14 @@ def _asked(m: Maker, program: Program) -> Program | None:
     for k, x in enumerate(inputs):
         if k not in donated and m.chance(0.25):
             inputs[k] = _laid_out(m, x)
-    asked = Asked(form, m.pick(tuple(LOSSES)), donated, small=m.chance(0.4), vectors=m.pick(VECTORS))
+    asked = Asked(
+        form,
+        m.pick(tuple(LOSSES)),
+        donated,
+        small=m.chance(0.4),
+        vectors=m.pick(VECTORS),
+        cores=m.pick(CORES),
+    )
     made = replace(program, inputs=tuple(inputs), asked=asked)
     try:
         made.numpy()

@@ -116,10 +116,12 @@ class Asked:
     """Whether it is compiled as if caches held next to nothing."""
     vectors: int = 64
     """The bytes of the vectors that it is compiled for, at most."""
+    cores: int = 2
+    """The cores among which work is dealt out, which shows in no result."""
 
     def processor(self) -> Processor:
         """What it is compiled for."""
-        processor = with_vectors(Processor.host(), self.vectors)
+        processor = replace(with_vectors(Processor.host(), self.vectors), cores=self.cores)
         return with_small_caches(processor) if self.small else processor
 
     def __str__(self) -> str:
@@ -129,6 +131,7 @@ class Asked:
             + (", refused" if self.fails else "")
             + (", small caches" if self.small else "")
             + (f", vectors of {self.vectors} bytes" if self.vectors < 64 else "")
+            + (f", {self.cores} cores" if self.cores > 2 else "")
         )
 
 
@@ -257,10 +260,11 @@ class Program:
         shown = f"print(asked({names}))\nprint(pb.jit(asked{donated})({names}))\n"
         if self.asked.form in ("gradient", "curvature") or self.batch is not None:
             shown = f"print(pb.trace(asked, {names}).evaluate([{names}]))\n" + shown.split("\n")[1] + "\n"
-        if (self.asked.small, self.asked.vectors) != (False, 64):
+        if (self.asked.small, self.asked.vectors, self.asked.cores) != (False, 64, 2):
             imported = "from pullback.testing.programs.processors import compiled_for\n"
             imported += "from pullback.testing.programs.program import Asked\n\n"
-            processor = f"Asked(small={self.asked.small}, vectors={self.asked.vectors}).processor()"
+            chosen = f"small={self.asked.small}, vectors={self.asked.vectors}, cores={self.asked.cores}"
+            processor = f"Asked({chosen}).processor()"
             shown = f"{imported}with compiled_for({processor}):\n{indent(shown, '    ')}"
         return f"{HEADER}\n{made}\n\n{self.definition()}\n{shown}"
 

@@ -1,0 +1,150 @@
+"""Work is dealt out among as many cores as a processor has, and no result shows it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pullback as pb
+from pullback import nn
+from pullback.compiler.build import build, every_step
+from pullback.compiler.regions.parallelise import _share_evenly
+from pullback.compiler.regions.steps import Group, Region
+from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.contraction_schedules import PackedContraction
+from pullback.compiler.target import Processor
+from pullback.testing.programs.processors import compiled_for
+
+CORES = 3, 16, 64
+
+
+def wide(cores, **changes):
+    vectors = Processor("generic", "", "x86_64", vector_bytes=64, vector_registers=32, l2_bytes=1 << 20)
+    return replace(vectors, cores=cores, **changes)
+
+
+def regions_of(graph, target):
+    return [step for step, _ in every_step(build(graph, {}, target).schedule) if isinstance(step, Region)]
+
+
+def dense(x, w, u):
+    return np.tanh(np.tanh(x @ w) @ u)
+
+
+def recurrent(x, w, u):
+    return pb.scan(lambda h, row: ((h := np.tanh(row @ w + h @ u)), None), x[0] @ w, x)[0]
+
+
+def convolved(images, kernels, *_):
+    return pb.numpy.maximum(nn.functional.conv(images, kernels), 0)
+
+
+def beside(x, *weights):
+    return tuple(x @ w for w in weights)
+
+
+PROGRAMS = {
+    "dense": (dense, (100, 300), (300, 256), (256, 128)),
+    "few rows": (dense, (12, 512), (512, 256), (256, 512)),
+    "recurrent": (recurrent, (20, 64, 96), (96, 128), (128, 128)),
+    "beside": (beside, (128, 256), *[(256, 64)] * 8),
+    "matrix": (beside, (200, 150), (150, 330)),
+}
+
+
+def values(name):
+    function, *shapes = PROGRAMS[name]
+    random = np.random.default_rng(0)
+    given = [random.standard_normal(shape).astype(np.float32) / 8 for shape in shapes]
+
+    def loss(*arrays):
+        found = pb.flatten(function(*arrays))[0]
+        return sum(np.sum(each * each) for each in found)
+
+    return pb.value_and_grad(loss, tuple(range(len(given)))), given
+
+
+@pytest.mark.parametrize("vectors", [64, 32, 16])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_are_the_same_bits_for_any_number_of_cores(name, vectors):
+    function, given = values(name)
+    host = Processor.host()
+    host = host.limited(min(vectors, host.vector_bytes))
+    found = []
+    for cores in (1, 2, *CORES):
+        with compiled_for(replace(host, cores=cores)):
+            value, gradients = pb.jit(function)(*given)
+        found.append((np.array(value).tobytes(), *(each.tobytes() for each in gradients)))
+    assert len(set(found)) == 1
+
+
+def test_the_same_product_may_be_cut_in_two_ways():
+    """Finely in a region of its own, and not beside others that keep cores busy."""
+    random = np.random.default_rng(0)
+    shapes = (128, 256), (256, 256), (128, 784), (784, 784), (784, 784)
+    given = [random.standard_normal(shape).astype(np.float32) / 16 for shape in shapes]
+
+    def function(x, w, y, *others):
+        alone = x @ w.T
+        total = alone.sum()
+        return alone, (alone - total) @ w.T, *((y + total) @ other.T for other in others)
+
+    with compiled_for(replace(Processor.host(), cores=16)):
+        found = pb.jit(function)(*given)
+    for value, expected in zip(found, function(*given)):
+        np.testing.assert_allclose(value, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["dense", "recurrent", "beside", "matrix"])
+@pytest.mark.parametrize("cores", [4, 16])
+def test_no_chunk_keeps_other_cores_waiting_for_long(name, cores):
+    """In a region of much work the longest chunks, one after another on each core, take little more than its share."""
+    function, given = values(name)
+    for region in regions_of(pb.trace(function, *given).graph, wide(cores)):
+        total = sum(group.cycles for group in region.groups)
+        if total < 100 * cores * wide(1).chunk_cycles:
+            continue
+        longest = max(
+            math.ceil(group.chunks / cores) * group.cycles / group.chunks for group in region.groups
+        )
+        assert longest < 1.6 * total / cores
+
+
+def most_chunks(function, *shapes):
+    graph = pb.trace(function, *(np.zeros(shape, np.float32) for shape in shapes)).graph
+    heaviest = max(regions_of(graph, wide(16)), key=lambda region: sum(g.cycles for g in region.groups))
+    return max(group.chunks for group in heaviest.groups)
+
+
+def test_products_side_by_side_stay_in_large_blocks():
+    """Eight that together keep sixteen cores busy need not be cut as finely as one that is alone."""
+    alone = most_chunks(beside, (1024, 512), (512, 512))
+    assert most_chunks(beside, (1024, 512), *[(512, 512)] * 8) < alone
+
+
+def test_few_rows_share_the_reading_of_a_large_matrix():
+    shapes = (20, 1024), (1024, 1024), (1024, 8)
+    graph = pb.trace(dense, *(np.zeros(shape, np.float32) for shape in shapes)).graph
+    tiled = [
+        group
+        for region in regions_of(graph, wide(16))
+        for group in region.groups
+        if group.rows == 20 and not isinstance(group.jobs[0].schedule, PackedContraction)
+    ]
+    assert tiled and all(group.grain >= 4 for group in tiled)
+
+
+def test_a_region_that_takes_no_time_is_left_as_it_is():
+    group = Group(4, grain=4)
+    _share_evenly([group], Schedules(wide(16)), 1)
+    assert group.chunks == 1
+
+
+def test_two_cores_and_one_have_the_same_code():
+    function, given = values("dense")
+    graph = pb.trace(function, *given).graph
+    texts = {cores: build(graph, {}, wide(cores)).emitted.text for cores in (1, 2, 16)}
+    assert texts[1] == texts[2] != texts[16]
