@@ -121,8 +121,9 @@ def after_step(context: Context, step: i64, steps: i64, flags: i64, caller: Call
         return STATUS_INTERRUPTED
     return STATUS_DONE
 
-def run_alone(context: Context, steps: i64, flags: i64, caller: Caller) -> i64:
-    for step in range(steps):
+# Steps from a first to a last one, of a run of so many.
+def run_alone(context: Context, first: i64, last: i64, steps: i64, flags: i64, caller: Caller) -> i64:
+    for step in range(first, last):
         if walk(context, 0, step, 0, 1):
             return STATUS_FAILED
         status = after_step(context, step, steps, flags, caller)
@@ -146,23 +147,27 @@ def counts(pool: Pool, context: Context, steps: i64) -> i1:
     restart_epochs(pool, context)
     return steps + 1 < context.EPOCH_LIMIT
 
-def run_shared(pool: Pool, context: Context, steps: i64, limit: i64, flags: i64, caller: Caller) -> i64:
+def run_shared(
+    pool: Pool, context: Context, start: i64, end: i64, steps: i64, limit: i64, flags: i64, caller: Caller,
+) -> i64:
     first = load(context.EPOCH, acquire)
-    last = first + steps
+    last = first + end - start
     store(pool.CONTEXT, context, release)
+    store(pool.START, start, release)
     store(pool.FIRST, first, release)
     store(pool.LAST, last, release)
     store(pool.LIMIT, limit, release)
     generation = load(pool.GENERATION, monotonic)
     store(pool.GENERATION, generation + 1, seq_cst)
-    pullback_wake(pool)
+    pullback_wake(pool, limit)
     status = STATUS_DONE
     epoch = first
     while epoch < last and status == STATUS_DONE:
-        if walk(context, epoch, epoch - first, 0, limit):
+        step = start + epoch - first
+        if walk(context, epoch, step, 0, limit):
             status = STATUS_FAILED
         else:
-            status = after_step(context, epoch - first, steps, flags, caller)
+            status = after_step(context, step, steps, flags, caller)
             epoch += 1
             if status == STATUS_DONE:
                 store(context.EPOCH, epoch, release)
@@ -224,10 +229,10 @@ def pullback_run(context: Context, pool: Pool, steps: i64, flags: i64) -> i64:
         if limit > 1 and pullback_take(address(pool.BUSY)) == 0:
             shared = counts(pool, context, steps)
             if shared:
-                status = run_shared(pool, context, steps, limit, flags, caller)
+                status = run_measured(pool, context, steps, limit, flags, caller)
             pullback_give(address(pool.BUSY))
     if not shared:
-        status = run_alone(context, steps, flags, caller)
+        status = run_alone(context, 0, steps, steps, flags, caller)
     if caller.RAISED != 0 or context.RAISED != 0:
         status = STATUS_INTERRUPTED
     if releases:

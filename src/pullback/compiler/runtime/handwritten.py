@@ -1,6 +1,7 @@
 """The machine code that all programs share, as one unit of the small language (``llvm/language.py``).
 
-Its texts stand with what they are about: the driver (``driver.py``, ``claiming.py``, ``waiting.py``), and the calls
+Its texts stand with what they are about: the driver (``driver.py``, ``sharing.py``, ``claiming.py``, ``waiting.py``),
+and the calls
 from Python (``entry.py``, ``nodes.py``, ``reading.py``, ``returning.py``, ``recycling.py``, ``objects.py``). Here is
 what they name.
 """
@@ -31,9 +32,10 @@ from pullback.compiler.runtime.reading import (
     WRITEABLE,
 )
 from pullback.compiler.runtime.returning import RETURNING
+from pullback.compiler.runtime.sharing import TRIALS
 from pullback.compiler.runtime.signature import DESCRIPTOR
 from pullback.compiler.runtime.waiting import WAITING
-from pullback.compiler.target import waiting
+from pullback.compiler.target import runs, waiting
 
 __all__ = ["PYTHON_FUNCTIONS", "machine_text"]
 
@@ -149,12 +151,15 @@ _MODES = {"flushed": "i64 (i1)", "unflushed": "void (i1, i64)"}
 _MONOTONIC = {"darwin": 6, "linux": 6}
 """The numbers of clocks that never go back; of Linux' two the coarse one, which costs least."""
 
+_PRECISE = {"darwin": 6}
+"""And of those that tell nanoseconds."""
+
 _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221}
 
 _CONSTANTS: dict[str, Any] = {
     **{
         name: value
-        for module in (layout, waiting, recycling)
+        for module in (layout, waiting, runs, recycling)
         for name, value in vars(module).items()
         if isinstance(value, int)
     },
@@ -177,8 +182,20 @@ def machine_text(architecture: str, system: str = sys.platform) -> str:
         "ARCHITECTURE": architecture,
         "SYSTEM": system,
         "CLOCK": _MONOTONIC.get(system, 1),
+        "PRECISE_CLOCK": _PRECISE.get(system, 1),
         "FUTEX": _FUTEX_NUMBER.get(architecture, 0) if system.startswith("linux") else 0,
     }
     unit = Unit(_RECORDS, constants, _PYTHON | _SYSTEM, _MODES)
-    texts = (DRIVER, SHARING, WAITING, READING, WALKING, recycling.RECYCLING, RETURNING, ENTRY, CALLING)
+    texts = (
+        DRIVER,
+        TRIALS,
+        SHARING,
+        WAITING,
+        READING,
+        WALKING,
+        recycling.RECYCLING,
+        RETURNING,
+        ENTRY,
+        CALLING,
+    )
     return unit.compiled(*texts) + mode_functions(architecture)

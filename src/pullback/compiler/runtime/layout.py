@@ -69,12 +69,26 @@ CONTEXT = {
     "RAISED": 224,  # i64: 1 once a function out of the program has raised an exception
     "CALL": 232,  # ptr to the function of the driver that calls out of the program
     "ASK": 240,  # ptr to the function that looks for signals in the middle of a chunk
+    # Of trials of numbers of threads, which only the caller looks at:
+    "STEP_NANOSECONDS": 256,  # i64: of a step on one thread, as estimated; 0 where nothing is tried
+    "MOST": 264,  # i64: threads that a run might have when the latest trial began
+    "THREADS": 272,  # i64: those that are the fastest so far
+    "NANOSECONDS": 280,  # i64: the least time of a step with these
+    "TRIED": 288,  # i64: threads that are tried beside them, 0 between two trials
+    "TRIED_NANOSECONDS": 296,
+    "ROWS": 304,  # i64: rows of parts done, with either number in turns
+    "PARTS": 312,  # i64: parts of this row, and their nanoseconds
+    "PASSED": 320,
+    "SPENT": 328,  # i64: nanoseconds of this trial
+    "LEFT": 336,  # i64: nanoseconds until the next one
+    "FACTOR": 344,  # i64: what these are of those
+    "SETTLED": 352,  # i64: threads that were the fastest in the trial before
 }
 # What the caller of a run has on its stack, to look for signals: when it last did, its thread state, whether a handler
 # raised, whether the region that it is in may be left, and the mode in which its thread came.
 CALLER = {"MILLISECONDS": 0, "THREAD_STATE": 8, "RAISED": 16, "OPEN": 24, "MODE": 32}
 CALLER_BYTES = 40
-SLOTS_OFFSET = 256
+SLOTS_OFFSET = 384
 SLOT_BYTES = 16  # base address, bytes per step
 
 # An entry of the schedule, read only.
@@ -93,7 +107,7 @@ REGION, REPEAT_BEGIN, REPEAT_END = 0, 1, 2
 POOL = {
     "GENERATION": 0,  # i64: odd while a run is open to workers
     "STOP": 8,  # i64
-    "SLEEPERS": 64,  # i32
+    "SLEEPERS": 64,  # i32 for each rank of workers: those that sleep
     "BUSY": 128,  # i32: a caller is using the pool
     "STARTED": 192,  # i64: workers alive
     "WANTED": 200,  # i64: threads that a run should have, the caller included
@@ -101,6 +115,7 @@ POOL = {
     "FIRST": 264,
     "LAST": 272,
     "LIMIT": 280,
+    "START": 288,  # i64: the number of the first step in its run
     "IN_USE": 320,  # per worker, a line apart: the context that it is in
 }
 IN_USE_BYTES = LINE_BYTES

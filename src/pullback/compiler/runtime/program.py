@@ -35,12 +35,11 @@ from pullback.compiler.runtime.engine import Loaded
 from pullback.compiler.runtime.entry import make_function
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.memory import MappedMemory
-from pullback.compiler.runtime.sharing import EVER, Sharing, steps_from
 from pullback.compiler.runtime.signature import Signature, Trees, flat
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, RepeatSpec, ResultSpec
 from pullback.compiler.runtime.threads import get_num_threads
 from pullback.compiler.target import APART_BYTES, LINE_BYTES, Processor
-from pullback.compiler.target.runs import RELEASED_RUN, SHARED_RUN
+from pullback.compiler.target.runs import LONGEST_TRIED, RELEASED_RUN, SHARED_RUN
 from pullback.errors import IndexRangeError
 
 __all__ = [
@@ -55,6 +54,9 @@ __all__ = [
 ]
 
 _HUGE_PAGE = 2 << 20
+
+EVER = 1 << 62
+"""More steps than there are."""
 
 
 @dataclass(eq=False, repr=False)
@@ -89,9 +91,7 @@ class Program:
     def __post_init__(self) -> None:
         self.constants = tuple(np.ascontiguousarray(constant) for constant in self.constants)
         self.steps_done = 0
-        self._sharing = Sharing(self.cost)
         self._release_from = steps_from(RELEASED_RUN, self.cost)
-        self._runs: list[Signature] = []
         self.aliased = {
             spec.donated_to: index for index, spec in enumerate(self.arguments) if spec.donated_to is not None
         }
@@ -201,24 +201,16 @@ class Program:
         check_overlap(self.arguments, arrays, written)
         if steps >= self._share_from():
             machine().pool.start()
-        instance, strides = self._taken_instance(), [*argument_strides, *result_strides]
-        done = self.steps_done = 0
+        share = layout.USE_POOL if steps >= self._share_from() else 0
+        release = layout.RELEASE_LOCK if steps >= self._release_from else 0
+        instance = self._taken_instance()
+        done = 0
         try:
-            for count, shared in self._sharing.parts(steps):
-                instance.point([a + done * stride for a, stride in zip(addresses, strides)], strides)
-                share = layout.USE_POOL if count >= self._share_from(shared) else 0
-                release = layout.RELEASE_LOCK if count >= self._release_from else 0
-                try:
-                    instance.run(count, share | release)
-                finally:
-                    latest = instance.steps_done()
-                    done = self.steps_done = done + latest
-                if latest < count:
-                    break
+            instance.point(addresses, [*argument_strides, *result_strides])
+            instance.run(steps, share | release)
         finally:
+            done = self.steps_done = instance.steps_done()
             instance.give()
-            for signature in self._runs:
-                signature.share(self._share_from(self._sharing.shared))
         return done
 
     def signature(
@@ -233,22 +225,19 @@ class Program:
         With ``sliced`` it is a run of many steps: these arguments have a first axis of steps, and so have the results
         that are not carried. The ``options`` are those of ``Signature``.
         """
-        is_run = sliced is not None
-        signature = Signature(
+        most_steps = 1 if sliced is None else EVER
+        return Signature(
             instance or self._instances[0],
             trees,
-            share_from=self._share_from(self._sharing.shared or not is_run),
+            share_from=self._share_from(),
             release_from=self._release_from,
-            most_steps=0 if not machine().reads_arrays else self._sharing.most_untried if is_run else 1,
+            most_steps=most_steps if machine().reads_arrays else 0,
             sliced=sliced,
             **options,
         )
-        if is_run:
-            self._runs.append(signature)
-        return signature
 
-    def _share_from(self, shared: bool = True) -> int:
-        return steps_from(SHARED_RUN, self.cost) if self.saving > 0 and shared else EVER
+    def _share_from(self) -> int:
+        return steps_from(SHARED_RUN, self.cost) if self.saving > 0 else EVER
 
     def _taken_instance(self) -> _Instance:
         while True:
@@ -256,6 +245,15 @@ class Program:
                 if instance.take():
                     return instance
             self._instances.append(_Instance(self))  # no lock: a fork must not find one taken
+
+
+def steps_from(nanoseconds: float, cost: float) -> int:
+    """The least number of steps, each of ``cost``, that take so many nanoseconds.
+
+    >>> steps_from(5_000, 300.0), steps_from(5_000, float("inf"))
+    (17, 1)
+    """
+    return EVER if cost <= 0 else max(1, min(EVER, math.ceil(nanoseconds / cost)))
 
 
 def working_threads(processor: Processor) -> int:
@@ -320,6 +318,7 @@ class _Instance:
             "WATCH_SLOT": 0 if watched is None else layout.slot_offset(slots.result(watched)),
             "EPOCH_LIMIT": layout.MAX_VISITS // trips - 1,
             "EPOCH": 1,
+            "STEP_NANOSECONDS": math.ceil(program.cost) if program.cost < LONGEST_TRIED else 0,
             "FLUSHES": int(program.code.processor.flush_subnormals),
             "POOL": self.pool,
             "CALLS": self._memory.put(

@@ -1,66 +1,119 @@
-"""Whether runs of short steps are shared with other threads: measured from time to time, not only estimated.
+"""Among how many threads the steps of a run are shared: measured from time to time, not only estimated.
 
 Threads exchange something at every region, and how long that takes is for the machine to say: of a step of some ten
-microseconds it may be more than is saved. Results are the same bits either way.
+microseconds it may be more than is saved, and of a longer one for sixteen threads more than for eight. So a *trial*
+does steps with all threads and with half of them, in turns, and goes on to half of these while that is faster; of short
+steps down to the caller alone, for which any help may come too late. A trial is a part of the run that it falls into,
+or of several calls. There is another when a multiple of its time has passed, a larger one each time that the verdict is
+the same, as what was measured may have been another process. Results are the same bits either way.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Iterator
+__all__ = ["TRIALS"]
 
-from pullback.compiler.target.runs import LEAST_RUN, LONGEST_STEP, RUNS_BETWEEN, TRIAL
+TRIALS = """
+def nanoseconds() -> i64:
+    if SYSTEM == "win32":
+        return 0
+    time: Words = reserve(16)
+    clock_gettime(PRECISE_CLOCK, time)
+    return time[0] * 1000000000 + time[1]
 
-__all__ = ["EVER", "Sharing", "steps_from"]
+# Begin with as many threads as a run may have, and half of them beside these.
+def begin_trial(context: Context, most: i64):
+    context.MOST = most
+    context.THREADS = most
+    context.NANOSECONDS = LONGEST
+    context.SPENT = 0
+    try_threads(context, fewer(context, most))
 
-EVER = 1 << 62
+# Half of so many threads, or 0: a longer step is not tried on the caller alone.
+def fewer(context: Context, threads: i64) -> i64:
+    half = threads >> 1
+    return 0 if half == 1 and context.STEP_NANOSECONDS >= LONGEST_TRIED_ALONE else half
 
+def try_threads(context: Context, threads: i64):
+    context.TRIED = threads
+    context.TRIED_NANOSECONDS = LONGEST
+    context.ROWS = 0
+    context.PARTS = 0
+    context.PASSED = 0
 
-class Sharing:
-    """The verdict for one program, whose step takes about ``cost`` nanoseconds."""
+# Whether the next part of a trial has the threads that are tried. Parts with one number come in rows: in the first of
+# them threads wake up, and fetch what others have in their caches.
+def tries(context: Context) -> i1:
+    return context.ROWS % 2 == 1
 
-    def __init__(self, cost: float) -> None:
-        self.shared = True
-        self._cost = cost
-        self._left = 0
+# What so many steps took in a part of a trial; after enough of them, which number of threads is the better one.
+def pullback_weigh(context: Context, taken: i64, steps: i64):
+    each = taken // steps
+    context.SPENT += taken
+    context.PASSED += taken
+    context.PARTS += 1
+    if tries(context):
+        if each < context.TRIED_NANOSECONDS:
+            context.TRIED_NANOSECONDS = each
+    elif each < context.NANOSECONDS:
+        context.NANOSECONDS = each
+    if context.PARTS < PARTS_OF_ROW or context.PASSED < ROW_NANOSECONDS:
+        return
+    context.ROWS += 1
+    context.PARTS = 0
+    context.PASSED = 0
+    if tries(context):
+        return
+    one = context.NANOSECONDS
+    other = context.TRIED_NANOSECONDS
+    if context.ROWS < ROWS_OF_TRIAL and other * 4 <= one * 5:
+        return
+    faster = other * 20 < one * 19
+    if faster:
+        context.THREADS = context.TRIED
+        context.NANOSECONDS = other
+    goes_on = faster or context.STEP_NANOSECONDS < LONGEST_TRIED_ALONE
+    try_threads(context, fewer(context, context.TRIED) if goes_on else 0)
+    if context.TRIED == 0:
+        settle(context)
 
-    @property
-    def most_untried(self) -> int:
-        """The most steps of a run that is never a trial.
+# The end of a trial; so many times as long as it has taken passes until the next one.
+def settle(context: Context):
+    factor = 2 * context.FACTOR if context.THREADS == context.SETTLED else LEAST_BETWEEN_TRIALS
+    factor = factor if factor < MOST_BETWEEN_TRIALS else MOST_BETWEEN_TRIALS
+    context.SETTLED = context.THREADS
+    context.FACTOR = factor
+    context.LEFT = context.SPENT * factor
 
-        >>> Sharing(1e6).most_untried > 1e9, Sharing(5e4).most_untried
-        (True, 399)
-        """
-        return EVER if self._cost > LONGEST_STEP else steps_from(LEAST_RUN, self._cost) - 1
-
-    def parts(self, steps: int) -> Iterator[tuple[int, bool]]:
-        """A run of so many steps in parts, each with whether to share it; the time until the next is asked for counts.
-
-        >>> list(Sharing(1e6).parts(100))
-        [(100, True)]
-        >>> [(count, shared) for count, shared in Sharing(5e4).parts(1000)][:4]
-        [(10, False), (10, True), (10, False), (10, True)]
-        """
-        if self._left or self._cost > LONGEST_STEP or self._cost * steps < LEAST_RUN:
-            self._left = max(0, self._left - 1)
-            yield steps, self.shared
-            return
-        trial = max(1, int(TRIAL / self._cost))
-        shortest = {False: float("inf"), True: float("inf")}
-        for shared in (False, True, False, True):
-            start = time.perf_counter()
-            yield trial, shared
-            shortest[shared] = min(shortest[shared], time.perf_counter() - start)
-        self.shared = shortest[True] < shortest[False]
-        self._left = RUNS_BETWEEN
-        yield steps - 4 * trial, self.shared
-
-
-def steps_from(nanoseconds: float, cost: float) -> int:
-    """The least number of steps, each of ``cost``, that take so many nanoseconds.
-
-    >>> steps_from(5_000, 300.0), steps_from(5_000, float("inf"))
-    (17, 1)
-    """
-    return EVER if cost <= 0 else max(1, min(EVER, math.ceil(nanoseconds / cost)))
+# The steps of a run in parts, with as many threads as trials say.
+def run_measured(pool: Pool, context: Context, steps: i64, most: i64, flags: i64, caller: Caller) -> i64:
+    if context.STEP_NANOSECONDS == 0 or fewer(context, most) == 0:
+        return run_shared(pool, context, 0, steps, steps, most, flags, caller)
+    if context.MOST != most:
+        begin_trial(context, most)
+    status = STATUS_DONE
+    done = 0
+    while done < steps and status == STATUS_DONE:
+        if context.TRIED == 0 and context.LEFT == 0:
+            begin_trial(context, most)
+        trial = context.TRIED != 0
+        each = context.STEP_NANOSECONDS if trial else context.NANOSECONDS
+        time = PART_NANOSECONDS if trial else context.LEFT
+        part = time // (each + 1) + 1
+        part = part if part < steps - done else steps - done
+        threads = context.TRIED if trial and tries(context) else context.THREADS
+        began = 0
+        if trial:
+            began = nanoseconds()
+        if threads == 1:
+            status = run_alone(context, done, done + part, steps, flags, caller)
+        else:
+            status = run_shared(pool, context, done, done + part, steps, threads, flags, caller)
+        if trial:
+            if status == STATUS_DONE:
+                pullback_weigh(context, nanoseconds() - began, part)
+        else:
+            passed = part * each
+            context.LEFT = time - passed if passed < time else 0
+        done += part
+    return status
+"""

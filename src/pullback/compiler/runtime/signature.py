@@ -149,10 +149,6 @@ class Signature:
         }
         memory.write(self.address, DESCRIPTOR, values)
 
-    def share(self, steps: int) -> None:
-        """From how many steps on runs are shared with other threads."""
-        self._memory.set_word(self.address + DESCRIPTOR["SHARE_FROM"], steps)
-
     def _argument(self, number: int, spec: ArgumentSpec) -> dict[str, int]:
         donated = spec.donated_to is not None
         weak = None if self.weak is None else self.weak[number]

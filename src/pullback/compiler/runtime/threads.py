@@ -74,7 +74,7 @@ class Pool:
         self.address = -(-ctypes.addressof(self._memory) // LINE_BYTES) * LINE_BYTES
         worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
         self._worker = worker(code.address("pullback_worker"))
-        self._wake = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("pullback_wake"))
+        self._wake = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.address("pullback_wake"))
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self.want(get_num_threads())
@@ -117,7 +117,7 @@ class Pool:
         generation = self._word("GENERATION")
         if generation.value % 2 == 0:  # otherwise a daemon thread is inside a run and has to finish it alone
             generation.value += 2
-        self._wake(self.address)
+        self._wake(self.address, layout.MAX_THREADS)
         for thread in self._threads:
             thread.join(timeout=1.0)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["LEAST_RUN", "LONGEST_STEP", "RELEASED_RUN", "RUNS_BETWEEN", "SHARED_RUN", "TRIAL"]
+__all__ = [
+    "LEAST_BETWEEN_TRIALS", "LONGEST_TRIED", "LONGEST_TRIED_ALONE", "MOST_BETWEEN_TRIALS", "PARTS_OF_ROW",
+    "PART_NANOSECONDS", "RELEASED_RUN", "ROWS_OF_TRIAL", "ROW_NANOSECONDS", "SHARED_RUN",
+]  # fmt: skip
 
 SHARED_RUN = 5_000.0
 """For a shorter run no other thread is woken."""
@@ -10,14 +13,17 @@ SHARED_RUN = 5_000.0
 RELEASED_RUN = 50_000.0
 """In a shorter run the interpreter lock is kept."""
 
-LONGEST_STEP = 100_000.0
-"""Steps that take this long are shared without asking."""
+LONGEST_TRIED, LONGEST_TRIED_ALONE = 10_000_000, 100_000
+"""Longer steps are shared among all threads without asking, and never tried on the caller alone."""
 
-LEAST_RUN = 20_000_000.0
-"""Shorter runs are done as the last ones were: a trial would be too large a part of them."""
+PART_NANOSECONDS = 500_000
+"""About how long each part of a trial takes, if there are steps enough."""
 
-TRIAL = 500_000.0
-"""About how long each of a trial's four parts takes."""
+PARTS_OF_ROW, ROW_NANOSECONDS = 3, 1_000_000
+"""Parts with one number of threads in a row, and how long they take, at least: to wake a thread takes some of it."""
 
-RUNS_BETWEEN = 16
-"""Runs that keep to a verdict before it is asked again: the other threads' processors may become free, or busy."""
+ROWS_OF_TRIAL = 4
+"""Rows of each comparison of two numbers of threads."""
+
+LEAST_BETWEEN_TRIALS, MOST_BETWEEN_TRIALS = 4, 64
+"""Times as long as a trial has taken, until the next one: others may take processors, or leave them."""
