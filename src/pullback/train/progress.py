@@ -31,7 +31,7 @@ class Display:
         self._file = file or sys.stderr
         self._bar = self._file.isatty() and os.environ.get("TERM") != "dumb"
         self._full, self._empty = ("━", "─") if _encodes(self._file, "━─") else ("#", ".")
-        self._drawn = 0.0
+        self._drawn = -math.inf
         self._shown = 0  # characters of the bar that is there now
         self._lost = False
 

@@ -17,6 +17,7 @@ from pullback.compiler.schedules.packing import _best_cut
 from pullback.compiler.schedules.tiles import choose_tile
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable
+from pullback.testing.programs.processors import compiled_for
 
 EDGES = (1, 2, 3, 15, 16, 17, 31, 33, 64, 100)
 contract = OPERATORS["contract"]
@@ -299,7 +300,9 @@ def test_text_of_deep_products_does_not_grow() -> None:
         shapes = (64, rounds * PACKED_STEPS), (rounds * PACKED_STEPS, 512)
         return len(pb.jit(lambda x, w: x @ w).inspect(*(np.ones(shape, np.float32) for shape in shapes)).llvm)
 
-    assert size(40) < 1.02 * size(10)
+    # Among many cores a deeper product is cut more finely.
+    with compiled_for(replace(Processor.host(), cores=2)):
+        assert size(40) < 1.02 * size(10)
 
 
 @pytest.mark.parametrize(

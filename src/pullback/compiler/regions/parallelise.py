@@ -14,6 +14,7 @@ to and used for the update a few rows at a time, and is never in memory as a who
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -252,28 +253,49 @@ def _share_evenly(groups: Sequence[Group], schedules: Schedules, trips: int) -> 
 
     In what order sums are taken is the same for any number of cores, and so are results.
     """
-    sharers, target = schedules.sharers, schedules.target
+    sharers = schedules.sharers
     cycles = sum(group.cycles for group in groups)
-    for group in groups if cycles else ():
-        beside = cycles - group.cycles
-        wanted = min(sharers * group.cycles / cycles, group.cycles * trips / target.chunk_cycles)
-        near = STAYING * target.l2_bytes if trips > 1 else target.private_bytes
-        if any(_read_by_all(job) > near for job in group.jobs):
-            wanted = min(wanted, group.rows / FEWEST_READING)
-        if (
-            wanted <= SHARED_BY
-            or _time(group, group.grain, beside, sharers) <= UNEVEN_REGION * cycles / sharers
-        ):
-            continue
-        finer = replace(target, cores=math.ceil(wanted))
-        for job in group.jobs:
-            if isinstance(job.schedule, ContractionSchedule):
-                job.schedule = choose_schedule(job.kernel, finer)
-        if group.alone:
-            group.rows = group.jobs[0].rows
-        within = _cut(group, schedules, trips)
-        if _time(group, within, beside, sharers) < WORTH_CUTTING * _time(group, group.grain, beside, sharers):
-            group.grain = within
+    for parts in (1, 2):
+        for group in groups:
+            if _makespan(groups, sharers) <= UNEVEN_REGION * cycles / sharers:
+                return
+            if parts * group.cycles / group.chunks > UNEVEN_REGION * cycles / sharers:
+                wanted = min(sharers, parts * sharers * group.cycles / cycles)
+                _cut_finely(group, wanted, cycles - group.cycles, schedules, trips)
+
+
+def _makespan(groups: Sequence[Group], sharers: int) -> float:
+    """When the last of so many threads is done, if each takes the longest chunk that is left whenever it is free.
+
+    >>> from types import SimpleNamespace
+    >>> _makespan([SimpleNamespace(cycles=12.0, chunks=3), SimpleNamespace(cycles=6.0, chunks=6)], 4)
+    5.0
+    """
+    busy = [0.0] * sharers
+    for group in sorted(groups, key=lambda group: -group.cycles / group.chunks):
+        for _ in range(group.chunks):
+            heapq.heapreplace(busy, busy[0] + group.cycles / group.chunks)
+    return max(busy)
+
+
+def _cut_finely(group: Group, wanted: float, beside: float, schedules: Schedules, trips: int) -> None:
+    """Smaller tiles and blocks for products, for about so many chunks, and a grain within tiles where that pays."""
+    sharers, target = schedules.sharers, schedules.target
+    wanted = min(wanted, group.cycles * trips / target.chunk_cycles)
+    near = STAYING * target.l2_bytes if trips > 1 else target.private_bytes
+    if any(_read_by_all(job) > near for job in group.jobs):
+        wanted = min(wanted, group.rows / FEWEST_READING)
+    if wanted <= SHARED_BY:
+        return
+    finer = replace(target, cores=math.ceil(wanted))
+    for job in group.jobs:
+        if isinstance(job.schedule, ContractionSchedule):
+            job.schedule = choose_schedule(job.kernel, finer)
+    if group.alone:
+        group.rows = group.jobs[0].rows
+    within = _cut(group, schedules, trips)
+    if _time(group, within, beside, sharers) < WORTH_CUTTING * _time(group, group.grain, beside, sharers):
+        group.grain = within
 
 
 def _read_by_all(job: Job) -> int:
