@@ -319,6 +319,20 @@ def test_parts_of_the_compiler_are_left_out_of_programs_that_they_change(
     assert passes._code(passes.graph_of(make)) == usual
 
 
+def test_programs_are_timed_with_several_numbers_of_threads(
+    calls: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes, threads = importlib.import_module("suite.passes"), importlib.import_module("suite.threads")
+    settings = importlib.import_module("contest").Settings([], "", 3, 1, 0, False, print)
+    monkeypatch.setattr(passes, "_TURN_SECONDS", 0.001)
+    contenders = importlib.import_module("contenders.calls_pullback")
+    make = passes._called(settings, calls, contenders, calls.Call("c", "gru", 40, 2, 4, 5))
+    monkeypatch.setattr(threads, "programs", lambda _: {"small": make})
+    (table,) = threads.run(settings)
+    assert [list(times) for times in table.data.values()] == [[1, 2, 3]]
+    assert len(table.rows[0]) == len(table.columns) == 4
+
+
 def test_every_program_of_the_suite_has_a_name_of_its_own(calls: Any) -> None:
     passes, suite = importlib.import_module("suite.passes"), importlib.import_module("suite")
     settings = importlib.import_module("contest").Settings([], "", 1, 2, 0, False, print)

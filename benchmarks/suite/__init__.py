@@ -23,6 +23,7 @@ _FILES = {
     "scan-memory": "scan_memory",
     "ablation": "ablation",
     "passes": "passes",
+    "threads": "threads",
     "trainer-overhead": "trainer_overhead",
     "loss-curve": "loss_curve",
     "vocabulary": "vocabulary",
