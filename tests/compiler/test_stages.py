@@ -15,7 +15,7 @@ from pullback.compiler.lowering.lower import Lowered
 from pullback.compiler.passes import PASSES
 from pullback.compiler.passes.rewriting import RulePass
 from pullback.compiler.regions.memory import MemoryPlan
-from pullback.compiler.regions.parallelise import Group, Region
+from pullback.compiler.regions.steps import Group, Region
 from pullback.compiler.stages import check_stages, run_stages, within
 from pullback.compiler.target import Processor
 from pullback.errors import IndexRangeError, StageError

@@ -11,7 +11,7 @@ import pytest
 import pullback as pb
 from pullback import nn
 from pullback.compiler.build import build, every_step
-from pullback.compiler.regions.parallelise import _share_evenly
+from pullback.compiler.regions.chunks import _share_evenly
 from pullback.compiler.regions.steps import Group, Region
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction_schedules import PackedContraction

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pullback.compiler.regions.memory import plan_memory
-from pullback.compiler.regions.parallelise import Group, Job, Region
+from pullback.compiler.regions.steps import Group, Job, Region
 from pullback.compiler.schedules.map import MapSchedule
 from pullback.loops import Affine, Axis, Buffer, Kernel, Load, Store
 from pullback.loops.nest import nest_of

@@ -12,7 +12,8 @@ import pytest
 import pullback as pb
 from pullback.compiler.build import Built, build
 from pullback.compiler.kernels.order import dependencies
-from pullback.compiler.regions.parallelise import Group, _bounded
+from pullback.compiler.regions.chunks import _bounded
+from pullback.compiler.regions.steps import Group
 from pullback.compiler.runtime.layout import MAX_CHUNKS
 from pullback.compiler.runtime.threads import get_num_threads, set_num_threads
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
