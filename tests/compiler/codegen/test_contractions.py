@@ -17,7 +17,7 @@ from pullback.compiler.schedules.packing import _best_cut
 from pullback.compiler.schedules.tiles import choose_tile
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Type, Variable
-from pullback.testing.programs.processors import compiled_for
+from pullback.testing.programs.processors import compiled_for, with_cores
 
 EDGES = (1, 2, 3, 15, 16, 17, 31, 33, 64, 100)
 contract = OPERATORS["contract"]
@@ -301,7 +301,7 @@ def test_text_of_deep_products_does_not_grow() -> None:
         return len(pb.jit(lambda x, w: x @ w).inspect(*(np.ones(shape, np.float32) for shape in shapes)).llvm)
 
     # Among many cores a deeper product is cut more finely.
-    with compiled_for(replace(Processor.host(), cores=2)):
+    with compiled_for(with_cores(Processor.host(), 2)):
         assert size(40) < 1.02 * size(10)
 
 

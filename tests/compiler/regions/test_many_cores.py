@@ -16,7 +16,7 @@ from pullback.compiler.regions.steps import Group, Region
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
 from pullback.compiler.target import Processor
-from pullback.testing.programs.processors import compiled_for
+from pullback.testing.programs.processors import compiled_for, with_cores
 
 CORES = 3, 16, 64
 
@@ -75,7 +75,7 @@ def test_results_are_the_same_bits_for_any_number_of_cores(name, vectors):
     host = host.limited(min(vectors, host.vector_bytes))
     found = []
     for cores in (1, 2, *CORES):
-        with compiled_for(replace(host, cores=cores)):
+        with compiled_for(with_cores(host, cores)):
             value, gradients = pb.jit(function)(*given)
         found.append((np.array(value).tobytes(), *(each.tobytes() for each in gradients)))
     assert len(set(found)) == 1
@@ -92,7 +92,7 @@ def test_the_same_product_may_be_cut_in_two_ways():
         total = alone.sum()
         return alone, (alone - total) @ w.T, *((y + total) @ other.T for other in others)
 
-    with compiled_for(replace(Processor.host(), cores=16)):
+    with compiled_for(with_cores(Processor.host(), 16)):
         found = pb.jit(function)(*given)
     for value, expected in zip(found, function(*given)):
         np.testing.assert_allclose(value, expected, rtol=2e-3, atol=2e-3)
@@ -141,6 +141,25 @@ def test_a_region_that_takes_no_time_is_left_as_it_is():
     group = Group(4, grain=4)
     _share_evenly([group], Schedules(wide(16)), 1)
     assert group.chunks == 1
+
+
+def test_code_is_made_for_the_threads_that_a_program_may_use():
+    """But the memory of a program serves as many as there are cores, and results are the same bits."""
+    random = np.random.default_rng(0)
+    given = [
+        random.standard_normal(shape).astype(np.float32) for shape in ((100, 300), (300, 256), (256, 128))
+    ]
+    before, found = pb.get_num_threads(), []
+    try:
+        with compiled_for(replace(Processor.host(), cores=16)):
+            for threads in (2, 16):
+                pb.set_num_threads(threads)
+                compiled = pb.jit(dense)
+                found.append((compiled.inspect(*given).llvm, compiled(*given).tobytes()))
+    finally:
+        pb.set_num_threads(before)
+    (few, first), (many, second) = found
+    assert few != many and first == second
 
 
 def test_two_cores_and_one_have_the_same_code():

@@ -28,6 +28,7 @@ from pullback.compiler.runtime.layout import TURN_SHIFT
 from pullback.compiler.runtime.machine import machine
 from pullback.compiler.runtime.program import Program, working_bytes, working_threads
 from pullback.compiler.runtime.specs import ArgumentSpec, Failure, RegionSpec, RepeatSpec, ResultSpec
+from pullback.compiler.runtime.threads import get_num_threads
 from pullback.compiler.target import Processor
 from pullback.control.custom import without_rules
 from pullback.control.host import HostFunction, host_functions, with_host_calls
@@ -161,7 +162,7 @@ def make_executable(
     cache = default_cache()
     if cache is not None:
         cache.learn_processor()
-    processor = processor or Processor.host()
+    processor = processor or this_processor()
     if flush_subnormals:
         processor = replace(processor, flush_subnormals=True)
     key = graph_key(graph, offered) if cache is not None else None
@@ -194,6 +195,12 @@ def make_executable(
     return Executable(graph, offered, program, time.perf_counter() - start, levels)
 
 
+def this_processor() -> Processor:
+    """The processor of this process, with the threads that programs may run on now, unless a description says."""
+    host = Processor.host()
+    return host if host.threads else replace(host, threads=get_num_threads())
+
+
 class Need(NamedTuple):
     """What a program takes: bytes, and the estimated time of a call in nanoseconds."""
 
@@ -203,7 +210,7 @@ class Need(NamedTuple):
 
 def needed(made: Requested) -> Need:
     """What the program would take for itself: memory, and time."""
-    builder, processor = _builder(), Processor.host()
+    builder, processor = _builder(), this_processor()
     plan = builder.plan(with_parts(without_rules(made.graph)), made.offered, processor)
     nanoseconds, _ = builder.estimated(plan.steps, processor)
     return Need(working_bytes(plan.memory.arena_bytes, plan.scratch_bytes, processor), nanoseconds)
@@ -216,7 +223,7 @@ class BudgetDecisions:
         cache = default_cache()
         if cache is not None:
             cache.learn_processor()
-        self.processor = Processor.host()
+        self.processor = this_processor()
         self.kind = f"budget {budget} for {working_threads(self.processor)} threads"
 
     def _key(self, made: Requested) -> str | None:

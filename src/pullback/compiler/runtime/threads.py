@@ -30,7 +30,8 @@ _pools: list[Pool] = []
 def set_num_threads(count: int) -> None:
     """Let programs that are worth it run on up to ``count`` threads, the calling one included.
 
-    More threads than cores are allowed; results are the same bits for any number, only slower.
+    More threads than cores are allowed; results are the same bits for any number, only slower. Set it before programs
+    are compiled: their work comes out even among as many threads as they may use then.
     Raises ``ValueError`` for less than 1 or more than 1024.
 
     >>> before = get_num_threads()

@@ -28,7 +28,7 @@ class Schedules:
     """
 
     def __init__(self, target: Processor) -> None:
-        self.target = replace(target, cores=SHARED_BY)
+        self.target = replace(target, cores=SHARED_BY, threads=0)
         self.sharers = target.sharers
         self.shares: Mapping[Buffer, float] = {}
         """What part of the rows that numbers in a buffer may name there will be, where they are counted."""

@@ -34,7 +34,8 @@ class Processor:
     """A description that code generation reads instead of asking the machine.
 
     ``vector_bytes`` is 64 (AVX-512), 32 (AVX2 with FMA) or 16 (all others, NEON included); caches
-    are in bytes, as one core sees them; ``cores`` are those that this process may use.
+    are in bytes, as one core sees them; ``cores`` are those that this process may use, ``threads`` how
+    many of them a program may when it is made: all of them if that is 0.
 
     >>> narrow = Processor("generic", "+sse2", "x86_64", vector_bytes=16, vector_registers=16)
     >>> narrow.lanes(4), narrow.lanes(8)
@@ -49,6 +50,7 @@ class Processor:
     l1_bytes: int = _DEFAULT_CACHES[1]
     l2_bytes: int = _DEFAULT_CACHES[2]
     cores: int = 1
+    threads: int = 0
 
     line_bytes: int = LINE_BYTES
     """What a cache fetches at a time."""
@@ -169,13 +171,15 @@ class Processor:
         >>> narrow = Processor("generic", "+sse2", "x86_64", vector_bytes=16, vector_registers=16)
         >>> [replace(narrow, cores=cores).sharers for cores in (1, 2, 12, 128)]
         [2, 2, 12, 32]
+        >>> replace(narrow, cores=12, threads=4).sharers
+        4
         """
-        return min(max(self.cores, 2), MOST_SHARERS)
+        return min(max(min(self.cores, self.threads or self.cores), 2), MOST_SHARERS)
 
     @property
     def key(self) -> str:
         """What object code depends on, for the code cache: of the cores, among how many work is dealt out."""
-        return repr(replace(self, cores=self.sharers))
+        return repr(replace(self, cores=self.sharers, threads=0))
 
 
 def usable_cores() -> int:

@@ -13,7 +13,7 @@ from unittest import mock
 
 from pullback.compiler.target import Processor
 
-__all__ = ["compiled_for", "with_small_caches", "with_vectors"]
+__all__ = ["compiled_for", "with_cores", "with_small_caches", "with_vectors"]
 
 
 def with_small_caches(processor: Processor) -> Processor:
@@ -37,6 +37,11 @@ def with_small_caches(processor: Processor) -> Processor:
 def with_vectors(processor: Processor, vector_bytes: int) -> Processor:
     """``processor`` with vectors of ``vector_bytes`` at most."""
     return processor.limited(min(vector_bytes, processor.vector_bytes))
+
+
+def with_cores(processor: Processor, cores: int) -> Processor:
+    """``processor`` with so many cores, on all of which programs are to run, whatever is set."""
+    return replace(processor, cores=cores, threads=cores)
 
 
 @contextmanager

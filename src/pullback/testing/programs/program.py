@@ -23,7 +23,7 @@ import numpy as np
 import pullback
 from pullback.compiler.target import Processor
 from pullback.testing.programs import reference
-from pullback.testing.programs.processors import with_small_caches, with_vectors
+from pullback.testing.programs.processors import with_cores, with_small_caches, with_vectors
 
 __all__ = ["LAYOUTS", "Asked", "Input", "Program", "Step", "step_value"]
 
@@ -121,7 +121,7 @@ class Asked:
 
     def processor(self) -> Processor:
         """What it is compiled for."""
-        processor = replace(with_vectors(Processor.host(), self.vectors), cores=self.cores)
+        processor = with_cores(with_vectors(Processor.host(), self.vectors), self.cores)
         return with_small_caches(processor) if self.small else processor
 
     def __str__(self) -> str:
