@@ -26,7 +26,7 @@ LINE_BYTES, APART_BYTES = 64, 128
 """Of the memory that programs run in, whatever is described: a line, which no vector is wider than, and two of them."""
 
 MOST_SHARERS = 32
-"""Threads for which there are chunks of the usual number of them."""
+"""As many as a group of rows usually has chunks (``MOST_CHUNKS`` of the schedules): more would find nothing to do."""
 
 
 @dataclass(frozen=True)
