@@ -31,7 +31,13 @@ def trial():
     def end(program, times, steps=ROW_NANOSECONDS):
         instance, most = program._instances[0], max(times)
         word = instance._word
-        begun = {"MOST": most, "THREADS": most, "NANOSECONDS": 1 << 62, "SPENT": 0, "TRIED": most // 2}
+        begun = {
+            "MOST": most,
+            "THREADS": most,
+            "NANOSECONDS": 1 << 62,
+            "SPENT": 0,
+            "TRIED": 1 << ((most - 1).bit_length() - 1),
+        }
         begun |= {"TRIED_NANOSECONDS": 1 << 62, "ROWS": 0, "PARTS": 0, "PASSED": 0}
         for name, value in begun.items():
             instance._memory.set_word(instance.context + CONTEXT[name], value)
@@ -57,7 +63,8 @@ SHORT, LONG = 20_000.0, 1_000_000.0
         (LONG, {16: 100, 8: 80, 4: 90, 2: 20, 1: 10}, 8),
         (SHORT, {16: 28, 8: 27, 4: 29, 2: 13, 1: 14}, 2),
         (SHORT, {16: 28, 8: 27, 4: 29, 2: 13, 1: 12}, 1),
-        (SHORT, {12: 28, 6: 20, 3: 15, 1: 26}, 3),
+        (SHORT, {12: 28, 8: 20, 4: 15, 2: 26, 1: 30}, 4),
+        (LONG, {6: 28, 4: 20, 2: 15}, 2),
         (SHORT, {2: 10, 1: 14}, 2),
         (SHORT, {2: 14, 1: 10}, 1),
     ],

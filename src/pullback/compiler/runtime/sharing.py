@@ -2,7 +2,7 @@
 
 Threads exchange something at every region, and how long that takes is for the machine to say: of a step of some ten
 microseconds it may be more than is saved, and of a longer one for sixteen threads more than for eight. So a *trial*
-does steps with all threads and with half of them, in turns, and goes on to half of these while that is faster; of short
+does steps with all threads and with about half of them, in turns, and goes on so while fewer are faster; of short
 steps down to the caller alone, for which any help may come too late. A trial is a part of the run that it falls into,
 or of several calls. There is another when a multiple of its time has passed, a larger one each time that the verdict is
 the same, as what was measured may have been another process. Results are the same bits either way.
@@ -20,7 +20,7 @@ def nanoseconds() -> i64:
     clock_gettime(PRECISE_CLOCK, time)
     return time[0] * 1000000000 + time[1]
 
-# Begin with as many threads as a run may have, and half of them beside these.
+# Begin with as many threads as a run may have, and fewer beside these.
 def begin_trial(context: Context, most: i64):
     context.MOST = most
     context.THREADS = most
@@ -28,10 +28,13 @@ def begin_trial(context: Context, most: i64):
     context.SPENT = 0
     try_threads(context, fewer(context, most))
 
-# Half of so many threads, or 0: a longer step is not tried on the caller alone.
+# The next power of two below so many threads, whose workers are whole ranks, so that nobody else is woken with them; or
+# 0, also where only the caller would be left of a longer step.
 def fewer(context: Context, threads: i64) -> i64:
-    half = threads >> 1
-    return 0 if half == 1 and context.STEP_NANOSECONDS >= LONGEST_TRIED_ALONE else half
+    if threads == 1:
+        return 0
+    below = 1 << (rank_of(threads - 1) - 1)
+    return 0 if below == 1 and context.STEP_NANOSECONDS >= LONGEST_TRIED_ALONE else below
 
 def try_threads(context: Context, threads: i64):
     context.TRIED = threads
