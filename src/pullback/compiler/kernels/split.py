@@ -378,7 +378,8 @@ def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[
     reduce = _long_sum(kernel, target, rows)
     if reduce is None or (parts := _parts(kernel, reduce, target, rows)) < 2:
         return _shared_columns(kernel, target)
-    *made, total = _in_parts(kernel, reduce, parts, outside=_shares_rows(kernel, reduce, parts, target))
+    outside = 1 if _shares_rows(kernel, reduce, parts, target) else 0
+    *made, total = _in_parts(kernel, reduce, parts, outside)
     if _streams(kernel, reduce, target):
         made = [
             finer for part in made for finer in _in_strips(part, len(part.axes) - len(kernel.axes), target)

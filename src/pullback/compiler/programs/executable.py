@@ -162,7 +162,7 @@ def make_executable(
     cache = default_cache()
     if cache is not None:
         cache.learn_processor()
-    processor = processor or this_processor()
+    processor = processor or _this_processor()
     if flush_subnormals:
         processor = replace(processor, flush_subnormals=True)
     key = graph_key(graph, offered) if cache is not None else None
@@ -195,7 +195,7 @@ def make_executable(
     return Executable(graph, offered, program, time.perf_counter() - start, levels)
 
 
-def this_processor() -> Processor:
+def _this_processor() -> Processor:
     """The processor of this process, with the threads that programs may run on now, unless a description says."""
     host = Processor.host()
     return host if host.threads else replace(host, threads=get_num_threads())
@@ -210,7 +210,7 @@ class Need(NamedTuple):
 
 def needed(made: Requested) -> Need:
     """What the program would take for itself: memory, and time."""
-    builder, processor = _builder(), this_processor()
+    builder, processor = _builder(), _this_processor()
     plan = builder.plan(with_parts(without_rules(made.graph)), made.offered, processor)
     nanoseconds, _ = builder.estimated(plan.steps, processor)
     return Need(working_bytes(plan.memory.arena_bytes, plan.scratch_bytes, processor), nanoseconds)
@@ -223,7 +223,7 @@ class BudgetDecisions:
         cache = default_cache()
         if cache is not None:
             cache.learn_processor()
-        self.processor = this_processor()
+        self.processor = _this_processor()
         self.kind = f"budget {budget} for {working_threads(self.processor)} threads"
 
     def _key(self, made: Requested) -> str | None:

@@ -1,9 +1,8 @@
 """The machine code that all programs share, as one unit of the small language (``llvm/language.py``).
 
 Its texts stand with what they are about: the driver (``driver.py``, ``sharing.py``, ``claiming.py``, ``waiting.py``),
-and the calls
-from Python (``entry.py``, ``nodes.py``, ``reading.py``, ``returning.py``, ``recycling.py``, ``objects.py``). Here is
-what they name.
+and the calls from Python (``entry.py``, ``nodes.py``, ``reading.py``, ``returning.py``, ``recycling.py``,
+``objects.py``). Here is what they name.
 """
 
 from __future__ import annotations

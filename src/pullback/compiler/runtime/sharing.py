@@ -68,9 +68,9 @@ def pullback_weigh(context: Context, taken: i64, steps: i64):
         return
     one = context.NANOSECONDS
     other = context.TRIED_NANOSECONDS
-    if context.ROWS < ROWS_OF_TRIAL and other * 4 <= one * 5:
+    if context.ROWS < ROWS_OF_TRIAL and other * 100 <= one * SLOWER_PERCENT:
         return
-    faster = other * 20 < one * 19
+    faster = other * 100 < one * FASTER_PERCENT
     if faster:
         context.THREADS = context.TRIED
         context.NANOSECONDS = other

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 __all__ = [
-    "LEAST_BETWEEN_TRIALS", "LONGEST_TRIED", "LONGEST_TRIED_ALONE", "MOST_BETWEEN_TRIALS", "PARTS_OF_ROW",
-    "PART_NANOSECONDS", "RELEASED_RUN", "ROWS_OF_TRIAL", "ROW_NANOSECONDS", "SHARED_RUN",
+    "FASTER_PERCENT", "LEAST_BETWEEN_TRIALS", "LONGEST_TRIED", "LONGEST_TRIED_ALONE", "MOST_BETWEEN_TRIALS",
+    "PARTS_OF_ROW", "PART_NANOSECONDS", "RELEASED_RUN", "ROWS_OF_TRIAL", "ROW_NANOSECONDS", "SHARED_RUN",
+    "SLOWER_PERCENT",
 ]  # fmt: skip
 
 SHARED_RUN = 5_000.0
@@ -24,6 +25,9 @@ PARTS_OF_ROW, ROW_NANOSECONDS = 3, 1_000_000
 
 ROWS_OF_TRIAL = 4
 """Rows of each comparison of two numbers of threads."""
+
+SLOWER_PERCENT, FASTER_PERCENT = 125, 95
+"""Of the time with more threads: beyond the one, fewer are not tried for long; below the other, they are the better."""
 
 LEAST_BETWEEN_TRIALS, MOST_BETWEEN_TRIALS = 4, 64
 """Times as long as a trial has taken, until the next one: others may take processors, or leave them."""
