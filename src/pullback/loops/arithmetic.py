@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -174,8 +175,13 @@ def in_row(
     (True, False)
     >>> in_row(Affine.of(i) * 4 + Affine.of(j) + 1, (), 4, i, within(Affine.of(j), 0, 3))
     True
+    >>> k = Axis("k", 3)
+    >>> inside = Affine.of(j) + Affine.of(k) + -1
+    >>> in_row(Affine.of(i) * 4 + inside, (), 4, i, within(inside, 0, 4))
+    True
     """
-    offset = offset.replace({axis: index for axis, index in _narrowed(guard).items() if axis is not row})
+    for index, low, high in _bounded(guard):
+        offset = _narrowed(offset, index, low, high) if row not in index.axes else offset
     reach = [(bounds(index), stride) for index, stride in dynamic]
     if any(known is None or stride < 0 for known, stride in reach):
         return False
@@ -186,29 +192,34 @@ def in_row(
     return True
 
 
-def _narrowed(guard: Expression | None) -> dict[Axis, Affine]:
-    """For each axis that a guard's conditions bound, an index that has the values that they leave."""
-    ranges: dict[Axis, tuple[int, int]] = {}
+def _bounded(guard: Expression | None) -> list[tuple[Affine, int, int]]:
+    """The indices that a guard's conditions bound, each without a constant, and the least and most they leave it."""
+    ranges: dict[tuple[tuple[Axis, int], ...], tuple[int, int]] = {}
     for condition in conditions(guard):
         if not isinstance(condition, Apply) or condition.function not in ("less", "greater_equal"):
             continue
         value, limit = condition.operands
         index = as_index(value)
-        if not isinstance(index, Affine) or not isinstance(limit, Literal) or len(index.terms) != 1:
+        if not isinstance(index, Affine) or not isinstance(limit, Literal) or not index.terms:
             continue
-        ((axis, step),) = index.terms
-        room = int(limit.value) - index.constant
-        low, high = ranges.get(axis, (0, axis.extent - 1))
-        if step > 0 and condition.function == "less":
-            high = min(high, -(-room // step) - 1)
-        elif step > 0:
-            low = max(low, -(-room // step))
-        ranges[axis] = low, high
-    return {
-        axis: Affine.of(Axis(axis.name, high - low + 1)) + low
-        for axis, (low, high) in ranges.items()
-        if low <= high
-    }
+        step = math.gcd(*(c for _, c in index.terms))
+        terms = tuple((axis, c // step) for axis, c in index.terms)
+        least = -((index.constant - int(limit.value)) // step)  # of what is not below the limit
+        low, high = ranges.get(terms, Affine(terms).bounds())
+        ranges[terms] = (
+            (low, min(high, least - 1)) if condition.function == "less" else (max(low, least), high)
+        )
+    return [(Affine(terms), low, high) for terms, (low, high) in ranges.items() if low <= high]
+
+
+def _narrowed(offset: Affine, index: Affine, low: int, high: int) -> Affine:
+    """``offset`` with a multiple of ``index`` in it as one axis of the values from ``low`` to ``high``."""
+    first, step = index.terms[0]
+    factor = offset.coefficient(first) // step
+    if not factor or any(offset.coefficient(axis) != c * factor for axis, c in index.terms):
+        return offset
+    known = Affine.of(Axis(first.name, high - low + 1)) + low
+    return offset.without(index.axes) + known * factor
 
 
 def conditions(guard: Expression | None) -> list[Expression]:
