@@ -22,6 +22,7 @@ from pullback.loops import (
     once,
     operands_of,
     turns_of,
+    usual_parts,
     walk,
 )
 
@@ -70,8 +71,10 @@ def is_contraction(expression: Expression) -> bool:
 
 @once
 def contractions(kernel: Kernel) -> list[Reduce]:
-    """The contractions that a kernel's stores are made of."""
-    return [e for e in kernel.reductions if is_contraction(e)]
+    """The contractions that a kernel's stores are made of, but for what rare cases alone need."""
+    found = [e for e in kernel.reductions if is_contraction(e)]
+    usual = set(usual_parts(*(store.value for store in kernel.stores))) if found else set()
+    return [e for e in found if e in usual]
 
 
 @once
