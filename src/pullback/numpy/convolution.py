@@ -49,7 +49,8 @@ def conv(
     have nothing to do with each other.
 
     Along each axis there are ``(extent + padding - (size - 1) * dilation - 1) // stride + 1`` places. Raises
-    ``ShapeError`` when a window is larger than the padded image, or shapes or groups do not fit.
+    ``ShapeError`` when a window is larger than the padded image, or shapes or groups do not fit. Compiled, results of
+    ``float32`` may share products, see ``docs/precision.md``.
 
     >>> import numpy as np
     >>> image = np.arange(9.0).reshape(1, 1, 3, 3)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -378,8 +378,10 @@ def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[
     reduce = _long_sum(kernel, target, rows)
     if reduce is None or (parts := _parts(kernel, reduce, target, rows)) < 2:
         return _shared_columns(kernel, target)
-    outside = 1 if _shares_rows(kernel, reduce, parts, target) else 0
-    *made, total = _in_parts(kernel, reduce, parts, outside)
+    shared = _rows_to_share(kernel, reduce, parts, target)
+    if shared is not None:
+        kernel = replace(kernel, axes=(shared, *(axis for axis in kernel.axes if axis is not shared)))
+    *made, total = _in_parts(kernel, reduce, parts, 0 if shared is None else 1)
     if _streams(kernel, reduce, target):
         made = [
             finer for part in made for finer in _in_strips(part, len(part.axes) - len(kernel.axes), target)
@@ -387,11 +389,17 @@ def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[
     return [*made, total]
 
 
-def _shares_rows(kernel: Kernel, reduce: Reduce, parts: int, target: Processor) -> bool:
-    """Whether the rows of a product's result are shared out rather than its parts, of which there are too few."""
-    if not _has_window(reduce) or parts * MOST_TILE_ROWS > kernel.axes[0].extent:
-        return False
-    return parts < min(target.sharers, _cycles(kernel, reduce, target) / target.chunk_cycles)
+def _rows_to_share(kernel: Kernel, reduce: Reduce, parts: int, target: Processor) -> Axis | None:
+    """The rows of a product's result if these are shared out rather than its parts, of which there are too few.
+
+    They are the first axis that one operand alone has: groups are fewer.
+    """
+    if not _has_window(reduce):
+        return None
+    left, right = (operand.axes for operand in operands_of(reduce.body, "multiply"))
+    rows = next(axis for axis in kernel.axes if (axis in left) != (axis in right))
+    few = parts < min(target.sharers, _cycles(kernel, reduce, target) / target.chunk_cycles)
+    return rows if few and parts * MOST_TILE_ROWS <= rows.extent else None
 
 
 def _in_strips(kernel: Kernel, outside: int, target: Processor) -> list[Kernel]:

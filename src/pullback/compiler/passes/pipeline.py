@@ -28,6 +28,7 @@ if_conversion
 hoisted_steps
 sunk_steps
 distinct_rows
+minimal_filtering
 bodies
 
 Two things need no pass. Equal operations on equal operands are one node from the moment they are made, and a
@@ -57,6 +58,7 @@ from pullback.compiler.passes.known_branches import known_branches
 from pullback.compiler.passes.lazy_updates import lazy_updates
 from pullback.compiler.passes.loops import rewrite_held
 from pullback.compiler.passes.masked_once import masked_once
+from pullback.compiler.passes.minimal_filtering import minimal_filtering
 from pullback.compiler.passes.rewriting import GraphPass, RulePass, rewrite, with_outputs
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
 from pullback.compiler.passes.simplify_products import simplify_products
@@ -155,6 +157,7 @@ def passes_for(target: Processor, branching: bool = False, held: bool = False) -
         hoisted_steps,
         sunk_steps,
         *(() if held else (distinct_rows(target),)),
+        minimal_filtering(target),
         _better_bodies(lambda branching: passes_for(target, branching, held=True), branching),
     )
 
@@ -169,9 +172,10 @@ def optimise(
     """A graph that computes what ``graph`` computes, with less work.
 
     Results have the same dtype and shape, NaN and infinities where they were, and the same values up to the
-    rounding of sums in another order. Passes made of rules share one walk over the graph, in which the rules
-    of earlier passes are heard first; all passes are run again until none of them changes anything.
-    ``watch(names, graph)`` sees each graph that differs from the one before, with the passes that made it.
+    rounding of sums in another order; ``minimal_filtering`` says where it differs. Passes made of rules share one walk
+    over the graph, in which the rules of earlier passes are heard first; all passes are run again until none of them
+    changes anything. ``watch(names, graph)`` sees each graph that differs from the one before, with the passes that
+    made it.
 
     >>> import numpy as np
     >>> from pullback.graph import Graph, Type, Variable, format_graph

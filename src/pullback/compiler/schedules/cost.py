@@ -132,6 +132,9 @@ DEEPEST_FACTOR = 16
 MOST_JOINED_UPDATES = 4
 """Updates for each row of the array between, beyond which it is added to first: its rows are read in their order."""
 
+TRANSFORM_COST = 3.0
+"""Multiply-adds in whose time an element is read, taken into a sum and written, before products that are shared."""
+
 MOST_GATHERED, FEW_GATHERED = 2, 32
 """Terms of a gathered sum, zeros among them, for each update that there is; and terms that are few in any case."""
 

@@ -21,8 +21,11 @@ from typing import Any
 import numpy as np
 
 from pullback.compiler.legalise.parts import OnPacked, with_parts
+from pullback.compiler.passes.minimal_filtering import filtered
+from pullback.compiler.target import Processor
 from pullback.errors import MatrixError
-from pullback.graph import Constant, Graph, Node, Operation, TupleType, regions
+from pullback.graph import Constant, Graph, Node, Operation, TupleType, Variable, regions
+from pullback.interpreter import evaluate
 from pullback.testing.programs.exactness import inexact, may_round, product_error
 from pullback.testing.programs.terms import DEGREE, sizes_of_terms
 from pullback.testing.programs.tolerance import MARGIN, Expected
@@ -245,9 +248,15 @@ class _Run:
             turned = [_cancelled(x, plain) if x.dtype.kind == "f" else x for x, plain in zip(turned, before)]
         return turned
 
-    def _value(self, node: Operation, inputs: Sequence[np.ndarray] | None = None) -> np.ndarray:
+    def _value(
+        self, node: Operation, inputs: Sequence[np.ndarray] | None = None, turned: bool = False
+    ) -> np.ndarray:
+        """What an operation gives; ``turned``, convolutions share products where they do in compiled code."""
         if inputs is None:
             inputs = [self.values[child] for child in node.inputs]
+        shared = _with_shared_products(node) if turned else None
+        if shared is not None:
+            return np.asarray(evaluate(shared, inputs)[0])
         return np.asarray(node.operator.reference(*inputs, **node.attributes), node.dtype)
 
     def _moved_or_refused(self, node: Operation, moves: _Moves) -> np.ndarray:
@@ -258,7 +267,7 @@ class _Run:
             return np.full(node.shape, np.nan, node.dtype)
 
     def _moved(self, node: Operation, moves: _Moves) -> np.ndarray:
-        name, value = node.operator.name, self._value(node)
+        name, value = node.operator.name, self._value(node, turned=moves.turned)
         if name in ("equal", "not_equal") and node.inputs[0].dtype.kind == "f":
             return self._turned(node, value, moves) if moves.turned else value
         if name == "bitcast" and node.inputs[0].dtype.kind == "f":
@@ -268,7 +277,7 @@ class _Run:
         if node.operator.elementwise:
             return self._moved_elements(node, value, moves)
         random, inputs = moves.random, [self.values[child] for child in node.inputs]
-        computed = partial(self._value, node)
+        computed = partial(self._value, node, turned=moves.turned)
         if name not in DEGREE or not _small_multiples(inputs, DEGREE[name], computed):
             # Moving the terms shows what cancels.
             alike, units = random, SUMS
@@ -438,6 +447,15 @@ def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.n
     """Each element moved by up to so many units in its last place, zeros not at all."""
     step = units * float(np.finfo(value.dtype).eps)
     return (value * (1 + random.uniform(-step, step, value.shape))).astype(value.dtype)
+
+
+def _with_shared_products(node: Operation) -> Graph | None:
+    """A convolution as compiled code computes it, if it makes common products of neighbouring results."""
+    if node.operator.name != "convolve":
+        return None
+    inputs = tuple(Variable(child.type, "x") for child in node.inputs)
+    made = filtered(Processor.host(), node.operator(*inputs, **node.attributes))
+    return None if made is None else Graph(inputs, (made,))
 
 
 def _transformed(value: np.ndarray, function: OnPacked, random: np.random.Generator) -> np.ndarray:

@@ -401,6 +401,27 @@ def windows(m: Maker) -> str:
 
 
 @family(1)
+def shared_products(m: Maker) -> str:
+    """Convolutions of so many channels that neighbouring results are made of common products, where they are floats."""
+    channels, units = m.pick((8, 9)), m.pick((8, 10))
+    extents = m.pick(((12, 9), (9, 14), (13, 13), (40,), (33,)))
+    if len(extents) == 1:
+        channels, units = 2 * channels, 2 * units
+    size = m.pick((2, 3, 3))
+    last = m.chance(0.5)
+    shape = (*extents, channels) if last else (channels, *extents)
+    x = m.input((m.pick((1, 2, 3)), *shape))
+    weight = m.input((units, channels, *(size for _ in extents)))
+    how = f", padding={m.pick((0, 1))}" + (', channels="last"' if last else "")
+    made = m.step(f"pb.nn.conv({{0}}, {{1}}{how})", x, weight)
+    made = m.step(m.pick(("pb.relu({0})", "np.tanh({0})", "{0} * {0}", "{0}")), made)
+    if m.chance(0.4):
+        other = m.input((channels, units, *(size for _ in extents)))
+        made = m.step(f"pb.nn.conv({{0}}, {{1}}{how})", made, other)
+    return made
+
+
+@family(1)
 def pooled_block(m: Maker) -> str:
     """A convolution, a relu or another mask, and a pool: behind it most of a cotangent is zero, at computed places."""
     rows, columns = m.pick(((9, 9), (12, 36), (20, 20), (20, 36)))
