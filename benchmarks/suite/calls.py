@@ -165,7 +165,7 @@ def _table(settings: Settings, call: Timed) -> Table:
     ]
     flops = call.flops
     own = next((result for result in results if result.entrant == "pullback"), None)
-    about = f"{flops / 1e6:,.0f} MFLOP in products. " if flops else ""
+    about = f"{flops / 1e6:,.0f} MFLOP in products as they are written. " if flops else ""
     return Table(
         f"{call.name}: {call.describe()}",
         _COLUMNS,
