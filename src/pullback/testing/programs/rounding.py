@@ -41,6 +41,9 @@ AMPLITUDE = {"add": 2.0, "subtract": 2.0, "multiply": 2.0, "divide": 2.0, "sqrt"
 OTHERS, SUMS = 8.0, 4.0
 """The same for other functions, and for what sums many terms."""
 
+SHARED = 64.0
+"""Units of the largest terms by which results that share products may differ from sums."""
+
 SIGNS = 1024
 """Runs with other signs of zero products at most, where a sign differs."""
 
@@ -254,10 +257,8 @@ class _Run:
         """What an operation gives; ``turned``, convolutions share products where they do in compiled code."""
         if inputs is None:
             inputs = [self.values[child] for child in node.inputs]
-        shared = _with_shared_products(node) if turned else None
-        if shared is not None:
-            return np.asarray(evaluate(shared, inputs)[0])
-        return np.asarray(node.operator.reference(*inputs, **node.attributes), node.dtype)
+        value = np.asarray(node.operator.reference(*inputs, **node.attributes), node.dtype)
+        return _with_shared_products(node, inputs, value) if turned else value
 
     def _moved_or_refused(self, node: Operation, moves: _Moves) -> np.ndarray:
         """The moved value, NaN where moving has made of a matrix one that the operator refuses."""
@@ -449,13 +450,29 @@ def _moved(value: np.ndarray, random: np.random.Generator, units: float) -> np.n
     return (value * (1 + random.uniform(-step, step, value.shape))).astype(value.dtype)
 
 
-def _with_shared_products(node: Operation) -> Graph | None:
-    """A convolution as compiled code computes it, if it makes common products of neighbouring results."""
+def _with_shared_products(node: Operation, inputs: Sequence[np.ndarray], value: np.ndarray) -> np.ndarray:
+    """``value``, of a convolution as compiled code computes it if that makes common products of neighbouring results.
+
+    They are as exact as the largest sums of terms, and what is further off is no rounding. Of windows that are longer
+    than results, as in the gradient of a window, they may be NaN where anything is not finite.
+    """
     if node.operator.name != "convolve":
-        return None
-    inputs = tuple(Variable(child.type, "x") for child in node.inputs)
-    made = filtered(Processor.host(), node.operator(*inputs, **node.attributes))
-    return None if made is None else Graph(inputs, (made,))
+        return value
+    variables = tuple(Variable(child.type, "x") for child in node.inputs)
+    made = filtered(Processor.host(), node.operator(*variables, **node.attributes))
+    if made is None:
+        return value
+    (shared,) = evaluate(Graph(variables, (made,)), inputs)
+    sizes = [np.abs(np.where(np.isfinite(x), x, 0)) for x in inputs]
+    largest = np.max(node.operator.reference(*sizes, **node.attributes), initial=0)
+    near = np.abs(shared - value) <= SHARED * np.finfo(value.dtype).eps * largest
+    windows, results = (
+        {label: extent for label, extent in zip(node.attributes[layout], shape) if label.isdigit()}
+        for layout, shape in (("w_layout", node.inputs[1].shape), ("out_layout", node.shape))
+    )
+    if any(windows[label] > results[label] for label in windows):
+        near |= np.isnan(shared) & (not all(np.isfinite(x).all() for x in inputs))
+    return np.where(near, shared, value)
 
 
 def _transformed(value: np.ndarray, function: OnPacked, random: np.random.Generator) -> np.ndarray:

@@ -413,6 +413,10 @@ def shared_products(m: Maker) -> str:
     x = m.input((m.pick((1, 2, 3)), *shape))
     weight = m.input((units, channels, *(size for _ in extents)))
     how = f", padding={m.pick((0, 1))}" + (', channels="last"' if last else "")
+    if m.chance(0.3):
+        count, odd = int(np.prod(m.shape(x))), m.pick(("np.inf", "-np.inf", "np.nan"))
+        places = f"np.arange({count}).reshape({m.shape(x)})"
+        x = m.step(f"np.where({places} == {m.below(count)}, {odd}, {{0}})", x)
     made = m.step(f"pb.nn.conv({{0}}, {{1}}{how})", x, weight)
     made = m.step(m.pick(("pb.relu({0})", "np.tanh({0})", "{0} * {0}", "{0}")), made)
     if m.chance(0.4):
