@@ -7,7 +7,7 @@ operation of its own, done before.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from pullback.operators.logic import rarely, spoilt, unlikely
 from pullback.operators.shapes import dilated, framed, reshape, reverse, slice, transpose
 from pullback.operators.varying import AtCapacity, Padding, named_axes, refuse_named
 
-__all__ = ["convolve", "transposed_convolve", "window_count", "windows_met"]
+__all__ = ["convolve", "spatial", "transposed_convolve", "window_count", "windows_met"]
 
 Widths = tuple[int, ...]
 
@@ -42,7 +42,7 @@ def window_count(extent: int, size: int, stride: int, dilation: int) -> int:
     return (extent - (size - 1) * dilation - 1) // stride + 1
 
 
-def _spatial(layout: str) -> list[str]:
+def spatial(layout: Iterable[str]) -> list[str]:
     """The spatial labels of a layout in rising order."""
     return sorted(label for label in layout if label.isdigit())
 
@@ -166,9 +166,9 @@ def _convolve_pullback(node: Operation, g: Node) -> list[Node | None]:
     )
     used = {
         label: (counts[label] - 1) * strides[k] + (sizes[label] - 1) * dilations[k] + 1
-        for k, label in enumerate(_spatial(x_layout))
+        for k, label in enumerate(spatial(x_layout))
     }
-    high = tuple(extents[label] - used[label] for label in _spatial(x_layout))
+    high = tuple(extents[label] - used[label] for label in spatial(x_layout))
     x_bar = transposed_convolve(
         g,
         w,
@@ -229,7 +229,7 @@ def transposed_convolve(
     sizes, counts = dict(zip(w_layout, w.shape)), dict(zip(x_layout, x.shape))
     plans = {
         label: _Transposed(counts[label], sizes[label], strides[k], dilations[k], low[k], high[k])
-        for k, label in enumerate(_spatial(x_layout))
+        for k, label in enumerate(spatial(x_layout))
     }
     turned = tuple(axis for axis, label in enumerate(w_layout) if label in plans and w.shape[axis] > 1)
     w = reverse(w, axes=turned) if turned else w
@@ -344,7 +344,7 @@ def _in_many_phases(
     sizes, counts = dict(zip(w_layout, w.shape)), dict(zip(x_layout, x.shape))
     plans = {
         label: _Phases(counts[label], sizes[label], strides[k], dilations[k], low[k], high[k])
-        for k, label in enumerate(_spatial(x_layout))
+        for k, label in enumerate(spatial(x_layout))
     }
     apart = [plans[label].apart if label in plans else 1 for label in x_layout]
     if max(apart) > 1:

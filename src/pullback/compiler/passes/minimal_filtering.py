@@ -47,7 +47,7 @@ from pullback.compiler.passes.rewriting import RulePass, filled, sliced
 from pullback.compiler.schedules.cost import TRANSFORM_COST
 from pullback.compiler.target import Processor
 from pullback.graph import Node, Operation
-from pullback.operators.convolution import convolve
+from pullback.operators.convolution import convolve, spatial
 from pullback.operators.convolution_where_read import convolve_where_read
 from pullback.operators.interleave import interleave
 from pullback.operators.logic import spoilt, unlikely, where
@@ -98,9 +98,9 @@ def filtered(target: Processor, node: Operation) -> Node | None:
     sizes, counts = _extents(node)
     if any(not isinstance(extent, int) for extent in (*node.inputs[0].shape, *node.inputs[1].shape)):
         return None  # it is known when the program runs
-    if "g" in sizes and any(1 in (sizes[axis], counts[axis]) for axis in _spatial(sizes)):
+    if "g" in sizes and any(1 in (sizes[axis], counts[axis]) for axis in spatial(sizes)):
         return None  # it may be what is made here
-    for axis in sorted(_spatial(sizes), key=how["x_layout"].index, reverse=True):
+    for axis in sorted(spatial(sizes), key=how["x_layout"].index, reverse=True):
         if _pays(node, axis, target):
             return _along(node, axis)
     return None
@@ -112,10 +112,6 @@ def _extents(node: Operation) -> tuple[dict[str, int], dict[str, int]]:
     return dict(zip(how["w_layout"], w.shape)), dict(zip(how["out_layout"], node.shape))
 
 
-def _spatial(labels: Iterable[str]) -> list[str]:
-    return [label for label in labels if label.isdigit()]
-
-
 def _pays(node: Operation, axis: str, target: Processor) -> bool:
     """Whether the products that are saved along an axis take longer than the sums that save them."""
     sizes, counts = _extents(node)
@@ -124,7 +120,7 @@ def _pays(node: Operation, axis: str, target: Processor) -> bool:
         return False
     pairs = -(-many // 2)
     of_window, of_result = (
-        math.prod(extents[label] for label in _spatial(sizes) if label != axis) for extents in (sizes, counts)
+        math.prod(extents[label] for label in spatial(sizes) if label != axis) for extents in (sizes, counts)
     )
     if sizes[axis] == few:
         elements, of_image, images, channels = of_window, of_result, counts["b"], (sizes["c"], sizes["o"])
@@ -145,24 +141,24 @@ def _along(node: Operation, axis: str) -> Node:
     x_layout, w_layout, out_layout = layouts.values()
     sizes, counts = _extents(node)
     few, many = sorted((sizes[axis], counts[axis]))
-    of, count, odd = _FILTERS[few], few + 1, many % 2
+    of, count, odd, gradient = _FILTERS[few], few + 1, many % 2, sizes[axis] > few
     x = _longer(x, x_layout, axis, odd)
     images = _sums(of.image, [sliced(x, x_layout, {axis: (k, k + many + odd - 1, 2)}) for k in range(count)])
-    if sizes[axis] == few:
-        windows = _sums(of.window, [sliced(w, w_layout, {axis: (k, k + 1, 1)}) for k in range(few)])
-    else:
+    if gradient:
         w = _longer(w, w_layout, axis, odd)
         windows = _sums(zip(*of.results), [sliced(w, w_layout, {axis: (k, many + odd, 2)}) for k in range(2)])
+    else:
+        windows = _sums(of.window, [sliced(w, w_layout, {axis: (k, k + 1, 1)}) for k in range(few)])
     windows = [y if scale == 1 else y * filled(scale, y) for scale, y in zip(of.scale, windows)]
     how = {**node.attributes, **layouts}
     shared = convolve(_between(images, x_layout, "g"), _between(windows, w_layout, "g"), **how)
     groups = shared.shape[out_layout.index("g")]
     products = [sliced(shared, out_layout, {"g": (k, groups, count)}) for k in range(count)]
-    made = _sums(of.results if sizes[axis] == few else zip(*of.window), products)
-    if odd and sizes[axis] == few:
+    made = _sums(zip(*of.window) if gradient else of.results, products)
+    if odd and not gradient:
         made[1] = sliced(made[1], out_layout, {axis: (0, many // 2, 1)})
     joined = reshape(_between(made, out_layout, axis), shape=node.shape)
-    return _unless_spoilt(joined, node) if sizes[axis] == few else joined
+    return joined if gradient else _unless_spoilt(joined, node)
 
 
 def _unless_spoilt(made: Node, node: Operation) -> Node:
