@@ -93,6 +93,8 @@ class Affine:
 
     def replace(self, new: Mapping[Axis, Affine]) -> Affine:
         """The index with axes replaced by other indices."""
+        if not any(axis in new for axis, _ in self.terms):
+            return self
         parts = [new[axis] * c if axis in new else Affine(((axis, c),)) for axis, c in self.terms]
         return Affine.total([*parts, Affine((), self.constant)])
 

@@ -116,8 +116,9 @@ class Store:
 
     def rewritten(self, axes: Mapping[Axis, Affine], memo: dict[int, Expression]) -> Store:
         """The store with indices in the place of axes, but for its ``inner`` ones; see ``rewrite``."""
-        moved = self.with_roots(lambda root: rewrite(root, axes, {}, memo))
-        return replace(moved, offset=self.offset.replace(axes))
+        value, *indices = (rewrite(root, axes, {}, memo) for root in self.roots())
+        dynamic = tuple((index, stride) for index, (_, stride) in zip(indices, self.dynamic))
+        return replace(self, offset=self.offset.replace(axes), value=value, dynamic=dynamic)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pullback.compiler.kernels.order import Users, sort_kernels
@@ -76,10 +76,10 @@ def _compute_elsewhere(program: Users, result: Buffer) -> None:
     program.enter(Kernel(axes, (Store(result, value.offset, value),)))
 
 
-def _reached(program: Users, buffer: Buffer) -> Iterator[Kernel]:
-    """The kernels that need ``buffer``, directly or not."""
+def _reached(program: Users, buffers: Iterable[Buffer]) -> Iterator[Kernel]:
+    """The kernels that need one of the ``buffers``, directly or not."""
     found: set[Kernel] = set()
-    stack = [buffer]
+    stack = [*buffers]
     while stack:
         for kernel in program.readers[stack.pop()]:
             if kernel not in found:
@@ -145,11 +145,12 @@ def _before(program: Users, aliased: Mapping[Buffer, Buffer]) -> dict[Kernel, li
 def _in_place(program: Users, result: Buffer, argument: Buffer) -> bool:
     """Whether the writers may write into the argument's memory while others still want to read it."""
     writers = list(program.writers[result])
-    if any(argument in k.reads() or k.has_checks for k in _reached(program, result)):
+    made = dict.fromkeys(buffer for writer in writers for buffer in writer.writes())
+    if any(argument in k.reads() or k.has_checks for k in _reached(program, made)):
         return False
     if len(writers) > 1:  # a scatter: the argument as it is, then what is added to it
         added = [kernel for kernel in writers if not _stays(kernel, result, argument)]
-        return len(added) < len(writers) and set(added) <= set(_reached(program, result))
+        return len(added) < len(writers) and set(added) <= set(_reached(program, [result]))
     (writer,) = writers
     if writer.has_checks or not all(store.is_plain for store in writer.stores):
         return False

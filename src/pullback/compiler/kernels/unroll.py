@@ -16,6 +16,7 @@ It is done where the cost model finds fewer cycles so, for all kernels together 
 from __future__ import annotations
 
 import itertools
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -121,6 +122,8 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
     if any(_in_one_place(load, every, target) > target.ways for load in far):
         return None
     rows = kernel.axes[: kernel.axes.index(row) + 1]
+    if not _stores_whole_rows(kernel, row, short):
+        return None
     if max(_functions(kernel, rows), _stores(kernel, rows)) > MOST_UNROLLED_FUNCTIONS:
         return None
     schedule = schedules.of(kernel)
@@ -140,9 +143,8 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
         for store in stores
         for part in _parts_of(store, [a for a in (*kernel.axes, *store.inner) if a in short])
     ]
-    made = Kernel(rows, tuple(parts)).with_parts(settled)
-    stored = _in_whole_rows(made)
-    return None if stored is None or _depth(made) > DEEPEST_VALUE else _Written(stored, (kernel,), now)
+    made = Kernel(rows, _in_order(parts)).with_parts(settled)
+    return None if _depth(made) > DEEPEST_VALUE else _Written(made, (kernel,), now)
 
 
 def _in_one_place(load: Load, axes: set[Axis], target: Processor) -> int:
@@ -169,16 +171,26 @@ def _parts_of(store: Store, short: Sequence[Axis]) -> Iterator[Store]:
         yield replace(store.rewritten(place, {}), inner=())
 
 
-def _in_whole_rows(kernel: Kernel) -> Kernel | None:
-    """The kernel with what it stores in the order of memory; None where that is not all of each row."""
-    row, by_row = kernel.axes[-1], dict[tuple[Buffer, Affine], dict[int, Store]]()
+def _stores_whole_rows(kernel: Kernel, row: Axis, short: set[Axis]) -> bool:
+    """Whether what is stored while the ``short`` axes turn is all of each row."""
+    spans: defaultdict[tuple[Buffer, Affine], list[tuple[int, int]]] = defaultdict(list)
+    columns: Counter[tuple[Buffer, Affine]] = Counter()
     for store in kernel.stores:
-        place = store.offset.constant
-        by_row.setdefault((store.buffer, store.offset + -place), {})[place] = store
-    for (_, start), columns in by_row.items():
-        if max(columns) - min(columns) + 1 != len(columns) or len(columns) != start.coefficient(row):
-            return None
-    return kernel.with_stores(columns[place] for columns in by_row.values() for place in sorted(columns))
+        start = store.offset.without(short) + -store.offset.constant
+        within = store.offset.without(start.axes)
+        spans[store.buffer, start].append(within.bounds())
+        columns[store.buffer, start] += turns_of(within.axes)
+    return all(
+        max(last for _, last in found) - min(first for first, _ in found) + 1 == columns[rows]
+        and columns[rows] == rows[1].coefficient(row)
+        for rows, found in spans.items()
+    )
+
+
+def _in_order(stores: Sequence[Store]) -> tuple[Store, ...]:
+    """What is stored in the order of memory, but for that of buffers."""
+    first = {store.buffer: k for k, store in reversed([*enumerate(stores)])}
+    return tuple(sorted(stores, key=lambda store: (first[store.buffer], store.offset.constant)))
 
 
 def _depth(kernel: Kernel) -> int:

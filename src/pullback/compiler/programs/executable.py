@@ -18,6 +18,7 @@ import numpy as np
 from pullback.compiler.key.graph import check_sites, graph_key
 from pullback.compiler.legalise.factors import with_factors
 from pullback.compiler.legalise.parts import with_parts
+from pullback.compiler.programs.collector import young_collections_only
 from pullback.compiler.programs.outside import BoundCall
 from pullback.compiler.programs.progress import shown_progress
 from pullback.compiler.programs.requested import Requested
@@ -139,6 +140,7 @@ class Executable:
         return text if self.levels is None else f"{text}\n{self.levels}"
 
 
+@young_collections_only()
 def make_executable(
     graph: Graph,
     offered: Mapping[int, int],

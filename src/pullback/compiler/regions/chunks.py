@@ -193,13 +193,14 @@ def _alignment(job: Job, group: Group, schedules: Schedules, share: int) -> int:
     if not isinstance(job.schedule, MapSchedule):
         return job.schedule.aligned(job.kernel, lanes)
     together = len(group.jobs) > 1
-    joined = coalesced_rows(job.kernel)
-    pitch = joined.axes[0].extent // group.rows if joined.axes else 1
-    over_rows = schedule_map(joined, lanes, schedules.target)
-    aligned = over_rows.alignment // math.gcd(over_rows.alignment, pitch)
-    if together and joined is not job.kernel and aligned <= share:
-        job.kernel, job.schedule, job.pitch = joined, over_rows, pitch
-        return aligned
+    joined = coalesced_rows(job.kernel) if together else job.kernel
+    if joined is not job.kernel:
+        pitch = joined.axes[0].extent // group.rows
+        over_rows = schedule_map(joined, lanes, schedules.target)
+        aligned = over_rows.alignment // math.gcd(over_rows.alignment, pitch)
+        if aligned <= share:
+            job.kernel, job.schedule, job.pitch = joined, over_rows, pitch
+            return aligned
     aligned = job.schedule.alignment
     aligned //= math.gcd(aligned, job.pitch)
     if together and aligned > max(1, share):
