@@ -21,7 +21,7 @@ Arrays = dict[str, NDArray[np.float32]]
 Shape = tuple[int, ...]
 
 _SQUARE, _CUBE, _TALL, _WIDE = (3162, 3162), (215, 215, 215), (1_000_000, 10), (10, 1_000_000)
-_LARGE = (2048, 2048)
+_LONG, _LARGE, _LARGER = (20480, 512), (2048, 2048), (4096, 4096)
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ SINGLES = {
     "sum, axis 0, tall": _Operation(lambda o, x: o.sum(x, 0), (_TALL,), (10,)),
     "sum, axis 1, tall": _Operation(lambda o, x: o.sum(x, 1), (_TALL,), (1_000_000,)),
     "sum, axis 0, wide": _Operation(lambda o, x: o.sum(x, 0), (_WIDE,), (1_000_000,)),
+    "sum, axis 0, long": _Operation(lambda o, x: o.sum(x, 0), (_LONG,), (512,)),
     "sum, axis 1, wide": _Operation(lambda o, x: o.sum(x, 1), (_WIDE,), (10,)),
     "sum, axis 0, transposed": _Operation(lambda o, x: o.sum(x.T, 0), (_SQUARE,), (3162,)),
     "maximum, all": _Operation(_largest, (_SQUARE,), ()),
@@ -66,6 +67,7 @@ SINGLES = {
     "vector times matrix": _Operation(lambda o, a, x: x @ a, (_LARGE, (2048,)), (2048,), 2048),
     "2 rows times matrix": _Operation(lambda o, a, x: x @ a, (_LARGE, (2, 2048)), (2, 2048), 2048),
     "8 rows times matrix": _Operation(lambda o, a, x: x @ a, (_LARGE, (8, 2048)), (8, 2048), 2048),
+    "4 rows times larger matrix": _Operation(lambda o, a, x: x @ a, (_LARGER, (4, 4096)), (4, 4096), 4096),
     "8 rows times transposed": _Operation(lambda o, a, x: x @ a.T, (_LARGE, (8, 2048)), (8, 2048), 2048),
     "64 rows times matrix": _Operation(lambda o, a, x: x @ a, (_LARGE, (64, 2048)), (64, 2048), 2048),
     "matrix times matrix": _Operation(lambda o, a, x: x @ a, ((512, 512), (512, 512)), (512, 512), 512),

@@ -164,15 +164,48 @@ def test_deep_products_are_cut_so_that_their_operands_stay_near(stages, compiler
 
 
 def test_few_rows_times_a_large_matrix_go_through_it_once(stages):
-    """The matrix is beyond the second-level cache: 16 of its rows side by side, or 32 where each serves several."""
-    one = stages(lambda x, w: x @ w, (2048,), (2048, 400))["split"]
-    assert "for r0<16, r0_1<8, i<400:" in one
-    assert "sum[r0_2<16]" in one
+    """The matrix is beyond the second-level cache: 8 of its rows side by side, or 32 where each serves several.
+
+    From beyond the third-level cache they are 8 again.
+    """
+    one = stages(lambda x, w: x @ w, (2048,), (2048, 600))["split"]
+    assert "for r0<16, r0_1<16, i<600:" in one
+    assert "sum[r0_2<8]" in one
     few = stages(lambda x, w: x @ w, (3, 2048), (2048, 400))["split"]
     assert "for r0<16, r0_1<4, i<3, j<400:" in few
     assert "sum[r0_2<32]" in few
+    far = stages(lambda x, w: x @ w, (3, 8192), (8192, 400))["split"]
+    assert "for r0<64, r0_1<16, i<3, j<400:" in far
+    assert "sum[r0_2<8]" in far
     assert "part_" not in stages(lambda x, w: x @ w, (12, 300), (300, 400))["split"]
     assert "part_" not in stages(lambda x, w: x @ w, (30, 2048), (2048, 400))["split"]
+
+
+def test_columns_of_a_large_matrix_are_summed_row_by_row(stages):
+    """Rows shorter than half a page, and those of a matrix that a cache holds, come soon enough in any order."""
+    for function, kind in (
+        (lambda x: x.sum(0), "sum"),
+        (lambda x: x.max(0), "max"),
+        (lambda x: np.cos(x).sum(0), "sum"),
+    ):
+        assert f"{kind}[r0_2<8]" in stages(function, (2048, 600))["split"]
+        for shape in ((4096, 300), (200, 600)):
+            assert "r0_2" not in stages(function, shape)["split"]
+    assert stages(lambda x: x.var(0), (2048, 600))["split"].count("sum[r0_2<8]") == 2
+    assert "part_" not in stages(lambda x: (x.sum(0), x.var(1)), (600, 600))["split"]
+
+
+def test_columns_that_are_summed_row_by_row_are_right(compiler, traced, processor):
+    random = np.random.default_rng(0)
+    for depth in (1031, 300):
+        x = random.integers(-3, 4, (depth, 513)).astype(np.float32)
+        x[5, 3], x[7, 4], x[:, 5], x[9, 5] = np.nan, -np.inf, -0.0, 0.0
+        for kind in ("sum", "max", "min", "prod"):
+            graph = traced(lambda x, kind=kind: getattr(x, kind)(0), x)
+            compiler.assert_same(graph, [x], processor=processor)
+        compiler.assert_same(traced(lambda x: (x.max(0), x.sum(0)), x), [x], processor=processor)
+        finite = random.standard_normal((depth, 513)).astype(np.float32)
+        compiler.assert_same(traced(lambda x: x.var(0), finite), [finite], processor=processor, rounding=64)
 
 
 def test_rows_by_a_large_matrix_that_lies_along_the_sum_are_packed_from_five_on(stages):

@@ -36,6 +36,7 @@ def test_host_is_described_whole():
     assert HOST.vector_bytes in (16, 32, 64)
     assert HOST.vector_registers in (16, 32)
     assert 4096 <= HOST.l1_bytes <= HOST.l2_bytes
+    assert HOST.l3_bytes > 0
     assert HOST.cores == usable_cores()
 
 
@@ -132,10 +133,10 @@ def test_cache_sizes_are_read_by_level(tmp_path):
         folder.mkdir()
         for name, value in zip(("level", "type", "size"), values):
             (folder / name).write_text(value + "\n")
-    assert _cache_sizes(tmp_path) == {1: 48 << 10, 2: 2 << 20}
+    assert _cache_sizes(tmp_path) == {1: 48 << 10, 2: 2 << 20, 3: 1 << 30}
     (tmp_path / "index0" / "size").write_text("large")
     assert _cache_sizes(tmp_path)[1] == 32 << 10
-    assert _cache_sizes(tmp_path / "absent") == {1: 32 << 10, 2: 512 << 10}
+    assert _cache_sizes(tmp_path / "absent") == {1: 32 << 10, 2: 512 << 10, 3: 16 << 20}
 
 
 @pytest.mark.parametrize("size", [16, 32, 64])

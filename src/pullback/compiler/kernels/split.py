@@ -8,10 +8,10 @@
 So there is something to share out. The first step treats the samples of a batch one by one, and so belongs to their
 row group. A vector times a matrix is cut by rows of the matrix: a share is then one piece of memory, the same that a
 share of its update writes. If it can, it is cut as what makes the vector is: a channel at a time, say; a part then goes
-on where that has stopped. A few rows times a matrix that no near cache holds are cut so too: it goes by once, some of
-its rows side by side, as fast as memory gives it; where a cache holds it, its columns are shared out. Extremes and
-products of elements are cut like sums. How a sum is cut depends on its shape only: results are the same bits for any
-number of threads.
+on where that has stopped. A few rows times a matrix that no near cache holds are cut so too, and sums of its columns:
+it goes by once, some of its rows side by side, as fast as memory gives it; where a cache holds it, its columns are
+shared out. Extremes and products of elements are cut like sums. How a sum is cut depends on its shape only: results are
+the same bits for any number of threads.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ from pullback.compiler.schedules.cost import (
     LEAST_SPLIT_CYCLES,
     LEAST_SPLIT_DEPTH,
     LEAST_STREAMED,
+    LONG_ROW,
     MOST_PARTS,
     MOST_SPLIT_RESULTS,
     MOST_TILE_ROWS,
     SHORTEST_SUMMED_ROW,
-    SINGLE_ROW_STREAMS,
+    STAYING,
     STREAMED_ROWS,
     kernel_cycles,
 )
@@ -197,22 +198,24 @@ def _sum_over_rows(kernel: Kernel, rows: Mapping[Buffer, int]) -> Reduce | None:
 
 
 def _one_by_one(kernel: Kernel, target: Processor) -> list[Kernel]:
-    """A kernel of single numbers with several reductions, a long sum among them, as one for each and one of the rest.
+    """A kernel with several long reductions as one for each and one of the rest.
 
     value[] = exp(add[r<100000](cos(x[r]))) - sqrt(add[r<100000](x[r] * x[r]))
     →
     sum0[] = add[r<100000](cos(x[r]));    sum1[] = add[r<100000](x[r] * x[r])
     value[] = exp(sum0[]) - sqrt(sum1[])
+
+    They are of single numbers, or all of the columns of large matrices.
     """
-    found = kernel.reductions
-    if kernel.axes or len(found) < 2 or any(e.axes or e.kind not in CHAINED for e in found):
+    found, axes = kernel.reductions, kernel.axes
+    if len(found) < 2 or not kernel.is_plain or any(e.kind not in CHAINED for e in found):
         return [kernel]
-    if not kernel.is_plain:
+    if not all(e.axes <= {*axes} and (not axes or _streamed(kernel, e, target)) for e in found):
         return [kernel]
     name, made = kernel.stores[0].buffer.name, list[Kernel]()
 
     def stored(reduce: Reduce) -> Expression:
-        alone, read = staged(f"{name}_{reduce.kind}{len(made)}", reduce, ())
+        alone, read = staged(f"{name}_{reduce.kind}{len(made)}", reduce, axes)
         made.append(alone)
         return read
 
@@ -233,7 +236,7 @@ def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> 
         return None
     results = turns_of(kernel.axes)
     extent = kernel.axes[0].extent if kernel.axes else 1
-    if _streams(kernel, reduce, target):
+    if _streamed(kernel, reduce, target):
         return reduce
     if _has_window(reduce):
         parts = _parts(kernel, reduce, target, rows)
@@ -274,25 +277,33 @@ def _by_matrix(kernel: Kernel, reduce: Reduce) -> bool:
     )
 
 
-def _streams(kernel: Kernel, reduce: Reduce, target: Processor) -> bool:
-    """Whether the kernel is one row, or a few, times a matrix by rows that the second-level cache does not hold.
+def _streamed(kernel: Kernel, reduce: Reduce, target: Processor) -> int:
+    """The bytes of a matrix that the kernel takes row by row: 0 if there is none, or a near cache holds it.
 
-    One column after another, or a few of them, each of its rows would be met anew, and on another page of memory.
+    One column after another, or a few of them, each of its rows would be met anew, and on another page of memory. Such
+    are a few rows times a matrix; and where its rows are long, one row times it, and sums of its columns or extremes.
     """
-    if len(reduce.over) != 1 or not kernel.axes or not isinstance(reduce.body, Apply):
-        return False
+    if len(reduce.over) != 1 or not kernel.axes:
+        return 0
     (depth,), (*rows, columns) = reduce.over, kernel.axes
-    if rows and not is_contraction(reduce):
-        return False
-    return turns_of(rows) < FEWEST_PACKED_ROWS and any(
-        isinstance(load, Load)
-        and not load.dynamic
-        and load.axes == {depth, columns}
-        and load.offset.coefficient(columns) == 1
-        and load.offset.coefficient(depth) >= columns.extent
-        and depth.extent * columns.extent * load.dtype.itemsize > target.l2_bytes
-        for load in reduce.body.operands
+    few = is_contraction(reduce)
+    if turns_of(rows) >= FEWEST_PACKED_ROWS or (rows and not few):
+        return 0
+    row = max(
+        (
+            load.offset.coefficient(depth) * load.dtype.itemsize
+            for load in walk(reduce.body)
+            if isinstance(load, Load)
+            and not load.dynamic
+            and load.axes == {depth, columns}
+            and load.offset.coefficient(columns) == 1
+            and load.offset.coefficient(depth) >= columns.extent
+        ),
+        default=0,
     )
+    if depth.extent * row <= target.l2_bytes or not (few or row >= LONG_ROW * target.page_bytes):
+        return 0
+    return depth.extent * row
 
 
 def _cycles(kernel: Kernel, reduce: Reduce, target: Processor) -> float:
@@ -358,7 +369,7 @@ def _parts(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buff
         found = [part for part in made if 2 <= part <= most and extent % part == 0]
         if found:
             return found[0]
-    if _streams(kernel, reduce, target):
+    if _streamed(kernel, reduce, target):
         sums = turns_of(kernel.axes[:-1])
         most = max(2, extent // max(STREAMED_ROWS, LEAST_STREAMED * sums))
     equal = max((part for part in range(1, most + 1) if extent % part == 0), default=1)
@@ -382,9 +393,12 @@ def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[
     if shared is not None:
         kernel = replace(kernel, axes=(shared, *(axis for axis in kernel.axes if axis is not shared)))
     *made, total = _in_parts(kernel, reduce, parts, 0 if shared is None else 1)
-    if _streams(kernel, reduce, target):
+    matrix = _streamed(kernel, reduce, target)
+    if matrix:
+        several = turns_of(kernel.axes[:-1]) > 1 and matrix < STAYING * target.l3_bytes
+        streams = target.streams if several else target.ways
         made = [
-            finer for part in made for finer in _in_strips(part, len(part.axes) - len(kernel.axes), target)
+            finer for part in made for finer in _in_strips(part, len(part.axes) - len(kernel.axes), streams)
         ]
     return [*made, total]
 
@@ -402,11 +416,9 @@ def _rows_to_share(kernel: Kernel, reduce: Reduce, parts: int, target: Processor
     return rows if few and parts * MOST_TILE_ROWS <= rows.extent else None
 
 
-def _in_strips(kernel: Kernel, outside: int, target: Processor) -> list[Kernel]:
+def _in_strips(kernel: Kernel, outside: int, streams: int) -> list[Kernel]:
     """Sums over some rows of a matrix as sums over a few, which are read side by side, and sums of those."""
     reduce = _only_reduction(kernel)
-    share = 1.0 if len(kernel.axes) - outside > 1 else SINGLE_ROW_STREAMS
-    streams = int(share * target.streams)
     if reduce is None or reduce.over[0].extent <= streams:
         return [kernel]
     return _in_parts(kernel, reduce, reduce.over[0].extent // streams, outside)

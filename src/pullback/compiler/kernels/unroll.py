@@ -118,9 +118,6 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
         return None
     if longest > target.gather_vectors and row.extent < FEWEST_UNROLLED_VECTORS * lanes:
         return None
-    far = (load for load in kernel.loads() if load.buffer.nbytes > target.l2_bytes)
-    if any(_in_one_place(load, every, target) > target.ways for load in far):
-        return None
     rows = kernel.axes[: kernel.axes.index(row) + 1]
     if not _stores_whole_rows(kernel, row, short):
         return None
@@ -131,7 +128,7 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
         product = schedule.contraction
         now = cycles_of_tiles(product, schedule.tile, target) + cycles_of_epilogue(product, lanes, target)
         now *= lanes / turns_of(rows)
-    elif not isinstance(schedule, MapSchedule):
+    elif not isinstance(schedule, MapSchedule) or _sums_far_rows(kernel, row, schedule, target):
         return None
     elif not kernel.reductions and len(kernel.axes) > len(coalesced_rows(kernel).axes):
         now = cycles_along_rows(kernel, kernel.axes[-1], 1, target) * turns_of(short)
@@ -147,11 +144,22 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
     return None if _depth(made) > DEEPEST_VALUE else _Written(made, (kernel,), now)
 
 
-def _in_one_place(load: Load, axes: set[Axis], target: Processor) -> int:
-    """How many of the lines that are read while ``axes`` turn have the same place in the nearest cache."""
-    size = load.dtype.itemsize
-    steps = {axis: load.offset.coefficient(axis) * size for axis in axes}
-    return turns_of(axis for axis, step in steps.items() if step and step % target.page_bytes == 0)
+def _sums_far_rows(kernel: Kernel, row: Axis, schedule: MapSchedule, target: Processor) -> bool:
+    """Whether the kernel sums whole rows of an array that the second-level cache does not hold, along its lanes.
+
+    It waits for memory, of which longer pieces are read at once if it is a sum.
+    """
+    over = [axis for e in kernel.reductions for axis in e.over]
+    return (
+        bool(over)
+        and schedule.nest.vector is row
+        and any(
+            load.buffer.nbytes > target.l2_bytes
+            and load.offset.coefficient(row) == 1
+            and all(load.offset.coefficient(axis) >= row.extent for axis in over)
+            for load in kernel.loads()
+        )
+    )
 
 
 def _functions(kernel: Kernel, rows: Sequence[Axis]) -> int:

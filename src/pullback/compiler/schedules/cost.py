@@ -175,13 +175,13 @@ WORTH_REORDERING = 0.9
 # -- Shares of caches and registers
 
 STAYING, WAITING_SUMS = 0.5, 0.25
-"""Of the second-level cache: what stays there beside what comes and goes, and sums among it that wait for others."""
+"""Of a cache: what stays there beside what comes and goes, and sums among it that wait for others."""
 
 LONG_PIECES, HELD_ROW = 0.5, 0.25
 """Of the vector registers: sums over the rows of a large matrix, and a row that is held as a whole."""
 
-SINGLE_ROW_STREAMS = 0.5
-"""Of the rows that a processor reads side by side, where they are summed for a single one: longer pieces are read."""
+LONG_ROW = 0.5
+"""Of a page: shorter rows come by themselves where their columns are summed, one strip after another."""
 
 
 # -- Sums in blocks, for the sake of rounding

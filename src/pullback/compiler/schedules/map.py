@@ -16,12 +16,13 @@ from pullback.compiler.schedules.cost import (
     MANY_SHARED,
     SHARING,
     SIDE_BY_SIDE,
+    WRITTEN_OUT,
 )
 from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.schedules.sweeps import sums_in_one_loop
 from pullback.compiler.target import Processor
-from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, operands_of, walk
+from pullback.loops import Apply, Axis, Expression, Kernel, Load, Reduce, operands_of, turns_of, walk
 from pullback.loops.nest import Strips, nest_of, parallelise, split, strips_of, vectorise
 
 __all__ = ["MapSchedule", "lane_axis", "lane_strips", "schedule_map", "side_by_side"]
@@ -135,7 +136,7 @@ def lane_strips(axis: Axis, roots: Sequence[Expression], lanes: int, target: Pro
     side = side_by_side(axis, roots, target)
     if side > 1 and row_fits_registers(axis, roots, lanes, target):
         return strips_of(axis.extent, axis.extent)
-    if side > 1 and all(isinstance(root, Reduce) and _reads_far(root.body, target) for root in roots):
+    if side > 1 and all(isinstance(root, Reduce) and _reads_far(root, target) for root in roots):
         side = max(side, int(LONG_PIECES * target.vector_registers) // len(roots))
     return strips_of(axis.extent, side * lanes)
 
@@ -153,11 +154,12 @@ def _unrolled(roots: Sequence[Expression]) -> int:
     return SIDE_BY_SIDE if functions <= CHEAP_FUNCTIONS else COSTLY_SIDE_BY_SIDE
 
 
-def _reads_far(body: Expression, target: Processor) -> bool:
-    """Whether what is summed is read, or a product of what is, from an array that the second cache does not hold."""
-    read = operands_of(body, "multiply") or (body,)
+def _reads_far(reduce: Reduce, target: Processor) -> bool:
+    """Whether much is summed of an array that the second cache does not hold, or of its product with another one."""
+    read = operands_of(reduce.body, "multiply") or (reduce.body,)
     loads = [e for e in read if isinstance(e, Load)]
-    return len(loads) == len(read) and any(load.buffer.nbytes > target.l2_bytes for load in loads)
+    is_far = len(loads) == len(read) and any(load.buffer.nbytes > target.l2_bytes for load in loads)
+    return is_far and turns_of(reduce.over) > WRITTEN_OUT
 
 
 def _one_row(kernel: Kernel, roots: Sequence[Expression], lanes: int, target: Processor) -> Axis | None:

@@ -20,7 +20,7 @@ __all__ = [
 
 # One name or several that must all be there before vectors of this many bytes are worth their code.
 _VECTOR_FEATURES = {64: ("avx512f", "avx512vl", "avx512bw", "avx512dq", "fma"), 32: ("avx2", "fma")}
-_DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10}
+_DEFAULT_CACHES = {1: 32 << 10, 2: 512 << 10, 3: 16 << 20}
 
 LINE_BYTES, APART_BYTES = 64, 128
 """Of the memory that programs run in, whatever is described: a line, which no vector is wider than, and two of them."""
@@ -49,6 +49,7 @@ class Processor:
     vector_registers: int
     l1_bytes: int = _DEFAULT_CACHES[1]
     l2_bytes: int = _DEFAULT_CACHES[2]
+    l3_bytes: int = _DEFAULT_CACHES[3]
     cores: int = 1
     threads: int = 0
 
@@ -57,7 +58,7 @@ class Processor:
     page_bytes: int = 4096
     """Lines whole pages apart have the same place in the first-level cache."""
     ways: int = 8
-    """Lines of one place that the first-level cache holds, about: no more rows are read side by side."""
+    """Lines of one place that the first-level cache holds, about: no more rows of a matrix are read side by side."""
     tile_bytes: int = 32 << 10
     """What a register tile may count on in the first-level cache."""
     private_bytes: int = 1 << 19
@@ -69,7 +70,7 @@ class Processor:
     apart_bytes: int = APART_BYTES
     """How far apart what different threads write lies: two lines, as the neighbour line is often fetched too."""
     streams: int = 32
-    """Rows of a large matrix that are read side by side: a processor follows about as many."""
+    """Rows that are, where each is added to several sums and the third-level cache holds them: about as many arrive."""
     lines_coming: float = 3.0
     """Lines that are on their way from memory at a time while a product goes on, at least."""
     gather_vectors: int = 4
@@ -288,6 +289,7 @@ def _host() -> Processor:
         vector_registers=_vector_registers(architecture, vector_bytes),
         l1_bytes=caches[1],
         l2_bytes=caches[2],
+        l3_bytes=caches[3],
         cores=usable_cores(),
     )
 

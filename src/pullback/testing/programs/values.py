@@ -426,6 +426,27 @@ def shared_products(m: Maker) -> str:
 
 
 @family(1)
+def columns(m: Maker) -> str:
+    """Sums, extremes and moments of the columns of a matrix that small caches do not hold, and a few rows times it."""
+    rows, width = m.pick(((40, 36), (33, 40), (70, 17), (24, 64)))
+    x = m.input((rows, width))
+    if m.chance(0.3):
+        few = m.input(m.pick(((rows,), (1, rows), (3, rows))))
+        return m.step("{0} @ {1}", *_with_one_odd_number(m, few, x))
+    wanted = (
+        "np.sum({0}, axis=0)",
+        "np.mean({0}, axis=0)",
+        "np.max({0}, axis=0)",
+        "np.min({0}, axis=0)",
+        "np.var({0}, axis=0)",
+        "np.sum(np.cos({0}), axis=0)",
+        "np.max({0}, axis=0) - np.sum({0}, axis=0)",
+        "np.sum({0} - np.max({0}, axis=0), axis=0)",
+    )
+    return m.step(m.pick(wanted), x)
+
+
+@family(1)
 def pooled_block(m: Maker) -> str:
     """A convolution, a relu or another mask, and a pool: behind it most of a cotangent is zero, at computed places."""
     rows, columns = m.pick(((9, 9), (12, 36), (20, 20), (20, 36)))
