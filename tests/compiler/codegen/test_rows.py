@@ -10,6 +10,9 @@ import pytest
 
 import pullback as pb
 from pullback import jit
+from pullback.compiler.kernels.fuse import fuse
+from pullback.compiler.lowering.lower import lower
+from pullback.compiler.schedules.map import lane_axis
 from pullback.compiler.schedules.reduction import is_transposed
 from pullback.compiler.target import Processor
 from pullback.loops import Reduce, walk
@@ -311,6 +314,25 @@ def test_lanes_beyond_the_last_row_and_column_change_nothing(compiler, traced, p
         processor=processor,
         rounding=64,
     )
+
+
+def test_far_rows_come_one_by_one_and_near_ones_side_by_side(traced):
+    """The third-level cache does not hold 20 MB, but their rows of 40 bytes lie in few lines each."""
+
+    def centred(x, mean):
+        return ((x - mean[:, None]) ** 2).sum(1)
+
+    def lies_along_results(function, *shapes):
+        graph = traced(function, *(np.zeros(shape, np.float32) for shape in shapes))
+        target = Processor("generic", "", "x86_64", 64, 32)
+        lowered = lower(graph, target)
+        *_, kernel = fuse(lowered.kernels, lowered.outputs, target)
+        return lane_axis(kernel, target) is not None
+
+    for shape, near in (((5000, 1000), False), ((500, 1000), True), ((500_000, 10), True)):
+        assert lies_along_results(lambda x: np.sum(x, 1), shape) is near
+        assert lies_along_results(centred, shape, shape[:1]) is near
+    assert not lies_along_results(centred, (3, 50_000), (3,)), "a mean is read once a row"
 
 
 def test_a_mean_inside_a_sum_is_computed_once_for_its_row(compiler, traced, monkeypatch):

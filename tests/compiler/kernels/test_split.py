@@ -195,6 +195,15 @@ def test_columns_of_a_large_matrix_are_summed_row_by_row(stages):
     assert "part_" not in stages(lambda x: (x.sum(0), x.var(1)), (600, 600))["split"]
 
 
+def test_pieces_of_far_rows_are_summed_row_by_row(stages):
+    """The third-level cache does not hold the images: their channels are met in the order in which they lie."""
+    text = stages(lambda x: x.sum((0, 2)), (100, 30, 1000))["split"]
+    assert "for r0<100, i<30:" in text and "sum[r2<1000]" in text
+    assert "part_" not in stages(lambda x: x.sum((0, 2)), (20, 30, 1000))["split"]
+    text = stages(lambda x: x.max((0, 2)), (200, 30, 1000))["split"]
+    assert "for r0<100, r0_1<2, i<30:" in text and "max[r2<1000]" in text
+
+
 def test_columns_that_are_summed_row_by_row_are_right(compiler, traced, processor):
     random = np.random.default_rng(0)
     for depth in (1031, 300):

@@ -281,29 +281,31 @@ def _streamed(kernel: Kernel, reduce: Reduce, target: Processor) -> int:
     """The bytes of a matrix that the kernel takes row by row: 0 if there is none, or a near cache holds it.
 
     One column after another, or a few of them, each of its rows would be met anew, and on another page of memory. Such
-    are a few rows times a matrix; and where its rows are long, one row times it, and sums of its columns or extremes.
+    are a few rows times a matrix; and where its rows are long, one row times it, and sums of its columns or extremes. A
+    column may be a piece of the row that is summed itself, such as a channel of an image.
     """
-    if len(reduce.over) != 1 or not kernel.axes:
+    if not kernel.axes:
         return 0
-    (depth,), (*rows, columns) = reduce.over, kernel.axes
+    (depth, *piece), (*rows, columns) = reduce.over, kernel.axes
     few = is_contraction(reduce)
-    if turns_of(rows) >= FEWEST_PACKED_ROWS or (rows and not few):
+    if turns_of(rows) >= FEWEST_PACKED_ROWS or (few and piece) or (rows and not few):
         return 0
-    row = max(
-        (
-            load.offset.coefficient(depth) * load.dtype.itemsize
-            for load in walk(reduce.body)
-            if isinstance(load, Load)
-            and not load.dynamic
-            and load.axes == {depth, columns}
-            and load.offset.coefficient(columns) == 1
-            and load.offset.coefficient(depth) >= columns.extent
-        ),
-        default=0,
+    row = (columns, *piece)
+    steps = list(row_major([axis.extent for axis in row]))
+    pitches = (
+        load.offset.coefficient(depth) * load.dtype.itemsize
+        for load in walk(reduce.body)
+        if isinstance(load, Load)
+        and not load.dynamic
+        and load.axes == {depth, *row}
+        and [load.offset.coefficient(axis) for axis in row] == steps
+        and load.offset.coefficient(depth) >= turns_of(row)
     )
-    if depth.extent * row <= target.l2_bytes or not (few or row >= LONG_ROW * target.page_bytes):
+    pitch = max(pitches, default=0)
+    least = STAYING * target.l3_bytes if piece else target.l2_bytes
+    if depth.extent * pitch <= least or not (few or pitch >= LONG_ROW * target.page_bytes):
         return 0
-    return depth.extent * row
+    return depth.extent * pitch
 
 
 def _cycles(kernel: Kernel, reduce: Reduce, target: Processor) -> float:
@@ -369,7 +371,7 @@ def _parts(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buff
         found = [part for part in made if 2 <= part <= most and extent % part == 0]
         if found:
             return found[0]
-    if _streamed(kernel, reduce, target):
+    if len(reduce.over) == 1 and _streamed(kernel, reduce, target):
         sums = turns_of(kernel.axes[:-1])
         most = max(2, extent // max(STREAMED_ROWS, LEAST_STREAMED * sums))
     equal = max((part for part in range(1, most + 1) if extent % part == 0), default=1)
@@ -396,9 +398,11 @@ def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[
     matrix = _streamed(kernel, reduce, target)
     if matrix:
         several = turns_of(kernel.axes[:-1]) > 1 and matrix < STAYING * target.l3_bytes
-        streams = target.streams if several else target.ways
+        streams = 1 if len(reduce.over) > 1 else target.streams if several else target.ways
         made = [
-            finer for part in made for finer in _in_strips(part, len(part.axes) - len(kernel.axes), streams)
+            finer
+            for part in made
+            for finer in _in_strips(part, len(part.axes) - len(kernel.axes), streams, len(reduce.over))
         ]
     return [*made, total]
 
@@ -416,10 +420,13 @@ def _rows_to_share(kernel: Kernel, reduce: Reduce, parts: int, target: Processor
     return rows if few and parts * MOST_TILE_ROWS <= rows.extent else None
 
 
-def _in_strips(kernel: Kernel, outside: int, streams: int) -> list[Kernel]:
-    """Sums over some rows of a matrix as sums over a few, which are read side by side, and sums of those."""
+def _in_strips(kernel: Kernel, outside: int, streams: int, axes: int) -> list[Kernel]:
+    """Sums over some rows of a matrix as sums over a few, which are read side by side, and sums of those.
+
+    A sum over fewer ``axes`` is one of a single row.
+    """
     reduce = _only_reduction(kernel)
-    if reduce is None or reduce.over[0].extent <= streams:
+    if reduce is None or len(reduce.over) < axes or reduce.over[0].extent <= streams:
         return [kernel]
     return _in_parts(kernel, reduce, reduce.over[0].extent // streams, outside)
 

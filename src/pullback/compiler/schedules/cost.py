@@ -336,8 +336,8 @@ FEWEST_SHIFTED = 2
 WRITTEN_OUT = 16
 """Reductions of up to this many elements, such as a pooling window, have no loop."""
 
-SHORTEST_TRANSPOSED_ROW = 8
-"""Rows shorter than this leave too many lanes empty to be read one by one."""
+SHORTEST_TRANSPOSED_ROW, LONG_LINES = 8, 3
+"""Rows shorter than this leave too many lanes empty to be read one by one; of so many lines they come by themselves."""
 
 
 # -- Register tiles

@@ -18,7 +18,7 @@ from pullback.compiler.schedules.cost import (
     SIDE_BY_SIDE,
     WRITTEN_OUT,
 )
-from pullback.compiler.schedules.reduction import is_transposed
+from pullback.compiler.schedules.reduction import comes_by_itself, is_transposed
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.schedules.sweeps import sums_in_one_loop
 from pullback.compiler.target import Processor
@@ -104,12 +104,16 @@ def lane_axis(kernel: Kernel, target: Processor) -> Axis | None:
         return None  # all lanes would be for the same element
     along = against = 0
     for expression in kernel.expressions():
-        if not isinstance(expression, Reduce) or is_transposed(expression, axis, target):
+        if not isinstance(expression, Reduce):
+            continue
+        if is_transposed(expression, axis, target):
+            if comes_by_itself(expression, target):
+                return None
             continue
         last = expression.over[-1]
         longer, full = 2 * last.extent > axis.extent, last.extent >= target.lanes(expression.dtype.itemsize)
         for load in walk(expression.body):
-            if isinstance(load, Load) and axis in load.axes:
+            if isinstance(load, Load) and {axis, last} <= load.axes:
                 step = load.offset.coefficient(axis)
                 if step == 1:
                     along += longer

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pullback.compiler.schedules.cost import FEWEST_LANES, SHORTEST_TRANSPOSED_ROW
+from pullback.compiler.schedules.cost import FEWEST_LANES, LONG_LINES, SHORTEST_TRANSPOSED_ROW, STAYING
 from pullback.compiler.target import Processor
 from pullback.loops import Axis, Load, Reduce, walk
 
-__all__ = ["is_transposed", "runs_along"]
+__all__ = ["comes_by_itself", "is_transposed", "runs_along"]
 
 
 def is_transposed(reduce: Reduce, axis: Axis, target: Processor) -> bool:
@@ -29,6 +29,21 @@ def is_transposed(reduce: Reduce, axis: Axis, target: Processor) -> bool:
         load.offset.coefficient(last) == (last in load.offset.axes or load in picked)
         and load.guard is None
         and not any(last in e.axes for e, _ in load.dynamic)
+        for load in loads
+    )
+
+
+def comes_by_itself(reduce: Reduce, target: Processor) -> bool:
+    """Whether a reduction goes along rows of some lines, of an array that the third-level cache does not hold.
+
+    One after another they arrive sooner than side by side.
+    """
+    last = reduce.over[-1]
+    loads = [e for e in walk(reduce.body) if isinstance(e, Load) and last in e.axes]
+    return len(reduce.over) == 1 and any(
+        load.offset.coefficient(last) == 1
+        and last.extent * load.dtype.itemsize >= LONG_LINES * target.line_bytes
+        and load.buffer.nbytes >= STAYING * target.l3_bytes
         for load in loads
     )
 

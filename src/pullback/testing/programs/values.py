@@ -427,23 +427,24 @@ def shared_products(m: Maker) -> str:
 
 @family(1)
 def columns(m: Maker) -> str:
-    """Sums, extremes and moments of the columns of a matrix that small caches do not hold, and a few rows times it."""
-    rows, width = m.pick(((40, 36), (33, 40), (70, 17), (24, 64)))
-    x = m.input((rows, width))
-    if m.chance(0.3):
+    """Sums, extremes and moments along axes of what small caches do not hold, and a few rows times a matrix."""
+    rows, width = m.pick(((40, 36), (33, 40), (70, 17), (24, 64), (36, 70)))
+    axis = m.pick((0, 0, 1, (0, 2)))
+    x = m.input((m.pick((9, 14)), m.pick((3, 5)), m.pick((45, 60))) if axis == (0, 2) else (rows, width))
+    if m.rank(x) == 2 and m.chance(0.3):
         few = m.input(m.pick(((rows,), (1, rows), (3, rows))))
         return m.step("{0} @ {1}", *_with_one_odd_number(m, few, x))
     wanted = (
-        "np.sum({0}, axis=0)",
-        "np.mean({0}, axis=0)",
-        "np.max({0}, axis=0)",
-        "np.min({0}, axis=0)",
-        "np.var({0}, axis=0)",
-        "np.sum(np.cos({0}), axis=0)",
-        "np.max({0}, axis=0) - np.sum({0}, axis=0)",
-        "np.sum({0} - np.max({0}, axis=0), axis=0)",
+        "np.sum({0}, axis=@)",
+        "np.mean({0}, axis=@)",
+        "np.max({0}, axis=@)",
+        "np.min({0}, axis=@)",
+        "np.var({0}, axis=@)",
+        "np.sum(np.cos({0}), axis=@)",
+        "np.max({0}, axis=@) - np.sum({0}, axis=@)",
+        "np.sum({0} - np.max({0}, axis=@, keepdims=True), axis=@)",
     )
-    return m.step(m.pick(wanted), x)
+    return m.step(m.pick(wanted).replace("@", str(axis)), x)
 
 
 @family(1)
