@@ -46,6 +46,7 @@ SINGLES = {
     "sum, axis 0": _Operation(lambda o, x: o.sum(x, 0), (_SQUARE,), (3162,)),
     "sum, axis 1": _Operation(lambda o, x: o.sum(x, 1), (_SQUARE,), (3162,)),
     "sum, axis 1 of 3": _Operation(lambda o, x: o.sum(x, 1), (_CUBE,), (215, 215)),
+    "mean, axis 1 of 3, long rows": _Operation(lambda o, x: o.mean(x, 1), ((64, 200, 1024),), (64, 1024)),
     "sum, axes 0 and 2 of 3": _Operation(lambda o, x: o.sum(x, (0, 2)), (_CUBE,), (215,)),
     "sum, axis 0, tall": _Operation(lambda o, x: o.sum(x, 0), (_TALL,), (10,)),
     "sum, axis 1, tall": _Operation(lambda o, x: o.sum(x, 1), (_TALL,), (1_000_000,)),

@@ -204,6 +204,24 @@ def test_pieces_of_far_rows_are_summed_row_by_row(stages):
     assert "for r0<100, r0_1<2, i<30:" in text and "max[r2<1000]" in text
 
 
+def test_columns_of_many_far_matrices_are_summed_by_some_rows(stages, compiler, traced, processor):
+    """Means over time of sequences, say; those that were made just before are in a cache."""
+
+    def made(x):
+        y = np.tanh(x) * x.sum(2, keepdims=True)
+        return y, y.max(1)
+
+    assert "for i<20, r1<12, j<3000:" in stages(lambda x: x.max(1), (20, 100, 3000))["split"]
+    for function, shape in (
+        (lambda x: x.max(1), (20, 10, 3000)),
+        (lambda x: x.max(1), (20, 100, 300)),
+        (made, (20, 100, 3000)),
+    ):
+        assert "r1<12" not in stages(function, shape)["split"]
+    x = np.random.default_rng(0).integers(-9, 9, (9, 75, 6200)).astype(np.float32)
+    compiler.assert_same(traced(lambda x: x.sum(1) * 2, x), [x], processor=processor)
+
+
 def test_columns_that_are_summed_row_by_row_are_right(compiler, traced, processor):
     random = np.random.default_rng(0)
     for depth in (1031, 300):

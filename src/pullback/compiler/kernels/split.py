@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pullback.compiler.kernels.canonicalise import coalesced_axes
+from pullback.compiler.kernels.streams import streamed, streams_of_each, streams_side_by_side
 from pullback.compiler.kernels.strips import in_column_strips, shares_columns
 from pullback.compiler.schedules.contraction import contractions, find_contraction, is_contraction
 from pullback.compiler.schedules.cost import (
     ENOUGH_ROWS,
-    FEWEST_PACKED_ROWS,
     FEWEST_PARTS,
     FEWEST_SHARES,
     LEAST_PART,
@@ -35,12 +35,10 @@ from pullback.compiler.schedules.cost import (
     LEAST_SPLIT_CYCLES,
     LEAST_SPLIT_DEPTH,
     LEAST_STREAMED,
-    LONG_ROW,
     MOST_PARTS,
     MOST_SPLIT_RESULTS,
     MOST_TILE_ROWS,
     SHORTEST_SUMMED_ROW,
-    STAYING,
     STREAMED_ROWS,
     kernel_cycles,
 )
@@ -210,7 +208,7 @@ def _one_by_one(kernel: Kernel, target: Processor) -> list[Kernel]:
     found, axes = kernel.reductions, kernel.axes
     if len(found) < 2 or not kernel.is_plain or any(e.kind not in CHAINED for e in found):
         return [kernel]
-    if not all(e.axes <= {*axes} and (not axes or _streamed(kernel, e, target)) for e in found):
+    if not all(e.axes <= {*axes} and (not axes or streamed(kernel, e, target)) for e in found):
         return [kernel]
     name, made = kernel.stores[0].buffer.name, list[Kernel]()
 
@@ -236,7 +234,7 @@ def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> 
         return None
     results = turns_of(kernel.axes)
     extent = kernel.axes[0].extent if kernel.axes else 1
-    if _streamed(kernel, reduce, target):
+    if streamed(kernel, reduce, target):
         return reduce
     if _has_window(reduce):
         parts = _parts(kernel, reduce, target, rows)
@@ -275,37 +273,6 @@ def _by_matrix(kernel: Kernel, reduce: Reduce) -> bool:
         for load in kernel.loads()
         if not load.dynamic
     )
-
-
-def _streamed(kernel: Kernel, reduce: Reduce, target: Processor) -> int:
-    """The bytes of a matrix that the kernel takes row by row: 0 if there is none, or a near cache holds it.
-
-    One column after another, or a few of them, each of its rows would be met anew, and on another page of memory. Such
-    are a few rows times a matrix; and where its rows are long, one row times it, and sums of its columns or extremes. A
-    column may be a piece of the row that is summed itself, such as a channel of an image.
-    """
-    if not kernel.axes:
-        return 0
-    (depth, *piece), (*rows, columns) = reduce.over, kernel.axes
-    few = is_contraction(reduce)
-    if turns_of(rows) >= FEWEST_PACKED_ROWS or (few and piece) or (rows and not few):
-        return 0
-    row = (columns, *piece)
-    steps = list(row_major([axis.extent for axis in row]))
-    pitches = (
-        load.offset.coefficient(depth) * load.dtype.itemsize
-        for load in walk(reduce.body)
-        if isinstance(load, Load)
-        and not load.dynamic
-        and load.axes == {depth, *row}
-        and [load.offset.coefficient(axis) for axis in row] == steps
-        and load.offset.coefficient(depth) >= turns_of(row)
-    )
-    pitch = max(pitches, default=0)
-    least = STAYING * target.l3_bytes if piece else target.l2_bytes
-    if depth.extent * pitch <= least or not (few or pitch >= LONG_ROW * target.page_bytes):
-        return 0
-    return depth.extent * pitch
 
 
 def _cycles(kernel: Kernel, reduce: Reduce, target: Processor) -> float:
@@ -371,7 +338,7 @@ def _parts(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buff
         found = [part for part in made if 2 <= part <= most and extent % part == 0]
         if found:
             return found[0]
-    if len(reduce.over) == 1 and _streamed(kernel, reduce, target):
+    if len(reduce.over) == 1 and streamed(kernel, reduce, target):
         sums = turns_of(kernel.axes[:-1])
         most = max(2, extent // max(STREAMED_ROWS, LEAST_STREAMED * sums))
     equal = max((part for part in range(1, most + 1) if extent % part == 0), default=1)
@@ -388,6 +355,10 @@ def _places(load: Load) -> int:
 
 def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[Kernel]:
     """The kernel with its long sum in parts, if it has one."""
+    reduce = _only_reduction(kernel)
+    each = 0 if reduce is None else streams_of_each(kernel, reduce, target, rows)
+    if reduce is not None and each:
+        return _in_parts(kernel, reduce, reduce.over[0].extent // each, len(kernel.axes) - 1)
     reduce = _long_sum(kernel, target, rows)
     if reduce is None or (parts := _parts(kernel, reduce, target, rows)) < 2:
         return _shared_columns(kernel, target)
@@ -395,10 +366,9 @@ def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[
     if shared is not None:
         kernel = replace(kernel, axes=(shared, *(axis for axis in kernel.axes if axis is not shared)))
     *made, total = _in_parts(kernel, reduce, parts, 0 if shared is None else 1)
-    matrix = _streamed(kernel, reduce, target)
+    matrix = streamed(kernel, reduce, target)
     if matrix:
-        several = turns_of(kernel.axes[:-1]) > 1 and matrix < STAYING * target.l3_bytes
-        streams = 1 if len(reduce.over) > 1 else target.streams if several else target.ways
+        streams = streams_side_by_side(kernel, reduce, matrix, target)
         made = [
             finer
             for part in made

@@ -429,9 +429,10 @@ def shared_products(m: Maker) -> str:
 def columns(m: Maker) -> str:
     """Sums, extremes and moments along axes of what small caches do not hold, and a few rows times a matrix."""
     rows, width = m.pick(((40, 36), (33, 40), (70, 17), (24, 64), (36, 70)))
-    axis = m.pick((0, 0, 1, (0, 2)))
-    x = m.input((m.pick((9, 14)), m.pick((3, 5)), m.pick((45, 60))) if axis == (0, 2) else (rows, width))
-    if m.rank(x) == 2 and m.chance(0.3):
+    flat = m.chance(0.6)
+    x = m.input((rows, width) if flat else (m.pick((9, 14)), m.pick((3, 6)), m.pick((45, 60))))
+    axis = m.pick((0, 0, 1) if flat else ((0, 2), 1))
+    if flat and m.chance(0.3):
         few = m.input(m.pick(((rows,), (1, rows), (3, rows))))
         return m.step("{0} @ {1}", *_with_one_odd_number(m, few, x))
     wanted = (
