@@ -116,9 +116,8 @@ class Store:
 
     def rewritten(self, axes: Mapping[Axis, Affine], memo: dict[int, Expression]) -> Store:
         """The store with indices in the place of axes, but for its ``inner`` ones; see ``rewrite``."""
-        value, *indices = (rewrite(root, axes, {}, memo) for root in self.roots())
-        dynamic = tuple((index, stride) for index, (_, stride) in zip(indices, self.dynamic))
-        return replace(self, offset=self.offset.replace(axes), value=value, dynamic=dynamic)
+        moved = self.with_roots(lambda root: rewrite(root, axes, {}, memo))
+        return replace(moved, offset=self.offset.replace(axes))
 
 
 @dataclass(frozen=True, eq=False)
