@@ -5,7 +5,7 @@
     for p, b, j: part[p, b, j] = add[r<8](x[8 (n p + b) + r, j])
     for p, j: part[p, j] = add[b](part[p, b, j]);    for j: y[j] = add[p](part[p, j])
 
-Whether, is told here; ``split.py`` cuts them.
+Whether, is told here; ``split.py`` cuts them. Of no more rows than a processor follows all are read side by side.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def streamed(kernel: Kernel, reduce: Reduce, target: Processor) -> int:
     few = is_contraction(reduce)
     if turns_of(rows) >= FEWEST_PACKED_ROWS or (few and piece) or (rows and not few):
         return 0
-    if piece and turns_of(piece) < SHORTEST_SUMMED_ROW:
+    if turns_of(piece) < SHORTEST_SUMMED_ROW if piece else not few and depth.extent <= target.streams:
         return 0
     row = max((row for _, row in _matrices(reduce, (columns, *piece))), default=0)
     least = STAYING * target.l3_bytes if piece else target.l2_bytes
@@ -57,7 +57,7 @@ def streams_side_by_side(kernel: Kernel, reduce: Reduce, matrix: int, target: Pr
 
 def streams_of_each(kernel: Kernel, reduce: Reduce, target: Processor, made: Collection[Buffer]) -> int:
     """The same for columns of many matrices: 0 where they are few or short, or were ``made`` just before."""
-    if len(reduce.over) > 1 or reduce.over[0].extent < 2 * target.ways:
+    if len(reduce.over) > 1 or reduce.over[0].extent <= target.streams:
         return 0
     if turns_of(kernel.axes[:-1]) < ENOUGH_ROWS or any(store.inner for store in kernel.stores):
         return 0

@@ -25,7 +25,7 @@ def with_small_caches(processor: Processor) -> Processor:
         l3_bytes=16384,
         page_bytes=128,
         ways=2,
-        streams=8,
+        streams=4,
         tile_bytes=1024,
         private_bytes=64,
         known_bytes=256,
