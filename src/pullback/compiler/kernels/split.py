@@ -356,8 +356,7 @@ def _places(load: Load) -> int:
 def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[Kernel]:
     """The kernel with its long sum in parts, if it has one."""
     reduce = _only_reduction(kernel)
-    each = 0 if reduce is None else streams_of_each(kernel, reduce, target, rows)
-    if reduce is not None and each:
+    if reduce is not None and (each := streams_of_each(kernel, reduce, target, rows)):
         return _in_parts(kernel, reduce, reduce.over[0].extent // each, len(kernel.axes) - 1)
     reduce = _long_sum(kernel, target, rows)
     if reduce is None or (parts := _parts(kernel, reduce, target, rows)) < 2:
@@ -366,8 +365,7 @@ def _cut(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> list[
     if shared is not None:
         kernel = replace(kernel, axes=(shared, *(axis for axis in kernel.axes if axis is not shared)))
     *made, total = _in_parts(kernel, reduce, parts, 0 if shared is None else 1)
-    matrix = streamed(kernel, reduce, target)
-    if matrix:
+    if matrix := streamed(kernel, reduce, target):
         streams = streams_side_by_side(kernel, reduce, matrix, target)
         made = [
             finer

@@ -70,7 +70,7 @@ class Processor:
     apart_bytes: int = APART_BYTES
     """How far apart what different threads write lies: two lines, as the neighbour line is often fetched too."""
     streams: int = 32
-    """Rows that are, where each is added to several sums and the third-level cache holds them: about as many arrive."""
+    """Rows that it follows side by side: of a matrix with no more, or near and each added to several sums."""
     lines_coming: float = 3.0
     """Lines that are on their way from memory at a time while a product goes on, at least."""
     gather_vectors: int = 4
