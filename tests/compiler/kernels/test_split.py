@@ -191,6 +191,7 @@ def test_columns_of_a_large_matrix_are_summed_row_by_row(stages):
         assert f"{kind}[r0_2<8]" in stages(function, (2048, 600))["split"]
         for shape in ((4096, 300), (200, 600)):
             assert "r0_2" not in stages(function, shape)["split"]
+        assert "part_" not in stages(function, (24, 60_000))["split"], "all its rows go side by side"
     assert stages(lambda x: x.var(0), (2048, 600))["split"].count("sum[r0_2<8]") == 2
     assert "part_" not in stages(lambda x: (x.sum(0), x.var(1)), (600, 600))["split"]
 
