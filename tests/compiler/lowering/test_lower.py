@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback import nn
 from pullback.compiler.lowering.lower import lower
 from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS, Graph, Operator, Type, Variable, constant
@@ -224,3 +225,9 @@ def test_what_deep_values_share_is_stored_once(stages, shape):
         return pb.grad(power)(x)
 
     assert stages(slope, shape)["lower"].count("*") < 4 * 200
+
+
+@pytest.mark.parametrize(("size", "step", "stored"), [(5, 1, True), (2, 2, False), (3, 2, False)])
+def test_padding_that_several_windows_see_is_written_once(stages, size, step, stored):
+    found = stages(lambda x: nn.max_pool(x, size, step, size // 2), (2, 3, 12, 12))["lower"]
+    assert ("concatenate" in found) == stored

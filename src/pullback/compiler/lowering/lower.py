@@ -25,6 +25,7 @@ from pullback.compiler.schedules.cost import (
     MOST_CONCATENATED,
     RECOMPUTE_COST,
     REPEATED_COST,
+    SEEN_COST,
     SHORT_AXIS,
 )
 from pullback.compiler.target import Processor
@@ -58,6 +59,9 @@ from pullback.operators.interleave import places
 __all__ = ["Lowered", "lower"]
 
 _NEUTRAL = {"add": 0, "multiply": 1}
+
+_WINDOWED = {"windows": 1, "window_max": 1, "window_argmax": 2}
+"""Operations on windows, and how much each makes of what a window sees."""
 
 
 class Lowered:
@@ -479,6 +483,10 @@ def _needs_memory(
         repeated = _repeats_rows(user, long) or any(long <= axes for axes in summed.get(id(user), ()))
         most = REPEATED_COST if repeated else RECOMPUTE_COST  # each sum goes through all of it anew
         return child.size > 1 and cost.get(id(child), 0.0) > most
+    if name in _WINDOWED:  # what several windows see would be computed for each of them
+        taps = math.prod(user.attributes["sizes"]) if name != "windows" else 1
+        again = _WINDOWED[name] * user.size * taps - child.size
+        return cost.get(id(child), 0.0) * again > SEEN_COST * child.size
     if name == "reshape":
         return cost.get(id(child), 0.0) > 0 and not _merges_little(child.shape, user.shape)
     return name == "concatenate" and cost.get(id(child), 0.0) > RECOMPUTE_COST

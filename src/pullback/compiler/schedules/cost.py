@@ -42,6 +42,9 @@ RECOMPUTE_COST = CHEAP
 REPEATED_COST = 2.0
 """A row of up to this cost is computed again for each row that repeats it; a division is not."""
 
+SEEN_COST = 3.0
+"""What windows see is stored if to make it for all but one of them costs more than this for each element."""
+
 REPEATED_ARRAY_COST = 12.0
 """An element of a large array of up to this cost is computed again where others read it, as lines come in order."""
 
@@ -71,6 +74,9 @@ LEAST_FILLED = 0.75
 
 FINDING_ARGMAX, UNALIGNED, SWEPT_PLACE = 3.0, 1.25, 2.0
 """Cycles to find a window's largest element, for each vector that lies anywhere, and for a place, mostly a zero."""
+
+ASKED_VECTOR, ADDED_TO_PLACE = 8.0, 12.0
+"""Cycles to ask a vector of places whether they won a window, and to add to the place that won it."""
 
 READ_AND_WRITTEN = 2
 """How much longer visits take whose results are added to what is there: it is read and written."""

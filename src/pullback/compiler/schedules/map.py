@@ -111,7 +111,8 @@ def lane_axis(kernel: Kernel, target: Processor) -> Axis | None:
                 return None
             continue
         last = expression.over[-1]
-        longer, full = 2 * last.extent > axis.extent, last.extent >= target.lanes(expression.dtype.itemsize)
+        full = last.extent >= target.lanes(expression.body.dtype.itemsize)
+        longer = full and 2 * last.extent > axis.extent
         for load in walk(expression.body):
             if isinstance(load, Load) and {axis, last} <= load.axes:
                 step = load.offset.coefficient(axis)
