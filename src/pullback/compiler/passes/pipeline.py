@@ -29,6 +29,7 @@ hoisted_steps
 sunk_steps
 distinct_rows
 minimal_filtering
+scattered_unpools
 bodies
 
 Two things need no pass. Equal operations on equal operands are one node from the moment they are made, and a
@@ -60,6 +61,7 @@ from pullback.compiler.passes.loops import rewrite_held
 from pullback.compiler.passes.masked_once import masked_once
 from pullback.compiler.passes.minimal_filtering import minimal_filtering
 from pullback.compiler.passes.rewriting import GraphPass, RulePass, rewrite, with_outputs
+from pullback.compiler.passes.scattered_unpools import scattered_unpools
 from pullback.compiler.passes.simplify_arithmetic import simplify_arithmetic
 from pullback.compiler.passes.simplify_products import simplify_products
 from pullback.compiler.passes.simplify_reductions import simplify_reductions
@@ -158,6 +160,7 @@ def passes_for(target: Processor, branching: bool = False, held: bool = False) -
         sunk_steps,
         *(() if held else (distinct_rows(target),)),
         minimal_filtering(target),
+        scattered_unpools(target),
         _better_bodies(lambda branching: passes_for(target, branching, held=True), branching),
     )
 
