@@ -19,6 +19,7 @@ from pullback.compiler.kernels.materialise import materialise_indices
 from pullback.compiler.kernels.pack import pack
 from pullback.compiler.kernels.split import split_by_rows, split_sums
 from pullback.compiler.kernels.summation import sum_in_blocks
+from pullback.compiler.kernels.unfold import unfold_short_rows
 from pullback.compiler.kernels.unroll import unroll_short_axes
 from pullback.compiler.lowering.items import (
     Block,
@@ -206,6 +207,7 @@ class _Planner:
         kernels = seen("materialise indices", materialise_indices(kernels, self.schedules))
         kernels = seen("compact", compact_masked(kernels, self.schedules))
         kernels = seen("branch", branch_on_matches(kernels, self.schedules))
+        kernels = seen("unfold", unfold_short_rows(kernels, self.schedules))
         kernels = seen("pack", pack(kernels, self.schedules, fixed))
         return lowered, kernels
 

@@ -39,7 +39,7 @@ from pullback.loops import (
 )
 from pullback.loops.kernel import once
 
-__all__ = ["canonicalise", "coalesced_axes", "coalesced_rows", "few_rows_last", "shared_rows"]
+__all__ = ["canonicalise", "coalesced_axes", "coalesced_rows", "few_rows_last", "indices_of", "shared_rows"]
 
 
 def canonicalise(kernel: Kernel, target: Processor) -> Kernel:
@@ -174,18 +174,19 @@ def _cycles_along_sum(kernel: Kernel, found: list[Reduce], lanes: int) -> float:
 
 def coalesced_axes(kernel: Kernel) -> Kernel:
     """Join neighbouring axes after the first."""
-    axes, new = _joined(kernel.axes[1:], _indices_of(kernel))
+    axes, new = _joined(kernel.axes[1:], indices_of(kernel))
     return kernel.over((*kernel.axes[:1], *axes), new) if new else kernel
 
 
 def coalesced_rows(kernel: Kernel) -> Kernel:
     """The kernel with its first axis joined to the second where memory allows: for kernels outside row groups."""
-    axes, new = _joined(kernel.axes[:2], _indices_of(kernel))
+    axes, new = _joined(kernel.axes[:2], indices_of(kernel))
     return coalesced_rows(kernel.over((*axes, *kernel.axes[2:]), new)) if new else kernel
 
 
 @once
-def _indices_of(kernel: Kernel) -> list[Affine]:
+def indices_of(kernel: Kernel) -> list[Affine]:
+    """Every index of a kernel."""
     return [*(store.offset for store in kernel.stores), *_indices(kernel.expressions())]
 
 

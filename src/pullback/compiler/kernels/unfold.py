@@ -1,0 +1,81 @@
+"""Short rows of a convolution's image are put side by side (*im2col*), so that lanes lie along several of them.
+
+A convolution has its lanes along rows of its result. Of an image of six columns these fill six lanes of sixteen. What
+windows see is then copied, one element of the sum after another for all places of an image: so places of several rows
+lie side by side, and are one axis. Where they do not in the result, as those of a transposed convolution with a stride
+lie among others, the sums are stored by themselves first. Whether that pays the cost model says: every copy must be
+read by many rows of the other operand.
+
+    for i<32, j<256, k<6, l<6:        y[i, j, 6*k + l] = add[c<20, r<3, s<3](x[i, c, 3*k + r, 3*l + s] * w[j, c, r, s])
+    →
+    for i<32, c<20, r<3, s<3, k<6, l<6: unfolded[i, c, r, s, 6*k + l] = x[i, c, 3*k + r, 3*l + s]
+    for i<32, j<256, l<36:            y[i, j, l] = add[c<20, r<3, s<3](unfolded[i, c, r, s, l] * w[j, c, r, s])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from pullback.compiler.kernels.canonicalise import coalesced_axes, indices_of
+from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.contraction import Contraction, contractions
+from pullback.compiler.schedules.contraction_schedules import ContractionSchedule
+from pullback.compiler.schedules.cost import WORTH_REORDERING
+from pullback.compiler.schedules.lanes import filled
+from pullback.loops import Affine, Axis, Kernel, staged, turns_of
+
+__all__ = ["unfold_short_rows"]
+
+
+def unfold_short_rows(kernels: Iterable[Kernel], schedules: Schedules) -> list[Kernel]:
+    """The kernels, products among them as they take less time, with copies before them and behind them."""
+    program: list[Kernel] = []
+    for kernel in kernels:
+        schedule = schedules.of(kernel)
+        product = schedule.contraction if isinstance(schedule, ContractionSchedule) else None
+        program += [kernel] if product is None else _unfolded(kernel, product, schedules)
+    return program
+
+
+def _unfolded(kernel: Kernel, product: Contraction, schedules: Schedules) -> list[Kernel]:
+    joined, lanes = _of_images_alone(product), schedules.lanes(kernel)
+    if len(joined) < 2 or filled(joined[-1].extent, lanes) >= filled(turns_of(joined), lanes):
+        return [kernel]
+    (pair,), (reduce,) = product.pairs, contractions(kernel)
+    before, made, behind = [kernel], [kernel], list[Kernel]()
+    if not _lie_side_by_side(joined, (i for i in indices_of(kernel) if i is not pair.right.offset)):
+        sums, read = staged("sums", reduce, kernel.axes)
+        made, behind = [sums], [kernel.with_parts(lambda part: read if part is reduce else part)]
+    if not _lie_side_by_side(joined, [pair.right.offset]):
+        rows = [axis for axis in product.rows if axis in pair.right.axes and axis not in joined]
+        copy, read = staged("unfolded", pair.right, (*rows, *pair.depth, *joined))
+        made = [coalesced_axes(copy), made[0].with_loads({pair.right: read})]
+        if pair.right.offset.coefficient(product.columns) != 1:
+            before = [copy, kernel]  # it is copied in any case
+    made = [*made[:-1], coalesced_axes(made[-1]), *behind]
+    cycles, cycles_before = (
+        sum(schedules.of(each).cycles(each, schedules.target) for each in some) for some in (made, before)
+    )
+    return made if cycles < WORTH_REORDERING * cycles_before else [kernel]
+
+
+def _of_images_alone(product: Contraction) -> tuple[Axis, ...]:
+    """The columns, and axes before them that only the right operand has; not the first, which is shared out."""
+    joined = [product.columns]
+    if len(product.pairs) == 1:
+        (pair,) = product.pairs
+        for axis in reversed(product.rows[1:]):
+            if axis in pair.left.axes or axis not in pair.right.axes:
+                break
+            joined.insert(0, axis)
+    return tuple(joined)
+
+
+def _lie_side_by_side(axes: Sequence[Axis], indices: Iterable[Affine]) -> bool:
+    """Whether memory does not tell ``axes`` apart at any of ``indices``."""
+    return all(
+        index.coefficient(first) == index.coefficient(second) * second.extent
+        for index in indices
+        for first, second in pairwise(axes)
+    )
