@@ -11,6 +11,7 @@ from pullback.testing.programs import (  # noqa: F401  (fill the table of famili
     complex_values,
     halves,
     idioms,
+    images,
     loops,
     matrices,
     special,

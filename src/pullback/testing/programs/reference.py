@@ -201,16 +201,33 @@ def conv(
     return np.moveaxis(np.concatenate(each, -1), -1, 1)
 
 
-def max_pool(x: Array, size: int, stride: int | None = None, *, channels: str = "first") -> Array:
+def conv_transpose(x: Array, weight: Array, stride: int = 1, padding: int = 0) -> Array:
+    """The convolution of the image with zeros between its elements; windows are as long along all axes."""
+    rank, size = weight.ndim - 2, weight.shape[-1]
+    wide = np.zeros((*x.shape[:2], *((extent - 1) * stride + 1 for extent in x.shape[2:])), x.dtype)
+    inside: tuple[Any, ...] = (..., *(slice(None, None, stride),) * rank)
+    wide[inside] = x
+    flipped = np.flip(weight.swapaxes(0, 1), tuple(range(2, 2 + rank)))
+    whole = conv(wide, flipped, padding=size - 1)
+    kept: tuple[Any, ...] = (..., *(slice(padding, extent - padding) for extent in whole.shape[2:]))
+    return whole[kept]
+
+
+def max_pool(
+    x: Array, size: int, stride: int | None = None, padding: int = 0, *, channels: str = "first"
+) -> Array:
     if channels == "last":
-        return np.moveaxis(max_pool(np.moveaxis(x, -1, 1), size, stride), 1, -1)
+        return np.moveaxis(max_pool(np.moveaxis(x, -1, 1), size, stride, padding), 1, -1)
     rank = x.ndim - 2
-    return _windows(x, (size,) * rank, stride or size, 1).max(axis=tuple(range(-rank, 0)))
+    least = -np.inf if np.issubdtype(x.dtype, np.floating) else 0
+    wide = np.pad(x, [(0, 0)] * 2 + [(padding, padding)] * rank, constant_values=least) if padding else x
+    return _windows(wide, (size,) * rank, stride or size, 1).max(axis=tuple(range(-rank, 0)))
 
 
-def avg_pool(x: Array, size: int, stride: int | None = None) -> Array:
+def avg_pool(x: Array, size: int, stride: int | None = None, padding: int = 0) -> Array:
     rank = x.ndim - 2
-    return _windows(_float(x), (size,) * rank, stride or size, 1).mean(axis=tuple(range(-rank, 0)))
+    wide = np.pad(_float(x), [(0, 0)] * 2 + [(padding, padding)] * rank)
+    return _windows(wide, (size,) * rank, stride or size, 1).mean(axis=tuple(range(-rank, 0)))
 
 
 def _windows(x: Array, sizes: tuple[int, ...], stride: int, dilation: int) -> Array:
@@ -374,7 +391,7 @@ np_as_it_says = SimpleNamespace(
     }
 )
 numpy = SimpleNamespace(at=At, logsumexp=logsumexp, standardise=standardise)
-nn = SimpleNamespace(conv=conv, max_pool=max_pool, avg_pool=avg_pool)
+nn = SimpleNamespace(conv=conv, conv_transpose=conv_transpose, max_pool=max_pool, avg_pool=avg_pool)
 
 
 def _gammaln(x: float) -> float:

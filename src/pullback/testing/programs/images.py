@@ -1,0 +1,39 @@
+"""Random steps on images: windows that overlap or see padding, and convolutions with short rows."""
+
+from __future__ import annotations
+
+from pullback.testing.programs.families import family
+from pullback.testing.programs.maker import Maker
+
+__all__: list[str] = []
+
+
+@family(1)
+def overlapping_pool(m: Maker) -> str:
+    """The largest or the mean of windows that share elements, some of them with padding, along one axis to three."""
+    rank = m.pick((1, 2, 2, 3))
+    sizes = tuple(m.pick((4, 5, 7, 9)) for _ in range(rank))
+    x = m.input((m.pick((1, 2)), m.pick((1, 3)), *sizes))
+    size = m.pick((2, 3, 3, 4))
+    x = m.step(m.pick(("{0}", "np.maximum({0}, 0)", "np.round({0})")), x)  # rounded: some are equal
+    how = f"{size}, {m.pick(range(1, size))}, {m.pick((0, size // 2))}"
+    return m.step(f"pb.nn.{m.pick(('max_pool', 'max_pool', 'avg_pool'))}({{0}}, {how})", x)
+
+
+@family(1)
+def short_rows(m: Maker) -> str:
+    """A convolution, or a transposed one, of small images with channels enough for their windows to be unfolded."""
+    rank = m.pick((2, 2, 3))
+    image = tuple(m.pick((3, 4, 5, 6)) for _ in range(rank))
+    channels, outputs, window = m.pick((3, 5, 8)), m.pick((6, 16, 20)), m.pick((1, 2, 3))
+    x = m.input((m.pick((1, 2)), channels, *image))
+    how = f"{m.pick((1, 2, 2, 3))}, {m.pick((0, window // 2))}"
+    if m.chance(0.4):
+        weight = m.input((channels, outputs, *(window,) * rank))
+        made = m.step(f"pb.nn.conv_transpose({{0}}, {{1}}, {how})", x, weight)
+    else:
+        made = m.step(f"pb.nn.conv({{0}}, {{1}}, {how})", x, m.input((outputs, channels, *(window,) * rank)))
+    if m.chance(0.5):
+        return made
+    bias = m.input((outputs, *(1,) * rank))
+    return m.step(m.pick(("{0} + {1}", "np.maximum({0} + {1}, 0)", "{0} * {1} + {0} ** 2")), made, bias)
