@@ -20,9 +20,11 @@ from functools import lru_cache
 from pullback.compiler.schedules.contraction import Contraction
 from pullback.compiler.schedules.cost import (
     CROSSING,
+    LEAST_SPLIT_CYCLES,
     LONG_DEPTH,
     MOST_TILE_ROWS,
     MOST_TILE_VECTORS,
+    SHARED_BY,
     SPILLING,
     TILE_OVERHEAD,
     UNEVEN,
@@ -190,7 +192,7 @@ def _best_sizes(
                         arrival += target.near_line_cycles * rows * whole
                     one = tile_cycles(target, rows * whole, across, reads, depth, arrival)
                     cycles += rest * row_strips * band_strips * one
-        if outermost and length > MOST_TILE_ROWS:
+        if outermost and (length > MOST_TILE_ROWS or (rest > 1 and cycles >= SHARED_BY * LEAST_SPLIT_CYCLES)):
             shared = target.sharers * height
             cycles *= shared * -(-length // shared) / length
             cycles *= UNEVEN if length % height else 1.0
