@@ -42,6 +42,14 @@ def test_rows_of_three_are_written_out():
     assert "y[3*j + 2] =" in format_kernel(kernel)
 
 
+@pytest.mark.parametrize("columns", [2, 3])
+def test_rows_that_could_be_joined_with_those_before_them_are_written_out(stages, columns):
+    """Only where all axes could be joined are lanes full as it is."""
+    shape = (8, 25, 2, 20, columns)
+    text = stages(lambda x: np.broadcast_to(x[:, :, None, :, None], shape), (8, 25, 20))["unroll"]
+    assert text.count("result0[") == columns
+
+
 def test_far_columns_are_not_written_out(stages):
     """They lie along the lanes as they are; of a near array what is written out may be joined with what goes on."""
     for depth, written in ((20, True), (300, False)):

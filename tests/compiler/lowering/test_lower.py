@@ -125,6 +125,20 @@ for i<6:
     )
 
 
+@pytest.mark.parametrize(("shape", "parts"), [((2, 50, 7), 2), ((2, 50), 1), ((2, 9, 3), 1)])
+def test_lines_of_rows_are_written_part_by_part_if_they_are_long_on_average(stages, shape, parts):
+    assert stages(lambda x: np.roll(x, 3, 1), shape)["lower"].count("result0[") == parts
+
+
+def test_what_is_repeated_is_stored_without_dividing_an_index(stages):
+    assert (
+        stages(lambda x: np.repeat(x, 3, 1), (4, 5))["lower"]
+        == """\
+for i<4, j<5, k<3:
+    result0[15*i + 3*j + k] = argument0[5*i + j]"""
+    )
+
+
 def test_results_that_are_inputs_or_equal_are_copies(stages):
     lowered = stages(lambda x: (x, x + 1, x + 1), (3,))["lower"]
     assert (

@@ -130,7 +130,7 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
         now *= lanes / turns_of(rows)
     elif not isinstance(schedule, MapSchedule) or _sums_far_rows(kernel, row, schedule, target):
         return None
-    elif not kernel.reductions and len(kernel.axes) > len(coalesced_rows(kernel).axes):
+    elif not kernel.reductions and coalesced_rows(kernel).axes[-1] is not kernel.axes[-1]:
         now = cycles_along_rows(kernel, kernel.axes[-1], 1, target) * turns_of(short)
     else:
         now = cycles_of_rows(kernel, row, lanes, target)

@@ -15,7 +15,7 @@ import numpy as np
 
 from pullback.compiler.key.graph import repeats_one_value
 from pullback.compiler.lowering.inline import pooled_convolutions
-from pullback.compiler.passes.rewriting import readers_of, uses
+from pullback.compiler.passes.rewriting import inner, readers_of, uses
 from pullback.compiler.schedules.cost import (
     COPY_COST,
     DEEPEST_COST,
@@ -163,8 +163,18 @@ class Lowered:
             strides = node.attributes["strides"]
             self._store_parts(node, buffer, ((place, strides) for place in places(strides)))
         else:
-            axes, index = axes_of(node.shape)
-            self._add(axes, buffer, index, self.value(node, index))
+            made = node.inputs[0] if self._repeats(node) else node
+            axes, index = axes_of(made.shape)
+            value = self.operand(made)(index)
+            self.kernels.append(
+                Kernel(axes, (Store(buffer, element(index, made.shape), _without_empty(value)),))
+            )
+
+    def _repeats(self, node: Operation) -> bool:
+        """Whether a node lies in memory as what is repeated along axes of its own, which divide no index."""
+        if node.operator.name != "reshape" or id(node.inputs[0]) in self._buffers:
+            return False
+        return inner(node.inputs[0], "broadcast") is not None
 
     def _updated_before(self, node: Operation) -> Buffer | None:
         """The buffer of what ``node`` updates, if that is the result of other updates, and nobody else reads it."""
@@ -244,10 +254,15 @@ def axes_of(shape: Sequence[int]) -> tuple[tuple[Axis, ...], tuple[Affine, ...]]
 
 
 def _in_long_parts(node: Operation) -> bool:
-    """Whether the parts of a concatenation are few, and lines of them long enough for vectors."""
-    inner = node.shape[node.attributes["axis"] + 1 :]
-    lines = [part.shape[node.attributes["axis"]] * math.prod(inner) for part in node.inputs if part.size]
-    return len(lines) <= MOST_CONCATENATED and min(lines, default=0) >= LEAST_LINE
+    """Whether the parts of a concatenation are few, and lines of them long enough for vectors.
+
+    On average is enough where lines are of rows: a question for each row then keeps lanes from lying along several.
+    """
+    axis, parts = node.attributes["axis"], [part for part in node.inputs if part.size]
+    around, inner = math.prod(node.shape[:axis]), math.prod(node.shape[axis + 1 :])
+    lines = [part.size // around for part in parts]
+    shortest = min(lines, default=0) if inner == 1 else sum(lines) // max(len(lines), 1)
+    return len(parts) <= MOST_CONCATENATED and shortest >= LEAST_LINE
 
 
 def _concatenated(node: Operation) -> Iterator[tuple[Sequence[int], Sequence[int]]]:

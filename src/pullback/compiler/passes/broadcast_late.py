@@ -1,7 +1,9 @@
 """What is computed from repeated values is computed once and repeated itself.
 
 An elementwise operation on broadcasts that leave some axis of the result to repetition is done without that
-axis. The same values meet the same operation, so the result is the same.
+axis. The same values meet the same operation, so the result is the same. Where the axis has been joined with another
+one, as ``np.repeat`` does, it is done before the two are joined, and so are further repetitions: then one broadcast
+says how all of them lie.
 
 >>> import numpy as np
 >>> import pullback.numpy as pnp
@@ -29,9 +31,11 @@ output %5
 
 from __future__ import annotations
 
-from pullback.compiler.passes.rewriting import ELEMENTWISE, RulePass, inner
+import math
+
+from pullback.compiler.passes.rewriting import ELEMENTWISE, RulePass, filled, inner, scalar
 from pullback.graph import Node, Operation
-from pullback.operators.shapes import broadcast
+from pullback.operators.shapes import broadcast, reshape
 
 __all__ = ["broadcast_late"]
 
@@ -57,5 +61,60 @@ def _broadcast_late(node: Operation) -> Node | None:
     return broadcast(node.operator(*small, **node.attributes), shape=node.shape, axes=tuple(axes))
 
 
-broadcast_late = RulePass("broadcast_late", {ELEMENTWISE: (_broadcast_late,)})
+def _repeated(node: Node) -> Node | None:
+    """The broadcast whose axes ``node`` has joined with others, if it is that."""
+    joined = inner(node, "reshape")
+    return None if joined is None else inner(joined.inputs[0], "broadcast")
+
+
+def _before_joined(node: Operation) -> Node | None:
+    """An elementwise operation on one repetition, and on numbers."""
+    repeated = [_repeated(child) for child in node.inputs]
+    found = [spread for spread in dict.fromkeys(repeated) if spread is not None]
+    if len(found) != 1:
+        return None
+    operands: list[Node] = []
+    for child, own in zip(node.inputs, repeated):
+        number = scalar(child)
+        if own is None and number is None:
+            return None
+        operands.append(found[0] if number is None else filled(number, child, found[0].shape))
+    return reshape(node.operator(*operands, **node.attributes), shape=node.shape)
+
+
+def _repeated_again(node: Operation) -> Node | None:
+    """A broadcast of a repetition: one broadcast, whose axes are joined at the end."""
+    spread = _repeated(node.inputs[0])
+    if spread is None or (groups := _joined_axes(spread.shape, node.inputs[0].shape)) is None:
+        return None
+    shape: list[int] = []
+    axes: list[int] = []
+    places = dict(zip(node.attributes["axes"], groups))
+    for axis, extent in enumerate(node.shape):
+        extents = places.get(axis, ())  # nothing of an axis of one element, which may be repeated itself
+        axes += range(len(shape), len(shape) + len(extents))
+        shape += extents or (extent,)
+    return reshape(broadcast(spread, shape=tuple(shape), axes=tuple(axes)), shape=node.shape)
+
+
+def _joined_axes(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[int, ...]] | None:
+    """For each extent of ``after`` those of ``before`` that it is made of, if it only joins neighbours.
+
+    >>> _joined_axes((4, 5, 3, 2), (4, 15, 2)), _joined_axes((4, 6), (8, 3))
+    ([(4,), (5, 3), (2,)], None)
+    """
+    rest, groups = list(before), []
+    for extent in after:
+        group: list[int] = []
+        while math.prod(group) < extent and rest:
+            group.append(rest.pop(0))
+        if math.prod(group) != extent:
+            return None
+        groups.append(tuple(group))
+    return None if rest else groups
+
+
+broadcast_late = RulePass(
+    "broadcast_late", {ELEMENTWISE: (_broadcast_late, _before_joined), "broadcast": (_repeated_again,)}
+)
 """Elementwise operations before repetition."""
