@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from pullback.compiler.kernels.canonicalise import canonicalise, coalesced_rows
 from pullback.compiler.target import Processor
-from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
+from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store, row_major
 from pullback.loops.printer import format_kernel
 
 FLOAT = np.dtype(np.float32)
@@ -75,3 +76,23 @@ def test_an_axis_is_not_shared_where_it_would_mean_two_things():
     assert isinstance(found.value.body, Reduce)
     assert found.value.over != found.value.body.over
     assert found.value.body.axes == {i, *found.value.over}
+
+
+@pytest.mark.parametrize(
+    ("axis", "axes"),
+    [(0, "i<9, k<35"), (1, "j<5, i<9, k<7"), (2, "j<5, k<7, i<9")],
+    ids=["rows", "middle", "last"],
+)
+def test_rows_of_a_scatter_come_before_its_places(axis, axes):
+    """Updates lie with the axis of their places first, whatever axis of the target it is."""
+    i, j, k = Axis("i", 9), Axis("j", 5), Axis("k", 7)
+    places, updates = Buffer("places", np.dtype(np.int64), (9,)), Buffer("updates", FLOAT, (9, 5, 7))
+    place = Apply("bounded", (Load(places, Affine.of(i)),), np.dtype(np.int64), (("high", 3), ("low", 0)))
+    shape = [5, 7]
+    shape.insert(axis, 4)
+    steps = list(row_major(shape))
+    step = steps.pop(axis)
+    offset = Affine.of(j) * steps[0] + Affine.of(k) * steps[1]
+    value = Load(updates, Affine.of(i) * 35 + Affine.of(j) * 7 + Affine.of(k))
+    store = Store(Buffer("table", FLOAT, tuple(shape)), offset, value, (), ((place, step),), "add")
+    assert format_kernel(canonicalise(Kernel((i, j, k), (store,)), WIDE)).startswith(f"for {axes}:")

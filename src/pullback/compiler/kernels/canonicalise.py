@@ -37,6 +37,7 @@ from pullback.loops import (
     turns_of,
     walk,
 )
+from pullback.loops.arithmetic import bounds
 from pullback.loops.kernel import once
 
 __all__ = ["canonicalise", "coalesced_axes", "coalesced_rows", "few_rows_last", "indices_of", "shared_rows"]
@@ -48,7 +49,7 @@ def canonicalise(kernel: Kernel, target: Processor) -> Kernel:
     The first axis is joined with the next only when the kernel has a single row of work for each of its turns and
     nothing else depends on its rows; that is the schedule's to decide, so here it stays as it is.
     """
-    kernel = with_columns_last(kernel.with_reductions(_coalesced_reduction))
+    kernel = _rows_before_places(with_columns_last(kernel.with_reductions(_coalesced_reduction)))
     kernel = _with_best_columns(coalesced_axes(kernel), target)
     return kernel if find_contraction(kernel) else shared_rows(kernel)
 
@@ -58,6 +59,22 @@ def _indices(expressions: Iterable[Expression]) -> list[Affine]:
     return [
         e.offset if isinstance(e, Load) else e.index for e in expressions if isinstance(e, (Load, Position))
     ]
+
+
+def _rows_before_places(kernel: Kernel) -> Kernel:
+    """A scatter's axes with those first that go from one row of its target to the next, whatever places are computed.
+
+    What is added to a row is then added in the same order as before, and found in the cache.
+    """
+    if len(kernel.stores) > 1 or not kernel.stores[0].accumulate:
+        return kernel
+    (store,) = kernel.stores
+    known = [(bounds(index), step) for index, step in store.dynamic]
+    if not known or any(found is None or step < 0 for found, step in known):
+        return kernel
+    row = 1 + sum(found[1] * step for found, step in known if found is not None)
+    first = [axis for axis in kernel.axes if store.offset.coefficient(axis) >= row]
+    return replace(kernel, axes=(*first, *(axis for axis in kernel.axes if axis not in first)))
 
 
 def _with_best_columns(kernel: Kernel, target: Processor) -> Kernel:
