@@ -436,7 +436,7 @@ INDEXED_VECTOR, LISTED_VECTOR, LIST_OVERHEAD, LIST_END = 0.75, 8.0, 20.0, 4.0
 each vector of sums: of the chains of a short list most is beginning and end."""
 
 CHAINS = 4
-"""Sums over a list side by side, so that one need not wait for the last addition of another."""
+"""Sums over a list, and running totals, side by side, so that one need not wait for the last addition of another."""
 
 MASKED_ZEROS = 0.5
 """Share of zeros that is expected of masked factors: a relu lets about half pass."""
