@@ -96,3 +96,20 @@ def test_rows_of_a_scatter_come_before_its_places(axis, axes):
     value = Load(updates, Affine.of(i) * 35 + Affine.of(j) * 7 + Affine.of(k))
     store = Store(Buffer("table", FLOAT, tuple(shape)), offset, value, (), ((place, step),), "add")
     assert format_kernel(canonicalise(Kernel((i, j, k), (store,)), WIDE)).startswith(f"for {axes}:")
+
+
+@pytest.mark.parametrize("reduction", [np.sum, np.max, np.prod])
+def test_reductions_go_through_memory_in_its_order(stages, reduction):
+    """Of an array that is transposed before, so that its axes come in another order."""
+    found = stages(lambda x: reduction(x.transpose(2, 0, 1), (0, 2)), (4, 5, 6))["canonicalise"]
+    assert "[r2<30](argument0[30*i + r2])" in found or "[r0<30](argument0[30*i + r0])" in found
+
+
+def test_reductions_at_computed_places_stay(stages):
+    """Rows are found at places, and their elements lie behind each other."""
+
+    def total(x, places):
+        return np.sum(x[places.astype(np.int64)], (1, 2))
+
+    found = stages(total, (9, 6), (4, 5))
+    assert "sum[r1<5, r2<6]" in found["lower"] and "sum[r1<5, r2<6]" in found["canonicalise"]

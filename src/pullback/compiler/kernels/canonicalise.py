@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction
+from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction, is_contraction
 from pullback.compiler.schedules.cost import (
     ALONG_SUM,
     COPY_CYCLES,
@@ -38,6 +38,7 @@ from pullback.loops import (
     walk,
 )
 from pullback.loops.arithmetic import bounds
+from pullback.loops.chains import CHAINED
 from pullback.loops.kernel import once
 
 __all__ = ["canonicalise", "coalesced_axes", "coalesced_rows", "few_rows_last", "indices_of", "shared_rows"]
@@ -223,9 +224,24 @@ def _joined(axes: Sequence[Axis], indices: Sequence[Affine]) -> tuple[tuple[Axis
 
 
 def _coalesced_reduction(reduce: Reduce) -> Reduce:
-    """Join neighbouring axes of a reduction."""
+    """Join neighbouring axes of a reduction, which goes through memory in its order."""
+    reduce = _as_memory_lies(reduce)
     over, new = _joined(reduce.over, _indices(walk(reduce.body)))
     return Reduce(reduce.kind, over, rewrite(reduce.body, new, {}, {}), reduce.dtype) if new else reduce
+
+
+def _as_memory_lies(reduce: Reduce) -> Reduce:
+    """The reduction over the same axes, the last of them that which its largest array lies along."""
+    if len(reduce.over) < 2 or reduce.kind not in CHAINED or is_contraction(reduce):
+        return reduce
+    loads = [e for e in walk(reduce.body) if isinstance(e, Load)]
+    largest = max(loads, key=lambda load: turns_of(load.axes), default=None)
+    if largest is None or not largest.is_plain:
+        return reduce
+    steps = {axis: abs(largest.offset.coefficient(axis)) for axis in reduce.over}
+    if not all(steps.values()):
+        return reduce
+    return Reduce(reduce.kind, tuple(sorted(steps, key=steps.__getitem__, reverse=True)), reduce.body, reduce.dtype)
 
 
 def shared_rows(kernel: Kernel) -> Kernel:
