@@ -80,10 +80,10 @@ class _Running:
             for k, start in enumerate(starts):
                 at = f.value(f"add i64 {start}, {after[0]}")
                 values = [self._load(name, at, lanes) for name in self.inputs]
+                new: tuple[str, ...]
                 if self.arg:
-                    new = self._extremum(lanes).taken(
-                        (states[2 * k], states[2 * k + 1]), (values[0], after[1])
-                    )
+                    best = states[2 * k], states[2 * k + 1]
+                    new = self._extremum(lanes).taken(best, (values[0], after[1]))
                 else:
                     new = (self._total(states[k], values, kind),)
                 self._store(new[-1], at, lanes)

@@ -9,7 +9,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from pullback.compiler.schedules.contraction import Contraction, contractions, find_contraction, is_contraction
+from pullback.compiler.schedules.contraction import (
+    Contraction,
+    contractions,
+    find_contraction,
+    is_contraction,
+)
 from pullback.compiler.schedules.cost import (
     ALONG_SUM,
     COPY_CYCLES,
@@ -241,7 +246,9 @@ def _as_memory_lies(reduce: Reduce) -> Reduce:
     steps = {axis: abs(largest.offset.coefficient(axis)) for axis in reduce.over}
     if not all(steps.values()):
         return reduce
-    return Reduce(reduce.kind, tuple(sorted(steps, key=steps.__getitem__, reverse=True)), reduce.body, reduce.dtype)
+    return Reduce(
+        reduce.kind, tuple(sorted(steps, key=steps.__getitem__, reverse=True)), reduce.body, reduce.dtype
+    )
 
 
 def shared_rows(kernel: Kernel) -> Kernel:
