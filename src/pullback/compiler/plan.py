@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.compiler.kernels.bands import in_bands
 from pullback.compiler.kernels.branch import branch_on_matches
 from pullback.compiler.kernels.canonicalise import canonicalise, few_rows_last
 from pullback.compiler.kernels.compact import compact_masked
@@ -203,6 +204,7 @@ class _Planner:
         kernels = seen("few rows last", few_rows_last(kernels, target, fixed))
         kernels = seen("split", split_sums(kernels, target))
         kernels = seen("sum in blocks", map(sum_in_blocks, kernels))
+        kernels = seen("bands", in_bands(kernels, self.schedules))
         kernels = seen("unroll", unroll_short_axes(kernels, lowered.outputs, self.schedules))
         kernels = seen("materialise indices", materialise_indices(kernels, self.schedules))
         kernels = seen("compact", compact_masked(kernels, self.schedules))

@@ -1,4 +1,4 @@
-"""Random steps on images: windows that overlap or see padding, and convolutions with short rows."""
+"""Random steps on images: windows that overlap or see padding, short rows, and channels by themselves."""
 
 from __future__ import annotations
 
@@ -37,3 +37,13 @@ def short_rows(m: Maker) -> str:
         return made
     bias = m.input((outputs, *(1,) * rank))
     return m.step(m.pick(("{0} + {1}", "np.maximum({0} + {1}, 0)", "{0} * {1} + {0} ** 2")), made, bias)
+
+
+@family(1)
+def depthwise(m: Maker) -> str:
+    """Each channel by a window of its own, of images that are large enough to write several rows at once."""
+    channels, window = m.pick((3, 4)), m.pick(((3, 3), (2, 3), (5, 2)))
+    x = m.input((m.pick((1, 2)), channels, m.pick((9, 12)), m.pick((12, 17))))
+    weight = m.input((channels * m.pick((1, 1, 2)), 1, *window))
+    how = f"{m.pick((1, 1, 2))}, {m.pick((0, 1))}, groups={channels}"
+    return m.step(f"pb.nn.conv({{0}}, {{1}}, {how})", x, weight)

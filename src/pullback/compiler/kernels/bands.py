@@ -1,0 +1,75 @@
+"""Neighbouring rows of a sum over windows are written out together, so that they share what they read.
+
+A depthwise convolution, or the mean of windows that overlap, reads a vector for each of its products, and those that
+begin anywhere cost two reads. Rows of the result that lie beside each other see mostly the same rows of the image:
+
+    for j<96, k<28, l<28:    y[j, k, l] = add[r<3, s<3](x[j, k + r, l + s] * w[j, r, s])
+    →
+    for j<96, k<14, l<28:    y[j, 2*k, l]     = x[j, 2*k, l] * w[j, 0, 0] + x[j, 2*k, l + 1] * w[j, 0, 1] + …
+                             y[j, 2*k + 1, l] = x[j, 2*k + 1, l] * w[j, 0, 0] + …
+
+There are as many terms as registers can hold of what several rows read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.schedules.cost import BANDED_TERMS, LEAST_BANDED, MOST_BANDS
+from pullback.compiler.schedules.map import MapSchedule
+from pullback.loops import Affine, Axis, Kernel, Load, Reduce, turns_of, walk
+from pullback.loops.chains import chained
+
+__all__ = ["in_bands"]
+
+
+def in_bands(kernels: Iterable[Kernel], schedules: Schedules) -> list[Kernel]:
+    """The kernels, with bands of rows written out where windows share them."""
+    program: list[Kernel] = []
+    for kernel in kernels:
+        schedule = schedules.of(kernel)
+        lane = schedule.nest.vector if isinstance(schedule, MapSchedule) else None
+        reduce = kernel.only_reduction
+        if lane is None or reduce is None or not reduce.adds_floats or turns_of(kernel.axes) < LEAST_BANDED:
+            program.append(kernel)
+            continue
+        terms = int(BANDED_TERMS * schedules.target.vector_registers)
+        bands = min(MOST_BANDS, terms // turns_of(reduce.over))
+        rows = next((axis for axis in kernel.axes[1:] if _share(axis, lane, reduce, kernel)), None)
+        program += [kernel] if rows is None or bands < 2 else _banded(kernel, rows, bands)
+    return program
+
+
+def _share(rows: Axis, lane: Axis, reduce: Reduce, kernel: Kernel) -> bool:
+    """Whether neighbouring turns of ``rows`` read mostly the same vectors, for other turns of the reduction."""
+    if rows is lane or rows.extent < 2:
+        return False
+    loads = [e for e in walk(reduce.body) if isinstance(e, Load)]
+    wide = [load for load in loads if lane in load.axes]
+    if not wide or not all(load.is_plain and load.offset.coefficient(lane) == 1 for load in wide):
+        return False
+    if any(rows in load.axes for load in loads if load not in wide):
+        return False
+    return any(
+        all(load.offset.coefficient(rows) == load.offset.coefficient(along) > 0 for load in wide)
+        for along in reduce.over
+        if along.extent > 1
+    )
+
+
+def _banded(kernel: Kernel, rows: Axis, bands: int) -> list[Kernel]:
+    """The kernel with so many turns of ``rows`` written out, and one for those that are left."""
+    strips, left = divmod(rows.extent, bands)
+    found: list[Kernel] = []
+    for first, count, together in ((0, strips, bands), (strips * bands, left, 1)):
+        if not count:
+            continue
+        own = Axis(rows.name, count)
+        kept = [own if axis is rows else axis for axis in kernel.axes]
+        axes = tuple(axis for axis in kept if axis is not own or count > 1)
+        turn = Affine.of(own) * together if count > 1 else Affine()
+        parts = (kernel.over(axes, {rows: turn + first + band}) for band in range(together))
+        made = Kernel(axes, tuple(store for part in parts for store in part.stores))
+        found.append(made.with_reductions(chained) if together > 1 else made)
+    return found

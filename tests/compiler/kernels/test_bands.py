@@ -1,0 +1,52 @@
+"""Rows of sums over windows that are written out together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pullback import nn
+
+
+def depthwise(x, w):
+    return nn.conv(x, w, groups=x.shape[1])
+
+
+def test_rows_that_see_the_same_are_written_out_together(stages):
+    """Two of two, since there are twelve terms: with sixteen registers there is room for 28."""
+    found = stages(depthwise, (4, 3, 11, 20), (3, 1, 3, 4))["bands"]
+    whole, left = found.split("for ")[1:]
+    assert whole.startswith("i<4, j<3, k<4, l<17:") and whole.count("result0[") == 2 and "sum[" not in whole
+    assert left.startswith("i<4, j<3, l<17:") and left.count("result0[") == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (lambda x, w: nn.conv(x, w, 2, groups=3), ((4, 3, 21, 41), (3, 1, 3, 4))),
+        (depthwise, ((4, 3, 11, 20), (3, 1, 6, 6))),
+        (depthwise, ((1, 3, 5, 9), (3, 1, 3, 3))),
+        (lambda x, w: (x * w).sum((2, 3)), ((40, 40, 3, 3), (3, 3))),
+    ],
+    ids=["steps of two", "too many terms", "too few results", "no windows"],
+)
+def test_what_gains_nothing_stays(stages, function, shapes):
+    found = stages(function, *shapes)
+    assert found["bands"] == found["sum in blocks"]
+
+
+@pytest.mark.parametrize("window", [(3, 3), (1, 5), (4, 1), (2, 6)])
+@pytest.mark.parametrize("rows", [8, 9, 11])
+def test_sums_over_windows_are_right(window, rows, compiler, traced, processor):
+    """Whole numbers have exact sums, in whatever order; with an epilogue that has rows itself."""
+    random = np.random.default_rng(rows)
+    x, w = (
+        random.integers(-2, 3, shape).astype(np.float32)
+        for shape in ((2, 5, rows + window[0] - 1, 22), (5, 1, *window))
+    )
+    bias = random.integers(-2, 3, (rows, 1)).astype(np.float32)
+
+    def function(x, w, bias):
+        return np.maximum(depthwise(x, w) + bias, 0), nn.avg_pool(x, window, 1) * (window[0] * window[1])
+
+    compiler.assert_same(traced(function, x, w, bias), [x, w, bias], processor=processor)
