@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from pullback import nn
+from pullback.graph import OPERATORS
+from pullback.numpy.promotion import as_array_node
+from pullback.operators.logic import rarely, unlikely
 
 
 def depthwise(x, w):
@@ -50,3 +53,15 @@ def test_sums_over_windows_are_right(window, rows, compiler, traced, processor):
         return np.maximum(depthwise(x, w) + bias, 0), nn.avg_pool(x, window, 1) * (window[0] * window[1])
 
     compiler.assert_same(traced(function, x, w, bias), [x, w, bias], processor=processor)
+
+
+def test_what_a_rare_case_sums_stays_a_sum(stages):
+    """It is many terms, and hardly ever made."""
+
+    def function(x, w, y):
+        x, w, y = map(as_array_node, (x, w, y))
+        whole = np.sum(OPERATORS["windows"](y, axes=(3,), sizes=(90,), strides=(1,), dilations=(1,)), 4)
+        return rarely(unlikely(np.isnan(y[0, 0, 0, 0])), whole, depthwise(x, w))
+
+    banded = stages(function, (4, 3, 11, 20), (3, 1, 3, 4), (4, 3, 9, 106))["bands"].split("for ")[1]
+    assert banded.count("sum[r4<90](") == 2 and "sum[r0<3" not in banded

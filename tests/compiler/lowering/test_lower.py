@@ -137,6 +137,10 @@ def test_what_is_repeated_is_stored_without_dividing_an_index(stages):
 for i<4, j<5, k<3:
     result0[15*i + 3*j + k] = argument0[5*i + j]"""
     )
+    rows = stages(lambda x: np.repeat(x, 3, 0), (4, 5))["lower"]
+    assert (
+        rows == "for i<12, j<5:\n    result0[5*i + j] = argument0[j + 5*(i // 3)]"
+    )  # a number for all lanes
 
 
 def test_results_that_are_inputs_or_equal_are_copies(stages):
@@ -245,3 +249,8 @@ def test_what_deep_values_share_is_stored_once(stages, shape):
 def test_padding_that_several_windows_see_is_written_once(stages, size, step, stored):
     found = stages(lambda x: nn.max_pool(x, size, step, size // 2), (2, 3, 12, 12))["lower"]
     assert ("concatenate" in found) == stored
+
+
+def test_padding_is_written_sooner_for_where_the_largest_is(stages):
+    found = stages(lambda x: nn.max_pool(x, 3, 2, 1, return_indices=True)[1], (2, 3, 12, 12))["lower"]
+    assert "concatenate" in found

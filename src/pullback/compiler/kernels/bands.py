@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.cost import BANDED_TERMS, LEAST_BANDED, MOST_BANDS
 from pullback.compiler.schedules.map import MapSchedule
-from pullback.loops import Affine, Axis, Kernel, Load, Reduce, turns_of, walk
+from pullback.loops import Affine, Axis, Expression, Kernel, Load, Reduce, turns_of, walk
 from pullback.loops.chains import chained
 
 __all__ = ["in_bands"]
@@ -36,30 +36,29 @@ def in_bands(kernels: Iterable[Kernel], schedules: Schedules) -> list[Kernel]:
             continue
         terms = int(BANDED_TERMS * schedules.target.vector_registers)
         bands = min(MOST_BANDS, terms // turns_of(reduce.over))
-        rows = next((axis for axis in kernel.axes[1:] if _share(axis, lane, reduce, kernel)), None)
-        program += [kernel] if rows is None or bands < 2 else _banded(kernel, rows, bands)
+        rows = next((axis for axis in kernel.axes[1:] if _share(axis, lane, reduce)), None)
+        program += [kernel] if rows is None or bands < 2 else _banded(kernel, reduce, rows, bands)
     return program
 
 
-def _share(rows: Axis, lane: Axis, reduce: Reduce, kernel: Kernel) -> bool:
+def _share(rows: Axis, lane: Axis, reduce: Reduce) -> bool:
     """Whether neighbouring turns of ``rows`` read mostly the same vectors, for other turns of the reduction."""
-    if rows is lane or rows.extent < 2:
+    if rows is lane:
         return False
-    loads = [e for e in walk(reduce.body) if isinstance(e, Load)]
-    wide = [load for load in loads if lane in load.axes]
-    if not wide or not all(load.is_plain and load.offset.coefficient(lane) == 1 for load in wide):
-        return False
-    if any(rows in load.axes for load in loads if load not in wide):
-        return False
+    wide = [e for e in walk(reduce.body) if isinstance(e, Load) and lane in e.axes]
     return any(
-        all(load.offset.coefficient(rows) == load.offset.coefficient(along) > 0 for load in wide)
+        all(e.is_plain and e.offset.coefficient(rows) == e.offset.coefficient(along) > 0 for e in wide)
         for along in reduce.over
         if along.extent > 1
     )
 
 
-def _banded(kernel: Kernel, rows: Axis, bands: int) -> list[Kernel]:
-    """The kernel with so many turns of ``rows`` written out, and one for those that are left."""
+def _banded(kernel: Kernel, reduce: Reduce, rows: Axis, bands: int) -> list[Kernel]:
+    """The kernel with so many turns of ``rows`` written out, and its sum, and one for those that are left."""
+
+    def written_out(part: Reduce) -> Expression:
+        return chained(part) if (part.kind, part.over) == (reduce.kind, reduce.over) else part
+
     strips, left = divmod(rows.extent, bands)
     found: list[Kernel] = []
     for first, count, together in ((0, strips, bands), (strips * bands, left, 1)):
@@ -71,5 +70,5 @@ def _banded(kernel: Kernel, rows: Axis, bands: int) -> list[Kernel]:
         turn = Affine.of(own) * together if count > 1 else Affine()
         parts = (kernel.over(axes, {rows: turn + first + band}) for band in range(together))
         made = Kernel(axes, tuple(store for part in parts for store in part.stores))
-        found.append(made.with_reductions(chained) if together > 1 else made)
+        found.append(made.with_reductions(written_out) if together > 1 else made)
     return found

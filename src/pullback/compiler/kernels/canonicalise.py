@@ -241,7 +241,7 @@ def _as_memory_lies(reduce: Reduce) -> Reduce:
         return reduce
     loads = [e for e in walk(reduce.body) if isinstance(e, Load)]
     largest = max(loads, key=lambda load: turns_of(load.axes), default=None)
-    if largest is None or not largest.is_plain:
+    if largest is None:
         return reduce
     steps = {axis: abs(largest.offset.coefficient(axis)) for axis in reduce.over}
     if not all(steps.values()):

@@ -171,10 +171,9 @@ class Lowered:
             )
 
     def _repeats(self, node: Operation) -> bool:
-        """Whether a node lies in memory as what is repeated along axes of its own, which divide no index."""
-        if node.operator.name != "reshape" or id(node.inputs[0]) in self._buffers:
-            return False
-        return inner(node.inputs[0], "broadcast") is not None
+        """Whether a node lies in memory as what is repeated along axes of its own, which divide no index of lanes."""
+        spread = inner(node.inputs[0], "broadcast") if node.operator.name == "reshape" else None
+        return spread is not None and id(spread) not in self._buffers and spread.shape[-1:] != node.shape[-1:]
 
     def _updated_before(self, node: Operation) -> Buffer | None:
         """The buffer of what ``node`` updates, if that is the result of other updates, and nobody else reads it."""
