@@ -233,6 +233,8 @@ NETWORKS = {
     "grouped": _single(64, (64, 8, 3, 3), 1, 1, groups=8),
     "depthwise": _single(64, (64, 1, 3, 3), 1, 1, groups=64),
     "depthwise-stride-2": _single(64, (64, 1, 3, 3), 2, 1, groups=64),
+    "depthwise-5": _single(64, (64, 1, 5, 5), 1, 2, groups=64),
+    "small-images": _single(64, (128, 64, 3, 3), 2, 1),
 }
 """By the name of a network."""
 

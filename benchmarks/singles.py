@@ -54,6 +54,9 @@ SINGLES = {
     "sum, axis 0, long": _Operation(lambda o, x: o.sum(x, 0), (_LONG,), (512,)),
     "sum, axis 1, wide": _Operation(lambda o, x: o.sum(x, 1), (_WIDE,), (10,)),
     "sum, axis 0, transposed": _Operation(lambda o, x: o.sum(x.T, 0), (_SQUARE,), (3162,)),
+    "sum, axes 0 and 2, permuted": _Operation(
+        lambda o, x: o.sum(_permuted(o, x), (0, 2)), ((200, 100, 512),), (200,)
+    ),
     "maximum, all": _Operation(_largest, (_SQUARE,), ()),
     "maximum, axis 0": _Operation(lambda o, x: _largest(o, x, 0), (_SQUARE,), (3162,)),
     "maximum, axis 1": _Operation(lambda o, x: _largest(o, x, 1), (_SQUARE,), (3162,)),
@@ -62,6 +65,8 @@ SINGLES = {
     "sum": _Operation(lambda o, x, y: x + y, (_SQUARE, _SQUARE), _SQUARE),
     "sum with a transposed array": _Operation(lambda o, x, y: x + y.T, (_SQUARE, _SQUARE), _SQUARE),
     "sum of a permuted array": _Operation(lambda o, x, y: _permuted(o, x) + y, (_CUBE, _CUBE), _CUBE),
+    "rows of seven rolled": _Operation(lambda o, x: o.roll(x, 3, 0), ((1_000_000, 7),), (1_000_000, 7)),
+    "running totals, axis 1": _Operation(lambda o, x: o.cumsum(x, 1), ((1000, 4096),), (1000, 4096)),
     "exponential": _Operation(lambda o, x: o.exp(x), (_SQUARE,), _SQUARE),
     "choice": _Operation(lambda o, x, y: o.where(x > 0.5, x, y), (_SQUARE, _SQUARE), _SQUARE),
     "matrix times vector": _Operation(lambda o, a, x: a @ x, (_LARGE, (2048,)), (2048,), 2048),

@@ -77,6 +77,8 @@ NETS = {
             "grouped": 32,
             "depthwise": 32,
             "depthwise-stride-2": 32,
+            "depthwise-5": 32,
+            "small-images": 7,
         }.items()
     ),
     "operations": tuple(Single(name) for name in SINGLES),
