@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 
 from pullback import nn
+from pullback.compiler.kernels.bands import in_bands
+from pullback.compiler.schedules.choose import Schedules
+from pullback.compiler.target import Processor
 from pullback.graph import OPERATORS
+from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store
 from pullback.numpy.promotion import as_array_node
 from pullback.operators.logic import rarely, unlikely
+
+FLOAT = np.dtype(np.float32)
+WIDE = Processor("generic", "", "x86_64", vector_bytes=64, vector_registers=32)
 
 
 def depthwise(x, w):
@@ -65,3 +72,14 @@ def test_what_a_rare_case_sums_stays_a_sum(stages):
 
     banded = stages(function, (4, 3, 11, 20), (3, 1, 3, 4), (4, 3, 9, 106))["bands"].split("for ")[1]
     assert banded.count("sum[r4<90](") == 2 and "sum[r0<3" not in banded
+
+
+def test_sums_that_lanes_have_no_part_in_stay():
+    """A window of what is the same for a whole row is summed once for the row."""
+    i, k, j, r = Axis("i", 4), Axis("k", 9), Axis("j", 40), Axis("r", 3)
+    w, y = Buffer("w", FLOAT, (4, 11)), Buffer("y", FLOAT, (4, 9, 40))
+    window = Load(w, Affine.of(i) * 11 + Affine.of(k) + Affine.of(r))
+    place = Affine.of(i) * 360 + Affine.of(k) * 40 + Affine.of(j)
+    total = Apply("multiply", (Reduce("add", (r,), window, FLOAT), Load(y, place)), FLOAT)
+    kernel = Kernel((i, k, j), (Store(y, place, total),))
+    assert in_bands([kernel], Schedules(WIDE)) == [kernel]

@@ -46,7 +46,7 @@ def _share(rows: Axis, lane: Axis, reduce: Reduce) -> bool:
     if rows is lane:
         return False
     wide = [e for e in walk(reduce.body) if isinstance(e, Load) and lane in e.axes]
-    return any(
+    return bool(wide) and any(
         all(e.is_plain and e.offset.coefficient(rows) == e.offset.coefficient(along) > 0 for e in wide)
         for along in reduce.over
         if along.extent > 1
@@ -54,7 +54,7 @@ def _share(rows: Axis, lane: Axis, reduce: Reduce) -> bool:
 
 
 def _banded(kernel: Kernel, reduce: Reduce, rows: Axis, bands: int) -> list[Kernel]:
-    """The kernel with so many turns of ``rows`` written out, and its sum, and one for those that are left."""
+    """The kernel with so many turns of ``rows`` and its sum written out, and one of the turns that are left."""
 
     def written_out(part: Reduce) -> Expression:
         return chained(part) if (part.kind, part.over) == (reduce.kind, reduce.over) else part

@@ -46,7 +46,15 @@ from pullback.loops.arithmetic import bounds
 from pullback.loops.chains import CHAINED
 from pullback.loops.kernel import once
 
-__all__ = ["canonicalise", "coalesced_axes", "coalesced_rows", "few_rows_last", "indices_of", "shared_rows"]
+__all__ = [
+    "canonicalise",
+    "coalesced_axes",
+    "coalesced_rows",
+    "few_rows_last",
+    "indices_of",
+    "lie_side_by_side",
+    "shared_rows",
+]
 
 
 def canonicalise(kernel: Kernel, target: Processor) -> Kernel:
@@ -213,14 +221,23 @@ def indices_of(kernel: Kernel) -> list[Affine]:
     return [*(store.offset for store in kernel.stores), *_indices(kernel.expressions())]
 
 
-def _joined(axes: Sequence[Axis], indices: Sequence[Affine]) -> tuple[tuple[Axis, ...], dict[Axis, Affine]]:
-    """Axes with those as one that memory does not tell apart, and the indices that they become.
+def lie_side_by_side(axes: Sequence[Axis], indices: Iterable[Affine]) -> bool:
+    """Whether memory does not tell ``axes`` apart at any of ``indices``.
 
-    A step of one of them is always as many steps of the next as that has turns: so the last stands for all.
+    A step of one of them is always as many steps of the next as that has turns: so the last may stand for all.
     """
+    return all(
+        index.coefficient(first) == index.coefficient(second) * second.extent
+        for index in indices
+        for first, second in pairwise(axes)
+    )
+
+
+def _joined(axes: Sequence[Axis], indices: Sequence[Affine]) -> tuple[tuple[Axis, ...], dict[Axis, Affine]]:
+    """Axes with those as one that memory does not tell apart, and the indices that they become."""
     made, new = list(axes[:1]), dict[Axis, Affine]()
     for first, second in pairwise(axes):
-        if all(i.coefficient(first) == i.coefficient(second) * second.extent for i in indices):
+        if lie_side_by_side((first, second), indices):
             made[-1] = Axis(second.name, made[-1].extent * second.extent)
             new |= {first: Affine(), second: Affine.of(made[-1])}
         else:
@@ -246,9 +263,8 @@ def _as_memory_lies(reduce: Reduce) -> Reduce:
     steps = {axis: abs(largest.offset.coefficient(axis)) for axis in reduce.over}
     if not all(steps.values()):
         return reduce
-    return Reduce(
-        reduce.kind, tuple(sorted(steps, key=steps.__getitem__, reverse=True)), reduce.body, reduce.dtype
-    )
+    over = tuple(sorted(steps, key=steps.__getitem__, reverse=True))
+    return Reduce(reduce.kind, over, reduce.body, reduce.dtype)
 
 
 def shared_rows(kernel: Kernel) -> Kernel:

@@ -14,16 +14,15 @@ read by many rows of the other operand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable
 
-from pullback.compiler.kernels.canonicalise import coalesced_axes, indices_of
+from pullback.compiler.kernels.canonicalise import coalesced_axes, indices_of, lie_side_by_side
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction import Contraction, contractions
 from pullback.compiler.schedules.contraction_schedules import ContractionSchedule
 from pullback.compiler.schedules.cost import WORTH_REORDERING
 from pullback.compiler.schedules.lanes import filled
-from pullback.loops import Affine, Axis, Kernel, staged, turns_of
+from pullback.loops import Axis, Kernel, staged, turns_of
 
 __all__ = ["unfold_short_rows"]
 
@@ -44,10 +43,10 @@ def _unfolded(kernel: Kernel, product: Contraction, schedules: Schedules) -> lis
         return [kernel]
     (pair,), (reduce,) = product.pairs, contractions(kernel)
     before, made, behind = [kernel], [kernel], list[Kernel]()
-    if not _lie_side_by_side(joined, (i for i in indices_of(kernel) if i is not pair.right.offset)):
+    if not lie_side_by_side(joined, (i for i in indices_of(kernel) if i is not pair.right.offset)):
         sums, read = staged("sums", reduce, kernel.axes)
         made, behind = [sums], [kernel.with_parts(lambda part: read if part is reduce else part)]
-    if not _lie_side_by_side(joined, [pair.right.offset]):
+    if not lie_side_by_side(joined, [pair.right.offset]):
         rows = [axis for axis in product.rows if axis in pair.right.axes and axis not in joined]
         copy, read = staged("unfolded", pair.right, (*rows, *pair.depth, *joined))
         made = [coalesced_axes(copy), made[0].with_loads({pair.right: read})]
@@ -70,12 +69,3 @@ def _of_images_alone(product: Contraction) -> tuple[Axis, ...]:
                 break
             joined.insert(0, axis)
     return tuple(joined)
-
-
-def _lie_side_by_side(axes: Sequence[Axis], indices: Iterable[Affine]) -> bool:
-    """Whether memory does not tell ``axes`` apart at any of ``indices``."""
-    return all(
-        index.coefficient(first) == index.coefficient(second) * second.extent
-        for index in indices
-        for first, second in pairwise(axes)
-    )

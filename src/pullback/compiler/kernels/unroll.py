@@ -131,6 +131,7 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
     elif not isinstance(schedule, MapSchedule) or _sums_far_rows(kernel, row, schedule, target):
         return None
     elif not kernel.reductions and coalesced_rows(kernel).axes[-1] is not kernel.axes[-1]:
+        # All axes may be one: then lanes lie along all of it.
         now = cycles_along_rows(kernel, kernel.axes[-1], 1, target) * turns_of(short)
     else:
         now = cycles_of_rows(kernel, row, lanes, target)

@@ -165,10 +165,7 @@ class Lowered:
         else:
             made = node.inputs[0] if self._repeats(node) else node
             axes, index = axes_of(made.shape)
-            value = self.operand(made)(index)
-            self.kernels.append(
-                Kernel(axes, (Store(buffer, element(index, made.shape), _without_empty(value)),))
-            )
+            self._add(axes, buffer, index, self.operand(made)(index), made.shape)
 
     def _repeats(self, node: Operation) -> bool:
         """Whether a node lies in memory as what is repeated along axes of its own, which divide no index of lanes."""
@@ -235,9 +232,15 @@ class Lowered:
         self.kernels.append(Kernel(axes, (Store(buffer, position + extent, before), number)))
 
     def _add(
-        self, axes: tuple[Axis, ...], buffer: Buffer, index: Sequence[Affine], value: Expression
+        self,
+        axes: tuple[Axis, ...],
+        buffer: Buffer,
+        index: Sequence[Affine],
+        value: Expression,
+        shape: tuple[int, ...] | None = None,
     ) -> None:
-        store = Store(buffer, element(index, buffer.shape), _without_empty(value))
+        """A kernel that stores ``value`` at an index of the buffer, or of the buffer in another ``shape``."""
+        store = Store(buffer, element(index, buffer.shape if shape is None else shape), _without_empty(value))
         self.kernels.append(Kernel(axes, (store,)))
 
 
@@ -257,11 +260,11 @@ def _in_long_parts(node: Operation) -> bool:
 
     On average is enough where lines are of rows: a question for each row then keeps lanes from lying along several.
     """
-    axis, parts = node.attributes["axis"], [part for part in node.inputs if part.size]
-    around, inner = math.prod(node.shape[:axis]), math.prod(node.shape[axis + 1 :])
-    lines = [part.size // around for part in parts]
-    shortest = min(lines, default=0) if inner == 1 else sum(lines) // max(len(lines), 1)
-    return len(parts) <= MOST_CONCATENATED and shortest >= LEAST_LINE
+    axis = node.attributes["axis"]
+    around, row = math.prod(node.shape[:axis]), math.prod(node.shape[axis + 1 :])
+    lines = [part.size // around for part in node.inputs if part.size]
+    length = min(lines) if row == 1 else sum(lines) // len(lines)
+    return len(lines) <= MOST_CONCATENATED and length >= LEAST_LINE
 
 
 def _concatenated(node: Operation) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
