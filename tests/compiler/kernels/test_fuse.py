@@ -89,6 +89,33 @@ def test_what_is_found_at_computed_places_is_read_back(stages):
     assert fused.count("argument0[") == 1
 
 
+def test_what_costs_much_is_read_back_rather_than_made_again(stages):
+    """An exponential function alone is made again for each of two loops, with a division it is not."""
+
+    def function(x):
+        y = np.exp(x - x.max(1, keepdims=True)) / (1 + x * x)
+        return y, y.sum(1)
+
+    def wider(x, w):
+        y = np.exp(x * w) / (1 + x * x)
+        z = y / y.sum(1, keepdims=True)
+        return (z * z).sum(1), z.sum(0)
+
+    assert stages(function, (4, 500))["fuse"].count("exp(") == 1
+    assert stages(wider, (4, 500), (4, 500))["fuse"].count("exp(") == 1
+    assert stages(softmax, (4, 500))["fuse"].count("exp(") == 2
+
+
+def test_short_rows_are_made_again_as_they_are_written_out(stages):
+    def function(x, w):
+        s = x.sum(1, keepdims=True)
+        y = np.exp(w * s) / (1 + w * w)
+        return y, s, y.sum(1)
+
+    assert stages(function, (64, 5), (64, 12))["fuse"].count("exp(") == 2
+    assert stages(function, (64, 5), (64, 40))["fuse"].count("exp(") == 1
+
+
 def test_a_result_that_is_wanted_is_still_stored(stages):
     fused = stages(lambda x: (np.exp(x).sum(1), np.exp(x)), (4, 5))["fuse"]
     assert fused.startswith("for i<4:")

@@ -5,8 +5,9 @@
     for i, j: y[i, j] = e[i, j] / s[i]                  for j: y[i, j] = exp(x[i, j]) / s[i]
 
 Two kernels share the axes that they have in common; what is left of the longer one becomes loops inside. A product
-takes what follows it elementwise as its epilogue, and several products that are only added become one. Kernels that
-do not need each other, but go through the same rows of a large array, become one sweep of it:
+takes what follows it elementwise as its epilogue, and several products that are only added become one. Each loop inside
+makes what it reads by itself; what costs more than an exponential function is stored and read back, by kernels that
+stay apart. Kernels that do not need each other, but go through the same rows of a large array, become one sweep of it:
 
     for i:    p[i] = add[k](w[i, k] * z[k])                for i:
     for i, j: v[i, j] = w[i, j] - x[i] * z[j]         →         p[i] = add[k](w[i, k] * z[k])
@@ -15,6 +16,7 @@ do not need each other, but go through the same rows of a large array, become on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -30,6 +32,7 @@ from pullback.compiler.schedules.cost import (
     LEAST_SWEEP,
     LONGEST_ROW,
     MOST_REPEATED_WORK,
+    REPEATED_ARRAY_COST,
     SHORTEST_SWEPT_ROW,
     costs_of,
 )
@@ -44,6 +47,7 @@ from pullback.loops import (
     Expression,
     Kernel,
     Load,
+    Reduce,
     Store,
     matched,
     rewrite,
@@ -229,6 +233,10 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
     flat = same_domain and producer.is_plain and consumer.is_plain
     if not flat and _sums_columns(producer, target):
         return None
+    # Loops of a few elements are written out, and share what they compute.
+    short = same_domain and all(turns_of(s.inner) < SHORTEST_SWEPT_ROW for s in producer.stores)
+    if not (flat or short) and _repeated_cost(producer, consumer, needed, shared) > REPEATED_ARRAY_COST:
+        return None
     replaced = _replacements(producer, consumer, to_consumer, shared)
     if replaced is None:
         return None
@@ -280,8 +288,6 @@ def _row_fits(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: P
     longer = producer if len(producer.axes) > shared else consumer
     if turns_of(longer.axes[shared:]) > LONGEST_ROW or _has_short_rows(longer, shared, target):
         return False
-    if _looks_up(producer, shared) and _uses(producer, consumer, needed) > 1:
-        return False
     return _repeated_work(producer, shared) <= MOST_REPEATED_WORK
 
 
@@ -296,16 +302,37 @@ def _has_short_rows(kernel: Kernel, shared: int, target: Processor) -> bool:
     )
 
 
-def _looks_up(kernel: Kernel, shared: int) -> bool:
+def _repeated_cost(producer: Kernel, consumer: Kernel, needed: set[Buffer], shared: int) -> float:
+    """What a merged kernel computes again for an element of a row: each of its loops makes what it reads by itself."""
+    values = {store.buffer: store.value for store in producer.stores}
+    inner = {*producer.axes[shared:], *(axis for store in producer.stores for axis in store.inner)}
+    loops = [store.roots() for store in consumer.stores] + [(reduce.body,) for reduce in consumer.reductions]
+    made = [{buffer} for buffer in needed] + [_read_by(roots) & values.keys() for roots in loops]
+    if sum(map(bool, made)) > 1 and _looks_up(producer, inner):
+        return math.inf
+    again = sum(_row_cost([values[buffer] for buffer in each], inner) for each in made)
+    return again - _row_cost(values.values(), inner)
+
+
+def _looks_up(kernel: Kernel, inner: set[Axis]) -> bool:
     """Whether each element of a row is found at a place of its own that is computed: then it is not found twice."""
-    inner = {*kernel.axes[shared:], *(axis for store in kernel.stores for axis in store.inner)}
     return any(place.axes & inner for load in kernel.loads() for place, _ in load.dynamic)
 
 
-def _uses(producer: Kernel, consumer: Kernel, needed: set[Buffer]) -> int:
-    """How many loops of a merged kernel would compute what the producer stores."""
-    made = {store.buffer for store in producer.stores}
-    return sum(load.buffer in made for load in consumer.loads()) + len(made & needed)
+def _row_cost(values: Iterable[Expression], inner: set[Axis]) -> float:
+    """What of some values belongs to each element along ``inner``."""
+    return sum(costs_of(e for e in walk(*values) if e.axes & inner))
+
+
+def _read_by(roots: Iterable[Expression]) -> set[Buffer]:
+    """The buffers that a loop reads of, and not a sum inside it alone."""
+    stack, seen = list(roots), set[Expression]()
+    while stack:
+        e = stack.pop()
+        if e not in seen and not isinstance(e, Reduce):
+            seen.add(e)
+            stack.extend(e.operands)
+    return {e.buffer for e in seen if isinstance(e, Load)}
 
 
 def _repeated_work(producer: Kernel, shared: int) -> int:

@@ -46,7 +46,10 @@ SEEN_COST = 3.0
 """What windows see is stored if to make it for all but one of them costs more than this for each element."""
 
 REPEATED_ARRAY_COST = 12.0
-"""An element of a large array of up to this cost is computed again where others read it, as lines come in order."""
+"""An element of a large array, or of a row, of up to this cost is computed again where others read it.
+
+Lines of a large array come in order, and a row is near.
+"""
 
 LOOKUP_COST, COPY_COST = 2.0, 0.25
 """Of a row that is looked up, and of an element that is copied, so that rows are found beside each other."""
