@@ -121,7 +121,9 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
     rows = kernel.axes[: kernel.axes.index(row) + 1]
     if not _stores_whole_rows(kernel, row, short):
         return None
-    if max(_functions(kernel, rows), _stores(kernel, rows)) > MOST_UNROLLED_FUNCTIONS:
+    functions = _functions(kernel, rows)
+    most = MOST_UNROLLED_FUNCTIONS * (turns_of(short) if _has_cases(kernel, short) else 1)
+    if functions > most or _stores(kernel, rows) > MOST_UNROLLED_FUNCTIONS:
         return None
     schedule = schedules.of(kernel)
     if isinstance(schedule, TiledContraction):
@@ -142,7 +144,9 @@ def _along(kernel: Kernel, row: Axis, short: set[Axis], schedules: Schedules) ->
         for part in _parts_of(store, [a for a in (*kernel.axes, *store.inner) if a in short])
     ]
     made = Kernel(rows, _in_order(parts)).with_parts(settled)
-    return None if _depth(made) > DEEPEST_VALUE else _Written(made, (kernel,), now)
+    if min(functions, made.functions) > MOST_UNROLLED_FUNCTIONS or _depth(made) > DEEPEST_VALUE:
+        return None
+    return _Written(made, (kernel,), now)
 
 
 def _sums_far_rows(kernel: Kernel, row: Axis, schedule: MapSchedule, target: Processor) -> bool:
@@ -166,6 +170,12 @@ def _sums_far_rows(kernel: Kernel, row: Axis, schedule: MapSchedule, target: Pro
 def _functions(kernel: Kernel, rows: Sequence[Axis]) -> int:
     """How many functions one row evaluates."""
     return sum(turns_of(e.axes.difference(rows)) for e in kernel.expressions() if isinstance(e, Apply))
+
+
+def _has_cases(kernel: Kernel, short: set[Axis]) -> bool:
+    """Whether places in a row tell what is computed there, as where parts lie: an element is less than all of them."""
+    choices = (e for e in kernel.expressions() if isinstance(e, Apply) and e.function == "where")
+    return any(e.operands[0].axes and e.operands[0].axes <= short for e in choices)
 
 
 def _stores(kernel: Kernel, rows: Sequence[Axis]) -> int:
