@@ -587,11 +587,71 @@ def sorting(o: Any, a: Values) -> Values:
     return {"value": value, "gradient": gradient}
 
 
+def _spectra_arrays(random: Any, n: int, window: int) -> Values:
+    frames = np.arange(0, n - window, window // 4)[:, None] + np.arange(window)
+    return {"x": random.standard_normal((4, n)), "window": np.hanning(window), "frames": frames}
+
+
+def spectra(o: Any, a: Values) -> Values:
+    """The logarithm of the spectra of frames of a signal that overlap."""
+    np = o.np
+
+    def loss(x: Any) -> Any:
+        spectrum = np.fft.rfft(x[:, a["frames"]] * a["window"])
+        return np.mean(np.log(np.abs(spectrum) ** 2 + 1e-3))
+
+    value, gradient = o.value_and_grad(loss)(a["x"])
+    return {"value": value, "gradient": gradient}
+
+
+def _ranks_arrays(random: Any, n: int) -> Values:
+    return {"x": random.standard_normal((8, n)), "y": random.uniform(0, n, (8, n))}
+
+
+def ranks(o: Any, a: Values) -> Values:
+    """Soft ranks, by a logistic function of each difference, against given ones."""
+    np = o.np
+
+    def loss(x: Any) -> Any:
+        above = 1 / (1 + np.exp((x[:, None, :] - x[:, :, None]) / 0.1))
+        return np.mean((np.sum(above, 2) - a["y"]) ** 2)
+
+    value, gradient = o.value_and_grad(loss)(a["x"])
+    return {"value": value, "gradient": gradient}
+
+
+def _densities_arrays(random: Any, n: int) -> Values:
+    return {"x": random.standard_normal(n), "y": random.standard_normal(n), "width": np.array([-1.0])}
+
+
+def densities(o: Any, a: Values) -> Values:
+    """The likelihood of points by Gaussian kernels around others, by these points and the kernels' width."""
+    np = o.np
+
+    def loss(y: Any, width: Any) -> Any:
+        z = (a["x"] - y[:, None]) * np.exp(-width)
+        return np.mean(width - _logsumexp(np, -0.5 * z * z, 0))
+
+    value, gradients = o.value_and_grad(loss, (0, 1))(a["y"], a["width"])
+    return {"value": value, "points": gradients[0], "width": gradients[1]}
+
+
+def _determinants_arrays(random: Any, n: int) -> Values:
+    return {"x": random.standard_normal((n, 3, 3))}
+
+
+def determinants(o: Any, a: Values) -> Values:
+    """The squares of the determinants of many small matrices."""
+    value, gradient = o.value_and_grad(lambda x: o.np.sum(o.np.linalg.det(x) ** 2))(a["x"])
+    return {"value": value, "gradient": gradient}
+
+
 PROGRAMS: dict[str, Callable[[Any, Values], Values]] = {
     program.__name__: program
     for program in (
         gmm, kmeans, lse, llsq, ode, det, particle, particle_reverse, saddle, saddle_reverse, lstm, ht, ba,
         rosenbrock, rosenbrock_forward, ackley, examples, spline, deconvolution, sorting,
+        spectra, ranks, densities, determinants,
     )
 }  # fmt: skip
 """By name; the first thirteen are GradBench's."""
@@ -620,4 +680,8 @@ _ARRAYS: dict[str, Callable[..., Values]] = {
     "spline": _spline_arrays,
     "deconvolution": _deconvolution_arrays,
     "sorting": _sorting_arrays,
+    "spectra": _spectra_arrays,
+    "ranks": _ranks_arrays,
+    "densities": _densities_arrays,
+    "determinants": _determinants_arrays,
 }

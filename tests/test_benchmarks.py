@@ -370,6 +370,10 @@ _SMALL = {
     "spline": {"knots": 5, "n": 7},
     "deconvolution": {"n": 8},
     "sorting": {"n": 6},
+    "spectra": {"n": 20, "window": 8},
+    "ranks": {"n": 4},
+    "densities": {"n": 7},
+    "determinants": {"n": 3},
 }
 
 

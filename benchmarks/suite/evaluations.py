@@ -38,6 +38,10 @@ EVALUATIONS = {
         _sized("spline", "spline", knots=50, n=1000),
         _sized("deconvolution", "deconvolution", n=4096),
         _sized("sorting", "sorting", n=10_000),
+        _sized("spectra", "spectra", n=4096, window=256),
+        _sized("ranks", "ranks", n=100),
+        _sized("densities", "densities", n=1000),
+        _sized("determinants", "determinants", n=2000),
     ),
 }
 """By the name of the benchmark."""
