@@ -7,6 +7,7 @@ import numpy as np
 from pullback.compiler.kernels.fuse import fuse
 from pullback.compiler.target import Processor
 from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Store
+from pullback.loops.dependences import dependences
 
 FLOAT = np.dtype(np.float32)
 TARGET = Processor("generic", "+avx2,+fma", "x86_64", vector_bytes=32, vector_registers=16)
@@ -179,6 +180,20 @@ def test_reads_of_other_places_keep_their_producer():
     first = kernel(A, ONE, plus(at(X, ONE), at(X, ONE)))
     backwards = kernel(B, TWO, plus(at(A, TWO), at(A, TWO, -1, 3)))
     assert fuse([first, backwards], [B], TARGET) == [first, backwards]
+
+
+def test_parts_of_one_array_are_one_kernel_only_if_their_turns_are_known_to_be_apart():
+    """Otherwise neither axis could be lanes, as each of them is in a kernel of its own."""
+    x, y = Buffer("x", FLOAT, (12,)), Buffer("y", FLOAT, (54,))
+
+    def part(start, step):
+        j, k = Axis("j", 6), Axis("k", 2)
+        place = Affine.of(j) * 9 + Affine.of(k) * step + start
+        return Kernel((j, k), (Store(y, place, Load(x, Affine.of(j) * 2 + Affine.of(k))),))
+
+    assert len(fuse([part(0, 2), part(1, 2)], [y], TARGET)) == 1
+    for parts in ([part(1, 6), part(3, 2)], [part(3, 2), part(1, 6)]):
+        assert not any(map(dependences, fuse(parts, [y], TARGET)))
 
 
 def test_a_way_around_keeps_two_kernels_apart():

@@ -55,6 +55,7 @@ from pullback.loops import (
     turns_of,
     walk,
 )
+from pullback.loops.dependences import dependences
 
 __all__ = ["fuse"]
 
@@ -122,6 +123,8 @@ def _fused_horizontally(first: Kernel, second: Kernel) -> Kernel | None:
     if inner and (has_product or not _sweep_together(short, long, axes)):
         return None
     merged = Kernel(short.axes, (*short.stores, *_moved(long.stores, inner, axes)))
+    if not set(first.writes()).isdisjoint(second.writes()) and any(dependences(merged)):
+        return None  # parts of one array that are not known to be apart: neither could have lanes
     if inner:
         return merged
     merged = shared_rows(merged)

@@ -207,6 +207,24 @@ def mixture(m: Maker) -> str:
     return m.step("np.mean({0})", total) if m.chance() else total
 
 
+@family(2)
+def small_matrices(m: Maker) -> str:
+    """Many matrices of two or three rows, element by element: their gradients are boxes in zeros."""
+    size = m.pick((2, 3, 3))
+    x = m.input((m.pick((3, 17, 40, 300)), size, size))
+    if size == 2:
+        found = m.step("{0}[:, 0, 0] * {0}[:, 1, 1] - {0}[:, 0, 1] * {0}[:, 1, 0]", x)
+    elif m.chance():
+        found = m.step("np.linalg.det({0})", x)
+    else:
+        minors = [m.step(f"{{0}}[:, 1, {j}] * {{0}}[:, 2, {k}]", x) for j, k in ((1, 2), (2, 0), (0, 1))]
+        found = m.step("{0}[:, 0, 0] * {1} + {0}[:, 0, 1] * {2} - {0}[:, 0, 2] * {3}", x, *minors)
+    if m.chance(0.3):
+        trace = m.step("{0}[:, 0, 0] + {0}[:, 1, 1]", x)
+        return m.step("np.stack([np.stack([{0}, {1}], -1), np.stack([-{1}, {0}], -1)], -2)", found, trace)
+    return m.step("np.sum({0} ** 2)", found) if m.chance() else found
+
+
 # ---------------------------------------------------------------------- networks
 
 
