@@ -43,6 +43,7 @@ def _unchanged(kernels: Any, *_: Any) -> list[Any]:
 _STAGES: Mapping[str, Mapping[str, Callable[..., Any]]] = {
     "split by rows": {"plan.split_by_rows": _unchanged},
     "few rows last": {"plan.few_rows_last": _unchanged},
+    "pack reread": {"plan.pack_reread": _unchanged},
     "bands": {"plan.in_bands": _unchanged},
     "unfold": {"plan.unfold_short_rows": _unchanged},
     "materialise indices": {"plan.materialise_indices": _unchanged},

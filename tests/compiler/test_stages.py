@@ -135,6 +135,7 @@ FAULTS = [
     ("canonicalise", "canonicalise", off_by_one, network, NETWORK),
     ("few rows last", "few_rows_last", first_off, network, NETWORK),
     ("split", "split_sums", without_first, lambda x: (x * x).sum(), [(100_000,)]),
+    ("pack reread", "pack_reread", first_off, network, NETWORK),
     ("materialise indices", "materialise_indices", first_off, network, NETWORK),
     ("compact", "compact_masked", first_off, network, NETWORK),
     ("pack", "pack", first_off, lambda x, w: x @ w.T, [(9, 40), (40, 40)]),

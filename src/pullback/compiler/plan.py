@@ -17,7 +17,7 @@ from pullback.compiler.kernels.compact import compact_masked
 from pullback.compiler.kernels.donate import arrange
 from pullback.compiler.kernels.fuse import fuse
 from pullback.compiler.kernels.materialise import materialise_indices
-from pullback.compiler.kernels.pack import pack
+from pullback.compiler.kernels.pack import pack, pack_reread
 from pullback.compiler.kernels.split import split_by_rows, split_sums
 from pullback.compiler.kernels.summation import sum_in_blocks
 from pullback.compiler.kernels.unfold import unfold_short_rows
@@ -204,6 +204,7 @@ class _Planner:
         kernels = seen("few rows last", few_rows_last(kernels, target, fixed))
         kernels = seen("split", split_sums(kernels, target))
         kernels = seen("sum in blocks", map(sum_in_blocks, kernels))
+        kernels = seen("pack reread", pack_reread(kernels, self.schedules))
         kernels = seen("bands", in_bands(kernels, self.schedules))
         kernels = seen("unroll", unroll_short_axes(kernels, lowered.outputs, self.schedules))
         kernels = seen("materialise indices", materialise_indices(kernels, self.schedules))

@@ -122,3 +122,30 @@ def test_reductions_stay_where_the_largest_array_has_not_all_axes(stages):
         return np.sum(np.maximum(x[:, None, :], y[None, :, None]), (1, 2))
 
     assert "sum[r1<5, r2<60]" in stages(total, (4, 60), (5,))["canonicalise"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "step", "axes"),
+    [
+        ((9, 40, 2, 40), 1, "j<2, i<40"),
+        ((9, 40, 2, 6), 1, "i<6, j<2"),
+        ((1, 4, 2, 40), 1, "i<40, j<2"),
+        ((9, 40, 2, 40), 2, "i<40, j<2"),
+    ],
+    ids=[
+        "that all arrays lie along",
+        "of less than a vector",
+        "whose sums are written out",
+        "that one is read across",
+    ],
+)
+def test_a_sum_whose_results_end_in_few_has_an_axis_last(stages, shape, step, axes):
+    """Its results are stored across memory, and all that is summed is read along it."""
+    rows, columns, _, channels = shape
+
+    def total(x, g):
+        x, g = x[..., ::step].transpose(2, 0, 1), g.transpose(3, 2, 0, 1)
+        return (x[:, None, :, 1:] * g).sum((2, 3))
+
+    found = stages(total, (rows, columns + 1, step * channels), shape)["canonicalise"]
+    assert found.startswith(f"for {axes}:")

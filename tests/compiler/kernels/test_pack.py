@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback import nn
 
 
 def test_an_operand_along_its_rows_is_copied_before_its_first_use(stages):
@@ -126,6 +127,18 @@ for i<40, j<50:
 for i<40, j<50:
     result0[50*i + j] = tanh(packed0[50*i + j]) + argument1[50*i + j]"""
     )
+
+
+@pytest.mark.parametrize(("size", "copied"), [(9, True), (3, False)], ids=["of many places", "of one place"])
+def test_what_is_read_across_memory_again_and_again_is_copied(stages, size, copied):
+    """Windows of a depthwise convolution whose channels lie last, unless they are read once."""
+
+    def depthwise(x, w):
+        return nn.conv(x, w, groups=20, channels="last")
+
+    found = stages(depthwise, (2, size, size, 20), (20, 1, 3, 3))["pack reread"]
+    assert ("reread0[60*r0 + 20*r1 + l] = argument1[3*r0 + r1 + 9*l]" in found) == copied
+    assert ("reread" in found) == copied
 
 
 @pytest.mark.parametrize(

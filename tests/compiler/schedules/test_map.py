@@ -24,3 +24,20 @@ def test_lanes_lie_across_windows_that_fill_no_vector(size, columns, along):
     x = np.zeros((4, 3, columns), np.float32)
     (kernel,) = lower(pb.trace(lambda x: nn.max_pool(x, size, 2), x).graph, EIGHT).kernels
     assert (lane_axis(kernel, EIGHT) is kernel.axes[-1]) == along
+
+
+@pytest.mark.parametrize(
+    ("window", "size", "along"),
+    [(3, 16, True), (3, 7, True), (7, 28, False), (8, 16, False)],
+    ids=["of three", "of short rows", "of seven, whose rows cross lines", "that fills a vector"],
+)
+def test_lanes_lie_along_a_sum_where_its_results_fill_few(window, size, along):
+    """The gradient of a depthwise convolution's weights has the extent of a window."""
+    x, g = (np.zeros((2, 5, n, n), np.float32) for n in (size + window - 1, size))
+
+    def loss(w, x, g):
+        return (nn.conv(x, w, groups=5) * g).sum()
+
+    gradient = pb.trace(pb.grad(loss), np.zeros((5, 1, window, window), np.float32), x, g)
+    (kernel,) = (k for k in lower(gradient.graph, EIGHT).kernels if k.only_reduction)
+    assert (lane_axis(kernel, EIGHT) is None) == along

@@ -73,7 +73,7 @@ def emit_stores(
             inside_and_at_ends(values, stores, partial(write_stores, values))
             return []
         # Each turn of the loop is one that the sums take in: it may not go on inside a turn.
-        new = sums.taken(carried)
+        new = sums.taken(tile, carried)
         write_stores(values, stores)
         return new
 

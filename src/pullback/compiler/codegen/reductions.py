@@ -337,12 +337,12 @@ def _accumulators(values: Values, reduce: Reduce, lanes: int) -> _Accumulators:
 def _accumulate(values: Values, reduce: Reduce, count: int, lanes: int) -> list[str]:
     """Loops over the reduced axes around ``accumulator = combine(accumulator, body)``, for ``count`` vectors.
 
-    Turns of a long last axis go to several sets of accumulators in turn: no addition waits for the one before it.
+    Turns of the last axis go to several sets of accumulators in turn: no addition waits for the one before it.
     """
     *outer, last = reduce.over
     accumulators = _accumulators(values, reduce, lanes)
-    side, short = accumulators.chains // count, _written_out(values, reduce)
-    if short or values.rare or side < 2 or last.extent < 2 * side:
+    side, short = min(last.extent, accumulators.chains // count), _written_out(values, reduce)
+    if short or values.rare or side < 2:
         side, levels = 1, levels_over(reduce.over, short)
     else:
         levels = [*levels_over(outer), level_of(last, size=side), Level(last, Kind.REGISTER)]
@@ -387,33 +387,40 @@ def _masked(values: Values, reduce: Reduce, vectors: list[str]) -> list[str]:
 
 
 def _along_lanes(values: Values, reduce: Reduce) -> list[str]:
-    """Lanes along the last reduced axis; other reductions that are made in the same loop are known then, too."""
+    """Lanes along the last reduced axis; other reductions that are made in the same loop are known then, too.
+
+    Short rows are added side by side, so that no addition waits for the one before it.
+    """
     together = values.together.get(reduce, (reduce,))
-    axis = reduce.over[-1]
+    *outer, axis = reduce.over
     lanes = values.lanes
     while lanes > axis.extent:
         lanes //= 2
     side = min(values.target.accumulators, max(axis.extent // lanes, 1))
-    levels = [*levels_over(reduce.over[:-1]), _lane_level(axis, side, lanes)]
-    levels.append(Level(axis, Kind.VECTOR, lanes=lanes))
+    rows = values.target.accumulators // (side * len(together)) if outer and not values.rare else 1
+    levels, inside = levels_over(outer), [Level(axis, Kind.VECTOR, lanes=lanes)]
+    if rows > 1:
+        levels[-1] = level_of(outer[-1], size=rows)
+        inside.insert(0, Level(outer[-1], Kind.REGISTER))
+    levels += [_lane_level(axis, side, lanes), *inside]
     bodies = [each.body for each in together]
     values.hoist(bodies, reduce.over)
-    sums = SumsOfLoop(values, together, lanes, side)
+    sums = SumsOfLoop(values, together, lanes, side, max(rows, 1))
     with values.scope():
-        found = emit_nest(
-            values, levels, lambda _, carried: sums.taken(carried), sums.start, hoisted=(bodies, [])
-        )
+        found = emit_nest(values, levels, sums.taken, sums.start, hoisted=(bodies, []))
     sums.bind(found)
     return values.emit(reduce)
 
 
 class SumsOfLoop:
-    """Reductions that one loop makes, each in ``side`` vectors of partial results."""
+    """Reductions that one loop makes, each in ``side`` vectors of partial results for each of some ``rows``."""
 
-    def __init__(self, values: Values, reductions: Sequence[Reduce], lanes: int, side: int) -> None:
-        self.values = values
+    def __init__(
+        self, values: Values, reductions: Sequence[Reduce], lanes: int, side: int, rows: int = 1
+    ) -> None:
+        self.values, self.rows = values, rows
         self.accumulators = [_accumulators(values, each, lanes) for each in reductions]
-        starts = [each.start(side) for each in self.accumulators]
+        starts = [each.start(side) * rows for each in self.accumulators]
         self.ends = [*itertools.accumulate(map(len, starts), initial=0)]
         self.start = [carried for start in starts for carried in start]
         """The types and first values of what the loop carries."""
@@ -422,12 +429,13 @@ class SumsOfLoop:
         states = [carried[low:high] for low, high in itertools.pairwise(self.ends)]
         return zip(self.accumulators, states)
 
-    def taken(self, carried: Sequence[str]) -> list[str]:
-        """What is carried, with the vectors of the current group taken in."""
-        new = list[str]()
-        for own, state in self._each(carried):
-            new += own.taken(state, own.vectors())
-        return new
+    def taken(self, tile: TileTurns, carried: Sequence[str]) -> list[str]:
+        """What is carried, with the vectors of the current group taken in, of each row of a tile."""
+        states = [_parts(state, self.rows) for _, state in self._each(carried)]
+        for row in each_place(self.values, tile):
+            for own, state in zip(self.accumulators, states):
+                state[row] = own.taken(state[row], own.vectors())
+        return [value for state in states for part in state for value in part]
 
     def bind(self, carried: Sequence[str]) -> None:
         """Give the reductions their values in the current scope."""

@@ -19,6 +19,7 @@ from pullback.compiler.schedules.cost import (
     ALONG_SUM,
     COPY_CYCLES,
     LONG_SUM,
+    MOST_UNROLLED_FUNCTIONS,
     OUTWEIGHING,
     WORTH_REORDERING,
 )
@@ -64,7 +65,7 @@ def canonicalise(kernel: Kernel, target: Processor) -> Kernel:
     nothing else depends on its rows; that is the schedule's to decide, so here it stays as it is.
     """
     kernel = _rows_before_places(with_columns_last(kernel.with_reductions(_coalesced_reduction)))
-    kernel = _with_best_columns(coalesced_axes(kernel), target)
+    kernel = _with_full_lanes(_with_best_columns(coalesced_axes(kernel), target), target)
     return kernel if find_contraction(kernel) else shared_rows(kernel)
 
 
@@ -115,6 +116,27 @@ def _with_best_columns(kernel: Kernel, target: Processor) -> Kernel:
         if (other := _cycles(kernel, found, run, lanes, target)) < WORTH_REORDERING * cycles:
             best, cycles = run, other
     return Kernel((*(axis for axis in kernel.axes if axis not in best), *best), kernel.stores)
+
+
+def _with_full_lanes(kernel: Kernel, target: Processor) -> Kernel:
+    """A sum's axes with that last which all that is summed lies along, where the last one leaves lanes empty.
+
+    The gradient of a depthwise convolution's weights ends in the window's axes, and channels may lie last in images.
+    What is short enough is rather written out.
+    """
+    reduce, lanes = kernel.only_reduction, lanes_of(kernel, target)
+    if reduce is None or not kernel.axes:
+        return kernel
+    depth, last = turns_of(reduce.over), kernel.axes[-1]
+    if depth / lanes + COPY_CYCLES > WORTH_REORDERING * depth / max(1, last.extent):
+        return kernel
+    loads = [e for e in walk(reduce.body) if isinstance(e, Load)]
+    for k, axis in enumerate(kernel.axes[:-1]):
+        if axis.extent >= lanes and all(e.is_plain and e.offset.coefficient(axis) == 1 for e in loads):
+            behind = kernel.axes[k + 1 :]
+            if len(loads) * depth * turns_of(behind) > MOST_UNROLLED_FUNCTIONS:
+                return Kernel((*kernel.axes[:k], *behind, axis), kernel.stores)
+    return kernel
 
 
 def few_rows_last(

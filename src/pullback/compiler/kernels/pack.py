@@ -18,6 +18,14 @@ of that, and a copy whose rows are those of the map is made a few rows at a time
     →
     for i<1000, j<1000: packed[i, j] = x[1000*j + i]
     for i<1000, j<1000: y[i, j] = packed[i, j] + 1
+
+What is small and read again and again is copied in any order, before anything is written out: the windows of a
+depthwise convolution whose channels lie last.
+
+    for i<8, j<30, k<96: y[i, j, k] = add[r<3](x[i, j + r, k] * w[3*k + r])
+    →
+    for r<3, k<96:       reread[r, k] = w[3*k + r]
+    for i<8, j<30, k<96: y[i, j, k] = add[r<3](x[i, j + r, k] * reread[r, k])
 """
 
 from __future__ import annotations
@@ -52,7 +60,10 @@ from pullback.loops import (
     walk,
 )
 
-__all__ = ["pack"]
+__all__ = ["pack", "pack_reread"]
+
+_Wanted = list[tuple[Kernel, dict[Load, list[Axis]]]]
+"""For each kernel what it reads from copies, with the order of their axes."""
 
 
 def pack(
@@ -67,13 +78,26 @@ def pack(
     Large products pack their right operands by themselves, in whichever of two orders they lie; there it is the left
     operand that must lie along the summed axis, or along the rows if few panels read it.
     """
-    wanted: list[tuple[Kernel, dict[Load, list[Axis]]]] = []
+    wanted: _Wanted = []
     for whole in kernels:
         stays = _stays(schedules.of(whole), fixed)
         for kernel in _by_panels(whole, schedules) if stays else [whole]:
             panels = len(kernel.axes) > len(whole.axes)
             wanted.append((kernel, dict(_to_copy(kernel, schedules, panels, stays))))
-    copies = _Copies([read for _, loads in wanted for read in loads.items()], schedules.target.line_bytes)
+    return _with_copies(wanted, "packed", schedules)
+
+
+def pack_reread(kernels: Iterable[Kernel], schedules: Schedules) -> list[Kernel]:
+    """The kernels with copies of what the lanes of a map would gather more often than there are elements of it."""
+    return _with_copies(
+        [(kernel, dict(_reread(kernel, schedules))) for kernel in kernels], "reread", schedules
+    )
+
+
+def _with_copies(wanted: _Wanted, name: str, schedules: Schedules) -> list[Kernel]:
+    """The kernels with copies of what is ``wanted`` for them put before the first that reads each."""
+    reads = [read for _, loads in wanted for read in loads.items()]
+    copies = _Copies(name, reads, schedules.target.line_bytes)
     program: list[Kernel] = []
     for kernel, loads in wanted:
         replaced: dict[Load, Expression] = {}
@@ -120,25 +144,45 @@ def _to_copy(
 
 
 def _of_map(kernel: Kernel, lane: Axis, schedules: Schedules) -> Iterator[tuple[Load, list[Axis]]]:
-    """What lies along another axis than the lanes, if there is enough of it for blocks of whole vectors.
+    """What lies along another axis than the lanes, if there is enough of it for blocks of whole vectors."""
+    lanes = schedules.lanes(kernel)
+    for load in _gathered(kernel, lane, schedules):
+        axes = load.offset.axes
+        slow = next((a for a in axes if load.offset.coefficient(a) == 1 and a.extent >= lanes), None)
+        if slow is not None and LEAST_COPIED <= turns_of(axes) <= load.buffer.size:
+            yield load, _in_order(kernel, load, (slow, lane))
 
-    Rows that are summed are read as they lie, and their sums transposed.
-    """
-    lanes, target = schedules.lanes(kernel), schedules.target
+
+def _reread(kernel: Kernel, schedules: Schedules) -> Iterator[tuple[Load, list[Axis]]]:
+    """What a map's lanes gather so often that a copy in their order, and waiting for it, takes less."""
+    schedule = schedules.of(kernel)
+    lane = schedule.nest.vector if isinstance(schedule, MapSchedule) else None
+    if lane is None:
+        return
+    for load in _gathered(kernel, lane, schedules):
+        gathered = turns_of({*kernel.axes, *load.axes})
+        if gathered - turns_of(load.axes) > schedules.target.exchange_cycles:
+            yield load, _in_order(kernel, load, (lane,))
+
+
+def _gathered(kernel: Kernel, lane: Axis, schedules: Schedules) -> Iterator[Load]:
+    """What lies across the lanes, but for rows that are summed: these are read as they lie, and their sums turned."""
+    target = schedules.target
+    if lane.extent < schedules.lanes(kernel):
+        return
     sums = [e for e in kernel.reductions if is_transposed(e, lane, target)]
     rows = {e for e in walk(*sums) if isinstance(e, Load)}
     for load in kernel.loads():
-        if load in rows or not load.is_plain or load.dtype.kind != "f":
-            continue
-        along = load.offset.coefficient
-        if lane.extent < lanes or along(lane) <= target.gather_vectors:
-            continue
-        axes = load.offset.axes
-        slow = next((axis for axis in axes if along(axis) == 1 and axis.extent >= lanes), None)
-        elements = turns_of(axes)
-        if slow is not None and LEAST_COPIED <= elements <= load.buffer.size:
-            outer = [a for a in kernel.axes if a in axes] + [a for a in axes if a not in kernel.axes]
-            yield load, [a for a in outer if a not in (slow, lane)] + [slow, lane]
+        is_far = load.offset.coefficient(lane) > target.gather_vectors
+        if is_far and load not in rows and load.is_plain and load.dtype.kind == "f":
+            yield load
+
+
+def _in_order(kernel: Kernel, load: Load, last: tuple[Axis, ...]) -> list[Axis]:
+    """The axes of a read, those of the kernel before those of its sums, and then the ``last``."""
+    axes = load.offset.axes
+    outer = [a for a in kernel.axes if a in axes] + [a for a in axes if a not in kernel.axes]
+    return [*(a for a in outer if a not in last), *last]
 
 
 def _of_pair(
@@ -170,8 +214,8 @@ class _Copies:
     transposed convolution with a stride of two has made, all is copied once, if that is no more than they read.
     """
 
-    def __init__(self, reads: Sequence[tuple[Load, list[Axis]]], line_bytes: int) -> None:
-        self.line_bytes = line_bytes
+    def __init__(self, name: str, reads: Sequence[tuple[Load, list[Axis]]], line_bytes: int) -> None:
+        self.name, self.line_bytes = name, line_bytes
         self.buffers: dict[tuple[object, ...], Buffer] = {}
         parts: dict[tuple[Buffer, tuple[int, ...]], dict[tuple[int, ...], int]] = {}
         for load, axes in reads:
@@ -203,7 +247,7 @@ class _Copies:
             own = [Axis(axis.name, axis.extent) for axis in axes]
             source = load.offset.replace({old: Affine.of(new) for old, new in zip(axes, own)})
             pitch = _pitch(axes[-1].extent, load.dtype.itemsize, self.line_bytes)
-            name = f"packed{len(self.buffers)}"
+            name = f"{self.name}{len(self.buffers)}"
             copy, read = staged(name, Load(load.buffer, source), own, pitch)
             self.buffers[key] = read.buffer
             made.append(coalesced_axes(copy))

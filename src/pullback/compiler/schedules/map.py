@@ -10,15 +10,19 @@ from pullback.compiler.schedules.columns import RowBlock, blocks_of_rows
 from pullback.compiler.schedules.cost import (
     CHEAP_FUNCTIONS,
     COSTLY_SIDE_BY_SIDE,
+    CROSSING,
     FEWEST_LANES,
     HELD_ROW,
     LONG_PIECES,
     MANY_SHARED,
+    REDUCED_VECTOR,
     SHARING,
     SIDE_BY_SIDE,
+    WORTH_REORDERING,
     WRITTEN_OUT,
 )
-from pullback.compiler.schedules.reduction import comes_by_itself, is_transposed
+from pullback.compiler.schedules.lanes import lanes_of
+from pullback.compiler.schedules.reduction import comes_by_itself, is_transposed, runs_along
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.schedules.sweeps import sums_in_one_loop
 from pullback.compiler.target import Processor
@@ -120,9 +124,24 @@ def lane_axis(kernel: Kernel, target: Processor) -> Axis | None:
                     along += longer
                 elif load.offset.coefficient(last) == 1:
                     against += longer or (full and abs(step) > target.gather_vectors)
-    if against > along:
+    if against > along or _is_short(kernel, axis, target):
         return None
     return axis if axis.extent >= FEWEST_LANES or kernel.axes[0] is not axis else None
+
+
+def _is_short(kernel: Kernel, axis: Axis, target: Processor) -> bool:
+    """Whether the last axis leaves so many lanes empty that a sum is made sooner along what it adds.
+
+    Vectors along a sum begin anywhere, so that some lie across two lines; lanes along the axis have few chains.
+    """
+    reduce, lanes = kernel.only_reduction, lanes_of(kernel, target)
+    if reduce is None or not reduce.adds_floats or axis.extent >= lanes or not runs_along(reduce):
+        return False
+    depth, last = turns_of(reduce.over), max(1, reduce.over[-1].extent)
+    vectors = depth / last * -(-last // lanes)
+    crossing = 1 + CROSSING * min(1.0, last / lanes)
+    steps = depth * max(1.0, target.latency / last)
+    return axis.extent * (vectors * crossing + REDUCED_VECTOR) < WORTH_REORDERING * steps
 
 
 def side_by_side(axis: Axis, roots: Sequence[Expression], target: Processor) -> int:

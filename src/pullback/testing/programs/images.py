@@ -43,7 +43,10 @@ def short_rows(m: Maker) -> str:
 def depthwise(m: Maker) -> str:
     """Each channel by a window of its own, of images that are large enough to write several rows at once."""
     channels, window = m.pick((3, 4)), m.pick(((3, 3), (2, 3), (5, 2)))
-    x = m.input((m.pick((1, 2)), channels, m.pick((9, 12)), m.pick((12, 17))))
+    image, how = (m.pick((9, 12)), m.pick((12, 17))), ""
+    if m.chance(0.3):
+        channels, how = m.pick((8, 17)), ', channels="last"'
+    x = m.input((m.pick((1, 2)), *((*image, channels) if how else (channels, *image))))
     weight = m.input((channels * m.pick((1, 1, 2)), 1, *window))
-    how = f"{m.pick((1, 1, 2))}, {m.pick((0, 1))}, groups={channels}"
+    how = f"{m.pick((1, 1, 2))}, {m.pick((0, 1))}, groups={channels}{how}"
     return m.step(f"pb.nn.conv({{0}}, {{1}}, {how})", x, weight)
