@@ -107,14 +107,15 @@ def _with_best_columns(kernel: Kernel, target: Processor) -> Kernel:
     depth = min(turns_of(reduce.over) for reduce in found)
     if depth < LONG_SUM or kernel.axes[-1].extent % lanes == 0:
         return kernel
-    best = kernel.axes[-1:]
-    cycles = min(_cycles(kernel, found, best, lanes, target), _cycles_along_sum(kernel, found, lanes))
-    for axis in kernel.axes:
-        run = _run(kernel, found[0], axis)
-        if len(found) > 1:
-            run = run[-1:]
-        if (other := _cycles(kernel, found, run, lanes, target)) < WORTH_REORDERING * cycles:
-            best, cycles = run, other
+    last = kernel.axes[-1:]
+    now = min(_cycles(kernel, found, last, lanes, target), _cycles_along_sum(kernel, found, lanes))
+    runs = [_run(kernel, found[0], axis) for axis in kernel.axes]
+    if len(found) > 1:
+        runs = [run[-1:] for run in runs]
+    cycles = {run: _cycles(kernel, found, run, lanes, target) for run in runs}
+    best = min(cycles, key=cycles.__getitem__)
+    if cycles[best] >= WORTH_REORDERING * now:
+        return kernel
     return Kernel((*(axis for axis in kernel.axes if axis not in best), *best), kernel.stores)
 
 
