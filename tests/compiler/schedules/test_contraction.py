@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from pullback.compiler.schedules.contraction import contractions, find_contraction
-from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store, unlikely
+from pullback.compiler.schedules.contraction_schedules import TiledContraction, schedule_contraction
+from pullback.compiler.target import Processor
+from pullback.loops import Affine, Apply, Axis, Buffer, Kernel, Load, Reduce, Store, load_at, unlikely
 
 FLOAT, BOOL = np.dtype(np.float32), np.dtype(np.bool_)
 
@@ -25,3 +27,25 @@ def test_a_sum_that_a_rare_case_alone_needs_is_no_product(rare):
     kernel = Kernel((i, j), (Store(z, place, chosen),))
     assert contractions(kernel) == ([] if rare else [product])
     assert (find_contraction(kernel) is None) == rare
+
+
+@pytest.mark.parametrize(("second_cache", "order"), [(1 << 20, "bijm"), (60_000, "bijm"), (40_000, "bjim")])
+def test_parts_of_a_right_operand_stay_in_the_second_cache(second_cache, order):
+    """Of 25,600 bytes for each turn of the first axis, all rows use one part before the next, unless all stay there."""
+    b, i, j, m, k = axes = [Axis(name, extent) for name, extent in zip("bijmk", (2, 3, 4, 12, 40))]
+    over = Axis("r", 40)
+
+    def load(name, along):
+        shape = tuple(axis.extent for axis in along)
+        return load_at(Buffer(name, FLOAT, shape), [*map(Affine.of, along)])
+
+    factors = load("x", (b, i, j, m, over)), load("w", (b, j, over, k))
+    product = Reduce("add", (over,), Apply("multiply", factors, FLOAT), FLOAT)
+    made = load("y", axes)
+    kernel = Kernel(tuple(axes), (Store(made.buffer, made.offset, product),))
+    schedule = schedule_contraction(
+        kernel, 8, Processor("generic", "", "x86_64", 32, 16, l2_bytes=second_cache)
+    )
+    assert isinstance(schedule, TiledContraction)
+    loops = "".join(level.axis.name for level in schedule.nest.levels if level.strips)
+    assert loops.replace("k", "") == order

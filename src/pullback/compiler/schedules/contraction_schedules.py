@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pullback.compiler.schedules.contraction import Contraction, find_contraction
-from pullback.compiler.schedules.cost import kernel_cycles
+from pullback.compiler.schedules.cost import STAYING, kernel_cycles
 from pullback.compiler.schedules.packing import Packing, choose_packing
 from pullback.compiler.schedules.schedule import NestSchedule, Schedule
 from pullback.compiler.schedules.tiles import Tile, choose_tile
@@ -87,11 +87,14 @@ def schedule_contraction(kernel: Kernel, lanes: int, target: Processor) -> Contr
     if packing is not None:
         return PackedContraction(found, packing)
     tile = choose_tile(found, lanes, target)
-    return TiledContraction(_tiled(kernel, found, tile, lanes, _by_columns(found, target)), found, tile)
+    return TiledContraction(_tiled(kernel, found, tile, lanes, target), found, tile)
 
 
-def _tiled(kernel: Kernel, product: Contraction, tile: Tile, lanes: int, by_columns: bool) -> Nest:
-    """Loops over bands, rows and groups of columns of a tile, the columns outermost if ``by_columns``."""
+def _tiled(kernel: Kernel, product: Contraction, tile: Tile, lanes: int, target: Processor) -> Nest:
+    """Loops over bands, rows and groups of columns of a tile; the columns may be outermost.
+
+    Of a right operand that the second cache does not hold a part at a time is used by all rows that it is the same for.
+    """
     columns, first = product.columns, product.rows[:1]
     nest = nest_of(kernel)
     for axis in first:
@@ -103,7 +106,10 @@ def _tiled(kernel: Kernel, product: Contraction, tile: Tile, lanes: int, by_colu
         nest = keep(split(nest, axis, strips), axis)
     rows = [axis for axis, _ in kept]
     outer = [axis for axis in product.rows if axis not in rows]
-    order = [*outer, columns, *rows] if by_columns else [*outer, *rows, columns]
+    if _right_bytes(product, first) > STAYING * target.l2_bytes:
+        parts = {axis for pair in product.pairs for axis in (*first, *pair.right.axes)}
+        outer.sort(key=lambda axis: axis not in parts)
+    order = [*outer, columns, *rows] if _by_columns(product, target) else [*outer, *rows, columns]
     widths = [width * lanes for width in tile.columns[:-1]]
     widths.append(columns.extent - sum(widths))
     strips = tuple((length, len(list(equal))) for length, equal in itertools.groupby(widths))
@@ -124,6 +130,12 @@ def _by_columns(product: Contraction, target: Processor) -> bool:
     outer = {axis for pair in product.pairs for axis in pair.left.axes & pair.right.axes} - {
         axis for pair in product.pairs for axis in pair.depth
     }
-    size = sum(turns_of(pair.right.axes - outer) * pair.right.dtype.itemsize for pair in product.pairs)
     along = all(pair.left.offset.coefficient(pair.depth[-1]) == 1 for pair in product.pairs)
-    return along and size > target.tile_bytes
+    return along and _right_bytes(product, outer) > target.tile_bytes
+
+
+def _right_bytes(product: Contraction, outer: Iterable[Axis]) -> int:
+    """What is read of right operands while the axes ``outer`` stand."""
+    return sum(
+        turns_of(pair.right.axes.difference(outer)) * pair.right.dtype.itemsize for pair in product.pairs
+    )
