@@ -10,7 +10,7 @@ import numpy as np
 from pullback.compiler.codegen.types import is_signed, literal, scalar_type, vector_of
 from pullback.compiler.llvm.function import Function
 
-__all__ = ["COMPARISONS", "Integers", "integer_function"]
+__all__ = ["COMPARISONS", "Integers", "comparison", "integer_function"]
 
 COMPARISONS = {
     "equal": ("oeq", "eq", "eq"),
@@ -21,6 +21,13 @@ COMPARISONS = {
     "greater_equal": ("oge", "sge", "uge"),
 }
 """The predicates of floats, signed and unsigned integers."""
+
+
+def comparison(name: str, dtype: np.dtype) -> str:
+    """The instruction that compares numbers of ``dtype``."""
+    floats, signed, unsigned = COMPARISONS[name]
+    return f"fcmp {floats}" if dtype.kind == "f" else f"icmp {signed if is_signed(dtype) else unsigned}"
+
 
 _DIRECT = {
     "add": "add",
@@ -38,16 +45,20 @@ _ON_BOOLS = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and"}
 
 def integer_function(f: Function, name: str, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
     """Emit ``name`` on operands of ``dtype``; wraps around as NumPy's integers do, division by zero gives 0."""
-    on = Integers(f, dtype, count)
-    if dtype.kind == "b" and name in _ON_BOOLS:
-        return on.do(_ON_BOOLS[name], *operands)
-    if name in _DIRECT:
-        return on.do(_DIRECT[name], *operands)
-    return _FUNCTIONS[name](on, *operands)
+    on, instruction = Integers(f, dtype, count), _DIRECT.get(name)
+    if dtype.kind == "b":
+        instruction = _ON_BOOLS.get(name, instruction)
+    if instruction is not None:
+        return on.do(instruction, *operands)
+    emit: Callable[..., str] = vars(Integers)[name]
+    return emit(on, *operands)
 
 
 class Integers:
-    """``count`` lanes of integers or bools of one ``dtype``: instructions, and the functions made of several."""
+    """``count`` lanes of integers or bools of one ``dtype``: instructions, and the functions made of several.
+
+    The functions have the names of the vocabulary.
+    """
 
     def __init__(self, f: Function, dtype: np.dtype, count: int) -> None:
         self.f, self.dtype, self.count, self.signed = f, dtype, count, is_signed(dtype)
@@ -77,17 +88,15 @@ class Integers:
         """All bits turned over."""
         return self.do("xor", x, 1 if self.dtype.kind == "b" else -1)
 
+    logical_not = invert
+
     def maximum(self, x: str, y: str) -> str:
         """The larger one."""
-        return self._extreme("greater", x, y)
+        return self.select(self.do(comparison("greater", self.dtype), x, y), x, y)
 
     def minimum(self, x: str, y: str) -> str:
         """The smaller one."""
-        return self._extreme("less", x, y)
-
-    def _extreme(self, comparison: str, x: str, y: str) -> str:
-        _, signed, unsigned = COMPARISONS[comparison]
-        return self.select(self.compare(signed if self.signed else unsigned, x, y), x, y)
+        return self.select(self.do(comparison("less", self.dtype), x, y), x, y)
 
     def absolute(self, x: str) -> str:
         """``|x|``"""
@@ -175,19 +184,3 @@ class Integers:
         unit = self.compare("eq", self.do("mul", x, x), 1)
         kept = self.select(unit, loop.results[0], self.number(0))
         return self.select(negative, kept, loop.results[0])
-
-
-_FUNCTIONS: dict[str, Callable[..., str]] = {
-    "negative": Integers.negative,
-    "invert": Integers.invert,
-    "logical_not": Integers.invert,
-    "absolute": Integers.absolute,
-    "sign": Integers.sign,
-    "maximum": Integers.maximum,
-    "minimum": Integers.minimum,
-    "floor_divide": Integers.floor_divide,
-    "remainder": Integers.remainder,
-    "left_shift": Integers.left_shift,
-    "right_shift": Integers.right_shift,
-    "power": Integers.power,
-}
