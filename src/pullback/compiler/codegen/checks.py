@@ -27,12 +27,8 @@ def emit_check(values: Values, expression: Apply, code: int, turn: str | None = 
     place = values.offset(position)
     if turn is not None:
         place = f.value(f"add i64 {place}, {f.value(f'shl i64 {turn}, {TURN_SHIFT}')}")
-    kind, mask, zero = (
-        vector_of("i64", lanes),
-        vector_of("i1", lanes),
-        "0" if lanes == 1 else "zeroinitializer",
-    )
-    found = []
+    kind, mask = vector_of("i64", lanes), vector_of("i1", lanes)
+    zero, found = "0" if lanes == 1 else "zeroinitializer", []
     for k, index in enumerate(values.convert_index(operand)):
         outside, counted = _outside(f, index, extent, wrap, lanes)
         if lanes == 1:

@@ -99,17 +99,14 @@ def _mixed_by_odd(columns: Sequence[str], lanes: int, mix: Mix) -> list[str]:
     step = len(columns)
     behind = _vectors_behind(step, lanes)
     order = [{(c + lane * step) % lanes: lane for lane in range(lanes)} for c in range(step)]
-    first = [
-        vector * lanes % step for vector in range(step)
-    ]  # the column of the first element of each vector
-    current = [
-        mix(
-            columns[c],
-            columns[d],
-            [lanes + order[d][p] if behind[p] & 1 else order[c][p] for p in range(lanes)],
-        )
-        for c, d in zip(first, first[1:] + first[:1])
-    ]
+    first = [vector * lanes % step for vector in range(step)]
+    """The column of the first element of each vector."""
+
+    def joined(c: int, d: int) -> str:
+        picks = [lanes + order[d][p] if behind[p] & 1 else order[c][p] for p in range(lanes)]
+        return mix(columns[c], columns[d], picks)
+
+    current = [joined(c, d) for c, d in zip(first, first[1:] + first[:1])]
     for bit in range(1, (step - 1).bit_length()):
         half = 1 << bit
         places = [place + lanes * bool(behind[place] & half) for place in range(lanes)]

@@ -88,9 +88,8 @@ def _to_odd(f: Function, x: str, count: int) -> str:
     near = f.pure(f"fptrunc {double} {x} to {on.float}")
     back = f.pure(f"fpext {on.float} {near} to {double}")
     fabs = f"llvm.fabs.{mangled('double', count)}"
-    above = f.pure(
-        f"fcmp ogt {double} {f.call(double, fabs, (double, back))}, {f.call(double, fabs, (double, x))}"
-    )
+    sizes = [f.call(double, fabs, (double, each)) for each in (back, x)]
+    above = f.pure(f"fcmp ogt {double} {sizes[0]}, {sizes[1]}")
     bits = on.bits(near)
     moved = on.select(above, on.do("sub", bits, 1), on.do("add", bits, 1))
     even = on.compare("eq", on.do("and", bits, 1), 0)

@@ -88,9 +88,8 @@ def _kinds(
             continue
         key, place = _kind(axis, part, kinds, written)
         if key is not None:
-            kinds[part] = (
-                (key, place) if isinstance(key, int) else (numbers.setdefault(key, len(numbers)), place)
-            )
+            number = key if isinstance(key, int) else numbers.setdefault(key, len(numbers))
+            kinds[part] = number, place
     return kinds
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from pullback.compiler.llvm.function import Function, float_literal
 
 __all__ = [
     "bytes_of",
+    "constants",
     "convert",
     "first_lanes",
     "from_memory",
@@ -17,10 +19,12 @@ __all__ = [
     "literal",
     "mangled",
     "memory_type",
+    "read_element",
     "scalar_type",
     "splat",
     "to_memory",
     "vector_of",
+    "write_element",
 ]
 
 _BYTE = np.dtype(np.uint8)
@@ -56,7 +60,12 @@ def mangled(kind: str, count: int) -> str:
 
 def first_lanes(count: int, lanes: int) -> str:
     """A mask of the first ``count`` of so many lanes."""
-    return "<" + ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes)) + ">"
+    return constants("i1", ["true" if lane < count else "false" for lane in range(lanes)])
+
+
+def constants(kind: str, values: Iterable[object]) -> str:
+    """A vector of constants, one a lane."""
+    return f"<{', '.join(f'{kind} {value}' for value in values)}>"
 
 
 def is_signed(dtype: np.dtype) -> bool:
@@ -86,30 +95,20 @@ def convert(f: Function, value: str, old: np.dtype, new: np.dtype, count: int) -
         return value
     source, target = vector_of(scalar_type(old), count), vector_of(scalar_type(new), count)
     if new.kind == "b":
-        if old.kind == "f":
-            return f.value(
-                f"fcmp une {source} {value}, zeroinitializer"
-                if count > 1
-                else f"fcmp une {source} {value}, 0.0"
-            )
-        return f.value(f"icmp ne {source} {value}, {'zeroinitializer' if count > 1 else '0'}")
+        differs, zero = ("fcmp une", "0.0") if old.kind == "f" else ("icmp ne", "0")
+        return f.value(f"{differs} {source} {value}, {zero if count == 1 else 'zeroinitializer'}")
     if old.kind == "f" and new.kind == "f":
-        return f.value(
-            f"{'fpext' if new.itemsize > old.itemsize else 'fptrunc'} {source} {value} to {target}"
-        )
+        name = "fpext" if new.itemsize > old.itemsize else "fptrunc"
+        return f.value(f"{name} {source} {value} to {target}")
     if old.kind == "f":
         name = "fptosi" if is_signed(new) else "fptoui"
         suffix = f"{mangled(scalar_type(new), count)}.{mangled(scalar_type(old), count)}"
         return f.call(target, f"llvm.{name}.sat.{suffix}", (source, value))
     if new.kind == "f":
         return f.value(f"{'sitofp' if is_signed(old) else 'uitofp'} {source} {value} to {target}")
-    old_bits = 1 if old.kind == "b" else 8 * old.itemsize
-    new_bits = 8 * new.itemsize
-    if old_bits == new_bits:
-        return value
-    if new_bits < old_bits:
-        return f.value(f"trunc {source} {value} to {target}")
-    return f.value(f"{'sext' if is_signed(old) else 'zext'} {source} {value} to {target}")
+    if old.kind == "b" or new.itemsize > old.itemsize:
+        return f.value(f"{'sext' if is_signed(old) else 'zext'} {source} {value} to {target}")
+    return value if new.itemsize == old.itemsize else f.value(f"trunc {source} {value} to {target}")
 
 
 def from_memory(f: Function, value: str, dtype: np.dtype, count: int = 1) -> str:
@@ -120,3 +119,15 @@ def from_memory(f: Function, value: str, dtype: np.dtype, count: int = 1) -> str
 def to_memory(f: Function, value: str, dtype: np.dtype, count: int = 1) -> str:
     """What is in a register as it is written to memory."""
     return convert(f, value, dtype, _BYTE, count) if dtype.kind == "b" else value
+
+
+def read_element(f: Function, address: str, dtype: np.dtype) -> str:
+    """The element that lies at an address."""
+    value = f.value(f"load {memory_type(dtype)}, ptr {address}, align {dtype.itemsize}")
+    return from_memory(f, value, dtype)
+
+
+def write_element(f: Function, address: str, value: str, dtype: np.dtype) -> None:
+    """Put one element at an address."""
+    stored = to_memory(f, value, dtype)
+    f.do(f"store {memory_type(dtype)} {stored}, ptr {address}, align {dtype.itemsize}")

@@ -16,6 +16,7 @@ define double @sum(ptr %x, i64 %n) nounwind {
 
 from __future__ import annotations
 
+import ctypes
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,10 +34,7 @@ def float_literal(kind: str, value: float) -> str:
     ('0x3FB99999A0000000', '0x3FB999999999999A')
     """
     if kind == "float":
-        try:
-            value = struct.unpack("f", struct.pack("f", value))[0]
-        except OverflowError:  # a finite double beyond the largest float rounds to infinity
-            value = float("inf") if value > 0 else float("-inf")
+        value = ctypes.c_float(value).value
     return f"0x{struct.unpack('Q', struct.pack('d', value))[0]:016X}"
 
 

@@ -51,9 +51,7 @@ _NAMES = {"subtract": "sub", "multiply": "mul", "divide": "div", "negative": "ne
 """Methods that are not called as their operators are."""
 
 ELEMENTWISE: dict[str, Callable[..., str]] = {
-    name: getattr(Lanes, _NAMES.get(name, name))
-    for name in FUNCTIONS
-    if hasattr(Lanes, _NAMES.get(name, name))
+    name: getattr(Lanes, method) for name in FUNCTIONS if hasattr(Lanes, method := _NAMES.get(name, name))
 }
 """An emitter ``(lanes, *operands) -> result`` for each operator, under NumPy's name where NumPy has one."""
 

@@ -177,9 +177,8 @@ class Exponential(Arithmetic):
     def log(self, x: str) -> str:
         """The natural logarithm: ``x = 2^e (1 + f)``, ``e·ln 2 + log(1 + f)``."""
         f, exponent = self._split(x)
-        return self._logarithm_edges(
-            x, self.fma(exponent, self.constant(math.log(2.0)), self._log_reduced(f))
-        )
+        natural = self.fma(exponent, self.constant(math.log(2.0)), self._log_reduced(f))
+        return self._logarithm_edges(x, natural)
 
     def log2(self, x: str) -> str:
         """The logarithm to base 2, exact at powers of two."""
@@ -189,9 +188,8 @@ class Exponential(Arithmetic):
     def log10(self, x: str) -> str:
         """The logarithm to base 10."""
         f, exponent = self._split(x)
-        return self._logarithm_edges(
-            x, self._other_base(f, exponent, *_LOG10_2[self.kind], _LOG10_E[self.kind])
-        )
+        decimal = self._other_base(f, exponent, *_LOG10_2[self.kind], _LOG10_E[self.kind])
+        return self._logarithm_edges(x, decimal)
 
     def _other_base(self, f: str, exponent: str, high: float, low: float, factor: tuple[float, float]) -> str:
         """``exponent·(high + low) + log(1 + f)·factor``, the factor in two pieces."""

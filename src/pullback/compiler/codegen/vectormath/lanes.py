@@ -15,9 +15,8 @@ from pullback.compiler.llvm.function import Function, float_literal
 
 __all__ = ["Arithmetic"]
 
-_WIDTHS = {"float": 32, "double": 64}
-_MANTISSA_BITS = {"float": 23, "double": 52}
-_EXPONENT_BIASES = {"float": 127, "double": 1023}
+_FORMATS = {"float": (32, 23, 127), "double": (64, 52, 1023)}
+"""Bits in all, of them those of the mantissa, and the bias of the exponent."""
 
 
 class Arithmetic:
@@ -35,16 +34,10 @@ class Arithmetic:
     """
 
     def __init__(self, function: Function, kind: str, count: int) -> None:
-        if kind not in _WIDTHS or count < 1:
-            raise ValueError(
-                f"lanes: cannot make {count} lanes of {kind!r}; give one or more of 'float' or 'double'"
-            )
         self.function = function
         self.kind = kind
         self.count = count
-        self.width = _WIDTHS[kind]
-        self.mantissa_bits = _MANTISSA_BITS[kind]
-        self.exponent_bias = _EXPONENT_BIASES[kind]
+        self.width, self.mantissa_bits, self.exponent_bias = _FORMATS[kind]
         self.type, self.int_type, self.mask_type = (
             vector_of(element, count) for element in (kind, f"i{self.width}", "i1")
         )
@@ -277,9 +270,6 @@ class Arithmetic:
             parameters = [(self.type, label) for label in labels]
             body = module.function(name, parameters, self.type, attributes="noinline cold nounwind")
             lanes = Arithmetic(body, self.kind, self.count)
-            values = [body[label] for label in labels]
-            if instruction == "frem":
-                body.returns(lanes._operate("frem", *values))
-            else:
-                body.returns(lanes.intrinsic(instruction, *values))
+            emit = lanes._operate if instruction == "frem" else lanes.intrinsic
+            body.returns(emit(instruction, *(body[label] for label in labels)))
         return self.function.call(self.type, name, *[(self.type, operand) for operand in operands])
