@@ -106,9 +106,26 @@ class Processor:
     """The mode that it computes floats in: whether numbers below the normal ones become zeros."""
 
     @staticmethod
+    @functools.lru_cache(maxsize=1)
     def host() -> Processor:
         """The processor that this process runs on, read once."""
-        return _host()
+        flags = _parse_features(told_by_llvm()["features"])
+        architecture = platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
+        vector_bytes = _vector_bytes(flags)
+        if vector_bytes == 64:  # some server processors are tuned to leave half of their width idle
+            flags["prefer-256-bit"] = False
+        caches = _cache_sizes(Path("/sys/devices/system/cpu/cpu0/cache"))
+        return Processor(
+            name=told_by_llvm()["name"],
+            features=_join_features(flags),
+            architecture=architecture,
+            vector_bytes=vector_bytes,
+            vector_registers=_vector_registers(architecture, vector_bytes),
+            l1_bytes=caches[1],
+            l2_bytes=caches[2],
+            l3_bytes=caches[3],
+            cores=usable_cores(),
+        )
 
     def lanes(self, itemsize: int) -> int:
         """How many elements of ``itemsize`` bytes one vector register holds."""
@@ -273,32 +290,9 @@ def machine_identity(proc: Path = Path("/proc")) -> str | None:
     return "\n".join([boot, *(line for line in lines if line.partition("\t")[0].rstrip() not in _CHANGING)])
 
 
-@functools.lru_cache(maxsize=1)
-def _host() -> Processor:
-    flags = _parse_features(told_by_llvm()["features"])
-    architecture = platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
-    vector_bytes = _vector_bytes(flags)
-    if vector_bytes == 64:
-        flags["prefer-256-bit"] = False  # some server processors are tuned to leave half of their width idle
-    caches = _cache_sizes(Path("/sys/devices/system/cpu/cpu0/cache"))
-    return Processor(
-        name=told_by_llvm()["name"],
-        features=_join_features(flags),
-        architecture=architecture,
-        vector_bytes=vector_bytes,
-        vector_registers=_vector_registers(architecture, vector_bytes),
-        l1_bytes=caches[1],
-        l2_bytes=caches[2],
-        l3_bytes=caches[3],
-        cores=usable_cores(),
-    )
-
-
 def _vector_bytes(flags: Mapping[str, bool]) -> int:
-    for size, needed in _VECTOR_FEATURES.items():
-        if all(flags.get(feature, False) for feature in needed):
-            return size
-    return 16
+    sizes = _VECTOR_FEATURES.items()
+    return next((size for size, needed in sizes if all(flags.get(each, False) for each in needed)), 16)
 
 
 def _vector_registers(architecture: str, vector_bytes: int) -> int:
