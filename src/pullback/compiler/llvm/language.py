@@ -29,7 +29,8 @@ bytes after ``x``. A function whose name begins with ``pullback`` is seen from o
 - ``address(place)``, ``reserve(size)``: where a field lies; so many bytes on the stack,
 - ``call(kind, function, …)``: what an address leads to, with arguments of the kinds that they have.
 
-A condition over constants alone is decided here, and what is not taken is not written. ``a if c else b`` computes both.
+A condition is an ``i1``. One over constants alone is decided here, and what is not taken is not written.
+``a if c else b`` computes both.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ _COMPARED: dict[type[ast.cmpop], str] = {
     ast.Eq: "eq", ast.Is: "eq", ast.NotEq: "ne", ast.IsNot: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt",
     ast.GtE: "ge",
 }  # fmt: skip
+_FIXED = (ast.Constant, ast.BinOp, ast.Compare, ast.BoolOp, ast.UnaryOp)
+"""Expressions that are constants if their parts are."""
 
 
 class Record:
@@ -183,11 +186,7 @@ class _Writer:
             self.known = None
             return
         self.f.label(join.label)
-        first = join.edges[0][1]
-        if len(join.edges) == 1:
-            self.known = first
-            return
-        shared = [name for name in first if all(name in known for _, known in join.edges)]
+        shared = [name for name in join.edges[0][1] if all(name in known for _, known in join.edges)]
         self.known = {
             name: self._merged([(block, known[name]) for block, known in join.edges]) for name in shared
         }
@@ -216,18 +215,12 @@ class _Writer:
         elif isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Not):
             self.branch(condition.operand, no, yes)
         else:
-            truth = self.truth(self.value(condition))
-            self.f.do(f"br i1 {truth}, label %{yes.label}, label %{no.label}")
+            truth = self.value(condition)
+            self.f.do(f"br i1 {truth.text}, label %{yes.label}, label %{no.label}")
             assert self.known is not None
             for join in (yes, no):
                 join.edges.append((self.f.block, self.known))
             self.known = None
-
-    def truth(self, value: _Value) -> str:
-        if value.kind == "i1":
-            return value.text
-        zero = "null" if self.unit.llvm(value.kind) == "ptr" else "0"
-        return self.f.value(f"icmp ne {self.unit.llvm(value.kind)} {value.text}, {zero}")
 
     def statements(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
@@ -239,8 +232,6 @@ class _Writer:
         match node:
             case ast.Expr(ast.Call() as call):
                 self.called(call)
-            case ast.Expr(ast.Constant(str())) | ast.Pass():
-                pass
             case ast.Return(value):
                 result = "" if value is None else self.convert(self.value(value), self.result).text
                 self.f.do(f"ret {self.unit.llvm(self.result)} {result}".rstrip())
@@ -279,11 +270,7 @@ class _Writer:
         """``while test: body``; ``step`` is done after each turn, also one that is left by ``continue``."""
         head, inside, onward, after = (self.join() for _ in range(4))
         assert self.known is not None
-        names = {
-            each.id
-            for each in ast.walk(node)
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
-        }
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         changed = {n: v.kind for n, v in self.known.items() if n in names}
         self.go(head)
         self.f.label(head.label)
@@ -338,25 +325,14 @@ class _Writer:
 
     def constant(self, node: ast.expr) -> tuple[bool, Any]:
         """Whether an expression names constants only, and its value."""
-        match node:
-            case ast.Constant(value):
-                return True, value
-            case ast.Name(name):
-                return name in self.unit.constants and name not in (
-                    self.known or ()
-                ), self.unit.constants.get(name)
-            case ast.BinOp(left, _, right):
-                parts = [left, right]
-            case ast.Compare(left, _, others):
-                parts = [left, *others]
-            case ast.BoolOp(_, parts):
-                pass
-            case ast.UnaryOp(_, operand):
-                parts = [operand]
-            case _:
+        if isinstance(node, ast.Constant):
+            return True, node.value
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name):
+                if part.id not in self.unit.constants or part.id in (self.known or ()):
+                    return False, None
+            elif isinstance(part, ast.expr) and not isinstance(part, _FIXED):
                 return False, None
-        if not all(self.constant(part)[0] for part in parts):
-            return False, None
         return True, eval(ast.unparse(node), {}, self.unit.constants)
 
     def value(self, node: ast.expr) -> _Value:
@@ -373,19 +349,17 @@ class _Writer:
                 kind, at = self.place(node)
                 if kind in self.unit.records and isinstance(node, ast.Subscript):
                     return _Value(kind, at)
-                kind_there = self.unit.llvm(kind)
-                return _Value(
-                    kind, self.f.value(f"load {kind_there}, ptr {at}, align {_ALIGNMENTS[kind_there]}")
-                )
+                there = self.unit.llvm(kind)
+                return _Value(kind, self.f.value(f"load {there}, ptr {at}, align {_ALIGNMENTS[there]}"))
             case ast.BinOp(left, operation, right):
                 return self.binary(operation, self.value(left), self.value(right))
             case ast.Compare(left, [operation], [right]):
                 return self.compared(operation, self.value(left), self.value(right))
             case ast.IfExp(test, yes, no):
-                truth = self.truth(self.value(test))
+                truth = self.value(test)
                 first, second = self.matched(self.value(yes), self.value(no))
                 kind = self.unit.llvm(first.kind)
-                text = self.f.value(f"select i1 {truth}, {kind} {first.text}, {kind} {second.text}")
+                text = self.f.value(f"select i1 {truth.text}, {kind} {first.text}, {kind} {second.text}")
                 return _Value(first.kind, text)
             case ast.BoolOp() | ast.UnaryOp(ast.Not()):
                 return self.decided(node)
@@ -441,13 +415,9 @@ class _Writer:
                 value = self.value(base)
                 kind = _ARRAYS.get(value.kind, value.kind)
                 size = _ALIGNMENTS[kind] if value.kind in _ARRAYS else self.unit.records[kind].size
-                number = self.convert(self.value(index), "i64")
-                known = number.text.isdigit()
-                offset = (
-                    str(int(number.text) * size)
-                    if known
-                    else self.binary(ast.Mult(), number, _literal(size)).text
-                )
+                number = self.convert(self.value(index), "i64").text
+                known = number.isdigit()
+                offset = str(int(number) * size) if known else self.f.pure(f"mul i64 {number}, {size}")
             case _:
                 raise ValueError(f"{ast.unparse(node)}: no place in memory")
         at = value.text if offset == "0" else self.f.pure(f"getelementptr i8, ptr {value.text}, i64 {offset}")
@@ -475,7 +445,7 @@ class _Writer:
         if name in self.unit.signatures:
             result, kinds = self.unit.signatures[name]
             return self.call(result, f"@{name}", kinds, [self.value(each) for each in arguments])
-        if name in _BITS or name in _ALIGNMENTS or name in _ARRAYS or name in self.unit.records:
+        if name in _ALIGNMENTS or name in _ARRAYS or name in self.unit.records:
             return self.convert(self.value(arguments[0]), name)
         if name == "call":
             function, *values = (self.value(each) for each in arguments[1:])
@@ -492,13 +462,12 @@ class _Writer:
         order, there = _name(arguments[-1]), self.unit.llvm(kind)
         if name == "address":
             return _Value("ptr", at)
+        ordered = f"ptr {at} {order}, align {_ALIGNMENTS[there]}"
         if name == "load":
-            return _Value(
-                kind, self.f.value(f"load atomic {there}, ptr {at} {order}, align {_ALIGNMENTS[there]}")
-            )
+            return _Value(kind, self.f.value(f"load atomic {there}, {ordered}"))
         text = self.convert(self.value(arguments[1]), kind).text
         if name == "store":
-            self.f.do(f"store atomic {there} {text}, ptr {at} {order}, align {_ALIGNMENTS[there]}")
+            self.f.do(f"store atomic {there} {text}, {ordered}")
             return _Value("void", "")
         return _Value(kind, self.f.value(f"atomicrmw add ptr {at}, {there} {text} seq_cst"))
 
