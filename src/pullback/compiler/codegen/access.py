@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache, partial
+from functools import cache, partial, reduce
 
 import numpy as np
 
@@ -18,12 +18,12 @@ from pullback.compiler.codegen.types import (
     scalar_type,
     to_memory,
     vector_of,
+    write_element,
 )
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.schedules.columns import in_blocks
 from pullback.loops import Buffer, Expression, Load, Store
 from pullback.loops.arithmetic import conditions
-from pullback.loops.fixed import fixed_value
 
 __all__ = ["emit_load", "emit_store", "store_mixed"]
 
@@ -72,11 +72,9 @@ def _column(values: Values, load: Load) -> list[str]:
             whole = block.width == block.step
             there = max(0, block.step * rows - part * lanes) if whole else block.width * (part < rows)
             address = values.address(load.buffer, start, first + part * (lanes if whole else block.step))
-            return (
-                load_lanes(values.f, address, element, lanes, min(lanes, there))
-                if there
-                else "zeroinitializer"
-            )
+            if not there:
+                return "zeroinitializer"
+            return load_lanes(values.f, address, element, lanes, min(lanes, there))
 
         column = separated(block.width, lanes, source, partial(values.f.shuffled, kind))
         for each in loads:
@@ -147,23 +145,26 @@ def _resized(values: Values, value: str, element: str, lanes: int, wanted: int) 
 
 def _picks(values: Values, load: Load, vector: int) -> list[int | None] | None:
     """Where the elements of the lanes lie, None for lanes that read nothing; None unless near and known."""
-    axis, lanes = values.current_group.axis, values.current_group.lanes
-    offsets = None if load.dtype.kind == "b" else _lane_offsets(values, load, vector)
-    if offsets is None:
+    if load.dtype.kind == "b":
         return None
+    group = values.current_group
+    axis, count, first = group.axis, group.present(vector), vector * group.lanes
+    offsets = [(first + lane) * load.offset.coefficient(axis) for lane in range(count)]
+    for expression, stride in load.dynamic:
+        if axis in expression.axes:
+            known = values.known_lanes(expression, vector, count)
+            if known is None:
+                return None
+            offsets = [offset + value * stride for offset, value in zip(offsets, known)]
     found: list[int | None] = [*offsets]
     for condition in conditions(load.guard):
-        if axis not in condition.axes:
-            continue
-        if values.places[axis].value is not None:
-            return None
-        for lane in range(len(found)):
-            there = fixed_value(condition, axis, values.places[axis].constant + vector * lanes + lane)
-            if there is None:
+        if axis in condition.axes:
+            known = values.known_lanes(condition, vector, count)
+            if known is None:
                 return None
-            found[lane] = found[lane] if there else None
+            found = [offset if there else None for offset, there in zip(found, known)]
     near = [offset for offset in found if offset is not None]
-    return found if not near or max(near) - min(near) < values.target.gather_vectors * lanes else None
+    return found if not near or max(near) - min(near) < values.target.gather_vectors * group.lanes else None
 
 
 def _picked(values: Values, load: Load, start: str, offsets: Sequence[int | None]) -> str:
@@ -205,28 +206,7 @@ def _common_guard(values: Values, load: Load) -> str | None:
     """Of the conditions under which ``load`` reads, those that are the same for all lanes."""
     common = [c for c in conditions(load.guard) if values.current_group.axis not in c.axes]
     found = [values.emit(condition)[0] for condition in common]
-    guard = found[0] if found else None
-    for value in found[1:]:
-        guard = values.f.value(f"and i1 {guard}, {value}")
-    return guard
-
-
-def _lane_offsets(values: Values, load: Load, vector: int) -> list[int] | None:
-    """For each lane of a vector that exists, how far its element lies from that of the group's start, if fixed."""
-    axis, first = values.current_group.axis, vector * values.current_group.lanes
-    place, step = values.places[axis], load.offset.coefficient(axis)
-    count = values.current_group.present(vector)
-    offsets = [(first + lane) * step for lane in range(count)]
-    for expression, stride in load.dynamic:
-        if axis in expression.axes:
-            if place.value is not None:
-                return None
-            for lane in range(count):
-                value = fixed_value(expression, axis, place.constant + first + lane)
-                if value is None:
-                    return None
-                offsets[lane] += value * stride
-    return offsets
+    return reduce(lambda a, b: values.f.value(f"and i1 {a}, {b}"), found) if found else None
 
 
 def _gather(values: Values, load: Load, start: str, step: int, vector: int, mask: str | None) -> str:
@@ -265,8 +245,8 @@ def emit_store(values: Values, store: Store) -> None:
     step = 0 if group is None else store.offset.coefficient(group.axis)
     if group is None or not (values.is_vector(store.value) or step):
         scalar = values.emit(store.value)[0]
-        address = values.address(buffer, values.element(buffer, store.offset, indices))
-        _store_scalar(values, buffer, address, scalar)
+        address = values.at(buffer, store.offset, indices)
+        write_element(values.f, address, scalar, buffer.dtype)
         return
     found = values.vectors(store.value)
     start = values.element(buffer, store.offset, indices)
@@ -299,11 +279,6 @@ def store_mixed(values: Values, stores: Sequence[Store]) -> None:
                 _store_lanes(values, buffer, start, (k * lanes + row) * step + first, whole, lanes)
 
 
-def _store_scalar(values: Values, buffer: Buffer, address: str, value: str) -> None:
-    kind, value = memory_type(buffer.dtype), to_memory(values.f, value, buffer.dtype)
-    values.f.do(f"store {kind} {value}, ptr {address}, align {buffer.dtype.itemsize}")
-
-
 def _store_lanes(values: Values, buffer: Buffer, start: str, ahead: int, value: str, count: int) -> None:
     """Write the first ``count`` lanes of a vector to elements that lie side by side."""
     lanes, element = values.current_group.lanes, memory_type(buffer.dtype)
@@ -321,4 +296,4 @@ def _scatter(values: Values, buffer: Buffer, start: str, step: int, vector: int,
     for lane in range(present):
         element = values.f.value(f"extractelement {vector_of(kind, lanes)} {value}, i32 {lane}")
         address = values.ahead(first, buffer, (vector * lanes + lane) * step)
-        _store_scalar(values, buffer, address, element)
+        write_element(values.f, address, element, buffer.dtype)

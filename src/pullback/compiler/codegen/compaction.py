@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pullback.compiler.codegen.nest import TileTurns, emit_nest
-from pullback.compiler.codegen.types import convert, mangled, memory_type, splat, vector_of
+from pullback.compiler.codegen.types import constants, convert, mangled, memory_type, splat, vector_of
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.llvm.function import Function
 from pullback.loops import Affine, Axis, Expression, Load, turns_of
@@ -71,19 +71,19 @@ def _places(values: Values, load: Load, start: Affine, along: Axis) -> str:
     f, lanes = values.f, values.lanes
     kind = vector_of("i32", lanes)
     first = f.value(f"trunc i64 {values.element(load.buffer, start)} to i32")
-    steps = ", ".join(f"i32 {start.coefficient(along) * lane}" for lane in range(lanes))
-    places = f.value(f"add {kind} {splat(f, first, 'i32', lanes)}, <{steps}>")
+    steps = constants("i32", (start.coefficient(along) * lane for lane in range(lanes)))
+    places = f.value(f"add {kind} {splat(f, first, 'i32', lanes)}, {steps}")
     for index, stride in load.dynamic:
-        row = convert(f, values.vectors(index)[0], index.dtype, np.dtype(np.int32), lanes)
-        far = f.value(f"mul {kind} {row}, splat (i32 {stride})")
+        turn = convert(f, values.vectors(index)[0], index.dtype, np.dtype(np.int32), lanes)
+        far = f.value(f"mul {kind} {turn}, splat (i32 {stride})")
         places = f.value(f"add {kind} {places}, {far}")
     return places
 
 
-def _append(f: Function, target: str, count: str, row: str, mask: str, element: str, lanes: int) -> None:
-    """Write the lanes of ``row`` in ``mask`` to ``target`` from ``count`` on; what lies behind is overwritten next."""
+def _append(f: Function, target: str, count: str, vector: str, mask: str, element: str, lanes: int) -> None:
+    """Write the lanes of ``vector`` in ``mask`` to ``target`` from ``count`` on; the next ones overwrite the rest."""
     kind = vector_of(element, lanes)
     name = f"llvm.experimental.vector.compress.{mangled(element, lanes)}"
-    front = f.call(kind, name, (kind, row), (f"<{lanes} x i1>", mask), (kind, "poison"))
+    front = f.call(kind, name, (kind, vector), (f"<{lanes} x i1>", mask), (kind, "poison"))
     at = f.ahead(target, element, count)
     f.do(f"store {kind} {front}, ptr {at}, align 4")

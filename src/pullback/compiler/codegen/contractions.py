@@ -83,10 +83,8 @@ def accumulate(
     strip = _Strip(values, pair, steps, _ahead(pair.left.offset, rows), _ahead(pair.right.offset, bands))
 
     def innermost(_: TileTurns, sums: list[str]) -> list[str]:
-        pointers = [
-            values.address(load.buffer, values.element(load.buffer, load.offset.without([deepest])))
-            for load in (pair.left, pair.right)
-        ]
+        read = (pair.left, pair.right)
+        pointers = [values.at(load.buffer, load.offset.without([deepest])) for load in read]
         if values.end is None:
             return strip.run(deepest.extent, pointers, sums, wanted)
         size, rows = values.end
@@ -131,7 +129,7 @@ def multiply_panel(
     """
     (depth,), (start, steps) = pair.depth, extent
     with values.standing({depth: start}):
-        left = values.address(pair.left.buffer, values.element(pair.left.buffer, pair.left.offset))
+        left = values.at(pair.left.buffer, pair.left.offset)
     apart = pair.left.offset.coefficient(depth), width
     strip = _Strip(values, pair, apart, _ahead(pair.left.offset, tile), packed=True)
     return strip.run(steps, [left, panel], sums, wanted)
@@ -275,10 +273,8 @@ def _looped_epilogue(values: Values, product: Contraction, tile: TileTurns, sums
         base = values.places[axis]
         with f.loop("0", str(count)) as loop:
             value = loop.index if base.value is None else f.value(f"add i64 {loop.index}, {base.value}")
-            values.places[axis] = Place(value, base.constant)
             before = f.value(f"mul i64 {number}, {count}")
-            with values.scope():
+            with values.standing({axis: Place(value, base.constant)}):
                 nest(axes[1:], f.value(f"add i64 {before}, {loop.index}"))
-        values.places[axis] = base
 
     nest([(axis, count) for axis, count in tile.items() if count > 1], "0")

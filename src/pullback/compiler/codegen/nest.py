@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from pullback.compiler.codegen.vectormath import Lanes
 from pullback.loops import Axis, Expression
 from pullback.loops.nest import Kind, Level
 
-__all__ = ["ChunkTurns", "TileTurns", "each_place", "emit_nest", "multiply_add"]
+__all__ = ["ChunkTurns", "TileTurns", "each_place", "emit_nest", "sums_of_products"]
 
 Carried = list[str]
 TileTurns = Mapping[Axis, int]
@@ -59,17 +60,14 @@ def emit_nest(
 
         def strip(place: Place, length: int, current: Carried) -> Carried:
             if inner is not None and inner.kind is Kind.VECTOR:
-                with values.lane_group(LaneGroup.over(axis, length, inner.lanes), place):
-                    entered(axis, tile)
-                    return nest(rest, current)
-            values.places[axis] = place
-            if inner is not None:
-                tile[axis] = length
-            with values.scope():
+                here = values.lane_group(LaneGroup.over(axis, length, inner.lanes), place)
+            else:
+                here = values.standing({axis: place})
+                if inner is not None:
+                    tile[axis] = length
+            with here:
                 entered(axis, tile)
-                new = nest(rest, current)
-            del values.places[axis]
-            return new
+                return nest(rest, current)
 
         kinds = [kind for kind, _ in start]
         if level.kind is Kind.PARALLEL and ends is not None and list(ends.lengths) != [axis.extent]:
@@ -123,35 +121,32 @@ def _between(values: Values, level: Level, ends: ChunkTurns, body: Callable[[Pla
             body(Place(None, axis.extent - rest) if last else Place(stop), rest)
 
 
-def multiply_add(
-    values: Values, tile: TileTurns, left: Expression, right: Expression, sums: Sequence[str]
+def sums_of_products(
+    values: Values, levels: Sequence[Level], tile: TileTurns, left: Expression, right: Expression
 ) -> Carried:
-    """``sums`` with the product at each place of a tile added; what is the same for several places is read once."""
-    lanes = Lanes(values.f, scalar_type(left.dtype), values.current_group.lanes)
-    vectors = values.current_group.vectors
-    known: dict[tuple[object, ...], list[str]] = {}
+    """The sum over some loops at each place of a tile, a vector; what is the same for several places is read once."""
+    lanes = Lanes(values.f, scalar_type(left.dtype), values.lanes)
 
-    def operand(expression: Expression) -> list[str]:
-        where = expression, *(values.places[axis] for axis in tile if axis in expression.axes)
-        if where not in known:
-            known[where] = values.vectors(expression)
-        return known[where]
+    def turn(_: TileTurns, sums: Carried) -> Carried:
+        known: dict[tuple[object, ...], str] = {}
 
-    for _ in each_place(values, tile):  # each vector, before elements are spread for it
-        operand(right)
-    new = list[str]()
-    for number in each_place(values, tile):
-        current = sums[number * vectors : (number + 1) * vectors]
-        new += [lanes.fma(a, b, c) for a, b, c in zip(operand(left), operand(right), current)]
-    return new
+        def operand(expression: Expression) -> str:
+            where = expression, *(values.places[axis] for axis in tile if axis in expression.axes)
+            if where not in known:
+                (known[where],) = values.vectors(expression)
+            return known[where]
+
+        for __ in each_place(values, tile):  # each vector, before elements are spread for it
+            operand(right)
+        return [lanes.fma(operand(left), operand(right), sums[k]) for k in each_place(values, tile)]
+
+    return emit_nest(values, levels, turn, [(lanes.type, "zeroinitializer")] * math.prod(tile.values()))
 
 
 def each_place(values: Values, tile: TileTurns) -> Iterator[int]:
     """Stand at each place of a tile, the last of its axes moving fastest; gives their numbers."""
-    base = {axis: values.places[axis] for axis in tile}
+    base = [values.places[axis] for axis in tile]
     for number, turns in enumerate(itertools.product(*map(range, tile.values()))):
-        for (axis, place), turn in zip(base.items(), turns):
-            values.places[axis] = Place(place.value, place.constant + turn)
-        with values.scope():
+        places = [Place(place.value, place.constant + turn) for place, turn in zip(base, turns)]
+        with values.standing(dict(zip(tile, places))):
             yield number
-    values.places.update(base)

@@ -80,7 +80,7 @@ def wanted_by(values: Values, stores: Sequence[Store], rows: tuple[Axis, int], c
     for load in reads:
         down, across = (load.offset.coefficient(a) for a in (axis, columns))
         if across == 1 and down and lies_far(values, load) and load.is_plain:
-            address = values.address(load.buffer, values.element(load.buffer, load.offset))
+            address = values.at(load.buffer, load.offset)
             wanted[address] = wanted_rows(values, load, address, (count, down, run), cache=1)
     return list(wanted.values())
 

@@ -7,12 +7,10 @@ kept at once, so that every vector read serves several.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from pullback.compiler.codegen.maps import write_stores
-from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, each_place, emit_nest, multiply_add
+from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, each_place, emit_nest, sums_of_products
 from pullback.compiler.codegen.reductions import across_rows, horizontal
 from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Values
@@ -28,18 +26,12 @@ def emit_reduction_vectorised(
 ) -> None:
     """Run the kernel between ``ends`` of its first axis."""
     *outer, along = dots.pair.depth
-    dtype = dots.accumulator.dtype
-    kind = vector_of(scalar_type(dtype), values.lanes)
     levels = [*levels_over(outer), *vectors_over(along, values.lanes, most_unrolled=2)]
 
     def sums(tile: TileTurns, _: list[str]) -> None:
         """All sums of a tile, then their stores."""
-
-        def turn(_: TileTurns, current: list[str]) -> list[str]:
-            return multiply_add(values, tile, dots.pair.left, dots.pair.right, current)
-
-        found = emit_nest(values, levels, turn, [(kind, "zeroinitializer")] * math.prod(tile.values()))
-        totals = _totals(values, found, dtype)
+        found = sums_of_products(values, levels, tile, dots.pair.left, dots.pair.right)
+        totals = _totals(values, found, dots.accumulator.dtype)
         for number in each_place(values, tile):
             values.bind(dots.accumulator, [totals[number]])
             write_stores(values, dots.stores)

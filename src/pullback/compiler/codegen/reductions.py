@@ -16,16 +16,15 @@ from typing import Any
 import numpy as np
 
 from pullback.compiler.codegen.blocks import fenced
-from pullback.compiler.codegen.integers import integer_function
 from pullback.compiler.codegen.nest import TileTurns, each_place, emit_nest
 from pullback.compiler.codegen.pairwise import pairwise
-from pullback.compiler.codegen.types import convert, literal, scalar_type, vector_of
+from pullback.compiler.codegen.types import constants, convert, literal, scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
-from pullback.compiler.codegen.vectormath import ELEMENTWISE, Lanes
+from pullback.compiler.codegen.vectormath import Lanes
 from pullback.compiler.codegen.vectormath.extrema import Extremum, FirstExtremum
 from pullback.compiler.schedules.cost import FEWEST_LANES, WRITTEN_OUT
 from pullback.compiler.schedules.reduction import is_transposed, runs_along
-from pullback.loops import Affine, Apply, Axis, Load, Reduce, operands_of, turns_of
+from pullback.loops import Affine, Axis, Load, Reduce, operands_of, turns_of
 from pullback.loops.nest import Kind, Level, level_of, levels_over
 
 __all__ = ["SumsOfLoop", "across_rows", "emit_reduction", "horizontal", "neutral"]
@@ -44,20 +43,12 @@ def neutral(kind: str, dtype: np.dtype) -> float | int:
     return int(information.min if lowest else information.max)
 
 
-def combine(values: Values, kind: str, x: str, y: str, dtype: np.dtype, count: int) -> str:
-    """``x`` and ``y`` reduced to one."""
-    if dtype.kind == "f":
-        return ELEMENTWISE[kind](Lanes(values.f, scalar_type(dtype), count), x, y)
-    return integer_function(values.f, kind, (x, y), dtype, count)
-
-
 def horizontal(values: Values, kind: str, vectors: Sequence[str], dtype: np.dtype, lanes: int) -> str:
     """One scalar from the lanes of several vectors: vectors in pairs, then halves of the last one."""
-    value = pairwise(vectors, lambda a, b: combine(values, kind, a, b, dtype, lanes))
+    value = pairwise(vectors, lambda a, b: values.elementwise(kind, (a, b), dtype, lanes))
     while lanes > 1:
         lanes //= 2
-        low, high = _halves(values, value, dtype, lanes)
-        value = combine(values, kind, low, high, dtype, lanes)
+        value = values.elementwise(kind, _halves(values, value, dtype, lanes), dtype, lanes)
     return value
 
 
@@ -82,17 +73,17 @@ def emit_reduction(values: Values, reduce: Reduce) -> list[str]:
         with values.shadowing(reduce.over):
             return emit_reduction(values, reduce)
     if values.is_vector(reduce):
-        assert group is not None
+        group = values.current_group
         if not extreme_position and is_transposed(reduce, group.axis, values.target):
             return [_transposed(values, reduce, vector) for vector in range(group.vectors)]
         return _accumulate(values, reduce, group.vectors, group.lanes)
     if across and not extreme_position:
-        assert group is not None
+        group = values.current_group
         vectors = _masked(values, reduce, values.vectors(reduce.body))
         result = horizontal(values, reduce.kind, vectors, reduce.dtype, group.lanes)
         if reduce.adds_floats and not group.tail:
             # No lane holds the +0 that a sum begins with.
-            result = combine(values, "add", result, literal(reduce.dtype, 0), reduce.dtype, 1)
+            result = values.elementwise("add", (result, literal(reduce.dtype, 0)), reduce.dtype, 1)
         return [result]
     if runs_along(reduce) and reduce.over[-1].extent >= (values.lanes if extreme_position else FEWEST_LANES):
         return _along_lanes(values, reduce)
@@ -104,12 +95,9 @@ def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
 
     A few rows are read side by side, then the next: their lines may all have the same place in the nearest cache.
     """
-    assert values.group is not None
-    group, here = values.group, values.places[values.group.axis]
-    *outer, along = reduce.over
-    lanes = group.lanes
-    rows = lanes if values.mask(vector) is None else group.tail
-    places = [Place(here.value, here.constant + vector * lanes + row) for row in range(rows)]
+    group, (*outer, along) = values.current_group, reduce.over
+    here, lanes, rows = values.places[group.axis], group.lanes, group.present(vector)
+    places = [Place(here.value, here.constant + vector * lanes + k) for k in range(rows)]
     accumulators = _accumulators(values, reduce, lanes)
     start = accumulators.start(1)
     # Where a row takes several registers fewer rows are side by side, each with more of its vectors.
@@ -119,26 +107,19 @@ def _transposed(values: Values, reduce: Reduce, vector: int) -> str:
     def turn(tile: TileTurns, carried: list[str]) -> list[str]:
         new = list[str]()
         values.hoist([reduce.body], [group.axis])
-        for row, state in enumerate(_parts(carried, len(carried) // len(start)), first):
-            values.places[group.axis] = places[row]
-            with values.scope():
+        for place, state in zip(places[first:], _parts(carried, len(carried) // len(start))):
+            with values.standing({group.axis: place}):
                 new += accumulators.taken(state, accumulators.terms())
-            del values.places[group.axis]
         return new
 
     with values.shadowing([group.axis]), values.scope():
-        levels = [
-            *levels_over(outer),
-            _lane_level(along, strip, lanes),
-            Level(along, Kind.VECTOR, lanes=lanes),
-        ]
+        levels = [*levels_over(outer), *_lane_levels(along, strip, lanes)]
         made = list[str]()
         for first in range(0, rows, most):
             count = min(most, rows - first)
             made += accumulators.found(_parts(emit_nest(values, levels, turn, start * count), count))
-    return across_rows(
-        values, reduce.kind, [*made, *["zeroinitializer"] * (lanes - rows)], reduce.dtype, lanes
-    )
+    made += ["zeroinitializer"] * (lanes - rows)
+    return across_rows(values, reduce.kind, made, reduce.dtype, lanes)
 
 
 def across_rows(values: Values, kind: str, rows: Sequence[str], dtype: np.dtype, lanes: int) -> str:
@@ -156,7 +137,7 @@ def across_rows(values: Values, kind: str, rows: Sequence[str], dtype: np.dtype,
     def halves(a: str, b: str, lanes: int, kept: int) -> str:
         vector = vector_of(scalar, lanes)
         parts = [values.f.shuffled(vector, a, b, range(first, 2 * kept, 2)) for first in (0, 1)]
-        return combine(values, kind, parts[0], parts[1], dtype, kept)
+        return values.elementwise(kind, parts, dtype, kept)
 
     while len(current) > 1:
         current = [halves(a, b, lanes, lanes) for a, b in zip(current[::2], current[1::2])]
@@ -177,23 +158,17 @@ class _Accumulators:
 
     def terms(self) -> list[Any]:
         """What they take in of the body: vectors, or the two factors where a sum takes in a product."""
-        body, along = self.body, self._along()
-        if self.lanes == 1:
-            return self.values.emit(body)
-        if (
-            self.kind == "add"
-            and isinstance(body, Apply)
-            and body.function == "multiply"
-            and body.dtype.kind == "f"
-            # Lanes that do not exist are read as zeros.
-            and (along is None or all(isinstance(e, Load) and along in e.axes for e in body.operands))
-        ):
-            left, right = (self.values.vectors(operand) for operand in body.operands)
-            return list(zip(left, right))
+        along, fuses = self._along(), self.reduce.adds_floats and self.lanes > 1
+        factors = operands_of(self.body, "multiply") if fuses else ()
+        # Lanes that do not exist are read as zeros.
+        if factors and (along is None or all(isinstance(e, Load) and along in e.axes for e in factors)):
+            return list(zip(*map(self.values.vectors, factors)))
         return self.vectors()
 
     def vectors(self) -> list[Any]:
-        """Vectors of the body, with neutral values in lanes that do not exist."""
+        """Vectors of the body, with neutral values in lanes that do not exist; a scalar for a single lane."""
+        if self.lanes == 1:
+            return self.values.emit(self.body)
         vectors = self.values.vectors(self.body)
         return vectors if self._along() is None else _masked(self.values, self.reduce, vectors)
 
@@ -223,7 +198,7 @@ class _Accumulators:
     def _added(self, total: str, term: str | tuple[str, str]) -> str:
         if isinstance(term, tuple):
             return Lanes(self.values.f, scalar_type(self.dtype), self.lanes).fma(*term, total)
-        return combine(self.values, self.kind, total, term, self.dtype, self.lanes)
+        return self.values.elementwise(self.kind, (total, term), self.dtype, self.lanes)
 
 
 class _Extrema(_Accumulators):
@@ -265,11 +240,6 @@ class _Search(_Accumulators):
     def _first(self, lanes: int) -> FirstExtremum:
         return FirstExtremum(self.values.f, self.kind == "argmax", self.dtype, self.index_dtype, lanes)
 
-    def terms(self) -> list[tuple[str, str]]:
-        if self.lanes > 1:
-            return self.vectors()
-        return [(value, self._place()) for value in self.values.emit(self.body)]
-
     def vectors(self) -> list[tuple[str, str]]:
         """Vectors of the body, each with its places."""
         vectors, first = super().vectors(), self._place()
@@ -278,8 +248,8 @@ class _Search(_Accumulators):
         kind, scalar = self._first(self.lanes).places.kind, scalar_type(self.index_dtype)
         terms = []
         for number, vector in enumerate(vectors):
-            ahead = ", ".join(f"{scalar} {number * self.lanes + lane}" for lane in range(self.lanes))
-            terms.append((vector, self.values.f.value(f"add {kind} {first}, <{ahead}>")))
+            ahead = constants(scalar, range(number * self.lanes, (number + 1) * self.lanes))
+            terms.append((vector, self.values.f.value(f"add {kind} {first}, {ahead}")))
         return terms
 
     def _place(self) -> str:
@@ -291,11 +261,8 @@ class _Search(_Accumulators):
         return self.values.splat(narrow, self.index_dtype) if self.lanes > 1 else narrow
 
     def start(self, side: int) -> list[tuple[str, str]]:
-        first = (self.dtype, self.least), (self.index_dtype, 0)
-        return [
-            (vector_of(scalar_type(dtype), self.lanes), literal(dtype, value, self.lanes))
-            for dtype, value in first
-        ] * side
+        first, lanes = ((self.dtype, self.least), (self.index_dtype, 0)), self.lanes
+        return [(vector_of(scalar_type(d), lanes), literal(d, value, lanes)) for d, value in first] * side
 
     def taken(self, carried: Sequence[str], terms: Sequence[tuple[str, str]]) -> list[str]:
         first, best = self._first(self.lanes), list(zip(carried[::2], carried[1::2]))
@@ -341,40 +308,32 @@ def _accumulate(values: Values, reduce: Reduce, count: int, lanes: int) -> list[
     """
     *outer, last = reduce.over
     accumulators = _accumulators(values, reduce, lanes)
-    side, short = min(last.extent, accumulators.chains // count), _written_out(values, reduce)
-    if short or values.rare or side < 2:
-        side, levels = 1, levels_over(reduce.over, short)
+    side, turns = min(last.extent, accumulators.chains // count), turns_of(reduce.over)
+    if turns <= WRITTEN_OUT or values.rare or side < 2:
+        unrolled = 0 if turns > WRITTEN_OUT or values.rare else turns
+        side, levels = 1, levels_over(reduce.over, unrolled)
     else:
         levels = [*levels_over(outer), level_of(last, size=side), Level(last, Kind.REGISTER)]
 
-    def turns(tile: TileTurns, carried: list[str]) -> list[str]:
+    def body(tile: TileTurns, carried: list[str]) -> list[str]:
         terms = [accumulators.terms() for _ in each_place(values, tile)]
         states = zip(_parts(carried, count), zip(*terms))
         return [value for state, own in states for value in accumulators.taken(state, own)]
 
     start = accumulators.start(side) * count
-    found = emit_nest(values, levels, turns, start, hoisted=([reduce.body], []))
+    found = emit_nest(values, levels, body, start, hoisted=([reduce.body], []))
     return accumulators.found(_parts(found, count))
 
 
-def _parts(row: Sequence[str], count: int) -> list[Sequence[str]]:
+def _parts(values: Sequence[str], count: int) -> list[Sequence[str]]:
     """``count`` parts of the same length."""
-    size = len(row) // count
-    return [row[start : start + size] for start in range(0, len(row), size)]
-
-
-def _written_out(values: Values, reduce: Reduce) -> int:
-    """How many turns are unrolled: all of them where they are few."""
-    if values.rare:
-        return 0
-    return turns_of(reduce.over) if turns_of(reduce.over) <= WRITTEN_OUT else 0
+    size = len(values) // count
+    return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 def _masked(values: Values, reduce: Reduce, vectors: list[str]) -> list[str]:
     """Neutral values in lanes that do not exist."""
-    assert values.group is not None
-    dtype = reduce.body.dtype
-    lanes, last = values.group.lanes, len(vectors) - 1
+    dtype, lanes, last = reduce.body.dtype, values.current_group.lanes, len(vectors) - 1
     mask = values.mask(last)
     if mask is None:
         return vectors
@@ -398,11 +357,11 @@ def _along_lanes(values: Values, reduce: Reduce) -> list[str]:
         lanes //= 2
     side = min(values.target.accumulators, max(axis.extent // lanes, 1))
     rows = values.target.accumulators // (side * len(together)) if outer and not values.rare else 1
-    levels, inside = levels_over(outer), [Level(axis, Kind.VECTOR, lanes=lanes)]
+    levels, inside = levels_over(outer), list[Level]()
     if rows > 1:
-        levels[-1] = level_of(outer[-1], size=rows)
-        inside.insert(0, Level(outer[-1], Kind.REGISTER))
-    levels += [_lane_level(axis, side, lanes), *inside]
+        levels[-1], inside = level_of(outer[-1], size=rows), [Level(outer[-1], Kind.REGISTER)]
+    along, vector = _lane_levels(axis, side, lanes)
+    levels += [along, *inside, vector]
     bodies = [each.body for each in together]
     values.hoist(bodies, reduce.over)
     sums = SumsOfLoop(values, together, lanes, side, max(rows, 1))
@@ -443,9 +402,10 @@ class SumsOfLoop:
             self.values.bind(own.reduce, [own.across(state)])
 
 
-def _lane_level(axis: Axis, side: int, lanes: int) -> Level:
+def _lane_levels(axis: Axis, side: int, lanes: int) -> list[Level]:
     """A loop over ``side`` vectors along an axis, then over those that are left, and lanes of a last one."""
     full, tail = divmod(axis.extent, lanes)
     blocks, left = divmod(full, side)
     strips = ((side * lanes, blocks), (left * lanes, 1), (tail, 1))
-    return Level(axis, Kind.SERIAL, tuple((n, count) for n, count in strips if n and count))
+    loop = Level(axis, Kind.SERIAL, tuple((n, count) for n, count in strips if n and count))
+    return [loop, Level(axis, Kind.VECTOR, lanes=lanes)]

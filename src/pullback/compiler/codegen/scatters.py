@@ -118,12 +118,12 @@ class _Search:
             (bits,) = loop.values
             ahead = f.call("i64", "llvm.cttz.i64", ("i64", bits), ("i1", "true"))
             start = place.value or str(place.constant)
-            values.places[self.axis] = Place(f.value(f"add i64 {start}, {ahead}"))
-            with values.scope():
-                self._stand()
-                visit()
-            for axis in {self.axis, *self.axes}:
-                del values.places[axis]
+            position = f.value(f"add i64 {start}, {ahead}")
+            with values.standing({self.axis: Place(position)}):
+                index = values.emit(self.index)
+                with values.standing(self._divided(position)):
+                    values.bind(self.selector, index)
+                    visit()
             loop.carry(f.value(f"and i64 {bits}, {f.value(f'add i64 {bits}, -1')}"))
 
     def _up_to(self, size: str, found: str, place: Place) -> str:
@@ -136,16 +136,13 @@ class _Search:
         mask = f.value(f"select i1 {whole}, i64 -1, i64 {mask}")
         return f.value(f"and i64 {found}, {mask}")
 
-    def _stand(self) -> None:
-        """Say where each axis stands, and what the index is."""
-        f, values = self.values.f, self.values
-        rest = values.places[self.axis].value
-        assert rest is not None
-        values.bind(self.selector, values.emit(self.index))
+    def _divided(self, rest: str) -> dict[Axis, Place]:
+        """Where each axis stands at a position."""
+        f, places = self.values.f, dict[Axis, Place]()
         for axis in reversed(self.axes[1:]):
-            values.places[axis] = Place(f.value(f"urem i64 {rest}, {axis.extent}"))
+            places[axis] = Place(f.value(f"urem i64 {rest}, {axis.extent}"))
             rest = f.value(f"udiv i64 {rest}, {axis.extent}")
-        values.places[self.axes[0]] = Place(rest)
+        return {**places, self.axes[0]: Place(rest)}
 
     def _bits(self, group: LaneGroup) -> str:
         """A bit for each of the group's positions: whether it is one of those looked for."""

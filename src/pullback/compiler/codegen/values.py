@@ -11,15 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
 from pullback.compiler.codegen.halves import half_bits, half_value
-from pullback.compiler.codegen.integers import COMPARISONS, integer_function
+from pullback.compiler.codegen.integers import COMPARISONS, comparison, integer_function
 from pullback.compiler.codegen.types import (
+    constants,
     convert,
     first_lanes,
-    is_signed,
     literal,
     memory_type,
     scalar_type,
@@ -120,7 +121,7 @@ class Values:
         self.columns: Mapping[Load, tuple[RowBlock, tuple[Load, ...]]] = {}
         self.together: Mapping[Reduce, Sequence[Reduce]] = {}
         """For reductions those that one loop makes with them, itself among them."""
-        self.places: dict[Axis, Place] = {}
+        self.places: Mapping[Axis, Place] = {}
         self._scopes: list[dict[Expression, list[str]]] = [{}]
         self.end: tuple[str, int] | None = None
         """Of a product that is summed over rows their number, and that of those that there are."""
@@ -143,37 +144,30 @@ class Values:
     @contextmanager
     def lane_group(self, group: LaneGroup, place: Place) -> Iterator[None]:
         """Values along ``group.axis`` are vectors that start at ``place``."""
-        before, held = self.group, self.places.get(group.axis)
-        self.group, self.places[group.axis] = group, place
-        with self.scope():
+        before, self.group = self.group, group
+        with self.standing({group.axis: place}):
             yield
         self.group = before
-        if held is None:
-            del self.places[group.axis]
-        else:
-            self.places[group.axis] = held
 
     @contextmanager
     def standing(self, places: Mapping[Axis, Place]) -> Iterator[None]:
-        """Axes stand at other ``places`` inside."""
-        held = {axis: self.places[axis] for axis in places if axis in self.places}
-        self.places.update(places)
-        yield
-        for axis in places:
-            del self.places[axis]
-        self.places.update(held)
+        """Axes stand at other ``places`` inside, where what is computed is another value."""
+        held, self.places = self.places, {**self.places, **places}
+        with self.scope():
+            yield
+        self.places = held
 
     @contextmanager
     def shadowing(self, axes: Iterable[Axis]) -> Iterator[None]:
         """Where ``axes`` already stand somewhere, they do not inside: an inner loop gives them a meaning of its own."""
-        hidden = {axis: self.places.pop(axis) for axis in axes if axis in self.places}
-        group, scopes = self.group, self._scopes
-        if group is not None and group.axis in hidden:
+        held = self.group, self._scopes, self.places
+        hidden = self.places.keys() & set(axes)
+        if self.group is not None and self.group.axis in hidden:
             self.group = None
-        self._scopes = [{e: v for scope in scopes for e, v in scope.items() if not e.axes & hidden.keys()}]
+        self._scopes = [{e: v for known in self._scopes for e, v in known.items() if not e.axes & hidden}]
+        self.places = {axis: place for axis, place in self.places.items() if axis not in hidden}
         yield
-        self.group, self._scopes = group, scopes
-        self.places.update(hidden)
+        self.group, self._scopes, self.places = held
 
     @contextmanager
     def reducing(self, emit: Callable[[Values, Reduce], list[str]]) -> Iterator[None]:
@@ -260,11 +254,8 @@ class Values:
             depth[expression] = 1 + max((depth[operand] for operand in expression.operands), default=0)
         inner = _taken_in(depth)
         for expression in sorted(depth, key=depth.__getitem__):
-            if (
-                self.is_vector(expression)
-                and expression not in inner
-                and expression.axes <= self.places.keys()
-            ):
+            inside = expression in inner or not expression.axes <= self.places.keys()
+            if self.is_vector(expression) and not inside:
                 self.emit(expression)
 
     def emit_in_order(self, root: Expression) -> str:
@@ -304,8 +295,8 @@ class Values:
         lanes, kind = self.current_group.lanes, vector_of("i64", self.current_group.lanes)
         known = not start.startswith("%")
         first = int(start) if known else 0
-        steps = ", ".join(f"i64 {first + (vector * lanes + lane) * step}" for lane in range(lanes))
-        return f"<{steps}>" if known else self.f.pure(f"add {kind} {self.splat(start, _INT64)}, <{steps}>")
+        steps = constants("i64", (first + (vector * lanes + lane) * step for lane in range(lanes)))
+        return steps if known else self.f.pure(f"add {kind} {self.splat(start, _INT64)}, {steps}")
 
     def convert_index(self, expression: Expression) -> list[str]:
         """An integer value as ``i64``."""
@@ -324,16 +315,17 @@ class Values:
             if place.value is not None:
                 parts.append(self._times(place.value, coefficient))
         parts += [self._times(value, stride) for value, stride in dynamic]
-        total: str | None = None
-        for part in parts:
-            total = part if total is None else self.f.pure(f"add i64 {total}, {part}")
-        if total is None:
-            return str(constant)
-        return self.f.pure(f"add i64 {total}, {constant}") if constant else total
+        if constant or not parts:
+            parts.append(str(constant))
+        return reduce(lambda a, b: self.f.pure(f"add i64 {a}, {b}"), parts)
 
     def element(self, buffer: Buffer, index: Affine, dynamic: Sequence[tuple[str, int]] = ()) -> str:
         """The offset of an element from the buffer's pointer, which may already be some elements into it."""
         return self.offset(index + -self.shifts.get(buffer, 0), dynamic)
+
+    def at(self, buffer: Buffer, index: Affine, dynamic: Sequence[tuple[str, int]] = ()) -> str:
+        """The address of an element."""
+        return self.address(buffer, self.element(buffer, index, dynamic))
 
     def _times(self, value: str, factor: int) -> str:
         return value if factor == 1 else self.f.pure(f"mul i64 {value}, {factor}")
@@ -395,24 +387,28 @@ class Values:
         """Index arithmetic on the lane axis alone, where it stands at a known place: a constant for each lane."""
         if not self.is_vector(expression) or expression.function not in INDEX_ARITHMETIC:
             return None
-        group, place = self.current_group, self.places[self.current_group.axis]
-        if place.value is not None or expression.dtype != _INT64 or expression.axes != {group.axis}:
+        group = self.current_group
+        if expression.dtype != _INT64 or expression.axes != {group.axis}:
             return None
-        rows = []
-        for vector in range(group.vectors):
-            places = [place.constant + vector * group.lanes + lane for lane in range(group.lanes)]
-            lanes = [fixed_value(expression, group.axis, where) for where in places]
-            if None in lanes:
+        rows = [self.known_lanes(expression, vector, group.lanes) for vector in range(group.vectors)]
+        return [constants("i64", lanes) for lanes in rows if lanes is not None] or None
+
+    def known_lanes(self, expression: Expression, vector: int, count: int) -> list[int] | None:
+        """Its numbers in the first lanes of a vector of the group, if they are known when the code is written."""
+        group, place = self.current_group, self.places[self.current_group.axis]
+        if place.value is not None:
+            return None
+        first, found = place.constant + vector * group.lanes, list[int]()
+        for lane in range(count):
+            value = fixed_value(expression, group.axis, first + lane)
+            if value is None:
                 return None
-            rows.append("<" + ", ".join(f"i64 {lane}" for lane in lanes) + ">")
-        return rows
+            found.append(value)
+        return found
 
     def function(self, expression: Apply, operands: Sequence[str], count: int) -> str:
         """One scalar function of the vocabulary on ``count`` lanes."""
-        name, taken = (
-            expression.function,
-            expression.operands[0].dtype if expression.operands else expression.dtype,
-        )
+        name, taken = expression.function, expression.operands[0].dtype
         kind = vector_of(scalar_type(taken), count)
         if name == "cast":
             return convert(self.f, operands[0], taken, expression.dtype, count)
@@ -430,19 +426,18 @@ class Values:
         if name == "half_value":
             return half_value(self.f, operands[0], count, self.target)
         if name in COMPARISONS:
-            floating, signed, unsigned = COMPARISONS[name]
-            if taken.kind == "f":
-                return self.f.value(f"fcmp {floating} {kind} {operands[0]}, {operands[1]}")
-            return self.f.value(
-                f"icmp {signed if is_signed(taken) else unsigned} {kind} {operands[0]}, {operands[1]}"
-            )
+            return self.f.value(f"{comparison(name, taken)} {kind} {operands[0]}, {operands[1]}")
         if name in ("isnan", "isinf", "isfinite"):
             return self._question(name, operands[0], kind, count)
         if name == "divide" and count > 1 and taken.kind == "f" and _may_be_filled(expression.operands[1]):
             operands = [operands[0], self._hidden(operands[1], kind)]
-        if taken.kind == "f":
-            return ELEMENTWISE[name](Lanes(self.f, scalar_type(taken), count), *operands)
-        return integer_function(self.f, name, operands, taken, count)
+        return self.elementwise(name, operands, taken, count)
+
+    def elementwise(self, name: str, operands: Sequence[str], dtype: np.dtype, count: int) -> str:
+        """One function of numbers of one ``dtype``, by its name."""
+        if dtype.kind == "f":
+            return ELEMENTWISE[name](Lanes(self.f, scalar_type(dtype), count), *operands)
+        return integer_function(self.f, name, operands, dtype, count)
 
     def _hidden(self, value: str, kind: str) -> str:
         """``value``, of which LLVM knows nothing any more.
@@ -474,11 +469,10 @@ class Values:
         negate_product, negate_rest = negative and place == 1, negative and place == 0
         rows = self.parts([*product.operands, rest], expression)
         lanes = Lanes(self.f, scalar_type(expression.dtype), self.lanes_of(expression))
-        results = []
-        for a, b, c in zip(*rows):
-            left = lanes.neg(a) if negate_product else a
-            results.append(lanes.fma(left, b, lanes.neg(c) if negate_rest else c))
-        return results
+        return [
+            lanes.fma(lanes.neg(a) if negate_product else a, b, lanes.neg(c) if negate_rest else c)
+            for a, b, c in zip(*rows)
+        ]
 
     def _extremum(self, expression: Apply) -> list[str] | None:
         """A chain of maxima, or of minima, as one of many values."""

@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 
 from pullback.compiler.codegen.maps import write_stores
-from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, each_place, emit_nest, multiply_add
+from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, each_place, emit_nest, sums_of_products
 from pullback.compiler.codegen.reductions import emit_reduction
-from pullback.compiler.codegen.types import scalar_type, vector_of
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.schedules.cost import MOST_TAPS
 from pullback.compiler.schedules.window_maximum import WindowMaximum
@@ -26,20 +25,13 @@ __all__ = ["emit_window_maximum"]
 def emit_window_maximum(values: Values, kernel: Kernel, pooled: WindowMaximum, ends: ChunkTurns) -> None:
     """Run the kernel between ``ends`` of its first axis."""
     window = {axis: axis.extent for axis in pooled.window}
-    size = math.prod(window.values())
-    kind = vector_of(scalar_type(pooled.sums.dtype), values.lanes)
-    strides = row_major(tuple(window.values()))
+    size, strides = math.prod(window.values()), row_major(tuple(window.values()))
+    levels = levels_over(pooled.sums.over, MOST_TAPS)
 
     def sums(rows: TileTurns, _: list[str]) -> None:
         """The sums of products for every row and every place of the window, and what is made of the largest."""
-
-        def turn(_: TileTurns, current: list[str]) -> list[str]:
-            with values.standing(dict.fromkeys(window, Place(None, 0))):
-                return multiply_add(values, {**rows, **window}, pooled.left, pooled.right, current)
-
-        count = math.prod(rows.values()) * size
-        levels = levels_over(pooled.sums.over, MOST_TAPS)
-        found = emit_nest(values, levels, turn, [(kind, "zeroinitializer")] * count)
+        with values.standing(dict.fromkeys(window, Place(None, 0))):
+            found = sums_of_products(values, levels, {**rows, **window}, pooled.left, pooled.right)
         for r in each_place(values, rows):
 
             def known(values: Values, reduce: Reduce, first: int = r * size) -> list[str]:
