@@ -11,7 +11,7 @@ that all that is left to do is to turn squares of 16-byte rows, which needs no l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pullback.compiler.codegen.types import bytes_of, first_lanes, mangled, vector_of
 from pullback.compiler.llvm.function import Function
@@ -71,8 +71,8 @@ def transpose_block(
     f: Function,
     kind: str,
     lanes: int,
-    source: Callable[[int], str],
-    target: Callable[[int], str],
+    source: tuple[str, int],
+    target: tuple[str, int],
     rows: int,
     columns: int,
     piece_bytes: int,
@@ -80,18 +80,20 @@ def transpose_block(
 ) -> None:
     """Copy ``rows × columns`` elements (at most ``lanes`` each) from source rows to target columns.
 
+    Either has the address of the first one, and how many elements apart they lie.
     Rows are read in pieces of ``piece_bytes``, which a processor exchanges within a vector at no delay. With
     ``full_rows`` whole vectors are written, zeros where the source has no row.
     """
     piece = min(lanes, piece_bytes // bytes_of(kind))
     for first in range(0, columns, piece):
         there = min(piece, columns - first)
-        vectors = [
-            _pieces(f, [source(r) for r in range(k, rows, piece)], kind, lanes, piece, first, there)
-            for k in range(piece)
-        ]
-        for c, column in enumerate(_transposed_pieces(f, vectors, kind, lanes)[:there]):
-            store_lanes(f, column, target(first + c), kind, lanes, lanes if full_rows else rows)
+        vectors = list[str]()
+        for k in range(piece):
+            places = [f.ahead(source[0], kind, r * source[1]) for r in range(k, rows, piece)]
+            vectors.append(_pieces(f, places, kind, lanes, piece, first, there))
+        for c, column in enumerate(_transposed_pieces(f, vectors, kind, lanes)[:there], first):
+            place = f.ahead(target[0], kind, c * target[1])
+            store_lanes(f, column, place, kind, lanes, lanes if full_rows else rows)
 
 
 def _pieces(

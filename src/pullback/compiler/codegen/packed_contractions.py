@@ -23,7 +23,6 @@ from pullback.compiler.codegen.nest import ChunkTurns, TileTurns, emit_nest
 from pullback.compiler.codegen.prefetch import Wanted, lies_far, wanted_by, wanted_rows
 from pullback.compiler.codegen.types import memory_type
 from pullback.compiler.codegen.values import LaneGroup, Place, Values
-from pullback.compiler.llvm.function import Function
 from pullback.compiler.schedules.contraction_schedules import PackedContraction
 from pullback.compiler.schedules.packing import Segment
 from pullback.compiler.schedules.tiles import row_axis
@@ -40,7 +39,7 @@ def emit_packed_contraction(
     f, packing = values.f, schedule.packing
     axis = row_axis(schedule.contraction)
     assert axis is not None
-    blocks = _Blocks(values, schedule, axis, f["scratch"])
+    blocks = _Blocks(values, schedule, axis)
     with f.loop(ends.low, ends.high) as loop:
         row_block = f.value(f"udiv i64 {loop.index}, {packing.column_blocks}")
         column_block = f.value(f"urem i64 {loop.index}, {packing.column_blocks}")
@@ -98,21 +97,17 @@ class _Blocks:
     following: str
     """The first panel of the next block of columns."""
 
-    def __init__(self, values: Values, schedule: PackedContraction, axis: Axis, scratch: str) -> None:
+    def __init__(self, values: Values, schedule: PackedContraction, axis: Axis) -> None:
         product, packing = schedule.contraction, schedule.packing
         self.values, self.product, self.packing, self.axis = values, product, packing, axis
-        self.f: Function = values.f
-        self.scratch = scratch
+        self.f, self.scratch = values.f, values.f["scratch"]
         self.kind = memory_type(product.accumulator.dtype)
         self.pitch = packing.depth * packing.width
-        self.waiting = self._at(scratch, packing.panels * self.pitch) if len(packing.rounds) > 1 else ""
+        several = len(packing.rounds) > 1
+        self.waiting = self._at(self.scratch, packing.panels * self.pitch) if several else ""
 
     def _at(self, pointer: str, ahead: int | str) -> str:
         return self.f.ahead(pointer, self.kind, ahead)
-
-    def _step(self, pointer: str, pitch: int, count: int) -> str:
-        """``count`` rows of ``pitch`` elements further on."""
-        return self._at(pointer, count * pitch)
 
     def run(self, first_row: str, last_row: str, first_panel: str) -> None:
         """Pack the block's panels, then run all of its rows over them; once for each round."""
@@ -160,9 +155,8 @@ class _Blocks:
             following = self._column(f.value(f"add i64 {loop.index}, 1"))
             columns = f.value(f"sub i64 {f.smaller(following, packing.columns)}, {column}")
             for size in sizes:
-                one = len(sizes) == 1
-                fits = nullcontext() if one else f.when(f.value(f"icmp eq i64 {columns}, {size}"))
-                with fits:
+                fits = f"icmp eq i64 {columns}, {size}"
+                with nullcontext() if len(sizes) == 1 else f.when(f.value(fits)):
                     body(_Panel(within, column, size))
 
     # ------------------------------------------------------------------ packing
@@ -176,10 +170,9 @@ class _Blocks:
         for segment in turn.segments:
             right, (depth,) = self.product.pairs[segment.pair].right, self.product.pairs[segment.pair].depth
             target = self._at(packed, segment.packed_at * self.packing.width)
-            with self.values.standing(
-                {self.product.columns: Place(panel.column), depth: turn.place(segment)}
-            ):
-                source = self.values.address(right.buffer, self.values.element(right.buffer, right.offset))
+            places = {self.product.columns: Place(panel.column), depth: turn.place(segment)}
+            with self.values.standing(places):
+                source = self.values.at(right.buffer, right.offset)
             steps, across = (right.offset.coefficient(axis) for axis in (depth, self.product.columns))
             if across == 1:
                 count = self._made(turn.place(segment), segment.stop - segment.start)
@@ -206,21 +199,16 @@ class _Blocks:
         def strip(source: str, target: str, count: int) -> None:
             for start in range(0, columns, lanes):
                 rows = min(lanes, columns - start)
-                first, into = self._at(source, start * across), self._at(target, start)
-                read = functools.partial(self._step, first, across)
-                write = functools.partial(self._step, into, width)
-                piece = self.values.target.piece_bytes
+                read = self._at(source, start * across), across
+                write, piece = (self._at(target, start), width), self.values.target.piece_bytes
                 transpose_block(f, self.kind, lanes, read, write, rows, count, piece, full_rows=True)
 
         if steps != 1:
             raise AssertionError("a packed operand runs along its columns or along its depth")
         if whole:
             with f.loop("0", str(whole * lanes), lanes) as loop:
-                strip(
-                    self._at(source, loop.index),
-                    self._at(target, f.value(f"mul i64 {loop.index}, {width}")),
-                    lanes,
-                )
+                start = self._at(source, loop.index)
+                strip(start, self._at(target, f.value(f"mul i64 {loop.index}, {width}")), lanes)
         if rest:
             strip(self._at(source, whole * lanes), self._at(target, whole * lanes * width), rest)
 
@@ -244,7 +232,7 @@ class _Blocks:
         lanes, rows, vectors = packing.lanes, tile[self.axis], group.vectors
         packed = self._packed(panel)
         with values.lane_group(group, Place(panel.column)):
-            waiting = self._waiting(panel) if len(packing.rounds) > 1 else ""
+            waiting = self._waiting(panel) if self.waiting else ""
             sums = ["zeroinitializer"] * (rows * vectors)
             if not turn.first:
                 spots = list(self._spots(waiting, rows, vectors))
@@ -316,6 +304,6 @@ class _Blocks:
         (count, pitch), (run, _) = sorted(zip(extents, steps), key=lambda along: along[1] == 1)
         rows = -(-count // parts)
         with self.values.standing(places):
-            first = self.values.address(load.buffer, self.values.element(load.buffer, load.offset))
+            first = self.values.at(load.buffer, load.offset)
         address = self._at(first, self.f.value(f"mul i64 {number}, {rows * pitch}"))
         return wanted_rows(self.values, load, address, (rows, pitch, run), cache=2)
