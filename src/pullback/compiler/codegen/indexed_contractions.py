@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 
 from pullback.compiler.codegen.blocks import load_lanes
 from pullback.compiler.codegen.compaction import Compacted, compact
@@ -17,24 +18,15 @@ from pullback.compiler.codegen.types import memory_type, splat, vector_of
 from pullback.compiler.codegen.values import LaneGroup, Place, Values
 from pullback.compiler.codegen.vectormath import Lanes
 from pullback.compiler.schedules.cost import CHAINS, MOST_INDEXED_ROWS
-from pullback.compiler.schedules.indexed_contraction import (
-    IndexedContraction,
-    vector_width,
-    vectors_of_row,
-)
+from pullback.compiler.schedules.indexed_contraction import IndexedContraction, vector_width
 from pullback.loops import Kernel
 from pullback.loops.nest import Kind, Level, level_of, levels_over
 
 __all__ = ["emit_indexed_contraction"]
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """Vectors side by side along the lanes, the other columns at ``turns``."""
-
-    turns: tuple[int, ...]
-    first: int
-    count: int
+_Vector = tuple[tuple[int, ...], int]
+"""One of a row: where the other columns stand, and its number along the lanes."""
 
 
 def emit_indexed_contraction(
@@ -73,21 +65,11 @@ def _compacted(values: Values, sums: IndexedContraction, _: TileTurns, __: Seque
 
 def _parts(values: Values, sums: IndexedContraction, budget: int) -> list[_Part]:
     """The vectors of a row in parts of at most ``budget``, about equally many in each."""
-    (*others, lane), width = sums.columns, vector_width(sums.columns[-1], values.lanes)
-    along, total = -(-lane.extent // width), vectors_of_row(sums.columns, width)
-    size = -(-total // -(-total // budget))
-    parts: list[list[_Piece]] = [[]]
-    left = size
-    for turns in itertools.product(*(range(axis.extent) for axis in others)):
-        first = 0
-        while first < along:
-            if not left:
-                parts.append([])
-                left = size
-            count = min(left, along - first)
-            parts[-1].append(_Piece(turns, first, count))
-            first, left = first + count, left - count
-    return [_Part(values, sums, pieces) for pieces in parts]
+    *others, lane = sums.columns
+    turns = itertools.product(*(range(axis.extent) for axis in others))
+    vectors = list(itertools.product(turns, range(-(-lane.extent // vector_width(lane, values.lanes)))))
+    size = -(-len(vectors) // -(-len(vectors) // budget))
+    return [_Part(values, sums, vectors[k : k + size]) for k in range(0, len(vectors), size)]
 
 
 @dataclass(frozen=True)
@@ -102,35 +84,33 @@ class _Read:
     skipped: int
 
 
-def _reads(sums: IndexedContraction, part: Sequence[_Piece], width: int) -> list[_Read]:
+def _reads(sums: IndexedContraction, part: Sequence[_Vector], width: int) -> list[_Read]:
     """How the vectors of ``part`` are read: whole ones wherever the columns reach that far to either side."""
     lane, strides = sums.columns[-1], [sums.right.offset.coefficient(axis) for axis in sums.columns]
     reach = 1 + sum((axis.extent - 1) * stride for axis, stride in zip(sums.columns, strides))
     found = []
-    for piece in part:
-        start = sum(turn * stride for turn, stride in zip(piece.turns, strides))
-        for v in range(piece.first, piece.first + piece.count):
-            ahead, missing = start + v * width, max(0, (v + 1) * width - lane.extent)
-            if ahead + width <= reach:
-                found.append(_Read(ahead, width, 0))
-            elif ahead >= missing:
-                found.append(_Read(ahead - missing, width, missing))
-            else:
-                found.append(_Read(ahead, width - missing, 0))
+    for turns, v in part:
+        ahead = sum(turn * stride for turn, stride in zip(turns, strides)) + v * width
+        missing = max(0, (v + 1) * width - lane.extent)
+        if ahead + width <= reach:
+            found.append(_Read(ahead, width, 0))
+        elif ahead >= missing:
+            found.append(_Read(ahead - missing, width, missing))
+        else:
+            found.append(_Read(ahead, width - missing, 0))
     return found
 
 
 class _Part:
     """Vectors of a row of which the sums are kept side by side."""
 
-    def __init__(self, values: Values, sums: IndexedContraction, pieces: Sequence[_Piece]) -> None:
-        self.values, self.sums, self.pieces, self.right = values, sums, pieces, sums.right
+    def __init__(self, values: Values, sums: IndexedContraction, part: Sequence[_Vector]) -> None:
+        self.values, self.sums, self.part, self.right = values, sums, part, sums.right
         self.width = vector_width(sums.columns[-1], values.lanes)
         self.element = memory_type(sums.right.dtype)
         self.kind = vector_of(self.element, self.width)
         self.lanes = Lanes(values.f, self.element, self.width)
-        self.reads = _reads(sums, pieces, self.width)
-        self.vectors = len(self.reads)
+        self.reads, self.vectors = _reads(sums, part, self.width), len(part)
 
     def tile(self, rows: TileTurns, _: Sequence[str]) -> None:
         """The sums of all rows of a tile, then their stores."""
@@ -142,7 +122,7 @@ class _Part:
             for r in each_place(values, rows):
                 (x,) = values.emit(self.sums.left)
                 dynamic = [(values.convert_index(index)[0], stride) for index, stride in right.dynamic]
-                address = values.address(right.buffer, values.element(right.buffer, fixed, dynamic))
+                address = values.at(right.buffer, fixed, dynamic)
                 new += self._added(x, address, current[r * vectors : (r + 1) * vectors])
             return new
 
@@ -189,14 +169,15 @@ class _Part:
         """Write what the kernel makes of the sums."""
         values, width, wanted = self.values, self.width, self._wanted(totals)
         *others, lane = self.sums.columns
-        for piece in self.pieces:
-            start = piece.first * width
-            group = LaneGroup.over(lane, min(piece.count * width, lane.extent - start), width)
-            places = {axis: Place(None, turn) for axis, turn in zip(others, piece.turns)}
+        for turns, side_by_side in itertools.groupby(self.part, key=itemgetter(0)):
+            numbers = [v for _, v in side_by_side]
+            start, count = numbers[0] * width, len(numbers)
+            group = LaneGroup.over(lane, min(count * width, lane.extent - start), width)
+            places = {axis: Place(None, turn) for axis, turn in zip(others, turns)}
             with values.standing(places), values.lane_group(group, Place(None, start)):
-                values.bind(self.sums.accumulator, wanted[: piece.count])
+                values.bind(self.sums.accumulator, wanted[:count])
                 write_stores(values, self.sums.stores)
-            wanted = wanted[piece.count :]
+            wanted = wanted[count:]
 
     def _wanted(self, totals: Sequence[str]) -> list[str]:
         """The vectors without the lanes that lie before the first wanted one."""
