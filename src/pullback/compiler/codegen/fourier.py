@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from pullback.compiler.codegen.types import scalar_type
+from pullback.compiler.codegen.types import constants, scalar_type
 from pullback.compiler.codegen.vectormath.lanes import Arithmetic
 from pullback.compiler.llvm.function import Function, Module, float_literal
 from pullback.operators.stockham import radices
@@ -37,9 +37,9 @@ def define_transform(
     frequencies = 2 * (count + 1)
     given = frequencies if kind == "irfft" else 2 * count
     result = frequencies if kind == "rfft" else 2 * count
-    with f.loop("0", f["rows"], counted=False) as row:
+    with f.loop("0", f["rows"], counted=False) as turn:
         x, y = (
-            f.ahead(f[each], made.element, f.value(f"mul i64 {row.index}, {size}"))
+            f.ahead(f[each], made.element, f.value(f"mul i64 {turn.index}, {size}"))
             for each, size in (("x", given), ("y", result))
         )
         made.row(kind, x, y, int(length), int(beside))
@@ -67,7 +67,7 @@ class _Complex(Arithmetic):
 
     def constants(self, values: Sequence[float]) -> str:
         """A number for each lane."""
-        return f"<{', '.join(f'{self.kind} {float_literal(self.kind, v)}' for v in values)}>"
+        return constants(self.kind, [float_literal(self.kind, value) for value in values])
 
     def plus_product(self, total: str, a: str, b: str) -> str:
         """``total + a * b``, each real number by itself."""
@@ -154,11 +154,11 @@ class _Transform:
     ) -> None:
         """A pass over elements beside each other, which have their roots in common."""
         f, one = self.f, self.one
-        with self._turns(0, left, 1) as row:
-            roots = one.near(f["roots"], row)
+        with self._turns(0, left, 1) as turn:
+            roots = one.near(f["roots"], turn)
             places = range(first, first + (radix - 1) * left, left) if left > 1 else ()
             common = [self._repeated(one.read(roots, place)) for place in places]
-            begin = f.value(f"mul i64 {row}, {beside}")
+            begin = f.value(f"mul i64 {turn}, {beside}")
             for on, k in self._places(0, beside):
                 at = f.value(f"add i64 {begin}, {k}")
                 near = on.near(source, at)
@@ -218,15 +218,7 @@ class _Transform:
         """In place, from the transform of pairs of neighbours to the frequencies of all of them."""
         f, one = self.f, self.one
         half = f.value(f"fmul {self.element} {f['factor']}, 0.5")
-        for on, k in self._places(1, (length + 1) // 2):
-            low, high = on.read(on.near(y, k), 0), self._mirrored(on, y, k, length)
-            even, odd = self._halves(on, low, high)
-            root = on.read(on.near(f["roots"], k), first - 1)
-            odd = on.times_i(on.turned(odd, root, forward=True), -1)
-            share = on.splat(half)
-            even, odd = on.mul(even, share), on.mul(odd, share)
-            on.write(on.near(y, k), 0, on.add(even, odd))
-            self._write_mirrored(on, y, k, length, on.conjugate(on.sub(even, odd)))
+        self._fold(y, y, length, first, half)
         if length % 2 == 0:
             middle = one.conjugate(one.read(y, length // 2))
             one.write(y, length // 2, one.mul(middle, one.splat(f["factor"])))
@@ -239,13 +231,7 @@ class _Transform:
     def _join_spectrum(self, x: str, target: str, length: int, first: int) -> None:
         """From the frequencies to those of pairs of neighbours, twice as large."""
         f, one = self.f, self.one
-        for on, k in self._places(1, (length + 1) // 2):
-            low, high = on.read(on.near(x, k), 0), self._mirrored(on, x, k, length)
-            even, odd = self._halves(on, low, high)
-            root = on.read(on.near(f["roots"], k), first - 1)
-            odd = on.times_i(on.turned(odd, root, forward=False), 1)
-            on.write(on.near(target, k), 0, on.add(even, odd))
-            self._write_mirrored(on, target, k, length, on.conjugate(on.sub(even, odd)))
+        self._fold(x, target, length, first)
         if length % 2 == 0:
             middle = one.conjugate(one.read(x, length // 2))
             one.write(target, length // 2, one.add(middle, middle))
@@ -253,19 +239,24 @@ class _Transform:
         ends = [real.load(f.ahead(x, self.element, 2 * place)) for place in (0, length)]
         one.write(target, 0, self._pair(real.add(*ends), real.sub(*ends)))
 
-    def _halves(self, on: _Complex, low: str, high: str) -> tuple[str, str]:
-        """A vector of frequencies plus and minus the conjugates of those that mirror them."""
-        mirror = on.conjugate(high)
-        return on.add(low, mirror), on.sub(low, mirror)
+    def _fold(self, source: str, target: str, length: int, first: int, share: str = "") -> None:
+        """Frequencies below the middle, with those that mirror them: of a transform forward a ``share``."""
+        for on, k in self._places(1, (length + 1) // 2):
+            low = on.load(on.near(source, k))
+            high = on.conjugate(on.reversed(on.load(self._mirror(on, source, k, length))))
+            even, odd = on.add(low, high), on.sub(low, high)
+            root = on.read(on.near(self.f["roots"], k), first - 1)
+            odd = on.times_i(on.turned(odd, root, self.forward), -1 if self.forward else 1)
+            if share:
+                factor = on.splat(share)
+                even, odd = on.mul(even, factor), on.mul(odd, factor)
+            on.write(on.near(target, k), 0, on.add(even, odd))
+            mirrored = on.conjugate(on.sub(even, odd))
+            on.write(self._mirror(on, target, k, length), 0, on.reversed(mirrored))
 
-    def _mirrored(self, on: _Complex, base: str, k: str, length: int) -> str:
-        """The frequencies ``length - k`` downwards."""
-        place = self.f.value(f"sub i64 {length - on.numbers + 1}, {k}")
-        return on.reversed(on.read(on.near(base, place), 0))
-
-    def _write_mirrored(self, on: _Complex, base: str, k: str, length: int, value: str) -> None:
-        place = self.f.value(f"sub i64 {length - on.numbers + 1}, {k}")
-        on.write(on.near(base, place), 0, on.reversed(value))
+    def _mirror(self, on: _Complex, base: str, k: str, length: int) -> str:
+        """Where the frequencies ``length - k`` downwards lie, the last one first."""
+        return on.near(base, self.f.value(f"sub i64 {length - on.numbers + 1}, {k}"))
 
     # -- Vectors and places
 
