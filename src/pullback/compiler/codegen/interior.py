@@ -9,26 +9,19 @@ place. Lanes that lie between those ends are written without the question:
 
 from __future__ import annotations
 
-import operator
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-
-import numpy as np
+from functools import partial
 
 from pullback.compiler.codegen.shifted import Shift, ahead_of_first, bind_shifted, shifts
 from pullback.compiler.codegen.values import Place, Values
 from pullback.compiler.schedules.cost import LEAST_INSIDE
 from pullback.loops import Apply, Axis, Expression, Literal, Position, Store, rebuilt, walk
-from pullback.loops.fixed import settled
+from pullback.loops.fixed import fixed_value, settled
 
 __all__ = ["inside_and_at_ends"]
 
-_ORDERS: dict[str, Callable[[int, int], bool]] = {
-    "less": operator.lt,
-    "less_equal": operator.le,
-    "greater": operator.gt,
-    "greater_equal": operator.ge,
-}
+_ORDERS = ("less", "less_equal", "greater", "greater_equal")
 
 
 def inside_and_at_ends(
@@ -114,8 +107,8 @@ def _interior(axis: Axis, roots: Sequence[Expression]) -> tuple[dict[Apply, bool
     low, high = 0, axis.extent
     middle, known = axis.extent // 2, dict[Apply, bool]()
     for condition in _conditions(axis, roots):
-        holds = _asked(condition)
-        known[condition] = holds(middle)
+        holds = partial(fixed_value, condition, axis)
+        known[condition] = bool(holds(middle))
         change = bisect_left(range(axis.extent), True, key=lambda turn: holds(turn) != holds(0))
         if change <= middle:
             low = max(low, change)
@@ -129,17 +122,5 @@ def _conditions(axis: Axis, roots: Sequence[Expression]) -> Iterator[Apply]:
     for part in walk(*roots, enter=lambda part: axis in part.axes):
         if isinstance(part, Apply) and part.function in _ORDERS and part.axes == {axis}:
             place, bound = part.operands
-            if (
-                isinstance(place, Position)
-                and isinstance(bound, Literal)
-                and bound.dtype == np.dtype(np.int64)
-            ):
+            if isinstance(place, Position) and isinstance(bound, Literal):
                 yield part
-
-
-def _asked(condition: Apply) -> Callable[[int], bool]:
-    """Whether it holds, by the turn of its axis."""
-    place, bound = condition.operands
-    assert isinstance(place, Position) and isinstance(bound, Literal)
-    (_, step), start, order = place.index.terms[0], place.index.constant, _ORDERS[condition.function]
-    return lambda turn: order(start + step * turn, int(bound.value))
