@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pullback.compiler.codegen.access import emit_load
@@ -19,15 +20,7 @@ from pullback.compiler.llvm.subnormals import unflushed
 from pullback.compiler.lowering.items import Choice, Counter, HostCall, Loop, View, While, every_step
 from pullback.compiler.regions.ahead import asked_ahead
 from pullback.compiler.regions.planned import Planned
-from pullback.compiler.regions.steps import (
-    End,
-    Group,
-    Job,
-    Region,
-    Step,
-    buffers_of,
-    every_region,
-)
+from pullback.compiler.regions.steps import Group, Job, Region, Step, buffers_of, every_region
 from pullback.compiler.runtime.layout import (
     emit_ask,
     emit_host_call,
@@ -111,8 +104,6 @@ class _Emitter:
         self.regions = 0
         self.loops: dict[Group, tuple[Counter, ...]] = {}
         """The loops around each group whose number of turns is known, the outermost first."""
-        self.around: tuple[Counter, ...] = ()
-        """Those around the kernel that is being written, if it checks an index."""
         self.turning: set[str] = set()
         """The functions of kernels that are told the turn."""
         self.ahead: dict[Job, Mapping[Buffer, int]] = {}
@@ -122,12 +113,10 @@ class _Emitter:
         for number, (leaf, asked) in enumerate(_leaves(planned.steps)):
             self.last_use.update(dict.fromkeys((*bases_of(leaf, self.bound), *asked), number))
 
-    def check(self, values: Values, expression: Apply) -> list[str]:
-        """Emit an index check under its failure code; equal checks share one."""
-        check = describe_check(expression, self.around)
-        code = self.checks.setdefault(check, len(self.checks) + 1)
-        turn = values.f["turn"] if self.around else None
-        return emit_check(values, expression, code, turn)
+    def check(self, loops: Sequence[Counter], values: Values, expression: Apply) -> list[str]:
+        """Emit an index check, of a kernel inside ``loops``, under its failure code; equal checks share one."""
+        code = self.checks.setdefault(_described(expression, loops), len(self.checks) + 1)
+        return emit_check(values, expression, code, values.f["turn"] if loops else None)
 
     def kernel(
         self, job: Job, grains: Sequence[int], loops: tuple[Counter, ...] = (), ahead: Sequence[int] = ()
@@ -145,28 +134,19 @@ class _Emitter:
         pointers = [("ptr", f"p{k}") for k in range(len(buffers))]
         parameters = [("ptr", "context"), *pointers, ("i64", "low"), ("i64", "high"), ("ptr", "scratch")]
         parameters += [("ptr", f"ahead{k}") for k in range(len(ahead))]
-        self.around = loops if kernel.has_checks else ()
-        if self.around:
+        told = loops if kernel.has_checks else ()
+        if told:
             parameters.append(("i64", "turn"))
         if job.ended is not None:
             parameters.append(("i64", "size"))
         f = self.module.function(name, parameters, attributes="nounwind noinline")
         places = {buffer: f[f"p{k}"] for k, buffer in enumerate(buffers)}
-        values = Values(
-            f,
-            places,
-            lanes_of(kernel, self.target),
-            self.target,
-            _shifts(kernel),
-            emit_reduction,
-            self.check,
-            emit_load,
-        )
+        lanes, check, shifts = lanes_of(kernel, self.target), partial(self.check, told), _shifts(kernel)
+        values = Values(f, places, lanes, self.target, shifts, emit_reduction, check, emit_load)
         values.pieces = [(f[f"ahead{k}"], size) for k, size in enumerate(ahead)]
         if job.ended is not None:
             values.end = f["size"], job.ended.capacity
         emit_kernel(values, job, grains)
-        told, self.around = self.around, ()
         text = f.text().replace(f"@{name}(", "@(", 1)
         if text in self.kernels:
             del self.module.functions[name]
@@ -251,12 +231,10 @@ class _Writer:
         with ExitStack() as guarded:
             for choice, number in guards:
                 guarded.enter_context(self.f.when(self._is_chosen(choice, number)))
-            if isinstance(step, HostCall):
-                self._host_call(step)
-            elif isinstance(step, Region) and not serial:
+            if isinstance(step, Region) and not serial:
                 self._region(step)
             else:
-                self._serial([step] if isinstance(step, Region) else step.steps)
+                self._serial([step])
                 self.registers.write_back(self._needed_later(step))
 
     def _is_chosen(self, choice: Choice[Step], number: int) -> str:
@@ -288,7 +266,7 @@ class _Writer:
         return {b for b in written if b in program.addressed or program.last_use[b] >= program.regions}
 
     def _number(self, view: View) -> str:
-        """A whole number that decides what is run."""
+        """A whole number that decides what is run, or how much of it."""
         return self.registers.value(view) or self.f.value(f"load i64, ptr {self._place(view, 8)}, align 8")
 
     def _element(self, view: View, k: int) -> str:
@@ -404,22 +382,17 @@ class _Writer:
         end = f.value(f"add i64 {low}, {group.grain}")
         high = f.smaller(end, group.rows)
         rows = (low, high) if group.rows > 1 else None
-        counted = nullcontext() if group.turns is None else self._counted(group.turns, [Region([group])])
-        with counted:
+        with nullcontext() if group.turns is None else self._counted(group.turns, [Region([group])]):
             if group.end is None:
                 self._jobs(group, rows)
                 return
             first = f.value(f"mul i64 {low}, {group.end.capacity}")
-            count = f.value(f"mul i64 {self._size(group.end)}, {group.rows}")
+            count = f.value(f"mul i64 {self._number(View(group.end.size))}, {group.rows}")
             beyond = f.value(f"icmp sge i64 {first}, {count}")
             with f.when(f.value(f"xor i1 {beyond}, true")):
                 self._jobs(group, rows)
             with f.when(beyond):
                 self._clear(group, low, high)
-
-    def _size(self, end: End) -> str:
-        """How many rows count."""
-        return self.f.value(f"load i64, ptr {self._place(View(end.size), 8)}, align 8")
 
     def _clear(self, group: Group, low: str, high: str) -> None:
         """Zeros in some rows of all that others may read."""
@@ -472,18 +445,13 @@ class _Writer:
             low, high = (f.value(f"mul i64 {row}, {job.pitch}") for row in rows)
         shifts = _shifts(job.kernel)
         pointers = [("ptr", self._pointer(buffer, shifts[buffer], rows)) for buffer in buffers_of(job.kernel)]
-        f.call(
-            "void",
-            function,
-            ("ptr", f["context"]),
-            *pointers,
-            ("i64", low),
-            ("i64", high),
-            ("ptr", f["scratch"]),
-            *[("ptr", self._behind(b, row, rows)) for b, row in self.program.ahead.get(job, {}).items()],
-            *([("i64", turn)] if turn else []),
-            *([] if job.ended is None else [("i64", self._size(job.ended))]),
-        )
+        given = [("ptr", f["context"]), *pointers, ("i64", low), ("i64", high), ("ptr", f["scratch"])]
+        given += [("ptr", self._behind(b, row, rows)) for b, row in self.program.ahead.get(job, {}).items()]
+        if turn:
+            given.append(("i64", turn))
+        if job.ended is not None:
+            given.append(("i64", self._number(View(job.ended.size))))
+        f.call("void", function, *given)
 
     def _behind(self, buffer: Buffer, row: int, rows: tuple[str, str] | None) -> str:
         """Where the rows of a buffer, of so many bytes each, go on behind those of a chunk; there may be none."""
@@ -583,7 +551,7 @@ def emit_program(
     )
 
 
-def describe_check(expression: Apply, loops: Sequence[Counter] = ()) -> Check:
+def _described(expression: Apply, loops: Sequence[Counter]) -> Check:
     """What an index check says when it fails, but for the value and its position."""
     attributes = dict(expression.attributes)
     low = -attributes["extent"] if attributes["wrap"] else 0

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import replace
 
 from pullback.compiler.codegen import access
-from pullback.compiler.codegen.types import from_memory, literal, memory_type, scalar_type, to_memory
+from pullback.compiler.codegen.types import literal, read_element, scalar_type, write_element
 from pullback.compiler.codegen.values import Values
 from pullback.compiler.llvm.function import Function
 from pullback.compiler.lowering.items import Choice, Counter, HostCall, Loop, View, While, every_step
@@ -52,15 +53,13 @@ Element = tuple[Buffer, int]
 @once
 def is_small(kernel: Kernel) -> bool:
     """Whether the kernel is few operations on elements at known places."""
-    if kernel.has_checks or any(store.dynamic for store in kernel.stores):
-        return False
-    if any(load.dynamic for load in kernel.loads()):
+    computed = [*(load.dynamic for load in kernel.loads()), *(store.dynamic for store in kernel.stores)]
+    if kernel.has_checks or any(computed):
         return False
     if any(reduce.kind not in CHAINED or not turns_of(reduce.over) for reduce in kernel.reductions):
         return False
-    operations = 0
-    for store in kernel.stores:
-        operations += turns_of((*kernel.axes, *store.inner)) * _operations(store.value)
+    turns = [turns_of((*kernel.axes, *store.inner)) for store in kernel.stores]
+    operations = sum(n * _operations(store.value) for n, store in zip(turns, kernel.stores))
     return operations <= MOST_UNROLLED_FUNCTIONS
 
 
@@ -139,7 +138,7 @@ class Registers:
         """What whole numbers are made of that are a truth value, by their names."""
         for base in bases:
             for k in range(base.size):
-                self.values[base, k] = self._read(base, k)
+                self.values[base, k] = read_element(f, place(View(base), k), base.dtype)
 
     def value(self, view: View) -> str | None:
         """The only element of a view, if it is in a register."""
@@ -153,14 +152,7 @@ class Registers:
         """Store what is in registers of some buffers."""
         for (base, k), value in self.values.items():
             if base in bases:
-                kind, address = memory_type(base.dtype), self.place(View(base), k)
-                stored = to_memory(self.f, value, base.dtype)
-                self.f.do(f"store {kind} {stored}, ptr {address}, align {base.dtype.itemsize}")
-
-    def _read(self, base: Buffer, k: int) -> str:
-        kind = memory_type(base.dtype)
-        value = self.f.value(f"load {kind}, ptr {self.place(View(base), k)}, align {base.dtype.itemsize}")
-        return from_memory(self.f, value, base.dtype)
+                write_element(self.f, self.place(View(base), k), value, base.dtype)
 
     def view(self, buffer: Buffer) -> View:
         return self.bound.get(buffer, View(buffer))
@@ -203,15 +195,11 @@ class Registers:
             {self.view(b).base for b in buffers} for buffers in (kernel.writes(), kernel.reads())
         )
         apart = not written.isdisjoint(read)
-        with values.scope():
-            for place in _turns(kernel.axes):
-                for inner, stores in kernel.by_inner:
-                    for turn in _turns(inner):
-                        if apart:
-                            with values.scope():
-                                self._stores(values, stores, place | turn)
-                        else:
-                            self._stores(values, stores, place | turn)
+        for place in _turns(kernel.axes):
+            for inner, stores in kernel.by_inner:
+                for turn in _turns(inner):
+                    with values.scope() if apart else nullcontext():
+                        self._stores(values, stores, place | turn)
 
     def _stores(self, values: Values, stores: Sequence[Store], place: Mapping[Axis, Affine]) -> None:
         """All values first, then all stores."""
