@@ -69,7 +69,7 @@ def _own(f: Function, processor: Processor, routine: Routine) -> str:
     if name not in f.module.functions:
         kind, *details = routine.name.split(".")
         if kind == "argsort":
-            define_argsort(f.module, name, kind, *details)
+            define_argsort(f.module, name, *details)
         elif kind == "distinct":
             define_distinct(f.module, name)
         elif kind.endswith("fft"):

@@ -120,7 +120,7 @@ _ARRAYS = {1: "Bytes", 2: "Halves", 4: "Ints", 8: "Words"}
 _PAIR = Record({"KEY": 0, "POSITION": 8}, size=16)
 
 
-def define_argsort(module: Module, name: str, kind: str, dtype: str) -> None:
+def define_argsort(module: Module, name: str, dtype: str) -> None:
     """Write the routine: addresses of the rows, the positions and a workspace, the number of rows and their extent."""
     size = np.dtype(dtype).itemsize
     constants = {
