@@ -11,9 +11,10 @@ from itertools import pairwise
 
 from pullback.compiler.schedules.contraction import (
     Contraction,
+    Pair,
+    contraction_of,
     contractions,
     find_contraction,
-    is_contraction,
 )
 from pullback.compiler.schedules.cost import (
     ALONG_SUM,
@@ -29,7 +30,6 @@ from pullback.compiler.schedules.reduction_vectorised import pays_along_sum
 from pullback.compiler.target import Processor
 from pullback.loops import (
     Affine,
-    Apply,
     Axis,
     Buffer,
     Expression,
@@ -100,11 +100,11 @@ def _with_best_columns(kernel: Kernel, target: Processor) -> Kernel:
     beside a long sum, have to step over memory. Axes that lie one behind the other in that operand stay together,
     so that they can be joined where the sums are first written in parts.
     """
-    found = contractions(kernel)
+    found = [*contractions(kernel).values()]
     if not found or not kernel.axes:
         return kernel
     lanes = lanes_of(kernel, target)
-    depth = min(turns_of(reduce.over) for reduce in found)
+    depth = min(turns_of(pair.depth) for pair in found)
     if depth < LONG_SUM or kernel.axes[-1].extent % lanes == 0:
         return kernel
     last = kernel.axes[-1:]
@@ -178,49 +178,42 @@ def few_rows_last(
     ]
 
 
-def _run(kernel: Kernel, reduce: Reduce, last: Axis) -> tuple[Axis, ...]:
+def _run(kernel: Kernel, pair: Pair, last: Axis) -> tuple[Axis, ...]:
     """The axes that ``last`` continues in the operand that depends on it, and ``last``."""
     run: tuple[Axis, ...] = (last,)
-    load = next((o for o in _factors(reduce) if last in o.axes), None)
-    while load is not None:
+    load, other = (pair.left, pair.right) if last in pair.left.axes else (pair.right, pair.left)
+    while True:
         step = load.offset.coefficient(run[0]) * run[0].extent
         before = [a for a in kernel.axes if a not in run and load.offset.coefficient(a) == step]
-        if len(before) != 1 or any(before[0] in o.axes for o in _factors(reduce) if o is not load):
-            break
+        if len(before) != 1 or before[0] in other.axes:
+            return run
         run = (before[0], *run)
-    return run
-
-
-def _factors(reduce: Reduce) -> list[Load]:
-    """The two operands of a contraction."""
-    assert isinstance(reduce.body, Apply)
-    return [operand for operand in reduce.body.operands if isinstance(operand, Load)]
 
 
 def _cycles(
-    kernel: Kernel, found: list[Reduce], columns: tuple[Axis, ...], lanes: int, target: Processor
+    kernel: Kernel, found: Sequence[Pair], columns: tuple[Axis, ...], lanes: int, target: Processor
 ) -> float:
     """Cycles of a product whose lanes lie along ``columns``, with the copies of operands that lie another way."""
     extent = turns_of(columns)
     rows = turns_of(kernel.axes) // extent
     total = 0.0
-    for reduce in found:
-        depth = turns_of(reduce.over)
-        rights = [load for load in _factors(reduce) if columns[-1] in load.axes]
+    for pair in found:
+        depth = turns_of(pair.depth)
+        rights = [load for load in (pair.left, pair.right) if columns[-1] in load.axes]
         if len(rights) != 1:
             return math.inf
         total += depth * max(-(-extent // lanes) * rows / target.multiply_adds, target.latency)
         if rights[0].offset.coefficient(columns[-1]) != 1:
             total += COPY_CYCLES * math.prod(
-                axis.extent for axis in {*rights[0].axes} & {*kernel.axes, *reduce.over}
+                axis.extent for axis in {*rights[0].axes} & {*kernel.axes, *pair.depth}
             )
     return total
 
 
-def _cycles_along_sum(kernel: Kernel, found: list[Reduce], lanes: int) -> float:
+def _cycles_along_sum(kernel: Kernel, found: Sequence[Pair], lanes: int) -> float:
     """Cycles with the lanes along the last summed axis, if both operands lie along it."""
-    (*rest, along) = found[0].over
-    if len(found) > 1 or any(load.offset.coefficient(along) != 1 for load in _factors(found[0])):
+    (pair, *others), (*rest, along) = found, found[0].depth
+    if others or any(load.offset.coefficient(along) != 1 for load in (pair.left, pair.right)):
         return math.inf
     results = turns_of(kernel.axes)
     return results * turns_of(rest) * -(-along.extent // lanes) * ALONG_SUM / 2
@@ -277,7 +270,7 @@ def _coalesced_reduction(reduce: Reduce) -> Reduce:
 
 def _as_memory_lies(reduce: Reduce) -> Reduce:
     """The reduction over the same axes, the last of them that which its largest array lies along."""
-    if len(reduce.over) < 2 or reduce.kind not in CHAINED or is_contraction(reduce):
+    if len(reduce.over) < 2 or reduce.kind not in CHAINED or contraction_of(reduce):
         return reduce
     loads = [e for e in walk(reduce.body) if isinstance(e, Load)]
     largest = max(loads, key=lambda load: turns_of(load.axes), default=None)

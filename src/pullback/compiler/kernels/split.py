@@ -25,7 +25,7 @@ import numpy as np
 from pullback.compiler.kernels.canonicalise import coalesced_axes
 from pullback.compiler.kernels.streams import streamed, streams_of_each, streams_side_by_side
 from pullback.compiler.kernels.strips import in_column_strips, shares_columns
-from pullback.compiler.schedules.contraction import contractions, find_contraction, is_contraction
+from pullback.compiler.schedules.contraction import contraction_of, contractions, find_contraction
 from pullback.compiler.schedules.cost import (
     ENOUGH_ROWS,
     FEWEST_PARTS,
@@ -176,7 +176,7 @@ def _mean_of(value: Expression, sums: Mapping[Buffer, _InParts]) -> _InParts | N
 def _sum_over_rows(kernel: Kernel, rows: Mapping[Buffer, int]) -> Reduce | None:
     """The only reduction of a kernel, if it is a long sum over rows that are made one by one, and long ones."""
     reduce = kernel.only_reduction
-    if reduce is None or not reduce.adds_floats or len(reduce.over) < 2 or is_contraction(reduce):
+    if reduce is None or not reduce.adds_floats or len(reduce.over) < 2 or contraction_of(reduce):
         return None
     first = reduce.over[0]
     results = turns_of(kernel.axes)
@@ -285,7 +285,7 @@ def _cycles(kernel: Kernel, reduce: Reduce, target: Processor) -> float:
 
 def _has_window(reduce: Reduce) -> bool:
     """Whether the sum is a product over several axes, as the weight gradient of a convolution is."""
-    return is_contraction(reduce) and len(reduce.over) > 1
+    return len(reduce.over) > 1 and contraction_of(reduce) is not None
 
 
 def _near_parts(kernel: Kernel, reduce: Reduce, target: Processor) -> int:

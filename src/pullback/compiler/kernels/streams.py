@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from pullback.compiler.schedules.contraction import is_contraction
+from pullback.compiler.schedules.contraction import contraction_of
 from pullback.compiler.schedules.cost import (
     ENOUGH_ROWS,
     FEWEST_PACKED_ROWS,
@@ -32,10 +32,10 @@ def streamed(kernel: Kernel, reduce: Reduce, target: Processor) -> int:
     Such are a few rows times a matrix; and where its rows are long, one row times it, and sums of its columns or
     extremes. A column may be a piece of the row that is summed itself, such as a channel of an image.
     """
-    if not kernel.axes or any(store.inner for store in kernel.stores):
+    if not kernel.axes:
         return 0
     (depth, *piece), (*rows, columns) = reduce.over, kernel.axes
-    few = is_contraction(reduce)
+    few = contraction_of(reduce) is not None
     if turns_of(rows) >= FEWEST_PACKED_ROWS or (few and piece) or (rows and not few):
         return 0
     if turns_of(piece) < SHORTEST_SUMMED_ROW if piece else not few and depth.extent <= target.streams:
@@ -59,7 +59,7 @@ def streams_of_each(kernel: Kernel, reduce: Reduce, target: Processor, made: Col
     """The same for columns of many matrices: 0 where they are few or short, or were ``made`` just before."""
     if len(reduce.over) > 1 or reduce.over[0].extent <= target.streams:
         return 0
-    if turns_of(kernel.axes[:-1]) < ENOUGH_ROWS or any(store.inner for store in kernel.stores):
+    if turns_of(kernel.axes[:-1]) < ENOUGH_ROWS:
         return 0
     *matrices, columns = kernel.axes
     far = any(
@@ -68,7 +68,7 @@ def streams_of_each(kernel: Kernel, reduce: Reduce, target: Processor, made: Col
         and load.buffer not in made
         for load, row in _matrices(reduce, (columns,), matrices)
     )
-    return target.ways if far and not is_contraction(reduce) else 0
+    return target.ways if far and not contraction_of(reduce) else 0
 
 
 def _matrices(reduce: Reduce, row: Sequence[Axis], around: Sequence[Axis] = ()) -> Iterator[tuple[Load, int]]:

@@ -9,7 +9,7 @@ accumulators are few registers, and their operands are read in blocks already.
 
 from __future__ import annotations
 
-from pullback.compiler.schedules.contraction import is_contraction
+from pullback.compiler.schedules.contraction import contraction_of
 from pullback.compiler.schedules.cost import LONGEST_BLOCK, LONGEST_CHAIN
 from pullback.compiler.schedules.indexed_contraction import indexed_sum
 from pullback.loops import (
@@ -38,7 +38,7 @@ def _is_long(expression: Expression) -> bool:
     return (
         isinstance(expression, Reduce)
         and expression.adds_floats
-        and not is_contraction(expression)
+        and not contraction_of(expression)
         and turns_of(expression.over) > _longest(expression)
     )
 

@@ -6,6 +6,7 @@ summed over time is one product with a pair for each time step. Nothing is conca
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from pullback.loops import (
@@ -26,7 +27,15 @@ from pullback.loops import (
     walk,
 )
 
-__all__ = ["Contraction", "Pair", "contractions", "find_contraction", "is_contraction", "with_accumulator"]
+__all__ = [
+    "Contraction",
+    "Pair",
+    "contraction_of",
+    "contractions",
+    "factors_of",
+    "find_contraction",
+    "with_accumulator",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,23 +67,28 @@ class Contraction:
         return sum(turns_of(pair.depth) for pair in self.pairs)
 
 
-def is_contraction(expression: Expression) -> bool:
-    """Whether the expression is a sum of products of two plain reads, one of which each outer axis belongs to."""
-    if not isinstance(expression, Reduce) or not expression.adds_floats:
-        return False
-    factors = operands_of(expression.body, "multiply")
-    if not factors or not all(isinstance(e, Load) and e.is_plain for e in factors):
-        return False
-    (left, right), over = factors, set(expression.over)
-    return bool(left.axes - right.axes - over) and bool(right.axes - left.axes - over)
+def factors_of(reduce: Reduce) -> Pair | None:
+    """The operands of a sum of products of two plain reads."""
+    factors = operands_of(reduce.body, "multiply") if reduce.adds_floats else ()
+    reads = [e for e in factors if isinstance(e, Load) and e.is_plain]
+    return Pair(reads[0], reads[1], reduce.over) if len(reads) == 2 else None
+
+
+def contraction_of(reduce: Reduce) -> Pair | None:
+    """The operands of a sum of products of two plain reads, if each has an outer axis of its own."""
+    pair = factors_of(reduce)
+    if pair is None:
+        return None
+    left, right = (load.axes.difference(reduce.over) for load in (pair.left, pair.right))
+    return pair if left - right and right - left else None
 
 
 @once
-def contractions(kernel: Kernel) -> list[Reduce]:
-    """The contractions that a kernel's stores are made of, but for what rare cases alone need."""
-    found = [e for e in kernel.reductions if is_contraction(e)]
+def contractions(kernel: Kernel) -> dict[Reduce, Pair]:
+    """The contractions that a kernel's stores are made of, but for what rare cases alone need, and their operands."""
+    found = {e: pair for e in kernel.reductions if (pair := contraction_of(e))}
     usual = set(usual_parts(*(store.value for store in kernel.stores))) if found else set()
-    return [e for e in found if e in usual]
+    return {e: pair for e, pair in found.items() if e in usual}
 
 
 @once
@@ -83,26 +97,19 @@ def find_contraction(kernel: Kernel) -> Contraction | None:
     found = contractions(kernel)
     if not found or not kernel.axes or not kernel.is_plain:
         return None
-    columns = kernel.axes[-1]
-    if any(not store.offset.coefficient(columns) for store in kernel.stores):
+    *rows, columns = kernel.axes
+    pairs = tuple(filter(None, (_oriented(pair, columns) for pair in found.values())))
+    root = _accumulation(kernel, [*found])
+    if len(pairs) < len(found) or root is None or len(kernel.reductions) > len(found):
         return None
-    pairs = [_oriented(reduce, columns) for reduce in found]
-    if any(pair is None for pair in pairs) or len({reduce.dtype for reduce in found}) > 1:
-        return None
-    root = _accumulation(kernel, found)
-    if root is None or len(kernel.reductions) > len(found):
-        return None
-    placeholder, stores = with_accumulator(kernel, found, root)
-    return Contraction(
-        kernel.axes[:-1], columns, tuple(pair for pair in pairs if pair is not None), placeholder, stores
-    )
+    return Contraction(tuple(rows), columns, pairs, *with_accumulator(kernel, found, root))
 
 
 def with_accumulator(
-    kernel: Kernel, found: list[Reduce], root: Expression | None = None
+    kernel: Kernel, found: Collection[Reduce], whole: Expression
 ) -> tuple[Placeholder, tuple[Store, ...]]:
-    """The kernel's stores with the sum of the contractions ``found``, terms of ``root``, as a placeholder."""
-    placeholder, whole = Placeholder("accumulator", kernel.axes, found[0].dtype), root or found[0]
+    """The kernel's stores with the sum of the contractions ``found``, terms of the ``whole``, as a placeholder."""
+    placeholder = Placeholder("accumulator", kernel.axes, whole.dtype)
     unrounded = {e.operands[k] for e in walk(whole) if (k := fused_product(e)) is not None}
 
     def accumulated(part: Expression) -> Expression:
@@ -118,16 +125,11 @@ def with_accumulator(
     return placeholder, kernel.with_parts(accumulated).stores
 
 
-def _oriented(reduce: Reduce, columns: Axis) -> Pair | None:
-    """The pair with the operand that runs along the columns on the right."""
-    assert isinstance(reduce.body, Apply)
-    left, right = reduce.body.operands
-    assert isinstance(left, Load) and isinstance(right, Load)
-    if columns in left.axes:
-        left, right = right, left
-    if columns in left.axes or columns not in right.axes:
-        return None
-    return Pair(left, right, reduce.over)
+def _oriented(pair: Pair, columns: Axis) -> Pair | None:
+    """The pair with the operand that runs along the columns, which the other one does not, on the right."""
+    if columns in pair.left.axes:
+        pair = Pair(pair.right, pair.left, pair.depth)
+    return pair if columns in pair.right.axes - pair.left.axes else None
 
 
 def _leaves(expression: Expression) -> list[Expression]:

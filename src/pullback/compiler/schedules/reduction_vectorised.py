@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pullback.compiler.schedules.contraction import Pair, contractions, with_accumulator
+from pullback.compiler.schedules.contraction import Pair, contraction_of, with_accumulator
 from pullback.compiler.schedules.cost import (
     COPY_CYCLES,
     OUTWEIGHING,
@@ -21,7 +21,7 @@ from pullback.compiler.schedules.cost import (
 )
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
-from pullback.loops import Axis, Kernel, Load, Placeholder, Store
+from pullback.loops import Axis, Kernel, Placeholder, Store
 from pullback.loops.nest import keep, nest_of, parallelise, split, strips_of
 
 __all__ = ["ReductionVectorised", "find_reduction_vectorised", "pays_along_sum"]
@@ -40,24 +40,19 @@ class ReductionVectorised(NestSchedule):
 
 def find_reduction_vectorised(kernel: Kernel, lanes: int, target: Processor) -> ReductionVectorised | None:
     """The kernel in this form, if its lanes are better placed along the summed axis than along its last axis."""
-    found = contractions(kernel)
-    if not found or kernel.only_reduction is None or len(kernel.axes) < 2:
+    reduce = kernel.only_reduction
+    pair = None if reduce is None else contraction_of(reduce)
+    if reduce is None or pair is None or len(kernel.axes) < 2 or not _lies_along_sum(pair):
         return None
-    along, columns = found[0].over[-1], kernel.axes[-1]
-    first, second = found[0].body.operands
-    if not isinstance(first, Load) or not isinstance(second, Load):
-        return None
-    pair = Pair(first, second, found[0].over)
-    if not _lies_along_sum(pair):
-        return None
+    along, columns = pair.depth[-1], kernel.axes[-1]
     short = along.extent >= SHORTEST_SUM and OUTWEIGHING * columns.extent <= min(lanes, along.extent)
     # Where the few rows fill vectors, and results lie along them, a copy of them turned round serves as well.
     full = columns.extent % lanes == 0 and all(s.offset.coefficient(columns) == 1 for s in kernel.stores)
     if not short and (full or not pays_along_sum(pair, kernel.axes, lanes, target)):
         return None
-    accumulator, stores = with_accumulator(kernel, found)
+    accumulator, stores = with_accumulator(kernel, [reduce], reduce)
     nest = parallelise(nest_of(kernel), kernel.axes[0])
-    for own, other, size in zip((first, second), (second, first), target.sum_tile):
+    for own, other, size in zip((pair.left, pair.right), (pair.right, pair.left), target.sum_tile):
         axes = [axis for axis in kernel.axes if axis in own.axes and axis not in other.axes]
         if axes and (axes[-1] is not kernel.axes[0] or len(kernel.axes) == 2):
             nest = keep(split(nest, axes[-1], strips_of(axes[-1].extent, size, even=True)), axes[-1])

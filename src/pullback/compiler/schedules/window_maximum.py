@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from pullback.compiler.schedules.contraction import factors_of
 from pullback.compiler.schedules.cost import WINDOW_OPERANDS
 from pullback.compiler.schedules.schedule import NestSchedule
 from pullback.compiler.target import Processor
-from pullback.loops import Axis, Expression, Kernel, Load, Reduce, Store, once, operands_of, turns_of
+from pullback.loops import Axis, Kernel, Load, Reduce, Store, once, turns_of
 from pullback.loops.nest import keep, nest_of, parallelise, reorder, split, strips_of, vectorise
 
 __all__ = ["WindowMaximum", "find_window_maximum", "rows_at_once", "schedule_window_maximum"]
@@ -31,8 +32,8 @@ class WindowMaximum(NestSchedule):
 
     window: tuple[Axis, ...]
     sums: Reduce
-    left: Expression
-    right: Expression
+    left: Load
+    right: Load
     stores: tuple[Store, ...]
 
 
@@ -62,7 +63,7 @@ def find_window_maximum(kernel: Kernel) -> WindowMaximum | None:
     """The kernel in this form, one turn after another, or ``None``."""
     reductions = kernel.reductions
     extremes = [e for e in reductions if e.kind in ("maximum", "argmax")]
-    sums = [e for e in reductions if _is_sum_of_products(e)]
+    sums = {e: pair for e in reductions if (pair := factors_of(e))}
     if not extremes or len(sums) != 1 or len(reductions) > len(extremes) + 1:
         return None
     if not kernel.is_plain or len(kernel.axes) < 2:
@@ -70,14 +71,9 @@ def find_window_maximum(kernel: Kernel) -> WindowMaximum | None:
     window, body = extremes[0].over, extremes[0].body
     if any(other.over != window or other.body is not body for other in extremes):
         return None
-    columns, (sum_of,) = kernel.axes[-1], sums
-    for left, right in (sum_of.body.operands, sum_of.body.operands[::-1]):
+    columns, ((sum_of, pair),) = kernel.axes[-1], sums.items()
+    for left, right in ((pair.left, pair.right), (pair.right, pair.left)):
         # What moves with the window stands in nothing but the extremes.
         if columns in right.axes and right.axes & {*window} and not {columns, *window} & left.axes:
             return WindowMaximum(nest_of(kernel), window, sum_of, left, right, kernel.stores)
     return None
-
-
-def _is_sum_of_products(reduce: Reduce) -> bool:
-    factors = operands_of(reduce.body, "multiply")
-    return reduce.adds_floats and bool(factors) and all(isinstance(e, Load) and e.is_plain for e in factors)
