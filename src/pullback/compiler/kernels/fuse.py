@@ -64,8 +64,7 @@ def fuse(kernels: Sequence[Kernel], outputs: Iterable[Buffer], target: Processor
     """Fuse wherever it is legal and pays on ``target``; stores that nobody reads any more are dropped."""
     program = _Levels(kernels, outputs)
     for kernel in kernels:
-        if kernel in program.level:
-            _fuse_vertically(program, kernel, target)
+        _fuse_vertically(program, kernel, target)
     _fuse_horizontally(program)
     ordered, waiting = sort_kernels(list(program.level), {})
     assert not waiting, "kernels that wait for each other"
@@ -153,15 +152,15 @@ def _swept(load: Load, kernel: Kernel) -> bool:
 def _swept_too(load: Load, axes: dict[Axis, Affine], kernel: Kernel, row: int) -> bool:
     """Whether the kernel sums over the rows that ``load``, its axes renamed, reads of."""
     start = load.offset.replace(axes).without([a for a in load.offset.axes if a not in axes])
-    for reduce in kernel.reductions:
-        if len(reduce.over) == 1:
-            along = Affine.of(reduce.over[0])
-            for other in walk(reduce.body):
-                if not isinstance(other, Load) or other.buffer is not load.buffer or other.dynamic:
-                    continue
-                if other.offset == start + along and reduce.over[0].extent == row:
-                    return True
-    return False
+    return any(
+        isinstance(other, Load)
+        and other.buffer is load.buffer
+        and other.offset == start + Affine.of(reduce.over[0])
+        and not other.dynamic
+        for reduce in kernel.reductions
+        if [axis.extent for axis in reduce.over] == [row]
+        for other in walk(reduce.body)
+    )
 
 
 class _Levels(Users):
@@ -169,11 +168,16 @@ class _Levels(Users):
 
     def __init__(self, kernels: Sequence[Kernel], outputs: Iterable[Buffer]) -> None:
         self.outputs = set(outputs)
-        super().__init__()
         self.level: dict[Kernel, int] = {}
-        for kernel in kernels:
-            self.enter(kernel)
-            self.level[kernel] = 1 + max((self.level[k] for k in self.before(kernel)), default=-1)
+        super().__init__(kernels)
+
+    def enter(self, kernel: Kernel, number: int | None = None) -> None:
+        super().enter(kernel, number)
+        self.level[kernel] = 1 + max((self.level[k] for k in self.before(kernel)), default=-1)
+
+    def leave(self, kernel: Kernel) -> int:
+        del self.level[kernel]
+        return super().leave(kernel)
 
     def producers(self, consumer: Kernel) -> list[Kernel]:
         """Kernels that alone write what ``consumer`` reads; of what else they write others may write other parts."""
@@ -202,12 +206,10 @@ class _Levels(Users):
 
     def merge(self, producer: Kernel, consumer: Kernel, merged: Kernel) -> None:
         """Put ``merged`` in the place of both; whoever reads of it now stands behind it."""
-        for kernel in (producer, consumer):
-            del self.level[kernel]
-            self.leave(kernel)
+        self.leave(producer)
+        self.leave(consumer)
+        # Its level is not the consumer's: what the producer alone has put before it may stand beside it now.
         self.enter(merged)
-        # Not the consumer's: what the producer alone has put before it may stand beside it now.
-        self.level[merged] = 1 + max((self.level[k] for k in self.before(merged)), default=-1)
         stack = [merged]
         while stack:
             kernel = stack.pop()
@@ -231,7 +233,7 @@ def _merge(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Proc
         return None
     same_domain = len(producer.axes) == len(consumer.axes)
     has_product = bool(contractions(producer)) or bool(contractions(consumer))
-    if not same_domain and (has_product or not _row_fits(producer, consumer, needed, target)):
+    if not same_domain and (has_product or not _row_fits(producer, consumer, shared, target)):
         return None
     flat = same_domain and producer.is_plain and consumer.is_plain
     if not flat and _sums_columns(producer, target):
@@ -285,9 +287,8 @@ def _idles(product: Contraction, target: Processor) -> bool:
     return (rows - filled) * cost > HANDING_ON * filled + HANDING_ON_ALL
 
 
-def _row_fits(producer: Kernel, consumer: Kernel, needed: set[Buffer], target: Processor) -> bool:
+def _row_fits(producer: Kernel, consumer: Kernel, shared: int, target: Processor) -> bool:
     """Whether the axes that become inner loops are short enough, and what is repeated in them cheap enough."""
-    shared = min(len(producer.axes), len(consumer.axes))
     longer = producer if len(producer.axes) > shared else consumer
     if turns_of(longer.axes[shared:]) > LONGEST_ROW or _has_short_rows(longer, shared, target):
         return False
@@ -360,7 +361,6 @@ def _replacements(
 ) -> dict[Load, Expression] | None:
     """For each of the consumer's reads of the producer's buffers, the value that it would find there."""
     stores = {store.buffer: store for store in producer.stores}
-    available = _enclosing(consumer, shared)
     replaced: dict[Load, Expression] = {}
     for load in consumer.loads():
         store = stores.get(load.buffer)
@@ -368,32 +368,27 @@ def _replacements(
             continue
         if not load.is_plain:
             return None
-        mapping = _match(store, producer.axes[shared:] + store.inner, axes, load, available)
+        mapping = _match(store, producer.axes[shared:] + store.inner, axes, load, consumer.axes[:shared])
         if mapping is None:
             return None
         replaced[load] = rewrite(store.value, mapping, {}, {})
     return replaced
 
 
-def _enclosing(consumer: Kernel, shared: int) -> set[Axis]:
-    """The axes inside the shared ones over which the consumer may read."""
-    inside = set(consumer.axes[shared:])
-    for store in consumer.stores:
-        inside.update(store.inner)
-    for reduce in consumer.reductions:
-        inside.update(reduce.over)
-    return inside
-
-
 def _match(
-    store: Store, inner: tuple[Axis, ...], axes: dict[Axis, Affine], load: Load, available: set[Axis]
+    store: Store, inner: tuple[Axis, ...], axes: dict[Axis, Affine], load: Load, shared: Sequence[Axis]
 ) -> dict[Axis, Affine] | None:
-    """Which of the consumer's axes each of the store's inner axes is, so that the read is of just what was stored."""
+    """Which of the consumer's axes each of the store's inner axes is, so that the read is of just what was stored.
+
+    It is none of the ``shared`` ones.
+    """
     mapping = dict(axes)
     for axis in inner:
         coefficient = store.offset.coefficient(axis)
         same = [
-            a for a, c in load.offset.terms if c == coefficient and a.extent == axis.extent and a in available
+            a
+            for a, c in load.offset.terms
+            if c == coefficient and a.extent == axis.extent and a not in shared
         ]
         if len(same) != 1:
             return None
