@@ -19,7 +19,7 @@ from pullback.loops import (
     load_at,
 )
 from pullback.loops.arithmetic import within
-from pullback.loops.checker import check_expression, check_kernel, check_program
+from pullback.loops.checker import check_expression, check_kernel, check_order
 from pullback.loops.guard import guarded
 
 FLOAT, INT, BOOL = np.dtype("float64"), np.dtype("int64"), np.dtype(bool)
@@ -49,11 +49,11 @@ def test_programs_read_what_is_there():
     second = Kernel(
         (), (Store(Buffer("y", FLOAT, ()), Affine(), Reduce("add", (R,), load_at(OUT, [Affine.of(R)]))),)
     )
-    check_program([first, second], given=[M])
+    check_order([first, second], given=[M])
     with pytest.raises(LoopError, match=r"m: float64.* is read before"):
-        check_program([first, second], given=[])
+        check_order([first, second], given=[])
     with pytest.raises(LoopError, match=r"out: float64.* is read before"):
-        check_program([second, first], given=[M])
+        check_order([second, first], given=[M])
 
 
 @pytest.mark.parametrize(

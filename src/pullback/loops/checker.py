@@ -13,7 +13,7 @@ from pullback.loops.index import Affine, Axis
 from pullback.loops.kernel import ACCUMULATIONS, Kernel, Store
 from pullback.loops.multiply_add import fused_product
 
-__all__ = ["check_expression", "check_kernel", "check_order", "check_program"]
+__all__ = ["check_expression", "check_kernel", "check_order"]
 
 _BOOL, _INT = np.dtype(np.bool_), np.dtype(np.int64)
 _QUESTIONS = frozenset(
@@ -22,20 +22,11 @@ _QUESTIONS = frozenset(
 _KINDS = frozenset(["add", "multiply", "maximum", "minimum", "argmax", "argmin"])
 
 
-def check_program(kernels: Iterable[Kernel], given: Collection[Buffer], shared_axes: bool = False) -> None:
-    """Raise ``LoopError`` unless each kernel is sound and reads only what is ``given`` or was written before.
-
-    ``given`` are the arguments and the constants. A kernel may read what it writes itself. With ``shared_axes``
-    an inner loop and the reductions inside it may have an axis in common, each closing over it by itself.
-    """
-    kernels = tuple(kernels)
-    for kernel in kernels:
-        check_kernel(kernel, shared_axes)
-    check_order(kernels, given)
-
-
 def check_order(kernels: Iterable[Kernel], given: Collection[Buffer]) -> None:
-    """Raise ``LoopError`` where a kernel reads what is not ``given`` and none before it has written."""
+    """Raise ``LoopError`` where a kernel reads what is not ``given`` and none before it, nor itself, has written.
+
+    ``given`` are the arguments and the constants.
+    """
     known = set(given)
     for kernel in kernels:
         known.update(kernel.writes())
@@ -47,7 +38,8 @@ def check_order(kernels: Iterable[Kernel], given: Collection[Buffer]) -> None:
 def check_kernel(kernel: Kernel, shared_axes: bool = False) -> None:
     """Raise ``LoopError`` unless the kernel's axes, dtypes and places in memory are right.
 
-    Turns must not need each other, unless a store accumulates.
+    Turns must not need each other, unless a store accumulates. With ``shared_axes`` an inner loop and the reductions
+    inside it may have an axis in common, each closing over it by itself.
     """
     for store in kernel.stores:
         axes = (*kernel.axes, *store.inner)

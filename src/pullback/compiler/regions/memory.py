@@ -43,10 +43,6 @@ class MemoryPlan:
     kept: Mapping[Buffer, ChunkPrivate]
     scratch_bytes: int
 
-    def offset(self, buffer: Buffer) -> int | None:
-        """Where ``buffer`` starts, or ``None`` if it is not in the arena."""
-        return next((p.offset for p in self.placed if p.buffer is buffer), None)
-
     def __str__(self) -> str:
         lines = [f"arena: {self.arena_bytes:,} bytes"]
         for p in self.placed:

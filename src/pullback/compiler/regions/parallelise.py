@@ -88,7 +88,7 @@ def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, 
     """The row group of all ``producers`` if the job reads of them nothing but its own rows.
 
     A row of the job may be several of the group's, which are then taken together: in short programs, and where the
-    job has rows for many chunks.
+    job has rows for many chunks and each is whole vectors of the group's maps.
     """
     groups = {id(placed[k][1]): placed[k][1] for k in producers}
     if len(groups) != 1 or job.rows == 1 or job.alone:
@@ -98,21 +98,14 @@ def _join(job: Job, producers: list[Kernel], placed: Mapping[Kernel, tuple[int, 
         return None
     if group.rows != job.rows:
         pitch = group.rows // job.rows
-        if not (group.cycles < SHORT_CYCLES or (job.rows >= MOST_CHUNKS and _in_whole_vectors(group, pitch))):
-            return None
-        if any(not isinstance(other.schedule, MapSchedule) for other in group.jobs):
+        vectors = [each.schedule.alignment for each in group.jobs if isinstance(each.schedule, MapSchedule)]
+        many = job.rows >= MOST_CHUNKS and all(pitch % rows == 0 for rows in vectors)
+        if len(vectors) < len(group.jobs) or not (many or group.cycles < SHORT_CYCLES):
             return None
         for other in group.jobs:
             other.pitch *= pitch
         group.rows = job.rows
     return group
-
-
-def _in_whole_vectors(group: Group, rows: int) -> bool:
-    """Whether so many rows of the group's maps are whole vectors."""
-    return all(
-        isinstance(job.schedule, MapSchedule) and rows % job.schedule.alignment == 0 for job in group.jobs
-    )
 
 
 def _waiting(
