@@ -19,6 +19,7 @@ __all__ = [
     "divided",
     "in_row",
     "plus",
+    "reach",
     "times",
     "total",
     "within",
@@ -152,6 +153,18 @@ def _own_bounds(index: Expression, operands: Sequence[tuple[int, int] | None]) -
     return low, high
 
 
+def reach(dynamic: Sequence[tuple[Expression, int]]) -> tuple[int, int] | None:
+    """The least and the most that computed indices add to a place, or ``None`` where that is not known."""
+    low = high = 0
+    for index, stride in dynamic:
+        known = bounds(index)
+        if known is None:
+            return None
+        least, most = sorted(end * stride for end in known)
+        low, high = low + least, high + most
+    return low, high
+
+
 def within_extent(index: Expression, extent: int) -> Expression:
     """``index``, known to be one of an axis of ``extent`` elements."""
     if isinstance(as_index(index), Affine) or bounds(index) is not None:
@@ -182,14 +195,8 @@ def in_row(
     """
     for index, low, high in _bounded(guard):
         offset = _narrowed(offset, index, low, high) if row not in index.axes else offset
-    reach = [(bounds(index), stride) for index, stride in dynamic]
-    if any(known is None or stride < 0 for known, stride in reach):
-        return False
-    for end in (0, 1):
-        split = (offset + sum(known[end] * stride for known, stride in reach if known)).divide(pitch)
-        if split is None or split[0] != Affine.of(row):
-            return False
-    return True
+    splits = [(offset + end).divide(pitch) for end in reach(dynamic) or ()]
+    return bool(splits) and all(split is not None and split[0] == Affine.of(row) for split in splits)
 
 
 def _bounded(guard: Expression | None) -> list[tuple[Affine, int, int]]:

@@ -43,7 +43,7 @@ from pullback.loops import (
     turns_of,
     walk,
 )
-from pullback.loops.arithmetic import bounds
+from pullback.loops.arithmetic import reach
 from pullback.loops.chains import CHAINED
 from pullback.loops.kernel import once
 
@@ -84,11 +84,11 @@ def _rows_before_places(kernel: Kernel) -> Kernel:
     if len(kernel.stores) > 1 or not kernel.stores[0].accumulate:
         return kernel
     (store,) = kernel.stores
-    known = [(bounds(index), step) for index, step in store.dynamic]
-    if not known or any(found is None or step < 0 for found, step in known):
+    computed = reach(store.dynamic)
+    if not store.dynamic or computed is None:
         return kernel
-    row = 1 + sum(found[1] * step for found, step in known if found is not None)
-    first = [axis for axis in kernel.axes if store.offset.coefficient(axis) >= row]
+    row = computed[1] - min(0, computed[0])
+    first = [axis for axis in kernel.axes if store.offset.coefficient(axis) > row]
     return replace(kernel, axes=(*first, *(axis for axis in kernel.axes if axis not in first)))
 
 

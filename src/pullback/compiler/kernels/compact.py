@@ -39,7 +39,7 @@ from pullback.loops import (
     Store,
     rare_case,
 )
-from pullback.loops.arithmetic import bounds
+from pullback.loops.arithmetic import reach
 from pullback.loops.magnitudes import largest
 
 __all__ = ["compact_masked"]
@@ -120,13 +120,10 @@ def _compacted(
 def _panel(load: Load, moving: Collection[Axis]) -> Reduce | None:
     """Zero, or NaN unless all is finite that ``load`` may read while ``moving`` turn, wherever its indices lead."""
     start = load.offset.without(moving)
-    low, high = (load.offset + start * -1).bounds()
-    for index, stride in load.dynamic:
-        known = bounds(index)
-        if known is None:
-            return None
-        ends = sorted(end * stride for end in known)
-        low, high = low + ends[0], high + ends[1]
+    computed = reach(load.dynamic)
+    if computed is None:
+        return None
+    low, high = map(sum, zip(computed, (load.offset + start * -1).bounds()))
     if (start + low).bounds()[0] < 0 or (start + high).bounds()[1] >= load.buffer.size:
         return None
     place = Axis("q", high - low + 1)

@@ -40,7 +40,7 @@ from pullback.loops import (
     operands_of,
     walk,
 )
-from pullback.loops.arithmetic import bounds
+from pullback.loops.arithmetic import reach
 from pullback.operators.distinct import distinct
 
 __all__ = ["Promise", "counted_rows", "end_rows"]
@@ -328,12 +328,10 @@ class _Facts:
             (number,) = number.operands
         if not isinstance(number, Load) or number.guard is not None or step != pitch:
             return False
-        view, known = self._view(number.buffer), [(bounds(index), step) for index, step in number.dynamic]
-        if view.base is not self.size or any(found is None or step < 0 for found, step in known):
+        view, computed = self._view(number.buffer), reach(number.dynamic)
+        if view.base is not self.size or computed is None:
             return False
-        first = (
-            view.start + number.offset.bounds()[0] + sum(found[0] * step for found, step in known if found)
-        )
+        first = view.start + number.offset.bounds()[0] + computed[0]
         return low >= 0 and high < pitch and first >= self.promise.numbers
 
     def _is_mask(self, condition: Expression, row: _Row) -> bool:
