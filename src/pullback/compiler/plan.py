@@ -194,6 +194,9 @@ class _Planner:
             self.see(name, graph, lowered=lowered, kernels=tuple(made))
             return made
 
+        def each(rewritten: Callable[[Kernel, Schedules], list[Kernel]]) -> Iterable[Kernel]:
+            return (made for kernel in kernels for made in rewritten(kernel, self.schedules))
+
         kernels = seen("lower", lowered.kernels)
         kernels = seen("split by rows", split_by_rows(kernels))
         kernels = seen("fuse", fuse(kernels, lowered.outputs, target))
@@ -205,12 +208,12 @@ class _Planner:
         kernels = seen("split", split_sums(kernels, target))
         kernels = seen("sum in blocks", map(sum_in_blocks, kernels))
         kernels = seen("pack reread", pack_reread(kernels, self.schedules))
-        kernels = seen("bands", in_bands(kernels, self.schedules))
+        kernels = seen("bands", each(in_bands))
         kernels = seen("unroll", unroll_short_axes(kernels, lowered.outputs, self.schedules))
-        kernels = seen("materialise indices", materialise_indices(kernels, self.schedules))
+        kernels = seen("materialise indices", each(materialise_indices))
         kernels = seen("compact", compact_masked(kernels, self.schedules))
-        kernels = seen("branch", branch_on_matches(kernels, self.schedules))
-        kernels = seen("unfold", unfold_short_rows(kernels, self.schedules))
+        kernels = seen("branch", [branch_on_matches(kernel, self.schedules) for kernel in kernels])
+        kernels = seen("unfold", each(unfold_short_rows))
         kernels = seen("pack", pack(kernels, self.schedules, fixed))
         return lowered, kernels
 

@@ -82,4 +82,4 @@ def test_sums_that_lanes_have_no_part_in_stay():
     place = Affine.of(i) * 360 + Affine.of(k) * 40 + Affine.of(j)
     total = Apply("multiply", (Reduce("add", (r,), window, FLOAT), Load(y, place)), FLOAT)
     kernel = Kernel((i, k, j), (Store(y, place, total),))
-    assert in_bands([kernel], Schedules(WIDE)) == [kernel]
+    assert in_bands(kernel, Schedules(WIDE)) == [kernel]

@@ -13,32 +13,26 @@ There are as many terms as registers can hold of what several rows read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.cost import BANDED_TERMS, LEAST_BANDED, MOST_BANDS
 from pullback.compiler.schedules.map import MapSchedule
-from pullback.loops import Affine, Axis, Expression, Kernel, Load, Reduce, turns_of, walk
+from pullback.loops import Affine, Axis, Kernel, Load, Reduce, turns_of, walk
 from pullback.loops.chains import chained
 
 __all__ = ["in_bands"]
 
 
-def in_bands(kernels: Iterable[Kernel], schedules: Schedules) -> list[Kernel]:
-    """The kernels, with bands of rows written out where windows share them."""
-    program: list[Kernel] = []
-    for kernel in kernels:
-        schedule = schedules.of(kernel)
-        lane = schedule.nest.vector if isinstance(schedule, MapSchedule) else None
-        reduce = kernel.only_reduction
-        if lane is None or reduce is None or not reduce.adds_floats or turns_of(kernel.axes) < LEAST_BANDED:
-            program.append(kernel)
-            continue
-        terms = int(BANDED_TERMS * schedules.target.vector_registers)
-        bands = min(MOST_BANDS, terms // turns_of(reduce.over))
-        rows = next((axis for axis in kernel.axes[1:] if _share(axis, lane, reduce)), None)
-        program += [kernel] if rows is None or bands < 2 else _banded(kernel, reduce, rows, bands)
-    return program
+def in_bands(kernel: Kernel, schedules: Schedules) -> list[Kernel]:
+    """The kernel, with bands of rows written out where windows share them."""
+    schedule = schedules.of(kernel)
+    lane = schedule.nest.vector if isinstance(schedule, MapSchedule) else None
+    reduce = kernel.only_reduction
+    if lane is None or reduce is None or not reduce.adds_floats or turns_of(kernel.axes) < LEAST_BANDED:
+        return [kernel]
+    terms = int(BANDED_TERMS * schedules.target.vector_registers)
+    bands = min(MOST_BANDS, terms // turns_of(reduce.over))
+    rows = next((axis for axis in kernel.axes[1:] if _share(axis, lane, reduce)), None)
+    return [kernel] if rows is None or bands < 2 else _banded(kernel, reduce, rows, bands)
 
 
 def _share(rows: Axis, lane: Axis, reduce: Reduce) -> bool:
@@ -55,10 +49,7 @@ def _share(rows: Axis, lane: Axis, reduce: Reduce) -> bool:
 
 def _banded(kernel: Kernel, reduce: Reduce, rows: Axis, bands: int) -> list[Kernel]:
     """The kernel with so many turns of ``rows`` and its sum written out, and one of the turns that are left."""
-
-    def written_out(part: Reduce) -> Expression:
-        return chained(part) if (part.kind, part.over) == (reduce.kind, reduce.over) else part
-
+    written_out = kernel.with_reductions(lambda part: chained(part) if part is reduce else part)
     strips, left = divmod(rows.extent, bands)
     found: list[Kernel] = []
     for first, count, together in ((0, strips, bands), (strips * bands, left, 1)):
@@ -68,7 +59,7 @@ def _banded(kernel: Kernel, reduce: Reduce, rows: Axis, bands: int) -> list[Kern
         kept = [own if axis is rows else axis for axis in kernel.axes]
         axes = tuple(axis for axis in kept if axis is not own or count > 1)
         turn = Affine.of(own) * together if count > 1 else Affine()
-        parts = (kernel.over(axes, {rows: turn + first + band}) for band in range(together))
-        made = Kernel(axes, tuple(store for part in parts for store in part.stores))
-        found.append(made.with_reductions(written_out) if together > 1 else made)
+        whole = written_out if together > 1 else kernel
+        parts = (whole.over(axes, {rows: turn + first + band}) for band in range(together))
+        found.append(Kernel(axes, tuple(store for part in parts for store in part.stores)))
     return found

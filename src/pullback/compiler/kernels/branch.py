@@ -11,7 +11,7 @@ that is seldom taken costs less than terms that are zero. The sum is what it was
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Set
 
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.cost import branch_gain
@@ -34,12 +34,8 @@ from pullback.loops import (
 __all__ = ["branch_on_matches"]
 
 
-def branch_on_matches(kernels: Iterable[Kernel], schedules: Schedules) -> list[Kernel]:
-    """The kernels with branches around terms that seldom count and take longer than a branch."""
-    return [_branched(kernel, schedules) for kernel in kernels]
-
-
-def _branched(kernel: Kernel, schedules: Schedules) -> Kernel:
+def branch_on_matches(kernel: Kernel, schedules: Schedules) -> Kernel:
+    """The kernel with branches around terms that seldom count and take longer than a branch."""
     schedule = schedules.of(kernel)
     if not isinstance(schedule, MapSchedule):
         return kernel

@@ -12,7 +12,7 @@ donated memory in the same region.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -41,29 +41,24 @@ __all__ = ["materialise_indices"]
 _INT64 = np.dtype(np.int64)
 
 
-def materialise_indices(kernels: Iterable[Kernel], schedules: Schedules) -> list[Kernel]:
-    """The kernels with computed places stored before they are used; positions are joined where memory allows."""
-    program: list[Kernel] = []
-    for given in kernels:
-        scatter = schedules.of(given)
-        if not isinstance(scatter, ScatterSchedule):
-            program.append(given)
-            continue
-        disjoint = scatter.disjoint  # then each place is computed once anyway
-        kernel = (
-            given if disjoint or scatter.selector is not None else _with_one_index(given, scatter.trailing)
-        )
-        (store,) = kernel.stores
-        dynamic = []
-        for index, stride in store.dynamic:
-            place = index
-            if not _is_plain(index) and (_has_checks(index) or not disjoint):
-                before, place = _stored(kernel, store, index)
-                program.append(before)
-            dynamic.append((place, stride))
-        placed = kernel.with_stores([replace(store, dynamic=tuple(dynamic))])
-        program.append(placed if disjoint else coalesced_rows(placed))
-    return program
+def materialise_indices(kernel: Kernel, schedules: Schedules) -> list[Kernel]:
+    """The kernel with computed places stored before they are used; positions are joined where memory allows."""
+    scatter = schedules.of(kernel)
+    if not isinstance(scatter, ScatterSchedule):
+        return [kernel]
+    disjoint = scatter.disjoint  # then each place is computed once anyway
+    if scatter.selector is None and not disjoint:
+        kernel = _with_one_index(kernel, scatter.trailing)
+    (store,) = kernel.stores
+    program, dynamic = list[Kernel](), list[tuple[Expression, int]]()
+    for index, stride in store.dynamic:
+        place = index
+        if not _is_plain(index) and (_has_checks(index) or not disjoint):
+            before, place = _stored(kernel, store, index)
+            program.append(before)
+        dynamic.append((place, stride))
+    placed = kernel.with_stores([replace(store, dynamic=tuple(dynamic))])
+    return [*program, placed if disjoint else coalesced_rows(placed)]
 
 
 def _with_one_index(kernel: Kernel, trailing: Sequence[Axis]) -> Kernel:

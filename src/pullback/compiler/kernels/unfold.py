@@ -14,8 +14,6 @@ read by many rows of the other operand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pullback.compiler.kernels.canonicalise import coalesced_axes, indices_of, lie_side_by_side
 from pullback.compiler.schedules.choose import Schedules
 from pullback.compiler.schedules.contraction import Contraction, contractions
@@ -27,18 +25,13 @@ from pullback.loops import Axis, Kernel, staged, turns_of
 __all__ = ["unfold_short_rows"]
 
 
-def unfold_short_rows(kernels: Iterable[Kernel], schedules: Schedules) -> list[Kernel]:
-    """The kernels, products among them as they take less time, with copies before them and behind them."""
-    program: list[Kernel] = []
-    for kernel in kernels:
-        schedule = schedules.of(kernel)
-        product = schedule.contraction if isinstance(schedule, ContractionSchedule) else None
-        program += [kernel] if product is None else _unfolded(kernel, product, schedules)
-    return program
-
-
-def _unfolded(kernel: Kernel, product: Contraction, schedules: Schedules) -> list[Kernel]:
-    joined, lanes = _of_images_alone(product), schedules.lanes(kernel)
+def unfold_short_rows(kernel: Kernel, schedules: Schedules) -> list[Kernel]:
+    """The kernel, a product as it takes less time, with copies before it and behind it."""
+    schedule, lanes = schedules.of(kernel), schedules.lanes(kernel)
+    if not isinstance(schedule, ContractionSchedule):
+        return [kernel]
+    product = schedule.contraction
+    joined = _of_images_alone(product)
     if len(joined) < 2 or filled(joined[-1].extent, lanes) >= filled(turns_of(joined), lanes):
         return [kernel]
     (pair,), (reduce,) = product.pairs, contractions(kernel)
