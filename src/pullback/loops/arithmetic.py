@@ -76,8 +76,6 @@ def times(index: Index, factor: int) -> Index:
     """``index * factor``."""
     if isinstance(index, Affine):
         return index * factor
-    if factor == 0:
-        return Affine()
     return Apply("multiply", (index, _integer(factor)), _INT) if factor != 1 else index
 
 

@@ -230,12 +230,10 @@ def _only_reduction(kernel: Kernel) -> Reduce | None:
 def _long_sum(kernel: Kernel, target: Processor, rows: Mapping[Buffer, int]) -> Reduce | None:
     """The only reduction of a kernel, if it is a long one with few results: a sum, an extreme, or a product."""
     reduce = _only_reduction(kernel)
-    if reduce is None:
-        return None
+    if reduce is None or streamed(kernel, reduce, target):
+        return reduce
     results = turns_of(kernel.axes)
     extent = kernel.axes[0].extent if kernel.axes else 1
-    if streamed(kernel, reduce, target):
-        return reduce
     if _has_window(reduce):
         parts = _parts(kernel, reduce, target, rows)
         enough = extent >= ENOUGH_ROWS and _near_parts(kernel, reduce, target) == 1
@@ -265,11 +263,10 @@ def _shares(kernel: Kernel, reduce: Reduce, target: Processor, rows: Mapping[Buf
 
 def _by_matrix(kernel: Kernel, reduce: Reduce) -> bool:
     """Whether the kernel is a vector times a matrix whose rows lie along its results."""
-    if not kernel.axes:
-        return False
-    steps = list(row_major([axis.extent for axis in (*reduce.over, *kernel.axes)]))
-    return len(reduce.over) == 1 and any(
-        [load.offset.coefficient(axis) for axis in (*reduce.over, *kernel.axes)] == steps
+    axes = (*reduce.over, *kernel.axes)
+    steps = list(row_major([axis.extent for axis in axes]))
+    return len(axes) > len(reduce.over) == 1 and any(
+        [load.offset.coefficient(axis) for axis in axes] == steps
         for load in kernel.loads()
         if not load.dynamic
     )
@@ -310,8 +307,6 @@ def _near_parts(kernel: Kernel, reduce: Reduce, target: Processor) -> int:
 
 def _own_rows(kernel: Kernel, load: Load) -> int:
     """How many turns of the kernel's first axis read a piece of the operand each, one after the other in memory."""
-    if not kernel.axes:
-        return 1
     rows = kernel.axes[0]
     return rows.extent if load.offset.coefficient(rows) * rows.extent == load.buffer.size else 1
 
@@ -424,9 +419,8 @@ def _in_parts(
     axes = (*kernel.axes[:outside], number, *kernel.axes[outside:])
     shape = tuple(axis.extent for axis in axes)
     buffer = Buffer(f"part_{kernel.stores[0].buffer.name}", reduce.dtype, shape)
-    program = [_part(kernel, reduce, buffer, 0, parts, size, outside)]
-    if left:
-        program.append(_part(kernel, reduce, buffer, parts, 1, left, outside))
+    pieces = [(0, parts, size), (parts, 1, left)] if left else [(0, parts, size)]
+    program = [_part(kernel, reduce, buffer, *piece, outside) for piece in pieces]
     each: Expression = load_at(buffer, [*map(Affine.of, axes)])
     if beside is not None:
         each = Apply("add", (each, rewrite(beside, {first: Affine.of(number)}, {}, {})), reduce.dtype)

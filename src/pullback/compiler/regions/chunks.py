@@ -35,17 +35,20 @@ from pullback.compiler.schedules.map import MapSchedule, schedule_map
 from pullback.compiler.schedules.reduction_vectorised import ReductionVectorised
 from pullback.compiler.schedules.scatter import ScatterSchedule
 from pullback.compiler.target import Processor
-from pullback.loops import Kernel
 
 __all__ = ["in_chunks", "wanted_chunks"]
+
+_TILED = (TiledContraction, ReductionVectorised)
 
 
 def in_chunks(groups: list[Group], schedules: Schedules, trips: int) -> list[Group]:
     """The groups of a region that is run ``trips`` times, with their grains, in the order of their weight."""
     for group in groups:
         if len(group.jobs) == 1 and isinstance(group.jobs[0].schedule, MapSchedule) and group.rows > 1:
-            (job,) = group.jobs
-            _coalesce(job, coalesced_rows(job.kernel), schedules)
+            (job,), kernel = group.jobs, coalesced_rows(group.jobs[0].kernel)
+            if kernel is not job.kernel:
+                job.kernel = kernel
+                job.schedule = schedule_map(kernel, schedules.lanes(kernel), schedules.target)
             group.rows = job.rows
         _cut(group, schedules, trips)
     if schedules.sharers > SHARED_BY:
@@ -61,14 +64,10 @@ def _cut(group: Group, schedules: Schedules, trips: int) -> int:
     if isinstance(group.jobs[0].schedule, PackedContraction):
         return group.grain
     share = max(1, group.rows // wanted_chunks(group, schedules, trips))
-    step = aligned = 1
-    heaviest = 0.0
-    for job in group.jobs:
-        if isinstance(job.schedule, (TiledContraction, ReductionVectorised)):
-            if job.cycles > heaviest:
-                step, heaviest = job.schedule.nest.grain, job.cycles
-        else:
-            aligned = max(aligned, _alignment(job, group, schedules, share))  # powers of two
+    tiled = [job for job in group.jobs if isinstance(job.schedule, _TILED)]
+    others = (job for job in group.jobs if job not in tiled)
+    aligned = max((_alignment(job, group, schedules, share) for job in others), default=1)  # powers of two
+    step = _tile_rows(max(tiled, key=lambda job: job.cycles)) if tiled else 1
     step = -(-step // aligned) * aligned
     group.grain, within = (min(group.rows, -(-share // each) * each) for each in (step, aligned))
     return within
@@ -127,7 +126,7 @@ def _cut_finely(group: Group, wanted: float, beside: float, schedules: Schedules
 
 def _read_by_all(job: Job) -> int:
     """Bytes of the right operand of a product that the rows of each chunk meet as a whole."""
-    if not isinstance(job.schedule, TiledContraction) or not job.kernel.axes:
+    if not isinstance(job.schedule, TiledContraction):
         return 0
     product, rows = job.schedule.contraction, job.kernel.axes[0]
     return sum(pair.right.buffer.nbytes for pair in product.pairs if rows not in pair.right.axes)
@@ -145,7 +144,7 @@ def _time(group: Group, grain: int, beside: float, sharers: int) -> float:
 
 def _tile_rows(job: Job) -> int:
     """The rows of a product's tile, or of a vector of rows that are summed; 1 of all else."""
-    return job.schedule.nest.grain if isinstance(job.schedule, (TiledContraction, ReductionVectorised)) else 1
+    return job.schedule.nest.grain if isinstance(job.schedule, _TILED) else 1
 
 
 def wanted_chunks(group: Group, schedules: Schedules, trips: int) -> int:
@@ -207,12 +206,6 @@ def _alignment(job: Job, group: Group, schedules: Schedules, share: int) -> int:
         job.schedule = schedule_map(job.kernel, lanes, schedules.target, row_by_row=True)
         return 1
     return aligned
-
-
-def _coalesce(job: Job, kernel: Kernel, schedules: Schedules) -> None:
-    """Give a map another kernel, with the schedule that it has then."""
-    if kernel is not job.kernel:
-        job.kernel, job.schedule = kernel, schedule_map(kernel, schedules.lanes(kernel), schedules.target)
 
 
 def _gathered(groups: list[Group], chunk_cycles: float) -> list[Group]:

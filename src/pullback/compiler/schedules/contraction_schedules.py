@@ -95,19 +95,17 @@ def _tiled(kernel: Kernel, product: Contraction, tile: Tile, lanes: int, target:
 
     Of a right operand that the second cache does not hold a part at a time is used by all rows that it is the same for.
     """
-    columns, first = product.columns, product.rows[:1]
-    nest = nest_of(kernel)
-    for axis in first:
-        nest = parallelise(nest, axis)
+    columns, first = product.columns, product.rows[0]
+    nest = parallelise(nest_of(kernel), first)
     steps = [(tile.band_axis, tile.bands), (tile.row_axis, tile.rows), *((a, a.extent) for a in tile.inner)]
     kept = [(axis, size) for axis, size in steps if axis is not None]
     for axis, size in kept:
-        strips = strips_of(axis.extent, size, even=axis not in first)
+        strips = strips_of(axis.extent, size, even=axis is not first)
         nest = keep(split(nest, axis, strips), axis)
     rows = [axis for axis, _ in kept]
     outer = [axis for axis in product.rows if axis not in rows]
-    if _right_bytes(product, first) > STAYING * target.l2_bytes:
-        parts = {axis for pair in product.pairs for axis in (*first, *pair.right.axes)}
+    if _right_bytes(product, [first]) > STAYING * target.l2_bytes:
+        parts = {axis for pair in product.pairs for axis in (first, *pair.right.axes)}
         outer.sort(key=lambda axis: axis not in parts)
     order = [*outer, columns, *rows] if _by_columns(product, target) else [*outer, *rows, columns]
     widths = [width * lanes for width in tile.columns[:-1]]

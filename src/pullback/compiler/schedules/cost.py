@@ -500,11 +500,10 @@ def kernel_cycles(kernel: Kernel, product: Contraction | None, target: Processor
     outer = turns_of(kernel.axes)
     if product is not None:
         vectors = turns_of(product.rows) * -(-product.columns.extent // lanes)
-        depth = sum(turns_of(pair.depth) for pair in product.pairs)
         read = sum(_bytes_read(pair.right) for pair in product.pairs) / target.bytes_per_cycle
         epilogue = sum(_own_cycles(e, lanes) for e in walk(*(s.value for s in product.stores)))
         # A few rows are done as soon as the right operand has arrived.
-        return max(vectors * depth / target.multiply_adds, read) + epilogue * vectors * lanes
+        return max(vectors * product.depth / target.multiply_adds, read) + epilogue * vectors * lanes
     cycles = ROW_OVERHEAD * outer / max(1, kernel.axes[-1].extent if kernel.axes else 1)
     for store in kernel.stores:
         inner = outer * turns_of(store.inner)

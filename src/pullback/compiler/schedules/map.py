@@ -53,9 +53,7 @@ class MapSchedule(NestSchedule):
 
 def schedule_map(kernel: Kernel, lanes: int, target: Processor, row_by_row: bool = False) -> MapSchedule:
     """The schedule of a map; ``row_by_row`` keeps the lanes off its first axis."""
-    lane = lane_axis(kernel, target)
-    if row_by_row:
-        lane = None
+    lane = None if row_by_row else lane_axis(kernel, target)
     roots = [root for store in kernel.stores for root in store.roots()]
     shared = lane is not None and lane is kernel.axes[0]
     nest, aligned = nest_of(kernel), 1

@@ -16,9 +16,8 @@ def is_transposed(reduce: Reduce, axis: Axis, target: Processor) -> bool:
     to the row would be computed again for each of the row's vectors.
     """
     last = reduce.over[-1]
-    if reduce.kind in ("argmax", "argmin") or last.extent < SHORTEST_TRANSPOSED_ROW:
-        return False
-    if axis.extent < FEWEST_LANES:
+    short = last.extent < SHORTEST_TRANSPOSED_ROW or axis.extent < FEWEST_LANES
+    if short or reduce.kind in ("argmax", "argmin"):
         return False
     if any(isinstance(e, Reduce) and axis in e.axes for e in walk(reduce.body)):
         return False

@@ -28,21 +28,17 @@ def sums_in_one_loop(
     most = max(1, target.vector_registers // (2 * target.accumulators))
     sums = _sums(kernel)
     beside = _beside(kernel, sums, most)
-    together: dict[Reduce, tuple[Reduce, ...]] = {}
     groups: dict[object, list[list[Reduce]]] = {}
     for reduce, depth in sums.items():
         if reduce in beside:
             continue
-        groups_alike = groups.setdefault((reduce.over, reduce.axes, depth), [])
-        own = next(
-            (g for g in groups_alike if len(g) < most and any(_share(reduce, each) for each in g)), None
-        )
-        if own is None:
-            groups_alike.append([reduce])
-        else:
-            own.append(reduce)
-            together.update(dict.fromkeys(own, tuple(own)))
-    return together, beside
+        alike = groups.setdefault((reduce.over, reduce.axes, depth), [])
+        own = next((g for g in alike if len(g) < most and any(_share(reduce, each) for each in g)), [])
+        if not own:
+            alike.append(own)
+        own.append(reduce)
+    several = [own for alike in groups.values() for own in alike if len(own) > 1]
+    return {reduce: tuple(own) for own in several for reduce in own}, beside
 
 
 def _sums(kernel: Kernel) -> dict[Reduce, int]:

@@ -130,7 +130,7 @@ def cycles_of_tiles(product: Contraction, tile: Tile, target: Processor) -> floa
 
 def choose_tile(product: Contraction, lanes: int, target: Processor) -> Tile:
     """The tile with which ``product`` takes the fewest cycles."""
-    first = product.rows[0] if product.rows else None
+    first = product.rows[0]
     lefts = [axis for axis in product.rows if not any(axis in p.right.axes for p in product.pairs)]
     rights = [axis for axis in product.rows[1:] if not any(axis in p.left.axes for p in product.pairs)]
     vectors = -(-product.columns.extent // lanes)
@@ -212,7 +212,7 @@ def _cache_sets(product: Contraction, rows: Axis | None, target: Processor) -> i
     return target.page_bytes // max(apart, default=target.line_bytes)
 
 
-def _row_choices(lefts: list[Axis], first: Axis | None) -> Iterator[tuple[Axis | None, tuple[Axis, ...]]]:
+def _row_choices(lefts: list[Axis], first: Axis) -> Iterator[tuple[Axis | None, tuple[Axis, ...]]]:
     """Axes that the rows may lie along, each with axes that make more rows of each step."""
     if not lefts:
         yield None, ()
