@@ -6,7 +6,7 @@ summed over time is one product with a pair for each time step. Nothing is conca
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pullback.loops import (
@@ -138,27 +138,18 @@ def _leaves(expression: Expression) -> list[Expression]:
     return [leaf for term in terms for leaf in _leaves(term)] or [expression]
 
 
-def _accumulation(kernel: Kernel, found: list[Reduce]) -> Expression | None:
-    """The sum that all contractions are terms of, if they are used nowhere else."""
+def _accumulation(kernel: Kernel, found: Sequence[Reduce]) -> Expression | None:
+    """The sum that all contractions are terms of, if they and the partial sums around them are used nowhere else."""
     if len(found) == 1:
         return found[0]
-    wanted = {id(reduce) for reduce in found}
-    uses = {id(reduce): 0 for reduce in found}
-    root: Expression | None = None
-    for expression in kernel.expressions():
-        for operand in expression.operands:
-            if id(operand) in uses:
-                uses[id(operand)] += 1
-        if operands_of(expression, "add"):
-            leaves = [id(leaf) for leaf in _leaves(expression)]
-            if root is None and wanted <= set(leaves) and len(leaves) == len(set(leaves)):
-                root = expression
-    stored = {id(store.value) for store in kernel.stores}
-    if root is None or any(count != 1 for count in uses.values()) or stored & wanted:
+    wanted = set(found)
+    for root in kernel.expressions():
+        terms = _leaves(root)
+        if wanted <= set(terms) and len(terms) == len(set(terms)):
+            break
+    else:
         return None
-    partial = [e for e in walk(root) if e is not root and operands_of(e, "add")]
-    inner = {id(e) for e in partial if wanted & {id(leaf) for leaf in _leaves(e)}}
-    outside = [o for e in kernel.expressions() if id(e) not in inner and e is not root for o in e.operands]
-    if any(id(operand) in inner for operand in outside) or stored & inner:
-        return None  # a partial sum is needed by itself
-    return root
+    inner = wanted.union(e for e in walk(root) if e is not root and not wanted.isdisjoint(_leaves(e)))
+    outside = [e for e in kernel.expressions() if e not in inner and e is not root]
+    used = {store.value for store in kernel.stores}.union(*(e.operands for e in outside))
+    return root if inner.isdisjoint(used) else None
