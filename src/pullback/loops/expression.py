@@ -101,9 +101,20 @@ class Expression:
         return self._axes
 
 
-def _intern(key: Any, make: Callable[[], _E]) -> _E:
-    expression: _E = _interned.intern(key, make)
+def _intern(
+    cls: type[_E], key: tuple[Any, ...], dtype: np.dtype, operands: tuple[Expression, ...], *own: Any
+) -> _E:
+    """The expression that ``key`` tells from all others; ``own`` is what the slots of its class hold."""
+    expression: _E = _interned.intern(key, _make, cls, dtype, operands, own)
     return expression
+
+
+def _make(cls: type[_E], dtype: np.dtype, operands: tuple[Expression, ...], own: Iterable[Any]) -> _E:
+    self = object.__new__(cls)
+    self.dtype, self.operands = dtype, operands
+    for name, value in zip(cls.__slots__, own):
+        setattr(self, name, value)
+    return self
 
 
 class Literal(Expression):
@@ -114,13 +125,7 @@ class Literal(Expression):
 
     def __new__(cls, value: Any, dtype: np.dtype) -> Literal:
         scalar = np.asarray(value, dtype)
-
-        def make() -> Literal:
-            self = object.__new__(cls)
-            self.value, self.dtype, self.operands = scalar[()], dtype, ()
-            return self
-
-        return _intern((cls, scalar.tobytes(), dtype), make)
+        return _intern(cls, (cls, scalar.tobytes(), dtype), dtype, (), scalar[()])
 
     def __repr__(self) -> str:
         return str(self.value)
@@ -146,16 +151,10 @@ class Load(Expression):
         dynamic: tuple[tuple[Expression, int], ...] = (),
         guard: Expression | None = None,
     ) -> Load:
-        def make() -> Load:
-            self = object.__new__(cls)
-            self.buffer, self.offset, self.dynamic, self.guard = buffer, offset, dynamic, guard
-            self.dtype = buffer.dtype
-            parts = tuple([expression for expression, _ in dynamic])
-            self.operands = parts if guard is None else (*parts, guard)
-            return self
-
-        key = (cls, id(buffer), offset, tuple((id(e), s) for e, s in dynamic), id(guard))
-        return _intern(key, make)
+        parts = tuple([index for index, _ in dynamic])
+        operands = parts if guard is None else (*parts, guard)
+        key = (cls, id(buffer), offset, tuple([(id(e), s) for e, s in dynamic]), id(guard))
+        return _intern(cls, key, buffer.dtype, operands, buffer, dynamic, guard, offset)
 
     def own_axes(self) -> tuple[Axis, ...]:
         return self.offset.axes
@@ -188,12 +187,7 @@ class Position(Expression):
     index: Affine
 
     def __new__(cls, index: Affine) -> Position:
-        def make() -> Position:
-            self = object.__new__(cls)
-            self.index, self.dtype, self.operands = index, np.dtype(np.int64), ()
-            return self
-
-        return _intern((cls, index), make)
+        return _intern(cls, (cls, index), np.dtype(np.int64), (), index)
 
     def own_axes(self) -> tuple[Axis, ...]:
         return self.index.axes
@@ -216,14 +210,8 @@ class Apply(Expression):
         dtype: np.dtype,
         attributes: tuple[tuple[str, Any], ...] = (),
     ) -> Apply:
-        operands = tuple(operands)
-
-        def make() -> Apply:
-            self = object.__new__(cls)
-            self.function, self.operands, self.dtype, self.attributes = function, operands, dtype, attributes
-            return self
-
-        return _intern((cls, function, tuple(map(id, operands)), dtype, attributes), make)
+        key = (cls, function, tuple(map(id, operands)), dtype, attributes)
+        return _intern(cls, key, dtype, tuple(operands), attributes, function)
 
     def remade(self, new: Mapping[int, Expression]) -> Apply:
         return Apply(self.function, [new[id(o)] for o in self.operands], self.dtype, self.attributes)
@@ -249,14 +237,7 @@ class Reduce(Expression):
         cls, kind: str, over: tuple[Axis, ...], body: Expression, dtype: np.dtype | None = None
     ) -> Reduce:
         dtype = dtype or body.dtype
-
-        def make() -> Reduce:
-            self = object.__new__(cls)
-            self.kind, self.over, self.body, self.dtype = kind, over, body, dtype
-            self.operands = (body,)
-            return self
-
-        return _intern((cls, kind, over, id(body), dtype), make)
+        return _intern(cls, (cls, kind, over, id(body), dtype), dtype, (body,), body, kind, over)
 
     def bound_axes(self) -> tuple[Axis, ...]:
         return self.over
