@@ -281,14 +281,11 @@ def _place_of(load: Load, axes: Sequence[Axis]) -> _Place | None:
     places: list[tuple[int, int, int]] = []
     for axis in axes:
         along = load.offset.coefficient(axis)
-        for dimension, stride in enumerate(strides):
-            step, rest = divmod(along, stride)
-            start = int(starts[dimension])
-            if step > 0 and rest == 0:
-                if start + step * (axis.extent - 1) >= shape[dimension]:
-                    return None
-                places.append((dimension, start, step))
-                break
+        dimension = next(number for number, stride in enumerate(strides) if along % stride == 0)
+        start, step = int(starts[dimension]), along // strides[dimension]
+        if step <= 0 or start + step * (axis.extent - 1) >= shape[dimension]:
+            return None
+        places.append((dimension, start, step))
     dimensions = tuple(dimension for dimension, _, _ in places)
     if sorted(dimensions) != list(range(len(shape))) or places[-1][2] > 1:
         return None

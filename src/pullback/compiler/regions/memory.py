@@ -82,16 +82,13 @@ def plan_memory(
     moments: list[list[Buffer]] = []
     loops: dict[Loop[Any] | While[Any] | Counter, list[int]] = {}
     for step, around in nested:
-        turns = (
-            {group.turns for group in step.groups if group.turns is not None}
-            if isinstance(step, Region)
-            else set()
-        )
-        repeated = [each for each in around if isinstance(each, (Loop, While))]
+        inside = step.groups if isinstance(step, Region) else []
+        repeated: list[Loop[Any] | While[Any] | Counter] = [e for e in around if isinstance(e, (Loop, While))]
+        repeated += [group.turns for group in inside if group.turns is not None]
         asked = [each.index.base for each in around if isinstance(each, Choice)]
         asked += [each.flag.base for each in around if isinstance(each, While)]
         for touched in _moments(step):
-            for loop in (*repeated, *turns):
+            for loop in repeated:
                 loops.setdefault(loop, []).append(len(moments))
             moments.append([*asked, *(bound[b].base if b in bound else b for b in touched)])
     wanted = {buffer for touched in moments for buffer in touched} - outside - kept.keys()
