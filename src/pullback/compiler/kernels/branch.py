@@ -66,8 +66,7 @@ def _behind_branch(reduce: Reduce, lanes: Set[Axis | None], target: Processor) -
 
 def _stays(expression: Expression) -> bool:
     """Whether it must be computed: an index that may be out of range; or as elsewhere, such as a sum in its order."""
-    checks = isinstance(expression, Apply) and expression.function == "check_index"
-    return checks or isinstance(expression, Reduce)
+    return isinstance(expression, Reduce) or bool(operands_of(expression, "check_index"))
 
 
 def _share(condition: Expression) -> float:

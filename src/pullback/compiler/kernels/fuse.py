@@ -330,13 +330,8 @@ def _row_cost(values: Iterable[Expression], inner: set[Axis]) -> float:
 
 def _read_by(roots: Iterable[Expression]) -> set[Buffer]:
     """The buffers that a loop reads of, and not a sum inside it alone."""
-    stack, seen = list(roots), set[Expression]()
-    while stack:
-        e = stack.pop()
-        if e not in seen and not isinstance(e, Reduce):
-            seen.add(e)
-            stack.extend(e.operands)
-    return {e.buffer for e in seen if isinstance(e, Load)}
+    own = walk(*roots, enter=lambda e: not isinstance(e, Reduce))
+    return {e.buffer for e in own if isinstance(e, Load)}
 
 
 def _repeated_work(producer: Kernel, shared: int) -> int:

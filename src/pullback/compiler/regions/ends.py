@@ -176,7 +176,7 @@ class _Facts:
 
         Whole numbers may be places, which are looked up in rows of the last chunk that nobody sees.
         """
-        bases = {buffer: self._view(buffer).base for buffer in group.written()}
+        bases = {b: self._view(b).base for job in group.jobs for b in job.kernel.writes()}
         left: list[_Fact] = [fact for fact in self.reasons if fact[0] == "unseen" and self.hold({fact})]
         left, done = [fact for fact in left if fact[1] in bases.values()], set[_Fact]()
         zeros = {base for base in bases.values() if base.dtype.kind in "iu"}

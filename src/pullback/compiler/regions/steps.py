@@ -96,10 +96,6 @@ class Group:
         """Number of chunks."""
         return -(-self.rows // self.grain)
 
-    def written(self) -> list[Buffer]:
-        """All that its jobs write."""
-        return list(dict.fromkeys(buffer for job in self.jobs for buffer in job.kernel.writes()))
-
     def grains(self) -> list[int]:
         """The lengths of chunks that occur."""
         last = self.rows % self.grain

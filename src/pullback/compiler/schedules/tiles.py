@@ -94,12 +94,6 @@ def _fits(rows: int, vectors: int, registers: int) -> bool:
     return rows * vectors + vectors + 2 <= registers
 
 
-def _even(extent: int, most: int) -> tuple[int, ...]:
-    """The fewest parts of at most ``most``, as equal as can be, the longer ones first."""
-    count = -(-extent // most)
-    return tuple(extent // count + (k < extent % count) for k in range(count))
-
-
 def tile_cycles(
     target: Processor, rows: int, vectors: int, reads: float, depth: int, arrival: float = 0.0
 ) -> float:
@@ -140,7 +134,7 @@ def choose_tile(product: Contraction, lanes: int, target: Processor) -> Tile:
     crossing = not all(_aligned(pair.right, product.columns, lanes) for pair in product.pairs)
     others = turns_of(product.rows)
     itemsize = product.accumulator.dtype.itemsize
-    best: tuple[float, Tile] | None = None
+    tiles: list[tuple[float, Tile]] = []
     for main, inner in _row_choices(lefts, first):
         whole = turns_of(inner)
         length = main.extent if main is not None else 1
@@ -151,11 +145,10 @@ def choose_tile(product: Contraction, lanes: int, target: Processor) -> Tile:
                 vectors, lines, length, whole, rest, depth, lanes * itemsize, target, crossing,
                 main is first, band_axis is not None, _cache_sets(product, main, target),
             )  # fmt: skip
-            if found is not None and (best is None or found[0] < best[0]):
+            if found is not None:
                 cycles, (widths, bands, height) = found
-                best = cycles, Tile(height, widths, bands, main, band_axis, inner)
-    assert best is not None
-    return best[1]
+                tiles.append((cycles, Tile(height, widths, bands, main, band_axis, inner)))
+    return min(tiles, key=lambda each: each[0])[1]
 
 
 @lru_cache(maxsize=4096)  # a network has the same product many times
@@ -227,7 +220,8 @@ def _row_choices(lefts: list[Axis], first: Axis) -> Iterator[tuple[Axis | None, 
 def _sizes(vectors: int, lines: int, length: int, whole: int, registers: int) -> Iterator[Sizes]:
     """Widths of column groups, bands and steps of rows for which there are registers."""
     for width in range(1, min(vectors, MOST_TILE_VECTORS) + 1):
-        widths = _even(vectors, width)
+        groups = strips_of(vectors, width, even=True)
+        widths = tuple(length for length, count in groups for _ in range(count))
         for bands in range(1, min(lines, MOST_TILE_VECTORS // widths[0]) + 1):
             for height in range(1, min(length, MOST_TILE_ROWS // whole) + 1):
                 if height == bands == width == 1 or _fits(height * whole, widths[0] * bands, registers):
