@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 from pullback.loops.expression import Apply, Expression, Literal, Reduce
@@ -25,12 +26,10 @@ def chained(reduce: Reduce) -> Expression:
     >>> chained(Reduce("maximum", (k,), value, value.dtype))
     maximum(x[0], x[1])
     """
-    total: Expression | None = None
+    terms: list[Expression] = []
     if reduce.kind == "add":  # it begins with zero: that of negative zeros is zero
-        total = Literal(0, reduce.dtype)
+        terms.append(Literal(0, reduce.dtype))
     for turns in itertools.product(*(range(axis.extent) for axis in reduce.over)):
         place = {axis: Affine() + turn for axis, turn in zip(reduce.over, turns)}
-        term = rewrite(reduce.body, place, {}, {})
-        total = term if total is None else fused(Apply(reduce.kind, (total, term), reduce.dtype))
-    assert total is not None
-    return total
+        terms.append(rewrite(reduce.body, place, {}, {}))
+    return functools.reduce(lambda x, y: fused(Apply(reduce.kind, (x, y), reduce.dtype)), terms)

@@ -163,9 +163,7 @@ class _Facts:
             if fact not in reasons:
                 reasons[fact] = [set()] if fact in self.promise.zeros else list(self._reasons(*fact))
                 left += (each for found in reasons[fact] for each in found)
-        new: set[_Fact] | None = None
-        while new is None or new:
-            new = {f for f, found in reasons.items() if not any(map(self.hold, found))} - self.refuted
+        while new := {f for f, found in reasons.items() if not any(map(self.hold, found))} - self.refuted:
             self.refuted |= new
 
     def hold(self, facts: Iterable[_Fact]) -> bool:

@@ -71,11 +71,10 @@ class IndexedContraction(Schedule):
         return self.name if self.chosen is None else f"{self.name}, compacted"
 
 
-def indexed_sum(kernel: Kernel) -> Reduce | None:
-    """The kernel's only reduction, if it is such a sum."""
+def indexed_sum(kernel: Kernel) -> tuple[Expression, Load] | None:
+    """The factors of the kernel's only reduction, if it is such a sum."""
     reduce = kernel.only_reduction
-    found = None if reduce is None or not reduce.adds_floats else _operands(_usual(reduce.body))
-    return None if found is None else reduce
+    return None if reduce is None or not reduce.adds_floats else _operands(_usual(reduce.body))
 
 
 def _usual(body: Expression) -> Expression:
@@ -102,8 +101,7 @@ def _columns(kernel: Kernel, left: Expression, right: Load) -> list[Axis]:
 
 def with_columns_last(kernel: Kernel) -> Kernel:
     """The kernel with the columns as its last axes, in the order of memory, so that they can be joined."""
-    reduce = indexed_sum(kernel)
-    factors = None if reduce is None else _operands(_usual(reduce.body))
+    factors = indexed_sum(kernel)
     columns = [] if factors is None else _columns(kernel, *factors)
     return Kernel((*(axis for axis in kernel.axes if axis not in columns), *columns), kernel.stores)
 

@@ -55,20 +55,18 @@ def schedule_map(kernel: Kernel, lanes: int, target: Processor, row_by_row: bool
     """The schedule of a map; ``row_by_row`` keeps the lanes off its first axis."""
     lane = None if row_by_row else lane_axis(kernel, target)
     roots = [root for store in kernel.stores for root in store.roots()]
-    shared = lane is not None and lane is kernel.axes[0]
     nest, aligned = nest_of(kernel), 1
     columns = {} if lane is None else blocks_of_rows(kernel, lane, lanes)
-    if lane is not None and columns:
-        strip = lanes * _vectors_of_rows(kernel, lane, columns, target)
-        aligned = strip if shared else 1
-        nest = split(nest, lane, strips_of(lane.extent, strip))
-    elif shared:
-        aligned = lanes * side_by_side(kernel.axes[0], roots, target)
-        nest = split(nest, kernel.axes[0], strips_of(kernel.axes[0].extent, aligned))
-    elif lane is not None:
-        nest = split(nest, lane, lane_strips(lane, roots, lanes, target))
     if lane is not None:
-        nest = vectorise(nest, lane, lanes)
+        side = side_by_side(lane, roots, target)
+        if columns:
+            side = _vectors_of_rows(kernel, lane, columns, target)
+        strips = strips_of(lane.extent, lanes * side)
+        if lane is kernel.axes[0]:
+            aligned = lanes * side
+        elif not columns:
+            strips = lane_strips(lane, roots, lanes, target)
+        nest = vectorise(split(nest, lane, strips), lane, lanes)
     if kernel.axes and not any(store.accumulate for store in kernel.stores):
         nest = parallelise(nest, kernel.axes[0])
     row = None if lane is not None else _one_row(kernel, roots, lanes, target)
