@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pullback.loops import Buffer, Kernel
 from pullback.loops.kernel import once
 
-__all__ = ["Users", "added", "dependencies", "sort_kernels"]
+__all__ = ["Users", "added", "dependencies", "sort_kernels", "users_of"]
 
 
 class Users:
@@ -116,38 +116,33 @@ def sort_kernels(
     The second list holds those that wait for each other, in circles that ``before`` made, and what lies between two
     circles. What only comes after a circle is in neither list.
     """
-    needs = {kernel: set(found) for kernel, found in dependencies(kernels).items()}
-    for kernel, earlier in before.items():
-        needs[kernel].update(earlier)
-    users: dict[Kernel, list[Kernel]] = {}
-    for kernel, found in needs.items():
-        for other in found:
-            users.setdefault(other, []).append(kernel)
+    needs = {k: {*found, *before.get(k, ())} for k, found in dependencies(kernels).items()}
+    done = _taken_out(needs)
+    users = users_of(needs)
+    _taken_out(users)
+    return done, [kernel for kernel in kernels if kernel in users]
+
+
+def _taken_out(needs: dict[Kernel, set[Kernel]]) -> list[Kernel]:
+    """Take those out that need nothing, then those that need nothing else, each time the first in the order given."""
+    users, kernels, done = users_of(needs), list(needs), list[Kernel]()
     position = {kernel: k for k, kernel in enumerate(kernels)}
-    ready = [position[kernel] for kernel, found in needs.items() if not found]
-    heapq.heapify(ready)
-    done: list[Kernel] = []
+    ready = [position[kernel] for kernel in kernels if not needs[kernel]]
     while ready:
         kernel = kernels[heapq.heappop(ready)]
         done.append(kernel)
-        for user in users.get(kernel, ()):
+        del needs[kernel]
+        for user in users[kernel]:
             needs[user].discard(kernel)
             if not needs[user]:
                 heapq.heappush(ready, position[user])
-    waiting = _without_ends({kernel: found for kernel, found in needs.items() if found})
-    return done, [kernel for kernel in kernels if kernel in waiting]
+    return done
 
 
-def _without_ends(needs: Mapping[Kernel, Iterable[Kernel]]) -> set[Kernel]:
-    """The kernels that others of them need, those others too: circles, without what only comes after them."""
-    users = Counter(other for found in needs.values() for other in found)
-    waiting = set(needs)
-    ends = [kernel for kernel in needs if not users[kernel]]
-    while ends:
-        kernel = ends.pop()
-        waiting.discard(kernel)
-        for other in needs[kernel]:
-            users[other] -= 1
-            if not users[other]:
-                ends.append(other)
-    return waiting
+def users_of(needs: Mapping[Kernel, Iterable[Kernel]]) -> dict[Kernel, set[Kernel]]:
+    """For each kernel those that need it."""
+    users = {kernel: set[Kernel]() for kernel in needs}
+    for kernel, found in needs.items():
+        for other in found:
+            users[other].add(kernel)
+    return users

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from pullback.compiler.kernels.order import added, dependencies
+from pullback.compiler.kernels.order import added, dependencies, users_of
 from pullback.compiler.regions.chunks import in_chunks, wanted_chunks
 from pullback.compiler.regions.steps import Group, Job, Region, keeps_to_rows
 from pullback.compiler.schedules.choose import Schedules
@@ -46,10 +46,7 @@ def make_regions(
     regions: list[Region] = []
     placed: dict[Kernel, tuple[int, Group, Job]] = {}
     needs = dependencies(kernels)
-    users: dict[Kernel, set[Kernel]] = {kernel: set() for kernel in kernels}
-    for kernel in kernels:
-        for other in (*needs[kernel], *before.get(kernel, ())):
-            users[other].add(kernel)
+    users = users_of({kernel: (*needs[kernel], *before.get(kernel, ())) for kernel in kernels})
     for kernel in kernels:
         schedule = schedules.of(kernel)
         job = Job(kernel, schedule, schedule.cycles(kernel, schedules.target))
