@@ -236,17 +236,12 @@ def conditions(guard: Expression | None) -> list[Expression]:
 
 def within(index: Index, low: int, high: int) -> Expression | bool:
     """Whether ``low <= index < high``: known where the loops' extents tell, else a ``bool`` expression."""
-    known = bounds(index)
-    if known is not None and (known[0] >= high or known[1] < low):
+    value, (least, most) = as_expression(index), bounds(index) or (-math.inf, math.inf)
+    if least >= high or most < low:
         return False
-    value = as_expression(index)
-    condition: Expression | bool = True
-    if known is None or known[0] < low:
-        condition = Apply("greater_equal", (value, _integer(low)), _BOOL)
-    if known is None or known[1] >= high:
-        below = Apply("less", (value, _integer(high)), _BOOL)
-        condition = below if condition is True else both(condition, below)
-    return condition
+    above = least >= low or Apply("greater_equal", (value, _integer(low)), _BOOL)
+    below = most < high or Apply("less", (value, _integer(high)), _BOOL)
+    return both(above, below)
 
 
 def both(first: Expression | bool, second: Expression | bool) -> Expression | bool:

@@ -405,13 +405,8 @@ def _one_by_one(combine: np.ufunc, neutral: int) -> Any:
     """A reduction of the first dimension whose result may depend on the order: from the first element to the last."""
 
     def reduced(array: Array) -> Array:
-        if not len(array):
-            return np.full(array.shape[1:], neutral, array.dtype)
-        first = array.dtype.type(neutral)  # a sum of negative zeros is zero
-        if array[0].size < len(array):
-            return np.asarray(combine(first, combine.accumulate(array, axis=0, dtype=array.dtype)[-1]))
-        total = np.asarray(combine(first, array[0]))
-        for row in array[1:]:
+        total = np.full(array.shape[1:], neutral, array.dtype)  # a sum of negative zeros is zero
+        for row in array:
             combine(total, row, out=total)
         return total
 

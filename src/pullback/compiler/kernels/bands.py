@@ -56,9 +56,8 @@ def _banded(kernel: Kernel, reduce: Reduce, rows: Axis, bands: int) -> list[Kern
         if not count:
             continue
         own = Axis(rows.name, count)
-        kept = [own if axis is rows else axis for axis in kernel.axes]
-        axes = tuple(axis for axis in kept if axis is not own or count > 1)
-        turn = Affine.of(own) * together if count > 1 else Affine()
+        axes = tuple(own if axis is rows else axis for axis in kernel.axes if axis is not rows or count > 1)
+        turn = Affine.of(own) * together
         whole = written_out if together > 1 else kernel
         parts = (whole.over(axes, {rows: turn + first + band}) for band in range(together))
         found.append(Kernel(axes, tuple(store for part in parts for store in part.stores)))

@@ -62,11 +62,6 @@ class Tile:
     band_axis: Axis | None = None
     inner: tuple[Axis, ...] = ()
 
-    def __repr__(self) -> str:
-        rows = "·".join(map(str, (self.rows, *(axis.extent for axis in self.inner))))
-        bands = f", bands={self.bands}" if self.bands > 1 else ""
-        return f"Tile(rows={rows}, columns={self.columns}{bands})"
-
 
 def fitting_rows(rows: int, vectors: int, target: Processor) -> int:
     """The rows of tiles that are ``vectors`` wide with which ``rows`` rows take the fewest cycles.
